@@ -162,9 +162,9 @@ pub(super) static PLACES: &[Place] = &[
     Place::one("net.close.remote", &net::PEER_CLOSE, Case::new),
     Place::each("file.read.direct.seq", &file::SEQRAND, |mib| past_cache(AccessOrder::Sequential, mib)),
     Place::each("file.read.direct.rand", &file::SEQRAND, |mib| past_cache(AccessOrder::Random, mib)),
-    // The remote file of kelvin has 8 MiB.
-    Place::each("file.read.remote.seq", &file::REMOTE, |_| remote(AccessOrder::Sequential)).spans(REMOTE_CACHE),
-    Place::each("file.read.remote.rand", &file::REMOTE, |_| remote(AccessOrder::Random)).spans(REMOTE_CACHE),
+    Place::each("file.read.remote.seq", &file::REMOTE, |mib| past_cache(AccessOrder::Sequential, mib))
+        .spans(REMOTE_CACHE),
+    Place::each("file.read.remote.rand", &file::REMOTE, |mib| past_cache(AccessOrder::Random, mib)).spans(REMOTE_CACHE),
     Place::one("file.autosize", &file::BLOCKSIZE_READ, || {
         Case::new().at(CacheState::Cached).with(file::BLOCK, 4 * KIB)
     })
@@ -191,17 +191,12 @@ fn past_cache(order: AccessOrder, mib: u64) -> Case {
     Case::new().at(CacheState::Direct).at(order).with(file::BYTES, mib * MIB)
 }
 
-fn remote(order: AccessOrder) -> Case {
-    Case::new().at(CacheState::Direct).at(order)
-}
-
 fn request(engine: ReadEngine, bytes: u64) -> Case {
     Case::new().at(engine).with(file::BLOCK, bytes)
 }
 
 const BY_WORKING_SET: &str = "a run has latency by working set, and only its curve shows which level serves which set";
 const OTHER_FILE_SIZE: &str = "no run reads a file of this size";
-const OTHER_REMOTE_SIZE: &str = "a run reads a remote file of 8 MiB";
 const OTHER_BLOCK: &str = "the threads read blocks of 4 KiB, those of a run 1 MiB";
 const OTHER_CALLS: &str =
     "calls per second on files of whole millions of bytes; a run has the time of a call, on files of whole MiB";
@@ -220,8 +215,6 @@ pub(super) static UNMATCHED: &[Unmatched] = &[
     Unmatched::all(ZENBOOK, "file.cache_size", CACHE_COMMAND),
     Unmatched::all(ZENBOOK, "file.read.direct.seq", OTHER_FILE_SIZE).at(&[2, 8, 32]),
     Unmatched::all(ZENBOOK, "file.read.direct.rand", OTHER_FILE_SIZE).at(&[2, 8]),
-    Unmatched::all(ZENBOOK, "file.read.remote.seq", OTHER_REMOTE_SIZE).at(&[1, 2, 4, 16, 32, 64, 128]),
-    Unmatched::all(ZENBOOK, "file.read.remote.rand", OTHER_REMOTE_SIZE).at(&[1, 2, 4, 16, 32, 64, 128]),
     Unmatched::all(ZENBOOK, "file.contention", OTHER_BLOCK),
     Unmatched::all(DISK_READER, "peer.dd.copy", COPYING),
     Unmatched::all(DISK_READER, "file.byte_calls", OTHER_CALLS),

@@ -2,7 +2,7 @@
 
 use kelvin_model::{Better, Metric, Need, Point, Unit};
 
-use super::{AccessOrder, BLOCK, CacheState, of_disk};
+use super::{AccessOrder, BLOCK, BYTES, CacheState, of_disk};
 use crate::words::words;
 
 words! {
@@ -37,13 +37,32 @@ const fn remote(metric: Metric) -> Metric {
 }
 
 const fn block(id: &'static str, summary: &'static str) -> Metric {
-    remote(Metric::duration(id, summary)).over([CacheState::AXIS, AccessOrder::AXIS])
+    remote(Metric::duration(id, summary)).over([CacheState::AXIS, AccessOrder::AXIS, BYTES]).version(2)
 }
 
-/// A request to a server.
+/// A request to a server, and its answer.
 pub static REMOTE_ROUND_TRIP: Metric =
-    remote(Metric::duration("file.remote.round_trip", "One lookup in a directory that only its server can answer"))
+    remote(Metric::duration("file.remote.round_trip", "One request about a name to the server of a directory"))
+        .over([AskedDirectory::AXIS])
+        .version(2);
+
+/// The attributes of an open file.
+pub static REMOTE_ATTRIBUTES: Metric =
+    remote(Metric::duration("file.remote.attributes", "fstat(2) of an open file, which a mount may have to ask for"))
         .over([AskedDirectory::AXIS]);
+
+/// The bytes a second of a server.
+pub static REMOTE_RATE: Metric = remote(Metric::rate(
+    "file.remote.rate",
+    "Bytes per second from the directory that --remote names, beyond the first block of a large request",
+));
+
+/// The window that is read ahead from a server.
+pub static REMOTE_READ_AHEAD: Metric = remote(Metric::duration(
+    "file.remote.read_ahead",
+    "Read-ahead window of the kernel in the directory that --remote names",
+))
+.unit(Unit::Bytes, Better::Neither);
 
 /// A block of a remote directory.
 pub static REMOTE: Metric =
@@ -57,6 +76,12 @@ pub static REMOTE_LOCAL: Metric =
 pub static REMOTE_SHARE: Metric = block("file.remote.share", "Share of a remote block's time beyond a local one's")
     .unit(Unit::Ratio, Better::Neither)
     .bounds(None, Some(1.0));
+
+/// The requests of a remote block.
+pub static REMOTE_REQUESTS: Metric =
+    block("file.remote.requests", "Requests to the server for one block, by the count of the NFS client")
+        .version(1)
+        .unit(Unit::Count, Better::Neither);
 
 const RATIO_SUMMARY: &str = "kelvin's rate of reading over another program's at the same work";
 const KELVIN_SUMMARY: &str = "Bytes per second that kelvin reads, in turn with another program";

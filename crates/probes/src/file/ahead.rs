@@ -101,7 +101,7 @@ fn answered(facts: &Facts<'_>, whole: u64, block: u64, page: u64) -> Result<Expe
 /// How many windows a file of so many bytes is read ahead in, by calls of `block` bytes, where no window is larger than `most`,
 /// or than a call: it begins with a few times the request and grows fourfold, and twofold from a sixteenth of the largest on
 /// (Linux mm/readahead.c: `get_init_ra_size`, `get_next_ra_size`).
-fn windows(whole: u64, block: u64, most: u64, page: u64) -> u64 {
+pub(super) fn windows(whole: u64, block: u64, most: u64, page: u64) -> u64 {
     let (pages, asked) = (whole.div_ceil(page), block.div_ceil(page).max(1));
     let most = (most / page).max(asked);
     let first = match asked.next_power_of_two() {

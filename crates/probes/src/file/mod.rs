@@ -47,6 +47,8 @@ pub(crate) static PROBES: &[&Probe] = &[
     &entry::PROBE,
     &metadata::PROBE,
     &remote::ROUND_TRIP_PROBE,
+    &remote::RATE_PROBE,
+    &remote::READ_AHEAD_PROBE,
     &remote::PROBE,
     &tune::PROBE,
     &rivals::CACHED_PROBE,

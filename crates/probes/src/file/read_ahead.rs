@@ -3,6 +3,8 @@
 //! It is how much a device has in flight for a sequential reader. It must not be taken for random reads, for which nothing is
 //! read ahead.
 
+use std::fs::File;
+
 use kelvin_catalogue::file::READ_AHEAD;
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Target};
@@ -47,20 +49,20 @@ pub(super) static PROBE: Probe = Probe {
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let target = data::hole(bench, SHARED_BYTES)?;
     let steps = steps(&target)?;
-    let words: Vec<String> = steps.iter().map(|&step| bytes(step)).collect();
-    bench.note(format!("windows read ahead: {}", words.join(", ")));
+    bench.note(in_words(&steps));
     bench.record(&READ_AHEAD, steps.into_iter().max().map(|most| most as f64).into_iter().collect());
     Ok(())
 }
 
+pub(super) fn in_words(steps: &[u64]) -> String {
+    let words: Vec<String> = steps.iter().map(|&step| bytes(step)).collect();
+    format!("windows read ahead: {}", words.join(", "))
+}
+
 /// Bytes of each read-ahead window, while a file of which nothing is in memory was read in order.
 fn steps(target: &Target) -> Result<Vec<u64>, Stop> {
-    cache::bring(target, State::Uncached).map_err(data::stopped)?;
-    let file = target.open(Access::Buffered).map_err(data::stopped)?;
-    expect(&file, true)?;
-    let whole = target.bytes() as usize;
-    let mapping = FileMapping::whole(&file, whole)?;
-    let page = page_bytes();
+    let (file, mapping) = fresh(target)?;
+    let (whole, page) = (target.bytes() as usize, page_bytes());
     let (mut steps, mut there) = (Vec::new(), 0);
     for place in (0..whole).step_by(page) {
         page_read::read_byte(&file, place as u64)?;
@@ -72,6 +74,34 @@ fn steps(target: &Target) -> Result<Vec<u64>, Stop> {
         }
     }
     Ok(steps)
+}
+
+/// The same where every call may ask a server: one read for each window, of the first page that has not come.
+///
+/// To the kernel that is a file read in order, as it begins where the window before ended.
+pub(super) fn missed(target: &Target) -> Result<Vec<u64>, Stop> {
+    let (file, mapping) = fresh(target)?;
+    let (whole, page) = (target.bytes() as usize, page_bytes());
+    let (mut steps, mut there) = (Vec::new(), 0);
+    while there < whole {
+        page_read::read_byte(&file, there as u64)?;
+        let come = mapping.resident(there, whole - there)?.iter().take_while(|&&page| page).count() * page;
+        if come == 0 {
+            return Err(Stop::fail(format!("the page at {there} that was read is not in memory")));
+        }
+        steps.push(come as u64);
+        there += come;
+    }
+    Ok(steps)
+}
+
+/// A file of which nothing is in memory, opened afresh and announced as read in order.
+fn fresh(target: &Target) -> Result<(File, FileMapping), Stop> {
+    cache::bring(target, State::Uncached).map_err(data::stopped)?;
+    let file = target.open(Access::Buffered).map_err(data::stopped)?;
+    expect(&file, true)?;
+    let mapping = FileMapping::whole(&file, target.bytes() as usize)?;
+    Ok((file, mapping))
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
@@ -92,5 +122,9 @@ mod tests {
         assert_eq!(steps.iter().sum::<u64>(), 8 * MIB);
         // The first one is small: the kernel does not know yet that more will follow.
         assert!(steps.len() > 2 && steps[0] < MIB, "{steps:?}");
+        let missed = missed(&target).unwrap();
+        assert_eq!(missed.iter().sum::<u64>(), 8 * MIB);
+        // They begin as small; how they grow depends on what memory is free.
+        assert!(missed.len() > 2 && missed[0] < MIB, "{missed:?}");
     }
 }

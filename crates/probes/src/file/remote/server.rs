@@ -1,0 +1,277 @@
+//! What reading from the server of a mounted directory is made of: a request and its answer, the attributes of a file, the
+//! server's bytes per second, and how far the client reads ahead.
+//!
+//! The predictions of remote reads rest on these figures. They must not be used as those of the network alone: the server does
+//! its own work, and the client may send more for one call than it must.
+
+use std::fs::File;
+use std::path::Path;
+
+use kelvin_catalogue::file::{AskedDirectory, REMOTE_ATTRIBUTES, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_ROUND_TRIP};
+use kelvin_file::cache::{self, State};
+use kelvin_file::{Engine, How, Order, Reader, Requests, Tally, Target};
+use kelvin_harness::{Bench, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Case, NoPrediction};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::fs::kind;
+
+use super::super::cases::known;
+use super::super::data::{self, MIB};
+use super::super::read_ahead;
+use super::place::{self, BLOCK};
+use super::requests::Counted;
+use kelvin_model::units::bytes;
+
+pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
+    id: REMOTE_ROUND_TRIP.id.as_str(),
+    summary: "A request to the server of a mounted directory and its answer, and asking for attributes (--remote DIR)",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "lstat(2) of a name never used before, in a fresh directory below the one that --remote names, and in the \
+              scratch directory beside it; each timed alone. It must fail because there is no such file. A client of \
+              NFS may make several requests for it, one after the other: they are counted (/proc/self/mountstats) over \
+              16 lookups before, and each time is divided by the nearest whole number of them. Attributes: fstat(2) of \
+              an empty file that is open for reading, in batches.",
+        prediction: "None: the distance to a server is a fact of the network, which no figure of this machine gives; \
+                     whether attributes are asked for is a setting of the mount.",
+        not_for: "The network's own round trip: the server searches its directory.",
+        pitfalls: &[
+            "A name looked up before may be answered from a cache of absent names: every name is new.",
+            "Only NFS counts its requests; elsewhere a lookup is taken for one.",
+            "Attributes are kept for seconds by most mounts, and by none with noac or actimeo=0; with NFSv4 they are \
+             kept even so while the server has delegated the file to its only reader.",
+        ],
+        sources: &[
+            "lstat(2), fstat(2); Linux fs/namei.c: lookup_slow",
+            "nfs(5): ac, lookupcache; RFC 8881, section 10.4: open delegation",
+            super::IOPING,
+        ],
+    },
+    metrics: &[&REMOTE_ROUND_TRIP, &REMOTE_ATTRIBUTES],
+    inputs: &[],
+    cases: |_, _| AskedDirectory::ALL.iter().map(|&directory| Case::new().at(directory)).collect(),
+    run: ask,
+    predict: |_, _, _| Err(NoPrediction::because("the distance to a server is a fact of the network")),
+};
+
+pub(crate) static RATE_PROBE: Probe = Probe {
+    id: REMOTE_RATE.id.as_str(),
+    summary: "Bytes per second that the server of a mounted directory delivers (--remote DIR)",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "4 MiB and 4 KiB of a file of noise in the directory that --remote names are read in turn, each by one \
+              pread past the page cache. The bytes beyond the first block over the time that they take more are the \
+              rate: what every request takes is in both. The client splits the large request as it would any other \
+              (rsize of NFS), and has all parts of it in flight.",
+        prediction: "None: the rate of a server is a fact of the network and of the server.",
+        not_for: "The link: the server, its memory or its disk may be the limit. A stream of requests one at a time.",
+        pitfalls: &[
+            "The server has just written the file, and answers from its memory.",
+            "Direct I/O is not to be had everywhere (FUSE); then this is skipped.",
+        ],
+        sources: &["nfs(5): rsize; Linux fs/nfs/direct.c"],
+    },
+    metrics: &[&REMOTE_RATE],
+    inputs: &[],
+    cases: |_, _| vec![Case::new()],
+    run: stream,
+    predict: |_, _, _| Err(NoPrediction::because("the rate of a server is a fact of the network and of the server")),
+};
+
+pub(crate) static READ_AHEAD_PROBE: Probe = Probe {
+    id: REMOTE_READ_AHEAD.id.as_str(),
+    summary: "The kernel's read-ahead windows in a mounted directory, observed in the page cache (--remote DIR)",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "A file of 8 MiB of noise in the directory that --remote names is dropped, opened afresh, and announced as \
+              read in order. One thread reads a byte of the first page that has not come, and asks mincore how many \
+              pages have come with it, until the file has ended: one read for each window, since with some mounts each \
+              is a request. The most frequent step is the figure, and all of them are noted.",
+        prediction: "None: the limit is a setting of the mount (read_ahead_kb below /sys/class/bdi), doubled by the \
+                     announcement that a file is read in order, and this is its effect.",
+        not_for: "Random reads, for which nothing is read ahead.",
+        pitfalls: &[
+            "A window that arrives in several answers may be seen in parts, and two that arrive together as one; the \
+             most frequent step counts.",
+            "A window larger than the file is seen as the rest of the file.",
+        ],
+        sources: &["Linux mm/readahead.c; nfsrahead(5)", "mincore(2), posix_fadvise(2)"],
+    },
+    metrics: &[&REMOTE_READ_AHEAD],
+    inputs: &[],
+    cases: |_, _| vec![Case::new()],
+    run: windows,
+    predict: |_, _, _| Err(NoPrediction::because("the limit of read-ahead is a setting, and this is its effect")),
+};
+
+/// Lookups over which the requests of one are counted.
+const COUNTED: u64 = 16;
+/// Bytes of the file that the server is measured by, and of the large request: seconds over a slow link, and on a fast one much
+/// longer than a block.
+const FILE_BYTES: u64 = 8 * MIB;
+const LARGE: usize = 4 << 20;
+
+fn ask(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let directory = match known(AskedDirectory::of(case), case)? {
+        AskedDirectory::Remote => bench.remote()?.to_owned(),
+        AskedDirectory::Local => bench.scratch().to_owned(),
+    };
+    let mut lookups = Lookups::new(bench, &directory);
+    let requests = lookups.requests()?;
+    bench.note(format!("{}{}", kind(&directory)?.name(), requests.map_or_else(String::new, of_a_lookup)));
+    bench.time_each([&REMOTE_ROUND_TRIP], |clock| Ok([lookups.next(clock)? / requests.unwrap_or(1)]))?;
+    let file = empty_file(&directory)?;
+    bench.time(&REMOTE_ATTRIBUTES, |iterations| {
+        for _ in 0..iterations {
+            file.metadata()?;
+        }
+        Ok(())
+    })
+}
+
+/// `, a lookup is 2 requests to the server`.
+fn of_a_lookup(requests: u64) -> String {
+    format!(", a lookup is {requests} request{} to the server", if requests == 1 { "" } else { "s" })
+}
+
+/// Lookups of names that were never used before.
+struct Lookups<'a> {
+    directory: &'a Path,
+    stem: String,
+    made: u64,
+}
+
+impl<'a> Lookups<'a> {
+    fn new(bench: &Bench<'_>, directory: &'a Path) -> Self {
+        Self { directory, stem: format!("kelvin-none-{}-{:x}", std::process::id(), bench.seed()), made: 0 }
+    }
+
+    /// The ticks of the next one.
+    fn next(&mut self, clock: Clock) -> Result<u64, Stop> {
+        self.made += 1;
+        let path = self.directory.join(format!("{}-{}", self.stem, self.made));
+        let begun = clock.start();
+        let outcome = path.symlink_metadata();
+        let ticks = clock.stop().wrapping_sub(begun);
+        match outcome {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ticks),
+            Err(error) => Err(Stop::fail(format!("cannot look for {}: {error}", path.display()))),
+            Ok(_) => Err(Stop::fail(format!("{} exists, and kelvin did not make it", path.display()))),
+        }
+    }
+
+    /// Requests for one of them, where a client counts them.
+    fn requests(&mut self) -> Result<Option<u64>, Stop> {
+        let Some(counted) = Counted::of(self.directory) else { return Ok(None) };
+        let all = counted.during(|| (0..COUNTED).try_for_each(|_| self.next(Clock::MonotonicRaw).map(drop)))?;
+        Ok(Some(nearest(all, COUNTED)))
+    }
+}
+
+/// The nearest whole number of requests for one of so many, at least 1.
+fn nearest(requests: u64, of: u64) -> u64 {
+    ((requests + of / 2) / of).max(1)
+}
+
+/// A file of a directory that is open for reading, and for nothing else: of such a one an NFSv4 server may leave the attributes
+/// to its client.
+fn empty_file(directory: &Path) -> Result<File, Stop> {
+    let path = directory.join(format!("kelvin-empty-{}", std::process::id()));
+    let made = File::create(&path).and_then(|made| made.sync_all());
+    made.and_then(|()| File::open(&path)).map_err(|error| data::cannot("make", &path, &error))
+}
+
+fn stream(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let directory = bench.remote()?.to_owned();
+    let target = place::file(bench, &directory, FILE_BYTES)?;
+    place::can_be_direct(&target, &directory)?;
+    let [mut large, mut small] = [Request::of(&target, LARGE)?, Request::of(&target, BLOCK)?];
+    bench.note(format!(
+        "{}, requests of {} and {}",
+        kind(&directory)?.name(),
+        bytes(LARGE as u64),
+        bytes(BLOCK as u64)
+    ));
+    bench.time_each_work([&REMOTE_RATE], (LARGE - BLOCK) as f64, |clock| {
+        let (whole, first) = (large.read(clock)?, small.read(clock)?);
+        Ok([beyond(whole, first)])
+    })
+}
+
+/// The ticks of a whole beyond its first block; all of them, where a disturbance made the first block as long as that.
+fn beyond(whole: u64, first: u64) -> u64 {
+    if whole > first { whole - first } else { whole }
+}
+
+/// The first request of a pass, again and again.
+struct Request {
+    reader: Reader,
+    first: Requests,
+}
+
+impl Request {
+    fn of(target: &Target, block: usize) -> Result<Self, Stop> {
+        let how = How { access: State::Direct.access(), block, order: Order::Sequential };
+        let reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
+        Ok(Self { reader, first: Requests::new(0..target.bytes(), block, Order::Sequential).at_most(1) })
+    }
+
+    /// Its ticks.
+    fn read(&mut self, clock: Clock) -> Result<u64, Stop> {
+        let (mut tally, mut first) = (Tally::default(), self.first.clone());
+        let begun = clock.start();
+        let outcome = self.reader.read(&mut first, &mut tally);
+        let ticks = clock.stop().wrapping_sub(begun);
+        outcome.map_err(data::stopped)?;
+        let wanted = Tally { bytes: self.first.block() as u64, requests: 1 };
+        if tally == wanted {
+            Ok(ticks)
+        } else {
+            Err(Stop::fail(format!("a request came to {tally:?}, not {wanted:?}")))
+        }
+    }
+}
+
+fn windows(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let directory = bench.remote()?.to_owned();
+    let target = place::file(bench, &directory, FILE_BYTES)?;
+    cache::residency(&target).map_err(place::not_to_be_had)?;
+    let steps = read_ahead::missed(&target)?;
+    bench.note(read_ahead::in_words(&steps));
+    bench.record(&REMOTE_READ_AHEAD, most_frequent(&steps).map(|step| step as f64).into_iter().collect());
+    Ok(())
+}
+
+/// The most frequent step, the largest of several: two windows are seen as one where this process was kept waiting.
+fn most_frequent(steps: &[u64]) -> Option<u64> {
+    let times = |step: u64| steps.iter().filter(|&&other| other == step).count();
+    steps.iter().copied().max_by_key(|&step| (times(step), step))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_lookup_are_a_whole_number() {
+        // Attributes of the directory that expired in between are one request more, once.
+        for (requests, each) in [(0, 1), (16, 1), (17, 1), (32, 2), (63, 4), (65, 4)] {
+            assert_eq!(nearest(requests, 16), each, "{requests} of 16");
+        }
+        assert_eq!(of_a_lookup(1), ", a lookup is 1 request to the server");
+        assert_eq!(of_a_lookup(4), ", a lookup is 4 requests to the server");
+    }
+
+    #[test]
+    fn windows_seen_together_do_not_count() {
+        // As seen over a link of 20 ms, by a process that was kept waiting.
+        assert_eq!(most_frequent(&[16, 32, 64, 128, 256, 256, 512, 256, 512, 256, 16]), Some(256));
+        assert_eq!(most_frequent(&[16, 32, 16, 32]), Some(32));
+        assert_eq!(most_frequent(&[]), None);
+    }
+
+    #[test]
+    fn a_disturbed_first_block_leaves_the_whole() {
+        assert_eq!([beyond(100, 30), beyond(100, 100), beyond(100, 130)], [70, 100, 100]);
+    }
+}
