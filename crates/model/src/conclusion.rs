@@ -93,6 +93,17 @@ pub enum Claim {
         /// The limit that it is tested against.
         limit: f64,
     },
+    /// The order of reads matters less in a remote directory than in a local one.
+    OrderConverges {
+        /// Remote blocks read in order, and at random.
+        remote: [Side; 2],
+        /// How much longer those at random take, remotely and locally, as ratios.
+        ratios: [Estimate; 2],
+        /// The remote ratio over the local one.
+        ratio: Estimate,
+        /// Requests to the server for a block in order, and at random, where its client counted them.
+        requests: Option<[f64; 2]>,
+    },
     /// One of several is the best.
     Best {
         /// Which.

@@ -23,6 +23,7 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
         Claim::Ratio { question, base, other, ratio, limit } => {
             Compared { base, other, ratio: *ratio, limit: *limit }.sentence(*question)
         }
+        Claim::OrderConverges { remote, ratios, requests, .. } => converging(remote, ratios, *requests),
         Claim::Share { question, of, share, limit } => part(*question, of, share, *limit, conclusion),
         Claim::Best { question, best, rivals, others, .. } => of_several(*question, best, rivals, *others),
         Claim::Tuned { best, setting, gain } => format!(
@@ -262,6 +263,11 @@ fn state(case: &Case) -> &'static str {
     CacheState::of(case).map_or("as found", CacheState::name)
 }
 
+/// `direct, 8 MiB`.
+fn state_and_file(case: &Case) -> String {
+    file::BYTES.of(case).map_or_else(|| state(case).into(), |size| format!("{}, {}", state(case), bytes(size)))
+}
+
 /// `cached, in blocks of 64 KiB`.
 fn state_and_block(case: &Case) -> String {
     BLOCK.of(case).map_or_else(|| state(case).into(), |block| format!("{}, in blocks of {}", state(case), bytes(block)))
@@ -327,9 +333,37 @@ fn part(question: ShareQuestion, of: &Side, part: &Estimate, limit: f64, conclus
                 Some(false) => format!("it takes {figures} less"),
                 None => format!("remote access is {figures} of its time, possibly none"),
             };
-            format!("{}, {order} reads: a remote block takes longer than a local one; {way}", state(case))
+            format!("{}, {order} reads: a remote block takes longer than a local one; {way}", state_and_file(case))
         }
     }
+}
+
+/// Sequential and random reads, remotely and locally, and why.
+fn converging(remote: &[Side; 2], [there, here]: &[Estimate; 2], requests: Option<[f64; 2]>) -> String {
+    let why = requests.map_or_else(String::new, |requests| format!("; {}", requests_of_a_block(requests)));
+    format!(
+        "{}: the order of reads matters less over the network: random ones take {}, on this machine {} times ({} to {}){why}",
+        state_and_file(&remote[0].case),
+        times(there, "as long as sequential ones"),
+        number(here.value),
+        number(here.low),
+        number(here.high)
+    )
+}
+
+/// How far two counts of requests may differ and count as the same: a few are for the file, not for a block.
+const SAME_REQUESTS: f64 = 0.1;
+
+fn requests_of_a_block([in_order, at_random]: [f64; 2]) -> String {
+    if (in_order - at_random).abs() <= SAME_REQUESTS * at_random {
+        return format!("a block is {} to the server in either order", requests(in_order));
+    }
+    format!("a block is {} to the server in order, and {} at random", requests(in_order), requests(at_random))
+}
+
+/// `1.00 requests`, `0.018 requests`.
+fn requests(count: f64) -> String {
+    format!("{} requests", number(count))
 }
 
 fn of_several(question: BestQuestion, best: &Side, ties: &[Case], others: usize) -> String {
