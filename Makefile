@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test setup fmt clippy rustdoc unit unit-build arm docs docs-check charts-check links bench-check book whole selfcheck bench clean need-cc need-cargo
+.PHONY: help run build test setup fmt clippy rustdoc unit unit-build arm docs docs-check charts-check links bench-check book whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -93,6 +93,9 @@ whole: build $(DEBUG) ## a real run by the program that users get, its known tru
 # As the tests are built: of fewer packages cargo would choose other features, and build half of them again.
 $(DEBUG): unit-build
 .PHONY: $(DEBUG)
+
+nfs: build ## remote files over every mount of an NFS server in a guest, at every size: an hour or more, of function only
+	$(PYTHON) tests/guest/nfs.py $(KELVIN) $(TARGET)/guest $(TARGET)/remote-files
 
 selfcheck: build ## whether what is known by construction comes out right, on a machine left alone
 	$(KELVIN) selfcheck

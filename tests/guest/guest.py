@@ -3,11 +3,13 @@
 Time in it says nothing: every instruction is translated. It is for function only.
 """
 import gzip
+import os
 import platform
 import re
 import shutil
 import stat
 import subprocess
+from dataclasses import dataclass, field
 from pathlib import Path
 
 # Its configuration has NUMA, and a serial port; nothing needs modules.
@@ -17,6 +19,8 @@ SHELL = "busybox-static"
 # out that it is not there.
 PROCESSOR = "qemu64"
 BEGIN, END = "guest: begin", "guest: exit"
+# Where packages have their libraries.
+LIBRARIES = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"]
 
 INIT = f"""#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -26,6 +30,7 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 ip link set lo up
 export PATH=/bin HOME=/tmp
+echo /bin/modprobe > /proc/sys/kernel/modprobe
 echo '{BEGIN}'
 sh /script
 echo '{END}' $?
@@ -54,6 +59,22 @@ def raise_missing(what, needs="machine"):
     raise Missing(what, needs)
 
 
+@dataclass
+class Outfit:
+    """What a guest has beside its kernel and its shell."""
+
+    programs: list = field(default_factory=list)
+    modules: list = field(default_factory=list)
+    # Text by path.
+    files: dict = field(default_factory=dict)
+    # Of QEMU.
+    options: list = field(default_factory=list)
+
+    def __add__(self, other):
+        programs = self.programs + [program for program in other.programs if program not in self.programs]
+        return Outfit(programs, self.modules + other.modules, self.files | other.files, self.options + other.options)
+
+
 class Guest:
     """A kernel and an initramfs, kept in `work` between runs."""
 
@@ -62,52 +83,49 @@ class Guest:
             raise Missing(f"a kernel and a QEMU for {platform.machine()}: only those for x86_64 are known here")
         self.work = Path(work).resolve()
         self.qemu = need("qemu-system-x86_64", "qemu-system-x86")
-        self.packages = self.work / "packages"
-        if not self.packages.is_dir():
-            self.unpack()
-        self.kernel = next(self.packages.glob("boot/vmlinuz-*"))
+        self.base = self.unpacked("packages", newest_kernel)
+        self.kernel = next(self.base.glob("boot/vmlinuz-*"))
+        self.modules = next(self.base.glob("lib/modules/*"))
 
-    def unpack(self):
-        """Debian's packages, downloaded and unpacked, not installed."""
+    def unpacked(self, name, packages):
+        """The directory of this name, with Debian's packages that a function names, downloaded and unpacked, not installed."""
+        place = self.work / name
+        if place.is_dir():
+            return place
         need("apt-get", "apt")
         need("dpkg-deb", "dpkg")
-        downloads = self.work / "downloads"
+        downloads = self.work / f"{name}.downloads"
         downloads.mkdir(parents=True, exist_ok=True)
         try:
-            self.download(downloads)
+            run("apt-get", "download", *packages(), cwd=downloads)
         except (Missing, subprocess.CalledProcessError):
             # The lists of packages may be missing, or old.
             try:
                 run("apt-get", "update")
-                self.download(downloads)
+                run("apt-get", "download", *packages(), cwd=downloads)
             except subprocess.CalledProcessError as error:
-                raise Missing(f"the packages {KERNEL} and {SHELL}: {error.stderr.strip().splitlines()[-1]}") from error
+                raise Missing(f"the packages of {name}: {error.stderr.strip().splitlines()[-1]}") from error
         # In place only when all of it is there.
-        partial = self.work / "packages.partial"
+        partial = self.work / f"{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         for package in downloads.glob("*.deb"):
             run("dpkg-deb", "-x", package, partial)
-        partial.rename(self.packages)
+        partial.rename(place)
+        return place
 
-    def download(self, directory):
-        """Fetches the newest kernel and the shell."""
-        depends = run("apt-cache", "depends", KERNEL)
-        kernel = re.search(r"Depends: (linux-image-\S+)", depends) or raise_missing(f"the package {KERNEL}")
-        run("apt-get", "download", kernel[1], SHELL, cwd=directory)
-
-    def boot(self, programs, script, options, seconds):
-        """What the script wrote in a guest that has these programs (and the libraries they need), and its exit status."""
+    def boot(self, outfit, script, seconds):
+        """What the script wrote in a guest that has this outfit, and its exit status."""
         tree = self.work / "tree"
         shutil.rmtree(tree, ignore_errors=True)
         for directory in ("bin", "proc", "sys", "dev", "tmp"):
             (tree / directory).mkdir(parents=True)
-        shutil.copy(self.packages / "bin/busybox", tree / "bin/busybox")
-        for program in programs:
-            shutil.copy(program, tree / "bin")
-            for library in re.findall(r"(/\S+) \(0x", run("ldd", program)):
-                place = tree / library.lstrip("/")
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(library, place)
+        shutil.copy(self.base / "bin/busybox", tree / "bin/busybox")
+        for program in outfit.programs:
+            self.copy_program(Path(program), tree)
+        self.copy_modules(outfit.modules, tree)
+        for path, text in outfit.files.items():
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tree / path).write_text(text)
         (tree / "init").write_text(INIT)
         (tree / "init").chmod(stat.S_IRWXU)
         (tree / "script").write_text(script)
@@ -121,7 +139,7 @@ class Guest:
         command = [
             self.qemu, "-M", "pc", "-accel", "tcg", "-cpu", PROCESSOR, "-nodefaults", "-display", "none", "-no-reboot",
             "-serial", "stdio", "-kernel", self.kernel, "-initrd", image,
-            "-append", "console=ttyS0 panic=-1 tsc=reliable mitigations=off quiet", *options,
+            "-append", "console=ttyS0 panic=-1 tsc=reliable mitigations=off quiet", *outfit.options,
         ]  # fmt: skip
         done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
         console = done.stdout.decode(errors="replace").replace("\r\n", "\n")
@@ -130,3 +148,53 @@ class Guest:
         if not written:
             raise AssertionError(f"the guest did not come to its end: see {self.work / 'console.txt'}: {done.stderr.decode()[-500:]}")
         return written[1], int(written[2])
+
+    def copy_program(self, program, tree):
+        """A program with the libraries that it needs, those of an unpacked package before those of this machine."""
+        shutil.copy(program, tree / "bin")
+        unpacked = next((place for place in program.parents if place.parent == self.work), None)
+        places = [unpacked / place for place in LIBRARIES] if unpacked else []
+        environment = dict(os.environ, LD_LIBRARY_PATH=":".join(map(str, places)))
+        for name, library in re.findall(r"(\S+) => (not found|/\S+)", f"{run('ldd', program, env=environment)}"):
+            if library == "not found":
+                raise Missing(f"the library {name} of {program.name}")
+            self.copy_library(Path(library), unpacked, tree)
+        interpreter = re.search(r"\s(/\S*ld-\S+) \(0x", run("ldd", program, env=environment))
+        if interpreter:
+            self.copy_library(Path(interpreter[1]), unpacked, tree)
+
+    def copy_library(self, library, unpacked, tree):
+        """A library, where the guest's loader finds it."""
+        inside = library.relative_to(unpacked if unpacked in library.parents else "/")
+        (tree / inside).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, tree / inside)
+
+    def copy_modules(self, names, tree):
+        """Modules of the kernel and all that they need, as modprobe finds them."""
+        if not names:
+            return
+        busybox, version = self.base / "bin/busybox", self.modules.name
+        if not (self.modules / "modules.dep").exists():
+            run(busybox, "depmod", "-b", self.base, version)
+        lines = (self.modules / "modules.dep").read_text().splitlines()
+        needs = {path: others.split() for path, others in (line.split(":") for line in lines)}
+        target = tree / "lib/modules" / version
+        for name in names:
+            path = next((path for path in needs if path.endswith(f"/{name}.ko")), None) or raise_missing(f"the module {name} of {version}")
+            for one in (path, *needs[path]):
+                (target / one).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(self.modules / one, target / one)
+        run(busybox, "depmod", "-b", tree, version)
+
+
+def newest_kernel():
+    """The packages of the newest kernel and of the shell."""
+    kernel = re.search(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", KERNEL)) or raise_missing(f"the package {KERNEL}")
+    return kernel[1], SHELL
+
+
+def with_libraries(*packages):
+    """Packages, and the libraries that they depend on, less the C library, which must be that of this machine's loader."""
+    depends = run("apt-cache", "depends", *packages)
+    libraries = set(re.findall(r"Depends: (lib[^\s<]+)", depends)) - {"libc6"}
+    return *packages, *sorted(libraries)

@@ -5,6 +5,8 @@ latency of another node's predicted by the distances that the firmware states.
 """
 import json
 
+import guest
+
 # Megabytes of each node, and the firmware's distances.
 NODES = [768, 768, 512]
 DISTANCES = [[10, 21, 17], [21, 10, 28], [17, 28, 10]]
@@ -13,8 +15,8 @@ PAIRS = {(cpu_node, node) for cpu_node in CPUS.values() for node in range(len(NO
 SCRIPT = "/bin/kelvin run mem.node --budget 2s --rounds 2 --no-store --no-report --json"
 
 
-def options():
-    """Of QEMU, for these nodes."""
+def outfit(_, built):
+    """kelvin, and these nodes."""
     asked = ["-smp", len(CPUS), "-m", f"{sum(NODES)}M"]
     for node, size in enumerate(NODES):
         cpus = "".join(f",cpus={cpu}" for cpu, of in CPUS.items() if of == node)
@@ -22,7 +24,7 @@ def options():
     for one, row in enumerate(DISTANCES):
         for other, distance in enumerate(row[:one]):
             asked += ["-numa", f"dist,src={one},dst={other},val={distance}"]
-    return asked
+    return guest.Outfit(programs=[built.kelvin], options=asked)
 
 
 def pair_of(result):

@@ -1,7 +1,14 @@
 """Every probe once, on a processor without the instructions of the last twenty years: nothing may crash, hang or fail for lack of one."""
 import re
 
+import guest
+
 SCRIPT = "/bin/run_once --test-threads=1"
+
+
+def outfit(_, built):
+    """The test program."""
+    return guest.Outfit(programs=[built.run_once])
 
 
 def check(written):

@@ -1,33 +1,48 @@
 #!/usr/bin/env python3
-"""What the machine at hand lacks, in a guest: NUMA nodes, and an old processor.
+"""What the machine at hand lacks, in a guest: NUMA nodes, an old processor, and a mount of a server.
 
 usage: run.py KELVIN RUN_ONCE DIRECTORY
 
 KELVIN is the program, RUN_ONCE the test program of crates/probes/tests/run_once.rs. DIRECTORY keeps the kernel between runs.
 """
+import functools
+import operator
 import shutil
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
 import guest
+import nfs
 import nodes
 import probes
 
-CHECKS = [probes, nodes]
+CHECKS = [probes, nodes, nfs]
 # Translation makes each step about a hundred times as slow; a machine that is busy, or limited, some times more.
 SECONDS = 1500
 PART = "guest: part"
 
+Built = namedtuple("Built", "kelvin run_once")
 
-def script():
+
+def script(checks):
     """What the guest does: the part of each check, between lines of its own. The first that fails is the last."""
-    return "".join(f"echo '{PART}'; {check.SCRIPT} || exit\n" for check in CHECKS) + f"echo '{PART}'\n"
+    return "".join(f"echo '{PART}'; {check.SCRIPT} || exit\n" for check in checks) + f"echo '{PART}'\n"
 
 
-def skip(missing):
+def skip(missing, what="the tests in a guest"):
     """Says what is not tested here, as other tests do."""
-    subprocess.run([Path(__file__).parents[2] / "scripts/skip", missing.needs, "the tests in a guest", str(missing)], check=True)
+    subprocess.run([Path(__file__).parents[2] / "scripts/skip", missing.needs, what, str(missing)], check=True)
+
+
+def outfits(machine, built):
+    """The checks for which all can be had, each with its outfit."""
+    for check in CHECKS:
+        try:
+            yield check, check.outfit(machine, built)
+        except guest.Missing as missing:
+            skip(missing, f"the tests of {check.__name__} in a guest")
 
 
 def main():
@@ -36,10 +51,11 @@ def main():
         machine = guest.Guest(directory)
     except guest.Missing as missing:
         return skip(missing)
-    program = shutil.copy(run_once, machine.work / "run_once")
-    written, status = machine.boot([kelvin, program], script(), nodes.options(), SECONDS)
+    built = Built(kelvin, shutil.copy(run_once, machine.work / "run_once"))
+    checks, outfit = zip(*outfits(machine, built))
+    written, status = machine.boot(functools.reduce(operator.add, outfit), script(checks), SECONDS)
     assert status == 0, written
-    for check, of_check in zip(CHECKS, written.split(f"{PART}\n")[1:]):
+    for check, of_check in zip(checks, written.split(f"{PART}\n")[1:]):
         print(f"guest: {check.__name__}: {check.check(of_check)}")
 
 
