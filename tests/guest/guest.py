@@ -76,14 +76,17 @@ class Outfit:
 
 
 class Guest:
-    """A kernel and an initramfs, kept in `work` between runs."""
+    """A kernel and an initramfs, kept in `work` between runs.
 
-    def __init__(self, work):
+    `beside` names packages to unpack with the kernel, from its own name: those of its headers, so that a module fits it.
+    """
+
+    def __init__(self, work, kernel=KERNEL, beside=lambda _: []):
         if platform.machine() != "x86_64":
             raise Missing(f"a kernel and a QEMU for {platform.machine()}: only those for x86_64 are known here")
         self.work = Path(work).resolve()
         self.qemu = need("qemu-system-x86_64", "qemu-system-x86")
-        self.base = self.unpacked("packages", newest_kernel)
+        self.base = self.unpacked("packages", lambda: newest(kernel, beside))
         self.kernel = next(self.base.glob("boot/vmlinuz-*"))
         self.modules = next(self.base.glob("lib/modules/*"))
 
@@ -141,17 +144,27 @@ class Guest:
             "-serial", "stdio", "-kernel", self.kernel, "-initrd", image,
             "-append", "console=ttyS0 panic=-1 tsc=reliable mitigations=off quiet", *outfit.options,
         ]  # fmt: skip
-        done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
-        console = done.stdout.decode(errors="replace").replace("\r\n", "\n")
-        (self.work / "console.txt").write_text(console)
+        console, said = self.watch(command, seconds)
         written = re.search(rf"{BEGIN}\n(.*){END} (\d+)", console, re.DOTALL)
         if not written:
-            raise AssertionError(f"the guest did not come to its end: see {self.work / 'console.txt'}: {done.stderr.decode()[-500:]}")
+            raise AssertionError(f"the guest did not come to its end: see {self.work / 'console.txt'}: {said[-500:]}")
         return written[1], int(written[2])
+
+    def watch(self, command, seconds):
+        """What came from the serial port, which is kept, and from QEMU itself; also where the time is over."""
+        try:
+            done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
+        except subprocess.TimeoutExpired as late:
+            done = late
+        console = (done.stdout or b"").decode(errors="replace").replace("\r\n", "\n")
+        (self.work / "console.txt").write_text(console)
+        return console, (done.stderr or b"").decode(errors="replace")
 
     def copy_program(self, program, tree):
         """A program with the libraries that it needs, those of an unpacked package before those of this machine."""
         shutil.copy(program, tree / "bin")
+        if program.suffix == ".ko":
+            return
         unpacked = next((place for place in program.parents if place.parent == self.work), None)
         places = [unpacked / place for place in LIBRARIES] if unpacked else []
         environment = dict(os.environ, LD_LIBRARY_PATH=":".join(map(str, places)))
@@ -187,10 +200,10 @@ class Guest:
         run(busybox, "depmod", "-b", tree, version)
 
 
-def newest_kernel():
-    """The packages of the newest kernel and of the shell."""
-    kernel = re.search(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", KERNEL)) or raise_missing(f"the package {KERNEL}")
-    return kernel[1], SHELL
+def newest(package, beside):
+    """The packages of the newest kernel that a package stands for, of what goes beside it, and of the shell."""
+    kernel = re.search(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", package)) or raise_missing(f"the package {package}")
+    return kernel[1], SHELL, *beside(kernel[1])
 
 
 def with_libraries(*packages):
