@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""The kernel module, built for a kernel of Debian, loaded in a guest that runs it, and tried there.
+
+usage: run.py DIRECTORY [TREE]
+
+DIRECTORY keeps what was downloaded and built. TREE is the built source of a kernel to use instead of Debian's: one with KASAN,
+lockdep and kmemleak finds more, and Debian ships none.
+"""
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "tests/guest"))
+import guest  # noqa: E402
+
+# Debian 12's own and its newer one.
+KERNELS = ["linux-image-cloud-amd64", "linux-image-6.12-cloud-amd64"]
+OPTIONS = ["-smp", 2, "-m", "768M"]
+# A kernel with KASAN takes three minutes of it, Debian's ten seconds.
+SECONDS = 900
+LOG = "guest: kernel log"
+PASSED = re.compile(r"^kmod: all of (\d+) checks passed$", re.MULTILINE)
+# What a kernel writes of a defect, in its own words: "possible" is lockdep's, "unreferenced" kmemleak's.
+DEFECTS = re.compile(r"WARNING|BUG|Oops|KASAN|Call Trace|possible|unreferenced object|refcount_t|corrupt")
+# The module's own log of a page of the sender's file.
+LOGGED = re.compile(r"kelvin: page 0x\w+, level 1: 0x8000000000000\w25: present user accessed no-execute$", re.MULTILINE)
+
+SCRIPT = f"""
+mount -t debugfs debug /sys/kernel/debug
+leaks=/sys/kernel/debug/kmemleak
+[ ! -e $leaks ] || echo clear > $leaks
+# A guest on a busy machine stands still for long: what hangs is found by its timeout.
+echo 0 > /proc/sys/kernel/watchdog
+echo 0 > /proc/sys/kernel/hung_task_timeout_secs
+echo 1 > /sys/module/rcupdate/parameters/rcu_cpu_stall_suppress
+dmesg -c > /dev/null
+insmod /bin/kelvin.ko dyndbg=+p || exit
+timeout -s KILL {SECONDS // 2} /bin/kelvin_check
+status=$?
+rmmod kelvin || status=1
+if [ -e $leaks ]; then
+    # It reports nothing that is younger than five seconds.
+    sleep 6
+    echo scan > $leaks
+    echo 'guest: kmemleak says:'
+    cat $leaks
+fi
+echo '{LOG}'
+dmesg
+exit $status
+"""
+
+
+def beside(image):
+    """The packages that a module needs to be built for a kernel image of Debian."""
+    release = image.removeprefix("linux-image-")
+    depends = guest.run("apt-cache", "depends", f"linux-headers-{release}")
+    return [f"linux-headers-{release}", *re.findall(r"Depends: (linux-(?:headers-\S+-common|kbuild-\S+|compiler-\S+))", depends)]
+
+
+def headers_of(machine):
+    """Its headers, where they were unpacked: their makefile names the place where they would be installed."""
+    common = next(machine.packages.glob("usr/src/linux-headers-*-common"))
+    headers = next(path for path in machine.packages.glob("usr/src/linux-headers-*") if path != common)
+    compiler = re.search(r"gcc-\d+", (headers / ".kernelvariables").read_text())[0]
+    guest.need(compiler, compiler)
+    (headers / "Makefile").write_text(f"include {common}/Makefile\n")
+    return headers
+
+
+def quietly(*command):
+    """Runs a compiler, of which a warning is a failure."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "warning" not in done.stderr, f"{' '.join(map(str, command))}: {done.stderr}{done.stdout}"
+
+
+def build_module(work, headers):
+    """A copy, so that the tree holds no products; read by sparse too, where it is here."""
+    if not shutil.which("sparse"):
+        skip("the kernel module by sparse", guest.Missing("sparse is not here", "package sparse"))
+    build = work / "build"
+    shutil.rmtree(build, ignore_errors=True)
+    build.mkdir(parents=True)
+    for name in ("Makefile", "kelvin.c", "kelvin.h"):
+        shutil.copy(HERE.parent / name, build)
+    quietly("make", "-s", "-C", build, "check" if shutil.which("sparse") else "all", f"KERNEL={headers}")
+    return build / "kelvin.ko"
+
+
+def build_checks(work):
+    program = work / "kelvin_check"
+    quietly("cc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program, *sorted(HERE.glob("*.c")))
+    return program
+
+
+def skip(what, missing):
+    """Says what is not tested here, as other tests do."""
+    subprocess.run([HERE.parents[1] / "scripts/skip", missing.needs, what, str(missing)], cwd=HERE.parents[1], check=True)
+
+
+def judge(written, status):
+    """All checks passed, and the kernel had nothing to say of it."""
+    checks, _, log = written.partition(f"{LOG}\n")
+    passed = PASSED.search(checks)
+    defects = [line for line in (checks + log).splitlines() if DEFECTS.search(line)]
+    assert passed and status == 0, written
+    assert not defects, "\n".join(defects) + "\n" + written
+    assert LOGGED.search(log), log
+    return passed[1]
+
+
+def try_in(machine, headers):
+    """The module and its checks, built, run and judged."""
+    module = build_module(machine.work, headers)
+    written, status = machine.boot([module, build_checks(machine.work)], SCRIPT, OPTIONS, SECONDS)
+    print(f"kmod: {headers.name}: {judge(written, status)} checks passed, and nothing in the kernel's log")
+
+
+def try_debian(directory, kernel):
+    """In a kernel of Debian, where it can be had."""
+    try:
+        machine = guest.Guest(directory / kernel, kernel, beside)
+        headers = headers_of(machine)
+    except guest.Missing as missing:
+        return skip(f"the kernel module in {kernel}", missing)
+    try_in(machine, headers)
+
+
+def try_own(directory, tree):
+    """In a kernel that was built in its source; the shell is Debian's."""
+    machine = guest.Guest(directory / KERNELS[0], KERNELS[0], beside)
+    machine.kernel = tree / "arch/x86/boot/bzImage"
+    try_in(machine, tree)
+
+
+def main():
+    directory, *tree = map(Path, sys.argv[1:])
+    if tree:
+        return try_own(directory, tree[0].resolve())
+    for kernel in KERNELS:
+        try_debian(directory, kernel)
+
+
+if __name__ == "__main__":
+    main()
