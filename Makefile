@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test setup fmt clippy rustdoc unit unit-build arm docs docs-check charts-check links bench-check book whole selfcheck nfs bench clean need-cc need-cargo
+.PHONY: help run build test setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check book whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -62,6 +62,9 @@ unit-build: need-cargo need-cc
 arm: ## that everything compiles for aarch64, where the target and its C compiler can be had
 	@scripts/check-arm $(ARM)
 
+kmod: ## that the kernel module does what it should in a guest, where QEMU and Debian's kernels can be had
+	@$(MAKE) --no-print-directory -C kmod test WORK=$(abspath $(TARGET))/kmod
+
 docs: $(DEBUG) ## the book's pages that are made from the texts of the probes
 	@mkdir -p docs/src/probes
 	for area in $(AREAS); do $(DEBUG) book-page $$area > docs/src/probes/$$area.md || exit 1; done
@@ -78,7 +81,7 @@ charts-check: ## that what the report draws with was made from the script beside
 	@echo 'charts-check: echarts.deflate.txt is of the script beside it'
 
 links: ## that every file which the documents link to is there
-	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md docs/src
+	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md kmod/README.md docs/src
 
 bench-check: ## that every benchmark starts: what they share has changed under one before
 	@for script in $$(grep -l 'common.main(' bench/*.py); do $(PYTHON) "$$script" --help >/dev/null || exit 1; done; echo 'bench-check: every benchmark starts'

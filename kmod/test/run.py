@@ -63,8 +63,8 @@ def beside(image):
 
 def headers_of(machine):
     """Its headers, where they were unpacked: their makefile names the place where they would be installed."""
-    common = next(machine.packages.glob("usr/src/linux-headers-*-common"))
-    headers = next(path for path in machine.packages.glob("usr/src/linux-headers-*") if path != common)
+    common = next(machine.base.glob("usr/src/linux-headers-*-common"))
+    headers = next(path for path in machine.base.glob("usr/src/linux-headers-*") if path != common)
     compiler = re.search(r"gcc-\d+", (headers / ".kernelvariables").read_text())[0]
     guest.need(compiler, compiler)
     (headers / "Makefile").write_text(f"include {common}/Makefile\n")
@@ -115,7 +115,7 @@ def judge(written, status):
 def try_in(machine, headers):
     """The module and its checks, built, run and judged."""
     module = build_module(machine.work, headers)
-    written, status = machine.boot([module, build_checks(machine.work)], SCRIPT, OPTIONS, SECONDS)
+    written, status = machine.boot(guest.Outfit(programs=[module, build_checks(machine.work)], options=OPTIONS), SCRIPT, SECONDS)
     print(f"kmod: {headers.name}: {judge(written, status)} checks passed, and nothing in the kernel's log")
 
 
