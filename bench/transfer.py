@@ -242,7 +242,7 @@ def comparisons(kelvin, ends, rsync, ssh):
     return [
         Comparison(large, verified, "nc", 1, by("--plain"), plain.nc),
         Comparison(large, verified, "socat", 1, by("--plain"), plain.socat),
-        Comparison(large, verified, "iperf3 -F", 1, by("--plain"), plain.iperf3_file),
+        Comparison(large, verified, "iperf3 -F", 1, by("--plain"), plain.iperf3_file, False),
         Comparison(large, verified, "rsync, daemon", 1, by("--plain"), rsync.move),
         Comparison(large, sealed, "scp", 2, by(), ssh.scp),
         Comparison(large, sealed, "rsync, ssh", 1, by(), ssh.rsync),
