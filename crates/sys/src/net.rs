@@ -118,6 +118,16 @@ pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }
 
+/// Has a receiver be woken only when so many bytes have come (SO_RCVLOWAT), at least one; the end of a stream wakes it too. A
+/// kernel makes the receive buffer as large as that needs.
+///
+/// # Errors
+/// Those of setsockopt.
+pub fn set_least_received(socket: &impl AsFd, bytes: u32) -> Result<()> {
+    let bytes = libc::c_int::try_from(bytes.max(1)).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
+}
+
 /// Both ends of a TCP connection to an address of this machine, over sockets prepared before connecting.
 ///
 /// # Errors

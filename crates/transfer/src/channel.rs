@@ -20,18 +20,22 @@ use serde::de::DeserializeOwned;
 use crate::summary::{Times, timed};
 use crate::{Error, Result};
 
-/// Most bytes of a file that are read or written at once: fewer calls than by pages, and still in a core's own cache.
-pub const PART: usize = 256 << 10;
+/// Most bytes of a file that are read or written at once: fewer calls than by pages, and several of them fit into a core's own
+/// cache.
+pub const PART: usize = 64 << 10;
 /// Bytes of a file in an encrypted frame: so many that a part is made of whole ones.
 const CHUNK: usize = 32 << 10;
 /// Bytes of a frame's length.
 const HEAD: usize = 4;
-/// What was received and not looked at: two parts.
-const INPUT: usize = 2 * PART;
+/// What was received and not looked at.
+const INPUT: usize = 256 << 10;
 /// Time for the next byte: a disk that flushes may take long, and a host that is gone must not hold a place for ever.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Least bytes in that time, so that nobody holds a place by a byte at a time.
 const LEAST: usize = 4096;
+/// A read of bytes of a file waits for at most so many of them, and for no more than one if there are fewer than these.
+const EXPECTED: usize = 64 << 10;
+const LEAST_EXPECTED: usize = 32 << 10;
 /// How often an end that waits checks whether it is to stop.
 const TICK: Duration = Duration::from_millis(100);
 /// What is waited for.
@@ -45,11 +49,21 @@ pub trait Stream: Connection {
     /// # Errors
     /// A failed call.
     fn is_readable(&self) -> std::io::Result<bool>;
+
+    /// From now on a waiting read returns when so many bytes are there, or the stream ends.
+    ///
+    /// # Errors
+    /// A failed call.
+    fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()>;
 }
 
 impl Stream for TcpStream {
     fn is_readable(&self) -> std::io::Result<bool> {
         kelvin_sys::ready::readable(self.as_fd(), Duration::ZERO)
+    }
+
+    fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()> {
+        kelvin_sys::net::set_least_received(self, bytes as u32)
     }
 }
 
@@ -66,6 +80,8 @@ pub struct Channel<S = TcpStream> {
     input: Window,
     /// Decrypted bytes that were not looked at.
     content: Window,
+    /// With how many bytes a read returns.
+    least: usize,
     /// How long this end was at its stages.
     pub times: Times,
 }
@@ -79,7 +95,7 @@ impl<S: Stream> Channel<S> {
         stream.wait_at_most(TICK).map_err(WireError::call("set the time to wait"))?;
         let (output, times) = (Vec::new(), Times::default());
         let (input, content) = (Window::new(INPUT), Window::new(SEALED));
-        Ok(Self { stream, sealer, opener, plain: false, output, input, content, times })
+        Ok(Self { stream, sealer, opener, plain: false, output, input, content, least: 1, times })
     }
 
     /// From now on the bytes of files go plain, or not.
@@ -186,8 +202,20 @@ impl<S: Stream> Channel<S> {
     pub fn data_into(&mut self, buffer: &mut [u8], bytes: usize) -> Result<()> {
         let mut filled = 0;
         while filled < bytes {
+            self.expect(bytes - filled)?;
             let (room, wanted) = (&mut buffer[filled..], bytes - filled);
             filled += if self.plain { self.plain_into(&mut room[..wanted])? } else { self.sealed_into(room, wanted)? };
+        }
+        Ok(())
+    }
+
+    /// Has a read wait for all of so many bytes, if they are many: to be woken for each segment costs the sender more than to send
+    /// it, where that means waking another processor.
+    fn expect(&mut self, bytes: usize) -> Result<()> {
+        let least = if bytes < LEAST_EXPECTED { 1 } else { bytes.min(EXPECTED) };
+        if self.least != least {
+            self.least = least;
+            self.stream.wait_for_least(least).map_err(WireError::call("set up the connection"))?;
         }
         Ok(())
     }
@@ -214,7 +242,7 @@ impl<S: Stream> Channel<S> {
 
     fn sealed_into(&mut self, room: &mut [u8], wanted: usize) -> Result<usize> {
         if self.content.len() == 0 {
-            let length = self.frame()?;
+            let length = self.whole_frame()?;
             if length <= room.len() && length.saturating_sub(TAG) <= wanted {
                 let sealed = &self.input.take(HEAD + length)[HEAD..];
                 let opener = &mut self.opener;
@@ -230,6 +258,11 @@ impl<S: Stream> Channel<S> {
 
     /// Waits for a whole frame, and returns the length of its content.
     fn frame(&mut self) -> Result<usize> {
+        self.expect(1)?;
+        self.whole_frame()
+    }
+
+    fn whole_frame(&mut self) -> Result<usize> {
         if self.content.len() > 0 {
             return Err(Error::Nonsense("it sent more bytes of a file than it had announced"));
         }

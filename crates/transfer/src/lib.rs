@@ -15,7 +15,6 @@ pub mod channel;
 pub mod decide;
 pub mod deposit;
 pub mod error;
-mod hashing;
 pub mod message;
 pub mod moving;
 pub mod name;

@@ -10,22 +10,21 @@ use std::time::{Duration, Instant};
 
 use kelvin_file::Error as FileError;
 use kelvin_sys::interrupt;
-use kelvin_wire::Error as WireError;
 use kelvin_wire::address::is_loopback;
 use kelvin_wire::deadline::Deadline;
 use kelvin_wire::noise::Handshake;
 use kelvin_wire::secret::Secret;
+use kelvin_wire::{Error as WireError, Hasher};
 
 use crate::blocks::{self, BLOCK, bit, set_bit};
 use crate::channel::{Channel, PART};
 use crate::deposit::digest;
-use crate::hashing::Hashing;
 use crate::message::{
     Decision, Digest, Entry, EntryKind, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings, Verdict,
     Whole,
 };
 use crate::pace::Pace;
-use crate::session::{BATCH, BATCH_BYTES, CHECKS, SMALL, UNENDED, WINDOW};
+use crate::session::{BATCH, BATCH_BYTES, SMALL, WINDOW};
 use crate::source::{Collection, Source};
 use crate::summary::{Amount, Summary, timed};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
@@ -177,11 +176,6 @@ struct Sending<'a> {
     unchanged: u64,
     planned: Vec<PathBuf>,
     buffer: Vec<u8>,
-    /// Started for the first large file.
-    hashing: Option<Hashing>,
-    /// Pieces whose digests were not said, and files that were sent and may have some of them.
-    unsaid: usize,
-    unended: VecDeque<usize>,
 }
 
 impl<'a> Sending<'a> {
@@ -208,9 +202,6 @@ impl<'a> Sending<'a> {
             unchanged,
             planned,
             buffer,
-            hashing: None,
-            unsaid: 0,
-            unended: VecDeque::new(),
         }
     }
 
@@ -223,9 +214,6 @@ impl<'a> Sending<'a> {
             if let Some(wanted) = self.ready.pop_front() {
                 self.send_next(wanted)?;
             } else if self.in_flight() > 0 {
-                // Files may wait for their digests alone.
-                self.say_digests(0)?;
-                self.channel.flush()?;
                 let message = self.channel.receive()?;
                 self.hear(message)?;
             } else if self.offered == self.sources.len() {
@@ -450,22 +438,8 @@ impl<'a> Sending<'a> {
                 self.abandon(number, why)
             }
             Err(why) => Err(why.during(source.entry.name.as_os_str())),
-            Ok(()) => self.end_large(number),
+            Ok(()) => self.channel.flush(),
         }
-    }
-
-    /// Goes on to the next file while digests of this one are computed, but of not too many.
-    fn end_large(&mut self, number: usize) -> Result<()> {
-        self.unended.push_back(number);
-        if self.unsaid == 0 {
-            self.unended.clear();
-        }
-        let must_wait = self.manner.acknowledge || self.ready.is_empty() || self.unended.len() + 1 >= UNENDED;
-        if must_wait {
-            self.say_digests(0)?;
-            self.unended.clear();
-        }
-        self.channel.flush()
     }
 
     fn send_blocks(&mut self, source: &Source, wanted: &Wanted, file: &File) -> Result<()> {
@@ -512,20 +486,20 @@ impl<'a> Sending<'a> {
         self.count(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
         let range = (piece.offset, u64::from(piece.bytes));
         let is_whole = self.send_parts(file, range)?;
-        self.say_digests(CHECKS / 2)?;
         if !is_whole {
             return Err(shortened(source, file));
         }
         if piece.is_last { source.check(file) } else { Ok(()) }
     }
 
-    /// Sends as many bytes as were announced, with zeros for those that are not there any more; says whether there were any.
+    /// Sends as many bytes as were announced, with zeros for those that are not there any more; says whether all were.
     fn send_parts(&mut self, file: &File, (offset, bytes): (u64, u64)) -> Result<bool> {
         let most = self.pace.most(PART as u64);
-        let (mut done, mut is_whole) = (0, true);
+        let (mut done, mut is_whole, mut hasher) = (0, true, Hasher::new());
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(PART, 0);
         while done < bytes {
             let room = most.min(bytes - done) as usize;
-            let mut buffer = self.hashing()?.buffer();
             let read = timed(&mut self.channel.times.file, || read_at(file, &mut buffer[..room], offset + done));
             let count = match read {
                 Ok(count @ 1..) => count,
@@ -535,72 +509,45 @@ impl<'a> Sending<'a> {
                     room
                 }
             };
-            self.send_part(buffer, count)?;
+            self.send_part(&buffer[..count], &mut hasher)?;
             done += count as u64;
         }
-        self.end_parts()?;
+        self.buffer = buffer;
+        self.say_digest(&hasher)?;
         Ok(is_whole)
     }
 
-    /// Sends a part of a piece, and has it hashed meanwhile.
-    fn send_part(&mut self, buffer: Vec<u8>, bytes: usize) -> Result<()> {
-        let verify = self.manner.settings.verify;
-        let hashing = self.hashing()?;
-        let part = hashing.part(buffer, bytes);
-        if verify {
-            hashing.add(&part)?;
-        }
-        self.send_bytes(part.bytes())?;
-        self.pass(bytes as u64);
-        Ok(())
-    }
-
-    fn end_parts(&mut self) -> Result<()> {
+    /// Sends a part of a piece.
+    fn send_part(&mut self, part: &[u8], hasher: &mut Hasher) -> Result<()> {
         if self.manner.settings.verify {
-            self.hashing()?.end()?;
-            self.unsaid += 1;
+            timed(&mut self.channel.times.verify, || hasher.update(part));
         }
+        self.send_bytes(part)?;
+        self.pass(part.len() as u64);
         Ok(())
     }
 
-    fn hashing(&mut self) -> Result<&mut Hashing> {
-        if self.hashing.is_none() {
-            self.hashing = Some(Hashing::start()?);
+    /// Says the digest of a piece that was sent.
+    fn say_digest(&mut self, hasher: &Hasher) -> Result<()> {
+        if !self.manner.settings.verify {
+            return Ok(());
         }
-        self.hashing.as_mut().ok_or(Error::Nonsense("no thread"))
-    }
-
-    /// Says the digests that are there, and waits until no more than so many are missing.
-    fn say_digests(&mut self, most: usize) -> Result<()> {
-        let Some(hashing) = &self.hashing else { return Ok(()) };
-        let mut said = Vec::new();
-        while self.unsaid > 0 {
-            let hashed = match hashing.ready() {
-                Some(hashed) => hashed,
-                None if self.unsaid > most => hashing.next()?,
-                None => break,
-            };
-            self.unsaid -= 1;
-            self.channel.times.verify += hashed.nanoseconds;
-            said.push(hashed.digest);
-        }
-        if said.is_empty() { Ok(()) } else { self.channel.queue(&FromSender::Digests(said)) }
+        self.channel.queue(&FromSender::Digests(vec![*hasher.finalize().as_bytes()]))
     }
 
     /// Sends what is read from a pipe until its end.
     fn send_stream(&mut self, number: usize, input: &File) -> Result<()> {
-        let (mut offset, room) = (0, self.pace.most(PART as u64) as usize);
+        let mut offset = 0;
+        let mut buffer = vec![0; self.pace.most(PART as u64) as usize];
         loop {
-            self.stop_if_asked()?;
-            let mut buffer = self.hashing()?.buffer();
-            let read = timed(&mut self.channel.times.file, || read(input, &mut buffer[..room]));
+            let read = timed(&mut self.channel.times.file, || read(input, &mut buffer));
             let count = read.map_err(|error| FileError::call("read", std::path::Path::new("-"), error))?;
             self.stop_if_asked()?;
             let piece = Piece { file: number as Number, offset, bytes: count as u32, is_last: count == 0 };
             self.channel.queue(&FromSender::Block(piece))?;
-            self.send_part(buffer, count)?;
-            self.end_parts()?;
-            self.say_digests(0)?;
+            let mut hasher = Hasher::new();
+            self.send_part(&buffer[..count], &mut hasher)?;
+            self.say_digest(&hasher)?;
             self.channel.flush()?;
             offset += count as u64;
             self.unjudged.insert(number, Amount::sent(offset));

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use kelvin_file::Error as FileError;
+use kelvin_wire::Hasher;
 use kelvin_wire::sealed::TAG;
 
 use crate::blocks::BLOCK;
 use crate::channel::{Channel, PART, Stream};
 use crate::decide::Desk;
 use crate::deposit::{Deposit, digests};
-use crate::hashing::Hashing;
 use crate::message::{
     Decision, Digest, Entry, EntryKind, Finished, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings,
     Verdict, Whole,
@@ -28,7 +28,7 @@ pub const BATCH: usize = 128;
 /// Most bytes of a file in a batch.
 pub const SMALL: u64 = 64 << 10;
 /// Most bytes of a batch.
-pub const BATCH_BYTES: u64 = PART as u64;
+pub const BATCH_BYTES: u64 = 256 << 10;
 /// Decisions and verdicts in one message: each may carry a reason.
 const IN_MESSAGE: usize = 128;
 /// Most large files that have not ended at one time: of all but the last one, digests alone are missing.
@@ -83,11 +83,8 @@ pub(crate) struct Session<'a, S> {
     arriving: VecDeque<Arriving>,
     /// Files that failed and of which more may come.
     failed: VecDeque<Number>,
-    /// Of which files pieces are hashed, in their order.
-    hashed: VecDeque<Number>,
-    /// Started at the first of them.
-    hashing: Option<Hashing>,
-    /// For what is not hashed in a thread.
+    /// The pieces that have arrived and were not compared, in their order.
+    hashed: VecDeque<(Number, Digest)>,
     buffer: Vec<u8>,
     verdicts: Vec<Verdict>,
     /// Files in their place, and their bytes.
@@ -100,7 +97,7 @@ impl<'a, S: Stream> Session<'a, S> {
         let settings = Settings { plain: false, verify: true, sync: false, update: false, dry_run: false, bytes: None };
         let (offered, wanted, arriving, hashed) = (0, HashMap::new(), VecDeque::new(), VecDeque::new());
         let (failed, verdicts, last_write) = (VecDeque::new(), Vec::new(), Instant::now());
-        let (hashing, buffer) = (None, vec![0; PART + TAG]);
+        let buffer = vec![0; BATCH_BYTES as usize + TAG];
         let moved = (0, Amount::default());
         Self {
             channel,
@@ -112,7 +109,6 @@ impl<'a, S: Stream> Session<'a, S> {
             arriving,
             failed,
             hashed,
-            hashing,
             buffer,
             verdicts,
             moved,
@@ -314,16 +310,16 @@ impl<'a, S: Stream> Session<'a, S> {
             return Err(Error::Nonsense("a part of a block that is longer than a block"));
         }
         let place = self.arriving(piece)?;
+        let (digest, written) = self.content(piece, place)?;
         if self.settings.verify {
             if self.hashed.len() == CHECKS {
                 return Err(Error::Nonsense("it sends more than it may before it says digests"));
             }
-            self.hashed.push_back(piece.file);
+            self.hashed.push_back((piece.file, digest));
             if let Some(place) = place {
                 self.arriving[place].unchecked += 1;
             }
         }
-        let written = self.content(piece, place)?;
         match written {
             Ok(()) if place.is_some() => self.finish_whole(piece.file),
             Ok(()) => Ok(()),
@@ -331,33 +327,29 @@ impl<'a, S: Stream> Session<'a, S> {
         }
     }
 
-    /// Receives the bytes of a piece and writes them, unless its file has failed.
-    fn content(&mut self, piece: &Piece, place: Option<usize>) -> Result<Result<()>> {
-        let mut times = Times::default();
+    /// Receives the bytes of a piece and writes them, unless its file has failed; their digest, and whether they were written.
+    fn content(&mut self, piece: &Piece, place: Option<usize>) -> Result<(Digest, Result<()>)> {
+        let (mut times, mut hasher) = (Times::default(), Hasher::new());
         let (mut done, mut written) = (0, Ok(()));
         let mut deposit = place.map(|place| &mut self.arriving[place].deposit);
-        if self.settings.verify && self.hashing.is_none() {
-            self.hashing = Some(Hashing::start()?);
-        }
-        let hashing = self.hashing.as_mut().filter(|_| self.settings.verify);
-        let mut sink = Parts { hashing, buffer: &mut self.buffer };
         while done < piece.bytes {
             let bytes = PART.min((piece.bytes - done) as usize);
-            let offset = piece.offset + u64::from(done);
-            sink.take(self.channel, bytes, &mut |part| {
-                if let (Some(deposit), Ok(())) = (&mut deposit, &written) {
-                    written = timed(&mut times.file, || deposit.write(part, offset));
-                }
-            })?;
+            self.channel.data_into(&mut self.buffer, bytes)?;
+            let part = &self.buffer[..bytes];
+            if self.settings.verify {
+                timed(&mut times.verify, || hasher.update(part));
+            }
+            if let (Some(deposit), Ok(())) = (&mut deposit, &written) {
+                written = timed(&mut times.file, || deposit.write(part, piece.offset + u64::from(done)));
+            }
             done += bytes as u32;
         }
-        sink.end()?;
         self.last_write = Instant::now();
         if let (Some(deposit), Ok(()), true) = (&mut deposit, &written, self.settings.sync) {
             written = timed(&mut times.sync, || deposit.flush_some());
         }
         self.channel.times.add(&times);
-        Ok(written)
+        Ok((*hasher.finalize().as_bytes(), written))
     }
 
     fn hole(&mut self, piece: &Piece) -> Result<()> {
@@ -371,14 +363,10 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Compares the digests of the next pieces with those of what has arrived.
     fn compare(&mut self, digests: Vec<Digest>) -> Result<()> {
         for sent in digests {
-            let (Some(file), Some(hashing)) = (self.hashed.pop_front(), &self.hashing) else {
-                return Err(Error::Nonsense("it says the digest of nothing"));
-            };
-            let own = hashing.next()?;
-            self.channel.times.verify += own.nanoseconds;
+            let (file, own) = self.hashed.pop_front().ok_or(Error::Nonsense("it says the digest of nothing"))?;
             let Some(place) = self.place(file) else { continue };
             self.arriving[place].unchecked -= 1;
-            if own.digest == sent {
+            if own == sent {
                 self.finish_whole(file)?;
             } else {
                 self.fail(file, Error::Digest)?;
@@ -480,33 +468,6 @@ impl<'a, S: Stream> Session<'a, S> {
 
 /// What a sender did wrong.
 const UNKNOWN: &str = "it sends a file that is not wanted";
-
-/// Where the parts of a piece are received into: a buffer that is hashed, or the same one again.
-struct Parts<'a> {
-    hashing: Option<&'a mut Hashing>,
-    buffer: &'a mut [u8],
-}
-
-impl Parts<'_> {
-    /// Receives a part, and has it written.
-    fn take(&mut self, channel: &mut Channel<impl Stream>, bytes: usize, write: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let Some(hashing) = &mut self.hashing else {
-            channel.data_into(self.buffer, bytes)?;
-            write(&self.buffer[..bytes]);
-            return Ok(());
-        };
-        let mut buffer = hashing.buffer();
-        channel.data_into(&mut buffer, bytes)?;
-        let part = hashing.part(buffer, bytes);
-        hashing.add(&part)?;
-        write(part.bytes());
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<()> {
-        self.hashing.as_ref().map_or(Ok(()), |hashing| hashing.end())
-    }
-}
 
 /// Standard output as a file, for what arrives there.
 ///
