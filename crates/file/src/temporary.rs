@@ -127,6 +127,11 @@ impl Scratch {
         Self::make_as(base, HIDDEN)
     }
 
+    /// Removes those of them that dead processes left in a directory, where none is to be made.
+    pub fn sweep_hidden(base: &Path) {
+        Workshop::open(base, HIDDEN);
+    }
+
     fn make_as(base: &Path, prefix: &'static str) -> io::Result<Self> {
         let workshop = Workshop::open(base, prefix);
         let is_kept = |made: &Self| {

@@ -28,6 +28,12 @@ pub fn set_bit(bits: &mut [u8], index: u64) {
     bits[(index / 8) as usize] |= 1 << (index % 8);
 }
 
+/// How many blocks there are up to the last one whose bit is set.
+pub fn end(bits: &[u8]) -> u64 {
+    let last = bits.iter().rposition(|byte| *byte != 0);
+    last.map_or(0, |last| 8 * last as u64 + u64::from(8 - bits[last].leading_zeros()))
+}
+
 /// Which blocks of a file have arrived, and how far the one that is arriving is.
 #[derive(Debug)]
 pub struct Blocks {
@@ -147,6 +153,13 @@ mod tests {
         assert!(stream.take(&piece(0, 1)).is_err());
         stream.take(&Piece { is_last: true, ..piece(3 * BLOCK, 0) }).unwrap();
         assert!(stream.is_whole());
+    }
+
+    #[test]
+    fn the_last_bit_is_where_the_blocks_end() {
+        for (bits, expected) in [(&[][..], 0), (&[0, 0], 0), (&[1], 1), (&[0xff, 0], 8), (&[0, 0b0010_0001, 0], 14)] {
+            assert_eq!(end(bits), expected, "{bits:?}");
+        }
     }
 
     #[test]

@@ -88,11 +88,16 @@ impl Desk {
         }
     }
 
-    /// Decides on an entry; for a file of which a part is there, with the part.
+    /// Decides on an entry; for a file of which a part is there, with the part, if one more may be held open.
     ///
     /// # Errors
     /// Why it is refused; an entry that no honest sender offers.
-    pub(crate) fn decide(&mut self, entry: &Entry, settings: &Settings) -> Result<(Decision, Option<Deposit>)> {
+    pub(crate) fn decide(
+        &mut self,
+        entry: &Entry,
+        settings: &Settings,
+        may_resume: bool,
+    ) -> Result<(Decision, Option<Deposit>)> {
         match (&mut self.place, &entry.kind) {
             (Place::Nothing, EntryKind::File { .. } | EntryKind::Stream) => Ok((Decision::Wanted, None)),
             (Place::Nothing, _) => Ok((Decision::Made, None)),
@@ -109,11 +114,16 @@ impl Desk {
                 let made = if settings.dry_run { Ok(()) } else { link(tree, entry, target, self.overwrite) };
                 made.map(|()| (Decision::Made, None))
             }
-            (Place::Directory(_), _) => self.decide_file(entry, settings),
+            (Place::Directory(_), _) => self.decide_file(entry, settings, may_resume),
         }
     }
 
-    fn decide_file(&mut self, entry: &Entry, settings: &Settings) -> Result<(Decision, Option<Deposit>)> {
+    fn decide_file(
+        &mut self,
+        entry: &Entry,
+        settings: &Settings,
+        may_resume: bool,
+    ) -> Result<(Decision, Option<Deposit>)> {
         let Place::Directory(tree) = &mut self.place else { return Ok((Decision::Wanted, None)) };
         let held = match tree.held(entry.parent) {
             // A directory that is not there yet, and would have been made.
@@ -139,9 +149,11 @@ impl Desk {
         if settings.dry_run {
             return Ok((if has_part { Decision::Resumed } else { Decision::Wanted }, None));
         }
-        if has_part {
+        if has_part && may_resume {
             let deposit = Deposit::make(&held, path, entry, self.overwrite)?;
-            return Ok((Decision::Resumed, Some(deposit)));
+            // A receiver that was killed before it wrote anything left an empty one, of which there is nothing to say.
+            let decision = if deposit.resumed().is_some() { Decision::Resumed } else { Decision::Wanted };
+            return Ok((decision, Some(deposit)));
         }
         self.check_room(stored)?;
         self.promised = self.promised.saturating_add(stored);

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -222,7 +221,7 @@ impl Deposit {
     /// The connection has ended: a part of a large file is left, to be gone on with; anything else is removed. Returns whether
     /// it is left.
     pub fn leave(self) -> bool {
-        let is_left = self.is_part && self.blocks.has_any();
+        let is_left = self.is_part && (self.is_resumed || self.blocks.has_any());
         match self.sink {
             Sink::File(file) if is_left => file.leave(),
             _ => {}
@@ -242,8 +241,7 @@ pub(crate) fn describe(file: &File, path: &Path, entry: &Entry) -> Result<()> {
         rustix::fs::fchown(file, user, group).map_err(failed("keep the owner of"))?;
     }
     for attribute in &entry.attributes {
-        let name = [b"user.", &attribute.name[..]].concat();
-        let set = rustix::fs::fsetxattr(file, OsStr::from_bytes(&name), &attribute.value, XattrFlags::empty());
+        let set = rustix::fs::fsetxattr(file, attribute.full_name(), &attribute.value, XattrFlags::empty());
         set.map_err(failed("keep an extended attribute of"))?;
     }
     let modified = entry.modified.time().ok_or(rustix::io::Errno::INVAL);

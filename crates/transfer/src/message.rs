@@ -5,16 +5,23 @@
 //! ([`FromSender::Block`]), each announced and followed by exactly so many bytes. The receiver's verdicts come as they fall; the
 //! sender waits for them only at the end, or, where asked to, after each file.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
 use kelvin_wire::bounded::{self, REASON};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::name::Name;
 use crate::summary::Times;
 
 /// A BLAKE3 digest.
 pub type Digest = [u8; 32];
+/// Most extended attributes of a file, and most bytes of their names and values: about what ext4 keeps beside an inode.
+pub const ATTRIBUTES: usize = 64;
+/// See [`ATTRIBUTES`].
+pub const ATTRIBUTE_BYTES: usize = 4096;
 /// The number of an entry: how many were offered before it.
 pub type Number = u32;
 
@@ -92,6 +99,7 @@ pub struct Entry {
     /// User and group, if they are to be kept.
     pub owner: Option<(u32, u32)>,
     /// Extended attributes of the user's name space, if they are to be kept.
+    #[serde(deserialize_with = "few_attributes")]
     pub attributes: Vec<Attribute>,
 }
 
@@ -123,6 +131,21 @@ pub struct Attribute {
     pub name: Vec<u8>,
     /// Its value.
     pub value: Vec<u8>,
+}
+
+impl Attribute {
+    /// Its name, as the system has it.
+    pub(crate) fn full_name(&self) -> OsString {
+        OsString::from_vec([b"user.", &self.name[..]].concat())
+    }
+}
+
+/// The attributes of a file, if they are few: a receiver holds those of many files.
+fn few_attributes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Attribute>, D::Error> {
+    let all = Vec::<Attribute>::deserialize(from)?;
+    let bytes: usize = all.iter().map(|one| one.name.len() + one.value.len()).sum();
+    let are_few = all.len() <= ATTRIBUTES && bytes <= ATTRIBUTE_BYTES;
+    if are_few { Ok(all) } else { Err(D::Error::custom("more extended attributes than are sent for a file")) }
 }
 
 /// The content of a small file.

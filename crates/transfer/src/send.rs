@@ -17,7 +17,7 @@ use kelvin_wire::secret::Secret;
 use kelvin_wire::{Error as WireError, Hasher};
 
 use crate::blocks::{self, BLOCK, bit, set_bit};
-use crate::channel::{Channel, PART};
+use crate::channel::{Channel, PART, Stream};
 use crate::deposit::digest;
 use crate::message::{
     Decision, Digest, Entry, EntryKind, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings, Verdict,
@@ -71,8 +71,8 @@ pub struct Sent {
 }
 
 /// A connection to a receiver.
-pub struct Sender {
-    channel: Channel,
+pub struct Sender<S = TcpStream> {
+    channel: Channel<S>,
     manner: Manner,
     begun: Instant,
 }
@@ -91,9 +91,15 @@ impl Sender {
         stream.set_nodelay(true).map_err(WireError::call("set up the connection"))?;
         let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(HANDSHAKE) };
         let halves = handshake.call(&mut stream)?;
-        let mut channel = Channel::new(stream, halves)?;
+        Ok(Self::over(Channel::new(stream, halves)?, (manner, begun)))
+    }
+}
+
+impl<S: Stream> Sender<S> {
+    /// Over a channel that was opened for it, with the time of the first action.
+    pub(crate) fn over(mut channel: Channel<S>, (manner, begun): (Manner, Instant)) -> Self {
         channel.set_plain(manner.settings.plain);
-        Ok(Self { channel, manner, begun })
+        Self { channel, manner, begun }
     }
 
     /// Sends all, and finishes. `progress` sees the bytes sent so far.
@@ -150,9 +156,17 @@ struct Wanted {
     kept: Vec<u8>,
 }
 
+/// What the receiver said of the blocks of a file.
+struct Told {
+    /// Those that are right.
+    kept: Vec<u8>,
+    /// The next one of which it is to speak.
+    next: u32,
+}
+
 /// All that is sent over one connection.
-struct Sending<'a> {
-    channel: &'a mut Channel,
+struct Sending<'a, S> {
+    channel: &'a mut Channel<S>,
     manner: Manner,
     sources: &'a [Source],
     progress: &'a dyn Fn(u64),
@@ -163,7 +177,7 @@ struct Sending<'a> {
     /// What is wanted and was not sent.
     ready: VecDeque<Wanted>,
     /// Files of which the receiver says what it has.
-    resumed: HashMap<usize, Vec<u8>>,
+    resumed: HashMap<usize, Told>,
     /// Which files were sent and have no verdict, with their bytes.
     unjudged: HashMap<usize, Amount>,
     /// The file that was refused last.
@@ -178,8 +192,8 @@ struct Sending<'a> {
     buffer: Vec<u8>,
 }
 
-impl<'a> Sending<'a> {
-    fn new(channel: &'a mut Channel, manner: Manner, sources: &'a [Source], progress: &'a dyn Fn(u64)) -> Self {
+impl<'a, S: Stream> Sending<'a, S> {
+    fn new(channel: &'a mut Channel<S>, manner: Manner, sources: &'a [Source], progress: &'a dyn Fn(u64)) -> Self {
         let (ready, resumed, unjudged) = (VecDeque::new(), HashMap::new(), HashMap::new());
         let (unsent, planned, buffer) = (Vec::new(), Vec::new(), Vec::new());
         let pace = Pace::new(manner.limit);
@@ -247,10 +261,7 @@ impl<'a> Sending<'a> {
         match message {
             FromReceiver::Decisions(decisions) => decisions.into_iter().try_for_each(|one| self.decided(one)),
             FromReceiver::Have { file, first, digests, is_all } => self.compare((file, first), &digests, is_all),
-            FromReceiver::Verdicts(verdicts) => {
-                verdicts.into_iter().for_each(|verdict| self.judged(verdict));
-                Ok(())
-            }
+            FromReceiver::Verdicts(verdicts) => verdicts.into_iter().try_for_each(|verdict| self.judged(verdict)),
             FromReceiver::Refused(Reason(why)) => Err(Error::RefusedAll(why)),
             FromReceiver::Finished(_) => Err(Error::Nonsense("it has finished before all was sent")),
         }
@@ -263,11 +274,12 @@ impl<'a> Sending<'a> {
         let is_dry = self.manner.settings.dry_run;
         match decision {
             Decision::Wanted | Decision::Resumed if !source.is_file() => return Err(Error::Nonsense(UNKNOWN)),
+            Decision::Made if source.is_file() => return Err(Error::Nonsense(UNKNOWN)),
             Decision::Wanted | Decision::Resumed if is_dry => self.planned.push(source.path.clone()),
             Decision::Wanted => self.ready.push_back(Wanted { number, kept: Vec::new() }),
             Decision::Resumed => {
                 let blocks = blocks::count(source.bytes());
-                self.resumed.insert(number, vec![0; blocks.div_ceil(8) as usize]);
+                self.resumed.insert(number, Told { kept: vec![0; blocks.div_ceil(8) as usize], next: 0 });
             }
             Decision::Unchanged => {
                 self.unchanged += 1;
@@ -286,17 +298,22 @@ impl<'a> Sending<'a> {
     fn compare(&mut self, (file, first): (Number, u32), digests: &[Digest], is_all: bool) -> Result<()> {
         let number = file as usize;
         let source = self.sources.get(number).ok_or(Error::Nonsense(UNKNOWN))?;
-        let kept = self.resumed.get_mut(&number).ok_or(Error::Nonsense(UNKNOWN))?;
+        let told = self.resumed.get_mut(&number).ok_or(Error::Nonsense(UNKNOWN))?;
+        // Each block is read once, however often the receiver would speak of it.
+        let next = first.checked_add(digests.len() as u32).ok_or(Error::Nonsense(UNKNOWN))?;
+        if first != std::mem::replace(&mut told.next, next) || u64::from(next) > blocks::count(source.bytes()) {
+            return Err(Error::Nonsense("it speaks of blocks that it cannot have"));
+        }
         // A file that cannot be read says so when it is sent.
         if let Ok(file) = source.open() {
             for (block, theirs) in (u64::from(first)..blocks::count(source.bytes())).zip(digests) {
                 let range = (block * BLOCK, (source.bytes() - block * BLOCK).min(BLOCK));
                 if digest(&file, range, &mut self.buffer).is_ok_and(|own| own == *theirs) {
-                    set_bit(kept, block);
+                    set_bit(&mut told.kept, block);
                 }
             }
         }
-        if is_all && let Some(kept) = self.resumed.remove(&number) {
+        if is_all && let Some(Told { kept, .. }) = self.resumed.remove(&number) {
             let blocks = (0..blocks::count(source.bytes())).filter(|block| bit(&kept, *block));
             let resumed = blocks.map(|block| (source.bytes() - block * BLOCK).min(BLOCK)).sum();
             // Its verdict comes at once if nothing of it is missing.
@@ -308,10 +325,11 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    fn judged(&mut self, Verdict { file, why }: Verdict) {
+    fn judged(&mut self, Verdict { file, why }: Verdict) -> Result<()> {
         let number = file as usize;
+        let source = self.sources[..self.decided].get(number).ok_or(Error::Nonsense(UNKNOWN))?;
         // It may have failed on both sides at once.
-        let (Some(amount), Some(source)) = (self.unjudged.remove(&number), self.sources.get(number)) else { return };
+        let Some(amount) = self.unjudged.remove(&number) else { return Ok(()) };
         match why {
             None => {
                 self.moved.0 += 1;
@@ -322,6 +340,7 @@ impl<'a> Sending<'a> {
                 self.unsent.push(Unsent { path: source.path.clone(), why: Error::Refused(why) });
             }
         }
+        Ok(())
     }
 
     /// Counts bytes of a file that has no verdict.
@@ -444,19 +463,19 @@ impl<'a> Sending<'a> {
 
     fn send_blocks(&mut self, source: &Source, wanted: &Wanted, file: &File) -> Result<()> {
         let all = blocks::count(source.bytes()).max(1);
-        for block in (0..all).filter(|block| !bit(&wanted.kept, *block)) {
+        let mut missing = (0..all).filter(|block| !bit(&wanted.kept, *block)).peekable();
+        while let Some(block) = missing.next() {
             let first = block * BLOCK;
             let end = (first + BLOCK).min(source.bytes());
-            for ((start, end), is_hole) in pieces(source, file, first..end) {
-                let is_last = end == source.bytes();
-                let piece =
-                    Piece { file: wanted.number as Number, offset: start, bytes: (end - start) as u32, is_last };
-                if is_hole {
-                    self.channel.queue(&FromSender::Hole(piece))?;
-                    self.count(wanted.number, |amount| amount.holes += end - start);
-                    self.pass(end - start);
-                } else {
-                    self.send_piece(source, file, piece)?;
+            let mut pieces = pieces(source, file, first..end).into_iter().peekable();
+            while let Some(((start, end), is_hole)) = pieces.next() {
+                let (file_number, bytes) = (wanted.number as Number, (end - start) as u32);
+                let is_last = missing.peek().is_none() && pieces.peek().is_none();
+                let piece = Piece { file: file_number, offset: start, bytes, is_last };
+                match (is_hole, is_last) {
+                    (true, _) => self.send_hole(source, file, piece)?,
+                    (false, true) => self.send_last_piece(source, file, piece)?,
+                    (false, false) => self.send_piece(source, file, piece)?,
                 }
                 if !self.is_still_wanted(wanted.number)? {
                     return Ok(());
@@ -480,16 +499,41 @@ impl<'a> Sending<'a> {
         Ok(!is_refused)
     }
 
+    fn send_hole(&mut self, source: &Source, file: &File, piece: Piece) -> Result<()> {
+        if piece.is_last {
+            source.check(file)?;
+        }
+        self.channel.queue(&FromSender::Hole(piece))?;
+        self.count(piece.file as usize, |amount| amount.holes += u64::from(piece.bytes));
+        self.pass(piece.bytes.into());
+        Ok(())
+    }
+
+    /// Sends the piece with which the receiver has the whole file: its end only when all is read, and is still what was offered.
+    fn send_last_piece(&mut self, source: &Source, file: &File, piece: Piece) -> Result<()> {
+        let end = self.pace.most(PART as u64).min(piece.bytes.into()) as u32;
+        let before = piece.bytes - end;
+        if before > 0 {
+            self.send_piece(source, file, Piece { bytes: before, is_last: false, ..piece })?;
+        }
+        let last = Piece { offset: piece.offset + u64::from(before), bytes: end, ..piece };
+        let mut buffer = vec![0; end as usize];
+        let read = timed(&mut self.channel.times.file, || file.read_exact_at(&mut buffer, last.offset));
+        read.map_err(|_| shortened(source, file)).and_then(|()| source.check(file))?;
+        self.channel.queue(&FromSender::Block(last))?;
+        self.count(last.file as usize, |amount| amount.moved += u64::from(end));
+        let mut hasher = Hasher::new();
+        self.send_part(&buffer, &mut hasher)?;
+        self.say_digest(&hasher)
+    }
+
     /// Sends a piece of a file.
     fn send_piece(&mut self, source: &Source, file: &File, piece: Piece) -> Result<()> {
         self.channel.queue(&FromSender::Block(piece))?;
         self.count(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
         let range = (piece.offset, u64::from(piece.bytes));
         let is_whole = self.send_parts(file, range)?;
-        if !is_whole {
-            return Err(shortened(source, file));
-        }
-        if piece.is_last { source.check(file) } else { Ok(()) }
+        if is_whole { Ok(()) } else { Err(shortened(source, file)) }
     }
 
     /// Sends as many bytes as were announced, with zeros for those that are not there any more; says whether all were.

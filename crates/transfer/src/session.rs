@@ -9,7 +9,7 @@ use kelvin_file::Error as FileError;
 use kelvin_wire::Hasher;
 use kelvin_wire::sealed::TAG;
 
-use crate::blocks::BLOCK;
+use crate::blocks::{self, BLOCK};
 use crate::channel::{Channel, PART, Stream};
 use crate::decide::Desk;
 use crate::deposit::{Deposit, digests};
@@ -29,6 +29,9 @@ pub const BATCH: usize = 128;
 pub const SMALL: u64 = 64 << 10;
 /// Most bytes of a batch.
 pub const BATCH_BYTES: u64 = 256 << 10;
+/// Most parts of files that are held open until their turn comes: each is a descriptor, and bits of its blocks. Others begin
+/// anew.
+const PARTS: usize = 8;
 /// Decisions and verdicts in one message: each may carry a reason.
 const IN_MESSAGE: usize = 128;
 /// Most large files that have not ended at one time: of all but the last one, digests alone are missing.
@@ -60,6 +63,8 @@ struct Wanted {
     entry: Entry,
     /// It, if a part of it was there.
     resumed: Option<Deposit>,
+    /// How many blocks of the part the sender was told of, and has not said which are right.
+    said: u64,
 }
 
 /// A file that arrives in blocks.
@@ -119,6 +124,10 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Has all its files arrive.
     pub(crate) fn serve(mut self) -> Result<Summary> {
         let served = self.run();
+        // Parts whose turn did not come stay what they were.
+        for waiting in self.wanted.drain().filter_map(|(_, wanted)| wanted.resumed) {
+            waiting.leave();
+        }
         if served.is_err() {
             self.leave_parts();
         }
@@ -165,10 +174,11 @@ impl<'a, S: Stream> Session<'a, S> {
             return Err(Error::Nonsense("it offers more files than it may before it sends them"));
         }
         let (mut decisions, mut resumed) = (Vec::new(), Vec::new());
-        for entry in entries {
+        let mut parts = self.wanted.values().filter(|wanted| wanted.resumed.is_some()).count();
+        for mut entry in entries {
             let number = self.offered;
             self.offered = number.checked_add(1).ok_or(Error::TooMany)?;
-            let (decision, deposit) = match self.desk.decide(&entry, &self.settings) {
+            let (decision, deposit) = match self.desk.decide(&entry, &self.settings, parts < PARTS) {
                 Ok(decided) => decided,
                 Err(error) if error.is_of_one_file() => {
                     let told = Decision::Refused(Reason(error.told()));
@@ -178,10 +188,13 @@ impl<'a, S: Stream> Session<'a, S> {
                 Err(error) => return Err(error),
             };
             if deposit.is_some() {
+                parts += 1;
                 resumed.push(number);
+                // Its room was checked with what is there, and none is promised.
+                without_room(&mut entry);
             }
             if matches!(decision, Decision::Wanted | Decision::Resumed) && !self.settings.dry_run {
-                self.wanted.insert(number, Wanted { entry, resumed: deposit });
+                self.wanted.insert(number, Wanted { entry, resumed: deposit, said: 0 });
             }
             decisions.push(decision);
         }
@@ -194,8 +207,8 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Says which blocks of a file are there, as it reads them.
     fn say_what_is_there(&mut self, file: Number) -> Result<()> {
-        let deposit = self.wanted.get(&file).and_then(|wanted| wanted.resumed.as_ref());
-        let Some(part) = deposit.and_then(Deposit::resumed) else { return Ok(()) };
+        let Some(wanted) = self.wanted.get_mut(&file) else { return Ok(()) };
+        let Some(part) = wanted.resumed.as_ref().and_then(Deposit::resumed) else { return Ok(()) };
         let (mut first, mut some) = (0, Vec::new());
         let mut send = |first: &mut u32, some: &mut Vec<Digest>, is_all| {
             let message = FromReceiver::Have { file, first: *first, digests: std::mem::take(some), is_all };
@@ -206,6 +219,7 @@ impl<'a, S: Stream> Session<'a, S> {
             // A block that cannot be read is one that is not there, as are those behind it.
             let Ok(digest) = digest else { break };
             some.push(digest);
+            wanted.said += 1;
             if some.len() == DIGESTS {
                 send(&mut first, &mut some, false)?;
             }
@@ -214,14 +228,22 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     fn keep_blocks(&mut self, file: Number, bits: &[u8]) -> Result<()> {
-        let deposit = self.wanted.get_mut(&file).and_then(|wanted| wanted.resumed.as_mut());
-        deposit.ok_or(Error::Nonsense(UNKNOWN))?.keep_blocks(bits);
-        let is_whole = self.wanted[&file].resumed.as_ref().is_some_and(Deposit::is_whole);
-        if !is_whole {
+        let wanted = self.wanted.get_mut(&file).ok_or(Error::Nonsense(UNKNOWN))?;
+        if blocks::end(bits) > std::mem::take(&mut wanted.said) {
+            return Err(Error::Nonsense("it keeps blocks that are not there"));
+        }
+        let deposit = wanted.resumed.as_mut().ok_or(Error::Nonsense(UNKNOWN))?;
+        deposit.keep_blocks(bits);
+        if !deposit.is_whole() {
             return Ok(());
         }
-        self.begin(file)?;
-        self.finish_whole(file)
+        // However many others are arriving: it has no turn.
+        match self.wanted.remove(&file) {
+            Some(Wanted { entry, resumed: Some(deposit), .. }) => {
+                self.finish(Arriving { number: file, entry, deposit, unchecked: 0 })
+            }
+            _ => Err(Error::Nonsense(UNKNOWN)),
+        }
     }
 
     /// Has the whole content of small files arrive.
@@ -261,6 +283,9 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Where the file of a piece is among those that arrive, if it has not failed.
     fn arriving(&mut self, piece: &Piece) -> Result<Option<usize>> {
+        if u64::from(piece.bytes) > BLOCK {
+            return Err(Error::Nonsense("a part of a block that is longer than a block"));
+        }
         if self.failed.contains(&piece.file) {
             return Ok(None);
         }
@@ -278,7 +303,7 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Begins a wanted file; one that cannot be begun has failed.
     fn begin(&mut self, number: Number) -> Result<()> {
-        let Wanted { entry, resumed } = self.wanted.remove(&number).ok_or(Error::Nonsense(UNKNOWN))?;
+        let Wanted { entry, resumed, .. } = self.wanted.remove(&number).ok_or(Error::Nonsense(UNKNOWN))?;
         if self.arriving.len() == UNENDED {
             return Err(Error::Nonsense("it begins more files than it may before it has ended others"));
         }
@@ -306,9 +331,6 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     fn block(&mut self, piece: &Piece) -> Result<()> {
-        if u64::from(piece.bytes) > BLOCK {
-            return Err(Error::Nonsense("a part of a block that is longer than a block"));
-        }
         let place = self.arriving(piece)?;
         let (digest, written) = self.content(piece, place)?;
         if self.settings.verify {
@@ -382,7 +404,10 @@ impl<'a, S: Stream> Session<'a, S> {
         if *unchecked > 0 || !deposit.is_whole() {
             return Ok(());
         }
-        let Some(Arriving { number, entry, deposit, .. }) = self.arriving.remove(place) else { return Ok(()) };
+        self.arriving.remove(place).map_or(Ok(()), |whole| self.finish(whole))
+    }
+
+    fn finish(&mut self, Arriving { number, entry, deposit, .. }: Arriving) -> Result<()> {
         let begun = Instant::now();
         let cut = match entry.kind {
             EntryKind::File { bytes, .. } => deposit.cut(bytes),
@@ -468,6 +493,13 @@ impl<'a, S: Stream> Session<'a, S> {
 
 /// What a sender did wrong.
 const UNKNOWN: &str = "it sends a file that is not wanted";
+
+/// Takes from a file what it needs of the room.
+fn without_room(entry: &mut Entry) {
+    if let EntryKind::File { stored, .. } = &mut entry.kind {
+        *stored = 0;
+    }
+}
 
 /// Standard output as a file, for what arrives there.
 ///

@@ -10,18 +10,16 @@ use std::path::{Path, PathBuf};
 use kelvin_file::Error as FileError;
 use kelvin_sys::fs::{NO_FOLLOW, NONBLOCK, effective_user};
 
-use crate::message::{Attribute, Entry, EntryKind, Modified};
+use crate::message::{ATTRIBUTE_BYTES, ATTRIBUTES, Attribute, Entry, EntryKind, Modified};
 use crate::name::Name;
-use crate::{Error, Result};
+use crate::{Error, Result, tree};
 
 /// Permissions that are sent.
 const RIGHTS: u32 = 0o777;
 /// Bytes of a block in stat(2).
 const STAT_BLOCK: u64 = 512;
-/// Extended attributes that anybody may set, and the most bytes of them that are sent for a file: as many as ext4 keeps beside
-/// an inode.
+/// Extended attributes that anybody may set.
 const USER: &[u8] = b"user.";
-const ATTRIBUTES: usize = 4096;
 /// What a system labels every file with, by its own policy.
 const LABEL: &[u8] = b"security.selinux";
 /// Most files in one transfer: their numbers have 32 bits.
@@ -128,8 +126,9 @@ pub struct Collection {
     pub left_out: LeftOut,
     /// What could not be looked at.
     pub unread: Vec<(PathBuf, Error)>,
-    /// Directories so far.
+    /// Directories so far, and bytes of their names.
     directories: u32,
+    names: usize,
 }
 
 impl Collection {
@@ -254,6 +253,10 @@ impl Collection {
     }
 
     fn add_directory(&mut self, path: &Path, parent: u32, name: Name, found: (&Metadata, Keep)) -> Result<u32> {
+        self.names += name.as_os_str().len();
+        if self.directories as usize >= tree::MOST || self.names > tree::NAMES {
+            return Err(Error::TooMany);
+        }
         self.add(path, parent, name, found, EntryKind::Directory)?;
         self.directories += 1;
         Ok(self.directories)
@@ -297,7 +300,7 @@ impl Collection {
             let value = value_of_attribute(path, &name);
             bytes += value.as_ref().map_or(0, Vec::len) + name.len();
             match value {
-                Ok(value) if bytes <= ATTRIBUTES => {
+                Ok(value) if bytes <= ATTRIBUTE_BYTES && kept.len() < ATTRIBUTES => {
                     kept.push(Attribute { name: name[USER.len()..].to_vec(), value });
                 }
                 _ => is_left = true,
@@ -353,8 +356,7 @@ const LONGEST: usize = 64 << 10;
 
 fn names_of_attributes(path: &Path) -> rustix::io::Result<Vec<Vec<u8>>> {
     // Most files have none: a first call without a buffer says so.
-    let mut none: [u8; 0] = [];
-    if rustix::fs::llistxattr(path, &mut none)? == 0 {
+    if rustix::fs::llistxattr_query(path)? == 0 {
         return Ok(Vec::new());
     }
     let mut names = vec![0; LONGEST];

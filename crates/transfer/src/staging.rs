@@ -26,8 +26,9 @@ const UMASK: &str = "Umask:";
 /// A directory beside the places of files.
 #[derive(Debug)]
 pub struct Staging {
-    held: Arc<Held>,
+    /// Removed before the directory is closed by which it is reached.
     scratch: Scratch,
+    held: Arc<Held>,
     /// How many files were made in it.
     made: AtomicU64,
     /// Permissions that a new file does not get.

@@ -1,1 +1,360 @@
-//! Both ends.
+//! Both ends against hostile ones and each other: scripted, fuzzed, cut off; over connections that are none of the network's.
+
+mod channel;
+mod fuzz;
+mod hostile_receiver;
+mod hostile_sender;
+mod parts;
+mod trees;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use kelvin_wire::deadline::{Connection, Deadline};
+use kelvin_wire::noise::Handshake;
+use kelvin_wire::sealed::{CONTENT, Opener, Sealer, TAG};
+use kelvin_wire::secret::Secret;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::channel::{Channel, Stream};
+use crate::decide::{Desk, Destination};
+use crate::message::{Digest, Entry, EntryKind, FromReceiver, FromSender, Modified, Number, Piece, Settings, Whole};
+use crate::session::{Event, Session};
+use crate::summary::Summary;
+use crate::tree::{PART, Root, part_name};
+use crate::{Error, PROTOCOL, Result};
+
+const LONG: Duration = Duration::from_secs(30);
+/// What holds where a test does not say otherwise.
+const SETTINGS: Settings =
+    Settings { plain: false, verify: true, sync: false, update: false, dry_run: false, bytes: None };
+
+type Halves = (Sealer, Opener);
+
+/// One end of a local connection, which is cut when so many bytes were written.
+struct Local {
+    stream: UnixStream,
+    cut_after: usize,
+}
+
+impl Local {
+    fn new(stream: UnixStream) -> Self {
+        Self { stream, cut_after: usize::MAX }
+    }
+
+    fn pair() -> (Self, Self) {
+        let (one, other) = UnixStream::pair().unwrap();
+        (Self::new(one), Self::new(other))
+    }
+}
+
+impl Read for Local {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Local {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        if self.cut_after == 0 {
+            self.stream.shutdown(std::net::Shutdown::Both)?;
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let written = self.stream.write(&buffer[..buffer.len().min(self.cut_after)])?;
+        self.cut_after -= written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Connection for Local {
+    fn wait_at_most(&mut self, time: Duration) -> std::io::Result<()> {
+        self.stream.set_read_timeout(Some(time))?;
+        self.stream.set_write_timeout(Some(time))
+    }
+}
+
+impl Stream for Local {
+    fn is_readable(&self) -> std::io::Result<bool> {
+        kelvin_sys::ready::readable(self.stream.as_fd(), Duration::ZERO)
+    }
+
+    fn wait_for_least(&mut self, _: usize) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The halves of a sender's end and of a receiver's.
+fn shaken() -> (Halves, Halves) {
+    let (mut one, mut other) = Local::pair();
+    let secret = Secret::none();
+    let handshake = Handshake { protocol: &PROTOCOL, secret: &secret, deadline: Deadline::within(LONG) };
+    std::thread::scope(|scope| {
+        let called = scope.spawn(move || handshake.call(&mut one).unwrap());
+        let (listened, ()) = handshake.listen(&mut other, || Some(())).unwrap();
+        (called.join().unwrap(), listened)
+    })
+}
+
+/// What a scripted end says, frame by frame.
+struct Said {
+    frame: Vec<u8>,
+    /// Whether it is said only to an end that waits for it.
+    is_late: bool,
+}
+
+/// A connection to a scripted end, which hangs up when it has said all; and what that end was sent.
+#[derive(Clone, Default)]
+struct Scripted {
+    says: Rc<RefCell<VecDeque<Said>>>,
+    /// Frames that were heard so far.
+    heard: Rc<Cell<u64>>,
+    received: Rc<RefCell<Vec<u8>>>,
+}
+
+impl Read for Scripted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let mut says = self.says.borrow_mut();
+        let Some(said) = says.front_mut() else { return Ok(0) };
+        let count = buffer.len().min(said.frame.len());
+        buffer[..count].copy_from_slice(&said.frame[..count]);
+        said.frame.drain(..count);
+        if said.frame.is_empty() {
+            says.pop_front();
+            self.heard.set(self.heard.get() + 1);
+        }
+        Ok(count)
+    }
+}
+
+impl Write for Scripted {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        self.received.borrow_mut().write(buffer)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Connection for Scripted {
+    fn wait_at_most(&mut self, _: Duration) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for Scripted {
+    fn is_readable(&self) -> std::io::Result<bool> {
+        Ok(self.says.borrow().front().is_some_and(|said| !said.is_late))
+    }
+
+    fn wait_for_least(&mut self, _: usize) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An end that says what it likes, and the channel of the honest one that listens to it.
+struct Hostile {
+    sealer: Sealer,
+    opener: Opener,
+    channel: Channel<Scripted>,
+    /// The connection below, which all clones of it share.
+    stream: Scripted,
+    /// Whether it waits with all that it says next until it is waited for.
+    is_late: bool,
+}
+
+impl Hostile {
+    fn new() -> Self {
+        let ((sealer, opener), honest) = shaken();
+        let stream = Scripted::default();
+        let channel = Channel::new(stream.clone(), honest).unwrap();
+        Self { sealer, opener, channel, stream, is_late: false }
+    }
+
+    /// Bytes as they are.
+    fn raw(&mut self, frame: &[u8]) -> &mut Self {
+        let said = Said { frame: frame.to_vec(), is_late: self.is_late };
+        if !frame.is_empty() {
+            self.stream.says.borrow_mut().push_back(said);
+        }
+        self
+    }
+
+    /// An encrypted frame.
+    fn frame(&mut self, content: &[u8]) -> &mut Self {
+        let mut frame = ((content.len() + TAG) as u32).to_le_bytes().to_vec();
+        self.sealer.seal(content, &mut frame).unwrap();
+        self.raw(&frame)
+    }
+
+    fn say(&mut self, message: &impl Serialize) -> &mut Self {
+        self.frame(&postcard::to_stdvec(message).unwrap())
+    }
+
+    fn late(&mut self) -> &mut Self {
+        self.is_late = true;
+        self
+    }
+
+    /// Encrypted bytes of files.
+    fn data(&mut self, content: &[u8]) -> &mut Self {
+        content.chunks(CONTENT).fold(self, Self::frame)
+    }
+
+    fn begin(&mut self) -> &mut Self {
+        self.say(&FromSender::Begin(SETTINGS))
+    }
+
+    fn offer(&mut self, entries: &[Entry]) -> &mut Self {
+        self.say(&FromSender::Offer(entries.to_vec()))
+    }
+
+    /// Small files and their content.
+    fn batch(&mut self, files: &[(Number, &[u8])]) -> &mut Self {
+        let content: Vec<u8> = files.iter().flat_map(|(_, content)| content.iter().copied()).collect();
+        let whole = |(file, content): &(Number, &[u8])| Whole { file: *file, bytes: content.len() as u32 };
+        let (files, digest) = (files.iter().map(whole).collect(), Some(digest(&content)));
+        self.say(&FromSender::Batch { files, digest }).data(&content)
+    }
+
+    /// A piece of a file, and its digest.
+    fn block(&mut self, piece: Piece, content: &[u8]) -> &mut Self {
+        self.say(&FromSender::Block(piece)).data(content).say(&FromSender::Digests(vec![digest(content)]))
+    }
+
+    /// Has it be heard by a session; `hook` sees what happens while it happens.
+    fn heard_by(&mut self, destination: &Destination, overwrite: bool, hook: &dyn Fn(&Event)) -> Heard {
+        let events = RefCell::new(Vec::new());
+        let tell = |event| {
+            hook(&event);
+            events.borrow_mut().push(event);
+        };
+        let desk = Desk::new(destination, overwrite).unwrap();
+        let ended = Session::new(&mut self.channel, desk, &tell).serve();
+        Heard { ended, events: events.into_inner(), answers: self.answers() }
+    }
+
+    /// Has it be heard by a session that keeps what arrives in a directory.
+    fn heard(&mut self, directory: &Path) -> Heard {
+        self.heard_by(&into(directory), false, &|_| {})
+    }
+
+    /// What the honest end has answered since.
+    fn answers<T: DeserializeOwned>(&mut self) -> Vec<T> {
+        let frames = opened(&mut self.opener, &self.stream.received.take());
+        frames.iter().map(|text| postcard::from_bytes(text).unwrap()).collect()
+    }
+}
+
+/// The content of frames.
+fn opened(opener: &mut Opener, mut frames: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while let Some((head, after)) = frames.split_first_chunk() {
+        let (frame, after) = after.split_at(u32::from_le_bytes(*head) as usize);
+        let mut text = vec![0; frame.len()];
+        let length = opener.open(frame, &mut text).unwrap();
+        text.truncate(length);
+        all.push(text);
+        frames = after;
+    }
+    all
+}
+
+/// What came of a session.
+struct Heard {
+    ended: Result<Summary>,
+    events: Vec<Event>,
+    answers: Vec<FromReceiver>,
+}
+
+impl Heard {
+    /// Errors of the session and of its files, in words.
+    fn errors(&self) -> String {
+        let of_files = self.events.iter().filter_map(|event| match event {
+            Event::Unkept(_, why) => Some(why.to_string()),
+            _ => None,
+        });
+        of_files.chain(self.ended.as_ref().err().map(Error::to_string)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What was kept, in this order.
+    fn kept(&self) -> Vec<&Path> {
+        let kept = self.events.iter().filter_map(|event| match event {
+            Event::Kept(path) => Some(path.as_path()),
+            _ => None,
+        });
+        kept.collect()
+    }
+}
+
+fn into(directory: &Path) -> Destination {
+    Destination::Directory(Root::open(directory).unwrap())
+}
+
+fn digest(content: &[u8]) -> Digest {
+    *kelvin_wire::hash(content).as_bytes()
+}
+
+fn entry(parent: u32, name: &str, kind: EntryKind) -> Entry {
+    let modified = Modified { seconds: 1_000_000_000, nanoseconds: 5 };
+    let name = name.as_bytes().to_vec().try_into().unwrap();
+    Entry { parent, name, kind, mode: 0o104_755, modified, owner: None, attributes: Vec::new() }
+}
+
+fn file(name: &str, bytes: u64) -> Entry {
+    entry(0, name, EntryKind::File { bytes, stored: 0 })
+}
+
+fn directory(parent: u32, name: &str) -> Entry {
+    entry(parent, name, EntryKind::Directory)
+}
+
+fn piece(file: Number, offset: u64, bytes: u32) -> Piece {
+    Piece { file, offset, bytes, is_last: false }
+}
+
+/// A directory for what arrives, in another one that must stay as it is.
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let outer = tempfile::tempdir().unwrap();
+    let inner = outer.path().join("in");
+    fs::create_dir(&inner).unwrap();
+    (outer, inner)
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().to_string_lossy().into_owned();
+    let mut names: Vec<String> = fs::read_dir(directory).unwrap().map(name).collect();
+    names.sort();
+    names
+}
+
+/// Bytes that differ from place to place, and by their seed.
+fn content(bytes: usize, seed: u32) -> Vec<u8> {
+    (seed..seed.wrapping_add(bytes as u32)).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 11) as u8).collect()
+}
+
+/// Leaves so much of a file's content as a part of it, as a killed receiver would.
+fn leave_part(directory: &Path, entry: &Entry, content: &[u8]) -> PathBuf {
+    let EntryKind::File { bytes, .. } = entry.kind else { panic!("no file") };
+    let path = directory.join(part_name(entry, bytes));
+    fs::write(&path, content).unwrap();
+    path
+}
+
+/// Names of files in a directory but those of parts; and how many parts there are.
+fn finals(directory: &Path) -> (Vec<String>, usize) {
+    let (parts, finals): (Vec<_>, Vec<_>) = names(directory).into_iter().partition(|name| name.starts_with(PART));
+    (finals, parts.len())
+}

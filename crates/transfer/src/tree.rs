@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelvin_file::Error as FileError;
-use kelvin_file::temporary::{Files, reach, remove_old};
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
+use kelvin_file::temporary::{Files, Scratch, reach, remove_old};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 
 use crate::message::{Entry, Modified};
 use crate::name::Name;
@@ -21,10 +21,12 @@ use crate::{Error, Result};
 
 /// Directories that are held open at one time.
 const OPEN: usize = 32;
-/// Most directories of a session: each costs memory until its end.
-const MOST: usize = 100_000;
-/// Most components of a path: more than a path of 4096 bytes can have names that say anything.
-const DEEPEST: usize = 1000;
+/// Most directories of a session, and most bytes of their names: they cost memory until its end.
+pub const MOST: usize = 100_000;
+/// See [`MOST`].
+pub const NAMES: usize = 8 << 20;
+/// Most components of a path: no path of 4096 bytes, by which a sender finds a directory, has more.
+const DEEPEST: u16 = 2048;
 /// The beginning of the name of a file of which a part arrived.
 pub const PART: &str = ".kelvin-part-";
 /// How long a part is kept.
@@ -49,6 +51,8 @@ impl Held {
     fn new(directory: File) -> Arc<Self> {
         let path = reach(&directory);
         let (parts, _) = remove_old(&path, PART.as_bytes(), KEPT);
+        // All that comes now may be large, or there already: then no directory for small files is made, nor swept.
+        Scratch::sweep_hidden(&path);
         Arc::new(Self { directory: Arc::new(directory), files: Files::at(&path), has_parts: parts > 0 })
     }
 }
@@ -96,6 +100,8 @@ struct Offered {
 pub struct Tree {
     root: Root,
     offered: Vec<Offered>,
+    /// Bytes of their names.
+    names: usize,
     open: VecDeque<(u32, Arc<Held>)>,
     staging: VecDeque<(u32, Arc<Staging>)>,
 }
@@ -103,20 +109,22 @@ pub struct Tree {
 impl Tree {
     /// With none but the one that is served.
     pub fn new(root: Root) -> Self {
-        Self { root, offered: Vec::new(), open: VecDeque::new(), staging: VecDeque::new() }
+        Self { root, offered: Vec::new(), names: 0, open: VecDeque::new(), staging: VecDeque::new() }
     }
 
     /// Adds a directory, and makes it unless it is there, or nothing is to be written.
     ///
     /// # Errors
-    /// Those of making it; something else under its name; too many.
+    /// Those of making it; something else under its name. What no sender offers: too many, or too deep.
     pub fn add(&mut self, entry: &Entry, (is_dry, overwrite): (bool, bool)) -> Result<()> {
         let depth = match entry.parent {
             0 => 1,
             parent => self.offered(parent)?.depth + 1,
         };
-        if self.offered.len() >= MOST || usize::from(depth) > DEEPEST {
-            return Err(Error::TooMany);
+        self.names += entry.name.as_os_str().len();
+        // To refuse one of them alone would leave both ends with other numbers for those that follow.
+        if self.offered.len() >= MOST || self.names > NAMES || depth > DEEPEST {
+            return Err(Error::Nonsense("it offers more directories than one transfer can have"));
         }
         let Entry { parent, mode, modified, .. } = *entry;
         let name = entry.name.clone();
@@ -137,7 +145,13 @@ impl Tree {
             last.is_new = is_new;
             last.is_to_be_set = is_new || overwrite;
         }
-        Ok(())
+        if !is_new && !overwrite {
+            return Ok(());
+        }
+        let number = self.offered.len() as u32;
+        let held = self.held(number)?;
+        describe(&held.directory, entry)
+            .map_err(|error| self.failed("keep owner and extended attributes of", number, error))
     }
 
     /// Makes a directory, and says whether it was not there.
@@ -289,6 +303,18 @@ impl Tree {
 
 /// What a sender did wrong.
 const UNKNOWN: &str = "it names a directory that it did not offer";
+
+/// Gives a directory its owner and attributes, which no file that comes into it depends on.
+fn describe(directory: &File, entry: &Entry) -> std::io::Result<()> {
+    let path = reach(directory);
+    if let Some((user, group)) = entry.owner {
+        std::os::unix::fs::chown(&path, Some(user), Some(group))?;
+    }
+    for attribute in &entry.attributes {
+        rustix::fs::setxattr(&path, attribute.full_name(), &attribute.value, XattrFlags::empty())?;
+    }
+    Ok(())
+}
 
 /// A held directory cannot be flushed or changed itself (O_PATH), but what it leads to can.
 fn flush(directory: &File) -> std::io::Result<()> {

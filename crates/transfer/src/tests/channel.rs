@@ -1,0 +1,69 @@
+//! Frames that are changed, repeated, cut or too long; bytes of every length, encrypted and plain.
+
+use kelvin_wire::Error as WireError;
+use kelvin_wire::sealed::TAG;
+
+use super::{Hostile, Scripted, content, shaken};
+use crate::Error;
+use crate::channel::{Channel, PART};
+use crate::message::FromSender;
+
+/// What becomes of two messages that were changed on their way.
+fn received(change: fn(&mut Vec<u8>)) -> [crate::Result<()>; 2] {
+    let mut hostile = Hostile::new();
+    hostile.begin().say(&FromSender::End);
+    let mut frames: Vec<u8> = hostile.stream.says.borrow_mut().drain(..).flat_map(|said| said.frame).collect();
+    change(&mut frames);
+    hostile.raw(&frames);
+    [(); 2].map(|()| hostile.channel.receive::<FromSender>().map(drop))
+}
+
+#[test]
+fn a_frame_that_is_changed_repeated_cut_or_too_long_is_refused() {
+    assert!(matches!(received(|_| {}), [Ok(()), Ok(())]));
+    assert!(matches!(received(|frames| frames[9] ^= 1), [Err(Error::Wire(WireError::Changed)), _]));
+    let repeat = |frames: &mut Vec<u8>| {
+        let length = u32::from_le_bytes(*frames.first_chunk().unwrap()) as usize + 4;
+        frames.truncate(length);
+        frames.extend_from_within(..);
+    };
+    assert!(matches!(received(repeat), [Ok(()), Err(Error::Wire(WireError::Changed))]));
+    let cut = |frames: &mut Vec<u8>| frames.truncate(frames.len() - 1);
+    assert!(matches!(received(cut), [Ok(()), Err(Error::Wire(WireError::Gone))]));
+    let claimed = received(|frames| frames[..4].fill(0xff));
+    assert!(matches!(claimed, [Err(Error::Wire(WireError::TooLong { claimed: 0xffff_ffff, .. })), _]), "{claimed:?}");
+}
+
+#[test]
+fn a_message_with_more_behind_it_is_none() {
+    let mut hostile = Hostile::new();
+    let mut text = postcard::to_stdvec(&FromSender::End).unwrap();
+    text.push(0);
+    hostile.frame(&text);
+    assert!(matches!(hostile.channel.receive::<FromSender>(), Err(Error::Nonsense("a message that is too long"))));
+}
+
+#[test]
+fn bytes_of_every_length_arrive_and_only_plain_ones_can_be_read_on_the_way() {
+    let content = content(3 * PART, 1);
+    for plain in [false, true] {
+        let (sender, receiver) = shaken();
+        let (there, here) = (Scripted::default(), Scripted::default());
+        let mut sender = Channel::new(there.clone(), sender).unwrap();
+        let mut receiver = Channel::new(here.clone(), receiver).unwrap();
+        sender.set_plain(plain);
+        receiver.set_plain(plain);
+        for length in [1, 4095, 4096, 4097, 32_767, 32_768, 32_769, 65_536, PART, 2 * PART + 1, 3 * PART] {
+            sender.send_data(&content[..length]).unwrap();
+            let frame = there.received.take();
+            // A few bytes can be among encrypted ones by chance.
+            let is_readable = length > 1000 && frame.windows(1000).any(|window| *window == content[..1000]);
+            assert_eq!(is_readable, plain && length > 1000, "{length}");
+            here.says.borrow_mut().push_back(super::Said { frame, is_late: false });
+            // With room for a tag, and without.
+            let mut came = vec![0; length + TAG * (length % 2)];
+            receiver.data_into(&mut came, length).unwrap();
+            assert!(came[..length] == content[..length], "{length}");
+        }
+    }
+}

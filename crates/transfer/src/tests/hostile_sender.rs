@@ -1,0 +1,588 @@
+//! A hostile sender and an honest receiver: nothing is written elsewhere, and nothing that is not whole has a name.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{
+    Hostile, SETTINGS, content, digest, directory, entry, file, finals, into, leave_part, names, piece, place,
+};
+use crate::blocks::BLOCK;
+use crate::decide::Destination;
+use crate::message::{
+    ATTRIBUTE_BYTES, ATTRIBUTES, Attribute, Decision, Entry, EntryKind, FromReceiver, FromSender, Measured, Modified,
+    Piece, Reason, Settings, Whole,
+};
+use crate::session::{BATCH, BATCH_BYTES, CHECKS, Event, UNENDED, WINDOW};
+use crate::summary::Times;
+use crate::tree;
+
+const FINISH: FromSender = FromSender::Finish(Measured {
+    nanoseconds: 1,
+    failed: 0,
+    times: Times { file: 0, verify: 0, cipher: 0, connection: 0, sync: 0, limit: 0 },
+});
+
+#[test]
+fn files_arrive_with_their_time_and_rights_but_no_others() {
+    let (_outer, inner) = place();
+    let mut hostile = Hostile::new();
+    hostile.begin().offer(&[file("a", 5), file("empty", 0)]).batch(&[(0, b"hello"), (1, b"")]);
+    hostile.say(&FromSender::End).say(&FINISH);
+    let heard = hostile.heard(&inner);
+    assert_eq!(heard.ended.as_ref().map(|summary| summary.files).unwrap(), 2);
+    assert_eq!(heard.kept(), [Path::new("a"), Path::new("empty")]);
+    assert!(
+        matches!(&heard.answers[..], [_, FromReceiver::Verdicts(two), FromReceiver::Finished(_)] if two.len() == 2)
+    );
+    let found = inner.join("a").metadata().unwrap();
+    assert_eq!((found.permissions().mode() & 0o7777, found.mtime(), found.mtime_nsec()), (0o755, 1_000_000_000, 5));
+    assert_eq!(fs::read_to_string(inner.join("a")).unwrap(), "hello");
+}
+
+/// An offer of a name that no [`crate::name::Name`] can be.
+#[derive(Serialize)]
+enum Forged<'a> {
+    _Begin,
+    Offer(Vec<ForgedEntry<'a>>),
+}
+
+#[derive(Serialize)]
+struct ForgedEntry<'a> {
+    parent: u32,
+    name: &'a [u8],
+    kind: EntryKind,
+    mode: u32,
+    modified: Modified,
+    owner: Option<(u32, u32)>,
+    attributes: Vec<Attribute>,
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused_where_they_are_read() {
+    let (outer, inner) = place();
+    let link = EntryKind::Link { target: b"x".to_vec() };
+    for kind in [EntryKind::File { bytes: 1, stored: 1 }, EntryKind::Stream, EntryKind::Directory, link] {
+        for name in [&b"../x"[..], b"/etc/x", b"a/b", b"a/", b"/", b"..", b".", b"", b"a\0b", &[b'x'; 256]] {
+            let Entry { mode, modified, .. } = file("a", 1);
+            let (kind, attributes) = (kind.clone(), Vec::new());
+            let forged = ForgedEntry { parent: 0, name, kind, mode, modified, owner: None, attributes };
+            let mut hostile = Hostile::new();
+            hostile.begin().say(&Forged::Offer(vec![forged])).batch(&[(0, b"x")]);
+            let heard = hostile.heard(&inner);
+            assert!(heard.errors().starts_with("malformed message"), "{name:?}: {}", heard.errors());
+            assert_eq!((heard.answers, heard.events.len()), (vec![], 0));
+            assert_eq!((names(outer.path()), names(&inner)), (vec!["in".to_owned()], vec![]));
+        }
+    }
+}
+
+/// What a hostile sender says after it has begun.
+type Says = fn(&mut Hostile) -> &mut Hostile;
+
+/// Hears each of them; the errors contain these words, and nothing is left but so many parts.
+fn nothing_is_left(cases: &[(Says, &str, usize)]) {
+    for (number, (says, words, parts)) in cases.iter().enumerate() {
+        let (outer, inner) = place();
+        let mut hostile = Hostile::new();
+        says(hostile.begin());
+        let heard = hostile.heard_by(&into(&inner), true, &|_| {});
+        assert!(heard.errors().contains(words), "{number}: no {words:?} in {}", heard.errors());
+        assert_eq!((names(outer.path()), finals(&inner)), (vec!["in".to_owned()], (vec![], *parts)), "{number}");
+    }
+}
+
+const UNKNOWN: &str = "it sends a file that is not wanted";
+const UNKNOWN_DIRECTORY: &str = "it names a directory that it did not offer";
+const BEYOND: &str = "it sent bytes beyond the end of a file or of a block";
+const OUT_OF_ORDER: &str = "it sent bytes of a file out of order";
+const LARGE: u64 = 2 * BLOCK + 100;
+
+fn in_directory(parent: u32, kind: EntryKind) -> [Entry; 1] {
+    [entry(parent, "a", kind)]
+}
+
+#[test]
+fn whoever_breaks_the_order_of_messages_is_not_heard_any_more() {
+    let mut hostile = Hostile::new();
+    hostile.say(&FromSender::End);
+    let (_outer, inner) = place();
+    assert!(hostile.heard(&inner).errors().contains("it does not begin"));
+    nothing_is_left(&[
+        (|h| h.begin(), "neither offers nor sends", 0),
+        (|h| h.say(&FINISH), "neither offers nor sends", 0),
+        (|h| h.say(&FromSender::Digests(vec![[1; 32]])), "the digest of nothing", 0),
+        (|h| h.say(&FromSender::End).say(&FromSender::End), "it does not say what it measured", 0),
+        (|h| h.say(&FromSender::End), "closed the connection", 0),
+        (|h| h.frame(&[]), "malformed message", 0),
+        (|h| h.frame(&[0xff; 100]), "malformed message", 0),
+        (|h| h.raw(&[0xff; 100]), "a frame of 4294967295 bytes", 0),
+        (|h| h.raw(&[0; 4]), "changed in transit", 0),
+        // Lists that claim to be longer than the frame.
+        (|h| h.frame(&[1, 0xff, 0xff, 0xff, 0xff, 0x0f]), "malformed message", 0),
+        (|h| h.frame(&[3, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]), "malformed message", 0),
+        (|h| h.frame(&[6, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]), "malformed message", 0),
+        (|h| h.frame(&[2, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 1]), "malformed message", 0),
+    ]);
+}
+
+#[test]
+fn files_that_were_not_offered_or_not_wanted_do_not_arrive() {
+    nothing_is_left(&[
+        (|h| h.batch(&[(0, b"x")]), UNKNOWN, 0),
+        (|h| h.block(piece(u32::MAX, 0, 1), b"x"), UNKNOWN, 0),
+        (|h| h.say(&FromSender::Hole(piece(0, 0, 1))), UNKNOWN, 0),
+        (|h| h.say(&FromSender::Keep { file: 0, blocks: vec![1] }), UNKNOWN, 0),
+        (|h| h.offer(&[file("a", BLOCK + 1)]).say(&FromSender::Keep { file: 0, blocks: vec![] }), UNKNOWN, 0),
+        (|h| h.offer(&[file("a", BLOCK + 1)]).say(&FromSender::Keep { file: 0, blocks: vec![1] }), "not there", 0),
+        (|h| h.say(&FromSender::Abandoned { file: 0, why: String::new() }), UNKNOWN, 0),
+        (|h| h.offer(&in_directory(1, EntryKind::Directory)), UNKNOWN_DIRECTORY, 0),
+        (|h| h.offer(&in_directory(1, EntryKind::Stream)), UNKNOWN_DIRECTORY, 0),
+        (|h| h.offer(&in_directory(u32::MAX, EntryKind::File { bytes: 1, stored: 1 })), UNKNOWN_DIRECTORY, 0),
+        (|h| h.offer(&in_directory(1, EntryKind::Link { target: b"x".to_vec() })), UNKNOWN_DIRECTORY, 0),
+        // Ahead of its content no more than may wait for it.
+        (|h| h.offer(&vec![file("a", 1); WINDOW + 1]), "it offers more files than it may", 0),
+        (
+            |h| h.offer(&vec![file("a", 1); WINDOW / 2]).offer(&vec![file("a", 1); WINDOW / 2]).offer(&[file("b", 1)]),
+            "it offers more files than it may",
+            0,
+        ),
+    ]);
+}
+
+#[test]
+fn what_has_arrived_is_not_wanted_again() {
+    let (_outer, inner) = place();
+    let mut hostile = Hostile::new();
+    hostile.begin().offer(&[file("a", 1)]).block(piece(0, 0, 1), b"x").block(piece(0, 0, 1), b"y");
+    let heard = hostile.heard(&inner);
+    assert!(heard.errors().contains(UNKNOWN), "{}", heard.errors());
+    assert_eq!(fs::read(inner.join("a")).unwrap(), b"x");
+}
+
+#[test]
+fn whoever_lies_about_sizes_leaves_nothing() {
+    nothing_is_left(&[
+        (|h| h.offer(&[file("a", 5)]).batch(&[(0, b"hell")]), "another number of bytes", 0),
+        (|h| h.offer(&[file("a", 5)]).batch(&[(0, b"hello, world")]), "another number of bytes", 0),
+        (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).data(b"hello, world"), "more bytes of a file", 0),
+        (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).data(b"he").say(&FromSender::End), "closed the connection", 0),
+        (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).frame(b""), "fewer bytes of a file", 0),
+        (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).data(b"he"), "closed the connection", 0),
+        (|h| h.say(&batch(&[0; BATCH + 1])), "too many files at once", 0),
+        (|h| h.say(&batch(&[BATCH_BYTES as u32, 1])), "too many files at once", 0),
+        (|h| h.say(&batch(&[u32::MAX; BATCH])), "too many files at once", 0),
+        (|h| h.offer(&[file("a", LARGE)]).batch(&[(0, b"x")]), "another number of bytes", 0),
+        (|h| h.offer(&[file("a", u64::MAX)]).block(piece(0, 0, 1), b"x"), "a cannot have 18446744073709551615", 0),
+        (|h| h.offer(&[file("a", i64::MAX as u64)]).block(piece(0, 0, 1), b"x"), "a cannot have 92233720368547", 0),
+        (|h| h.offer(&[stored("a", u64::MAX)]), "there is room for ", 0),
+        (|h| h.offer(&[stored("a", u64::MAX), stored("b", u64::MAX)]), "there is room for ", 0),
+    ]);
+}
+
+/// A batch of files of so many bytes, without a digest.
+fn batch(bytes: &[u32]) -> FromSender {
+    FromSender::Batch { files: bytes.iter().map(|&bytes| Whole { file: 0, bytes }).collect(), digest: None }
+}
+
+fn stored(name: &str, stored: u64) -> Entry {
+    entry(0, name, EntryKind::File { bytes: u64::MAX, stored })
+}
+
+/// Offers a large file, a small one and a stream, in this order.
+fn three(hostile: &mut Hostile) -> &mut Hostile {
+    hostile.offer(&[file("large", LARGE), file("small", 9), entry(0, "stream", EntryKind::Stream)])
+}
+
+#[test]
+fn pieces_that_do_not_fit_together_leave_nothing_under_a_name() {
+    nothing_is_left(&[
+        (|h| three(h).say(&FromSender::Block(piece(0, 0, BLOCK as u32 + 1))), "longer than a block", 0),
+        (|h| three(h).say(&FromSender::Block(piece(2, 0, u32::MAX))), "longer than a block", 0),
+        (|h| three(h).say(&FromSender::Hole(piece(2, 0, u32::MAX))), "longer than a block", 0),
+        (|h| three(h).say(&FromSender::Block(piece(0, 1, 5))), OUT_OF_ORDER, 0),
+        (|h| three(h).say(&FromSender::Block(piece(0, BLOCK - 1, 2))), BEYOND, 0),
+        (|h| three(h).say(&FromSender::Block(piece(0, 2 * BLOCK, 101))), BEYOND, 0),
+        (|h| three(h).say(&FromSender::Block(piece(0, LARGE, 1))), BEYOND, 0),
+        (|h| three(h).say(&FromSender::Block(piece(0, u64::MAX, 1))), BEYOND, 0),
+        (|h| three(h).say(&FromSender::Block(piece(0, u64::MAX - 1, 1))), BEYOND, 0),
+        (|h| three(h).say(&FromSender::Hole(piece(0, u64::MAX - 5, 5))), BEYOND, 0),
+        (|h| three(h).say(&FromSender::Block(piece(0, 0, 0))), BEYOND, 0),
+        (|h| three(h).block(piece(1, 0, 9), b"more than 9"), "more bytes of a file", 0),
+        (|h| three(h).block(piece(1, 0, 5), b"hello").say(&FromSender::Block(piece(1, 4, 5))), OUT_OF_ORDER, 0),
+        (|h| three(h).block(piece(1, 0, 5), b"hello").say(&FromSender::Block(piece(1, 6, 3))), OUT_OF_ORDER, 0),
+        (|h| three(h).block(piece(1, 0, 5), b"hello").say(&FromSender::Block(piece(1, 5, 5))), BEYOND, 0),
+        (|h| begun(h, UNENDED + 1), "it begins more files than it may", 0),
+        (|h| begun(h, UNENDED).say(&FromSender::Hole(piece(UNENDED as u32, 0, 1))), "it begins more files", 0),
+        (|h| three(h).block(piece(1, 0, 5), b"hello").say(&FromSender::End), "it ends before a file has ended", 0),
+        (|h| three(h).block(piece(2, 0, 5), b"hello").block(piece(2, 6, 1), b"x"), OUT_OF_ORDER, 0),
+        (|h| three(h).block(piece(2, 0, 5), b"hello").say(&FromSender::Hole(piece(2, 0, 1))), OUT_OF_ORDER, 0),
+        (|h| three(h).block(piece(2, 0, 5), b"hello"), "closed the connection", 0),
+        (
+            |h| three(h).say(&FromSender::Block(piece(1, 0, 9))).data(b"123456789").say(&FromSender::End),
+            "it ends before",
+            0,
+        ),
+        // Whole blocks of a large file stay as a part.
+        (|h| three(h).block(whole_block(), &content(BLOCK as usize, 1)), "closed the connection", 1),
+        (|h| three(h).block(whole_block(), &content(BLOCK as usize, 1)).say(&FromSender::End), "it ends before", 1),
+        (
+            |h| {
+                let again = FromSender::Hole(whole_block());
+                three(h).block(whole_block(), &content(BLOCK as usize, 1)).say(&again)
+            },
+            OUT_OF_ORDER,
+            1,
+        ),
+    ]);
+}
+
+fn whole_block() -> Piece {
+    piece(0, 0, BLOCK as u32)
+}
+
+fn abandoned(file: u32) -> FromSender {
+    FromSender::Abandoned { file, why: "no reason".into() }
+}
+
+/// Begins so many files of two bytes, of which one is offered more.
+fn begun(hostile: &mut Hostile, count: usize) -> &mut Hostile {
+    let offered: Vec<_> = (0..=count).map(|number| file(&number.to_string(), 2)).collect();
+    (0..count as u32).fold(hostile.offer(&offered), |hostile, number| hostile.block(piece(number, 0, 1), b"x"))
+}
+
+#[test]
+fn a_digest_that_is_wrong_or_missing_leaves_nothing() {
+    const DIFFERS: &str = "what arrived differs from what was sent";
+    const NOTHING: &str = "it says the digest of nothing";
+    nothing_is_left(&[
+        (|h| h.offer(&[file("a", 1)]).say(&batch(&[1])).data(b"x"), DIFFERS, 0),
+        (|h| h.offer(&[file("a", 0)]).say(&batch(&[0])), DIFFERS, 0),
+        (|h| three(h).say(&FromSender::Block(piece(1, 0, 9))).data(b"123456789").say(&digests(0)), "closed", 0),
+        (|h| three(h).say(&FromSender::Block(piece(1, 0, 9))).data(b"123456789").say(&digests(1)), DIFFERS, 0),
+        (|h| three(h).block(piece(0, 0, 9), b"123456789").say(&digests(1)), NOTHING, 0),
+        (|h| three(h).say(&FromSender::Hole(piece(0, 0, 9))).say(&digests(1)), NOTHING, 0),
+        (
+            |h| {
+                let second = FromSender::Block(piece(0, BLOCK, 9));
+                let large = three(h).block(whole_block(), &content(BLOCK as usize, 1)).say(&second);
+                large.data(b"123456789").say(&digests(1))
+            },
+            DIFFERS,
+            0,
+        ),
+        (
+            |h| {
+                let pieces = 0..=CHECKS as u64;
+                pieces.fold(three(h), |h, first| h.say(&FromSender::Block(piece(2, first, 1))).data(b"x"))
+            },
+            "it sends more than it may before it says digests",
+            0,
+        ),
+        (|h| three(h).block(piece(0, 0, 9), b"123456789").say(&abandoned(0)).say(&abandoned(0)), UNKNOWN, 0),
+    ]);
+}
+
+/// So many digests of nothing that was sent.
+fn digests(count: usize) -> FromSender {
+    FromSender::Digests(vec![[1; 32]; count])
+}
+
+/// A file that failed is passed over until the sender knows of it, and the next one arrives.
+#[test]
+fn what_follows_of_a_file_that_failed_is_passed_over() {
+    let (_outer, inner) = place();
+    let mut hostile = Hostile::new();
+    three(hostile.begin()).say(&FromSender::Block(piece(0, 0, 3))).data(b"abc").say(&digests(1));
+    hostile.block(piece(0, 3, 3), b"def").say(&FromSender::Hole(piece(0, 6, 1))).say(&abandoned(0));
+    hostile.batch(&[(1, b"123456789")]).block(Piece { is_last: true, ..piece(2, 0, 2) }, b"in");
+    hostile.say(&FromSender::End).say(&FINISH);
+    let heard = hostile.heard(&inner);
+    assert!(heard.ended.is_ok(), "{}", heard.errors());
+    assert_eq!(finals(&inner), (vec!["small".into(), "stream".into()], 0));
+}
+
+#[test]
+fn a_sender_that_is_not_verified_may_send_what_it_likes_and_no_more() {
+    let (_outer, inner) = place();
+    let mut hostile = Hostile::new();
+    hostile.say(&FromSender::Begin(Settings { verify: false, plain: true, ..SETTINGS }));
+    three(&mut hostile).say(&batch_of(1, 9)).raw(b"123456789");
+    hostile.say(&FromSender::Block(piece(0, 0, 9))).raw(b"123456789");
+    let heard = hostile.heard(&inner);
+    assert_eq!(
+        (finals(&inner).0, heard.errors()),
+        (vec!["small".into()], "the other side closed the connection".into())
+    );
+}
+
+fn batch_of(file: u32, bytes: u32) -> FromSender {
+    FromSender::Batch { files: vec![Whole { file, bytes }], digest: None }
+}
+
+/// Why each of these was refused, in the order of their offer.
+fn refusals(answers: &[FromReceiver]) -> Vec<Option<String>> {
+    let reason = |decision: &Decision| match decision {
+        Decision::Refused(Reason(why)) => Some(why.clone()),
+        _ => None,
+    };
+    let decisions = answers.iter().filter_map(|answer| match answer {
+        FromReceiver::Decisions(decisions) => Some(decisions.iter().map(reason)),
+        _ => None,
+    });
+    decisions.flatten().collect()
+}
+
+#[test]
+fn what_is_there_stays_unless_it_may_be_replaced_and_no_link_is_followed() {
+    let (outer, inner) = place();
+    fs::write(outer.path().join("victim"), "the user's").unwrap();
+    fs::write(inner.join("old"), "old").unwrap();
+    symlink("../victim", inner.join("link")).unwrap();
+    fs::create_dir(inner.join("directory")).unwrap();
+    for (overwrite, of_old) in [(false, Some("old exists, and is replaced only with --overwrite")), (true, None)] {
+        let mut hostile = Hostile::new();
+        hostile.begin().offer(&["old", "link", "directory"].map(|name| file(name, 3)));
+        let heard = hostile.heard_by(&into(&inner), overwrite, &|_| {});
+        let expected = [
+            of_old,
+            Some("link is a symbolic link, and no regular file"),
+            Some("directory is a directory, and no regular file"),
+        ];
+        assert_eq!(refusals(&heard.answers), expected.map(|why| why.map(str::to_owned)));
+    }
+    let mut hostile = Hostile::new();
+    hostile.begin().offer(&[file("old", 3)]).batch(&[(0, b"new")]);
+    hostile.heard_by(&into(&inner), true, &|_| {});
+    assert_eq!(fs::read_to_string(inner.join("old")).unwrap(), "new");
+    assert_eq!(fs::read_to_string(outer.path().join("victim")).unwrap(), "the user's");
+    assert_eq!(names(&inner), ["directory", "link", "old"]);
+}
+
+#[test]
+fn parents_that_are_files_or_links_take_nothing() {
+    let (outer, inner) = place();
+    let elsewhere = outer.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(inner.join("file"), "a file").unwrap();
+    symlink("../elsewhere", inner.join("link")).unwrap();
+    let target = EntryKind::Link { target: b"../elsewhere".to_vec() };
+    let inside = |parent, name| entry(parent, name, EntryKind::File { bytes: 1, stored: 1 });
+    let offers = [
+        directory(0, "file"),
+        inside(1, "x"),
+        directory(1, "deeper"),
+        directory(0, "link"),
+        inside(3, "x"),
+        directory(3, "made"),
+        entry(3, "y", target.clone()),
+        // A link of its own making is none that it may pass.
+        entry(0, "own", target),
+        directory(0, "own"),
+        inside(5, "x"),
+    ];
+    for overwrite in [false, true] {
+        let mut hostile = Hostile::new();
+        hostile.begin().offer(&offers).say(&FromSender::End).say(&FINISH);
+        let heard = hostile.heard_by(&into(&inner), overwrite, &|_| {});
+        let are_refused: Vec<_> = refusals(&heard.answers).iter().map(Option::is_some).collect();
+        assert_eq!(
+            are_refused,
+            offers.each_ref().map(|entry| entry.name.as_os_str() != "own" || entry.kind == EntryKind::Directory)
+        );
+        assert!(heard.ended.is_ok(), "{}", heard.errors());
+        assert_eq!((names(&elsewhere), names(&inner)), (vec![], vec!["file".into(), "link".into(), "own".into()]));
+        assert_eq!(fs::read(inner.join("file")).unwrap(), b"a file");
+    }
+}
+
+/// Somebody swaps a directory for a link while files arrive in it: whether it is held open or not, none arrives elsewhere.
+#[test]
+fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
+    for others in [0, 40] {
+        let (outer, inner) = place();
+        let elsewhere = outer.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        let inside = |name| entry(1, name, EntryKind::File { bytes: 1, stored: 1 });
+        let mut offers = vec![directory(0, "swapped"), inside("first"), inside("second")];
+        // So many that the first is not held open any more.
+        offers.extend((0..others).map(|number| directory(0, &format!("{number}"))));
+        let mut hostile = Hostile::new();
+        hostile.begin().offer(&offers).batch(&[(1, b"x")]);
+        let others: Vec<_> = (0..others).map(|other| entry(other + 2, "z", EntryKind::Stream)).collect();
+        let number = offers.len() as u32;
+        hostile
+            .offer(&others)
+            .batch(&[(2, b"x")])
+            .offer(&[inside("third")])
+            .batch(&[(number + others.len() as u32, b"x")]);
+        let swap = |event: &Event| {
+            if matches!(event, Event::Kept(path) if path == Path::new("swapped/first")) {
+                fs::rename(inner.join("swapped"), outer.path().join("moved")).unwrap();
+                symlink("../elsewhere", inner.join("swapped")).unwrap();
+            }
+        };
+        let heard = hostile.heard_by(&into(&inner), true, &swap);
+        assert_eq!(names(&elsewhere), Vec::<String>::new());
+        let arrived = names(&outer.path().join("moved"));
+        if others.is_empty() {
+            assert_eq!(arrived, ["first", "second", "third"], "{}", heard.errors());
+        } else {
+            assert_eq!(arrived, ["first"]);
+            assert!(
+                heard.errors().contains("cannot open the directory swapped: Not a directory"),
+                "{}",
+                heard.errors()
+            );
+        }
+    }
+}
+
+#[test]
+fn directories_end_at_their_limits_and_keep_their_numbers() {
+    let dry = FromSender::Begin(Settings { dry_run: true, ..SETTINGS });
+    let heard = |offers: &mut dyn Iterator<Item = Entry>| {
+        let (_outer, inner) = place();
+        let mut hostile = Hostile::new();
+        hostile.say(&dry);
+        let offers: Vec<_> = offers.collect();
+        offers.chunks(200).fold(&mut hostile, Hostile::offer);
+        let heard = hostile.heard(&inner);
+        assert!(names(&inner).is_empty());
+        heard.errors()
+    };
+    let (gone, too_many) =
+        ("the other side closed the connection", "it offers more directories than one transfer can have");
+    let mut flat = (0..tree::MOST).map(|number| directory(0, &format!("{number:x}")));
+    assert_eq!(heard(&mut flat), gone);
+    assert!(heard(&mut (0..=tree::MOST).map(|number| directory(0, &format!("{number:x}")))).contains(too_many));
+    let long = "x".repeat(255);
+    assert!(heard(&mut (0..tree::NAMES / 255 + 1).map(|_| directory(0, &long))).contains(too_many));
+    assert_eq!(heard(&mut (0..2048).map(|above| directory(above, "x"))), gone);
+    assert!(heard(&mut (0..2049).map(|above| directory(above, "x"))).contains(too_many));
+}
+
+#[test]
+fn links_to_nothing_anything_and_too_far_are_refused_and_others_lead_where_they_say() {
+    let (outer, inner) = place();
+    fs::write(outer.path().join("victim"), "the user's").unwrap();
+    let link = |name, target: &[u8]| entry(0, name, EntryKind::Link { target: target.to_vec() });
+    let mut hostile = Hostile::new();
+    let offers = [
+        link("empty", b""),
+        link("long", &[b'x'; 4096]),
+        link("nul", b"a\0b"),
+        link("right", b"../victim"),
+        file("right", 3),
+        link("right", b"elsewhere"),
+    ];
+    hostile.begin().offer(&offers).batch(&[(3, b"new")]);
+    let heard = hostile.heard(&inner);
+    let refused: Vec<_> = refusals(&heard.answers).iter().map(Option::is_some).collect();
+    assert_eq!(refused, [true, true, true, false, true, true]);
+    assert!(heard.errors().contains(UNKNOWN));
+    assert_eq!(
+        (names(&inner), fs::read_link(inner.join("right")).unwrap().as_path()),
+        (vec!["right".into()], Path::new("../victim"))
+    );
+    assert_eq!(fs::read(outer.path().join("victim")).unwrap(), b"the user's");
+}
+
+#[test]
+fn attributes_that_no_file_can_have_cost_only_the_file_and_too_many_the_session() {
+    let with = |name: &[u8], value: usize| {
+        let attributes = vec![Attribute { name: name.to_vec(), value: vec![b'x'; value] }];
+        Entry { attributes, ..file("a", 1) }
+    };
+    for wrong in [with(b"", 1), with(b"a\0b", 1), with(&[b'x'; 255], 1)] {
+        let (_outer, inner) = place();
+        let mut hostile = Hostile::new();
+        hostile.begin().offer(&[wrong, file("b", 1)]).batch(&[(0, b"x"), (1, b"x")]);
+        let heard = hostile.heard(&inner);
+        assert!(heard.errors().contains("cannot keep an extended attribute of a: "), "{}", heard.errors());
+        assert_eq!(names(&inner), ["b"]);
+    }
+    let too_long = with(b"a", ATTRIBUTE_BYTES);
+    let attributes = vec![Attribute { name: Vec::new(), value: Vec::new() }; ATTRIBUTES + 1];
+    for wrong in [too_long, Entry { attributes, ..file("a", 1) }] {
+        let (_outer, inner) = place();
+        let mut hostile = Hostile::new();
+        hostile.begin().offer(&[wrong]).batch(&[(0, b"x")]);
+        assert!(hostile.heard(&inner).errors().starts_with("malformed message"));
+        assert!(names(&inner).is_empty());
+    }
+}
+
+#[test]
+fn times_that_are_none_cost_only_the_file() {
+    let (_outer, inner) = place();
+    let modified = Modified { seconds: 0, nanoseconds: u32::MAX };
+    let mut hostile = Hostile::new();
+    hostile.begin().offer(&[Entry { modified, ..file("a", 1) }, file("b", 1)]).batch(&[(0, b"x"), (1, b"y")]);
+    let heard = hostile.heard(&inner);
+    assert!(heard.errors().contains("cannot keep the time of a"), "{}", heard.errors());
+    assert_eq!(names(&inner), ["b"]);
+}
+
+/// Room that was promised to a file that will not come is there for others.
+#[test]
+fn room_is_promised_once_and_given_back() {
+    let (_outer, inner) = place();
+    let root = crate::tree::Root::open(&inner).unwrap();
+    let Some(room) = crate::tree::Tree::new(root).room().unwrap() else { return no_room_known() };
+    // Two of them are too many, whatever others do to the file system meanwhile.
+    let most = room / 10 * 7;
+    let large = |name| entry(0, name, EntryKind::File { bytes: most, stored: most });
+    let mut hostile = Hostile::new();
+    hostile.begin().offer(&[large("a")]).offer(&[large("b")]).say(&abandoned(0)).offer(&[large("c")]);
+    // One that is begun, and then abandoned.
+    hostile.block(piece(2, 0, 1), b"x").say(&abandoned(2)).offer(&[large("d")]);
+    let heard = hostile.heard(&inner);
+    let refused: Vec<_> = refusals(&heard.answers).iter().map(Option::is_some).collect();
+    assert_eq!(refused, [false, true, false, false], "{}", heard.errors());
+    assert_eq!(finals(&inner), (vec![], 0));
+}
+
+fn no_room_known() {
+    kelvin_testing::Missing::machine("the file system of temporary files does not say what room it has")
+        .skips("promised room");
+}
+
+#[test]
+fn one_file_goes_to_standard_output_and_nothing_anywhere_when_it_is_to_be_discarded() {
+    let (outer, _inner) = place();
+    let path = outer.path().join("out");
+    let output = Destination::Output(fs::File::create(&path).unwrap());
+    let mut hostile = Hostile::new();
+    let offers =
+        [file("a", 2), file("b", 1), directory(0, "c"), entry(0, "d", EntryKind::Link { target: b"x".into() })];
+    hostile.begin().offer(&offers).batch(&[(0, b"in")]).offer(&[file("e", 1)]).say(&FromSender::End).say(&FINISH);
+    let heard = hostile.heard_by(&output, true, &|_| {});
+    assert_eq!(refusals(&heard.answers).iter().filter(|why| why.is_some()).count(), 4);
+    assert_eq!(fs::read(&path).unwrap(), b"in");
+    let mut hostile = Hostile::new();
+    hostile.begin().offer(&offers).batch(&[(0, b"in"), (1, b"x")]).say(&FromSender::End).say(&FINISH);
+    let heard = hostile.heard_by(&Destination::Nothing, false, &|_| {});
+    assert_eq!(heard.ended.map(|summary| summary.files).unwrap(), 2);
+    assert_eq!(names(outer.path()), ["in", "out"]);
+}
+
+/// A name that is one of this receiver's own is that of a file like any other.
+#[test]
+fn what_lies_under_the_name_of_a_part_is_not_followed() {
+    let (outer, inner) = place();
+    let all = content(BLOCK as usize + 1, 1);
+    let large = file("large", all.len() as u64);
+    let part = leave_part(&inner, &large, b"");
+    fs::remove_file(&part).unwrap();
+    fs::write(outer.path().join("victim"), "the user's").unwrap();
+    symlink(outer.path().join("victim"), &part).unwrap();
+    let mut hostile = Hostile::new();
+    hostile.begin().offer(&[large]).say(&FromSender::Keep { file: 0, blocks: vec![1] });
+    let heard = hostile.heard(&inner);
+    assert!(refusals(&heard.answers)[0].is_some());
+    assert_eq!(fs::read(outer.path().join("victim")).unwrap(), b"the user's");
+    assert_eq!(digest(&fs::read(&part).unwrap()), digest(b"the user's"));
+}
