@@ -25,6 +25,15 @@ pub enum Error {
         /// The host.
         address: SocketAddr,
     },
+    /// The connection of a bare transfer.
+    #[error("the connection: {0}")]
+    Connection(std::io::Error),
+    /// An address that is not this machine's, of a transfer that is neither encrypted nor authenticated.
+    #[error("{} is another host: what is not encrypted stays on this one", Shown(*address))]
+    NotHere {
+        /// The host.
+        address: SocketAddr,
+    },
     /// The other side breaks the protocol.
     #[error("the other side breaks the protocol: {0}")]
     Nonsense(&'static str),

@@ -10,6 +10,7 @@
 //! held open ([`tree`]). The sender decides what is read: no message of the receiver names a file.
 #![forbid(unsafe_code)]
 
+pub mod bare;
 pub mod blocks;
 pub mod channel;
 pub mod decide;

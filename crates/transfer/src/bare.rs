@@ -1,0 +1,71 @@
+//! The bare protocol: files over a path of [`crate::moving`], with the least framing there can be, to measure moving itself.
+//!
+//! Each file is a [`Header`] of fixed size, its name, its bytes as they are, and their BLAKE3 digest if the header says so; after
+//! it, one byte of the receiver if the header asks for that. What follows the last file is an end marker, a header of its own kind.
+//! A sender keeps one connection for all files, or makes one for each; which of the two, the receiver is told beforehand.
+//!
+//! Nothing is encrypted and nobody is authenticated: both ends refuse a peer that is not this machine.
+
+mod header;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+pub use header::{HEADER, Header};
+pub use receive::{Arrived, Limits, Receiving, receive};
+pub use send::{Sending, send};
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::TcpStream;
+
+use kelvin_wire::address::is_loopback;
+use kelvin_wire::{Hash, Hasher};
+
+use crate::moving::Counts;
+use crate::{Error, Result};
+
+/// How long a connection lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// One for each file.
+    PerFile,
+    /// One for all files.
+    Persistent,
+}
+
+/// What was moved, at one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Files.
+    pub files: u64,
+    /// Their bytes, without framing.
+    pub bytes: u64,
+    /// What that took.
+    pub counts: Counts,
+}
+
+/// What the receiver replies to a file that it has.
+const HAVE: u8 = 6;
+/// Bytes of a digest.
+const DIGEST: usize = 32;
+
+/// An error unless the other end is on this machine.
+fn check_is_here(stream: &TcpStream) -> Result<()> {
+    let address = stream.peer_addr().map_err(connection)?;
+    if is_loopback(address) { Ok(()) } else { Err(Error::NotHere { address }) }
+}
+
+/// An error of the connection.
+fn connection(error: io::Error) -> Error {
+    Error::Connection(error)
+}
+
+/// The digest of the first bytes of a file, which a method has moved without showing them.
+fn digest(file: &File, bytes: u64) -> io::Result<Hash> {
+    let (mut hasher, mut own) = (Hasher::new(), file.try_clone()?);
+    io::Seek::rewind(&mut own)?;
+    io::copy(&mut own.take(bytes), &mut hasher)?;
+    Ok(hasher.finalize())
+}

@@ -1,0 +1,175 @@
+//! The receiving end of the bare protocol.
+
+use std::fs::{File, remove_file};
+use std::io::IoSlice;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use kelvin_file::Error as FileError;
+use kelvin_sys::mapping::page_bytes;
+use kelvin_wire::Hasher;
+
+use super::{Connection, DIGEST, HAVE, HEADER, Header, Moved, check_is_here, connection, digest};
+use crate::moving::{ReceiveMethod, ReceivePath, ReceiveSetup};
+use crate::name::Name;
+use crate::{Error, Result};
+
+/// How files are received.
+#[derive(Clone, Copy, Debug)]
+pub struct Receiving {
+    /// How bytes get out of the socket.
+    pub setup: ReceiveSetup,
+    /// How long a connection lasts.
+    pub connection: Connection,
+    /// What is refused.
+    pub limits: Limits,
+}
+
+/// How much a sender may send.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Files.
+    pub files: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+/// A file that has arrived.
+#[derive(Debug)]
+pub struct Arrived<'a> {
+    /// Its name.
+    pub name: &'a Name,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// Receives the files of one sender into new files of a directory. `each` is told of a file when its last byte is written and it
+/// has its length, before its digest is looked at.
+///
+/// A file that does not arrive whole is removed. None is overwritten.
+///
+/// # Errors
+/// A sender on another machine, one that breaks the protocol, is silent or sends more than the limits; a name that is taken; a
+/// file that cannot be written; bytes that do not have the digest that was sent.
+pub fn receive(
+    listener: &TcpListener,
+    directory: &Path,
+    how: &Receiving,
+    each: &mut dyn FnMut(&Arrived<'_>),
+) -> Result<Moved> {
+    let mut path = ReceivePath::new(accept(listener)?, how.setup).map_err(connection)?;
+    let mut moved = Moved::default();
+    while let Some(header) = next(&mut path, (listener, how.connection), moved.files)? {
+        let Header::File { size, .. } = header else { break };
+        if moved.files >= how.limits.files || size > how.limits.bytes.saturating_sub(moved.bytes) {
+            return Err(Error::Nonsense("more files or bytes than the receiver takes"));
+        }
+        one(&mut path, &header, directory, (how.setup.method, each))?;
+        moved.files += 1;
+        moved.bytes += size;
+    }
+    Ok(Moved { counts: path.counts(), ..moved })
+}
+
+fn accept(listener: &TcpListener) -> Result<TcpStream> {
+    let (stream, _) = listener.accept().map_err(connection)?;
+    check_is_here(&stream)?;
+    stream.set_nodelay(true).map_err(connection)?;
+    Ok(stream)
+}
+
+/// The next header, from the next connection where each file has its own and the present one has ended.
+fn next(path: &mut ReceivePath, at: (&TcpListener, Connection), files: u64) -> Result<Option<Header>> {
+    let (listener, lasts) = at;
+    let mut bytes = [0; HEADER];
+    let mut begun = path.read(&mut bytes).map_err(connection)?;
+    if begun == 0 && lasts == Connection::PerFile && files > 0 {
+        path.reconnect(accept(listener)?).map_err(connection)?;
+        begun = path.read(&mut bytes).map_err(connection)?;
+    }
+    if begun == 0 {
+        return Err(Error::Nonsense("the connection ended before the end marker"));
+    }
+    path.fill(&mut bytes[begun..]).map_err(connection)?;
+    Header::from_bytes(&bytes).map(Some)
+}
+
+/// A file that is removed unless it has arrived.
+struct Unfinished {
+    path: PathBuf,
+    file: File,
+    is_whole: bool,
+}
+
+impl Unfinished {
+    fn make(directory: &Path, name: &Name, mode: u32) -> Result<Self> {
+        let path = directory.join(name.as_os_str());
+        // New, so that no link is followed.
+        let file = File::options().read(true).write(true).create_new(true).mode(mode).open(&path);
+        let file = file.map_err(|error| Error::File(FileError::call("create", &path, error)))?;
+        Ok(Self { path, file, is_whole: false })
+    }
+
+    fn set_length(&self, bytes: u64) -> Result<()> {
+        self.file.set_len(bytes).map_err(|error| Error::File(FileError::call("set the length of", &self.path, error)))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            let _ = remove_file(&self.path);
+        }
+    }
+}
+
+fn one(
+    path: &mut ReceivePath,
+    header: &Header,
+    directory: &Path,
+    (method, each): (ReceiveMethod, &mut dyn FnMut(&Arrived<'_>)),
+) -> Result<()> {
+    let &Header::File { name, mode, size, digest: is_sent, reply } = header else { return Ok(()) };
+    let mut bytes = vec![0; usize::from(name)];
+    path.fill(&mut bytes).map_err(connection)?;
+    let name = Name::try_from(bytes).map_err(Error::Nonsense)?;
+    let mut file = Unfinished::make(directory, &name, mode)?;
+    let mut hasher = (is_sent && method.shows_bytes()).then(Hasher::new);
+    content(path, (&file, size), (method, hasher.as_mut()))?;
+    each(&Arrived { name: &name, bytes: size });
+    if is_sent {
+        let mut theirs = [0; DIGEST];
+        path.fill(&mut theirs).map_err(connection)?;
+        let ours =
+            hasher.map_or_else(|| digest(&file.file, size), |hasher| Ok(hasher.finalize())).map_err(connection)?;
+        if ours != theirs {
+            return Err(Error::Digest);
+        }
+    }
+    file.is_whole = true;
+    if reply { path.write(&[IoSlice::new(&[HAVE])]).map_err(connection) } else { Ok(()) }
+}
+
+/// The bytes of a file. A file that is mapped is as long as whole pages meanwhile.
+fn content(
+    path: &mut ReceivePath,
+    (file, size): (&Unfinished, u64),
+    (method, mut hasher): (ReceiveMethod, Option<&mut Hasher>),
+) -> Result<()> {
+    let is_mapped = method == ReceiveMethod::Mmap && size > 0;
+    if is_mapped {
+        file.set_length(size.checked_next_multiple_of(page_bytes() as u64).unwrap_or(size))?;
+    }
+    let is_seen = hasher.is_some();
+    let mut see = |bytes: &[u8]| {
+        if let Some(hasher) = &mut hasher {
+            hasher.update(bytes);
+        }
+    };
+    let arrived = path.receive(&file.file, 0..size, if is_seen { Some(&mut see) } else { None });
+    if arrived.map_err(connection)? < size {
+        return Err(Error::Nonsense("the connection ended within a file"));
+    }
+    if is_mapped { file.set_length(size) } else { Ok(()) }
+}

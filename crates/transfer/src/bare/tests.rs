@@ -1,0 +1,203 @@
+//! Every sender to every receiver, byte for byte, and what hostile ends are told.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use kelvin_sys::mapping::page_bytes;
+use tempfile::TempDir;
+
+use super::*;
+use crate::moving::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+
+/// More than any test takes.
+const PATIENT: Duration = Duration::from_secs(60);
+const WINDOW: usize = 4;
+const PLENTY: Limits = Limits { files: 100, bytes: 1 << 30 };
+
+fn sending(method: SendMethod, connection: Connection) -> Sending {
+    let setup = SendSetup { method, mode: Mode::Blocking, buffer: 512, window: WINDOW, patience: PATIENT };
+    Sending { setup, connection, reply: false, digest: false }
+}
+
+fn receiving(method: ReceiveMethod, connection: Connection) -> Receiving {
+    let setup = ReceiveSetup { method, mode: Mode::Blocking, buffer: 512, window: WINDOW, patience: PATIENT };
+    Receiving { setup, connection, limits: PLENTY }
+}
+
+fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").unwrap()
+}
+
+/// Files of lengths around every boundary, one of which is read-only.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let (page, window) = (page_bytes(), WINDOW * page_bytes());
+    let lengths = [0, 1, 511, 512, page - 1, page, page + 1, window, window + 1, 3 * window + 17];
+    let make = |(number, length): (usize, usize)| {
+        let path = directory.join(format!("file {number}"));
+        let content: Vec<u8> = (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        fs::write(&path, content).unwrap();
+        let mode = if number == 3 { 0o400 } else { 0o600 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    lengths.into_iter().enumerate().map(make).collect()
+}
+
+/// What is in the files of a directory, by name.
+fn content(directory: &Path) -> Vec<(String, u32, Vec<u8>)> {
+    let mut all: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+            (entry.file_name().into_string().unwrap(), mode, fs::read(entry.path()).unwrap())
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+fn moved(files: &[PathBuf], how: (&Sending, &Receiving)) -> (TempDir, Moved, Moved, Vec<u64>) {
+    let (there, listener) = (tempfile::tempdir().unwrap(), listener());
+    let to = listener.local_addr().unwrap();
+    let (sent, (received, told)) = thread::scope(|scope| {
+        let directory = there.path();
+        let receiver = scope.spawn(move || {
+            let mut told = Vec::new();
+            let received = receive(&listener, directory, how.1, &mut |arrived| {
+                let length = fs::metadata(directory.join(arrived.name.as_os_str())).unwrap().len();
+                assert_eq!(length, arrived.bytes, "it has its length when it is told of");
+                told.push(arrived.bytes);
+            });
+            (received, told)
+        });
+        (send(files, to, how.0), receiver.join().unwrap())
+    });
+    (there, sent.unwrap(), received.unwrap(), told)
+}
+
+#[test]
+fn files_arrive_byte_for_byte_by_every_method_and_connection() {
+    let from = tempfile::tempdir().unwrap();
+    let files = files(from.path());
+    let expected = content(from.path());
+    let lengths: Vec<u64> = expected.iter().map(|(.., bytes)| bytes.len() as u64).collect();
+    let senders = SendMethod::ALL.iter().filter(|&&method| method != SendMethod::Uring);
+    let receivers = || ReceiveMethod::ALL.iter().filter(|&&method| method != ReceiveMethod::Uring);
+    for (&send, &receive) in senders.flat_map(|send| receivers().map(move |receive| (send, receive))) {
+        for connection in [Connection::PerFile, Connection::Persistent] {
+            for (reply, digest) in [(false, false), (true, false), (false, true), (true, true)] {
+                let sending = Sending { reply, digest, ..sending(send, connection) };
+                let (there, sent, received, told) = moved(&files, (&sending, &receiving(receive, connection)));
+                assert!(content(there.path()) == expected, "{sending:?} to {receive}");
+                assert_eq!(told, lengths);
+                let all = (files.len() as u64, lengths.iter().sum());
+                assert_eq!([(sent.files, sent.bytes), (received.files, received.bytes)], [all; 2]);
+                assert!(sent.counts.system_calls > 0 && received.counts.system_calls > 0);
+            }
+        }
+    }
+}
+
+/// What a receiver of at most two files and 1000 bytes says to these bytes, and what it leaves.
+fn told(bytes: &[u8]) -> (Result<Moved>, Vec<String>) {
+    let (there, listener) = (tempfile::tempdir().unwrap(), listener());
+    let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    far.write_all(bytes).unwrap();
+    far.shutdown(std::net::Shutdown::Write).unwrap();
+    let limits = Limits { files: 2, bytes: 1000 };
+    let how = Receiving { limits, ..receiving(ReceiveMethod::ReadWrite, Connection::Persistent) };
+    let outcome = receive(&listener, there.path(), &how, &mut |_| {});
+    let left = content(there.path()).into_iter().map(|(name, ..)| name).collect();
+    (outcome, left)
+}
+
+fn file(name: &[u8], size: u64, content: &[u8]) -> Vec<u8> {
+    let header = Header::File { name: name.len() as u16, mode: 0o644, size, digest: false, reply: false };
+    [&header.to_bytes()[..], name, content].concat()
+}
+
+#[test]
+fn a_hostile_sender_writes_nothing_but_whole_files_under_names_of_one_component() {
+    let end = Header::End.to_bytes();
+    let whole = [&file(b"a", 3, b"abc")[..], &file(b"b", 0, b""), &end].concat();
+    let (outcome, left) = told(&whole);
+    assert_eq!((outcome.unwrap().bytes, left), (3, vec!["a".to_owned(), "b".to_owned()]));
+    for name in [&b"../a"[..], b"/etc/a", b"..", b".", b"a/b", b"a\0b"] {
+        let (outcome, left) = told(&file(name, 3, b"abc"));
+        assert!(matches!(outcome, Err(Error::Nonsense(_))) && left.is_empty(), "{name:?}: {outcome:?}");
+    }
+    // A size that lies, more bytes and more files than are taken, an end without a marker, a name twice.
+    let kept = |bytes: &[u8]| {
+        let (outcome, left) = told(bytes);
+        assert!(outcome.is_err(), "{outcome:?}");
+        left
+    };
+    assert!(kept(&file(b"a", 4, b"abc")).is_empty());
+    assert!(kept(&file(b"a", 1001, &[0; 1001])).is_empty());
+    assert!(kept(&file(b"a", u64::MAX, b"abc")).is_empty());
+    assert_eq!(kept(&[file(b"a", 600, &[0; 600]), file(b"b", 600, &[0; 600])].concat()), ["a"]);
+    assert_eq!(kept(&[file(b"a", 0, b""), file(b"b", 0, b""), file(b"c", 0, b"")].concat()), ["a", "b"]);
+    assert_eq!(kept(&file(b"a", 3, b"abc")), ["a"]);
+    assert_eq!(kept(&[file(b"a", 3, b"abc"), file(b"a", 3, b"xyz")].concat()), ["a"]);
+    assert!(kept(b"").is_empty() && kept(&end[..23]).is_empty());
+}
+
+#[test]
+fn a_link_under_the_name_of_a_file_is_not_followed() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let victim = here.path().join("victim");
+    fs::write(&victim, "as it was").unwrap();
+    std::os::unix::fs::symlink(&victim, there.path().join("a")).unwrap();
+    let listener = listener();
+    let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    far.write_all(&file(b"a", 3, b"abc")).unwrap();
+    let how = receiving(ReceiveMethod::ReadWrite, Connection::Persistent);
+    assert!(matches!(receive(&listener, there.path(), &how, &mut |_| {}), Err(Error::File(_))));
+    assert_eq!(fs::read(&victim).unwrap(), b"as it was");
+}
+
+#[test]
+fn bytes_with_another_digest_are_not_kept() {
+    let header = Header::File { name: 1, mode: 0o644, size: 3, digest: true, reply: false };
+    let with = |digest: &[u8]| [&header.to_bytes()[..], b"aabc", digest, &Header::End.to_bytes()].concat();
+    let (outcome, left) = told(&with(kelvin_wire::hash(b"abc").as_bytes()));
+    assert!(outcome.is_ok() && left == ["a"]);
+    let (outcome, left) = told(&with(kelvin_wire::hash(b"abd").as_bytes()));
+    assert!(matches!(outcome, Err(Error::Digest)) && left.is_empty());
+}
+
+#[test]
+fn a_receiver_that_does_not_reply_as_it_should_is_an_error() {
+    let from = tempfile::tempdir().unwrap();
+    let files = files(from.path());
+    let how = Sending { reply: true, ..sending(SendMethod::ReadWrite, Connection::Persistent) };
+    let answered = |answer: &'static [u8]| {
+        let listener = listener();
+        let to = listener.local_addr().unwrap();
+        let receiver = thread::spawn(move || {
+            let mut near = listener.accept().unwrap().0;
+            near.read_exact(&mut [0; HEADER]).unwrap();
+            near.write_all(answer).unwrap();
+        });
+        let outcome = send(&files[..2], to, &how);
+        receiver.join().unwrap();
+        outcome
+    };
+    assert!(matches!(answered(b"?"), Err(Error::Nonsense(_) | Error::Connection(_))));
+    assert!(matches!(answered(b""), Err(Error::Connection(_))));
+}
+
+#[test]
+fn a_transfer_stays_on_this_machine() {
+    let how = sending(SendMethod::ReadWrite, Connection::Persistent);
+    // 192.0.2.0/24 is for documentation (RFC 5737).
+    let outcome = send(&[], "192.0.2.1:7".parse().unwrap(), &how);
+    let why = outcome.unwrap_err().to_string();
+    assert_eq!(why, "192.0.2.1:7 is another host: what is not encrypted stays on this one");
+}
