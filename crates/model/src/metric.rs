@@ -31,7 +31,9 @@ pub struct Metric {
     /// Contamination tags that spoil a sample of this metric.
     pub contaminants: crate::Tags,
     /// The parameters it is measured over, in the order in which a table shows them.
-    pub axes: [Option<Axis>; 3],
+    #[serde(with = "stored_axes")]
+    #[schemars(with = "Vec<Option<Axis>>", length(min = 3, max = 8))]
+    pub axes: [Option<Axis>; AXES],
     /// What it needs besides this machine's processor, memory and scratch directory, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Need>,
@@ -66,7 +68,7 @@ impl Metric {
             overhead: Overhead::ClockPair,
             canaries: Canaries::CORE,
             contaminants: crate::Tags::CONTAMINATED,
-            axes: [None; 3],
+            axes: [None; AXES],
             needs: None,
             only: None,
             as_found_where: None,
@@ -87,9 +89,9 @@ impl Metric {
         Self { baseline: true, ..self }
     }
 
-    /// The same metric over these parameters, three at most.
+    /// The same metric over these parameters, [`AXES`] at most.
     pub const fn over<const N: usize>(self, axes: [Axis; N]) -> Self {
-        let mut all = [None; 3];
+        let mut all = [None; AXES];
         let mut i = 0;
         while i < N {
             all[i] = Some(axes[i]);
@@ -174,6 +176,35 @@ impl Metric {
     /// The axes that are set, in order.
     pub fn axes(&self) -> impl Iterator<Item = &Axis> {
         self.axes.iter().flatten()
+    }
+}
+
+/// Most parameters of a metric.
+pub const AXES: usize = 8;
+
+/// Axes as they are stored: a list of three, of which those that are not there are null, and more only where there are more.
+mod stored_axes {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{AXES, Axis};
+
+    /// Those of a metric in the first stored runs.
+    const FIRST: usize = 3;
+
+    pub(super) fn serialize<S: Serializer>(axes: &[Option<Axis>; AXES], to: S) -> Result<S::Ok, S::Error> {
+        let used = axes.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        axes[..used.max(FIRST)].serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[Option<Axis>; AXES], D::Error> {
+        let stored = Vec::<Option<Axis>>::deserialize(from)?;
+        let mut axes = [None; AXES];
+        if stored.len() > AXES {
+            return Err(D::Error::invalid_length(stored.len(), &"at most eight axes"));
+        }
+        axes[..stored.len()].copy_from_slice(&stored);
+        Ok(axes)
     }
 }
 
@@ -369,4 +400,29 @@ pub enum AxisScale {
     Bytes,
     /// Words.
     Category,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AXIS: Axis = Axis::new("size", "size", AxisScale::Bytes);
+
+    fn stored(metric: Metric) -> serde_json::Value {
+        let stored = serde_json::to_value(metric).unwrap();
+        assert_eq!(serde_json::from_value::<Metric>(stored.clone()).unwrap(), metric);
+        stored["axes"].clone()
+    }
+
+    #[test]
+    fn axes_are_stored_as_three_and_as_more_only_where_there_are_more() {
+        let metric = Metric::duration("test.metric", "A metric of a test");
+        let axis = serde_json::to_value(AXIS).unwrap();
+        assert_eq!(stored(metric), serde_json::json!([null, null, null]));
+        assert_eq!(stored(metric.over([AXIS])), serde_json::json!([axis, null, null]));
+        assert_eq!(stored(metric.over([AXIS; 5])), serde_json::json!([axis, axis, axis, axis, axis]));
+        let mut nine = serde_json::to_value(metric.over([AXIS; AXES])).unwrap();
+        nine["axes"].as_array_mut().unwrap().push(axis);
+        assert!(serde_json::from_value::<Metric>(nine).is_err());
+    }
 }

@@ -223,7 +223,8 @@ fn a_curve_runs_over_the_parameter_that_has_values() {
         .into_iter()
         .map(|mut result| {
             let bytes = kelvin_model::Axis::new("bytes", "working set", AxisScale::Bytes).of(&result.case).unwrap();
-            result.metric.axes = [axis("bytes", AxisScale::Bytes), axis("stride", AxisScale::Bytes), None];
+            result.metric.axes[..2]
+                .copy_from_slice(&[axis("bytes", AxisScale::Bytes), axis("stride", AxisScale::Bytes)]);
             result.case = Case::new().with("bytes", 1 << 30).with("stride", bytes);
             result
         })
