@@ -1,12 +1,12 @@
 //! Published results of five earlier studies, built in as machines to compare a run with.
 //!
 //! The data are the files of `references/`, shipped unchanged. A figure that is a metric of kelvin is a
-//! [`ReferenceValue`] of [`references`]; the tables of the studies of file transfer and of a file server are in the files
-//! alone.
+//! [`ReferenceValue`] of [`references`]; the tables of the study of a file server are in its file alone.
 
 mod places;
 mod rows;
 mod tables;
+mod transfer;
 
 use std::sync::LazyLock;
 
@@ -24,11 +24,16 @@ const FILE_SERVER_LAN: &str = include_str!("../references/file-server-lan.toml")
 static REFERENCES: LazyLock<Vec<Reference>> = LazyLock::new(|| {
     let measured = [ZENBOOK_2011, OS_BENCH_2013, DISK_READER_2021].map(|text| parse::<rows::File>(text).reference());
     let tables = [KERNEL_TRANSFER_2020, FILE_SERVER_LAN].map(|text| parse::<tables::File>(text).reference());
-    measured.into_iter().chain(tables).collect()
+    let mut references: Vec<Reference> = measured.into_iter().chain(tables).collect();
+    let transfers = references.iter_mut().find(|reference| reference.id == *places::TRANSFER);
+    if let Some(transfers) = transfers {
+        transfers.values = parse::<transfer::File>(KERNEL_TRANSFER_2020).values();
+    }
+    references
 });
 
-/// The reference machines, oldest study of a whole machine first. Those of the transfer and the file-server study have
-/// no values that are metrics of kelvin.
+/// The reference machines, oldest study of a whole machine first. That of the file server has no values that are metrics
+/// of kelvin.
 pub fn references() -> &'static [Reference] {
     &REFERENCES
 }

@@ -16,6 +16,7 @@ pub mod file;
 pub mod mem;
 pub mod net;
 pub mod os;
+pub mod transfer;
 pub mod truth;
 
 use kelvin_model::{Metric, Name};
@@ -24,7 +25,7 @@ pub use shared::Placement;
 
 /// All metrics, area by area.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    [cpu::ALL, os::ALL, mem::ALL, file::ALL, net::ALL, truth::ALL].into_iter().flatten().copied()
+    [cpu::ALL, os::ALL, mem::ALL, file::ALL, net::ALL, transfer::ALL, truth::ALL].into_iter().flatten().copied()
 }
 
 /// The metric with this id, as this version defines it.

@@ -40,7 +40,7 @@ pub enum Command {
     Run(RunArgs),
     /// Run one of the long experiments, or one probe at all its points
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
-                            kelvin study file.depth --dir /data")]
+                            kelvin study file.depth --dir /data\n  kelvin study transfer --quick")]
     Study(StudyArgs),
     /// Read or write a file by any method; show where its bytes come from or go to
     #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
@@ -229,6 +229,12 @@ pub struct RunArgs {
 pub struct StudyArgs {
     /// The study; `kelvin list --studies` lists all
     pub name: String,
+    /// Fewer points and rounds, 2 minutes at most; the report says so
+    #[arg(long, conflicts_with = "thorough")]
+    pub quick: bool,
+    /// All points, ten times as many rounds
+    #[arg(long)]
+    pub thorough: bool,
     /// How to measure
     #[command(flatten)]
     pub measure: MeasureArgs,

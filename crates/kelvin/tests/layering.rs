@@ -20,7 +20,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("file", &["stats", "sys"]),
     ("wire", &["model", "sys"]),
     ("transfer", &["model", "sys", "file", "wire"]),
-    ("probes", &["model", "catalogue", "harness", "sys", "file", "wire"]),
+    ("probes", &["model", "catalogue", "harness", "sys", "file", "wire", "transfer"]),
     ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),
     ("report", &["model", "stats", "analysis"]),

@@ -14,18 +14,25 @@ mod predict;
 mod published;
 #[cfg(test)]
 mod testing;
+mod transfer;
 mod truth;
 
 use kelvin_harness::{Bounded, Probe};
+use kelvin_model::Case;
 
 /// All probes, in the order of reports.
 pub fn all() -> Vec<&'static Probe> {
-    [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, net::PROBES, truth::PROBES].concat()
+    [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, net::PROBES, transfer::PROBES, truth::PROBES].concat()
 }
 
 /// The metrics that hardware bounds, each at most once.
 pub fn bounded() -> Vec<&'static Bounded> {
     net::BOUNDED.to_vec()
+}
+
+/// Bytes that one round of a case of the study of transfers moves into files; none for a case of another probe.
+pub fn transferred(case: &Case) -> u64 {
+    transfer::bytes_of_a_round(case)
 }
 
 /// Removes what killed probe processes left behind and the kernel does not remove with a process. Call it when no probe

@@ -1,5 +1,4 @@
-//! Studies none of whose figures is a metric of kelvin: what they ran on and what they found. Their tables stay in the
-//! files.
+//! Studies that published tables instead of rows: what they ran on and what they found.
 
 use kelvin_model::{Name, Reference};
 use serde::Deserialize;

@@ -2,7 +2,7 @@
 
 use kelvin_catalogue::file::{AccessOrder, CacheState, FileSharing, ReadEngine};
 use kelvin_catalogue::os::NullCall;
-use kelvin_catalogue::{Placement, cpu, file, net, os};
+use kelvin_catalogue::{Placement, cpu, file, net, os, transfer};
 use kelvin_model::{Case, Metric, Unit, Value};
 use toml::{Table, Value as Toml};
 
@@ -141,6 +141,27 @@ fn every_table_of_the_other_studies_is_listed_as_unmatched() {
             assert!(places::unmatched(study, &table, None).is_some(), "{table} of {study}");
         }
     }
+}
+
+#[test]
+fn every_cell_of_the_transfers_has_a_case_except_those_of_the_mode_that_no_process_has() {
+    let (placed, others): (Vec<_>, Vec<_>) =
+        reference("kernel-transfer-2020").values.iter().partition(|value| value.metric == transfer::TIME.id);
+    assert_eq!((placed.len(), others.len()), (3 * 12, 12));
+    let cases: std::collections::BTreeSet<&Case> = placed.iter().map(|value| &value.case).collect();
+    assert_eq!(cases.len(), placed.len());
+    let cell = Case::new().at(transfer::Files::Large).at(transfer::Sender::Mmap).at(transfer::Receiver::ReadWrite);
+    let cell = cell.at(transfer::Connection::PerFile).with(transfer::WINDOW, 16).with(transfer::BUFFER, 512);
+    let cell = cell.at(transfer::Mode::Blocking).at(transfer::Reply::None);
+    let value = only(&transfer::TIME, &cell, "kernel-transfer-2020");
+    assert_eq!((value.value, value.std, value.n), (4170.859 * 1e6, Some(566.597 * 1e6), Some(100)));
+    assert_eq!(value.also, [("rate, KB per ms".to_owned(), 85.307)]);
+    assert!(matches!(standing(value, &transfer::TIME), Standing::ShownOnly(why) if why.contains("kernel")));
+    assert!(others.iter().all(|value| value.spans.as_ref().unwrap().contains("FASYNC")));
+    let mut published = Vec::new();
+    numbers(&KERNEL_TRANSFER_2020.parse::<Table>().unwrap()["table"], &mut published);
+    // Three figures of each cell, and the window of each table.
+    assert_eq!(published.len(), 3 * 48 + 4);
 }
 
 #[test]

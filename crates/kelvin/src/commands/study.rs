@@ -1,47 +1,88 @@
 //! `kelvin study`: one of the long experiments, or a measure of a plain run in its full form.
 
-use kelvin_harness::{Effort, ProbeKind};
+use kelvin_catalogue::transfer::TIME;
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
+use kelvin_model::units::bytes;
 
 use crate::cli::StudyArgs;
 use crate::commands::run::{self, Destination};
 use crate::fault::{Done, Fault};
 use crate::measure::Wishes;
+use crate::output;
 use crate::place::Here;
 use crate::private::Told;
 use crate::selection::{Needing, plan_of};
 
-/// Default seconds and rounds of a study.
-const BUDGET: f64 = 60.0;
-const ROUNDS: u32 = 5;
+/// Default seconds and rounds.
+#[derive(Clone, Copy)]
+struct Extent {
+    budget: f64,
+    rounds: u32,
+}
+
+/// Of a study, with `--quick`, without, and with `--thorough`.
+const USUAL: [Extent; 3] =
+    [Extent { budget: 20.0, rounds: 3 }, Extent { budget: 60.0, rounds: 5 }, Extent { budget: 600.0, rounds: 50 }];
+/// Of the study of transfers, whose rounds have 10 trials, but one of the large files: 10 rounds as published, and as many
+/// trials of the large files with `--thorough`. A budget is what its rounds take where 512 bytes a call move 200 MB/s.
+const OF_TRANSFERS: [Extent; 3] =
+    [Extent { budget: 120.0, rounds: 3 }, Extent { budget: 900.0, rounds: 10 }, Extent { budget: 9000.0, rounds: 100 }];
 
 /// `kelvin study`.
 pub fn study(args: &StudyArgs) -> Done {
     let here = Here::read()?;
-    let probes = kelvin_probes::all();
-    let of = |kind: ProbeKind| probes.iter().filter(move |probe| probe.kind == kind);
-    let last = |id: &'static str| id.rsplit('.').next().unwrap_or(id);
-    let study = of(ProbeKind::Study).find(|probe| probe.id == args.name || last(probe.id) == args.name);
-    let in_full = || of(ProbeKind::Measure).find(|probe| probe.id == args.name);
-    let chosen = study.or_else(in_full).ok_or_else(|| {
-        let known: Vec<&str> = of(ProbeKind::Study).map(|probe| last(probe.id)).collect();
-        Fault::because(format!(
-            "no study is called '{}'; there are {}, and every probe of `kelvin list`, at all its points",
-            args.name,
-            known.join(", ")
-        ))
-    })?;
+    let chosen = named(&args.name)?;
     if let Some(needing) = Needing::of(chosen) {
         needing.check(chosen.id, &args.measure)?;
     }
     // A study has all its points; a probe has some that a plain run leaves out.
-    let effort = if chosen.kind == ProbeKind::Study { Effort::Default } else { Effort::Thorough };
-    let plan = plan_of(chosen.kind, &[chosen.id.to_owned()], &here, effort)?;
-    let wishes = Wishes {
-        mode: "study",
-        budget: BUDGET,
-        rounds: ROUNDS,
-        args: &args.measure,
-        told: Told::with(args.to.with_private),
+    let usual = if chosen.kind == ProbeKind::Study { Effort::Default } else { Effort::Thorough };
+    let (effort, at) = match (args.quick, args.thorough) {
+        (true, _) => (Effort::Quick, 0),
+        (_, false) => (usual, 1),
+        (_, true) => (Effort::Thorough, 2),
     };
+    let plan = plan_of(chosen.kind, &[chosen.id.to_owned()], &here, effort)?;
+    let moved = moved(&plan);
+    let Extent { budget, rounds } = if moved > 0 { OF_TRANSFERS[at] } else { USUAL[at] };
+    if moved > 0 {
+        announce(moved, args.measure.rounds.unwrap_or(rounds), args.measure.write_limit);
+    }
+    let wishes = Wishes { mode: "study", budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
     run::carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
+}
+
+/// The study, or the probe of a plain run, of a name.
+fn named(name: &str) -> Result<&'static Probe, Fault> {
+    let probes = kelvin_probes::all();
+    let of = |kind: ProbeKind| probes.iter().copied().filter(move |probe| probe.kind == kind);
+    let study = of(ProbeKind::Study).find(|probe| probe.id == name || short(probe) == name);
+    let in_full = || of(ProbeKind::Measure).find(|probe| probe.id == name);
+    study.or_else(in_full).ok_or_else(|| {
+        let known: Vec<&str> = of(ProbeKind::Study).map(short).collect();
+        Fault::because(format!(
+            "no study is called '{name}'; there are {}, and every probe of `kelvin list`, at all its points",
+            known.join(", ")
+        ))
+    })
+}
+
+/// What a study is called: the last part of its id, or its area where it has one to itself.
+fn short(study: &Probe) -> &'static str {
+    if study.id == TIME.id.as_str() { TIME.area() } else { study.id.rsplit('.').next().unwrap_or(study.id) }
+}
+
+/// Bytes that one round of each case moves into files.
+fn moved(plan: &Plan) -> u64 {
+    plan.units.iter().map(|unit| kelvin_probes::transferred(&unit.case)).sum()
+}
+
+/// Says how much is moved, and what of it may be written.
+fn announce(moved: u64, rounds: u32, limit: u64) {
+    output::remark(format!(
+        "kelvin: {} or more will be moved through the page cache, in {rounds} rounds or more; each target is removed before it is \
+         written back, and what reaches the device nevertheless is at most {} (--write-limit)",
+        bytes(moved * u64::from(rounds)),
+        bytes(limit)
+    ));
 }

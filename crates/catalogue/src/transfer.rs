@@ -1,0 +1,138 @@
+//! Whole transfers of files between two processes, by the methods of either end.
+
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Need, Overhead, Tags, Treatment, Unit};
+
+use crate::words::words;
+
+/// The metrics of this area, in the order of reports.
+pub static ALL: &[&Metric] = &[
+    &TIME,
+    &RATE,
+    &SENDER_CPU,
+    &RECEIVER_CPU,
+    &SENDER_CALLS,
+    &RECEIVER_CALLS,
+    &SENDER_FAULTS,
+    &RECEIVER_FAULTS,
+    &SENDER_SWITCHES,
+    &RECEIVER_SWITCHES,
+];
+
+words! {
+    /// The files of a transfer.
+    pub enum Files: "files", "files" {
+        /// 10 files, 24,114 bytes together.
+        Small = "small",
+        /// 1 file of 12,022,885 bytes.
+        One = "one",
+        /// 2 files, 364,344,508 bytes together.
+        Large = "large",
+    }
+}
+
+words! {
+    /// How the sender gets bytes from a file into a socket.
+    pub enum Sender: "sender", "sender's method" {
+        /// pread into a buffer, and send from it.
+        ReadWrite = "rw",
+        /// The file mapped a window at a time, and sent from there.
+        Mmap = "mmap",
+    }
+}
+
+words! {
+    /// How the receiver gets bytes from a socket into a file.
+    pub enum Receiver: "receiver", "receiver's method" {
+        /// recv into a buffer, and pwrite from it.
+        ReadWrite = "rw",
+        /// recv into the file, mapped a window at a time.
+        Mmap = "mmap",
+    }
+}
+
+words! {
+    /// How long a connection lasts.
+    pub enum Connection: "connection", "connection" {
+        /// One for each file.
+        PerFile = "per-file",
+        /// One for all files.
+        Persistent = "persistent",
+    }
+}
+
+words! {
+    /// How a call waits for the socket.
+    pub enum Mode: "mode", "mode" {
+        /// In the call itself.
+        Blocking = "blocking",
+    }
+}
+
+words! {
+    /// What the next file waits for.
+    pub enum Reply: "reply", "receiver's reply" {
+        /// Nothing.
+        None = "none",
+        /// The receiver's reply to the one before.
+        PerFile = "per-file",
+    }
+}
+
+/// Pages that the method `mmap` maps, and moves by one call. A category, since a few are compared and no curve is drawn.
+pub const WINDOW: Axis = Axis::new("window", "window of mmap, pages", AxisScale::Category);
+
+/// Bytes that a call of the method `rw` moves. A category as well.
+pub const BUFFER: Axis = Axis::new("buffer", "buffer of rw, bytes", AxisScale::Category);
+
+/// All samples, and no canary: two CPUs take part, and how deep the one that waits sleeps decides much.
+const fn whole(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .over([Files::AXIS, Sender::AXIS, Receiver::AXIS, Connection::AXIS, WINDOW, BUFFER, Mode::AXIS, Reply::AXIS])
+        .headline(Treatment::AsFound)
+        .canaries(Canaries::NONE)
+        .overhead(Overhead::None)
+        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+        .not_in_cycles()
+        .needs(Need::SecondCpu)
+}
+
+const fn counted(id: &'static str, summary: &'static str) -> Metric {
+    whole(id, summary).unit(Unit::Count, Better::Lower)
+}
+
+/// A transfer.
+pub static TIME: Metric =
+    whole("transfer.time", "From connecting until the receiver has written the last byte of the last file").baseline();
+
+/// Its rate.
+pub static RATE: Metric = whole("transfer.rate", "Bytes of the files over the time of their transfer")
+    .unit(Unit::BytesPerSecond, Better::Higher);
+
+/// The sender's CPU.
+pub static SENDER_CPU: Metric = whole("transfer.sender.cpu", "CPU time of the sender within a transfer");
+
+/// The receiver's CPU.
+pub static RECEIVER_CPU: Metric = whole("transfer.receiver.cpu", "CPU time of the receiver within a transfer");
+
+/// The sender's calls.
+pub static SENDER_CALLS: Metric =
+    counted("transfer.sender.calls", "System calls of the sender that move bytes, map the file or wait");
+
+/// The receiver's calls.
+pub static RECEIVER_CALLS: Metric =
+    counted("transfer.receiver.calls", "System calls of the receiver that move bytes, map the file or wait");
+
+/// The sender's faults.
+pub static SENDER_FAULTS: Metric = counted("transfer.sender.faults", "Page faults of the sender within a transfer");
+
+/// The receiver's faults.
+pub static RECEIVER_FAULTS: Metric =
+    counted("transfer.receiver.faults", "Page faults of the receiver within a transfer");
+
+/// The sender's switches.
+pub static SENDER_SWITCHES: Metric =
+    counted("transfer.sender.switches", "Context switches of the sender within a transfer");
+
+/// The receiver's switches.
+pub static RECEIVER_SWITCHES: Metric =
+    counted("transfer.receiver.switches", "Context switches of the receiver within a transfer");

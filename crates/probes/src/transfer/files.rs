@@ -1,0 +1,137 @@
+//! The files that are transferred: of the sizes of a published study, made once a run, and what arrived compared with them.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use kelvin_catalogue::transfer::Files;
+use kelvin_file::cache::{State, bring};
+use kelvin_file::{Target, noise};
+use kelvin_harness::{Bench, Stop};
+use kelvin_sys::fs::{kind, room};
+use kelvin_sys::mapping::{page_bytes, unwritten_pages};
+use kelvin_wire::{Hash, Hasher};
+
+/// Free space that the scratch directory must have, as a multiple of a set: the files, what arrives, and as much again.
+const ROOM: u64 = 3;
+/// Seed of the first file of a set.
+const SEED: u64 = 500;
+
+/// How many files a set has, and their bytes together.
+pub(super) const fn size(set: Files) -> (u64, u64) {
+    match set {
+        Files::Small => (10, 24_114),
+        Files::One => (1, 12_022_885),
+        Files::Large => (2, 364_344_508),
+    }
+}
+
+/// The bytes of each file of a set: as equal as whole bytes allow, the longer ones first.
+pub(super) fn split(set: Files) -> Vec<u64> {
+    let (files, bytes) = size(set);
+    (0..files).map(|number| bytes / files + u64::from(number < bytes % files)).collect()
+}
+
+/// A set of files to be sent.
+#[derive(Debug)]
+pub(super) struct Set {
+    /// Where they are.
+    pub paths: Vec<PathBuf>,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    digests: Vec<Hash>,
+}
+
+impl Set {
+    /// Finds it in the scratch directory, where the first round makes it, and has it in memory.
+    pub(super) fn ready(bench: &Bench<'_>, set: Files) -> Result<Self, Stop> {
+        let directory = bench.scratch().join(format!("kelvin-transfer-{}", set.name()));
+        let lengths = split(set);
+        let paths: Vec<PathBuf> = (0..lengths.len()).map(|number| directory.join(format!("file-{number}"))).collect();
+        let listed = directory.join("digests");
+        if !listed.exists() {
+            make(bench, &directory, &paths, &lengths)?;
+            let digests: Result<Vec<String>, Stop> =
+                paths.iter().map(|path| Ok(digest(path)?.to_hex().to_string())).collect();
+            fs::write(&listed, digests?.join("\n")).map_err(|error| cannot("write", &listed, &error))?;
+        }
+        let text = fs::read_to_string(&listed).map_err(|error| cannot("read", &listed, &error))?;
+        let digests: Result<Vec<Hash>, _> = text.lines().map(Hash::from_hex).collect();
+        let digests = digests.map_err(|_| Stop::fail(format!("{} does not hold digests", listed.display())))?;
+        for path in &paths {
+            let target = Target::find(path).map_err(|error| Stop::fail(error.to_string()))?;
+            bring(&target, State::Cached).map_err(|error| Stop::fail(error.to_string()))?;
+        }
+        Ok(Self { paths, bytes: lengths.iter().sum(), digests })
+    }
+
+    /// Compares what has arrived in a directory with it, and removes it.
+    pub(super) fn compare(&self, directory: &Path) -> Result<(), Stop> {
+        for (sent, expected) in self.paths.iter().zip(&self.digests) {
+            let arrived = directory.join(sent.file_name().unwrap_or_default());
+            if digest(&arrived)? != *expected {
+                return Err(Stop::fail(format!("{} arrived with other bytes than were sent", arrived.display())));
+            }
+            fs::remove_file(&arrived).map_err(|error| cannot("remove", &arrived, &error))?;
+        }
+        let left = fs::read_dir(directory).map_err(|error| cannot("read", directory, &error))?.count();
+        if left == 0 { Ok(()) } else { Err(Stop::fail(format!("{left} files arrived that were not sent"))) }
+    }
+
+    /// Bytes of what has arrived in a directory that have been written to its device by now.
+    pub(super) fn written_back(&self, directory: &Path) -> Result<u64, Stop> {
+        if kind(directory)?.lives_in_memory() {
+            return Ok(0);
+        }
+        let mut written = 0;
+        for sent in &self.paths {
+            let arrived = directory.join(sent.file_name().unwrap_or_default());
+            let file = File::open(&arrived).map_err(|error| cannot("open", &arrived, &error))?;
+            let bytes = file.metadata()?.len();
+            let unwritten = unwritten_pages(&file, bytes as usize)?.unwrap_or(0) * page_bytes() as u64;
+            written += bytes.saturating_sub(unwritten);
+        }
+        Ok(written)
+    }
+}
+
+fn make(bench: &Bench<'_>, directory: &Path, paths: &[PathBuf], lengths: &[u64]) -> Result<(), Stop> {
+    let bytes: u64 = lengths.iter().sum();
+    let free = room(bench.scratch())?.available_bytes;
+    if free < ROOM * bytes {
+        return Err(Stop::skip(format!(
+            "needs {} bytes of free space in the scratch directory, which has {free}; choose another by --dir",
+            ROOM * bytes
+        )));
+    }
+    bench.may_write(bytes)?;
+    fs::create_dir_all(directory).map_err(|error| cannot("make", directory, &error))?;
+    for (number, (path, &length)) in paths.iter().zip(lengths).enumerate() {
+        noise::file(path, length, SEED + number as u64).map_err(|error| cannot("write", path, &error))?;
+    }
+    Ok(())
+}
+
+fn digest(path: &Path) -> Result<Hash, Stop> {
+    let mut hasher = Hasher::new();
+    let read = File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
+    read.map_err(|error| cannot("read", path, &error))?;
+    Ok(hasher.finalize())
+}
+
+#[cold]
+fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Stop {
+    Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sets_have_the_published_sizes() {
+        let sum = |set| split(set).iter().sum::<u64>();
+        assert_eq!(Files::ALL.iter().map(|&set| sum(set)).collect::<Vec<_>>(), [24_114, 12_022_885, 364_344_508]);
+        assert_eq!(split(Files::Small), [2412, 2412, 2412, 2412, 2411, 2411, 2411, 2411, 2411, 2411]);
+        assert_eq!(split(Files::Large), [182_172_254; 2]);
+    }
+}
