@@ -37,7 +37,8 @@ const KEPT_BEHIND: &[(&str, &str)] = &[
     ("io-uring", "kelvin-sys"),
     ("hdrhistogram", "kelvin-stats"),
     ("blake3", "kelvin-wire"),
-    ("snow", "kelvin-transfer"),
+    ("snow", "kelvin-wire"),
+    ("postcard", "kelvin-transfer"),
 ];
 
 /// The only crate with unsafe code.
