@@ -194,7 +194,7 @@ impl Files {
         Self(Workshop::open(base, FILE))
     }
 
-    /// Makes an empty one, as [`file`] does.
+    /// Makes an empty one, as [`file()`] does.
     ///
     /// # Errors
     /// Those of making it.

@@ -89,7 +89,7 @@ impl Metric {
         Self { baseline: true, ..self }
     }
 
-    /// The same metric over these parameters, [`AXES`] at most.
+    /// The same metric over these parameters, as many as can be stored.
     pub const fn over<const N: usize>(self, axes: [Axis; N]) -> Self {
         let mut all = [None; AXES];
         let mut i = 0;

@@ -166,7 +166,7 @@ pub struct Piece {
     pub offset: u64,
     /// How many bytes.
     pub bytes: u32,
-    /// Whether it is the last piece of a file whose size was unknown.
+    /// Whether it is the last one that is sent of a file: one whose size was unknown ends by it.
     pub is_last: bool,
 }
 

@@ -511,19 +511,26 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     /// Sends the piece with which the receiver has the whole file: its end only when all is read, and is still what was offered.
     fn send_last_piece(&mut self, source: &Source, file: &File, piece: Piece) -> Result<()> {
-        let end = self.pace.most(PART as u64).min(piece.bytes.into()) as u32;
-        let before = piece.bytes - end;
+        let bytes = self.pace.most(PART as u64).min(piece.bytes.into()) as u32;
+        let before = piece.bytes - bytes;
         if before > 0 {
             self.send_piece(source, file, Piece { bytes: before, is_last: false, ..piece })?;
         }
-        let last = Piece { offset: piece.offset + u64::from(before), bytes: end, ..piece };
-        let mut buffer = vec![0; end as usize];
-        let read = timed(&mut self.channel.times.file, || file.read_exact_at(&mut buffer, last.offset));
-        read.map_err(|_| shortened(source, file)).and_then(|()| source.check(file))?;
-        self.channel.queue(&FromSender::Block(last))?;
-        self.count(last.file as usize, |amount| amount.moved += u64::from(end));
+        let end = Piece { offset: piece.offset + u64::from(before), bytes, ..piece };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(bytes as usize, 0);
+        let read = timed(&mut self.channel.times.file, || file.read_exact_at(&mut buffer, end.offset));
+        let is_right = read.map_err(|_| shortened(source, file)).and_then(|()| source.check(file));
+        let sent = is_right.and_then(|()| self.send_end(end, &buffer));
+        self.buffer = buffer;
+        sent
+    }
+
+    fn send_end(&mut self, end: Piece, content: &[u8]) -> Result<()> {
+        self.channel.queue(&FromSender::Block(end))?;
+        self.count(end.file as usize, |amount| amount.moved += u64::from(end.bytes));
         let mut hasher = Hasher::new();
-        self.send_part(&buffer, &mut hasher)?;
+        self.send_part(content, &mut hasher)?;
         self.say_digest(&hasher)
     }
 

@@ -90,6 +90,7 @@ impl Stream for Local {
         kelvin_sys::ready::readable(self.stream.as_fd(), Duration::ZERO)
     }
 
+    /// Its reads return with what is there.
     fn wait_for_least(&mut self, _: usize) -> std::io::Result<()> {
         Ok(())
     }

@@ -243,6 +243,27 @@ fn a_file_that_changes_while_it_is_sent_never_arrives() {
     }
 }
 
+/// The receiver has much to say, that it refuses most files, while the sender sends others: neither waits for the other to read.
+#[test]
+fn many_refusals_and_much_content_do_not_wait_for_each_other() {
+    let (outer, inner) = place();
+    let (source, long) = (outer.path().join("tree"), "x".repeat(240));
+    let deep = Path::new(&long).join(&long);
+    let there = inner.join("tree").join(&deep);
+    for directory in [&source.join(&deep), &there] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    for number in 0..2000 {
+        let name = format!("{number:0>240}");
+        fs::write(source.join(&deep).join(&name), content(16 << 10, number)).unwrap();
+        if number % 4 > 0 {
+            fs::write(there.join(&name), "there already").unwrap();
+        }
+    }
+    let (sent, received) = exchanged(&source, &inner, manner(0), NEVER);
+    assert_eq!((sent.unwrap().unsent.len(), received.unwrap().files), (1500, 500));
+}
+
 /// More of them than are held open at one time, each with a file: nothing of this program's own is left in any.
 #[test]
 fn many_directories_arrive_with_nothing_else_in_them() {
