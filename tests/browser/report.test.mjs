@@ -309,7 +309,8 @@ function suite(address) {
     assert.notEqual(await ground(), light);
     assert.notEqual(await stroke(), lightStroke, 'figures follow the theme');
     await page.reload();
-    assert.equal(await page.locator('#theme').textContent(), 'Theme: dark');
+    // The page is loaded before its script has run.
+    await page.locator('#theme', { hasText: 'Theme: dark' }).waitFor();
   }));
 
   test('keys skip to the results, open rows, and a row leads to its method, which opens', () => withReport({}, async (page) => {
