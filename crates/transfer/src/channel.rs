@@ -36,6 +36,11 @@ const LEAST: usize = 4096;
 /// A read of bytes of a file waits for at most so many of them, and for no more than one if there are fewer than these.
 const EXPECTED: usize = 64 << 10;
 const LEAST_EXPECTED: usize = 32 << 10;
+/// How long an end looks for the next bytes before it sleeps: about what it costs the other end to wake it, where that means
+/// interrupting another processor.
+const LOOK: Duration = Duration::from_micros(60);
+/// After looking in vain, most waits without looking.
+const MOST_PASSED: u32 = 64;
 /// How often an end that waits checks whether it is to stop.
 const TICK: Duration = Duration::from_millis(100);
 /// What is waited for.
@@ -82,6 +87,7 @@ pub struct Channel<S = TcpStream> {
     content: Window,
     /// With how many bytes a read returns.
     least: usize,
+    looking: Looking,
     /// How long this end was at its stages.
     pub times: Times,
 }
@@ -95,7 +101,8 @@ impl<S: Stream> Channel<S> {
         stream.wait_at_most(TICK).map_err(WireError::call("set the time to wait"))?;
         let (output, times) = (Vec::new(), Times::default());
         let (input, content) = (Window::new(INPUT), Window::new(SEALED));
-        Ok(Self { stream, sealer, opener, plain: false, output, input, content, least: 1, times })
+        let looking = Looking::new();
+        Ok(Self { stream, sealer, opener, plain: false, output, input, content, least: 1, looking, times })
     }
 
     /// From now on the bytes of files go plain, or not.
@@ -229,6 +236,7 @@ impl<S: Stream> Channel<S> {
         }
         let begun = Instant::now();
         let patience = Patience::new();
+        self.look(begun)?;
         let read = loop {
             match self.stream.read(room) {
                 Ok(0) => return Err(WireError::Gone.into()),
@@ -305,6 +313,7 @@ impl<S: Stream> Channel<S> {
         let begun = Instant::now();
         let mut patience = Patience::new();
         while self.input.len() < bytes {
+            self.look(Instant::now())?;
             match self.read_some() {
                 Ok(0) => return Err(WireError::Gone.into()),
                 Ok(count) => patience.progress(count),
@@ -328,6 +337,25 @@ impl<S: Stream> Channel<S> {
         Ok(())
     }
 
+    /// Looks for a moment whether something has come, where that is likely, before a read that would sleep.
+    fn look(&mut self, begun: Instant) -> Result<()> {
+        if !self.looking.is_due() {
+            return Ok(());
+        }
+        loop {
+            if self.stream.is_readable().map_err(WireError::call("look for an answer"))? {
+                self.looking.found();
+                return Ok(());
+            }
+            if begun.elapsed() > LOOK {
+                self.looking.found_nothing();
+                return Ok(());
+            }
+            // Whoever else wants this processor has it, the other end maybe.
+            std::thread::yield_now();
+        }
+    }
+
     fn read_some(&mut self) -> std::io::Result<usize> {
         let stream = &mut self.stream;
         self.input.fill(|room| stream.read(room))
@@ -342,6 +370,35 @@ impl<S: Stream> Channel<S> {
 
 /// An encrypted frame without content where bytes of a file were announced.
 const NO_BYTES: &str = "it sent fewer bytes of a file than it had announced";
+
+/// Whether it is worth looking for bytes before sleeping: not where they take long to come, and not on one processor, which the
+/// other end may need to send them.
+struct Looking {
+    may: bool,
+    /// Waits that pass without looking, and how many passed.
+    pass: u32,
+    passed: u32,
+}
+
+impl Looking {
+    fn new() -> Self {
+        Self { may: std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1), pass: 0, passed: 0 }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let is_due = self.may && self.passed >= self.pass;
+        self.passed = if is_due { 0 } else { self.passed + 1 };
+        is_due
+    }
+
+    fn found(&mut self) {
+        self.pass = 0;
+    }
+
+    fn found_nothing(&mut self) {
+        self.pass = (2 * self.pass).clamp(1, MOST_PASSED);
+    }
+}
 
 /// A buffer whose bytes come at its end and are taken at its beginning.
 struct Window {
@@ -415,5 +472,25 @@ impl Patience {
             }
             _ => Err(WireError::call(doing)(error).into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_looks_in_vain_looks_more_and_more_seldom() {
+        let mut looking = Looking { may: true, pass: 0, passed: 0 };
+        let mut waits_until_due = || {
+            let waits = (1..).find(|_| looking.is_due());
+            looking.found_nothing();
+            waits
+        };
+        let all: Vec<u32> = std::iter::from_fn(&mut waits_until_due).take(9).collect();
+        assert_eq!(all, [1, 2, 3, 5, 9, 17, 33, 65, 65]);
+        looking.found();
+        assert!(looking.is_due() && looking.is_due());
+        assert!(!Looking { may: false, pass: 0, passed: 0 }.is_due());
     }
 }

@@ -1,8 +1,8 @@
 //! The receiving end: listens, and has each sender's files arrive in one directory.
 
+use std::io::{PipeReader, PipeWriter};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
@@ -57,8 +57,9 @@ pub struct Receiver {
     senders: Seats,
     /// Connections, to be closed when it ends.
     open: Mutex<Vec<(u64, TcpStream)>>,
-    /// Whether the one sender was served.
-    is_served: AtomicBool,
+    /// Closed when the one sender was served, which the other end of it shows at once.
+    unserved: Mutex<Option<PipeWriter>>,
+    served: PipeReader,
 }
 
 impl Receiver {
@@ -82,8 +83,9 @@ impl Receiver {
         listener.set_nonblocking(true).map_err(WireError::call("listen"))?;
         let senders = Seats::new(if manner.once { 1 } else { SENDERS });
         let newcomers = Newcomers::new(Room { all: NEWCOMERS, ..Room::default() });
-        let (open, is_served) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { listener, destination, secret, manner, tell, newcomers, senders, open, is_served })
+        let (served, unserved) = std::io::pipe().map_err(WireError::call("make a pipe"))?;
+        let (open, unserved) = (Mutex::default(), Mutex::new(Some(unserved)));
+        Ok(Self { listener, destination, secret, manner, tell, newcomers, senders, open, unserved, served })
     }
 
     /// Where it listens: the port too, if the system chose it.
@@ -102,12 +104,13 @@ impl Receiver {
         std::thread::scope(|scope| {
             let mut number = 0;
             let served = loop {
-                if is_over() || self.is_served.load(Ordering::Acquire) {
+                if is_over() {
                     break Ok(());
                 }
-                match kelvin_sys::ready::readable(self.listener.as_fd(), LOOK) {
-                    Ok(true) => self.accept(scope, &mut number),
-                    Ok(false) => {}
+                match kelvin_sys::ready::readable_of(&[self.served.as_fd(), self.listener.as_fd()], LOOK) {
+                    Ok(ready) if ready[0] => break Ok(()),
+                    Ok(ready) if ready[1] => self.accept(scope, &mut number),
+                    Ok(_) => {}
                     Err(error) => break Err(WireError::call("wait")(error).into()),
                 }
             };
@@ -162,7 +165,9 @@ impl Receiver {
         (self.tell)(from, Event::Came);
         let tell = |event| (self.tell)(from, event);
         tell(self.serve_sender(stream, halves, &tell).map_or_else(Event::Fault, Event::Done));
-        self.is_served.store(self.manner.once, Ordering::Release);
+        if self.manner.once {
+            self.unserved.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
     }
 
     fn serve_sender(&self, stream: TcpStream, halves: (Sealer, Opener), tell: &dyn Fn(Event)) -> Result<Summary> {
