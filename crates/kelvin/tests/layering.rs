@@ -19,7 +19,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("harness", &["model", "stats", "sys"]),
     ("file", &["stats", "sys"]),
     ("wire", &["model", "sys"]),
-    ("transfer", &["model", "sys", "file", "wire"]),
+    ("transfer", &["model", "machine", "sys", "file", "wire"]),
     ("probes", &["model", "catalogue", "harness", "sys", "file", "wire", "transfer"]),
     ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),

@@ -131,7 +131,7 @@ fn files_of_every_length_arrive_byte_for_byte_in_every_manner() {
         assert_eq!(printed.contains("not encrypted"), options.contains(&"--plain"), "{printed}");
         assert_eq!(printed.contains("not verified"), options.contains(&"--no-verify"), "{printed}");
         assert!(
-            printed.contains(" from connecting to the last byte: ") && printed.contains(" stage was "),
+            printed.contains(" from connecting to the last byte: ") && printed.contains("; limited by "),
             "{printed}"
         );
         for name in &all {
@@ -178,7 +178,7 @@ fn an_existing_file_costs_only_itself_and_both_ends_say_it() {
     assert_eq!(stderr(&output), format!("kelvin: one: the other side says: {words}\n"));
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&said["files"], &said["bytes"], &said["failed"]), (&1.into(), &20.into(), &1.into()), "{said}");
-    assert_eq!((&said["unsent"][0]["file"], said["stages"].as_array().unwrap().len()), (&"one".into(), 9), "{said}");
+    assert_eq!((&said["unsent"][0]["file"], said["stages"].as_array().unwrap().len()), (&"one".into(), 10), "{said}");
     let (status, printed, log) = receiver.ended();
     assert!(status == Some(1) && log.contains(words) && printed.starts_with("moved 1 file, 20 B"), "{printed}{log}");
     assert_eq!(fs::read_to_string(place.path().join("in/one")).unwrap(), "old");
@@ -429,7 +429,7 @@ fn programs_read_what_was_moved_from_either_end() {
         (serde_json::from_slice::<Value>(&output.stdout).unwrap(), documents.next().unwrap().unwrap());
     assert!(documents.next().is_none() && child.wait().unwrap().success());
     for key in
-        ["files", "bytes", "failed", "seconds", "bytes_per_second", "verified", "encrypted", "stages", "sentence"]
+        ["files", "bytes", "failed", "seconds", "bytes_per_second", "verified", "encrypted", "utilisation", "sentence"]
     {
         assert!(!sender[key].is_null() && sender[key] == receiver[key], "{key}: {sender} {receiver}");
     }

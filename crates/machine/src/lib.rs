@@ -33,6 +33,7 @@ pub mod tune;
 mod watch;
 
 use std::path::Path;
+use std::time::Duration;
 
 use kelvin_model::Machine;
 
@@ -47,6 +48,12 @@ pub use watch::Watch;
 /// The file in which the kernel counts how often the CPU quota throttled this process, as a path on this machine.
 pub fn throttle_file(root: &Path) -> Option<String> {
     counters::throttle_file(Root::new(root))
+}
+
+/// For how long that file says that the quota kept the control group from running, summed over processors.
+pub fn throttled(file: &Path) -> Option<Duration> {
+    let text = std::fs::read_to_string(file).ok()?;
+    counters::parse_throttled(&text).map(|throttled| Duration::from_micros(throttled.microseconds))
 }
 
 /// All facts of the machine whose files are below a root directory; only for `/`, this machine, are the processor and

@@ -17,14 +17,14 @@ use kelvin_wire::sealed::{Opener, SEALED, Sealer, TAG};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::summary::{Times, timed};
+use crate::load::{Times, timed};
 use crate::{Error, Result};
 
 /// Most bytes of a file that are read or written at once: fewer calls than by pages, and several of them fit into a core's own
 /// cache.
 pub const PART: usize = 64 << 10;
 /// Bytes of a file in an encrypted frame: so many that a part is made of whole ones.
-const CHUNK: usize = 32 << 10;
+pub(crate) const CHUNK: usize = 32 << 10;
 /// Bytes of a frame's length.
 const HEAD: usize = 4;
 /// What was received and not looked at.

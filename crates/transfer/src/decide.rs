@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, FileType, Gid, RenameFlags, Stat, Uid};
 
 use crate::blocks::BLOCK;
 use crate::deposit::Deposit;
+use crate::load::Storage;
 use crate::message::{Decision, Entry, EntryKind, Settings};
 use crate::staging::Small;
 use crate::tree::{Held, Root, Tree, part_name, times};
@@ -197,6 +198,31 @@ impl Desk {
         if let EntryKind::File { stored, .. } = entry.kind {
             self.promised = self.promised.saturating_sub(stored);
         }
+    }
+
+    /// What lies under what arrives.
+    pub(crate) fn storage(&self) -> Storage {
+        match &self.place {
+            Place::Directory(tree) => Storage::of(&tree.reach()),
+            Place::Output(..) => Storage::Pipe,
+            Place::Nothing => Storage::Nothing,
+        }
+    }
+
+    /// What writing costs here, in picoseconds a byte, and what a small file costs, in nanoseconds, if there were any.
+    ///
+    /// # Errors
+    /// Those of writing; files of which it is not known, since others are replaced.
+    pub(crate) fn costs(&mut self, small: u64) -> Result<(u64, u64)> {
+        let Place::Directory(tree) = &mut self.place else { return Ok((0, 0)) };
+        let failed = |error| FileError::call("write in", Path::new("."), error);
+        let file = tree.cost_of_writing().map_err(failed)?;
+        let each = match small {
+            0 => 0,
+            _ if self.overwrite => return Err(failed(ErrorKind::Unsupported.into()).into()),
+            _ => tree.staging(0)?.cost()?,
+        };
+        Ok((file, each))
     }
 
     /// Where an entry goes, in words.

@@ -178,7 +178,11 @@ impl Deposit {
         if self.unflushed < FLUSHED { Ok(()) } else { self.flush() }
     }
 
-    fn flush(&mut self) -> Result<()> {
+    /// Flushes it.
+    ///
+    /// # Errors
+    /// Those of flushing.
+    pub fn flush(&mut self) -> Result<()> {
         self.unflushed = 0;
         let Sink::File(file) = &self.sink else { return Ok(()) };
         Ok(file.file().sync_all().map_err(|error| FileError::call("flush", &self.path, error))?)

@@ -4,7 +4,7 @@
 //! [`channel`]: messages ([`message`]), and the bytes of files that they announce, which may go plain. The sender collects what
 //! is to be sent ([`source`]) and offers it; for each sender the receiver has a [`session`], which decides on every entry
 //! ([`decide`]) and has the files arrive ([`deposit`]) in blocks ([`blocks`]). Both ends finish with the same [`summary`]: what
-//! was moved, how fast, and which stage was busiest.
+//! was moved, how fast, what limited it ([`load`]) and what was to be expected ([`expected`]).
 //!
 //! The receiver decides where bytes go: a [`name`] is one component, and directories are found name by name from the one that is
 //! held open ([`tree`]). The sender decides what is read: no message of the receiver names a file.
@@ -16,6 +16,8 @@ pub mod channel;
 pub mod decide;
 pub mod deposit;
 pub mod error;
+pub mod expected;
+pub mod load;
 pub mod message;
 pub mod moving;
 pub mod name;
@@ -42,7 +44,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caller: Part { program: "kelvin send", role: "sender" },
     magic: *b"kelvin transfer\n",
     context: "kelvin 2026 transfer, Noise pre-shared key",
-    version: 3,
+    version: 4,
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

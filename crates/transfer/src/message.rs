@@ -13,8 +13,9 @@ use kelvin_wire::bounded::{self, REASON};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::expected::{Costs, Expected};
+use crate::load::Load;
 use crate::name::Name;
-use crate::summary::Times;
 
 /// A BLAKE3 digest.
 pub type Digest = [u8; 32];
@@ -199,8 +200,10 @@ pub struct Measured {
     pub nanoseconds: u64,
     /// Files that were not moved.
     pub failed: u64,
-    /// The sender's stages.
-    pub times: Times,
+    /// What the sender did.
+    pub load: Load,
+    /// The rate that was to be expected, if it was predicted.
+    pub expected: Option<Expected>,
 }
 
 /// What the receiver answers.
@@ -260,8 +263,10 @@ pub struct Verdict {
 pub struct Finished {
     /// Nanoseconds since the last byte was written.
     pub since: u64,
-    /// Its stages.
-    pub times: Times,
+    /// What the receiver did.
+    pub load: Load,
+    /// What its stages cost, if the transfer was long enough to be predicted.
+    pub costs: Option<Costs>,
     /// Bytes that were written and are not on their device yet; nothing where unknown.
     pub unwritten: Option<u64>,
 }

@@ -164,7 +164,10 @@ impl Receiver {
         drop(newcomer);
         (self.tell)(from, Event::Came);
         let tell = |event| (self.tell)(from, event);
-        tell(self.serve_sender(stream, halves, &tell).map_or_else(Event::Fault, Event::Done));
+        tell(
+            self.serve_sender(stream, halves, &tell)
+                .map_or_else(Event::Fault, |summary| Event::Done(Box::new(summary))),
+        );
         if self.manner.once {
             self.unserved.lock().unwrap_or_else(PoisonError::into_inner).take();
         }

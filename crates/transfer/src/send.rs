@@ -19,14 +19,16 @@ use kelvin_wire::{Error as WireError, Hasher};
 use crate::blocks::{self, BLOCK, bit, set_bit};
 use crate::channel::{Channel, PART, Stream};
 use crate::deposit::digest;
+use crate::expected::{self, Costs, Expected, Work};
+use crate::load::{Storage, Watch, timed};
 use crate::message::{
     Decision, Digest, Entry, EntryKind, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings, Verdict,
     Whole,
 };
 use crate::pace::Pace;
-use crate::session::{BATCH, BATCH_BYTES, SMALL, WINDOW};
+use crate::session::{BATCH, BATCH_BYTES, SMALL, WINDOW, is_small};
 use crate::source::{Collection, Source};
-use crate::summary::{Amount, Summary, timed};
+use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
 /// Time to connect.
@@ -75,6 +77,7 @@ pub struct Sender<S = TcpStream> {
     channel: Channel<S>,
     manner: Manner,
     begun: Instant,
+    watch: Watch,
 }
 
 impl Sender {
@@ -99,7 +102,7 @@ impl<S: Stream> Sender<S> {
     /// Over a channel that was opened for it, with the time of the first action.
     pub(crate) fn over(mut channel: Channel<S>, (manner, begun): (Manner, Instant)) -> Self {
         channel.set_plain(manner.settings.plain);
-        Self { channel, manner, begun }
+        Self { channel, manner, begun, watch: Watch::begin() }
     }
 
     /// Sends all, and finishes. `progress` sees the bytes sent so far.
@@ -114,12 +117,12 @@ impl<S: Stream> Sender<S> {
         sending.unsent = unsent;
         sending.run()?;
         let Sending { unsent, unchanged, planned, moved, .. } = sending;
-        let summary = self.finish(moved, unsent.len() as u64)?;
+        let summary = self.finish(&sources, moved, unsent.len() as u64)?;
         Ok(Sent { summary, unsent, unchanged, planned })
     }
 
     /// Has the receiver finish, and exchanges what was measured.
-    fn finish(mut self, (files, amount): (u64, Amount), failed: u64) -> Result<Summary> {
+    fn finish(mut self, sources: &[Source], moved: Moved, failed: u64) -> Result<Summary> {
         self.channel.send(&FromSender::End)?;
         let finished = loop {
             match self.channel.receive()? {
@@ -131,12 +134,74 @@ impl<S: Stream> Sender<S> {
             }
         };
         let nanoseconds = (self.begun.elapsed().as_nanos() as u64).saturating_sub(finished.since);
-        let sender = self.channel.times;
-        self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, times: sender }))?;
+        let load = self.watch.load(self.channel.times, storage(sources));
+        let expected = finished.costs.and_then(|receiver| self.expected(sources, receiver, &moved));
+        self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, load, expected }))?;
         let Settings { plain, verify, sync, .. } = self.manner.settings;
-        let (verified, encrypted, receiver) = (verify, !plain, finished.times);
-        Ok(Summary { files, amount, failed, nanoseconds, verified, encrypted, synced: sync, sender, receiver })
+        Ok(Summary {
+            moved,
+            failed,
+            nanoseconds,
+            verified: verify,
+            encrypted: !plain,
+            flushed: sync.then_some(finished.since),
+            sender: load,
+            receiver: finished.load,
+            expected,
+            unwritten: finished.unwritten,
+        })
     }
+
+    /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
+    fn expected(&self, sources: &[Source], receiver: Costs, moved: &Moved) -> Option<Expected> {
+        let Settings { plain, verify, .. } = self.manner.settings;
+        let [connection, _] = expected::connections().ok()?;
+        let [sealing, _] = if plain { [0; 2] } else { expected::ciphers().ok()? };
+        let verify = if verify { expected::hashing().ok()? } else { 0 };
+        let (file, each) = (reading(sources).ok()?, opening(sources).ok()?);
+        let sender = Costs { file, verify, cipher: sealing, connection, each };
+        let work = Work { bytes: moved.amount.moved, small: moved.small, limit: self.manner.limit };
+        Expected::of([sender, receiver], work)
+    }
+}
+
+/// What lies under what is sent.
+fn storage(sources: &[Source]) -> Storage {
+    match sources.iter().find(|source| source.is_file()) {
+        Some(source) if source.entry.kind == EntryKind::Stream => Storage::Pipe,
+        source => source.map_or(Storage::Nothing, |source| Storage::of(&source.path)),
+    }
+}
+
+/// What reading the first large file again costs, in picoseconds a byte; nothing if there is none.
+fn reading(sources: &[Source]) -> Result<u64> {
+    let Some(source) = sources.iter().find(|source| source.bytes() > SMALL) else { return Ok(0) };
+    let read = expected::reading(&source.open()?, source.bytes());
+    Ok(read.map_err(|error| FileError::call("read", &source.path, error))?)
+}
+
+/// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.
+fn opening(sources: &[Source]) -> Result<u64> {
+    let small: Vec<&Source> = sources.iter().filter(|source| is_small(&source.entry)).take(expected::FILES).collect();
+    let mut content = Vec::new();
+    let mut failed = Ok(());
+    let spent = expected::cpu_time(|| {
+        failed = small.iter().try_for_each(|source| read_whole(source, &mut content));
+        Ok(())
+    });
+    let unknown = |error| FileError::call("time", std::path::Path::new("."), error);
+    failed.and(Ok(spent.map_err(unknown)? / small.len().max(1) as u64))
+}
+
+/// Adds the content of a small file, if it is what was offered.
+fn read_whole(source: &Source, content: &mut Vec<u8>) -> Result<()> {
+    let before = content.len();
+    let mut file = source.open()?;
+    content.resize(before + source.bytes() as usize, 0);
+    let read = file.read_exact(&mut content[before..]);
+    // A file that became shorter says so itself.
+    source.check(&file)?;
+    Ok(read.map_err(|error| FileError::call("read", &source.path, error))?)
 }
 
 fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
@@ -184,8 +249,7 @@ struct Sending<'a, S> {
     refused: Option<usize>,
     /// Bytes that need not be sent any more.
     passed: u64,
-    /// Files in their place, and their bytes.
-    moved: (u64, Amount),
+    moved: Moved,
     unsent: Vec<Unsent>,
     unchanged: u64,
     planned: Vec<PathBuf>,
@@ -197,7 +261,7 @@ impl<'a, S: Stream> Sending<'a, S> {
         let (ready, resumed, unjudged) = (VecDeque::new(), HashMap::new(), HashMap::new());
         let (unsent, planned, buffer) = (Vec::new(), Vec::new(), Vec::new());
         let pace = Pace::new(manner.limit);
-        let (offered, decided, refused, passed, moved, unchanged) = (0, 0, None, 0, (0, Amount::default()), 0);
+        let (offered, decided, refused, passed, moved, unchanged) = (0, 0, None, 0, Moved::default(), 0);
         Self {
             channel,
             manner,
@@ -332,8 +396,9 @@ impl<'a, S: Stream> Sending<'a, S> {
         let Some(amount) = self.unjudged.remove(&number) else { return Ok(()) };
         match why {
             None => {
-                self.moved.0 += 1;
-                self.moved.1.add(&amount);
+                self.moved.files += 1;
+                self.moved.small += u64::from(is_small(&source.entry));
+                self.moved.amount.add(&amount);
             }
             Some(Reason(why)) => {
                 self.refused = Some(number);
@@ -357,7 +422,7 @@ impl<'a, S: Stream> Sending<'a, S> {
     fn send_next(&mut self, wanted: Wanted) -> Result<()> {
         let source = &self.sources[wanted.number];
         let number = wanted.number;
-        if is_small(source) {
+        if is_small(&source.entry) {
             self.send_small(wanted)?;
         } else {
             self.send_large(source, &wanted)?;
@@ -390,7 +455,7 @@ impl<'a, S: Stream> Sending<'a, S> {
             let is_full = self.manner.acknowledge || files.len() == BATCH;
             let fits = |wanted: &mut Wanted| {
                 let source = &self.sources[wanted.number];
-                is_small(source) && source.bytes() <= room
+                is_small(&source.entry) && source.bytes() <= room
             };
             next = if is_full { None } else { self.ready.pop_front_if(fits) };
         }
@@ -409,18 +474,7 @@ impl<'a, S: Stream> Sending<'a, S> {
     /// Adds the content of a small file, if it is what was offered.
     fn read_small(&mut self, source: &Source, content: &mut Vec<u8>) -> Result<()> {
         let before = content.len();
-        let times = &mut self.channel.times;
-        let read = timed(&mut times.file, || {
-            let mut file = source.open()?;
-            content.resize(before + source.bytes() as usize, 0);
-            let read = file.read_exact(&mut content[before..]);
-            if read.is_err() {
-                content.truncate(before);
-            }
-            // A file that became shorter says so itself.
-            source.check(&file)?;
-            read.map_err(|error| Error::from(FileError::call("read", &source.path, error)))
-        });
+        let read = self.channel.times.file(|| read_whole(source, content));
         if read.is_err() {
             content.truncate(before);
         }
@@ -519,7 +573,7 @@ impl<'a, S: Stream> Sending<'a, S> {
         let end = Piece { offset: piece.offset + u64::from(before), bytes, ..piece };
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(bytes as usize, 0);
-        let read = timed(&mut self.channel.times.file, || file.read_exact_at(&mut buffer, end.offset));
+        let read = self.channel.times.file(|| file.read_exact_at(&mut buffer, end.offset));
         let is_right = read.map_err(|_| shortened(source, file)).and_then(|()| source.check(file));
         let sent = is_right.and_then(|()| self.send_end(end, &buffer));
         self.buffer = buffer;
@@ -551,7 +605,7 @@ impl<'a, S: Stream> Sending<'a, S> {
         buffer.resize(PART, 0);
         while done < bytes {
             let room = most.min(bytes - done) as usize;
-            let read = timed(&mut self.channel.times.file, || read_at(file, &mut buffer[..room], offset + done));
+            let read = self.channel.times.file(|| read_at(file, &mut buffer[..room], offset + done));
             let count = match read {
                 Ok(count @ 1..) => count,
                 _ => {
@@ -591,7 +645,7 @@ impl<'a, S: Stream> Sending<'a, S> {
         let mut offset = 0;
         let mut buffer = vec![0; self.pace.most(PART as u64) as usize];
         loop {
-            let read = timed(&mut self.channel.times.file, || read(input, &mut buffer));
+            let read = self.channel.times.file(|| read(input, &mut buffer));
             let count = read.map_err(|error| FileError::call("read", std::path::Path::new("-"), error))?;
             self.stop_if_asked()?;
             let piece = Piece { file: number as Number, offset, bytes: count as u32, is_last: count == 0 };
@@ -628,10 +682,6 @@ fn size(entry: &Entry) -> usize {
     let attributes: usize = entry.attributes.iter().map(|one| one.name.len() + one.value.len() + ENTRY).sum();
     let target = if let EntryKind::Link { target } = &entry.kind { target.len() } else { 0 };
     ENTRY + entry.name.as_os_str().len() + attributes + target
-}
-
-fn is_small(source: &Source) -> bool {
-    matches!(source.entry.kind, EntryKind::File { bytes, .. } if bytes <= SMALL) && !source.has_holes
 }
 
 /// The parts of a range of a file, and whether they are holes.

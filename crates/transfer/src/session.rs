@@ -13,11 +13,13 @@ use crate::blocks::{self, BLOCK};
 use crate::channel::{Channel, PART, Stream};
 use crate::decide::Desk;
 use crate::deposit::{Deposit, digests};
+use crate::expected::{self, Costs};
+use crate::load::{Storage, Times, Watch, timed};
 use crate::message::{
     Decision, Digest, Entry, EntryKind, Finished, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings,
     Verdict, Whole,
 };
-use crate::summary::{Amount, Summary, Times, timed};
+use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, Result};
 
 /// Most files that are wanted and did not arrive yet; and most digests in a message.
@@ -51,7 +53,7 @@ pub enum Event {
     /// The connection ended while a large file arrived; what arrived of it is left, to be gone on with.
     Left(PathBuf),
     /// A sender has finished.
-    Done(Summary),
+    Done(Box<Summary>),
     /// A fault ended a sender's connection.
     Fault(Error),
     /// An unauthenticated connection was refused, or ended.
@@ -92,18 +94,19 @@ pub(crate) struct Session<'a, S> {
     hashed: VecDeque<(Number, Digest)>,
     buffer: Vec<u8>,
     verdicts: Vec<Verdict>,
-    /// Files in their place, and their bytes.
-    moved: (u64, Amount),
+    moved: Moved,
+    begun: Instant,
     last_write: Instant,
+    watch: Watch,
 }
 
 impl<'a, S: Stream> Session<'a, S> {
     pub(crate) fn new(channel: &'a mut Channel<S>, desk: Desk, tell: &'a dyn Fn(Event)) -> Self {
         let settings = Settings { plain: false, verify: true, sync: false, update: false, dry_run: false, bytes: None };
         let (offered, wanted, arriving, hashed) = (0, HashMap::new(), VecDeque::new(), VecDeque::new());
-        let (failed, verdicts, last_write) = (VecDeque::new(), Vec::new(), Instant::now());
+        let (failed, verdicts, begun) = (VecDeque::new(), Vec::new(), Instant::now());
         let buffer = vec![0; BATCH_BYTES as usize + TAG];
-        let moved = (0, Amount::default());
+        let (moved, watch) = (Moved::default(), Watch::begin());
         Self {
             channel,
             desk,
@@ -117,7 +120,9 @@ impl<'a, S: Stream> Session<'a, S> {
             buffer,
             verdicts,
             moved,
-            last_write,
+            begun,
+            last_write: begun,
+            watch,
         }
     }
 
@@ -274,10 +279,9 @@ impl<'a, S: Stream> Session<'a, S> {
         if !matches!(entry.kind, EntryKind::File { bytes, .. } if bytes == content.len() as u64) {
             return Err(Error::Nonsense("it sent another number of bytes than it had offered"));
         }
-        let begun = Instant::now();
-        self.desk.put(entry, content, self.settings.sync)?;
+        let (desk, sync) = (&mut self.desk, self.settings.sync);
+        self.channel.times.file(|| desk.put(entry, content, sync))?;
         self.last_write = Instant::now();
-        self.channel.times.file += begun.elapsed().as_nanos() as u64;
         Ok(Amount::sent(content.len() as u64))
     }
 
@@ -362,7 +366,7 @@ impl<'a, S: Stream> Session<'a, S> {
                 timed(&mut times.verify, || hasher.update(part));
             }
             if let (Some(deposit), Ok(())) = (&mut deposit, &written) {
-                written = timed(&mut times.file, || deposit.write(part, piece.offset + u64::from(done)));
+                written = times.file(|| deposit.write(part, piece.offset + u64::from(done)));
             }
             done += bytes as u32;
         }
@@ -407,16 +411,20 @@ impl<'a, S: Stream> Session<'a, S> {
         self.arriving.remove(place).map_or(Ok(()), |whole| self.finish(whole))
     }
 
-    fn finish(&mut self, Arriving { number, entry, deposit, .. }: Arriving) -> Result<()> {
-        let begun = Instant::now();
+    fn finish(&mut self, Arriving { number, entry, mut deposit, .. }: Arriving) -> Result<()> {
+        let sync = self.settings.sync;
+        let times = &mut self.channel.times;
         let cut = match entry.kind {
             EntryKind::File { bytes, .. } => deposit.cut(bytes),
             _ => Ok(()),
         };
+        let flushed = match sync {
+            true => cut.and_then(|()| timed(&mut times.sync, || deposit.flush())),
+            false => cut,
+        };
         let amount = deposit.amount;
-        let kept = cut.and_then(|()| deposit.keep(&entry, self.settings.sync)).map(|()| amount);
-        self.channel.times.file += begun.elapsed().as_nanos() as u64;
-        self.judge((number, &entry), kept)?;
+        let kept = flushed.and_then(|()| times.file(|| deposit.keep(&entry, sync)));
+        self.judge((number, &entry), kept.map(|()| amount))?;
         self.say_verdicts()
     }
 
@@ -447,8 +455,9 @@ impl<'a, S: Stream> Session<'a, S> {
     fn judge(&mut self, (file, entry): (Number, &Entry), ended: Result<Amount>) -> Result<()> {
         let why = match ended {
             Ok(amount) => {
-                self.moved.0 += 1;
-                self.moved.1.add(&amount);
+                self.moved.files += 1;
+                self.moved.small += u64::from(is_small(entry));
+                self.moved.amount.add(&amount);
                 (self.tell)(Event::Kept(self.desk.path(entry)));
                 None
             }
@@ -478,21 +487,62 @@ impl<'a, S: Stream> Session<'a, S> {
         let begun = Instant::now();
         self.desk.finish(&self.settings)?;
         self.channel.times.sync += if self.settings.sync { begun.elapsed().as_nanos() as u64 } else { 0 };
-        let (times, unwritten) = (self.channel.times, None);
+        let storage = self.desk.storage();
+        let load = self.watch.load(self.channel.times, storage);
+        let unwritten = match (storage, self.settings.sync) {
+            (Storage::Disk | Storage::Served, false) => unwritten(self.moved.amount.moved),
+            _ => None,
+        };
+        let costs = if self.begun.elapsed() < expected::LEAST { None } else { self.costs() };
         let since = self.last_write.elapsed().as_nanos() as u64;
-        self.channel.send(&FromReceiver::Finished(Finished { since, times, unwritten }))?;
-        let FromSender::Finish(Measured { nanoseconds, failed, times: sender }) = self.channel.receive()? else {
+        self.channel.send(&FromReceiver::Finished(Finished { since, load, costs, unwritten }))?;
+        let FromSender::Finish(measured) = self.channel.receive()? else {
             return Err(Error::Nonsense("it does not say what it measured"));
         };
-        let (files, amount) = self.moved;
+        let Measured { nanoseconds, failed, load: sender, expected } = measured;
         let Settings { plain, verify, sync, .. } = self.settings;
-        let (verified, encrypted) = (verify, !plain);
-        Ok(Summary { files, amount, failed, nanoseconds, verified, encrypted, synced: sync, sender, receiver: times })
+        Ok(Summary {
+            moved: self.moved,
+            failed,
+            nanoseconds,
+            verified: verify,
+            encrypted: !plain,
+            flushed: sync.then_some(since),
+            sender,
+            receiver: load,
+            expected,
+            unwritten,
+        })
+    }
+
+    /// What the receiver's stages cost apart; nothing where that cannot be found out.
+    fn costs(&mut self) -> Option<Costs> {
+        let Settings { plain, verify, .. } = self.settings;
+        let [_, connection] = expected::connections().ok()?;
+        let [_, opening] = if plain { [0; 2] } else { expected::ciphers().ok()? };
+        let verify = if verify { expected::hashing().ok()? } else { 0 };
+        let (file, each) = self.desk.costs(self.moved.small).ok()?;
+        Some(Costs { file, verify, cipher: opening, connection, each })
     }
 }
 
 /// What a sender did wrong.
 const UNKNOWN: &str = "it sends a file that is not wanted";
+
+/// At most so many of these bytes are not on their device yet: no more than the system has of such bytes.
+fn unwritten(moved: u64) -> Option<u64> {
+    let known = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kibibytes = |key: &str| {
+        let line = known.lines().find_map(|line| line.strip_prefix(key))?;
+        line.trim_end_matches("kB").trim().parse::<u64>().ok()
+    };
+    Some(moved.min((kibibytes("Dirty:")? + kibibytes("Writeback:")?) << 10))
+}
+
+/// Whether a file comes with others.
+pub(crate) fn is_small(entry: &Entry) -> bool {
+    matches!(entry.kind, EntryKind::File { bytes, stored } if bytes <= SMALL && stored >= bytes)
+}
 
 /// Takes from a file what it needs of the room.
 fn without_room(entry: &mut Entry) {

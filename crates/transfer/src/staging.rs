@@ -14,10 +14,12 @@ use kelvin_file::temporary::{Scratch, reach};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::Result;
 use crate::deposit::describe;
-use crate::message::Entry;
+use crate::expected;
+use crate::message::{Entry, EntryKind, Modified};
+use crate::name::Name;
 use crate::tree::{Held, RIGHTS};
+use crate::{Error, Result};
 
 /// Where the process's umask is found: the last word of its line.
 const STATUS: &str = "/proc/self/status";
@@ -70,6 +72,33 @@ impl Staging {
             let _ = rustix::fs::unlinkat(self.scratch.directory(), &name, AtFlags::empty());
         }
         put
+    }
+
+    /// What making a small file costs beside its bytes, in nanoseconds of CPU time: several are made, and renamed where they are.
+    ///
+    /// # Errors
+    /// Those of making them.
+    pub fn cost(&self) -> Result<u64> {
+        let name = Name::try_from(b"small".to_vec()).map_err(Error::Nonsense)?;
+        let kind = EntryKind::File { bytes: 0, stored: 0 };
+        let modified = Modified { seconds: 1, nanoseconds: 0 };
+        let entry = Entry { parent: 0, name, kind, mode: 0o644, modified, owner: None, attributes: Vec::new() };
+        let small = Small { entry: &entry, content: &[], path: self.scratch.path(), sync: false };
+        let directory = self.scratch.directory();
+        let one = |number: usize| {
+            let (made, renamed) = (format!("cost-{number}"), format!("renamed-{number}"));
+            self.make(&made, &small)?;
+            let renamed = rustix::fs::renameat_with(directory, made, directory, renamed, RenameFlags::NOREPLACE);
+            Ok(renamed.map_err(|error| FileError::call("rename in", self.scratch.path(), error.into()))?)
+        };
+        let mut failed = None;
+        let spent = expected::cpu_time(|| {
+            failed = (0..expected::FILES).try_for_each(one).err();
+            Ok(())
+        });
+        let failed = failed.map_or(Ok(()), Err);
+        let unknown = |error| FileError::call("time", self.scratch.path(), error);
+        failed.and(Ok(spent.map_err(unknown)? / expected::FILES as u64))
     }
 
     fn make(&self, name: &str, small: &Small<'_>) -> Result<()> {

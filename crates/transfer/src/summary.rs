@@ -1,54 +1,17 @@
-//! What both ends say at the end: what was moved, how fast, and which stage was busiest.
+//! What both ends say at the end: what was moved, how fast, what limited it, and what was to be expected.
 
 use std::fmt;
-use std::time::Instant;
 
 use kelvin_model::{Unit, units};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// The share from which on a stage is named as the one that limited a transfer.
+use crate::expected::Expected;
+use crate::load::{Load, Storage, Times};
+
+/// The share of the time from which on something is named as what limited a transfer.
 const LIMITING: f64 = 0.6;
-
-/// Nanoseconds that one end spent in its stages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Times {
-    /// Reading or writing files.
-    pub file: u64,
-    /// Hashing.
-    pub verify: u64,
-    /// Encrypting or decrypting.
-    pub cipher: u64,
-    /// Sending or receiving, waiting included.
-    pub connection: u64,
-    /// Flushing to the device.
-    pub sync: u64,
-    /// Waiting so that a limit is kept.
-    pub limit: u64,
-}
-
-impl Times {
-    /// Adds those of a part.
-    pub(crate) fn add(&mut self, part: &Self) {
-        for (sum, more) in [
-            (&mut self.file, part.file),
-            (&mut self.verify, part.verify),
-            (&mut self.cipher, part.cipher),
-            (&mut self.connection, part.connection),
-            (&mut self.sync, part.sync),
-            (&mut self.limit, part.limit),
-        ] {
-            *sum = sum.saturating_add(more);
-        }
-    }
-}
-
-/// Does something, and adds the time that it took.
-pub(crate) fn timed<T>(sum: &mut u64, work: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
-    let done = work();
-    *sum = sum.saturating_add(begun.elapsed().as_nanos() as u64);
-    done
-}
+/// The share from which on a quota, or other work, is named as what kept an end from running.
+const KEPT: f64 = 0.1;
 
 /// The bytes of files: which were moved, and which need not be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,13 +43,22 @@ impl Amount {
     }
 }
 
+/// What was moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Files in their place.
+    pub files: u64,
+    /// Of these, files that went together.
+    pub small: u64,
+    /// Their bytes.
+    pub amount: Amount,
+}
+
 /// What was moved, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Files in their place.
-    pub files: u64,
-    /// Their bytes.
-    pub amount: Amount,
+    /// Files and bytes in their place.
+    pub moved: Moved,
     /// Files that were not moved.
     pub failed: u64,
     /// Nanoseconds from the sender's first action, connecting included, until the receiver had the last byte.
@@ -95,61 +67,224 @@ pub struct Summary {
     pub verified: bool,
     /// Whether the bytes of files were encrypted.
     pub encrypted: bool,
-    /// Whether all was flushed to its device.
-    pub synced: bool,
-    /// The sender's stages.
-    pub sender: Times,
-    /// The receiver's stages.
-    pub receiver: Times,
+    /// Nanoseconds from then until all was flushed to its device, if it was.
+    pub flushed: Option<u64>,
+    /// What the sender did.
+    pub sender: Load,
+    /// What the receiver did.
+    pub receiver: Load,
+    /// The rate that was to be expected, where it was long enough to be predicted.
+    pub expected: Option<Expected>,
+    /// Most bytes that are not on their device yet; nothing where there is none, or it is unknown.
+    pub unwritten: Option<u64>,
 }
 
-/// A stage and its share of the time.
+/// A part of the way and its share of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Stage {
+pub struct Share {
     /// What it is, for people and programs.
     pub name: &'static str,
     /// Its share, 0 to 1.
     pub share: f64,
 }
 
+/// One end, for words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Sender,
+    Receiver,
+}
+
+/// What may have limited a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    /// The one that was asked for.
+    Asked,
+    /// Both ends waited for it.
+    Link,
+    /// An end waited for what lies under its files.
+    Storage(End),
+    /// An end ran, or was ready to.
+    Cpu(End),
+}
+
 impl Summary {
     /// Bytes that were sent per second.
     pub fn rate(&self) -> f64 {
-        self.amount.moved as f64 / (self.nanoseconds.max(1) as f64 / 1e9)
+        self.moved.amount.moved as f64 / (self.nanoseconds.max(1) as f64 / 1e9)
     }
 
     /// Which bytes were not sent, in words.
     fn of_which(&self) -> String {
-        let Amount { holes, resumed, .. } = self.amount;
+        let Amount { holes, resumed, .. } = self.moved.amount;
         let some = |bytes: u64, what| (bytes > 0).then(|| format!("{} {what}", units::bytes(bytes)));
         let parts: Vec<String> =
             [some(resumed, "there from before"), some(holes, "of holes")].into_iter().flatten().collect();
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     }
 
-    /// All stages. A wait at one end is work at the other, unless both wait: so the connection's share is that of which both
-    /// ends say that they sent or received.
-    pub fn stages(&self) -> [Stage; 9] {
-        let share = |nanoseconds: u64| (nanoseconds as f64 / self.nanoseconds.max(1) as f64).min(1.0);
-        let (sender, receiver) = (&self.sender, &self.receiver);
-        let shares = [
+    fn end(&self, end: End) -> &Load {
+        match end {
+            End::Sender => &self.sender,
+            End::Receiver => &self.receiver,
+        }
+    }
+
+    /// A share of the whole time, flushing included.
+    fn share(&self, nanoseconds: u64) -> f64 {
+        let whole = self.nanoseconds.saturating_add(self.flushed.unwrap_or_default());
+        (nanoseconds as f64 / whole.max(1) as f64).min(1.0)
+    }
+
+    /// How busy everything was that may have limited it.
+    fn limits(&self) -> [(Limit, f64); 6] {
+        let waited = |end| {
+            let Times { file_wait, sync, .. } = self.end(end).times;
+            // A call that did not run because others did has not waited for a disk.
+            self.share(file_wait.saturating_add(sync).saturating_sub(self.end(end).ready))
+        };
+        let ran = |end| self.share(self.end(end).cpu.saturating_add(self.end(end).ready));
+        let asked = self.share(self.sender.times.limit);
+        // What an end did neither of, it waited for the connection: for the other end, or, if that waited too, for the link.
+        let sender = 1.0 - waited(End::Sender) - ran(End::Sender) - asked;
+        let receiver = 1.0 - waited(End::Receiver) - ran(End::Receiver);
+        let link = sender.min(receiver).max(0.0);
+        [
+            (Limit::Storage(End::Sender), waited(End::Sender)),
+            (Limit::Cpu(End::Sender), ran(End::Sender)),
+            (Limit::Asked, asked),
+            (Limit::Link, link),
+            (Limit::Cpu(End::Receiver), ran(End::Receiver)),
+            (Limit::Storage(End::Receiver), waited(End::Receiver)),
+        ]
+    }
+
+    /// The busiest of them.
+    fn busiest(&self) -> (Limit, f64) {
+        let [first, rest @ ..] = self.limits();
+        rest.into_iter().fold(first, |most, limit| if limit.1 > most.1 { limit } else { most })
+    }
+
+    /// How busy everything was that may have limited it, from the source to the target.
+    pub fn utilisation(&self) -> [Share; 6] {
+        self.limits().map(|(limit, share)| Share { name: limit.name(), share })
+    }
+
+    /// The time of all stages: of both ends, waiting for the other end included.
+    pub fn stages(&self) -> [Share; 10] {
+        let (sender, receiver) = (&self.sender.times, &self.receiver.times);
+        [
             ("reading at the sender", sender.file),
             ("hashing at the sender", sender.verify),
             ("encrypting at the sender", sender.cipher),
+            ("sending at the sender", sender.connection),
             ("the limit that was set", sender.limit),
-            ("the connection", sender.connection.min(receiver.connection)),
+            ("receiving at the receiver", receiver.connection),
             ("decrypting at the receiver", receiver.cipher),
             ("hashing at the receiver", receiver.verify),
             ("writing at the receiver", receiver.file),
             ("flushing at the receiver", receiver.sync),
-        ];
-        shares.map(|(name, nanoseconds)| Stage { name, share: share(nanoseconds) })
+        ]
+        .map(|(name, nanoseconds)| Share { name, share: self.share(nanoseconds) })
     }
 
-    /// The busiest one.
-    pub fn busiest(&self) -> Stage {
-        let [first, rest @ ..] = self.stages();
-        rest.into_iter().fold(first, |most, stage| if stage.share > most.share { stage } else { most })
+    /// What limited it, in words.
+    fn limited(&self) -> String {
+        let (limit, share) = self.busiest();
+        let most = percent(share);
+        if share < LIMITING {
+            return format!("limited by no part alone: {} was the busiest, {most}", limit.words(self));
+        }
+        match limit {
+            Limit::Asked => format!("held back by the limit that was set, {most}"),
+            Limit::Link => format!("limited by the link, for which both ends waited {most}"),
+            Limit::Storage(_) => format!("limited by {}, which was waited for {most}", limit.words(self)),
+            Limit::Cpu(end) => format!("limited by {}", self.processor(end)),
+        }
+    }
+
+    /// An end that runs, or would if it could.
+    fn processor(&self, end: End) -> String {
+        let Load { cpu, ready, throttled, .. } = *self.end(end);
+        let throttled = self.share(throttled.min(ready));
+        let others = (self.share(ready) - throttled).max(0.0);
+        if throttled >= KEPT && throttled >= others {
+            return format!("the CPU quota of the {end}, which kept it from running {}", percent(throttled));
+        }
+        if others >= KEPT {
+            return format!("the CPU of the {end}, which other work had {}", percent(others));
+        }
+        let (stage, _) = self.most_work(end);
+        format!("the CPU of the {end}, busy {}, most of it {stage}", percent(self.share(cpu)))
+    }
+
+    /// The stage of an end that took its CPU most.
+    fn most_work(&self, end: End) -> (&'static str, u64) {
+        let Load { cpu, times, .. } = self.end(end);
+        let others = [times.verify, times.cipher, times.file.saturating_sub(times.file_wait)];
+        // Waiting included, its time says little: what is left of the CPU's is its own.
+        let connection = others.iter().fold(*cpu, |left, time| left.saturating_sub(*time)).min(times.connection);
+        let names = match end {
+            End::Sender => ["hashing", "encrypting", "reading files", "sending"],
+            End::Receiver => ["hashing", "decrypting", "writing files", "receiving"],
+        };
+        let [verify, cipher, file] = others;
+        let stages = [verify, cipher, file, connection];
+        names.into_iter().zip(stages).fold((names[0], 0), |most, stage| if stage.1 > most.1 { stage } else { most })
+    }
+}
+
+/// From a rate to another one, with two digits, which is more than is known of them.
+fn range(expected: &Expected) -> String {
+    let [low, high] = [expected.low, expected.high].map(|rate| {
+        let digits = 10_f64.powi((rate.max(1) as f64).log10() as i32 - 1);
+        units::plain((rate as f64 / digits).round() * digits, Unit::BytesPerSecond)
+    });
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((figure, unit)), Some((_, same))) if unit == same => format!("{figure} to {high}"),
+        _ => format!("{low} to {high}"),
+    }
+}
+
+/// A share of the time, in words.
+fn percent(share: f64) -> String {
+    format!("{:.0} % of the time", (share * 100.0).round())
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        })
+    }
+}
+
+impl Limit {
+    /// For programs.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Asked => "the limit that was set",
+            Self::Link => "the link",
+            Self::Storage(End::Sender) => "the source's disk",
+            Self::Storage(End::Receiver) => "the target's disk",
+            Self::Cpu(End::Sender) => "the CPU of the sender",
+            Self::Cpu(End::Receiver) => "the CPU of the receiver",
+        }
+    }
+
+    /// For people, who want to know what it was.
+    fn words(self, summary: &Summary) -> &'static str {
+        let Self::Storage(end) = self else { return self.name() };
+        match (end, summary.end(end).storage) {
+            (End::Sender, Storage::Memory) => "the source's file system",
+            (End::Receiver, Storage::Memory) => "the target's file system",
+            (End::Sender, Storage::Served) => "whoever serves the source's file system",
+            (End::Receiver, Storage::Served) => "whoever serves the target's file system",
+            (End::Sender, Storage::Pipe) => "what feeds the sender's standard input",
+            (End::Receiver, Storage::Pipe) => "what reads the receiver's standard output",
+            _ => self.name(),
+        }
     }
 }
 
@@ -163,59 +298,73 @@ pub struct Record {
     failed: u64,
     seconds: f64,
     bytes_per_second: f64,
+    expected_bytes_per_second: Option<Expected>,
     verified: bool,
     encrypted: bool,
     synced: bool,
-    stages: [Stage; 9],
+    seconds_flushing: Option<f64>,
+    unwritten: Option<u64>,
+    utilisation: [Share; 6],
+    stages: [Share; 10],
     sentence: String,
 }
 
 impl From<&Summary> for Record {
     fn from(summary: &Summary) -> Self {
-        let Summary { files, amount, failed, verified, encrypted, synced, .. } = *summary;
-        let (seconds, bytes_per_second) = (summary.nanoseconds as f64 / 1e9, summary.rate());
-        let (stages, sentence) = (summary.stages(), summary.to_string());
-        let Amount { holes, resumed, .. } = amount;
-        let bytes = amount.whole();
+        let Summary { failed, verified, encrypted, flushed, unwritten, expected, .. } = *summary;
+        let Moved { files, amount, .. } = summary.moved;
         Self {
             files,
-            bytes,
-            holes,
-            resumed,
+            bytes: amount.whole(),
+            holes: amount.holes,
+            resumed: amount.resumed,
             failed,
-            seconds,
-            bytes_per_second,
+            seconds: summary.nanoseconds as f64 / 1e9,
+            bytes_per_second: summary.rate(),
+            expected_bytes_per_second: expected,
             verified,
             encrypted,
-            synced,
-            stages,
-            sentence,
+            synced: flushed.is_some(),
+            seconds_flushing: flushed.map(|flushed| flushed as f64 / 1e9),
+            unwritten,
+            utilisation: summary.utilisation(),
+            stages: summary.stages(),
+            sentence: summary.to_string(),
         }
     }
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.files == 0 {
+        let Moved { files, amount, .. } = self.moved;
+        if files == 0 {
             return out.write_str("moved nothing");
         }
-        let files = units::files(self.files);
         write!(
             out,
-            "moved {files}, {}{}, in {} from connecting to the last byte: {}, {}, {}; ",
-            units::bytes(self.amount.whole()),
+            "moved {}, {}{}, in {} from connecting to the last byte: {}",
+            units::files(files),
+            units::bytes(amount.whole()),
             self.of_which(),
             units::seconds(self.nanoseconds as f64 / 1e9),
             units::plain(self.rate(), Unit::BytesPerSecond),
+        )?;
+        if let Some(expected) = self.expected {
+            write!(out, " ({} predicted)", range(&expected))?;
+        }
+        write!(
+            out,
+            ", {}, {}; {}",
             if self.encrypted { "encrypted" } else { "not encrypted" },
             if self.verified { "verified" } else { "not verified" },
+            self.limited(),
         )?;
-        let Stage { name, share } = self.busiest();
-        let percent = (share * 100.0).round();
-        if share > LIMITING {
-            write!(out, "the busiest stage was {name}, {percent:.0} % of the time")
-        } else {
-            write!(out, "no stage was above {percent:.0} %")
+        if let Some(flushed) = self.flushed {
+            write!(out, "; flushed to the target's disk in {} more", units::seconds(flushed as f64 / 1e9))?;
+        }
+        match self.unwritten {
+            Some(bytes) if bytes > 0 => write!(out, "; up to {} not yet on the target's disk", units::bytes(bytes)),
+            _ => Ok(()),
         }
     }
 }
@@ -224,55 +373,121 @@ impl fmt::Display for Summary {
 mod tests {
     use super::*;
 
-    fn summary(sender: [u64; 4], receiver: [u64; 4]) -> Summary {
-        let thousandth = |share| share * 2_000_000;
-        let times = |shares: [u64; 4]| {
-            let [file, verify, cipher, connection] = shares.map(thousandth);
-            Times { file, verify, cipher, connection, ..Times::default() }
-        };
-        let (sender, receiver) = (times(sender), times(receiver));
-        let (files, amount, failed, nanoseconds) = (1, Amount::sent(1_000_000_000), 0, 2_000_000_000);
-        Summary { files, amount, failed, nanoseconds, verified: true, encrypted: true, synced: false, sender, receiver }
+    /// Thousandths of the time of a transfer of 2 s.
+    const fn part(thousandths: u64) -> u64 {
+        thousandths * 2_000_000
+    }
+
+    /// One end: its CPU time, and what it waited for its files.
+    fn end(cpu: u64, file_wait: u64) -> Load {
+        let times = Times { file_wait: part(file_wait), file: part(file_wait), ..Times::default() };
+        Load { cpu: part(cpu), times, ..Load::default() }
+    }
+
+    fn summary(sender: Load, receiver: Load) -> Summary {
+        Summary {
+            moved: Moved { files: 1, small: 0, amount: Amount::sent(1_000_000_000) },
+            failed: 0,
+            nanoseconds: part(1000),
+            verified: true,
+            encrypted: true,
+            flushed: None,
+            sender,
+            receiver,
+            expected: None,
+            unwritten: None,
+        }
+    }
+
+    fn limited(sender: Load, receiver: Load) -> String {
+        summary(sender, receiver).limited()
     }
 
     #[test]
-    fn the_busiest_stage_is_named_and_waiting_for_it_is_not() {
-        let busiest = |sender, receiver| summary(sender, receiver).busiest().name;
-        // A slow target disk: the sender waits to send.
-        assert_eq!(busiest([50, 20, 30, 890], [900, 20, 30, 40]), "writing at the receiver");
-        // A slow source disk: the receiver waits to receive.
-        assert_eq!(busiest([910, 20, 30, 30], [20, 20, 30, 930]), "reading at the sender");
-        // A slow link: both wait.
-        assert_eq!(busiest([10, 20, 30, 900], [20, 20, 30, 850]), "the connection");
-        assert_eq!(busiest([10, 20, 700, 200], [20, 20, 100, 850]), "encrypting at the sender");
+    fn what_limits_is_named_and_waiting_for_it_is_not() {
+        let idle = end(100, 0);
+        assert_eq!(limited(end(90, 910), idle), "limited by the source's disk, which was waited for 91 % of the time");
+        assert_eq!(limited(idle, idle), "limited by the link, for which both ends waited 90 % of the time");
+        assert_eq!(limited(idle, end(50, 900)), "limited by the target's disk, which was waited for 90 % of the time");
+        let flushing = Load { times: Times { sync: part(800), ..Times::default() }, ..idle };
+        assert!(limited(idle, flushing).starts_with("limited by the target's disk, "));
+        let mostly = Summary { flushed: Some(part(1500)), ..summary(idle, end(900, 0)) };
+        let flushing = Times { sync: part(1500), ..Times::default() };
+        let mostly = Summary { receiver: Load { times: flushing, ..mostly.receiver }, ..mostly };
+        assert_eq!(mostly.limited(), "limited by the target's disk, which was waited for 60 % of the time");
+        assert!(mostly.to_string().ends_with("; flushed to the target's disk in 3.00 s more"), "{mostly}");
+        let asked = Load { times: Times { limit: part(930), ..Times::default() }, ..end(50, 0) };
+        assert_eq!(limited(asked, idle), "held back by the limit that was set, 93 % of the time");
+    }
+
+    #[test]
+    fn an_end_that_runs_is_told_from_one_that_would() {
+        let idle = end(400, 0);
+        let times = |times: [u64; 4]| {
+            let [file, verify, cipher, connection] = times.map(part);
+            Times { file, verify, cipher, connection, ..Times::default() }
+        };
+        let busy = Load { times: times([200, 300, 250, 250]), ..end(970, 0) };
+        assert_eq!(limited(busy, idle), "limited by the CPU of the sender, busy 97 % of the time, most of it hashing");
+        let busy = Load { times: times([200, 100, 0, 700]), ..end(970, 0) };
+        assert_eq!(
+            limited(idle, busy),
+            "limited by the CPU of the receiver, busy 97 % of the time, most of it receiving"
+        );
+        let kept = Load { ready: part(550), throttled: part(700), ..end(400, 0) };
+        assert_eq!(
+            limited(kept, idle),
+            "limited by the CPU quota of the sender, which kept it from running 55 % of the time"
+        );
+        let crowded = Load { ready: part(500), ..end(450, 300) };
+        assert_eq!(limited(idle, crowded), "limited by the CPU of the receiver, which other work had 50 % of the time");
+    }
+
+    #[test]
+    fn what_lies_under_the_files_has_its_own_words() {
+        let of = |storage| {
+            let waits = Load { storage, ..end(50, 900) };
+            limited(end(100, 0), waits)
+        };
+        assert!(of(Storage::Pipe).starts_with("limited by what reads the receiver's standard output, which was"));
+        assert!(of(Storage::Served).starts_with("limited by whoever serves the target's file system, "));
     }
 
     #[test]
     fn the_sentence_says_what_how_fast_and_what_limited_it() {
-        let slow = summary([50, 20, 30, 890], [900, 20, 30, 40]);
+        let slow = summary(end(300, 0), end(50, 900));
         assert_eq!(
             slow.to_string(),
-            "moved 1 file, 954 MiB, in 2.00 s from connecting to the last byte: 500 MB/s, encrypted, verified; the busiest \
-             stage was writing at the receiver, 90 % of the time"
+            "moved 1 file, 954 MiB, in 2.00 s from connecting to the last byte: 500 MB/s, encrypted, verified; limited by the \
+             target's disk, which was waited for 90 % of the time"
         );
-        let partly = Amount { holes: 1 << 20, resumed: 3 << 20, moved: 4 << 20 };
-        let partly = Summary { amount: partly, ..slow };
+        let expected = Some(Expected { low: 1_000_000_000, rate: 1_500_000_000, high: 1_800_000_000 });
+        let more = Summary { expected, unwritten: Some(700 << 20), ..slow }.to_string();
+        assert!(more.contains(": 500 MB/s (1.00 to 1.80 GB/s predicted), encrypted, "), "{more}");
+        assert_eq!(range(&Expected { low: 999_900_000, rate: 1, high: 123_456 }), "1.00 GB/s to 120 kB/s");
+        assert!(more.ends_with(" % of the time; up to 700 MiB not yet on the target's disk"), "{more}");
+        let amount = Amount { holes: 1 << 20, resumed: 3 << 20, moved: 4 << 20 };
+        let partly = Summary { moved: Moved { amount, ..slow.moved }, ..slow };
         assert!(
             partly.to_string().starts_with("moved 1 file, 8 MiB (3 MiB there from before, 1 MiB of holes), in 2.00 s")
         );
-        let even = Summary { files: 3, verified: false, ..summary([300; 4], [250; 4]) };
-        assert!(even.to_string().ends_with("not verified; no stage was above 30 %"), "{even}");
-        assert!(even.to_string().starts_with("moved 3 files, "), "{even}");
+        let moved = Moved { files: 3, ..slow.moved };
+        let even = Summary { moved, verified: false, ..summary(end(500, 0), end(550, 0)) }.to_string();
+        let words = "not verified; limited by no part alone: the CPU of the receiver was the busiest, 55 % of the time";
+        assert!(even.ends_with(words) && even.starts_with("moved 3 files, "), "{even}");
     }
 
-    /// The other end's times are its own, and may be anything.
+    /// The other end's figures are its own, and may be anything.
     #[test]
-    fn no_times_break_it() {
+    fn no_figures_break_it() {
         let all = u64::MAX;
-        let most = Times { file: all, verify: all, cipher: all, connection: all, sync: all, limit: all };
-        for times in [Times::default(), most] {
-            let odd = Summary { nanoseconds: 0, sender: times, receiver: times, ..summary([0; 4], [0; 4]) };
-            assert!(odd.stages().iter().all(|stage| (0.0..=1.0).contains(&stage.share)), "{odd}");
+        let times =
+            Times { file: all, file_wait: all, verify: all, cipher: all, connection: all, sync: all, limit: all };
+        let most = Load { times, cpu: all, ready: all, throttled: all, storage: Storage::Disk };
+        for load in [Load::default(), most] {
+            let odd = Summary { nanoseconds: 0, sender: load, receiver: load, ..summary(end(0, 0), end(0, 0)) };
+            let shares = odd.stages().into_iter().chain(odd.utilisation());
+            assert!(shares.into_iter().all(|share| (0.0..=1.0).contains(&share.share)), "{odd}");
         }
     }
 }

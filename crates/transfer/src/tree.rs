@@ -14,6 +14,7 @@ use kelvin_file::Error as FileError;
 use kelvin_file::temporary::{Files, Scratch, reach, remove_old};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 
+use crate::expected;
 use crate::message::{Entry, Modified};
 use crate::name::Name;
 use crate::staging::Staging;
@@ -241,6 +242,19 @@ impl Tree {
         let room = found.map_err(|error| FileError::call("query the file system of", Path::new("."), error))?;
         let free = if kelvin_sys::fs::effective_user() == 0 { room.free_bytes } else { room.available_bytes };
         Ok((room.total_bytes > 0).then_some(free))
+    }
+
+    /// The path by which the directory that is served is reached.
+    pub fn reach(&self) -> PathBuf {
+        reach(&self.root.held.directory)
+    }
+
+    /// What writing a file in it costs, in picoseconds a byte.
+    ///
+    /// # Errors
+    /// Those of writing one, which is removed.
+    pub fn cost_of_writing(&self) -> std::io::Result<u64> {
+        expected::writing(self.root.held.files.make(0o600)?.as_file())
     }
 
     /// Whether there are parts in the directory that is served.

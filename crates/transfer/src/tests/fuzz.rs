@@ -13,6 +13,8 @@ use serde::de::DeserializeOwned;
 
 use super::hostile_receiver::manner;
 use super::{Hostile, SETTINGS, digest, directory, entry, file, into, names, piece};
+use crate::expected::Costs;
+use crate::load::Load;
 use crate::message::{
     Attribute, Decision, Entry, EntryKind, Finished, FromReceiver, FromSender, Measured, Piece, Reason, Settings,
     Verdict, Whole,
@@ -20,7 +22,6 @@ use crate::message::{
 use crate::send::Sender;
 use crate::session::Event;
 use crate::source::{Collection, Keep};
-use crate::summary::Times;
 
 /// The share of each test.
 const MESSAGES_OF_SENDERS: u64 = 400_000;
@@ -88,7 +89,7 @@ fn from_senders() -> Vec<FromSender> {
         FromSender::Digests(vec![[7; 32]; 3]),
         FromSender::Abandoned { file, why: "it became shorter".into() },
         FromSender::End,
-        FromSender::Finish(Measured { nanoseconds: 5, failed: 1, times: Times::default() }),
+        FromSender::Finish(Measured { nanoseconds: 5, failed: 1, load: Load::default(), expected: None }),
     ]
 }
 
@@ -100,7 +101,12 @@ fn from_receivers() -> Vec<FromReceiver> {
         FromReceiver::Have { file: 1, first: 0, digests: vec![[7; 32]; 2], is_all: true },
         FromReceiver::Verdicts(vec![Verdict { file: 1, why: None }, Verdict { file: 2, why: Some(refused()) }]),
         FromReceiver::Refused(refused()),
-        FromReceiver::Finished(Finished { since: 5, times: Times::default(), unwritten: Some(9) }),
+        FromReceiver::Finished(Finished {
+            since: 5,
+            load: Load::default(),
+            costs: Some(Costs::default()),
+            unwritten: Some(9),
+        }),
     ]
 }
 
@@ -295,7 +301,12 @@ fn answer_something(hostile: &mut Hostile, random: &mut Random) {
             let valid = postcard::to_stdvec(&random.of(&from_receivers())).unwrap();
             hostile.frame(&random.mutated(&valid))
         }
-        3 => hostile.say(&FromReceiver::Finished(Finished { since: 1, times: Times::default(), unwritten: None })),
+        3 => hostile.say(&FromReceiver::Finished(Finished {
+            since: 1,
+            load: Load::default(),
+            costs: None,
+            unwritten: None,
+        })),
         _ => hostile.say(&FromReceiver::Verdicts(vec![Verdict { file: random.of(&files), why }])),
     };
 }

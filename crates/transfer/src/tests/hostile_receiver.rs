@@ -8,10 +8,10 @@ use std::time::Instant;
 use super::{Hostile, SETTINGS, content, digest, opened};
 use crate::Result;
 use crate::blocks::BLOCK;
+use crate::load::Load;
 use crate::message::{Decision, Digest, Finished, FromReceiver, FromSender, Number, Reason, Settings, Verdict};
 use crate::send::{Manner, Sender, Sent};
 use crate::source::{Collection, Keep};
-use crate::summary::Times;
 
 /// What the sender has: in the order of its offer a directory, and in it a large file, a link and a small file.
 const NUMBERS: [Number; 4] = [0, 1, 2, 3];
@@ -86,7 +86,7 @@ fn verdicts(files: &[Number]) -> FromReceiver {
 }
 
 fn finished() -> FromReceiver {
-    FromReceiver::Finished(Finished { since: 0, times: Times::default(), unwritten: None })
+    FromReceiver::Finished(Finished { since: 0, load: Load::default(), costs: None, unwritten: None })
 }
 
 const MADE: Decision = Decision::Made;
@@ -162,7 +162,7 @@ fn blocks_that_differ_are_sent_again_and_others_are_not() {
         hostile.say(&decisions(&[MADE, RESUMED, MADE, WANTED])).say(&have(1, 0, &digests));
         hostile.late().say(&verdicts(&[1, 3])).say(&finished());
         let Outcome { ended, messages, bytes } = sent_to(hostile, collection(tree.clone()), SETTINGS);
-        let amount = ended.unwrap().summary.amount;
+        let amount = ended.unwrap().summary.moved.amount;
         assert_eq!((amount.resumed, amount.moved), (kept as u64, (large.len() - kept + SMALL.len()) as u64));
         let sent = [&large[kept..], SMALL].concat();
         let other_order = [SMALL, &large[kept..]].concat();

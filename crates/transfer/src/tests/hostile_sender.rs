@@ -11,18 +11,25 @@ use super::{
 };
 use crate::blocks::BLOCK;
 use crate::decide::Destination;
+use crate::load::{Load, Storage, Times};
 use crate::message::{
     ATTRIBUTE_BYTES, ATTRIBUTES, Attribute, Decision, Entry, EntryKind, FromReceiver, FromSender, Measured, Modified,
     Piece, Reason, Settings, Whole,
 };
 use crate::session::{BATCH, BATCH_BYTES, CHECKS, Event, UNENDED, WINDOW};
-use crate::summary::Times;
 use crate::tree;
 
 const FINISH: FromSender = FromSender::Finish(Measured {
     nanoseconds: 1,
     failed: 0,
-    times: Times { file: 0, verify: 0, cipher: 0, connection: 0, sync: 0, limit: 0 },
+    load: Load {
+        times: Times { file: 0, file_wait: 0, verify: 0, cipher: 0, connection: 0, sync: 0, limit: 0 },
+        cpu: 0,
+        ready: 0,
+        throttled: 0,
+        storage: Storage::Disk,
+    },
+    expected: None,
 });
 
 #[test]
@@ -32,7 +39,7 @@ fn files_arrive_with_their_time_and_rights_but_no_others() {
     hostile.begin().offer(&[file("a", 5), file("empty", 0)]).batch(&[(0, b"hello"), (1, b"")]);
     hostile.say(&FromSender::End).say(&FINISH);
     let heard = hostile.heard(&inner);
-    assert_eq!(heard.ended.as_ref().map(|summary| summary.files).unwrap(), 2);
+    assert_eq!(heard.ended.as_ref().map(|summary| summary.moved.files).unwrap(), 2);
     assert_eq!(heard.kept(), [Path::new("a"), Path::new("empty")]);
     assert!(
         matches!(&heard.answers[..], [_, FromReceiver::Verdicts(two), FromReceiver::Finished(_)] if two.len() == 2)
@@ -565,7 +572,7 @@ fn one_file_goes_to_standard_output_and_nothing_anywhere_when_it_is_to_be_discar
     let mut hostile = Hostile::new();
     hostile.begin().offer(&offers).batch(&[(0, b"in"), (1, b"x")]).say(&FromSender::End).say(&FINISH);
     let heard = hostile.heard_by(&Destination::Nothing, false, &|_| {});
-    assert_eq!(heard.ended.map(|summary| summary.files).unwrap(), 2);
+    assert_eq!(heard.ended.map(|summary| summary.moved.files).unwrap(), 2);
     assert_eq!(names(outer.path()), ["in", "out"]);
 }
 

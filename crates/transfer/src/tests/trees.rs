@@ -201,13 +201,21 @@ fn any_tree_arrives_as_it_was() {
         grown(&source, &mut number.wrapping_mul(0x9E37_79B9));
         let (sent, received) = exchanged(&source, &inner, manner(number), NEVER);
         let (sent, received) = (sent.unwrap(), received.unwrap());
-        assert_eq!((sent.unsent.len(), sent.unchanged, sent.summary.files), (0, 0, received.files), "{number}");
-        assert_eq!((sent.summary.amount, sent.summary.failed), (received.amount, 0), "{number}");
+        assert_eq!(
+            (sent.unsent.len(), sent.unchanged, sent.summary.moved.files),
+            (0, 0, received.moved.files),
+            "{number}"
+        );
+        assert_eq!((sent.summary.moved.amount, sent.summary.failed), (received.moved.amount, 0), "{number}");
         are_same(&source, &inner.join("tree"), true);
         // Once more, and nothing has to be sent.
         let (again, _) = exchanged(&source, &inner, manner(number), NEVER);
         let again = again.unwrap();
-        assert_eq!((again.unchanged, again.summary.files, again.unsent.len()), (received.files, 0, 0), "{number}");
+        assert_eq!(
+            (again.unchanged, again.summary.moved.files, again.unsent.len()),
+            (received.moved.files, 0, 0),
+            "{number}"
+        );
         are_same(&source, &inner.join("tree"), true);
     }
 }
@@ -236,7 +244,7 @@ fn a_file_that_changes_while_it_is_sent_never_arrives() {
         };
         let (sent, received) = exchanged_with(&source, &inner, (manner, &write), NEVER);
         let (sent, received) = (sent.unwrap(), received.unwrap());
-        assert_eq!((sent.unsent.len(), received.files), (1, 0), "{verify} {has_hole}");
+        assert_eq!((sent.unsent.len(), received.moved.files), (1, 0), "{verify} {has_hole}");
         let why = sent.unsent[0].why.to_string();
         assert!(why.contains("large was changed while it was read: it was written"), "{why}");
         assert_eq!(names(&inner.join("tree")), Vec::<String>::new());
@@ -261,7 +269,7 @@ fn many_refusals_and_much_content_do_not_wait_for_each_other() {
         }
     }
     let (sent, received) = exchanged(&source, &inner, manner(0), NEVER);
-    assert_eq!((sent.unwrap().unsent.len(), received.unwrap().files), (1500, 500));
+    assert_eq!((sent.unwrap().unsent.len(), received.unwrap().moved.files), (1500, 500));
 }
 
 /// More of them than are held open at one time, each with a file: nothing of this program's own is left in any.
@@ -275,7 +283,7 @@ fn many_directories_arrive_with_nothing_else_in_them() {
         fs::write(directory.join("file"), number.to_string()).unwrap();
     }
     let (sent, received) = exchanged(&source, &inner, manner(0), NEVER);
-    assert_eq!((sent.unwrap().summary.files, received.unwrap().files), (80, 80));
+    assert_eq!((sent.unwrap().summary.moved.files, received.unwrap().moved.files), (80, 80));
     are_same(&source, &inner.join("tree"), true);
 }
 
@@ -294,7 +302,7 @@ fn whatever_cuts_the_connection_every_file_is_whole_or_absent_and_another_one_go
             let cut =
                 if turn % 2 == 0 { Cut { sender: some(), ..NEVER } } else { Cut { receiver: some() >> 12, ..NEVER } };
             let (sent, received) = exchanged(&source, &inner, manner(number + turn), cut);
-            resumed += sent.as_ref().map_or(0, |sent| sent.summary.amount.resumed);
+            resumed += sent.as_ref().map_or(0, |sent| sent.summary.moved.amount.resumed);
             for error in [sent.err(), received.err()].into_iter().flatten() {
                 cuts += 1;
                 let is_cut = matches!(&error, Error::Wire(_) | Error::During { .. });
@@ -306,8 +314,8 @@ fn whatever_cuts_the_connection_every_file_is_whole_or_absent_and_another_one_go
         }
         let (sent, received) = exchanged(&source, &inner, manner(number), NEVER);
         let sent = sent.unwrap();
-        assert_eq!((sent.unsent.len(), received.unwrap().amount), (0, sent.summary.amount), "{number}");
-        resumed += sent.summary.amount.resumed;
+        assert_eq!((sent.unsent.len(), received.unwrap().moved.amount), (0, sent.summary.moved.amount), "{number}");
+        resumed += sent.summary.moved.amount.resumed;
         are_same_but_directories(&source, &inner.join("tree"));
     }
     assert!(cuts > 50 && resumed > 0, "{cuts} cuts, {resumed} bytes gone on with");

@@ -1,0 +1,192 @@
+//! What an end did while files moved, and what kept it from doing more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use kelvin_sys::usage::{Who, usage};
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds that one end spent in its stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// Reading or writing files.
+    pub file: u64,
+    /// Of these, in calls that took longer than a processor takes: they waited for a disk, or for whoever serves the file.
+    pub file_wait: u64,
+    /// Hashing.
+    pub verify: u64,
+    /// Encrypting or decrypting.
+    pub cipher: u64,
+    /// Sending or receiving, waiting included.
+    pub connection: u64,
+    /// Flushing to the device.
+    pub sync: u64,
+    /// Waiting so that a limit is kept.
+    pub limit: u64,
+}
+
+/// A call for a file that takes longer has waited for more than a processor, in nanoseconds: to copy 64 KiB from or to memory
+/// takes 5 to 50 us, a disk's answer at least 50 to 100.
+const WAITED: u64 = 100_000;
+
+impl Times {
+    /// Does something with a file, and adds the time that it took.
+    pub(crate) fn file<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let done = work();
+        let taken = begun.elapsed().as_nanos() as u64;
+        self.file = self.file.saturating_add(taken);
+        if taken >= WAITED {
+            self.file_wait = self.file_wait.saturating_add(taken);
+        }
+        done
+    }
+
+    /// Adds those of a part.
+    pub(crate) fn add(&mut self, part: &Self) {
+        for (sum, more) in [
+            (&mut self.file, part.file),
+            (&mut self.file_wait, part.file_wait),
+            (&mut self.verify, part.verify),
+            (&mut self.cipher, part.cipher),
+            (&mut self.connection, part.connection),
+            (&mut self.sync, part.sync),
+            (&mut self.limit, part.limit),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+/// Does something, and adds the time that it took.
+pub(crate) fn timed<T>(sum: &mut u64, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let done = work();
+    *sum = sum.saturating_add(begun.elapsed().as_nanos() as u64);
+    done
+}
+
+/// What lies under the files of an end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Storage {
+    /// A disk.
+    #[default]
+    Disk,
+    /// Memory alone.
+    Memory,
+    /// Another program or machine, which serves the file system.
+    Served,
+    /// A pipe or a terminal.
+    Pipe,
+    /// Nothing: what arrives is dropped.
+    Nothing,
+}
+
+impl Storage {
+    /// That of a path; a disk where it cannot be told.
+    pub(crate) fn of(path: &Path) -> Self {
+        match kelvin_sys::fs::kind(path) {
+            Ok(kind) if kind.lives_in_memory() => Self::Memory,
+            Ok(kind) if kind.is_served() => Self::Served,
+            _ => Self::Disk,
+        }
+    }
+}
+
+/// What one end did, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Its stages.
+    pub times: Times,
+    /// CPU time.
+    pub cpu: u64,
+    /// Ready to run, and not running.
+    pub ready: u64,
+    /// For how long a quota of CPU time kept its control group from running, summed over processors.
+    pub throttled: u64,
+    /// What lies under its files.
+    pub storage: Storage,
+}
+
+/// The counters of the calling thread when it began.
+#[derive(Debug)]
+pub(crate) struct Watch(Reading);
+
+/// Nanoseconds since the thread began, or since boot.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    cpu: u64,
+    ready: u64,
+    throttled: u64,
+}
+
+/// CPU time and waiting time of the calling thread, in nanoseconds (Documentation/scheduler/sched-stats.rst).
+const SCHEDULED: &str = "/proc/thread-self/schedstat";
+
+/// Where the throttling of this process's control group is counted, if it is: looked for once, since it means reading all mounts.
+static THROTTLING: LazyLock<Option<PathBuf>> =
+    LazyLock::new(|| kelvin_machine::throttle_file(Path::new("/")).map(PathBuf::from));
+
+impl Reading {
+    fn take() -> Self {
+        let scheduled = fs::read_to_string(SCHEDULED).unwrap_or_default();
+        let mut figures = scheduled.split_ascii_whitespace().map_while(|figure| figure.parse().ok());
+        let used = usage(Who::Thread);
+        // A kernel without these statistics counts CPU time alone.
+        let cpu = figures.next().filter(|cpu| *cpu > 0).unwrap_or(used.user + used.system);
+        let ready = figures.next().unwrap_or_default();
+        let throttled =
+            THROTTLING.as_deref().and_then(kelvin_machine::throttled).map_or(0, |time| time.as_nanos() as u64);
+        Self { cpu, ready, throttled }
+    }
+}
+
+impl Watch {
+    pub(crate) fn begin() -> Self {
+        Self(Reading::take())
+    }
+
+    /// What the thread did since, in these stages.
+    pub(crate) fn load(&self, times: Times, storage: Storage) -> Load {
+        let now = Reading::take();
+        let Reading { cpu, ready, throttled } = self.0;
+        Load {
+            times,
+            cpu: now.cpu.saturating_sub(cpu),
+            ready: now.ready.saturating_sub(ready),
+            throttled: now.throttled.saturating_sub(throttled),
+            storage,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_waits_is_told_from_one_that_does_not() {
+        let mut times = Times::default();
+        assert_eq!(times.file(|| 5), 5);
+        assert_eq!(times.file_wait, 0);
+        let quick = times.file;
+        times.file(|| std::thread::sleep(std::time::Duration::from_nanos(2 * WAITED)));
+        assert!(times.file_wait >= 2 * WAITED && times.file == quick + times.file_wait, "{times:?}");
+    }
+
+    #[test]
+    fn work_is_counted_as_cpu_time_and_sleep_is_not() {
+        let watch = Watch::begin();
+        let begun = Instant::now();
+        while usage(Who::Thread).user + usage(Who::Thread).system < 20_000_000 {
+            std::hint::spin_loop();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let load = watch.load(Times::default(), Storage::of(Path::new("/proc")));
+        let elapsed = begun.elapsed().as_nanos() as u64;
+        assert!(load.cpu > 0 && load.cpu + 20_000_000 <= elapsed + 4_000_000, "{load:?} of {elapsed}");
+        assert_eq!(load.storage, Storage::Memory);
+    }
+}
