@@ -6,7 +6,7 @@
 //! ([`decide`]) and has the files arrive ([`deposit`]) in blocks ([`blocks`]). Both ends finish with the same [`summary`]: what
 //! was moved, how fast, and which stage was busiest.
 //!
-//! Either end can have its socket in the kernel instead ([`device`]).
+//! Either end can have its socket in the kernel instead ([`device`]), whose module also tells the entry of a [`page`].
 //!
 //! The receiver decides where bytes go: a [`name`] is one component, and directories are found name by name from the one that is
 //! held open ([`tree`]). The sender decides what is read: no message of the receiver names a file.
@@ -23,6 +23,7 @@ pub mod message;
 pub mod moving;
 pub mod name;
 pub mod pace;
+pub mod page;
 pub mod receive;
 mod seats;
 pub mod send;

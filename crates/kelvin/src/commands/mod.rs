@@ -6,6 +6,7 @@ mod explain;
 mod file;
 mod list;
 mod machine;
+mod page;
 mod receive;
 mod report;
 mod run;
