@@ -62,8 +62,8 @@ unit-build: need-cargo need-cc
 arm: ## that everything compiles for aarch64, where the target and its C compiler can be had
 	@scripts/check-arm $(ARM)
 
-kmod: ## that the kernel module does what it should in a guest, where QEMU and Debian's kernels can be had
-	@$(MAKE) --no-print-directory -C kmod test WORK=$(abspath $(TARGET))/kmod
+kmod: build ## that the kernel module does what it should in a guest, where QEMU and Debian's kernels can be had
+	@$(MAKE) --no-print-directory -C kmod test WORK=$(abspath $(TARGET))/kmod KELVIN=$(abspath $(KELVIN))
 
 docs: $(DEBUG) ## the book's pages that are made from the texts of the probes
 	@mkdir -p docs/src/probes

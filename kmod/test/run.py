@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The kernel module, built for a kernel of Debian, loaded in a guest that runs it, and tried there.
 
-usage: run.py DIRECTORY [TREE]
+usage: run.py DIRECTORY KELVIN [TREE]
 
-DIRECTORY keeps what was downloaded and built. TREE is the built source of a kernel to use instead of Debian's: one with KASAN,
-lockdep and kmemleak finds more, and Debian ships none.
+DIRECTORY keeps what was downloaded and built. KELVIN is the program, whose ends are tried in the kernel. TREE is the built source
+of a kernel to use instead of Debian's: one with KASAN, lockdep and kmemleak finds more, and Debian ships none.
 """
 import re
 import shutil
@@ -14,6 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tests/guest"))
+import ends  # noqa: E402
 import guest  # noqa: E402
 
 # Debian 12's own and its newer one.
@@ -21,6 +22,7 @@ KERNELS = ["linux-image-cloud-amd64", "linux-image-6.12-cloud-amd64"]
 OPTIONS = ["-smp", 2, "-m", "768M"]
 # A kernel with KASAN takes three minutes of it, Debian's ten seconds.
 SECONDS = 900
+PART = "guest: part"
 LOG = "guest: kernel log"
 PASSED = re.compile(r"^kmod: all of (\d+) checks passed$", re.MULTILINE)
 # What a kernel writes of a defect, in its own words: "possible" is lockdep's, "unreferenced" kmemleak's.
@@ -40,6 +42,8 @@ dmesg -c > /dev/null
 insmod /bin/kelvin.ko dyndbg=+p || exit
 timeout -s KILL {SECONDS // 2} /bin/kelvin_check
 status=$?
+echo '{PART}'
+[ $status != 0 ] || ( . /ends ) || status=1
 rmmod kelvin || status=1
 if [ -e $leaks ]; then
     # It reports nothing that is younger than five seconds.
@@ -104,44 +108,47 @@ def skip(what, missing):
 def judge(written, status):
     """All checks passed, and the kernel had nothing to say of it."""
     checks, _, log = written.partition(f"{LOG}\n")
+    checks, _, of_ends = checks.partition(f"{PART}\n")
     passed = PASSED.search(checks)
+    # What kelvin writes between them has words of its own; the log has all that the kernel wrote.
     defects = [line for line in (checks + log).splitlines() if DEFECTS.search(line)]
     assert passed and status == 0, written
     assert not defects, "\n".join(defects) + "\n" + written
     assert LOGGED.search(log), log
-    return passed[1]
+    return f"{passed[1]} checks passed, {ends.check(of_ends)}"
 
 
-def try_in(machine, headers):
+def try_in(machine, headers, kelvin):
     """The module and its checks, built, run and judged."""
-    module = build_module(machine.work, headers)
-    written, status = machine.boot(guest.Outfit(programs=[module, build_checks(machine.work)], options=OPTIONS), SCRIPT, SECONDS)
-    print(f"kmod: {headers.name}: {judge(written, status)} checks passed, and nothing in the kernel's log")
+    programs = [build_module(machine.work, headers), build_checks(machine.work), kelvin]
+    outfit = guest.Outfit(programs, files={"ends": ends.SCRIPT}, options=OPTIONS)
+    written, status = machine.boot(outfit, SCRIPT, SECONDS)
+    print(f"kmod: {headers.name}: {judge(written, status)}, and nothing in the kernel's log")
 
 
-def try_debian(directory, kernel):
+def try_debian(directory, kernel, kelvin):
     """In a kernel of Debian, where it can be had."""
     try:
         machine = guest.Guest(directory / kernel, kernel, beside)
         headers = headers_of(machine)
     except guest.Missing as missing:
         return skip(f"the kernel module in {kernel}", missing)
-    try_in(machine, headers)
+    try_in(machine, headers, kelvin)
 
 
-def try_own(directory, tree):
+def try_own(directory, tree, kelvin):
     """In a kernel that was built in its source; the shell is Debian's."""
     machine = guest.Guest(directory / KERNELS[0], KERNELS[0], beside)
     machine.kernel = tree / "arch/x86/boot/bzImage"
-    try_in(machine, tree)
+    try_in(machine, tree, kelvin)
 
 
 def main():
-    directory, *tree = map(Path, sys.argv[1:])
+    directory, kelvin, *tree = map(Path, sys.argv[1:])
     if tree:
-        return try_own(directory, tree[0].resolve())
+        return try_own(directory, tree[0].resolve(), kelvin)
     for kernel in KERNELS:
-        try_debian(directory, kernel)
+        try_debian(directory, kernel, kelvin)
 
 
 if __name__ == "__main__":

@@ -110,6 +110,8 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["selfcheck", "--rounds", "0"], "--rounds"),
     (&["selfcheck", "--round-limit", "x"], "--round-limit"),
     (&["selfcheck", "os"], "os"),
+    (&["send", "--device", "Cargo.toml", "127.0.0.1"], "--plain"),
+    (&["receive", "--device", "--discard", "--listen", "0.0.0.0:0"], "is every address of this host: name the one"),
     (&["list", "no.such.probe"], "no.such.probe"),
     (&["explain"], "<NAME>"),
     (&["explain", "no.such.probe"], "no.such.probe"),

@@ -18,6 +18,7 @@ pub mod filter;
 pub mod fs;
 pub mod image;
 pub mod interrupt;
+pub mod kernel_end;
 pub mod kernels;
 pub mod mapping;
 #[cfg(feature = "mathematics")]

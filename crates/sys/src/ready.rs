@@ -15,7 +15,17 @@ pub fn readable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
     Ok(wanted[0].revents != 0)
 }
 
-/// The same for several: which are readable, as soon as one is.
+/// Whether a descriptor takes bytes, or its other end is closed, within a time; a signal ends the wait early.
+///
+/// # Errors
+/// What the system call says.
+pub fn writable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
+    let mut wanted = [libc::pollfd { events: libc::POLLOUT, ..to_read(descriptor) }];
+    wait(&mut wanted, within)?;
+    Ok(wanted[0].revents != 0)
+}
+
+/// Which of several become readable, as soon as one is.
 ///
 /// # Errors
 /// What the system call says.
@@ -55,6 +65,17 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(writer);
         assert!(readable(reader.as_fd(), Duration::from_secs(10)).unwrap(), "an end is readable");
+    }
+
+    #[test]
+    fn a_descriptor_takes_bytes_until_it_is_full() {
+        let (mut one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(writable(one.as_fd(), Duration::ZERO).unwrap());
+        one.set_nonblocking(true).unwrap();
+        while one.write(&[0; 65_536]).is_ok() {}
+        assert!(!writable(one.as_fd(), Duration::from_micros(1)).unwrap());
+        drop(other);
+        assert!(writable(one.as_fd(), Duration::from_secs(10)).unwrap(), "an end is told at once");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 
 use kelvin_model::units;
+use kelvin_sys::kernel_end::NoDevice;
 use kelvin_wire::address::Shown;
 use kelvin_wire::bounded::{REASON, cut};
 
@@ -19,6 +20,15 @@ pub enum Error {
     /// A file.
     #[error(transparent)]
     File(#[from] kelvin_file::Error),
+    /// A device of the kernel module.
+    #[error(transparent)]
+    Device(#[from] NoDevice),
+    /// A device that would listen for whoever comes by any network.
+    #[error("{} is every address of this host: name the one that the sender will connect to", Shown(*address))]
+    Everywhere {
+        /// The address.
+        address: SocketAddr,
+    },
     /// Another host, and no secret.
     #[error("{} is another host: give the secret of both ends by --token-file", Shown(*address))]
     Open {

@@ -6,6 +6,8 @@
 //! ([`decide`]) and has the files arrive ([`deposit`]) in blocks ([`blocks`]). Both ends finish with the same [`summary`]: what
 //! was moved, how fast, what limited it ([`load`]) and what was to be expected ([`expected`]).
 //!
+//! Either end can have its socket in the kernel instead ([`device`]), whose module also tells the entry of a [`page`].
+//!
 //! The receiver decides where bytes go: a [`name`] is one component, and directories are found name by name from the one that is
 //! held open ([`tree`]). The sender decides what is read: no message of the receiver names a file.
 #![forbid(unsafe_code)]
@@ -15,6 +17,7 @@ pub mod blocks;
 pub mod channel;
 pub mod decide;
 pub mod deposit;
+pub mod device;
 pub mod error;
 pub mod expected;
 pub mod load;
@@ -22,6 +25,7 @@ pub mod message;
 pub mod moving;
 pub mod name;
 pub mod pace;
+pub mod page;
 pub mod receive;
 mod seats;
 pub mod send;

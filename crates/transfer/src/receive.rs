@@ -23,7 +23,7 @@ use crate::summary::Summary;
 use crate::{HANDSHAKE, PROTOCOL, Result};
 
 /// How often the receiver checks whether it is to stop while nobody connects.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// The pause after a connection could not be accepted, as when no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Backlog of the listening socket; the kernel limits it to net.core.somaxconn.

@@ -32,7 +32,7 @@ use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
 /// Time to connect.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// Most entries of an offer, and most bytes of their names and attributes, so that it fits into a frame.
 const OFFERED: usize = 256;
 const OFFERED_BYTES: usize = 40 << 10;
@@ -87,9 +87,7 @@ impl Sender {
     /// No answer; another host without a secret; a receiver of another version or secret, or without a place.
     pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: Manner) -> Result<Self> {
         let begun = Instant::now();
-        if let Some(&address) = addresses.iter().find(|address| !secret.is_some() && !is_loopback(**address)) {
-            return Err(Error::Open { address });
-        }
+        check_secret(addresses, secret)?;
         let mut stream = connect(addresses)?;
         stream.set_nodelay(true).map_err(WireError::call("set up the connection"))?;
         let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(HANDSHAKE) };
@@ -202,6 +200,14 @@ fn read_whole(source: &Source, content: &mut Vec<u8>) -> Result<()> {
     // A file that became shorter says so itself.
     source.check(&file)?;
     Ok(read.map_err(|error| FileError::call("read", &source.path, error))?)
+}
+
+/// An error where one of these is another host, and there is no secret.
+pub(crate) fn check_secret(addresses: &[SocketAddr], secret: &Secret) -> Result<()> {
+    match addresses.iter().find(|address| !secret.is_some() && !is_loopback(**address)) {
+        Some(&address) => Err(Error::Open { address }),
+        None => Ok(()),
+    }
 }
 
 fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {

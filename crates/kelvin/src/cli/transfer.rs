@@ -25,6 +25,9 @@ pub struct SendArgs {
     /// Do not encrypt the bytes of files; names and digests still are
     #[arg(long)]
     pub plain: bool,
+    /// Have the socket in the kernel, by /dev/kelvin_sender of kelvin's module; with --plain
+    #[arg(long, requires = "plain")]
+    pub device: bool,
     /// Send directories, with all that is below
     #[arg(short, long)]
     pub recursive: bool,
@@ -97,6 +100,9 @@ pub struct ReceiveArgs {
     /// File with the secret that senders must know; required if other hosts can reach the address
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Have the socket in the kernel, by /dev/kelvin_receiver of kelvin's module
+    #[arg(long)]
+    pub device: bool,
     /// Replace existing files
     #[arg(long)]
     pub overwrite: bool,

@@ -6,6 +6,7 @@ mod explain;
 mod file;
 mod list;
 mod machine;
+mod page;
 mod receive;
 mod report;
 mod run;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 
 use kelvin_file::user_file;
 use kelvin_store::Store;
+use kelvin_sys::kernel_end::Device;
 use kelvin_wire::secret::Secret;
 
 use crate::cli::{Command, StoreArgs};
@@ -55,6 +57,11 @@ pub fn dispatch(command: Command) -> Done {
 fn secret(token_file: Option<&Path>) -> Result<Secret, Fault> {
     let read = |file| Secret::read(file).map_err(|error| Fault::new("--token-file", error));
     token_file.map_or_else(|| Ok(Secret::none()), read)
+}
+
+/// What the last sentence of a transfer adds where this end's socket was that of a device.
+fn in_kernel(device: Option<Device>) -> String {
+    device.map(|device| format!("; this end was in the kernel ({})", device.path())).unwrap_or_default()
 }
 
 /// Opens the store that the command line or the environment names. The default one is made with its directories; a named one

@@ -6,13 +6,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kelvin_transfer::Error;
+use kelvin_sys::kernel_end::Device;
 use kelvin_transfer::decide::Destination;
 use kelvin_transfer::receive::{Manner, Receiver};
 use kelvin_transfer::session::{Event, standard_output};
 use kelvin_transfer::summary::{Record, Summary};
 use kelvin_transfer::tree::Root;
+use kelvin_transfer::{Error, device};
 use kelvin_wire::address::Shown;
+use serde::Serialize;
 
 use super::agent::PATIENCE;
 use super::agent::log::{About, Log};
@@ -30,23 +32,38 @@ pub fn receive(args: &ReceiveArgs) -> Done {
     // With fewer descriptors it takes fewer connections.
     let _ = kelvin_sys::process::raise_open_files();
     let log = Log::over(std::io::stderr());
-    let teller = Arc::new(Teller { log, json: args.json, is_output, failed: AtomicBool::default() });
+    let device = args.device.then_some(Device::Receiver);
+    let teller = Arc::new(Teller { log, json: args.json, is_output, device, failed: AtomicBool::default() });
     let told = Arc::clone(&teller);
     let tell = Box::new(move |from: SocketAddr, event: Event| told.tell(from, &event));
     let once = args.once || is_output;
     let manner = Manner { overwrite: args.overwrite, once };
-    let receiver = Receiver::listen(args.listen, destination, secret, manner, tell).map_err(|error| match error {
-        Error::Wire(kelvin_wire::Error::Call { source, .. }) => {
-            Fault::new(format!("--listen {}", Shown(args.listen)), source)
-        }
-        error => Fault::new("--listen", error),
-    })?;
-    teller.begin(receiver.address().map_err(Fault::because)?, args)?;
-    let served = receiver.serve(|| kelvin_sys::interrupt::requested().is_some());
+    let is_over = || kelvin_sys::interrupt::requested().is_some();
+    let served = if args.device {
+        let receiver = device::Receiver::listen(args.listen, destination, secret, manner, tell);
+        let receiver = receiver.map_err(|error| not_listening(args, error))?;
+        teller.begin(receiver.address(), args)?;
+        receiver.serve(is_over)
+    } else {
+        let receiver = Receiver::listen(args.listen, destination, secret, manner, tell);
+        let receiver = receiver.map_err(|error| not_listening(args, error))?;
+        teller.begin(receiver.address().map_err(Fault::because)?, args)?;
+        receiver.serve(is_over)
+    };
     teller.log.end(PATIENCE);
     served.map_err(Fault::because)?;
     let is_fault = once && teller.failed.load(Ordering::Relaxed);
     Ok(if is_fault { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+}
+
+fn not_listening(args: &ReceiveArgs, error: Error) -> Fault {
+    match error {
+        Error::Wire(kelvin_wire::Error::Call { source, .. }) => {
+            Fault::new(format!("--listen {}", Shown(args.listen)), source)
+        }
+        Error::Device(why) => Fault::new("--device", why),
+        error => Fault::new("--listen", error),
+    }
 }
 
 /// Where files go.
@@ -58,12 +75,23 @@ fn destination(args: &ReceiveArgs) -> Result<Destination, Fault> {
     }
 }
 
+/// What a sender moved, as data.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    moved: Record,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<&'static str>,
+}
+
 /// Says what happens.
 struct Teller {
     log: Log,
     json: bool,
     /// Whether standard output is what arrives, and all else goes to the log.
     is_output: bool,
+    /// The device that the socket belongs to, if it is in the kernel.
+    device: Option<Device>,
     /// Whether a file or a sender failed.
     failed: AtomicBool,
 }
@@ -109,12 +137,12 @@ impl Teller {
             self.failed.store(true, Ordering::Relaxed);
         }
         let printed = if self.is_output {
-            self.log.line(About::Client, &summary.to_string());
+            self.log.line(About::Client, &format!("{summary}{}", super::in_kernel(self.device)));
             Ok(())
         } else if self.json {
-            output::print_json(&Record::from(summary))
+            output::print_json(&Answer { moved: summary.into(), device: self.device.map(Device::path) })
         } else {
-            output::print(|out| writeln!(out, "{summary}"))
+            output::print(|out| writeln!(out, "{summary}{}", super::in_kernel(self.device)))
         };
         if let Err(fault) = printed {
             self.log.line(About::Client, &format!("{}: {fault}", Shown(from)));

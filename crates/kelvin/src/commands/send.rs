@@ -5,12 +5,14 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kelvin_transfer::Error;
+use kelvin_sys::kernel_end::Device;
+use kelvin_transfer::channel::Stream;
 use kelvin_transfer::message::Settings;
 use kelvin_transfer::name::Name;
 use kelvin_transfer::send::{Manner, Sender, Sent, Unsent};
 use kelvin_transfer::source::{Collection, Keep, left_out};
 use kelvin_transfer::summary::Record;
+use kelvin_transfer::{Error, device};
 use kelvin_wire::address::addresses;
 use serde::Serialize;
 
@@ -27,11 +29,12 @@ pub fn send(args: &SendArgs) -> Done {
     let addresses = addresses(to).map_err(|why| Fault::new(to, why))?;
     kelvin_sys::interrupt::watch()?;
     let left = left_out(&collection.left_out);
-    let sender = Sender::connect(&addresses, &secret, manner(args, &collection));
-    let sender = sender.map_err(|error| Fault::new(to, error))?;
-    let progress = Progress::new(collection.bytes());
-    let sent = sender.send(collection, &|bytes| progress.show(bytes));
-    drop(progress);
+    let manner = manner(args, &collection);
+    let sent = if args.device {
+        carry(device::connect(&addresses, &secret, manner), to, collection)?
+    } else {
+        carry(Sender::connect(&addresses, &secret, manner), to, collection)?
+    };
     match sent {
         Ok(sent) => conclude(args, &sent, left),
         Err(error @ Error::RefusedAll(_)) => Err(Fault::new(to, error)),
@@ -40,6 +43,20 @@ pub fn send(args: &SendArgs) -> Done {
             Ok(ExitCode::from(WITH_FAILURES))
         }
     }
+}
+
+/// Sends all by a sender that has connected.
+fn carry<S: Stream>(
+    connected: Result<Sender<S>, Error>,
+    to: &str,
+    collection: Collection,
+) -> Result<Result<Sent, Error>, Fault> {
+    let sender = connected.map_err(|error| match error {
+        Error::Device(why) => Fault::new("--device", why),
+        error => Fault::new(to, error),
+    })?;
+    let progress = Progress::new(collection.bytes());
+    Ok(sender.send(collection, &|bytes| progress.show(bytes)))
 }
 
 fn manner(args: &SendArgs, collection: &Collection) -> Manner {
@@ -81,17 +98,21 @@ struct Answer {
     planned: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<&'static str>,
 }
 
 fn conclude(args: &SendArgs, sent: &Sent, left: Option<String>) -> Done {
     let Sent { summary, unsent, unchanged, planned } = sent;
+    let device = args.device.then_some(Device::Sender);
     unsent.iter().for_each(report);
     if args.json {
         let why =
             |one: &Unsent| BTreeMap::from([("file", one.path.display().to_string()), ("why", one.why.to_string())]);
         let unsent = unsent.iter().map(why).collect();
         let planned = planned.iter().map(|path| path.display().to_string()).collect();
-        output::print_json(&Answer { moved: summary.into(), unchanged: *unchanged, unsent, planned, left_out: left })?;
+        let (moved, unchanged, device) = (summary.into(), *unchanged, device.map(Device::path));
+        output::print_json(&Answer { moved, unchanged, unsent, planned, left_out: left, device })?;
     } else {
         output::print(|out| {
             for path in planned {
@@ -103,7 +124,7 @@ fn conclude(args: &SendArgs, sent: &Sent, left: Option<String>) -> Done {
             if let Some(left) = &left {
                 writeln!(out, "{left}")?;
             }
-            if args.dry_run { Ok(()) } else { writeln!(out, "{summary}") }
+            if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::in_kernel(device)) }
         })?;
     }
     Ok(if unsent.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) })

@@ -5,6 +5,7 @@ use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::units::bytes;
 
 use crate::cli::StudyArgs;
+use crate::commands::page;
 use crate::commands::run::{self, Destination};
 use crate::fault::{Done, Fault};
 use crate::measure::Wishes;
@@ -30,6 +31,9 @@ const OF_TRANSFERS: [Extent; 3] =
 
 /// `kelvin study`.
 pub fn study(args: &StudyArgs) -> Done {
+    if args.name == page::NAME {
+        return page::page(args);
+    }
     let here = Here::read()?;
     let chosen = named(&args.name)?;
     if let Some(needing) = Needing::of(chosen) {
@@ -61,8 +65,9 @@ fn named(name: &str) -> Result<&'static Probe, Fault> {
     study.or_else(in_full).ok_or_else(|| {
         let known: Vec<&str> = of(ProbeKind::Study).map(short).collect();
         Fault::because(format!(
-            "no study is called '{name}'; there are {}, and every probe of `kelvin list`, at all its points",
-            known.join(", ")
+            "no study is called '{name}'; there are {}, {}, and every probe of `kelvin list`, at all its points",
+            known.join(", "),
+            page::NAME
         ))
     })
 }
