@@ -220,7 +220,10 @@ impl Receiver {
         match handshake.listen(&mut stream, || Some(())) {
             Ok((halves, ())) => {
                 tell(Event::Came);
-                tell(self.serve_sender(stream, halves, &tell).map_or_else(Event::Fault, Event::Done));
+                tell(
+                    self.serve_sender(stream, halves, &tell)
+                        .map_or_else(Event::Fault, |summary| Event::Done(Box::new(summary))),
+                );
                 true
             }
             Err(error) => {
