@@ -97,7 +97,7 @@ whole: build $(DEBUG) ## a real run by the program that users get, its known tru
 $(DEBUG): unit-build
 .PHONY: $(DEBUG)
 
-nfs: build ## remote files over every mount of an NFS server in a guest, at every size: an hour or more, of function only
+nfs: build ## remote files over every mount of an NFS server in a guest, at every size: half an hour or more, of function only
 	$(PYTHON) tests/guest/nfs.py $(KELVIN) $(TARGET)/guest $(TARGET)/remote-files
 
 selfcheck: build ## whether what is known by construction comes out right, on a machine left alone

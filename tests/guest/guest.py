@@ -2,6 +2,7 @@
 
 Time in it says nothing: every instruction is translated. It is for function only.
 """
+import copy
 import gzip
 import os
 import platform
@@ -84,7 +85,8 @@ class Guest:
     def __init__(self, work, kernel=KERNEL, beside=lambda _: []):
         if platform.machine() != "x86_64":
             raise Missing(f"a kernel and a QEMU for {platform.machine()}: only those for x86_64 are known here")
-        self.work = Path(work).resolve()
+        # Where packages are kept, and what is of this guest alone.
+        self.kept = self.work = Path(work).resolve()
         self.qemu = need("qemu-system-x86_64", "qemu-system-x86")
         self.base = self.unpacked("packages", lambda: newest(kernel, beside))
         self.kernel = next(self.base.glob("boot/vmlinuz-*"))
@@ -92,12 +94,12 @@ class Guest:
 
     def unpacked(self, name, packages):
         """The directory of this name, with Debian's packages that a function names, downloaded and unpacked, not installed."""
-        place = self.work / name
+        place = self.kept / name
         if place.is_dir():
             return place
         need("apt-get", "apt")
         need("dpkg-deb", "dpkg")
-        downloads = self.work / f"{name}.downloads"
+        downloads = self.kept / f"{name}.downloads"
         downloads.mkdir(parents=True, exist_ok=True)
         try:
             run("apt-get", "download", *packages(), cwd=downloads)
@@ -109,15 +111,26 @@ class Guest:
             except subprocess.CalledProcessError as error:
                 raise Missing(f"the packages of {name}: {error.stderr.strip().splitlines()[-1]}") from error
         # In place only when all of it is there.
-        partial = self.work / f"{name}.partial"
+        partial = self.kept / f"{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         for package in downloads.glob("*.deb"):
             run("dpkg-deb", "-x", package, partial)
         partial.rename(place)
         return place
 
+    def another(self, name):
+        """The same with a directory of its own: the two can run at once."""
+        other = copy.copy(self)
+        other.work = self.kept / name
+        other.work.mkdir(exist_ok=True)
+        return other
+
     def boot(self, outfit, script, seconds):
         """What the script wrote in a guest that has this outfit, and its exit status."""
+        return self.run_to_end(self.command(outfit, script), seconds)
+
+    def command(self, outfit, script):
+        """What starts a guest that has this outfit and runs the script."""
         tree = self.work / "tree"
         shutil.rmtree(tree, ignore_errors=True)
         for directory in ("bin", "proc", "sys", "dev", "tmp"):
@@ -138,13 +151,16 @@ class Guest:
         )
         image = self.work / "image.gz"
         image.write_bytes(gzip.compress(packed.stdout, 1))
-        # Judged by a line that the guest prints: QEMU's own status says nothing.
-        command = [
+        return [
             self.qemu, "-M", "pc", "-accel", "tcg", "-cpu", PROCESSOR, "-nodefaults", "-display", "none", "-no-reboot",
             "-serial", "stdio", "-kernel", self.kernel, "-initrd", image,
             "-append", "console=ttyS0 panic=-1 tsc=reliable mitigations=off quiet", *outfit.options,
         ]  # fmt: skip
+
+    def run_to_end(self, command, seconds):
+        """The same of a guest that was made ready."""
         console, said = self.watch(command, seconds)
+        # Judged by a line that the guest prints: QEMU's own status says nothing.
         written = re.search(rf"{BEGIN}\n(.*){END} (\d+)", console, re.DOTALL)
         if not written:
             raise AssertionError(f"the guest did not come to its end: see {self.work / 'console.txt'}: {said[-500:]}")
@@ -165,7 +181,7 @@ class Guest:
         shutil.copy(program, tree / "bin")
         if program.suffix == ".ko":
             return
-        unpacked = next((place for place in program.parents if place.parent == self.work), None)
+        unpacked = next((place for place in program.parents if place.parent == self.kept), None)
         places = [unpacked / place for place in LIBRARIES] if unpacked else []
         environment = dict(os.environ, LD_LIBRARY_PATH=":".join(map(str, places)))
         for name, library in re.findall(r"(\S+) => (not found|/\S+)", f"{run('ldd', program, env=environment)}"):

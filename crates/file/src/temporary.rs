@@ -22,6 +22,8 @@ const LOCK: &str = "lock";
 const DIRECTORY: &str = "kelvin-scratch-";
 const HIDDEN: &str = ".kelvin-scratch-";
 const FILE: &str = ".kelvin-unfinished-";
+/// Those of what is made where a user looks for other files.
+pub const AMONG_OTHERS: [&str; 2] = [HIDDEN, FILE];
 /// Letters and digits at the end of an unpredictable name: some 2^71 names.
 const UNFORESEEN: usize = 12;
 /// How often something is made anew that a sweep removed.

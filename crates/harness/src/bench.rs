@@ -265,6 +265,11 @@ impl<'a> Bench<'a> {
         self.request.slice as f64
     }
 
+    /// Nanoseconds after which this round is given up, whatever it does.
+    pub fn limit(&self) -> f64 {
+        self.request.limit as f64
+    }
+
     /// The CPU that this process is pinned to.
     pub fn cpu(&self) -> u32 {
         self.setup().placement.cpu
@@ -588,6 +593,7 @@ mod tests {
             case: Case::new(),
             round: 0,
             slice,
+            limit: u64::MAX,
             seed: 1,
             parent: 0,
             setup: Setup::scripted(kelvin_sys::cpu::current()),

@@ -20,6 +20,8 @@ pub(crate) struct Request {
     pub round: u32,
     /// Nanoseconds for timing, warm-up included.
     pub slice: u64,
+    /// Nanoseconds after which the round is given up.
+    pub limit: u64,
     pub seed: u64,
     /// The process that asks; the probe dies with it.
     pub parent: u32,

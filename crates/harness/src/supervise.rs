@@ -34,6 +34,13 @@ pub struct Options {
     pub setup: Setup,
 }
 
+impl Options {
+    /// Time limit of a round, for its set-up and what may go wrong beside its timing.
+    fn limit(&self, next: Next) -> Duration {
+        self.round_limit + Duration::from_nanos(10 * next.slice as u64)
+    }
+}
+
 /// Measures the plan and sends all events to the sink; returns when the budget is spent, every interval is narrow
 /// enough, or this process was asked to stop.
 pub fn supervise(plan: &Plan, outline: &Outline, options: &Options, sink: &mut dyn Sink) -> RunStatus {
@@ -97,8 +104,8 @@ impl<'r> Rounds<'r> {
     fn round(&mut self, next: Next, launch: &mut dyn Launch, sink: &mut dyn Sink) {
         let unit = &self.plan.units[next.unit];
         announce(unit, &self.schedule, self.budget - launch.now(), sink);
-        let request = request(unit, next, &self.options.setup, self.random.bits());
-        let limit = self.options.round_limit + Duration::from_nanos(10 * next.slice as u64);
+        let limit = self.options.limit(next);
+        let request = request(unit, next, self.options, self.random.bits());
         let begun = launch.now();
         let Some(attempt) = launch.launch(&request, limit) else { return };
         let took = launch.now() - begun;
@@ -140,15 +147,16 @@ fn announce(unit: &Unit, schedule: &Schedule, nanoseconds_left: f64, sink: &mut 
     });
 }
 
-fn request(unit: &Unit, next: Next, setup: &Setup, seed: u64) -> Request {
+fn request(unit: &Unit, next: Next, options: &Options, seed: u64) -> Request {
     Request {
         probe: unit.probe.id.to_owned(),
         case: unit.case.clone(),
         round: next.round,
         slice: next.slice as u64,
+        limit: options.limit(next).as_nanos() as u64,
         seed,
         parent: std::process::id(),
-        setup: setup.clone(),
+        setup: options.setup.clone(),
     }
 }
 

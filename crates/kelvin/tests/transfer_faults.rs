@@ -6,7 +6,7 @@ mod place;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
@@ -16,11 +16,12 @@ use kelvin_sys::random::split_mix;
 use kelvin_testing::Missing;
 use kelvin_transfer::channel::Channel;
 use kelvin_transfer::message::{
-    ATTRIBUTES, Attribute, Decision, Entry, EntryKind, FromReceiver, FromSender, Modified, Settings,
+    ATTRIBUTES, Attribute, Decision, Entry, EntryKind, FromReceiver, FromSender, Modified, Reason, Settings,
 };
 use kelvin_transfer::session::WINDOW;
 use kelvin_transfer::tree;
 use kelvin_transfer::{HANDSHAKE, PROTOCOL};
+use kelvin_wire::bounded::REASON;
 use kelvin_wire::deadline::Deadline;
 use kelvin_wire::noise::Handshake;
 use kelvin_wire::secret::Secret;
@@ -347,6 +348,80 @@ fn entry(name: String, kind: EntryKind) -> Entry {
     let name = name.into_bytes().try_into().unwrap();
     let modified = Modified { seconds: 1_000_000_000, nanoseconds: 5 };
     Entry { parent: 0, name, kind, mode: 0o755, modified, owner: None, attributes: Vec::new() }
+}
+
+/// The most that a process had in memory so far.
+fn most_memory(process: &Child) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() << 10
+}
+
+/// A receiver that says what it likes to the next sender.
+fn listened(listener: &TcpListener) -> Channel {
+    let mut stream = listener.accept().unwrap().0;
+    let deadline = Deadline::within(HANDSHAKE);
+    let handshake = Handshake { protocol: &PROTOCOL, secret: &Secret::none(), deadline };
+    let (halves, ()) = handshake.listen(&mut stream, || Some(())).unwrap();
+    Channel::new(stream, halves).unwrap()
+}
+
+/// Refuses each file with as many words as a reason may have, and says nothing at the end.
+#[test]
+fn a_receiver_cannot_make_the_sender_hold_much() {
+    const FILES: usize = 10_000;
+    let place = Place::new();
+    let tree = place.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    (0..FILES).for_each(|number| drop(File::create(tree.join(format!("{number:0>200}"))).unwrap()));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    let mut sender = place.start(&["send", "-r", "tree", &to]);
+    let mut channel = listened(&listener);
+    let why = Reason("x".repeat(REASON));
+    assert!(matches!(channel.receive().unwrap(), FromSender::Begin(_)));
+    let before = most_memory(&sender);
+    loop {
+        let decide = |entry: &Entry| match entry.kind {
+            EntryKind::Directory => Decision::Made,
+            _ => Decision::Refused(why.clone()),
+        };
+        match channel.receive().unwrap() {
+            FromSender::Offer(entries) => {
+                let decisions: Vec<_> = entries.iter().map(decide).collect();
+                let mut some = decisions.chunks(100).map(<[_]>::to_vec);
+                some.try_for_each(|some| channel.send(&FromReceiver::Decisions(some))).unwrap();
+            }
+            FromSender::End => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    // It has heard all, and waits for what was measured here.
+    let most = most_memory(&sender);
+    assert!(most > before + (FILES * REASON) as u64, "{most} bytes instead of {before}: that is less than it was told");
+    assert!(most < 64 * MIB, "{} MiB", most / MIB);
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+}
+
+/// Wants a large file and takes it in small pieces: the sender reads no further ahead than its buffers.
+#[test]
+fn a_slow_receiver_does_not_make_the_sender_hold_what_it_does_not_take() {
+    let place = Place::new();
+    place.file("large", 100 << 20);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    let mut sender = place.start(&["send", "large", &to]);
+    let mut channel = listened(&listener);
+    while !matches!(channel.receive().unwrap(), FromSender::Offer(_)) {}
+    channel.send(&FromReceiver::Decisions(vec![Decision::Wanted])).unwrap();
+    assert!(matches!(channel.receive().unwrap(), FromSender::Block(_)));
+    let mut taken = [0; 512];
+    (0..4096).for_each(|_| channel.data_into(&mut taken, 512).unwrap());
+    let most = most_memory(&sender);
+    assert!(most < 64 * MIB, "{} MiB", most / MIB);
+    sender.kill().unwrap();
+    sender.wait().unwrap();
 }
 
 /// Anonymous memory of a process now.

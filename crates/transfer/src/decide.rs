@@ -4,16 +4,18 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelvin_file::Error as FileError;
 use rustix::fs::{AtFlags, FileType, Gid, RenameFlags, Stat, Uid};
 
 use crate::blocks::BLOCK;
-use crate::deposit::Deposit;
+use crate::deposit::{Deposit, Taken};
 use crate::load::Storage;
 use crate::message::{Decision, Entry, EntryKind, Settings};
 use crate::staging::Small;
-use crate::tree::{Held, Root, Tree, part_name, times};
+use crate::tree::{Held, Root, Tree, is_own, part_name, times};
 use crate::{Error, Result};
 
 /// Most bytes of a link's path (PATH_MAX of limits.h).
@@ -44,8 +46,10 @@ enum Place {
 pub(crate) struct Desk {
     place: Place,
     overwrite: bool,
-    /// Bytes that were promised room, and did not arrive yet.
+    /// Bytes that were promised room, of files that did not arrive yet.
     promised: u64,
+    /// Those of them that are there already.
+    taken: Arc<AtomicU64>,
 }
 
 impl Desk {
@@ -62,7 +66,7 @@ impl Desk {
             }
             Destination::Nothing => Place::Nothing,
         };
-        Ok(Self { place, overwrite, promised: 0 })
+        Ok(Self { place, overwrite, promised: 0, taken: Arc::default() })
     }
 
     /// That there is room for all, where all of it is to come.
@@ -81,9 +85,10 @@ impl Desk {
 
     fn check_room(&self, bytes: u64) -> Result<()> {
         let Place::Directory(tree) = &self.place else { return Ok(()) };
+        let promised = self.promised.saturating_sub(self.taken.load(Ordering::Relaxed));
         match tree.room()? {
-            Some(room) if self.promised.saturating_add(bytes) > room => {
-                Err(Error::NoRoom { bytes, room: room.saturating_sub(self.promised) })
+            Some(room) if promised.saturating_add(bytes) > room => {
+                Err(Error::NoRoom { bytes, room: room.saturating_sub(promised) })
             }
             _ => Ok(()),
         }
@@ -111,6 +116,7 @@ impl Desk {
                 tree.add(entry, (settings.dry_run, self.overwrite))?;
                 Ok((Decision::Made, None))
             }
+            (Place::Directory(tree), _) if is_own(&entry.name) => Err(Error::OwnName { path: tree.path(entry) }),
             (Place::Directory(tree), EntryKind::Link { target }) => {
                 let made = if settings.dry_run { Ok(()) } else { link(tree, entry, target, self.overwrite) };
                 made.map(|()| (Decision::Made, None))
@@ -168,7 +174,10 @@ impl Desk {
     pub(crate) fn deposit(&mut self, entry: &Entry) -> Result<Deposit> {
         let path = self.path(entry);
         match &mut self.place {
-            Place::Directory(tree) => Deposit::make(&*tree.held(entry.parent)?, path, entry, self.overwrite),
+            Place::Directory(tree) => {
+                let made = Deposit::make(&*tree.held(entry.parent)?, path, entry, self.overwrite)?;
+                Ok(made.taking(Taken::of(entry, &self.taken)))
+            }
             Place::Output(output, _) => Deposit::to_output(output, path, entry),
             Place::Nothing => Deposit::to_nothing(path, entry),
         }

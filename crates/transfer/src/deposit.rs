@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelvin_file::Error as FileError;
 use kelvin_file::unfinished::{Place, Unfinished};
@@ -43,8 +44,37 @@ pub struct Deposit {
     is_part: bool,
     is_resumed: bool,
     unflushed: u64,
+    taken: Taken,
     /// Its bytes so far.
     pub amount: Amount,
+}
+
+/// The room that a file has taken of what it was promised, summed over all files of a session while they arrive: it is no
+/// longer among what is free.
+#[derive(Debug, Default)]
+pub struct Taken {
+    all: Arc<AtomicU64>,
+    bytes: u64,
+    promised: u64,
+}
+
+impl Taken {
+    /// None yet.
+    pub fn of(entry: &Entry, all: &Arc<AtomicU64>) -> Self {
+        Self { all: Arc::clone(all), bytes: 0, promised: size(entry).1 }
+    }
+
+    fn add(&mut self, bytes: u64) {
+        let more = bytes.min(self.promised - self.bytes);
+        self.bytes += more;
+        self.all.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Deposit {
@@ -73,6 +103,7 @@ impl Deposit {
             is_part,
             is_resumed: there > 0,
             unflushed: 0,
+            taken: Taken::default(),
             amount: Amount::default(),
         })
     }
@@ -96,7 +127,13 @@ impl Deposit {
 
     fn without_name(sink: Sink, path: PathBuf, entry: &Entry) -> Result<Self> {
         let blocks = Blocks::new(size(entry).0)?;
-        Ok(Self { sink, path, blocks, is_part: false, is_resumed: false, unflushed: 0, amount: Amount::default() })
+        let (taken, amount) = (Taken::default(), Amount::default());
+        Ok(Self { sink, path, blocks, is_part: false, is_resumed: false, unflushed: 0, taken, amount })
+    }
+
+    /// Has the room that it takes be counted.
+    pub fn taking(self, taken: Taken) -> Self {
+        Self { taken, ..self }
     }
 
     /// Where it will be.
@@ -136,6 +173,7 @@ impl Deposit {
             Sink::Nothing => Ok(()),
         };
         self.unflushed += bytes.len() as u64;
+        self.taken.add(bytes.len() as u64);
         self.amount.moved += bytes.len() as u64;
         Ok(written.map_err(|error| FileError::call("write", &self.path, error))?)
     }

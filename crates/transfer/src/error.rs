@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use kelvin_model::units;
 use kelvin_sys::kernel_end::NoDevice;
@@ -53,6 +54,12 @@ pub enum Error {
     /// The receiver takes nothing.
     #[error("the receiver says: {0}")]
     RefusedAll(String),
+    /// A name that this program gives to what it has not finished.
+    #[error("{} is not taken: names that begin so are of what kelvin has not finished, and it removes that", path.display())]
+    OwnName {
+        /// Where it would be.
+        path: PathBuf,
+    },
     /// There is no room for all.
     #[error("{} are to come, and there is room for {}", units::bytes(*bytes), units::bytes(*room))]
     NoRoom {
@@ -83,7 +90,8 @@ pub enum Error {
 impl Error {
     /// Whether it concerns one file, so that the others can still be moved.
     pub fn is_of_one_file(&self) -> bool {
-        matches!(self, Self::File(_) | Self::Refused(_) | Self::Digest | Self::NoRoom { .. } | Self::TooMany)
+        let is_of_place = matches!(self, Self::File(_) | Self::OwnName { .. } | Self::NoRoom { .. });
+        is_of_place || matches!(self, Self::Refused(_) | Self::Digest | Self::TooMany)
     }
 
     /// The same, with the file that was being moved.

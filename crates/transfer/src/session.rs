@@ -485,7 +485,10 @@ impl<'a, S: Stream> Session<'a, S> {
             return Err(Error::Nonsense("it ends before a file has ended"));
         }
         let begun = Instant::now();
-        self.desk.finish(&self.settings)?;
+        if let Err(why) = self.desk.finish(&self.settings) {
+            self.channel.send(&FromReceiver::Refused(Reason(why.told())))?;
+            return Err(why);
+        }
         self.channel.times.sync += if self.settings.sync { begun.elapsed().as_nanos() as u64 } else { 0 };
         let storage = self.desk.storage();
         let load = self.watch.load(self.channel.times, storage);

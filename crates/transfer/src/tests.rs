@@ -6,6 +6,7 @@ mod hostile_receiver;
 mod hostile_sender;
 mod parts;
 mod trees;
+mod unfinished;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -6,12 +6,13 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kelvin_file::Error as FileError;
-use kelvin_file::temporary::{Files, Scratch, reach, remove_old};
+use kelvin_file::temporary::{AMONG_OTHERS, Files, Scratch, reach, remove_old};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 
 use crate::expected;
@@ -32,8 +33,9 @@ const DEEPEST: u16 = 2048;
 pub const PART: &str = ".kelvin-part-";
 /// How long a part is kept.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Permissions of a directory until all is in it.
-const PRIVATE: Mode = Mode::RWXU;
+/// Permissions of a directory until all is in it: so that it is found to be unfinished when its transfer was interrupted. For a
+/// directory of its owner alone the sticky bit changes nothing, and hardly anybody sets it; no sender can ([`RIGHTS`]).
+const UNFINISHED: Mode = Mode::RWXU.union(Mode::SVTX);
 /// Permissions that are kept.
 pub(crate) const RIGHTS: u32 = 0o777;
 
@@ -90,10 +92,20 @@ struct Offered {
     mode: u32,
     modified: Modified,
     depth: u16,
-    /// Whether it was made by this session.
-    is_new: bool,
-    /// Whether it was, or may be changed.
+    found: Found,
+    /// Whether it gets the sender's permissions and time in the end.
     is_to_be_set: bool,
+}
+
+/// What was under the name of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// Nothing: it was made by this session.
+    Nothing,
+    /// A directory that a transfer made and did not finish.
+    Unfinished,
+    /// Another one, which is the user's.
+    Directory,
 }
 
 /// The directories of a session.
@@ -135,18 +147,21 @@ impl Tree {
             mode: mode & RIGHTS,
             modified,
             depth,
-            is_new: false,
+            found: Found::Directory,
             is_to_be_set: false,
         });
+        if is_own(&entry.name) {
+            return Err(Error::OwnName { path: self.path(entry) });
+        }
         if is_dry {
             return Ok(());
         }
-        let is_new = self.make(entry)?;
+        let found = self.make(entry)?;
+        let is_to_be_set = found != Found::Directory || overwrite;
         if let Some(last) = self.offered.last_mut() {
-            last.is_new = is_new;
-            last.is_to_be_set = is_new || overwrite;
+            (last.found, last.is_to_be_set) = (found, is_to_be_set);
         }
-        if !is_new && !overwrite {
+        if !is_to_be_set {
             return Ok(());
         }
         let number = self.offered.len() as u32;
@@ -155,18 +170,21 @@ impl Tree {
             .map_err(|error| self.failed("keep owner and extended attributes of", number, error))
     }
 
-    /// Makes a directory, and says whether it was not there.
-    fn make(&mut self, entry: &Entry) -> Result<bool> {
+    /// Makes a directory, and says what was there.
+    fn make(&mut self, entry: &Entry) -> Result<Found> {
         let above = self.held(entry.parent)?;
-        let is_new = match rustix::fs::mkdirat(&*above.directory, entry.name.as_os_str(), PRIVATE) {
-            Ok(()) => true,
-            Err(rustix::io::Errno::EXIST) => false,
-            Err(error) => {
-                return Err(FileError::call("make the directory", &self.path(entry), error.into()).into());
+        let made = rustix::fs::mkdirat(&*above.directory, entry.name.as_os_str(), UNFINISHED);
+        let number = self.offered.len() as u32;
+        match made {
+            Ok(()) => self.held(number).map(|_| Found::Nothing),
+            Err(rustix::io::Errno::EXIST) => {
+                let held = self.held(number)?;
+                let found = is_unfinished(&held.directory, entry);
+                let found = found.map_err(|error| self.failed("query the directory", number, error))?;
+                Ok(if found { Found::Unfinished } else { Found::Directory })
             }
-        };
-        self.held(self.offered.len() as u32)?;
-        Ok(is_new)
+            Err(error) => Err(FileError::call("make the directory", &self.path(entry), error.into()).into()),
+        }
     }
 
     /// A directory by its number.
@@ -188,7 +206,7 @@ impl Tree {
 
     /// Whether a directory was made by this session, so that nothing is in it that it did not bring.
     pub fn is_new(&self, number: u32) -> bool {
-        self.offered(number).is_ok_and(|offered| offered.is_new)
+        self.offered(number).is_ok_and(|offered| offered.found == Found::Nothing)
     }
 
     /// Where the small files of a directory are made.
@@ -219,6 +237,10 @@ impl Tree {
         let mut held: Option<File> = None;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         for name in names.iter().rev() {
+            // It was refused, and something else may be there.
+            if is_own(name) {
+                return Err(Error::OwnName { path: self.path_of(number) });
+            }
             let above = held.as_ref().unwrap_or(&self.root.held.directory);
             let opened = rustix::fs::openat(above, name.as_os_str(), flags, Mode::empty());
             let failed =
@@ -330,6 +352,15 @@ fn describe(directory: &File, entry: &Entry) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Whether a transfer made the directory of an entry, and did not finish it. Its owner may have been set already.
+fn is_unfinished(directory: &File, entry: &Entry) -> std::io::Result<bool> {
+    let found = directory.metadata()?;
+    // A group that is inherited has a bit of its own.
+    let mode = found.mode() & (Mode::SVTX.bits() | RIGHTS);
+    let owners = [Some(kelvin_sys::fs::effective_user()), entry.owner.map(|(user, _)| user)];
+    Ok(mode == UNFINISHED.bits() && owners.contains(&Some(found.uid())))
+}
+
 /// A held directory cannot be flushed or changed itself (O_PATH), but what it leads to can.
 fn flush(directory: &File) -> std::io::Result<()> {
     File::open(reach(directory))?.sync_all()
@@ -348,6 +379,12 @@ pub(crate) fn times(modified: Modified) -> Timestamps {
     let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let last_modification = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
     Timestamps { last_access, last_modification }
+}
+
+/// Whether a name begins as those of what a receiver makes and has not finished: it removes what it finds under them.
+pub(crate) fn is_own(name: &Name) -> bool {
+    let name = name.as_os_str().as_bytes();
+    name.starts_with(PART.as_bytes()) || AMONG_OTHERS.iter().any(|own| name.starts_with(own.as_bytes()))
 }
 
 /// The name under which a part of a file arrives: the same whenever the same file is sent again.

@@ -250,7 +250,8 @@ fn send_truncated(setup: SendSetup, shown: bool, length: u64) -> (std::io::Resul
 
 #[test]
 fn a_file_that_is_truncated_ahead_is_sent_to_its_new_end() {
-    let (content, length) = (noise(LARGE), LARGE as u64 / 2 + 5);
+    // Further ahead than anything is read before it is sent: 4 MiB.
+    let (content, length) = (noise(LARGE), LARGE as u64 / 4 * 3 + 5);
     for (setup, shown) in senders(BUFFER, PATIENT).into_iter().flat_map(|setup| [(setup, true), (setup, false)]) {
         let (sent, _, arrived) = send_truncated(setup, shown, length);
         assert_eq!(sent.unwrap(), length, "{setup:?}");

@@ -1,6 +1,7 @@
 //! A million frames that nobody should send, on either end: no panic, no wait without end, and only whole files have names.
 //!
 //! Each test says how many are its share; the numbers that choose them begin with a constant, so that a failure can be repeated.
+//! `KELVIN_FUZZ_TIMES=3` has three times as many, which are more than a million on either end.
 
 use std::fs;
 use std::path::Path;
@@ -33,6 +34,12 @@ const TO_SENDERS: u64 = 60_000;
 #[test]
 fn the_shares_are_a_million() {
     assert_eq!(MESSAGES_OF_SENDERS + MESSAGES_OF_RECEIVERS + FRAMES + TO_SESSIONS + TO_SENDERS, 1_000_000);
+}
+
+/// How many of a share are tried.
+fn times(share: u64) -> u64 {
+    let by = std::env::var("KELVIN_FUZZ_TIMES").map_or(1, |by| by.parse().unwrap());
+    share * by
 }
 
 /// Bytes that mean something in a message.
@@ -133,7 +140,7 @@ fn is_bounded(why: &str) {
 
 #[test]
 fn no_message_of_a_sender_breaks_what_reads_it_and_what_is_read_is_bounded() {
-    let read = read_all(&from_senders(), MESSAGES_OF_SENDERS, |message| match message {
+    let read = read_all(&from_senders(), times(MESSAGES_OF_SENDERS), |message| match message {
         FromSender::Offer(entries) => entries.iter().for_each(|entry| {
             let name = entry.name.as_os_str();
             assert!(!name.is_empty() && Path::new(name).file_name() == Some(name), "{name:?}");
@@ -143,19 +150,19 @@ fn no_message_of_a_sender_breaks_what_reads_it_and_what_is_read_is_bounded() {
         FromSender::Abandoned { why, .. } => is_bounded(&why),
         _ => {}
     });
-    assert!((1000..MESSAGES_OF_SENDERS - 1000).contains(&read), "{read}");
+    assert!((1000..times(MESSAGES_OF_SENDERS) - 1000).contains(&read), "{read}");
 }
 
 #[test]
 fn no_message_of_a_receiver_breaks_what_reads_it_and_what_is_read_is_bounded() {
-    let read = read_all(&from_receivers(), MESSAGES_OF_RECEIVERS, |message| match message {
+    let read = read_all(&from_receivers(), times(MESSAGES_OF_RECEIVERS), |message| match message {
         FromReceiver::Refused(Reason(why)) => is_bounded(&why),
         FromReceiver::Verdicts(verdicts) => {
             verdicts.iter().filter_map(|verdict| verdict.why.as_ref()).for_each(|why| is_bounded(&why.0));
         }
         _ => {}
     });
-    assert!((1000..MESSAGES_OF_RECEIVERS - 1000).contains(&read), "{read}");
+    assert!((1000..times(MESSAGES_OF_RECEIVERS) - 1000).contains(&read), "{read}");
 }
 
 /// Frames of any length and content but those that the other side has sealed: none is read, as a message or as bytes of a file.
@@ -163,7 +170,7 @@ fn no_message_of_a_receiver_breaks_what_reads_it_and_what_is_read_is_bounded() {
 fn no_frame_that_was_not_sealed_is_opened() {
     let mut random = Random(3);
     let mut hostile = Hostile::new();
-    for number in 0..FRAMES {
+    for number in 0..times(FRAMES) {
         let length = random.below(200);
         let mut frame: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
         let claimed = if random.below(8) == 0 { random.0 as u32 } else { length as u32 };
@@ -270,7 +277,7 @@ fn files_below(directory: &Path, below: &Path, found: &mut Vec<std::path::PathBu
 fn no_order_of_messages_leaves_what_is_not_whole() {
     let (outer, inner) = super::place();
     let (mut heard, mut kept, mut random) = (0, 0, Random(1));
-    while heard < TO_SESSIONS {
+    while heard < times(TO_SESSIONS) {
         let mut hostile = Hostile::new();
         hostile.begin();
         let mut sayer = Sayer { hostile: &mut hostile, random: &mut random, offered: 0, files: Vec::new() };
@@ -321,7 +328,7 @@ fn no_order_of_answers_breaks_a_sender() {
     std::os::unix::fs::symlink("elsewhere", tree.join("4")).unwrap();
     let keep = Keep { recursive: true, links: true, ..Keep::default() };
     let (mut heard, mut finished, mut random) = (0, 0, Random(1));
-    while heard < TO_SENDERS {
+    while heard < times(TO_SENDERS) {
         let mut hostile = Hostile::new();
         hostile.is_late = random.below(2) == 0;
         let of_files = [Decision::Wanted, Decision::Wanted, Decision::Wanted, Decision::Resumed, Decision::Unchanged];
