@@ -16,6 +16,10 @@ pub static ALL: &[&Metric] = &[
     &RECEIVER_FAULTS,
     &SENDER_SWITCHES,
     &RECEIVER_SWITCHES,
+    &SENDER_DEVICE,
+    &RECEIVER_DEVICE,
+    &COLD,
+    &COLD_DEVICE,
 ];
 
 words! {
@@ -37,6 +41,14 @@ words! {
         ReadWrite = "rw",
         /// The file mapped a window at a time, and sent from there.
         Mmap = "mmap",
+        /// sendfile from the file to the socket.
+        Sendfile = "sendfile",
+        /// splice from the file into a pipe, and from there to the socket.
+        Splice = "splice",
+        /// pread into a buffer, and send from it with MSG_ZEROCOPY.
+        ZeroCopy = "zerocopy",
+        /// Several reads and sends in flight in a ring.
+        Uring = "uring",
     }
 }
 
@@ -47,6 +59,10 @@ words! {
         ReadWrite = "rw",
         /// recv into the file, mapped a window at a time.
         Mmap = "mmap",
+        /// splice from the socket into a pipe, and from there to the file.
+        Splice = "splice",
+        /// Several receives and writes in flight in a ring.
+        Uring = "uring",
     }
 }
 
@@ -61,10 +77,16 @@ words! {
 }
 
 words! {
-    /// How a call waits for the socket.
+    /// How a call waits for the socket, at both ends.
     pub enum Mode: "mode", "mode" {
         /// In the call itself.
         Blocking = "blocking",
+        /// It does not; epoll does.
+        Nonblocking = "nonblocking",
+        /// It does not; a signal says when the socket is ready (O_ASYNC).
+        Signal = "signal",
+        /// As a request of a ring.
+        Uring = "uring",
     }
 }
 
@@ -81,8 +103,8 @@ words! {
 /// Pages that the method `mmap` maps, and moves by one call. A category, since a few are compared and no curve is drawn.
 pub const WINDOW: Axis = Axis::new("window", "window of mmap, pages", AxisScale::Category);
 
-/// Bytes that a call of the method `rw` moves. A category as well.
-pub const BUFFER: Axis = Axis::new("buffer", "buffer of rw, bytes", AxisScale::Category);
+/// Bytes that a call moves at most, by every method but `mmap`. A category as well.
+pub const BUFFER: Axis = Axis::new("buffer", "bytes of a call", AxisScale::Category);
 
 /// All samples, and no canary: two CPUs take part, and how deep the one that waits sleeps decides much.
 const fn whole(id: &'static str, summary: &'static str) -> Metric {
@@ -98,6 +120,10 @@ const fn whole(id: &'static str, summary: &'static str) -> Metric {
 
 const fn counted(id: &'static str, summary: &'static str) -> Metric {
     whole(id, summary).unit(Unit::Count, Better::Lower)
+}
+
+const fn moved_by_device(id: &'static str, summary: &'static str) -> Metric {
+    whole(id, summary).unit(Unit::Bytes, Better::Lower)
 }
 
 /// A transfer.
@@ -136,3 +162,24 @@ pub static SENDER_SWITCHES: Metric =
 /// The receiver's switches.
 pub static RECEIVER_SWITCHES: Metric =
     counted("transfer.receiver.switches", "Context switches of the receiver within a transfer");
+
+/// What the sender had to fetch.
+pub static SENDER_DEVICE: Metric = moved_by_device(
+    "transfer.sender.device",
+    "Bytes that the sender read from a device within a transfer; none of files that are in memory",
+);
+
+/// What of the targets was written back.
+pub static RECEIVER_DEVICE: Metric = moved_by_device(
+    "transfer.receiver.device",
+    "Bytes of the targets that had reached their device when the transfer ended and they were removed",
+);
+
+/// A transfer of files that are on the device only.
+pub static COLD: Metric = whole("transfer.cold", "A transfer of files that were dropped from memory before");
+
+/// What the sender then fetches.
+pub static COLD_DEVICE: Metric = moved_by_device(
+    "transfer.cold.device",
+    "Bytes that the sender read from a device within a transfer of files that were dropped from memory before",
+);

@@ -42,7 +42,7 @@ pub fn study(args: &StudyArgs) -> Done {
         (_, false) => (usual, 1),
         (_, true) => (Effort::Thorough, 2),
     };
-    let plan = plan_of(chosen.kind, &[chosen.id.to_owned()], &here, effort)?;
+    let plan = plan_of(chosen.kind, &[whole(chosen).to_owned()], &here, effort)?;
     let moved = moved(&plan);
     let Extent { budget, rounds } = if moved > 0 { OF_TRANSFERS[at] } else { USUAL[at] };
     if moved > 0 {
@@ -70,6 +70,11 @@ fn named(name: &str) -> Result<&'static Probe, Fault> {
 /// What a study is called: the last part of its id, or its area where it has one to itself.
 fn short(study: &Probe) -> &'static str {
     if study.id == TIME.id.as_str() { TIME.area() } else { study.id.rsplit('.').next().unwrap_or(study.id) }
+}
+
+/// What selects all of a study: its area where that is all one study, as that of transfers, of files in memory and of others.
+fn whole(study: &Probe) -> &'static str {
+    if study.id == TIME.id.as_str() { TIME.area() } else { study.id }
 }
 
 /// Bytes that one round of each case moves into files.

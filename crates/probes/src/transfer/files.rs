@@ -42,7 +42,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    /// Finds it in the scratch directory, where the first round makes it, and has it in memory.
+    /// Finds it in the scratch directory, where the first round makes it.
     pub(super) fn ready(bench: &Bench<'_>, set: Files) -> Result<Self, Stop> {
         let directory = bench.scratch().join(format!("kelvin-transfer-{}", set.name()));
         let lengths = split(set);
@@ -57,11 +57,22 @@ impl Set {
         let text = fs::read_to_string(&listed).map_err(|error| cannot("read", &listed, &error))?;
         let digests: Result<Vec<Hash>, _> = text.lines().map(Hash::from_hex).collect();
         let digests = digests.map_err(|_| Stop::fail(format!("{} does not hold digests", listed.display())))?;
-        for path in &paths {
-            let target = Target::find(path).map_err(|error| Stop::fail(error.to_string()))?;
-            bring(&target, State::Cached).map_err(|error| Stop::fail(error.to_string()))?;
-        }
         Ok(Self { paths, bytes: lengths.iter().sum(), digests })
+    }
+
+    /// Has it in memory, or not in memory.
+    pub(super) fn bring(&self, state: State) -> Result<(), Stop> {
+        let in_memory = |path| Ok::<_, Stop>(kind(path)?.lives_in_memory());
+        for path in &self.paths {
+            if state == State::Uncached && in_memory(path)? {
+                return Err(Stop::skip(
+                    "needs a scratch directory on a device: files here live in memory; choose another by --dir",
+                ));
+            }
+            let target = Target::find(path).map_err(|error| Stop::fail(error.to_string()))?;
+            bring(&target, state).map_err(|error| Stop::fail(error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Compares what has arrived in a directory with it, and removes it.
