@@ -1,6 +1,6 @@
 //! Whole transfers of files between two processes, by the methods of either end.
 
-use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Need, Overhead, Tags, Treatment, Unit};
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Case, Metric, Need, Overhead, Tags, Treatment, Unit};
 
 use crate::words::words;
 
@@ -105,6 +105,53 @@ pub const WINDOW: Axis = Axis::new("window", "window of mmap, pages", AxisScale:
 
 /// Bytes that a call moves at most, by every method but `mmap`. A category as well.
 pub const BUFFER: Axis = Axis::new("buffer", "bytes of a call", AxisScale::Category);
+
+impl Files {
+    /// How many files there are, and their bytes together.
+    pub const fn amount(self) -> (u64, u64) {
+        match self {
+            Self::Small => (10, 24_114),
+            Self::One => (1, 12_022_885),
+            Self::Large => (2, 364_344_508),
+        }
+    }
+}
+
+/// The buffer of the published cells.
+pub const PUBLISHED_BUFFER: u64 = 512;
+
+/// The windows of the published cells, in pages, and buffers of as many bytes (with pages of 4 KiB): so many does a call move by
+/// either method. The smaller one is also the buffer of the usual copying programs.
+pub const EQUAL_BYTES: [(u64, u64); 2] = [(16, 64 << 10), (256, 1 << 20)];
+
+/// What a cell has besides its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// How long a connection lasts.
+    pub connection: Connection,
+    /// Pages.
+    pub window: u64,
+    /// Bytes.
+    pub buffer: u64,
+}
+
+/// A cell, whatever is sent: calls that block, and no replies.
+pub fn cell(sender: Sender, receiver: Receiver, setting: Setting) -> Case {
+    let case = Case::new().at(sender).at(receiver).at(setting.connection);
+    case.with(WINDOW, setting.window).with(BUFFER, setting.buffer).at(Mode::Blocking).at(Reply::None)
+}
+
+/// The cell around which factors are varied one at a time: the fastest of the published methods for files in memory, with the buffer
+/// of the usual copying programs.
+pub fn best() -> Case {
+    let (window, buffer) = EQUAL_BYTES[0];
+    cell(Sender::ReadWrite, Receiver::ReadWrite, Setting { connection: Connection::Persistent, window, buffer })
+}
+
+/// The mode of a method of sending around the best cell: the ring has one of its own.
+pub fn usual_mode(sender: Sender) -> Mode {
+    if sender == Sender::Uring { Mode::Uring } else { Mode::Blocking }
+}
 
 /// All samples, and no canary: two CPUs take part, and how deep the one that waits sleeps decides much.
 const fn whole(id: &'static str, summary: &'static str) -> Metric {

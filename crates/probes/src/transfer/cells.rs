@@ -2,32 +2,21 @@
 
 use std::time::Duration;
 
-use kelvin_catalogue::transfer::{BUFFER, Connection, Files, Mode, Receiver, Reply, Sender, WINDOW};
+use kelvin_catalogue::transfer::{
+    BUFFER, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, WINDOW, best,
+    cell, usual_mode,
+};
 use kelvin_harness::{Effort, Stop};
 use kelvin_model::Case;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::bare::{self, Limits, Receiving, Sending};
 use kelvin_transfer::moving::{self, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 
-use super::files::size;
-
-/// The windows and the buffer of the published cells.
-const WINDOWS: [u64; 2] = [16, 256];
-const PUBLISHED_BUFFER: u64 = 512;
 /// The ends of the published cells.
 const SENDERS: [Sender; 2] = [Sender::ReadWrite, Sender::Mmap];
 const RECEIVERS: [Receiver; 2] = [Receiver::ReadWrite, Receiver::Mmap];
-/// Bytes of a call that are equal for both methods: those of each window on pages of 4 KiB, the first of which is also the buffer
-/// of the usual copying programs.
-const EQUAL: [(u64, u64); 2] = [(WINDOWS[0], 64 << 10), (WINDOWS[1], 1 << 20)];
 /// How long an end may be silent: longer than any pause of a machine that works.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A cell, whatever is sent.
-fn cell(sender: Sender, receiver: Receiver, (connection, window): (Connection, u64)) -> Case {
-    let case = Case::new().at(sender).at(receiver).at(connection).with(WINDOW, window);
-    case.with(BUFFER, PUBLISHED_BUFFER).at(Mode::Blocking).at(Reply::None)
-}
 
 /// Each published sender with each published receiver.
 fn ends() -> impl Iterator<Item = (Sender, Receiver)> {
@@ -35,25 +24,20 @@ fn ends() -> impl Iterator<Item = (Sender, Receiver)> {
 }
 
 fn published() -> impl Iterator<Item = Case> {
-    let [narrow, wide] = WINDOWS;
+    let [narrow, wide] = EQUAL_BYTES.map(|(window, _)| window);
     let connections = [(Connection::PerFile, narrow), (Connection::PerFile, wide), (Connection::Persistent, wide)];
-    connections.into_iter().flat_map(|at| ends().map(move |(sender, receiver)| cell(sender, receiver, at)))
+    connections.into_iter().flat_map(|(connection, window)| {
+        let setting = Setting { connection, window, buffer: PUBLISHED_BUFFER };
+        ends().map(move |(sender, receiver)| cell(sender, receiver, setting))
+    })
 }
 
 /// The same ends with as many bytes of a call by either method.
 fn equal_bytes() -> impl Iterator<Item = Case> {
-    EQUAL.into_iter().flat_map(|(window, buffer)| {
-        ends().map(move |(sender, receiver)| {
-            cell(sender, receiver, (Connection::Persistent, window)).with(BUFFER, buffer)
-        })
+    EQUAL_BYTES.into_iter().flat_map(|(window, buffer)| {
+        let setting = Setting { connection: Connection::Persistent, window, buffer };
+        ends().map(move |(sender, receiver)| cell(sender, receiver, setting))
     })
-}
-
-/// The cell around which the other factors are varied: the fastest of the published methods for files in memory, with the buffer of
-/// the usual copying programs.
-fn best() -> Case {
-    let (window, buffer) = EQUAL[0];
-    cell(Sender::ReadWrite, Receiver::ReadWrite, (Connection::Persistent, window)).with(BUFFER, buffer)
 }
 
 /// The best cell with one other factor each. The method `uring` has only the mode `uring`, in which the best cell is there too.
@@ -83,8 +67,7 @@ pub(super) fn hot(effort: Effort) -> Vec<Case> {
 
 /// The cells of files that are not in memory: every sender, since only it reads them; a quick study has the usual one.
 pub(super) fn cold(effort: Effort) -> Vec<Case> {
-    let of =
-        |&sender: &Sender| best().at(sender).at(if sender == Sender::Uring { Mode::Uring } else { Mode::Blocking });
+    let of = |&sender: &Sender| best().at(sender).at(usual_mode(sender));
     let senders = if effort == Effort::Quick { &SENDERS[..1] } else { Sender::ALL };
     over_all_sets(&senders.iter().map(of).collect::<Vec<_>>())
 }
@@ -109,14 +92,14 @@ impl Cell {
         };
         let reply = Reply::of(case).ok_or_else(unknown)? == Reply::PerFile;
         let amount = Amount { window: window as usize, buffer: buffer as usize, mode: mode(case).ok_or_else(unknown)? };
-        let (files, bytes) = size(set);
+        let [(files, bytes), small] = [set, Files::Small].map(Files::amount);
         Ok(Self {
             set,
             sending: Sending { setup: amount.send(sender), connection, reply, digest: false },
             receiving: Receiving {
                 setup: amount.receive(receiver),
                 connection,
-                limits: Limits { files: files.max(size(Files::Small).0), bytes: bytes.max(size(Files::Small).1) },
+                limits: Limits { files: files.max(small.0), bytes: bytes.max(small.1) },
             },
         })
     }
@@ -215,8 +198,8 @@ mod tests {
 
     #[test]
     fn a_window_is_moved_by_one_call_and_a_buffer_as_it_is_given() {
-        let of =
-            |sender, receiver| Cell::of(&cell(sender, receiver, (Connection::PerFile, 16)).at(Files::One)).unwrap();
+        let setting = Setting { connection: Connection::PerFile, window: 16, buffer: PUBLISHED_BUFFER };
+        let of = |sender, receiver| Cell::of(&cell(sender, receiver, setting).at(Files::One)).unwrap();
         let page = page_bytes();
         let mixed = of(Sender::Mmap, Receiver::ReadWrite);
         assert_eq!((mixed.sending.setup.buffer, mixed.sending.setup.window), (16 * page, 16));

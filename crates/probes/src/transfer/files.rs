@@ -16,18 +16,9 @@ const ROOM: u64 = 3;
 /// Seed of the first file of a set.
 const SEED: u64 = 500;
 
-/// How many files a set has, and their bytes together.
-pub(super) const fn size(set: Files) -> (u64, u64) {
-    match set {
-        Files::Small => (10, 24_114),
-        Files::One => (1, 12_022_885),
-        Files::Large => (2, 364_344_508),
-    }
-}
-
 /// The bytes of each file of a set: as equal as whole bytes allow, the longer ones first.
 pub(super) fn split(set: Files) -> Vec<u64> {
-    let (files, bytes) = size(set);
+    let (files, bytes) = set.amount();
     (0..files).map(|number| bytes / files + u64::from(number < bytes % files)).collect()
 }
 

@@ -1,6 +1,7 @@
 //! The trials of a round: a set of files sent from this process to another, each time timed, compared and removed.
 
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
 use kelvin_catalogue::transfer::Files;
@@ -11,7 +12,7 @@ use kelvin_sys::usage::{Who, usage};
 use kelvin_transfer::bare;
 
 use super::cells::Cell;
-use super::files::{Set, size, split};
+use super::files::{Set, split};
 use super::receiver::{self, Setting, Work};
 
 /// Trials in a round. A large transfer takes as long as all else of a round.
@@ -27,8 +28,8 @@ const fn count(set: Files) -> u32 {
 
 /// Bytes that one round of a case of a study moves through files; none for cases of other probes.
 pub fn bytes_of_a_round(case: &Case) -> u64 {
-    let (_, warm) = size(Files::Small);
-    Files::of(case).map_or(0, |set| warm + size(set).1 * u64::from(count(set)))
+    let (_, warm) = Files::Small.amount();
+    Files::of(case).map_or(0, |set| warm + set.amount().1 * u64::from(count(set)))
 }
 
 /// One transfer as it was measured.
@@ -57,6 +58,9 @@ pub(super) fn trials(bench: &mut Bench<'_>, case: &Case, state: State) -> Result
     let ends = Ends { bench, cell: &cell, receiver: &receiver, target: &target.0 };
     ends.trial(&small)?;
     let one = |_| {
+        if state == State::Uncached {
+            free_sent().map_err(|error| Stop::fail(format!("cannot connect to this process itself: {error}")))?;
+        }
         set.bring(state)?;
         ends.trial(&set)
     };
@@ -64,6 +68,14 @@ pub(super) fn trials(bench: &mut Bench<'_>, case: &Case, state: State) -> Result
     receiver.end()?;
     bench.note(format!("{} files of {} bytes", set.paths.len(), lengths(cell.set)));
     Ok((trials, set.bytes))
+}
+
+/// Has this CPU free what it has sent: the other CPU, which has read it, puts it on a list of this one, which looks at it when a
+/// packet arrives (skb_defer_free_flush of Linux net/core/dev.c). Until then pages that sendfile or splice sent stay in memory.
+fn free_sent() -> std::io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    listener.accept().map(|_| drop(near))
 }
 
 /// The lengths of a set's files in words.
