@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Case, Name, Unit};
 
-pub use transfer::{Change, OverFiles, TransferClaim, TransferFactor};
+pub use transfer::{Change, GainOverFiles, OverFiles, TransferClaim, TransferFactor};
 
 /// A claim that the data of a run supports, refutes, or leaves open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

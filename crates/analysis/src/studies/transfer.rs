@@ -2,12 +2,12 @@
 //! and what remains of the published findings.
 
 use kelvin_catalogue::transfer::{
-    COLD, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, TIME, best, cell,
-    usual_mode,
+    BUFFER, COLD, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, TIME, best,
+    cell, usual_mode,
 };
 use kelvin_model::{Case, Name, ReferenceValue};
 use kelvin_model::{
-    Change, Claim, Conclusion, Estimate, Metric, OverFiles, Point, Test, TransferClaim, TransferFactor,
+    Change, Claim, Conclusion, Estimate, GainOverFiles, Metric, OverFiles, Point, Test, TransferClaim, TransferFactor,
 };
 use kelvin_stats::{contrast, mean_test};
 
@@ -25,6 +25,7 @@ pub(crate) fn transfer(evidence: &Evidence<'_>) -> Option<Study> {
     let cells = Cells { hot: evidence.all(&TIME), cold: evidence.all(&COLD) };
     let conclusions = mmap(&cells)
         .into_iter()
+        .chain(gain(&cells))
         .chain(ends(&cells))
         .chain(calls(&cells))
         .chain(connections(&cells))
@@ -52,8 +53,14 @@ struct Cells<'r> {
 impl<'r> Cells<'r> {
     fn at(&self, metric: &Metric, case: &Case) -> Option<&Rounds<'r>> {
         let all = if metric.id == COLD.id { &self.cold } else { &self.hot };
-        all.iter().find(|rounds| rounds.case == case && rounds.are_positive())
+        all.iter().find(|rounds| are_equal(rounds.case, case) && rounds.are_positive())
     }
+}
+
+/// Whether two cells do the same: a buffer is of no use where both ends map.
+fn are_equal(one: &Case, other: &Case) -> bool {
+    let both_map = |case: &Case| Sender::of(case) == Some(Sender::Mmap) && Receiver::of(case) == Some(Receiver::Mmap);
+    one == other || both_map(one) && without(one, &[BUFFER]) == without(other, &[BUFFER])
 }
 
 /// One factor: what is compared with what.
@@ -157,6 +164,42 @@ fn mmap(cells: &Cells<'_>) -> Vec<Conclusion> {
         Compared::new(TransferFactor::Mmap, base, other).conclude(cells)
     };
     settings().into_iter().filter_map(at).collect()
+}
+
+/// Whether what mmap gains as published is the gain of more bytes a call.
+fn gain(cells: &Cells<'_>) -> Option<Conclusion> {
+    let over: Vec<GainOverFiles> = Files::ALL.iter().filter_map(|&files| gain_over(cells, files)).collect();
+    let gaining = || over.iter().filter(|one| Change::of(&one.whole) == Change::Shorter);
+    let says = |one: &GainOverFiles| match [Change::of(&one.by_bytes), Change::of(&one.by_mapping)] {
+        [_, Change::Shorter] => Some(false),
+        [Change::Shorter, Change::Same | Change::Longer] => Some(true),
+        _ => None,
+    };
+    let holds = match gaining().map(says).collect::<Option<Vec<bool>>>() {
+        Some(said) if !said.is_empty() => Some(said.iter().all(|&by_bytes| by_bytes)),
+        _ => None,
+    };
+    let count = over.len();
+    let rounds = cells.hot.iter().map(|one| one.values.len()).min()?;
+    let claim = Claim::Transfer(TransferClaim::Gain { over });
+    (count > 0).then_some(Conclusion { claim, holds, evidence: Test::Ratios { count: 3 * count, rounds } })
+}
+
+fn gain_over(cells: &Cells<'_>, files: Files) -> Option<GainOverFiles> {
+    let [few, _, many] = settings();
+    let copying = |setting| cell(Sender::ReadWrite, Receiver::ReadWrite, setting).at(files);
+    let mapping = cell(Sender::Mmap, Receiver::Mmap, few).at(files);
+    let [slow, fast] = [copying(few), copying(many)].map(|case| cells.at(&TIME, &case));
+    let (slow, fast, mapped) = (slow?, fast?, cells.at(&TIME, &mapping)?);
+    let of = 3.0 * Files::ALL.len() as f64;
+    let ratio = |base: &Rounds<'_>, other: &Rounds<'_>| Some(standing(0, &base.values, &other.values, of)?.ratio);
+    Some(GainOverFiles {
+        files: Name::new(files.name()),
+        whole: ratio(slow, mapped)?,
+        by_bytes: ratio(slow, fast)?,
+        by_mapping: ratio(fast, mapped)?,
+        published: published(&mapping).zip(published(&copying(few))).map(|(mapped, slow)| mapped / slow),
+    })
 }
 
 /// Which end's method decides.

@@ -613,14 +613,14 @@ pub(crate) fn evidence(conclusion: &Conclusion) -> String {
         }
         Test::Together { ratios, .. } => together(conclusion, ratios),
         Test::Ratios { count, rounds } => format!(
-            "ratios of medians with intervals by Welch's test on logarithms of rounds, jointly at 95 % over {}; {rounds} \
-             rounds or more of each side",
+            "ratios of medians, Welch's test on logarithms of {rounds} rounds or more, jointly at 95 % over {}",
             counted(*count as u64, "set")
         ),
-        Test::Contrasts { cells, rounds } => format!(
-            "effects on the mean logarithm of the time over {cells} cells, with 95 % intervals after Welch and Satterthwaite; {rounds} \
-             rounds or more of each cell"
-        ),
+        Test::Contrasts { cells, rounds } => {
+            format!(
+                "effects on the mean logarithm over {cells} cells of {rounds} rounds or more, 95 % after Satterthwaite"
+            )
+        }
         Test::Rounds { agreeing, rounds, range: [least, most], tolerance } => format!(
             "to within {} of all or none: {agreeing} of {rounds} rounds agree, with {} to {} of the pages",
             percent(*tolerance),

@@ -21,6 +21,11 @@ pub enum TransferClaim {
         /// Files by files, the smallest first.
         over: Vec<OverFiles>,
     },
+    /// What mmap gains over read/write as published is the gain of more bytes in each call, not of mapping.
+    Gain {
+        /// Files by files, the smallest first.
+        over: Vec<GainOverFiles>,
+    },
     /// The method of one end decides, that of the other does not.
     Ends {
         /// What is common, and the files.
@@ -81,6 +86,21 @@ pub struct OverFiles {
     /// Nanoseconds that each file, or each further connection, costs by it, where it is a cost for each.
     pub each: Option<Estimate>,
     /// The ratio of the published means, where there are some.
+    pub published: Option<f64>,
+}
+
+/// What mmap gains over read/write with few bytes a call, in two parts: the ratios of both multiply to the whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GainOverFiles {
+    /// The set.
+    pub files: Name,
+    /// The time with mmap over that of read/write with few bytes a call.
+    pub whole: Estimate,
+    /// Of read/write alone, with as many bytes a call as a window has over few bytes.
+    pub by_bytes: Estimate,
+    /// With mmap over that of read/write with as many bytes a call.
+    pub by_mapping: Estimate,
+    /// The whole by the published means.
     pub published: Option<f64>,
 }
 

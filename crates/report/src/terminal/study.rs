@@ -11,6 +11,9 @@ use crate::text::{clean, columns, left, right};
 /// Widest label beside figures; a longer one has a line of its own.
 const WIDEST_LABEL: usize = 48;
 
+/// Between columns.
+const GAP: &str = " ";
+
 impl Terminal {
     /// Writes a table.
     pub(super) fn study_table(&self, table: &StudyTable, out: &mut dyn io::Write) -> io::Result<()> {
@@ -18,11 +21,11 @@ impl Terminal {
         self.hanging(out, (Paint::Faint, ""), 0, &table.title)?;
         let shown = studies::columns(table, true);
         let widths: Vec<usize> = shown.iter().map(|&column| width(table, column)).collect();
-        let taken: usize = widths.iter().map(|width| width + 2).sum();
+        let taken: usize = widths.iter().map(|width| width + GAP.len()).sum();
         let longest = table.rows.iter().map(|row| columns(&clean(&row.label))).max().unwrap_or(0);
         let label = self.width().saturating_sub(taken).min(WIDEST_LABEL).min(longest);
         let line = |cells: Vec<String>| -> String {
-            cells.iter().zip(&widths).map(|(cell, &width)| format!("  {}", right(cell, width))).collect()
+            cells.iter().zip(&widths).map(|(cell, &width)| format!("{GAP}{}", right(cell, width))).collect()
         };
         let titles = line(shown.iter().map(|(_, column)| clean(&column.label)).collect());
         writeln!(out, "{}", self.paint(Paint::Faint, &format!("{}{titles}", " ".repeat(label))))?;

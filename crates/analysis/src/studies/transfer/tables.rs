@@ -47,10 +47,9 @@ static IN_MEMORY: [Column; 18] = [
     column("median", Unit::Nanoseconds, |row| row.headline(&TIME)).main(),
     column("mean", Unit::Nanoseconds, |row| row.alone(&TIME, |summary| summary.distribution.mean)).main(),
     column("deviation", Unit::Nanoseconds, |row| row.alone(&TIME, |summary| summary.distribution.std)).main(),
-    column("rate", Unit::BytesPerSecond, |row| row.headline(&RATE)).main(),
-    column("published mean", Unit::Nanoseconds, |row| Some(alone(published_value(row.case)?.value, row.trials()?)))
-        .main(),
-    column("published deviation", Unit::Nanoseconds, |row| Some(alone(published_value(row.case)?.std?, row.trials()?))),
+    column("rate", Unit::BytesPerSecond, |row| row.alone(&RATE, |summary| summary.headline)).main(),
+    column("published", Unit::Nanoseconds, |row| Some(alone(published_value(row.case)?.value, row.trials()?))).main(),
+    column("its deviation", Unit::Nanoseconds, |row| Some(alone(published_value(row.case)?.std?, row.trials()?))),
     column("sender's CPU time", Unit::Nanoseconds, |row| row.headline(&SENDER_CPU)),
     column("receiver's CPU time", Unit::Nanoseconds, |row| row.headline(&RECEIVER_CPU)),
     column("rate per core", Unit::BytesPerSecond, |row| row.rate_per_core()),
