@@ -23,7 +23,7 @@ const MARK: f64 = 7.0;
 pub(crate) fn inline(table: &StudyTable) -> Markup {
     let Some([column, beside]) = table.bars else { return Markup::new() };
     let figures: Vec<Option<Figure>> = table.rows.iter().map(|row| row.cells[column]).collect();
-    let most = figures.iter().flatten().map(|figure| high(figure)).fold(0.0, f64::max);
+    let most = figures.iter().flatten().map(high).fold(0.0, f64::max);
     if most <= 0.0 {
         return Markup::new();
     }
