@@ -1,5 +1,7 @@
 //! `kelvin study`: one of the long experiments, or a measure of a plain run in its full form.
 
+use std::time::Duration;
+
 use kelvin_catalogue::transfer::TIME;
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::units::bytes;
@@ -28,6 +30,9 @@ const USUAL: [Extent; 3] =
 const OF_TRANSFERS: [Extent; 3] =
     [Extent { budget: 120.0, rounds: 3 }, Extent { budget: 900.0, rounds: 10 }, Extent { budget: 9000.0, rounds: 100 }];
 
+/// Least time limit of a round of transfers: 364 MB at 10 MB/s, received and compared, and as much again.
+const ROUND_OF_TRANSFERS: Duration = Duration::from_secs(120);
+
 /// `kelvin study`.
 pub fn study(args: &StudyArgs) -> Done {
     let here = Here::read()?;
@@ -48,7 +53,11 @@ pub fn study(args: &StudyArgs) -> Done {
     if moved > 0 {
         announce(moved, args.measure.rounds.unwrap_or(rounds), args.measure.write_limit);
     }
-    let wishes = Wishes { mode: "study", budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
+    let mut measure = args.measure.clone();
+    if moved > 0 {
+        measure.round_limit = measure.round_limit.max(ROUND_OF_TRANSFERS);
+    }
+    let wishes = Wishes { mode: "study", budget, rounds, args: &measure, told: Told::with(args.to.with_private) };
     run::carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
