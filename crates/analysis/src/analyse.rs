@@ -8,7 +8,7 @@ use crate::headlines::{Desk, core_hertz, metrics_of};
 use crate::predicted::compare;
 use crate::result::BesideRival;
 use crate::result::{Analysis, MetricResult, Outcome};
-use crate::studies::{studies, threads};
+use crate::studies::{studies, threads, with_tables};
 use crate::summary::summarise;
 use crate::{ceilings, findings, levels, placement, tails};
 
@@ -35,9 +35,9 @@ pub fn analyse(run: &Run) -> Analysis {
         rivals: BesideRival::among(&results),
         ceilings: ceilings::of_results(&results, run.outline.machine.topology.allowed.get().map_or(1, Vec::len) as u64),
         tails: tails::of_results(&results),
+        studies: with_tables(studies(run), &results),
         results,
         canaries: desk.references.histories(run),
-        studies: studies(run),
         laws: threads::laws(run),
         best_cells: threads::best_cells(run),
         findings: Vec::new(),

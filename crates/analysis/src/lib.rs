@@ -36,7 +36,7 @@ pub use reference::references;
 pub use result::{
     Analysis, BesideRival, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Compared,
     Concluded, CountOf, Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, LineCeiling, MemoryLevel,
-    MemoryLevels, MetricResult, Mode, ModesOf, Moved, Outcome, Place, RivalOutcome, Study, Summary, TagCount, Tails,
-    Translation, Verdict, Warning,
+    MemoryLevels, MetricResult, Mode, ModesOf, Moved, Outcome, Place, RivalOutcome, Study, StudyColumn, StudyRow,
+    StudyTable, Summary, TagCount, Tails, Translation, Verdict, Warning,
 };
 pub use studies::{FULL, studies};

@@ -2,7 +2,9 @@
 
 use std::ops::Deref;
 
-use kelvin_model::{Canary, CanaryPoint, Case, Conclusion, Interval, Metric, Name, Prediction, Reason, Treatment};
+use kelvin_model::{
+    Canary, CanaryPoint, Case, Conclusion, Interval, Metric, Name, Prediction, Reason, Treatment, Unit,
+};
 use kelvin_stats::Scalability;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -663,6 +665,46 @@ pub struct Study {
     pub design: String,
     /// The conclusions.
     pub conclusions: Vec<Concluded>,
+    /// Tables of what was compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<StudyTable>,
+}
+
+/// A table of a study: a row for each of what was compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StudyTable {
+    /// Id, usable as a file name: `transfer.small`.
+    pub id: String,
+    /// Title.
+    pub title: String,
+    /// The columns after the label of a row.
+    pub columns: Vec<StudyColumn>,
+    /// The rows.
+    pub rows: Vec<StudyRow>,
+    /// Ids of the metrics whose figures it has, so that they need no lines elsewhere.
+    pub metrics: Vec<Name>,
+    /// The column whose figures are drawn as bars, and one with marks beside them.
+    pub bars: Option<[usize; 2]>,
+}
+
+/// A column of a study's table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StudyColumn {
+    /// Label.
+    pub label: String,
+    /// Unit of its figures.
+    pub unit: Unit,
+    /// Whether it is shown where there is room for a few columns only.
+    pub is_main: bool,
+}
+
+/// A row of a study's table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StudyRow {
+    /// What was measured.
+    pub label: String,
+    /// A figure for each column, where there is one.
+    pub cells: Vec<Option<Figure>>,
 }
 
 /// A conclusion with its words.

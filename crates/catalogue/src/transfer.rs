@@ -1,6 +1,6 @@
 //! Whole transfers of files between two processes, by the methods of either end.
 
-use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Need, Overhead, Tags, Treatment, Unit};
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Case, Metric, Need, Overhead, Tags, Treatment, Unit};
 
 use crate::words::words;
 
@@ -16,6 +16,10 @@ pub static ALL: &[&Metric] = &[
     &RECEIVER_FAULTS,
     &SENDER_SWITCHES,
     &RECEIVER_SWITCHES,
+    &SENDER_DEVICE,
+    &RECEIVER_DEVICE,
+    &COLD,
+    &COLD_DEVICE,
 ];
 
 words! {
@@ -37,6 +41,14 @@ words! {
         ReadWrite = "rw",
         /// The file mapped a window at a time, and sent from there.
         Mmap = "mmap",
+        /// sendfile from the file to the socket.
+        Sendfile = "sendfile",
+        /// splice from the file into a pipe, and from there to the socket.
+        Splice = "splice",
+        /// pread into a buffer, and send from it with MSG_ZEROCOPY.
+        ZeroCopy = "zerocopy",
+        /// Several reads and sends in flight in a ring.
+        Uring = "uring",
     }
 }
 
@@ -47,6 +59,10 @@ words! {
         ReadWrite = "rw",
         /// recv into the file, mapped a window at a time.
         Mmap = "mmap",
+        /// splice from the socket into a pipe, and from there to the file.
+        Splice = "splice",
+        /// Several receives and writes in flight in a ring.
+        Uring = "uring",
     }
 }
 
@@ -61,10 +77,16 @@ words! {
 }
 
 words! {
-    /// How a call waits for the socket.
+    /// How a call waits for the socket, at both ends.
     pub enum Mode: "mode", "mode" {
         /// In the call itself.
         Blocking = "blocking",
+        /// It does not; epoll does.
+        Nonblocking = "nonblocking",
+        /// It does not; a signal says when the socket is ready (O_ASYNC).
+        Signal = "signal",
+        /// As a request of a ring.
+        Uring = "uring",
     }
 }
 
@@ -81,8 +103,55 @@ words! {
 /// Pages that the method `mmap` maps, and moves by one call. A category, since a few are compared and no curve is drawn.
 pub const WINDOW: Axis = Axis::new("window", "window of mmap, pages", AxisScale::Category);
 
-/// Bytes that a call of the method `rw` moves. A category as well.
-pub const BUFFER: Axis = Axis::new("buffer", "buffer of rw, bytes", AxisScale::Category);
+/// Bytes that a call moves at most, by every method but `mmap`. A category as well.
+pub const BUFFER: Axis = Axis::new("buffer", "bytes of a call", AxisScale::Category);
+
+impl Files {
+    /// How many files there are, and their bytes together.
+    pub const fn amount(self) -> (u64, u64) {
+        match self {
+            Self::Small => (10, 24_114),
+            Self::One => (1, 12_022_885),
+            Self::Large => (2, 364_344_508),
+        }
+    }
+}
+
+/// The buffer of the published cells.
+pub const PUBLISHED_BUFFER: u64 = 512;
+
+/// The windows of the published cells, in pages, and buffers of as many bytes (with pages of 4 KiB): so many does a call move by
+/// either method. The smaller one is also the buffer of the usual copying programs.
+pub const EQUAL_BYTES: [(u64, u64); 2] = [(16, 64 << 10), (256, 1 << 20)];
+
+/// What a cell has besides its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// How long a connection lasts.
+    pub connection: Connection,
+    /// Pages.
+    pub window: u64,
+    /// Bytes.
+    pub buffer: u64,
+}
+
+/// A cell, whatever is sent: calls that block, and no replies.
+pub fn cell(sender: Sender, receiver: Receiver, setting: Setting) -> Case {
+    let case = Case::new().at(sender).at(receiver).at(setting.connection);
+    case.with(WINDOW, setting.window).with(BUFFER, setting.buffer).at(Mode::Blocking).at(Reply::None)
+}
+
+/// The cell around which factors are varied one at a time: the fastest of the published methods for files in memory, with the buffer
+/// of the usual copying programs.
+pub fn best() -> Case {
+    let (window, buffer) = EQUAL_BYTES[0];
+    cell(Sender::ReadWrite, Receiver::ReadWrite, Setting { connection: Connection::Persistent, window, buffer })
+}
+
+/// The mode of a method of sending around the best cell: the ring has one of its own.
+pub fn usual_mode(sender: Sender) -> Mode {
+    if sender == Sender::Uring { Mode::Uring } else { Mode::Blocking }
+}
 
 /// All samples, and no canary: two CPUs take part, and how deep the one that waits sleeps decides much.
 const fn whole(id: &'static str, summary: &'static str) -> Metric {
@@ -98,6 +167,10 @@ const fn whole(id: &'static str, summary: &'static str) -> Metric {
 
 const fn counted(id: &'static str, summary: &'static str) -> Metric {
     whole(id, summary).unit(Unit::Count, Better::Lower)
+}
+
+const fn moved_by_device(id: &'static str, summary: &'static str) -> Metric {
+    whole(id, summary).unit(Unit::Bytes, Better::Lower)
 }
 
 /// A transfer.
@@ -136,3 +209,24 @@ pub static SENDER_SWITCHES: Metric =
 /// The receiver's switches.
 pub static RECEIVER_SWITCHES: Metric =
     counted("transfer.receiver.switches", "Context switches of the receiver within a transfer");
+
+/// What the sender had to fetch.
+pub static SENDER_DEVICE: Metric = moved_by_device(
+    "transfer.sender.device",
+    "Bytes that the sender read from a device within a transfer; none of files that are in memory",
+);
+
+/// What of the targets was written back.
+pub static RECEIVER_DEVICE: Metric = moved_by_device(
+    "transfer.receiver.device",
+    "Bytes of the targets that had reached their device when the transfer ended and they were removed",
+);
+
+/// A transfer of files that are on the device only.
+pub static COLD: Metric = whole("transfer.cold", "A transfer of files that were dropped from memory before");
+
+/// What the sender then fetches.
+pub static COLD_DEVICE: Metric = moved_by_device(
+    "transfer.cold.device",
+    "Bytes that the sender read from a device within a transfer of files that were dropped from memory before",
+);

@@ -146,7 +146,7 @@ pub struct DestinationArgs {
 }
 
 /// How to measure.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct MeasureArgs {
     /// Time budget of the run, such as 45s or 10m [default: 30 s for cpu and os together and for each of mem, file and net;
     /// 10 s each with --quick, 5 min each with --thorough]

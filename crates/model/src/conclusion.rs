@@ -2,10 +2,14 @@
 //!
 //! Data only: the words are in `kelvin_analysis::words`.
 
+mod transfer;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Case, Name, Unit};
+
+pub use transfer::{Change, GainOverFiles, OverFiles, TransferClaim, TransferFactor};
 
 /// A claim that the data of a run supports, refutes, or leaves open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -183,6 +187,8 @@ pub enum Claim {
     },
     /// A claim on the levels of the memory hierarchy.
     Level(LevelClaim),
+    /// A claim on the transfer of files.
+    Transfer(TransferClaim),
 }
 
 /// The setting that a search varies.
@@ -426,6 +432,20 @@ pub enum Test {
         /// Each ratio, with its size, if any.
         ratios: Vec<(Option<u64>, Estimate)>,
         /// Rounds of the first one.
+        rounds: usize,
+    },
+    /// Ratios of medians with their intervals by Welch's test on logarithms of rounds, jointly at 95 %.
+    Ratios {
+        /// Ratios.
+        count: usize,
+        /// Fewest rounds of a side.
+        rounds: usize,
+    },
+    /// Weighted sums of mean logarithms of rounds, with intervals after Welch and Satterthwaite.
+    Contrasts {
+        /// Cells.
+        cells: usize,
+        /// Fewest rounds of a cell.
         rounds: usize,
     },
     /// How many rounds agree.

@@ -31,8 +31,8 @@ pub mod units;
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
 pub use conclusion::{
-    BestQuestion, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, LawClaim, LevelClaim, RatioQuestion, Setting,
-    ShareQuestion, Side, Test,
+    BestQuestion, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, LawClaim, LevelClaim,
+    OverFiles, RatioQuestion, Setting, ShareQuestion, Side, Test, TransferClaim, TransferFactor,
 };
 pub use event::Event;
 pub use hazard::{Hazard, Severity};

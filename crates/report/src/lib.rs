@@ -21,6 +21,7 @@ mod rivals;
 mod safe;
 mod scale;
 pub mod sections;
+mod studies;
 pub mod svg;
 pub mod terminal;
 pub mod text;

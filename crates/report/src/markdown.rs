@@ -2,13 +2,13 @@
 
 use std::io;
 
-use kelvin_analysis::MetricResult;
+use kelvin_analysis::{MetricResult, StudyTable};
 use kelvin_model::{Hazard, RunStatus};
 
 use crate::beside::beside;
 use crate::safe::{Marked, md};
 use crate::sections::{Entry, Section, sections};
-use crate::{Render, Report, rivals, units, words};
+use crate::{Render, Report, rivals, studies as tables, units, words};
 
 /// The Markdown report (GitHub's flavour: tables).
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,7 @@ impl Render for Markdown {
             list("Verdict", &report.analysis.verdict),
             hazards(report),
             nothing,
-            sections.iter().map(section).collect::<Marked>(),
+            sections.iter().map(|one| section(report, one)).collect::<Marked>(),
             other_programs(report),
             published(report),
             studies(report),
@@ -107,9 +107,13 @@ fn hazards(report: &Report<'_>) -> Marked {
     list("Hazards", hazards.into_iter().map(line))
 }
 
-fn section(section: &Section<'_>) -> Marked {
+fn section(report: &Report<'_>, section: &Section<'_>) -> Marked {
     let mut page = md!("## {}\n\n", section.title);
-    let results: Vec<&MetricResult> = section.entries.iter().flat_map(Entry::results).collect();
+    let results = section.entries.iter().flat_map(Entry::results);
+    let results: Vec<&MetricResult> = results.filter(|result| !tables::has(report, result)).collect();
+    if results.is_empty() {
+        return Marked::new();
+    }
     let (measured, missing): (Vec<&MetricResult>, Vec<&MetricResult>) =
         results.into_iter().partition(|result| result.outcome.summary().is_some());
     if !measured.is_empty() {
@@ -164,15 +168,22 @@ fn studies(report: &Report<'_>) -> Marked {
     let mut page = Marked::new();
     for study in &report.analysis.studies {
         page.push(md!("## Study {}\n\n{}\n\n", Marked::code(&study.id), study.design));
+        page.push(study.tables.iter().map(study_table).collect());
         for conclusion in &study.conclusions {
-            let word = match conclusion.holds {
-                Some(true) => "holds",
-                Some(false) => "refuted",
-                None => "open",
-            };
+            let word = tables::verdict(conclusion.holds);
             page.push(md!("- **{}** {} ({})\n", word, conclusion.text, conclusion.test));
         }
         page.push(md!("\n"));
     }
     page
+}
+
+/// A table of a study, all of its columns.
+fn study_table(table: &StudyTable) -> Marked {
+    let columns = tables::columns(table, false);
+    let titles: Marked = columns.iter().map(|(_, column)| md!(" {} |", column.label)).collect();
+    let rules: Marked = columns.iter().map(|_| md!("--:|")).collect();
+    let cells = |row| columns.iter().map(|&column| md!(" {} |", tables::text(row, column))).collect::<Marked>();
+    let rows: Marked = table.rows.iter().map(|row| md!("| {} |{}\n", row.label, cells(row))).collect();
+    md!("### {}\n\n| |{}\n|:--|{}\n{}\n", table.title, titles, rules, rows)
 }

@@ -1,5 +1,6 @@
 //! Figures as SVG: standalone, or inside a page whose style sheet gives the colours.
 
+pub(crate) mod bars;
 pub(crate) mod heat;
 pub(crate) mod path;
 

@@ -1,5 +1,6 @@
 //! Terminal: hazards first, then the verdict, then a table for each area, in 80 columns or more.
 
+mod study;
 mod table;
 
 use std::io;
@@ -9,9 +10,9 @@ use kelvin_model::text::visible_lines;
 use kelvin_model::{RunStatus, Severity};
 
 use crate::beside::beside;
-use crate::sections::sections;
+use crate::sections::{Entry, Section, sections};
 use crate::text::{clean, columns, left, right, wrap};
-use crate::{Render, Report, rivals, words};
+use crate::{Render, Report, rivals, studies, words};
 
 /// Minimum columns of the tables; a narrower terminal wraps them.
 const LEAST_WIDTH: usize = 80;
@@ -208,13 +209,24 @@ impl Terminal {
         for study in &report.analysis.studies {
             self.heading(out, &format!("Study {}", clean(&study.id)))?;
             self.hanging(out, (Paint::Faint, ""), 0, &study.design)?;
+            for table in &study.tables {
+                self.study_table(table, out)?;
+            }
+            if !study.tables.is_empty() && !study.conclusions.is_empty() {
+                writeln!(out)?;
+            }
             for conclusion in &study.conclusions {
-                let mark = match conclusion.holds {
-                    Some(true) => (Paint::Good, "holds"),
-                    Some(false) => (Paint::Odd, "refuted"),
-                    None => (Paint::Faint, "open"),
+                let paint = match conclusion.holds {
+                    Some(true) => Paint::Good,
+                    Some(false) => Paint::Odd,
+                    None => Paint::Faint,
                 };
-                self.hanging(out, mark, 9, &format!("{} ({})", conclusion.text, conclusion.test))?;
+                self.hanging(
+                    out,
+                    (paint, studies::verdict(conclusion.holds)),
+                    9,
+                    &format!("{} ({})", conclusion.text, conclusion.test),
+                )?;
             }
         }
         Ok(())
@@ -265,7 +277,12 @@ impl Terminal {
             writeln!(out, "\nNothing was measured.")?;
         }
         for section in &sections {
-            self.section(section, out)?;
+            let is_elsewhere = |entry: &&Entry<'_>| entry.results().iter().all(|result| studies::has(report, result));
+            let entries = section.entries.iter().filter(|entry| !is_elsewhere(entry)).cloned().collect();
+            let section = Section { entries, ..section.clone() };
+            if !section.entries.is_empty() {
+                self.section(&section, out)?;
+            }
         }
         self.rivals(report, out)?;
         self.beside(report, out)?;

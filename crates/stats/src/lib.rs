@@ -15,6 +15,7 @@ mod scalability;
 mod special;
 mod states;
 mod trend;
+mod two_costs;
 mod two_sample;
 
 pub use autocorrelation::effective_samples;
@@ -34,4 +35,5 @@ pub use scalability::{
 pub use special::{normal_cdf, normal_quantile, t_quantile, t_upper_tail};
 pub use states::{TwoStates, two_states};
 pub use trend::{EXACT, Trend, trend};
-pub use two_sample::{EXACT_PAIRS, MeanTest, RankTest, mean_test, median_ratio, rank_test};
+pub use two_costs::{Load, TwoCosts, two_costs};
+pub use two_sample::{EXACT_PAIRS, MeanTest, RankTest, contrast, mean_test, median_ratio, rank_test};

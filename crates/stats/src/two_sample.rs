@@ -113,6 +113,27 @@ pub fn mean_test(first: &[f64], second: &[f64]) -> Option<MeanTest> {
     Some(MeanTest { difference, half_width: t_quantile(0.975, degrees) * error, p, degrees })
 }
 
+/// A weighted sum of the means of several groups with its interval, by the same approximation (Satterthwaite 1946): an effect in a
+/// factorial design. The difference is the sum; `None` if a group has fewer than two values.
+pub fn contrast(groups: &[(f64, &[f64])]) -> Option<MeanTest> {
+    if groups.iter().any(|(_, values)| values.len() < 2) {
+        return None;
+    }
+    let part = |&(weight, values): &(f64, &[f64])| {
+        let error = weight * weight * variance(values) / values.len() as f64;
+        (error, error * error / (values.len() - 1) as f64)
+    };
+    let (errors, squares) = groups.iter().map(part).fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+    let difference = groups.iter().map(|&(weight, values)| weight * mean(values)).sum();
+    if errors == 0.0 {
+        let degrees = groups.iter().map(|(_, values)| values.len() as f64 - 1.0).sum();
+        return Some(MeanTest { difference, half_width: 0.0, p: if difference == 0.0 { 1.0 } else { 0.0 }, degrees });
+    }
+    let (degrees, error) = (errors * errors / squares, errors.sqrt());
+    let p = 2.0 * t_upper_tail((difference / error).abs(), degrees);
+    Some(MeanTest { difference, half_width: t_quantile(0.975, degrees) * error, p, degrees })
+}
+
 /// The ratio of the medians of two groups, second over first, with its 95 % interval; `None` without two positive values
 /// in each group.
 ///
@@ -168,6 +189,21 @@ mod tests {
         assert!((test.half_width - (3.365_483 - 1.58)).abs() < 1e-5);
         assert_eq!(mean_test(&[1.0, 1.0], &[1.0, 1.0]).unwrap().p, 1.0);
         assert_eq!(mean_test(&[1.0], &[1.0, 1.0]), None);
+    }
+
+    #[test]
+    fn a_contrast_of_two_groups_is_their_test_and_one_of_four_an_effect() {
+        let groups: [&[f64]; 4] = [&[1.0, 1.2, 0.9], &[2.1, 1.8, 2.0, 2.2], &[3.0, 3.3], &[7.0, 6.6, 7.1]];
+        let two = contrast(&[(-1.0, groups[0]), (1.0, groups[1])]).unwrap();
+        let welch = mean_test(groups[0], groups[1]).unwrap();
+        assert!((two.difference - welch.difference).abs() < 1e-12 && (two.half_width - welch.half_width).abs() < 1e-9);
+        assert!((two.p - welch.p).abs() < 1e-12 && (two.degrees - welch.degrees).abs() < 1e-9);
+        // Means 31/30, 2.025, 3.15 and 6.9: half of (3.15 + 6.9 - 31/30 - 2.025).
+        let weighted = [-0.5, -0.5, 0.5, 0.5].into_iter().zip(groups).collect::<Vec<_>>();
+        let effect = contrast(&weighted).unwrap();
+        assert!((effect.difference - 3.495_833_333).abs() < 1e-8, "{}", effect.difference);
+        assert_eq!(contrast(&[(1.0, &[1.0])]), None);
+        assert_eq!(contrast(&[(1.0, &[2.0, 2.0]), (-1.0, &[2.0, 2.0])]).unwrap().p, 1.0);
     }
 
     #[test]

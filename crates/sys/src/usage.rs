@@ -20,9 +20,14 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Major page faults.
     pub major_faults: u64,
+    /// Bytes read from block devices.
+    pub read_from_device: u64,
     /// Largest resident set so far, in bytes.
     pub peak_resident: u64,
 }
+
+/// Bytes of a block of ru_inblock (Linux accounts bytes, and shifts them by 9).
+const BLOCK: u64 = 512;
 
 impl Usage {
     /// The difference from an earlier reading; the peak is the current one.
@@ -34,6 +39,7 @@ impl Usage {
             involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
             minor_faults: self.minor_faults - earlier.minor_faults,
             major_faults: self.major_faults - earlier.major_faults,
+            read_from_device: self.read_from_device - earlier.read_from_device,
             peak_resident: self.peak_resident,
         }
     }
@@ -71,6 +77,7 @@ pub fn usage(who: Who) -> Usage {
         involuntary_switches: raw.ru_nivcsw as u64,
         minor_faults: raw.ru_minflt as u64,
         major_faults: raw.ru_majflt as u64,
+        read_from_device: raw.ru_inblock as u64 * BLOCK,
         peak_resident: raw.ru_maxrss as u64 * 1024,
     }
 }

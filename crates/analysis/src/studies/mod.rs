@@ -9,10 +9,11 @@ pub(crate) mod peer;
 pub(crate) mod remote;
 pub(crate) mod tasks;
 pub(crate) mod threads;
+pub(crate) mod transfer;
 pub(crate) mod tune;
 
 use crate::evidence::Evidence;
-use crate::result::{Concluded, Study};
+use crate::result::{Concluded, MetricResult, Study};
 use crate::words;
 use kelvin_model::{Conclusion, Name, Run};
 
@@ -20,7 +21,7 @@ use kelvin_model::{Conclusion, Name, Run};
 pub(crate) type Draw = fn(&Evidence<'_>) -> Option<Study>;
 
 /// All studies, in the order of reports.
-const ALL: [Draw; 12] = [
+const ALL: [Draw; 13] = [
     tasks::tasks,
     pages::pages,
     files::cache_below,
@@ -33,6 +34,7 @@ const ALL: [Draw; 12] = [
     network::calls,
     network::streams,
     peer::peer,
+    transfer::transfer,
 ];
 
 /// Share from which a CPU that runs a test is full; the network probes' notes use the same.
@@ -48,7 +50,7 @@ impl Study {
     /// A study of some conclusions; `None` without any.
     fn new(id: Name, design: impl Into<String>, conclusions: Vec<Conclusion>) -> Option<Self> {
         let conclusions: Vec<Concluded> = conclusions.into_iter().map(Concluded::from).collect();
-        (!conclusions.is_empty()).then(|| Self { id, design: design.into(), conclusions })
+        (!conclusions.is_empty()).then(|| Self { id, design: design.into(), conclusions, tables: Vec::new() })
     }
 }
 
@@ -56,4 +58,18 @@ impl Study {
 pub fn studies(run: &Run) -> Vec<Study> {
     let evidence = Evidence::of(run);
     ALL.iter().filter_map(|draw| draw(&evidence)).collect()
+}
+
+/// Gives studies the tables of what was measured; one without conclusions has them too.
+pub(crate) fn with_tables(mut studies: Vec<Study>, results: &[MetricResult]) -> Vec<Study> {
+    let tables = transfer::tables::tables(results);
+    if tables.is_empty() {
+        return studies;
+    }
+    let place = studies.iter().position(|study| study.id == transfer::TRANSFER).unwrap_or_else(|| {
+        studies.push(transfer::study(Vec::new()));
+        studies.len() - 1
+    });
+    studies[place].tables = tables;
+    studies
 }

@@ -15,6 +15,7 @@ use kelvin_model::{
     RatioQuestion, ShareQuestion, Side, Test, Unit,
 };
 
+use super::transfer;
 use crate::studies::network::TWICE;
 
 /// The sentence of a conclusion, without a full stop.
@@ -54,6 +55,7 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
         Claim::HostLimit { of, busy, full } => host_limit(of, busy, *full),
         Claim::Pages { metric, case, all } => of_pages(*metric, case, *all),
         Claim::Level(level) => of_level(level),
+        Claim::Transfer(claim) => transfer::claim(claim),
     }
 }
 
@@ -610,6 +612,15 @@ pub(crate) fn evidence(conclusion: &Conclusion) -> String {
             format!("Welch's test of the two means: {}, {one} against {other} rounds", p_value(*p))
         }
         Test::Together { ratios, .. } => together(conclusion, ratios),
+        Test::Ratios { count, rounds } => format!(
+            "ratios of medians, Welch's test on logarithms of {rounds} rounds or more, jointly at 95 % over {}",
+            counted(*count as u64, "set")
+        ),
+        Test::Contrasts { cells, rounds } => {
+            format!(
+                "effects on the mean logarithm over {cells} cells of {rounds} rounds or more, 95 % after Satterthwaite"
+            )
+        }
         Test::Rounds { agreeing, rounds, range: [least, most], tolerance } => format!(
             "to within {} of all or none: {agreeing} of {rounds} rounds agree, with {} to {} of the pages",
             percent(*tolerance),

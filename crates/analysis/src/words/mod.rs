@@ -2,6 +2,7 @@
 
 mod conclusions;
 pub(crate) mod findings;
+pub(crate) mod transfer;
 
 use kelvin_model::Unit;
 use kelvin_model::units::{Quantity, percent, plain, quantity, with_interval, without_cycles};

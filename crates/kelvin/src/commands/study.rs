@@ -1,5 +1,7 @@
 //! `kelvin study`: one of the long experiments, or a measure of a plain run in its full form.
 
+use std::time::Duration;
+
 use kelvin_catalogue::transfer::TIME;
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::units::bytes;
@@ -29,6 +31,9 @@ const USUAL: [Extent; 3] =
 const OF_TRANSFERS: [Extent; 3] =
     [Extent { budget: 120.0, rounds: 3 }, Extent { budget: 900.0, rounds: 10 }, Extent { budget: 9000.0, rounds: 100 }];
 
+/// Least time limit of a round of transfers: 364 MB at 10 MB/s, received and compared, and as much again.
+const ROUND_OF_TRANSFERS: Duration = Duration::from_secs(120);
+
 /// `kelvin study`.
 pub fn study(args: &StudyArgs) -> Done {
     if args.name == page::NAME {
@@ -46,13 +51,17 @@ pub fn study(args: &StudyArgs) -> Done {
         (_, false) => (usual, 1),
         (_, true) => (Effort::Thorough, 2),
     };
-    let plan = plan_of(chosen.kind, &[chosen.id.to_owned()], &here, effort)?;
+    let plan = plan_of(chosen.kind, &[whole(chosen).to_owned()], &here, effort)?;
     let moved = moved(&plan);
     let Extent { budget, rounds } = if moved > 0 { OF_TRANSFERS[at] } else { USUAL[at] };
     if moved > 0 {
         announce(moved, args.measure.rounds.unwrap_or(rounds), args.measure.write_limit);
     }
-    let wishes = Wishes { mode: "study", budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
+    let mut measure = args.measure.clone();
+    if moved > 0 {
+        measure.round_limit = measure.round_limit.max(ROUND_OF_TRANSFERS);
+    }
+    let wishes = Wishes { mode: "study", budget, rounds, args: &measure, told: Told::with(args.to.with_private) };
     run::carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
@@ -75,6 +84,11 @@ fn named(name: &str) -> Result<&'static Probe, Fault> {
 /// What a study is called: the last part of its id, or its area where it has one to itself.
 fn short(study: &Probe) -> &'static str {
     if study.id == TIME.id.as_str() { TIME.area() } else { study.id.rsplit('.').next().unwrap_or(study.id) }
+}
+
+/// What selects all of a study: its area where that is all one study, as that of transfers, of files in memory and of others.
+fn whole(study: &Probe) -> &'static str {
+    if study.id == TIME.id.as_str() { TIME.area() } else { study.id }
 }
 
 /// Bytes that one round of each case moves into files.

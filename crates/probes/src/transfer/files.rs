@@ -16,18 +16,9 @@ const ROOM: u64 = 3;
 /// Seed of the first file of a set.
 const SEED: u64 = 500;
 
-/// How many files a set has, and their bytes together.
-pub(super) const fn size(set: Files) -> (u64, u64) {
-    match set {
-        Files::Small => (10, 24_114),
-        Files::One => (1, 12_022_885),
-        Files::Large => (2, 364_344_508),
-    }
-}
-
 /// The bytes of each file of a set: as equal as whole bytes allow, the longer ones first.
 pub(super) fn split(set: Files) -> Vec<u64> {
-    let (files, bytes) = size(set);
+    let (files, bytes) = set.amount();
     (0..files).map(|number| bytes / files + u64::from(number < bytes % files)).collect()
 }
 
@@ -42,7 +33,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    /// Finds it in the scratch directory, where the first round makes it, and has it in memory.
+    /// Finds it in the scratch directory, where the first round makes it.
     pub(super) fn ready(bench: &Bench<'_>, set: Files) -> Result<Self, Stop> {
         let directory = bench.scratch().join(format!("kelvin-transfer-{}", set.name()));
         let lengths = split(set);
@@ -57,11 +48,22 @@ impl Set {
         let text = fs::read_to_string(&listed).map_err(|error| cannot("read", &listed, &error))?;
         let digests: Result<Vec<Hash>, _> = text.lines().map(Hash::from_hex).collect();
         let digests = digests.map_err(|_| Stop::fail(format!("{} does not hold digests", listed.display())))?;
-        for path in &paths {
-            let target = Target::find(path).map_err(|error| Stop::fail(error.to_string()))?;
-            bring(&target, State::Cached).map_err(|error| Stop::fail(error.to_string()))?;
-        }
         Ok(Self { paths, bytes: lengths.iter().sum(), digests })
+    }
+
+    /// Has it in memory, or not in memory.
+    pub(super) fn bring(&self, state: State) -> Result<(), Stop> {
+        let in_memory = |path| Ok::<_, Stop>(kind(path)?.lives_in_memory());
+        for path in &self.paths {
+            if state == State::Uncached && in_memory(path)? {
+                return Err(Stop::skip(
+                    "needs a scratch directory on a device: files here live in memory; choose another by --dir",
+                ));
+            }
+            let target = Target::find(path).map_err(|error| Stop::fail(error.to_string()))?;
+            bring(&target, state).map_err(|error| Stop::fail(error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Compares what has arrived in a directory with it, and removes it.

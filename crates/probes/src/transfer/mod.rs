@@ -1,11 +1,14 @@
 //! Whole transfers of files, by the methods of either end.
 
+mod cells;
+mod cold;
 mod files;
 mod receiver;
 mod study;
+mod trials;
 
 use kelvin_harness::Probe;
 
-pub(crate) use study::bytes_of_a_round;
+pub(crate) use trials::bytes_of_a_round;
 
-pub(crate) static PROBES: &[&Probe] = &[&study::PROBE];
+pub(crate) static PROBES: &[&Probe] = &[&study::PROBE, &cold::PROBE];

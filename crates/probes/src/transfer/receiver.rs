@@ -28,7 +28,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Between two readings of the counters of a thread.
+    /// Between two readings of the counters of a process.
     pub(super) fn of(moved: &Moved, used: Usage) -> Self {
         Self {
             cpu: used.user + used.system,
@@ -129,10 +129,10 @@ fn receive_all(
             return Ok(());
         }
         ready.pass(Side::Far)?;
-        let before = usage(Who::Thread);
+        let before = usage(Who::Process);
         let told = |_: &bare::Arrived<'_>| board.report(setting.clock.stop());
         let moved = bare::receive(listener, &setting.directory, &setting.how, &mut { told });
-        let work = Work::of(&moved.map_err(Error::other)?, usage(Who::Thread).since(before));
+        let work = Work::of(&moved.map_err(Error::other)?, usage(Who::Process).since(before));
         for (at, value) in [work.cpu, work.calls, work.faults, work.switches].into_iter().enumerate() {
             account[at].store(value, Ordering::Release);
         }

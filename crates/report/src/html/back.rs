@@ -1,9 +1,11 @@
 //! The back of the page: studies, published machines, how it was measured, and the glossary.
 
+use kelvin_analysis::StudyTable;
+
 use super::{detail, heading, list, scrolling, terms};
-use crate::figures::Figure;
+use crate::figures::{Figure, file_name};
 use crate::safe::{Markup, html};
-use crate::{Report, rivals, units, words};
+use crate::{Report, rivals, studies as tables, svg, units, words};
 
 /// Studies with their conclusions and the test of each.
 pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
@@ -11,23 +13,46 @@ pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
     for study in &report.analysis.studies {
         page.push(html!("<h3><code>{}</code></h3><p class=\"lead\">{}</p>", study.id, study.design));
         let conclusions = study.conclusions.iter().map(|conclusion| {
-            let (class, word) = match conclusion.holds {
-                Some(true) => ("good", "holds"),
-                Some(false) => ("odd", "refuted"),
-                None => ("quiet", "open"),
+            let class = match conclusion.holds {
+                Some(true) => "good",
+                Some(false) => "odd",
+                None => "quiet",
             };
             html!(
                 "<span class=\"pill {}\">{}</span> {} <span class=\"why\">{}</span>",
                 class,
-                word,
+                tables::verdict(conclusion.holds),
                 conclusion.text,
                 conclusion.test
             )
         });
         page.push(list("findings", conclusions));
+        page.push(study.tables.iter().map(study_table).collect());
         page.push(figures_of(&study.id, figures));
     }
     page
+}
+
+/// A table of a study with its bars.
+fn study_table(table: &StudyTable) -> Markup {
+    let columns = tables::columns(table, false);
+    let titles: Markup = columns.iter().map(|(_, column)| html!("<th>{}</th>", column.label)).collect();
+    let cells = |row| columns.iter().map(|&column| html!("<td>{}</td>", tables::text(row, column))).collect::<Markup>();
+    let rows: Markup = table.rows.iter().map(|row| html!("<tr><th>{}</th>{}</tr>", row.label, cells(row))).collect();
+    let all = html!(
+        "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr><th></th>{}</tr></thead>\
+         <tbody>{}</tbody></table>",
+        table.title,
+        titles,
+        rows
+    );
+    html!(
+        "<h4 id=\"study-{}\">{}</h4>{}{}",
+        file_name(&table.id),
+        table.title,
+        svg::bars::inline(table),
+        scrolling(&table.title, all)
+    )
 }
 
 /// Links to the figures of a study: those of the metrics whose ids begin with its own.

@@ -1,0 +1,301 @@
+//! Transfers of files: whether mmap wins and at which end, what a connection, a reply, a larger call or another way to wait changes,
+//! and what remains of the published findings.
+
+use kelvin_catalogue::transfer::{
+    BUFFER, COLD, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, TIME, best,
+    cell, usual_mode,
+};
+use kelvin_model::{Case, Name, ReferenceValue};
+use kelvin_model::{
+    Change, Claim, Conclusion, Estimate, GainOverFiles, Metric, OverFiles, Point, Test, TransferClaim, TransferFactor,
+};
+use kelvin_stats::{contrast, mean_test};
+
+use super::crossing::{standing, without};
+use crate::evidence::{Evidence, Rounds};
+use crate::reference::references;
+use crate::result::{Concluded, Study};
+
+pub(super) mod tables;
+
+/// The study.
+pub(super) const TRANSFER: Name = Name::new("transfer");
+/// Conclusions from the metrics `transfer.time` and `transfer.cold`.
+pub(crate) fn transfer(evidence: &Evidence<'_>) -> Option<Study> {
+    let cells = Cells { hot: evidence.all(&TIME), cold: evidence.all(&COLD) };
+    let conclusions = mmap(&cells)
+        .into_iter()
+        .chain(gain(&cells))
+        .chain(ends(&cells))
+        .chain(calls(&cells))
+        .chain(connections(&cells))
+        .chain(others(&cells))
+        .chain(cold(&cells))
+        .collect();
+    Some(study(conclusions)).filter(|study| !study.conclusions.is_empty())
+}
+
+/// The study with these conclusions.
+pub(super) fn study(conclusions: Vec<Conclusion>) -> Study {
+    let design = "Files were sent from one process to another over loopback by several methods at either end, in several rounds of \
+                  fresh processes, interleaved; each trial's bytes were compared. Three sets: 10 files of 2.4 kB, 1 file of 12 MB, \
+                  2 files of 182 MB. One factor is changed at a time.";
+    let conclusions = conclusions.into_iter().map(Concluded::from).collect();
+    Study { id: TRANSFER, design: design.into(), conclusions, tables: Vec::new() }
+}
+
+/// The rounds of all cells.
+struct Cells<'r> {
+    hot: Vec<Rounds<'r>>,
+    cold: Vec<Rounds<'r>>,
+}
+
+impl<'r> Cells<'r> {
+    fn at(&self, metric: &Metric, case: &Case) -> Option<&Rounds<'r>> {
+        let all = if metric.id == COLD.id { &self.cold } else { &self.hot };
+        all.iter().find(|rounds| are_equal(rounds.case, case) && rounds.are_positive())
+    }
+}
+
+/// Whether two cells do the same: a buffer is of no use where both ends map.
+fn are_equal(one: &Case, other: &Case) -> bool {
+    let both_map = |case: &Case| Sender::of(case) == Some(Sender::Mmap) && Receiver::of(case) == Some(Receiver::Mmap);
+    one == other || both_map(one) && without(one, &[BUFFER]) == without(other, &[BUFFER])
+}
+
+/// One factor: what is compared with what.
+struct Compared {
+    factor: TransferFactor,
+    base: Case,
+    other: Case,
+    /// The metric of the other side, where it is not the same.
+    metric: &'static Metric,
+}
+
+impl Compared {
+    fn new(factor: TransferFactor, base: Case, other: Case) -> Self {
+        Self { factor, base, other, metric: &TIME }
+    }
+
+    /// The best cell with another value of a factor.
+    fn around(factor: TransferFactor, value: impl Into<Point>) -> Self {
+        Self::new(factor, best(), best().at(value))
+    }
+
+    /// The answer; `None` where no set was measured with both.
+    fn conclude(&self, cells: &Cells<'_>) -> Option<Conclusion> {
+        let over: Vec<OverFiles> = Files::ALL.iter().filter_map(|&files| self.over(cells, files)).collect();
+        let wanted = if self.factor.is_gain() { Change::Shorter } else { Change::Longer };
+        let changes = || over.iter().map(|one| one.change);
+        let holds = match changes().any(|change| change == wanted) {
+            true => Some(true),
+            false => (!changes().any(|change| change == Change::NotKnown)).then_some(false),
+        };
+        let rounds = over.iter().flat_map(|one| one.sides.iter().map(|side| side.rounds)).min()?;
+        Some(Conclusion {
+            evidence: Test::Ratios { count: over.len(), rounds },
+            claim: Claim::Transfer(TransferClaim::Factor {
+                factor: self.factor,
+                base: self.base.clone(),
+                other: self.other.clone(),
+                over,
+            }),
+            holds,
+        })
+    }
+
+    fn over(&self, cells: &Cells<'_>, files: Files) -> Option<OverFiles> {
+        let [base, other] = [&self.base, &self.other].map(|case| case.clone().at(files));
+        let (usual, changed) = (cells.at(&TIME, &base)?, cells.at(self.metric, &other)?);
+        let ratio = standing(0, &usual.values, &changed.values, Files::ALL.len() as f64)?.ratio;
+        let published = || Some(published(&other)? / published(&base)?);
+        Some(OverFiles {
+            files: Name::new(files.name()),
+            sides: [usual.side(), changed.side()],
+            ratio,
+            change: Change::of(&ratio),
+            each: self.each(files).and_then(|count| longer_by(usual, changed, count)),
+            published: if self.metric.id == TIME.id { published() } else { None },
+        })
+    }
+
+    /// How often a set pays for the factor, where that is a cost for each file; `None` for a single file, which has no other
+    /// connection, and where bytes drown the cost.
+    fn each(&self, files: Files) -> Option<f64> {
+        match (self.factor, files) {
+            (TransferFactor::ConnectionForEach, Files::Small) => Some(9.0),
+            (TransferFactor::Replies, Files::Small) => Some(10.0),
+            _ => None,
+        }
+    }
+}
+
+/// By how much longer, divided by a count.
+fn longer_by(usual: &Rounds<'_>, changed: &Rounds<'_>, count: f64) -> Option<Estimate> {
+    let test = mean_test(&usual.values, &changed.values)?;
+    let value = changed.headline() - usual.headline();
+    Some(Estimate { value, low: value - test.half_width, high: value + test.half_width }.over(count))
+}
+
+/// The published mean of a cell.
+fn published(case: &Case) -> Option<f64> {
+    published_value(case).map(|value| value.value)
+}
+
+/// What was published of a cell.
+fn published_value(case: &Case) -> Option<&'static ReferenceValue> {
+    let of = |value: &&ReferenceValue| value.metric == TIME.id && value.case == *case;
+    references().iter().flat_map(|reference| &reference.values).find(of)
+}
+
+/// The settings at which all four pairs of the published methods were measured over one connection: as published, and with equal
+/// bytes a call.
+fn settings() -> [Setting; 3] {
+    let [narrow, wide] =
+        EQUAL_BYTES.map(|(window, buffer)| Setting { connection: Connection::Persistent, window, buffer });
+    [Setting { buffer: PUBLISHED_BUFFER, ..wide }, narrow, wide]
+}
+
+/// Whether mmap at both ends beats read/write at both.
+fn mmap(cells: &Cells<'_>) -> Vec<Conclusion> {
+    let at = |setting| {
+        let both = |sender, receiver| cell(sender, receiver, setting);
+        let (base, other) = (both(Sender::ReadWrite, Receiver::ReadWrite), both(Sender::Mmap, Receiver::Mmap));
+        Compared::new(TransferFactor::Mmap, base, other).conclude(cells)
+    };
+    settings().into_iter().filter_map(at).collect()
+}
+
+/// Whether what mmap gains as published is the gain of more bytes a call.
+fn gain(cells: &Cells<'_>) -> Option<Conclusion> {
+    let over: Vec<GainOverFiles> = Files::ALL.iter().filter_map(|&files| gain_over(cells, files)).collect();
+    let gaining = || over.iter().filter(|one| Change::of(&one.whole) == Change::Shorter);
+    let says = |one: &GainOverFiles| match [Change::of(&one.by_bytes), Change::of(&one.by_mapping)] {
+        [_, Change::Shorter] => Some(false),
+        [Change::Shorter, Change::Same | Change::Longer] => Some(true),
+        _ => None,
+    };
+    let holds = match gaining().map(says).collect::<Option<Vec<bool>>>() {
+        Some(said) if !said.is_empty() => Some(said.iter().all(|&by_bytes| by_bytes)),
+        _ => None,
+    };
+    let count = over.len();
+    let rounds = cells.hot.iter().map(|one| one.values.len()).min()?;
+    let claim = Claim::Transfer(TransferClaim::Gain { over });
+    (count > 0).then_some(Conclusion { claim, holds, evidence: Test::Ratios { count: 3 * count, rounds } })
+}
+
+fn gain_over(cells: &Cells<'_>, files: Files) -> Option<GainOverFiles> {
+    let [few, _, many] = settings();
+    let copying = |setting| cell(Sender::ReadWrite, Receiver::ReadWrite, setting).at(files);
+    let mapping = cell(Sender::Mmap, Receiver::Mmap, few).at(files);
+    let [slow, fast] = [copying(few), copying(many)].map(|case| cells.at(&TIME, &case));
+    let (slow, fast, mapped) = (slow?, fast?, cells.at(&TIME, &mapping)?);
+    let of = 3.0 * Files::ALL.len() as f64;
+    let ratio = |base: &Rounds<'_>, other: &Rounds<'_>| Some(standing(0, &base.values, &other.values, of)?.ratio);
+    Some(GainOverFiles {
+        files: Name::new(files.name()),
+        whole: ratio(slow, mapped)?,
+        by_bytes: ratio(slow, fast)?,
+        by_mapping: ratio(fast, mapped)?,
+        published: published(&mapping).zip(published(&copying(few))).map(|(mapped, slow)| mapped / slow),
+    })
+}
+
+/// Which end's method decides.
+fn ends(cells: &Cells<'_>) -> Vec<Conclusion> {
+    let sets = settings().into_iter().flat_map(|setting| Files::ALL.iter().map(move |&files| (setting, files)));
+    sets.filter_map(|(setting, files)| effects(cells, setting, files)).collect()
+}
+
+/// Signs of the cells rw/rw, rw/mmap, mmap/rw, mmap/mmap in the effects of the sender and the receiver, and in their interaction.
+const SENDER: [f64; 4] = [-0.5, -0.5, 0.5, 0.5];
+const RECEIVER: [f64; 4] = [-0.5, 0.5, -0.5, 0.5];
+const INTERACTION: [f64; 4] = [1.0, -1.0, -1.0, 1.0];
+
+fn effects(cells: &Cells<'_>, setting: Setting, files: Files) -> Option<Conclusion> {
+    let pairs = [Sender::ReadWrite, Sender::Mmap]
+        .into_iter()
+        .flat_map(|sender| [Receiver::ReadWrite, Receiver::Mmap].map(|receiver| (sender, receiver)));
+    let cases: Vec<Case> = pairs.map(|(sender, receiver)| cell(sender, receiver, setting).at(files)).collect();
+    let rounds: Vec<&Rounds<'_>> = cases.iter().map(|case| cells.at(&TIME, case)).collect::<Option<_>>()?;
+    let logs: Vec<Vec<f64>> = rounds.iter().map(|one| one.values.iter().map(|time| time.ln()).collect()).collect();
+    let effect = |signs: [f64; 4]| contrast(&signs.into_iter().zip(logs.iter().map(Vec::as_slice)).collect::<Vec<_>>());
+    let [sender, receiver, interaction] = [effect(SENDER)?, effect(RECEIVER)?, effect(INTERACTION)?];
+    // The difference of two sizes is a weighted sum as well, once their signs are known.
+    let signs = [receiver.difference.signum(), sender.difference.signum()];
+    let more: Vec<f64> = RECEIVER.iter().zip(SENDER).map(|(r, s)| signs[0] * r - signs[1] * s).collect();
+    let more = effect([more[0], more[1], more[2], more[3]])?;
+    let receiver_decides = (more.half_width < more.difference.abs()).then_some(more.difference > 0.0);
+    let times = |test: &kelvin_stats::MeanTest| {
+        let end = |sign: f64| (test.difference + sign * test.half_width).exp();
+        Estimate { value: test.difference.exp(), low: end(-1.0), high: end(1.0) }
+    };
+    Some(Conclusion {
+        claim: Claim::Transfer(TransferClaim::Ends {
+            held: without(&cases[0], &[Sender::AXIS, Receiver::AXIS]),
+            ends: [times(&sender), times(&receiver)],
+            interaction: times(&interaction),
+            receiver_decides,
+            published: published_decides(&cases),
+        }),
+        holds: receiver_decides,
+        evidence: Test::Contrasts { cells: 4, rounds: rounds.iter().map(|one| one.values.len()).min()? },
+    })
+}
+
+/// Whether the receiver's method changes the published means more than the sender's.
+fn published_decides(cases: &[Case]) -> Option<bool> {
+    let means: Vec<f64> = cases.iter().map(|case| published(case).map(f64::ln)).collect::<Option<_>>()?;
+    let size = |signs: [f64; 4]| signs.iter().zip(&means).map(|(sign, mean)| sign * mean).sum::<f64>().abs();
+    Some(size(RECEIVER) > size(SENDER))
+}
+
+/// Whether more bytes a call, or a larger window, make a difference.
+fn calls(cells: &Cells<'_>) -> Vec<Conclusion> {
+    let copying = |setting| cell(Sender::ReadWrite, Receiver::ReadWrite, setting);
+    let mapping = |setting| cell(Sender::Mmap, Receiver::Mmap, setting);
+    let [published, narrow, wide] = settings();
+    let per_file = |setting| Setting { connection: Connection::PerFile, buffer: PUBLISHED_BUFFER, ..setting };
+    let all = [
+        (TransferFactor::BytesOfACall, copying(published), copying(narrow)),
+        (TransferFactor::BytesOfACall, copying(narrow), copying(wide)),
+        (TransferFactor::Window, mapping(per_file(narrow)), mapping(per_file(wide))),
+        (TransferFactor::Window, mapping(narrow), mapping(wide)),
+    ];
+    all.into_iter().filter_map(|(factor, base, other)| Compared::new(factor, base, other).conclude(cells)).collect()
+}
+
+/// What a connection for each file costs.
+fn connections(cells: &Cells<'_>) -> Vec<Conclusion> {
+    let [setting, ..] = settings();
+    let published = |sender, receiver| cell(sender, receiver, setting);
+    let kept = [published(Sender::ReadWrite, Receiver::ReadWrite), published(Sender::Mmap, Receiver::Mmap), best()];
+    let each = |case: Case| {
+        Compared::new(TransferFactor::ConnectionForEach, case.clone(), case.at(Connection::PerFile)).conclude(cells)
+    };
+    kept.into_iter().filter_map(each).collect()
+}
+
+/// Replies, modes and methods around the best cell. A method that needs the ring is compared with the usual one in the ring.
+fn others(cells: &Cells<'_>) -> Vec<Conclusion> {
+    let ring = || best().at(Mode::Uring);
+    let mut all = vec![Compared::around(TransferFactor::Replies, Reply::PerFile)];
+    all.extend([Mode::Nonblocking, Mode::Signal, Mode::Uring].map(|mode| Compared::around(TransferFactor::Mode, mode)));
+    let senders = [Sender::Mmap, Sender::Sendfile, Sender::Splice, Sender::ZeroCopy];
+    all.extend(senders.map(|sender| Compared::around(TransferFactor::Sender, sender)));
+    all.push(Compared::new(TransferFactor::Sender, ring(), ring().at(Sender::Uring)));
+    all.extend([Receiver::Mmap, Receiver::Splice].map(|one| Compared::around(TransferFactor::Receiver, one)));
+    all.push(Compared::new(TransferFactor::Receiver, ring(), ring().at(Receiver::Uring)));
+    all.iter().filter_map(|compared| compared.conclude(cells)).collect()
+}
+
+/// What it costs that files are not in memory, by method of sending.
+fn cold(cells: &Cells<'_>) -> Vec<Conclusion> {
+    let of = |&sender: &Sender| {
+        let case = best().at(sender).at(usual_mode(sender));
+        let compared = Compared::new(TransferFactor::Cold, case.clone(), case);
+        Compared { metric: &COLD, ..compared }.conclude(cells)
+    };
+    Sender::ALL.iter().filter_map(of).collect()
+}

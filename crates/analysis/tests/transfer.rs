@@ -1,0 +1,196 @@
+//! The study of transfers over runs whose factors are known by construction.
+
+use kelvin_analysis::testing::{add_scalars, run, study};
+use kelvin_analysis::{Study, analyse};
+use kelvin_catalogue::transfer::{
+    COLD, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, TIME, best, cell,
+};
+use kelvin_model::{Case, Change, Claim, Run, Test, TransferClaim, TransferFactor};
+
+/// Rounds of a case with this time, half a percent around it.
+const SPREAD: [f64; 6] = [0.995, 0.998, 1.0, 1.001, 1.003, 1.005];
+
+fn measured(run: &mut Run, case: &Case, time: f64) {
+    add_scalars(run, &TIME, case.clone(), &SPREAD.map(|share| share * time));
+}
+
+/// 20 us for each file and a byte in half a nanosecond.
+fn plain(files: Files) -> f64 {
+    let (count, bytes) = files.amount();
+    20_000.0 * count as f64 + 0.5 * bytes as f64
+}
+
+fn published(window: u64) -> Setting {
+    Setting { connection: Connection::Persistent, window, buffer: PUBLISHED_BUFFER }
+}
+
+fn factors(study: &Study, wanted: TransferFactor) -> Vec<(Option<bool>, Vec<Change>, String)> {
+    let of = |claim: &Claim| match claim {
+        Claim::Transfer(TransferClaim::Factor { factor, over, .. }) if *factor == wanted => {
+            Some(over.iter().map(|one| one.change).collect())
+        }
+        _ => None,
+    };
+    let all = study.conclusions.iter();
+    all.filter_map(|one| Some((one.holds, of(&one.claim)?, one.text.clone()))).collect()
+}
+
+/// The four pairs as published: mmap at the receiver takes this part of the time, at the sender that one.
+fn pairs(run: &mut Run, [sender, receiver]: [f64; 2], setting: Setting) {
+    for &files in Files::ALL {
+        for (send, by_sender) in [(Sender::ReadWrite, 1.0), (Sender::Mmap, sender)] {
+            for (receive, by_receiver) in [(Receiver::ReadWrite, 1.0), (Receiver::Mmap, receiver)] {
+                let time = plain(files) * by_sender * by_receiver;
+                measured(run, &cell(send, receive, setting).at(files), time);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_end_whose_method_changes_more_decides() {
+    let mut run = run(&[TIME]);
+    pairs(&mut run, [1.1, 0.5], published(256));
+    let [(window, buffer), _] = EQUAL_BYTES;
+    pairs(&mut run, [0.6, 1.2], Setting { window, buffer, ..published(0) });
+    let study = study(&run, "transfer").unwrap();
+    let ends = |claim: &Claim| match claim {
+        Claim::Transfer(TransferClaim::Ends { ends, interaction, receiver_decides, published, .. }) => {
+            Some((*ends, *interaction, *receiver_decides, *published))
+        }
+        _ => None,
+    };
+    let found: Vec<_> = study.conclusions.iter().filter_map(|one| Some((one.holds, ends(&one.claim)?))).collect();
+    assert_eq!(found.len(), 6);
+    for (at, (holds, ([sender, receiver], interaction, decides, published))) in found.into_iter().enumerate() {
+        let is_published = at < 3;
+        assert_eq!((holds, decides), (Some(is_published), Some(is_published)));
+        let [by_sender, by_receiver] = if is_published { [1.1, 0.5] } else { [0.6, 1.2] };
+        assert!((sender.value / by_sender - 1.0).abs() < 1e-9 && (receiver.value / by_receiver - 1.0).abs() < 1e-9);
+        assert!(sender.low < by_sender && by_sender < sender.high && (interaction.value - 1.0).abs() < 1e-9);
+        // The publication: ln 0.44 over the receiver, next to nothing over the sender.
+        assert_eq!(published, is_published.then_some(true));
+    }
+    let said = study.conclusions.iter().map(|one| one.text.as_str()).find(|text| text.contains("decides")).unwrap();
+    assert_eq!(
+        said,
+        "10 files of 2.4 kB, 256 pages against 512 B a call: the receiver's method decides more than the sender's: mmap at the \
+         receiver takes 0.50 times as long (0.50 to 0.50), at the sender 1.10 times as long (1.10 to 1.10); both together 1.00 \
+         times what the two alone would give (0.99 to 1.01); the published means say so"
+    );
+}
+
+#[test]
+fn mmap_wins_from_the_files_up_from_which_it_does() {
+    let mut run = run(&[TIME]);
+    let times = |files| if files == Files::Small { [1.0, 1.5] } else { [1.0, 0.5] };
+    for &files in Files::ALL {
+        let [usual, mapped] = times(files).map(|share| share * plain(files));
+        measured(&mut run, &cell(Sender::ReadWrite, Receiver::ReadWrite, published(256)).at(files), usual);
+        measured(&mut run, &cell(Sender::Mmap, Receiver::Mmap, published(256)).at(files), mapped);
+    }
+    let study = study(&run, "transfer").unwrap();
+    let [(holds, changes, text)] = &factors(&study, TransferFactor::Mmap)[..] else { panic!("{study:?}") };
+    assert_eq!((*holds, &changes[..]), (Some(true), &[Change::Longer, Change::Shorter, Change::Shorter][..]));
+    assert_eq!(
+        text,
+        "mmap at both ends is faster than read/write, 256 pages against 512 B a call: 10 files of 2.4 kB 1.50 times as long \
+         (1.49 to 1.51; published 0.44); 1 file of 12 MB 0.50 times as long (0.50 to 0.50; published 0.16); 2 files of 182 MB \
+         0.50 times as long (0.50 to 0.50; published 0.15); it wins from 1 file of 12 MB up; the published means say otherwise of \
+         10 files of 2.4 kB"
+    );
+    assert!(matches!(study.conclusions[0].evidence, Test::Ratios { count: 3, rounds: 6 }));
+}
+
+#[test]
+fn what_each_connection_and_each_reply_costs_is_told_for_small_files() {
+    let mut run = run(&[TIME]);
+    for &files in Files::ALL {
+        let (count, _) = files.amount();
+        measured(&mut run, &best().at(files), plain(files));
+        let more = |each: f64, times: u64| plain(files) + each * times as f64;
+        measured(&mut run, &best().at(Connection::PerFile).at(files), more(50_000.0, count - 1));
+        measured(&mut run, &best().at(Reply::PerFile).at(files), more(30_000.0, count));
+        measured(&mut run, &best().at(Mode::Signal).at(files), plain(files));
+    }
+    let study = study(&run, "transfer").unwrap();
+    let each = |wanted: TransferFactor| {
+        study.conclusions.iter().find_map(|one| match &one.claim {
+            Claim::Transfer(TransferClaim::Factor { factor, over, .. }) if *factor == wanted => {
+                Some(over.iter().map(|one| one.each.map(|each| (each.value / 1e3).round())).collect::<Vec<_>>())
+            }
+            _ => None,
+        })
+    };
+    assert_eq!(each(TransferFactor::ConnectionForEach).unwrap(), [Some(50.0), None, None]);
+    assert_eq!(each(TransferFactor::Replies).unwrap(), [Some(30.0), None, None]);
+    let [(holds, changes, _)] = &factors(&study, TransferFactor::Mode)[..] else { panic!("{study:?}") };
+    assert_eq!((*holds, &changes[..]), (Some(false), &[Change::Same; 3][..]));
+}
+
+#[test]
+fn tables_have_every_cell_with_the_published_mean_beside_and_the_cost_of_a_file_and_of_a_byte() {
+    let mut run = run(&[TIME, COLD]);
+    pairs(&mut run, [1.0, 1.0], published(256));
+    for &files in Files::ALL {
+        add_scalars(&mut run, &COLD, best().at(files), &SPREAD.map(|share| 3.0 * share * plain(files)));
+    }
+    let analysis = analyse(&run);
+    let study = analysis.studies.iter().find(|study| study.id == *"transfer").unwrap();
+    let ids: Vec<&str> = study.tables.iter().map(|table| table.id.as_str()).collect();
+    let expected = ["time.small", "time.one", "time.large", "cold.small", "cold.one", "cold.large", "costs"];
+    assert_eq!(ids, expected.map(|id| format!("transfer.{id}")));
+    let small = &study.tables[0];
+    let at = |label: &str| small.columns.iter().position(|column| column.label == label).unwrap();
+    let value = |row: usize, label: &str| small.rows[row].cells[at(label)].map(|figure| figure.value);
+    assert_eq!(small.rows[0].label, "rw/rw, 256 pages, 512 B");
+    assert_eq!((value(0, "published"), value(0, "trials")), (Some(1.666e6), Some(6.0)));
+    assert!((value(0, "median").unwrap() / plain(Files::Small) - 1.0).abs() < 0.001);
+    assert_eq!(value(0, "rate"), None, "it was not measured");
+    assert_eq!(small.bars.map(|bars| bars.map(|at| small.columns[at].label.as_str())), Some(["median", "published"]));
+    let costs = study.tables.last().unwrap();
+    let [file, rate, residual] = [0, 1, 2].map(|at| costs.rows[0].cells[at].unwrap().value);
+    assert!((file / 20_000.0 - 1.0).abs() < 0.01 && (rate / 2e9 - 1.0).abs() < 0.01 && residual < 0.1, "{costs:?}");
+}
+
+#[test]
+fn a_single_round_has_tables_and_no_conclusions() {
+    let mut run = run(&[TIME]);
+    add_scalars(&mut run, &TIME, best().at(Files::One), &[1e6]);
+    let analysis = analyse(&run);
+    assert!(analysis.studies[0].conclusions.is_empty() && analysis.studies[0].tables.len() == 1);
+    assert!(analyse(&kelvin_analysis::testing::run(&[TIME])).studies.is_empty());
+}
+
+#[test]
+fn a_gain_of_more_bytes_a_call_is_not_taken_for_one_of_mapping() {
+    // By calls of 1 MiB a fifth of the time, by mapping this much of that.
+    let concluded = |by_mapping: f64| {
+        let mut run = run(&[TIME]);
+        let (window, buffer) = EQUAL_BYTES[1];
+        for &files in Files::ALL {
+            let copying = |setting| cell(Sender::ReadWrite, Receiver::ReadWrite, setting).at(files);
+            measured(&mut run, &copying(published(window)), plain(files));
+            measured(&mut run, &copying(Setting { buffer, ..published(window) }), 0.2 * plain(files));
+            let mapped = cell(Sender::Mmap, Receiver::Mmap, published(window)).at(files);
+            measured(&mut run, &mapped, 0.2 * by_mapping * plain(files));
+        }
+        let study = study(&run, "transfer").unwrap();
+        let is_gain =
+            |one: &&kelvin_analysis::Concluded| matches!(one.claim, Claim::Transfer(TransferClaim::Gain { .. }));
+        let gain = study.conclusions.iter().find(is_gain).unwrap();
+        (gain.holds, gain.text.clone())
+    };
+    let (holds, text) = concluded(1.5);
+    assert_eq!(holds, Some(true));
+    assert!(
+        text.contains(
+            "10 files of 2.4 kB 0.30 times as long = 0.20 (0.20 to 0.20) by calls of 1 MiB x 1.50 (1.49 to 1.51) by mapping in \
+             place of those; published 0.44"
+        ),
+        "{text}"
+    );
+    assert_eq!(concluded(0.5).0, Some(false));
+    // No gain at all: nothing to explain.
+    assert_eq!(concluded(7.0).0, None);
+}

@@ -1,0 +1,212 @@
+//! The cells of the study of transfers, and how each is carried out.
+
+use std::time::Duration;
+
+use kelvin_catalogue::transfer::{
+    BUFFER, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, WINDOW, best,
+    cell, usual_mode,
+};
+use kelvin_harness::{Effort, Stop};
+use kelvin_model::Case;
+use kelvin_sys::mapping::page_bytes;
+use kelvin_transfer::bare::{self, Limits, Receiving, Sending};
+use kelvin_transfer::moving::{self, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+
+/// The ends of the published cells.
+const SENDERS: [Sender; 2] = [Sender::ReadWrite, Sender::Mmap];
+const RECEIVERS: [Receiver; 2] = [Receiver::ReadWrite, Receiver::Mmap];
+/// How long an end may be silent: longer than any pause of a machine that works.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Each published sender with each published receiver.
+fn ends() -> impl Iterator<Item = (Sender, Receiver)> {
+    SENDERS.iter().flat_map(|&sender| RECEIVERS.iter().map(move |&receiver| (sender, receiver)))
+}
+
+fn published() -> impl Iterator<Item = Case> {
+    let [narrow, wide] = EQUAL_BYTES.map(|(window, _)| window);
+    let connections = [(Connection::PerFile, narrow), (Connection::PerFile, wide), (Connection::Persistent, wide)];
+    connections.into_iter().flat_map(|(connection, window)| {
+        let setting = Setting { connection, window, buffer: PUBLISHED_BUFFER };
+        ends().map(move |(sender, receiver)| cell(sender, receiver, setting))
+    })
+}
+
+/// The same ends with as many bytes of a call by either method. Where both map, the buffer is of no use, and the larger window is
+/// among the published cells.
+fn equal_bytes() -> impl Iterator<Item = Case> {
+    EQUAL_BYTES.into_iter().flat_map(|(window, buffer)| {
+        let setting = Setting { connection: Connection::Persistent, window, buffer };
+        let is_new =
+            move |&ends: &(Sender, Receiver)| ends != (Sender::Mmap, Receiver::Mmap) || window == EQUAL_BYTES[0].0;
+        ends().filter(is_new).map(move |(sender, receiver)| cell(sender, receiver, setting))
+    })
+}
+
+/// The best cell with one other factor each. The method `uring` has only the mode `uring`, in which the best cell is there too.
+fn one_at_a_time() -> Vec<Case> {
+    let mut cells = vec![best().at(Connection::PerFile), best().at(Reply::PerFile)];
+    cells.extend([Mode::Nonblocking, Mode::Signal, Mode::Uring].map(|mode| best().at(mode)));
+    cells.extend([Sender::Sendfile, Sender::Splice, Sender::ZeroCopy].map(|sender| best().at(sender)));
+    cells.push(best().at(Sender::Uring).at(Mode::Uring));
+    cells.push(best().at(Receiver::Splice));
+    cells.push(best().at(Receiver::Uring).at(Mode::Uring));
+    cells
+}
+
+/// Cells over all sets of files.
+fn over_all_sets(cells: &[Case]) -> Vec<Case> {
+    Files::ALL.iter().flat_map(|&set| cells.iter().map(move |cell| cell.clone().at(set))).collect()
+}
+
+/// The cells of files in memory: the published ones, then those that vary the other factors.
+pub(super) fn hot(effort: Effort) -> Vec<Case> {
+    let mut cells: Vec<Case> = published().collect();
+    if effort > Effort::Quick {
+        cells.extend(equal_bytes().chain(one_at_a_time()));
+    }
+    over_all_sets(&cells)
+}
+
+/// The cells of files that are not in memory: every sender, since only it reads them; a quick study has the usual one.
+pub(super) fn cold(effort: Effort) -> Vec<Case> {
+    let of = |&sender: &Sender| best().at(sender).at(usual_mode(sender));
+    let senders = if effort == Effort::Quick { &SENDERS[..1] } else { Sender::ALL };
+    over_all_sets(&senders.iter().map(of).collect::<Vec<_>>())
+}
+
+/// A case as it is carried out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    pub set: Files,
+    pub sending: Sending,
+    pub receiving: Receiving,
+}
+
+impl Cell {
+    pub(super) fn of(case: &Case) -> Result<Self, Stop> {
+        let unknown = || Stop::fail(format!("no such transfer: {case}"));
+        let set = Files::of(case).ok_or_else(unknown)?;
+        let (sender, receiver) = Sender::of(case).zip(Receiver::of(case)).ok_or_else(unknown)?;
+        let (window, buffer) = WINDOW.of(case).zip(BUFFER.of(case)).ok_or_else(unknown)?;
+        let connection = match Connection::of(case).ok_or_else(unknown)? {
+            Connection::PerFile => bare::Connection::PerFile,
+            Connection::Persistent => bare::Connection::Persistent,
+        };
+        let reply = Reply::of(case).ok_or_else(unknown)? == Reply::PerFile;
+        let amount = Amount { window: window as usize, buffer: buffer as usize, mode: mode(case).ok_or_else(unknown)? };
+        let [(files, bytes), small] = [set, Files::Small].map(Files::amount);
+        Ok(Self {
+            set,
+            sending: Sending { setup: amount.send(sender), connection, reply, digest: false },
+            receiving: Receiving {
+                setup: amount.receive(receiver),
+                connection,
+                limits: Limits { files: files.max(small.0), bytes: bytes.max(small.1) },
+            },
+        })
+    }
+}
+
+fn mode(case: &Case) -> Option<moving::Mode> {
+    Some(match Mode::of(case)? {
+        Mode::Blocking => moving::Mode::Blocking,
+        Mode::Nonblocking => moving::Mode::Nonblocking,
+        Mode::Signal => moving::Mode::Signal,
+        Mode::Uring => moving::Mode::Uring,
+    })
+}
+
+/// What both ends have in common: how much a call moves, and how it waits.
+#[derive(Clone, Copy, Debug)]
+struct Amount {
+    /// Pages.
+    window: usize,
+    /// Bytes.
+    buffer: usize,
+    mode: moving::Mode,
+}
+
+impl Amount {
+    fn send(self, sender: Sender) -> SendSetup {
+        let method = match sender {
+            Sender::ReadWrite => SendMethod::ReadWrite,
+            Sender::Mmap => SendMethod::Mmap,
+            Sender::Sendfile => SendMethod::Sendfile,
+            Sender::Splice => SendMethod::Splice,
+            Sender::ZeroCopy => SendMethod::ZeroCopy,
+            Sender::Uring => SendMethod::Uring,
+        };
+        let buffer = self.of_a_call(sender == Sender::Mmap);
+        SendSetup { method, mode: self.mode, buffer, window: self.window, patience: PATIENCE }
+    }
+
+    fn receive(self, receiver: Receiver) -> ReceiveSetup {
+        let method = match receiver {
+            Receiver::ReadWrite => ReceiveMethod::ReadWrite,
+            Receiver::Mmap => ReceiveMethod::Mmap,
+            Receiver::Splice => ReceiveMethod::Splice,
+            Receiver::Uring => ReceiveMethod::Uring,
+        };
+        let buffer = self.of_a_call(receiver == Receiver::Mmap);
+        ReceiveSetup { method, mode: self.mode, buffer, window: self.window, patience: PATIENCE }
+    }
+
+    /// A window is moved by one call.
+    fn of_a_call(self, is_mapped: bool) -> usize {
+        if is_mapped { self.window * page_bytes() } else { self.buffer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_quick_study_has_the_published_cells_and_a_whole_one_every_method_and_mode() {
+        let quick = hot(Effort::Quick);
+        assert_eq!(quick.len(), 3 * 12);
+        assert!(quick.iter().all(|case| BUFFER.of(case) == Some(512) && Reply::of(case) == Some(Reply::None)));
+        let whole = hot(Effort::Default);
+        assert_eq!(whole.iter().collect::<BTreeSet<_>>().len(), 3 * (12 + 7 + 11));
+        let words = |of: fn(&Case) -> Option<&'static str>| whole.iter().filter_map(of).collect::<BTreeSet<_>>().len();
+        assert_eq!(words(|case| Sender::AXIS.word_of(case)), Sender::ALL.len());
+        assert_eq!(words(|case| Receiver::AXIS.word_of(case)), Receiver::ALL.len());
+        assert_eq!(words(|case| Mode::AXIS.word_of(case)), Mode::ALL.len());
+        assert_eq!(cold(Effort::Quick).len(), 3);
+        assert_eq!(cold(Effort::Default).len(), 3 * Sender::ALL.len());
+        assert!(cold(Effort::Default).iter().all(|case| whole.contains(case)), "cold beside hot");
+    }
+
+    #[test]
+    fn every_cell_makes_sense_at_both_ends() {
+        for case in hot(Effort::Default) {
+            let cell = Cell::of(&case).unwrap();
+            assert_eq!((cell.sending.setup.check(), cell.receiving.setup.check()), (Ok(()), Ok(())), "{case}");
+            assert_eq!(cell.sending.setup.mode, cell.receiving.setup.mode);
+        }
+        assert!(Cell::of(&Case::new().at(Files::One)).is_err());
+    }
+
+    #[test]
+    fn one_factor_is_varied_at_a_time() {
+        let differing = |case: &Case| case.iter().filter(|(axis, value)| best().get(axis) != Some(*value)).count();
+        assert_eq!(differing(&best()), 0);
+        let ring = |case: &&Case| Mode::of(case) == Some(Mode::Uring);
+        assert!(one_at_a_time().iter().filter(|case| !ring(case)).all(|case| differing(case) == 1));
+        assert_eq!(one_at_a_time().iter().filter(ring).map(differing).collect::<Vec<_>>(), [1, 2, 2]);
+    }
+
+    #[test]
+    fn a_window_is_moved_by_one_call_and_a_buffer_as_it_is_given() {
+        let setting = Setting { connection: Connection::PerFile, window: 16, buffer: PUBLISHED_BUFFER };
+        let of = |sender, receiver| Cell::of(&cell(sender, receiver, setting).at(Files::One)).unwrap();
+        let page = page_bytes();
+        let mixed = of(Sender::Mmap, Receiver::ReadWrite);
+        assert_eq!((mixed.sending.setup.buffer, mixed.sending.setup.window), (16 * page, 16));
+        assert_eq!(mixed.receiving.setup.buffer, 512);
+        assert_eq!(of(Sender::ReadWrite, Receiver::Mmap).receiving.setup.buffer, 16 * page);
+    }
+}

@@ -1,0 +1,33 @@
+//! The tables of studies, as all formats that show them have them in common.
+
+use kelvin_analysis::{MetricResult, StudyColumn, StudyRow, StudyTable};
+
+use crate::{Report, units};
+
+/// The word for a conclusion that holds, or does not.
+pub(crate) fn verdict(holds: Option<bool>) -> &'static str {
+    match holds {
+        Some(true) => "holds",
+        Some(false) => "refuted",
+        None => "open",
+    }
+}
+
+/// Whether a table of a study has this figure.
+pub(crate) fn has(report: &Report<'_>, result: &MetricResult) -> bool {
+    let mut tables = report.analysis.studies.iter().flat_map(|study| &study.tables);
+    result.outcome.summary().is_some() && tables.any(|table| table.metrics.contains(&result.metric.id))
+}
+
+/// The columns of a table that have a figure in some row, with their places; where there is little room, the main ones.
+pub(crate) fn columns(table: &StudyTable, is_narrow: bool) -> Vec<(usize, &StudyColumn)> {
+    let has_figures = |place: usize| table.rows.iter().any(|row| row.cells[place].is_some());
+    let all = table.columns.iter().enumerate();
+    all.filter(|(place, column)| has_figures(*place) && (column.is_main || !is_narrow)).collect()
+}
+
+/// A figure of a row as text; empty without one.
+pub(crate) fn text(row: &StudyRow, (place, column): (usize, &StudyColumn)) -> String {
+    let figure = row.cells[place].as_ref();
+    figure.map_or_else(String::new, |figure| units::figure(figure, column.unit).to_string())
+}

@@ -1,0 +1,118 @@
+//! Bars with intervals: one for each row of a study's table, with a mark for the figure beside it.
+
+use kelvin_analysis::{Figure, StudyTable};
+
+use super::path::{self, number};
+use crate::safe::{Markup, html};
+use crate::units;
+
+const WIDTH: f64 = 720.0;
+/// Room for the labels, and for the figures behind the bars.
+const LABELS: f64 = 236.0;
+const FIGURES: f64 = 132.0;
+/// Height of a row, of its bar, and of the line that is its interval.
+const ROW: f64 = 20.0;
+const BAR: f64 = 11.0;
+const WHISKER: f64 = 7.0;
+/// Below the rows: the legend.
+const LEGEND: f64 = 26.0;
+/// Half of a mark beside a bar.
+const MARK: f64 = 7.0;
+
+/// The bars of a table; nothing without figures. A mark that would make all bars short lies at the edge, as a triangle.
+pub(crate) fn inline(table: &StudyTable) -> Markup {
+    let Some([column, beside]) = table.bars else { return Markup::new() };
+    let figures: Vec<Option<Figure>> = table.rows.iter().map(|row| row.cells[column]).collect();
+    let most = figures.iter().flatten().map(high).fold(0.0, f64::max);
+    if most <= 0.0 {
+        return Markup::new();
+    }
+    let scale = Scale { most };
+    let rows: Markup = (0..table.rows.len()).map(|row| scale.row(table, row, [column, beside])).collect();
+    let height = ROW * table.rows.len() as f64;
+    html!(
+        "<div class=\"static bars\"><svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}: {}\">{}{}</svg></div>",
+        WIDTH,
+        number(height + LEGEND),
+        table.title,
+        table.columns[column].label,
+        rows,
+        legend(table, [column, beside], height)
+    )
+}
+
+/// The upper end of a figure.
+fn high(figure: &Figure) -> f64 {
+    figure.interval.map_or(figure.value, |interval| interval.upper)
+}
+
+struct Scale {
+    most: f64,
+}
+
+impl Scale {
+    fn across(&self, value: f64) -> f64 {
+        LABELS + (value / self.most).clamp(0.0, 1.0) * (WIDTH - LABELS - FIGURES)
+    }
+
+    fn row(&self, table: &StudyTable, at: usize, [column, beside]: [usize; 2]) -> Markup {
+        let (row, middle) = (&table.rows[at], ROW * (at as f64 + 0.5));
+        let Some(figure) = row.cells[column] else { return Markup::new() };
+        let bar = path::rectangle(LABELS, middle - BAR / 2.0, self.across(figure.value) - LABELS, BAR);
+        let mark = row.cells[beside].map(|figure| self.mark(figure.value, middle));
+        html!(
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><path class=\"bar s0\" d=\"{}\"/>{}{}\
+             <text x=\"{}\" y=\"{1}\">{}</text>",
+            number(LABELS - 8.0),
+            number(middle + 4.0),
+            row.label,
+            bar,
+            self.whisker(&figure, middle),
+            mark,
+            number(WIDTH - FIGURES + 16.0),
+            units::figure(&figure, table.columns[column].unit).to_string()
+        )
+    }
+
+    /// The interval as a line with ends.
+    fn whisker(&self, figure: &Figure, middle: f64) -> Option<Markup> {
+        let interval = figure.interval?;
+        let [low, high] = [interval.lower, interval.upper].map(|end| self.across(end));
+        let (top, end) = (middle - WHISKER / 2.0, number(WHISKER));
+        let ends = format!("{}v{end}{}v{end}", path::begin(low, top), path::begin(high, top));
+        Some(html!("<path class=\"whisker\" d=\"{}{}H{}\"/>", ends, path::begin(low, middle), number(high)))
+    }
+
+    fn mark(&self, value: f64, middle: f64) -> Markup {
+        let x = self.across(value);
+        let outline = if value > self.most {
+            format!("{}l{MARK} {} -{MARK} {}z", path::begin(x + 2.0, middle - 5.0), 5, 5)
+        } else {
+            format!("{}v{}", path::begin(x, middle - MARK), 2.0 * MARK)
+        };
+        html!("<path class=\"beside s1\" d=\"{}\"/>", outline)
+    }
+}
+
+fn legend(table: &StudyTable, [column, beside]: [usize; 2], height: f64) -> Markup {
+    let baseline = height + 18.0;
+    let bar = path::rectangle(LABELS, baseline - 9.0, 18.0, 9.0);
+    let has_marks = table.rows.iter().any(|row| row.cells[beside].is_some());
+    let marks = has_marks.then(|| {
+        html!(
+            "<path class=\"beside s1\" d=\"{}v12\"/><text x=\"{}\" y=\"{}\">{} (a triangle: beyond the edge)</text>",
+            path::begin(LABELS + 190.0, baseline - 10.0),
+            number(LABELS + 200.0),
+            number(baseline),
+            table.columns[beside].label
+        )
+    });
+    html!(
+        "<path class=\"bar s0\" d=\"{}\"/><text x=\"{}\" y=\"{}\">{}, with its interval</text>{}",
+        bar,
+        number(LABELS + 26.0),
+        number(baseline),
+        table.columns[column].label,
+        marks
+    )
+}
