@@ -38,6 +38,7 @@ pub static ALL: &[&Metric] = &[
     &THREADS,
     &BYTE_CALLS,
     &ENGINES,
+    &NEW,
     &SYNC,
     &ENTRY_MAKE,
     &ENTRY_GIVE_BACK,

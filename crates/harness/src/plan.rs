@@ -73,10 +73,12 @@ impl Plan {
         let mut plan = Self { units: Vec::new(), left_out: Vec::new() };
         let chosen: Vec<&'static Probe> = probes.iter().copied().filter(|probe| needed.contains(&probe.id)).collect();
         let mut rests_on = BTreeSet::new();
+        // A study rests on points that a plain run leaves out, and has the time for them, also a quick one.
+        let of_inputs = if kind == ProbeKind::Study { Effort::Thorough } else { effort };
         loop {
             let cases = |probe: &'static Probe| match asked(probe) {
                 true => (probe.cases)(machine, effort),
-                false => input_cases(probe, machine, effort, &rests_on),
+                false => input_cases(probe, machine, of_inputs, &rests_on),
             };
             let units = |&probe: &&'static Probe| {
                 cases(probe).into_iter().map(move |case| Unit { probe, case, only_input: !asked(probe) })

@@ -209,13 +209,12 @@ fn plausible(metric: &str) -> Option<MeasuredValue> {
 }
 
 /// Published baselines without a prediction in some cases, with each probe's reason: the size of a read around a fault,
-/// a core's lines in flight and the distance of a peer are in no table for every machine; the calls of both ends of a transfer are in
-/// no lower metric.
-static NOT_ALWAYS_PREDICTED: [&Metric; 5] =
-    [&mem::FAULT_MAJOR, &mem::BANDWIDTH_READ, &mem::BANDWIDTH_WRITE, &net::PEER_PING, &transfer::TIME];
+/// a core's lines in flight and the distance of a peer are in no table for every machine.
+static NOT_ALWAYS_PREDICTED: [&Metric; 4] =
+    [&mem::FAULT_MAJOR, &mem::BANDWIDTH_READ, &mem::BANDWIDTH_WRITE, &net::PEER_PING];
 
 /// What earlier studies also measured, in cases that no run has or without publishing figures: predicted all the same.
-static ALSO_PREDICTED: [&Metric; 9] = [
+static ALSO_PREDICTED: [&Metric; 10] = [
     &os::TASKS_ELAPSED,
     &os::TASKS_USER,
     &os::TASKS_SYSTEM,
@@ -225,6 +224,7 @@ static ALSO_PREDICTED: [&Metric; 9] = [
     &file::CONTENTION,
     &file::THREADS,
     &file::BYTE_CALLS,
+    &transfer::RATE,
 ];
 
 fn must_be_predicted(metric: &Metric) -> bool {

@@ -2,7 +2,7 @@
 
 use kelvin_model::{Axis, AxisScale, Metric, Name, Overhead, Treatment};
 
-use super::of_disk;
+use super::{BLOCK, BYTES, of_disk};
 use crate::words::words;
 
 /// Files already there.
@@ -41,6 +41,22 @@ words! {
         Append = "append",
     }
 }
+
+words! {
+    /// How a new file gets its bytes.
+    pub enum FilledBy: "filled", "filled by" {
+        /// pwrite(2), a block at a time.
+        Write = "write",
+        /// Through a shared mapping, a block at a time, of a file that was made as long before.
+        Mmap = "mmap",
+    }
+}
+
+/// A new file. It is written into memory, where write-back may meet it: samples count as found.
+pub static NEW: Metric =
+    of_disk(Metric::duration("file.new", "Creating a file, writing so many bytes into it, and closing it"))
+        .over([FilledBy::AXIS, BLOCK, BYTES])
+        .overhead(Overhead::ClockPair);
 
 /// A flushed write. The disk is measured: samples count as found, and waiting for it is no disturbance.
 pub static SYNC: Metric =

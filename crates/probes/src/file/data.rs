@@ -79,7 +79,7 @@ pub(super) fn afloat(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
 }
 
 /// Bytes of a file that are on its device; all, where the kernel does not say.
-fn written_back(target: &Target) -> Result<u64, Stop> {
+pub(super) fn written_back(target: &Target) -> Result<u64, Stop> {
     let file = target.open(Access::Buffered).map_err(stopped)?;
     let unwritten = unwritten_pages(&file, target.bytes() as usize)?.unwrap_or(0) * page_bytes() as u64;
     Ok(target.bytes().saturating_sub(unwritten))

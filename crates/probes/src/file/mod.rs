@@ -13,6 +13,7 @@ mod engines;
 mod entry;
 mod expected;
 mod metadata;
+pub(crate) mod new;
 mod page_read;
 mod page_write;
 mod proof;
@@ -43,6 +44,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &threads::PROBE,
     &byte_calls::PROBE,
     &engines::PROBE,
+    &new::PROBE,
     &sync::PROBE,
     &entry::PROBE,
     &metadata::PROBE,

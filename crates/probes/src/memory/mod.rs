@@ -3,7 +3,7 @@
 pub(crate) mod allowance;
 pub(crate) mod axes;
 pub(crate) mod bandwidth;
-mod core_to_core;
+pub(crate) mod core_to_core;
 mod false_sharing;
 pub(crate) mod fault;
 mod fault_major;

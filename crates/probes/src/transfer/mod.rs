@@ -2,7 +2,9 @@
 
 mod cells;
 mod cold;
+mod expected;
 mod files;
+mod predicted;
 mod receiver;
 mod study;
 mod trials;

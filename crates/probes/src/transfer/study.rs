@@ -8,10 +8,11 @@ use kelvin_catalogue::transfer::{
     SENDER_DEVICE, SENDER_FAULTS, SENDER_SWITCHES, TIME,
 };
 use kelvin_file::cache::State;
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Case, Machine, Metric};
 
 use super::cells;
+use super::predicted;
 use super::trials::{Trial, trials};
 
 pub(crate) static PROBE: Probe = Probe {
@@ -37,8 +38,23 @@ pub(crate) static PROBE: Probe = Probe {
               file before the next; epoll, signals and a ring in place of calls that block; sendfile, splice, MSG_ZEROCOPY \
               and a ring at the sender; splice and a ring at the receiver. The files are in memory; transfer.cold has those \
               that are not.",
-        prediction: "None: which of two ends on two CPUs waits for the other is in no lower metric, nor is what a call of \
-                     512 bytes costs at each.",
+        prediction: "Time, rate and CPU time, from what each step costs by itself. Each end makes its calls one after another; \
+                     both work at the same time, and the longer of the two counts. The sender, for each file: opening it \
+                     (file.metadata.open), a packet through the stack (net.stack.tcp), and for each buffer a read \
+                     (file.engines, pread) and a send (net.stream.tcp), or for each window a mapping (os.syscall.mmap_munmap), \
+                     a fault for 16 pages (mem.fault.minor) and a send of bytes that come from memory (file.engines, mmap). \
+                     The receiver: receiving (net.stream.tcp.receive), with cache lines that the other CPU has written \
+                     (mem.core_to_core, with 1 to 10 of them in flight), and making the file (file.new) by blocks or through \
+                     a mapping. Where the sender is slower, the receiver sleeps after each segment of 65,483 bytes, and the \
+                     sender pays for waking it (net.wake.tcp). To that come connecting, waking the receiver \
+                     (os.switch.cross_cpu), one segment at the other end, a connection for each file (net.connect, net.close, \
+                     on one CPU), and a round trip (net.rtt.tcp) for each reply. Predicted range: a factor of 1.4 either way; \
+                     of transfers shorter than a millisecond, whose steps are mostly first ones that no cache holds, of CPU \
+                     times, of methods other than rw and mmap, and of modes that do not block, which are predicted by what is most \
+                     like them (net.bandwidth.tcp.way; a ring by what it adds to a read in file.engines), a factor of two. \
+                     Calls follow from the method: those of the sender exactly; the receiver may make one or two more for \
+                     each segment. Faults of mappings: one for each window or each 16 pages of it at the sender, one for \
+                     each page or fewer at the receiver. Switches and device bytes have no prediction.",
         not_for: "Transfers between two hosts, where the link decides; `kelvin send`, which verifies and encrypts; \
                   comparison with the published times as equals: those ends were in the kernel of a virtual machine.",
         pitfalls: &[
@@ -68,10 +84,10 @@ pub(crate) static PROBE: Probe = Probe {
         &SENDER_DEVICE,
         &RECEIVER_DEVICE,
     ],
-    inputs: &[],
+    inputs: predicted::INPUTS,
     cases,
     run,
-    predict,
+    predict: predicted::predict,
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -106,10 +122,4 @@ fn record(bench: &mut Bench<'_>, trials: &[Trial], bytes: u64) {
         bench.record(metric, trials.iter().map(figure).collect());
     }
     bench.record(&RATE, trials.iter().map(|trial| bytes as f64 * 1e9 / trial.time).collect());
-}
-
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "which of two ends on two CPUs waits for the other, and what a call of 512 bytes costs at each, is in no lower metric",
-    ))
 }

@@ -76,6 +76,20 @@ impl Window {
         map(self.start.as_ptr(), self.bytes, None, self.access).map(drop)
     }
 
+    /// Reads the next bytes of another file into a part, and returns how many came. The pages are made by the kernel within the
+    /// call, as for [`super::Call::ReceiveWindow`].
+    ///
+    /// # Errors
+    /// Those of read: EFAULT where the file shown is shorter, or a page of it cannot be made.
+    ///
+    /// # Panics
+    /// If they are not shown.
+    pub fn fill(&mut self, part: Range<usize>, from: &File) -> Result<usize> {
+        let place = self.place(&part);
+        // SAFETY: the part lies in the mapping, which is borrowed exclusively; a page that is not to be had is EFAULT.
+        super::moved(unsafe { libc::read(from.as_raw_fd(), place.cast(), part.len()) })
+    }
+
     /// The bytes of a part, in place. If somebody else writes the file meanwhile, they are a mixture of old and new; the caller
     /// guards against a file that becomes shorter.
     ///

@@ -1,0 +1,230 @@
+//! The cost of a new file with its bytes: created, written through the page cache by pwrite or through a mapping, and closed.
+//!
+//! It is what arriving, copied and extracted files cost before anything is flushed. It must not be used for writing over bytes that
+//! are there, which allocates nothing, nor for durable files.
+
+use std::fs::{self, File};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use kelvin_catalogue::file::{BLOCK, BYTES, FilledBy, NEW};
+use kelvin_file::Target;
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Case, Machine, NoPrediction, Prediction};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::mapping::page_bytes;
+use kelvin_sys::net::moving::{Access, Window};
+
+use super::cases::known;
+use super::data::{KIB, MIB, cannot, has_room, stopped, written_back};
+
+pub(super) static PROBE: Probe = Probe {
+    id: NEW.id.as_str(),
+    summary: "Creating a file and writing it, by blocks or through a mapping, without flushing it",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "A file is created under a new name in the scratch directory, filled from its beginning to its end, and \
+              closed; all of that is timed together, once a file. filled=write: one pwrite a block, from a buffer of \
+              the program. filled=mmap: the file is first made as long as whole pages (ftruncate), and a window of so \
+              many bytes of it at a time is mapped (shared) in the place of the last one and filled by one read from \
+              /dev/zero, so that the kernel makes its pages within the call, as it does for recv; in the end it is cut \
+              to its size and the window mapped away. Each call is checked. Nothing is flushed. A round makes 16 files or 64 MiB, or one that is larger; at its end what \
+              the kernel has written back of them is counted against --write-limit, and they are removed.",
+        prediction: "None: the length of a file system's code path is not published. Predictions of transfers rest on \
+                     this figure.",
+        not_for: "Writing over bytes that are there (file.blocksize.write). Durable files (file.sync). Writing more \
+                  than may be dirty, which waits for the device.",
+        pitfalls: &[
+            "A page of a hole that is mapped is read first, and the kernel reads ahead of it: the zeroed folios grow up \
+             to 2 MiB. A file system with a record for each block of a folio (buffer heads, as ext4) walks all of them \
+             at each first write to a page: from some 40 MiB on a page of such a file takes several times as long.",
+            "pwrite of small blocks makes a folio for each page, of large ones larger folios: the cost of a page \
+             depends on the block.",
+            "Memory that was given back to the host is slow to touch again.",
+        ],
+        sources: &[
+            "Linux mm/filemap.c: generic_perform_write, filemap_fault; mm/readahead.c: page_cache_ra_order",
+            "Linux fs/ext4/inode.c: ext4_da_write_begin, ext4_page_mkwrite; fs/buffer.c: block_page_mkwrite, block_dirty_folio",
+            "lmbench lat_fs: creation of small files",
+        ],
+    },
+    metrics: &[&NEW],
+    inputs: &[],
+    cases,
+    run,
+    predict: |_: &Facts<'_>, _, _: &Case| -> Result<Prediction, NoPrediction> {
+        Err(NoPrediction::because("a file system's cost of new pages and blocks is not published"))
+    },
+};
+
+/// A small file, which is nearly all creation; one that shows the cost of a page; and one in which folios have grown.
+pub(crate) const SMALL: u64 = 4 * KIB;
+pub(crate) const MIDDLE: u64 = 16 * MIB;
+pub(crate) const LARGE: u64 = 256 * MIB;
+/// Blocks of pwrite, from the smallest that programs use, and the window of mmap.
+pub(crate) const BLOCKS: [u64; 4] = [512, 4 * KIB, 64 * KIB, MIB];
+pub(crate) const WINDOW: u64 = MIB;
+
+/// A file of so many bytes, filled by so many at a time.
+pub(crate) fn filled(by: FilledBy, block: u64, bytes: u64) -> Case {
+    Case::new().at(by).with(BLOCK, block).with(BYTES, bytes)
+}
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let [small, page, usual, large] = BLOCKS;
+    let mut all = vec![filled(FilledBy::Write, usual, MIDDLE), filled(FilledBy::Mmap, WINDOW, MIDDLE)];
+    if effort > Effort::Quick {
+        all.extend([filled(FilledBy::Write, page, SMALL), filled(FilledBy::Write, page, MIDDLE)]);
+    }
+    if effort > Effort::Default {
+        all.extend([filled(FilledBy::Write, small, MIDDLE), filled(FilledBy::Write, large, MIDDLE)]);
+        all.extend([filled(FilledBy::Mmap, WINDOW, SMALL), filled(FilledBy::Mmap, WINDOW, LARGE)]);
+    }
+    all
+}
+
+/// Bytes of the files of a round, and at most so many of them: where an inode is not used again soon, many make creation slow (see
+/// file.metadata).
+const ROUND_BYTES: u64 = 64 * MIB;
+const MOST_FILES: u64 = 16;
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let (block, bytes) = (known(BLOCK.of(case), case)?, known(BYTES.of(case), case)?);
+    has_room(bench, bytes)?;
+    let mut filling = Filling::new(known(FilledBy::of(case), case)?, block)?;
+    let mut made = Made { directory: bench.scratch(), paths: Vec::new() };
+    // A first file, untimed: the directory and the buffer are touched.
+    made.one(|path| filling.make(path, SMALL, bench.clock()))?;
+    let files = (ROUND_BYTES / bytes).clamp(1, MOST_FILES);
+    let ticks = (0..files).map(|_| made.one(|path| filling.make(path, bytes, bench.clock())));
+    let ticks = ticks.collect::<Result<Vec<u64>, Stop>>()?;
+    bench.may_write(made.written_back()?)?;
+    drop(made);
+    let times = ticks.into_iter().map(|ticks| bench.nanoseconds(ticks)).collect();
+    bench.record(&NEW, times);
+    Ok(())
+}
+
+/// The files of a round, each with a name of its own; all are removed when dropped.
+struct Made<'a> {
+    directory: &'a Path,
+    paths: Vec<PathBuf>,
+}
+
+impl Made<'_> {
+    fn one(&mut self, make: impl FnOnce(&Path) -> Result<u64, Stop>) -> Result<u64, Stop> {
+        let path = self.directory.join(format!("kelvin-new-{}-{}", std::process::id(), self.paths.len()));
+        self.paths.push(path.clone());
+        make(&path)
+    }
+
+    /// Bytes of them that have been written back.
+    fn written_back(&self) -> Result<u64, Stop> {
+        self.paths.iter().map(|path| written_back(&Target::find(path).map_err(stopped)?)).sum()
+    }
+}
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// What files are filled with.
+enum Filling {
+    Write(Vec<u8>),
+    Mmap { window: Window, zeros: File },
+}
+
+impl Filling {
+    fn new(by: FilledBy, block: u64) -> Result<Self, Stop> {
+        let bytes = block as usize;
+        Ok(match by {
+            FilledBy::Write => Self::Write(vec![0x5a; bytes]),
+            FilledBy::Mmap => {
+                let window = Window::reserve(bytes.div_ceil(page_bytes()), Access::Write)?;
+                Self::Mmap { window, zeros: File::open("/dev/zero")? }
+            }
+        })
+    }
+
+    /// The ticks of making a file.
+    fn make(&mut self, path: &Path, bytes: u64, clock: Clock) -> Result<u64, Stop> {
+        let begun = clock.start();
+        let file = File::options().read(true).write(true).create_new(true).open(path);
+        let file = file.map_err(|error| cannot("create", path, &error))?;
+        let filled = match self {
+            Self::Write(block) => write(&file, block, bytes),
+            Self::Mmap { window, zeros } => map(&file, (window, zeros), bytes),
+        };
+        drop(file);
+        let ended = clock.stop();
+        filled.map_err(|error| cannot("write", path, &error)).map(|()| ended.wrapping_sub(begun))
+    }
+}
+
+fn write(file: &File, block: &[u8], bytes: u64) -> Result<(), Error> {
+    let mut done = 0;
+    while done < bytes {
+        let part = block.len().min((bytes - done) as usize);
+        file.write_all_at(&block[..part], done)?;
+        done += part as u64;
+    }
+    Ok(())
+}
+
+fn map(file: &File, (window, zeros): (&mut Window, &File), bytes: u64) -> Result<(), Error> {
+    file.set_len(bytes.next_multiple_of(page_bytes() as u64))?;
+    let mut done = 0;
+    while done < bytes {
+        let shown = window.show(file, done, bytes - done)?;
+        let mut at = 0;
+        while at < shown {
+            match window.fill(at..shown, zeros)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                more => at += more,
+            }
+        }
+        done += shown as u64;
+    }
+    file.set_len(bytes)?;
+    window.clear()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::machine;
+    use kelvin_sys::clock::Script;
+
+    #[test]
+    fn a_file_is_as_long_as_it_should_be_and_holds_what_was_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let (page, clock) = (page_bytes() as u64, Clock::Scripted(Script::leak(7)));
+        for bytes in [1, page, 3 * page + 1] {
+            for (by, byte) in [(FilledBy::Write, 0x5a), (FilledBy::Mmap, 0)] {
+                let path = directory.path().join(format!("{}-{bytes}", by.name()));
+                let ticks = Filling::new(by, 2 * page).unwrap().make(&path, bytes, clock).unwrap();
+                assert_eq!(ticks, 7);
+                assert_eq!(fs::read(&path).unwrap(), vec![byte; bytes as usize]);
+                let again = Filling::new(by, page).unwrap().make(&path, bytes, clock);
+                assert!(matches!(again, Err(Stop::Fail(_))), "a file is not written over");
+            }
+        }
+    }
+
+    #[test]
+    fn predictions_find_their_cases() {
+        let all = cases(&machine(), Effort::Thorough);
+        for block in BLOCKS {
+            assert!(all.contains(&filled(FilledBy::Write, block, MIDDLE)), "{block}");
+        }
+        for bytes in [SMALL, MIDDLE, LARGE] {
+            assert!(all.contains(&filled(FilledBy::Mmap, WINDOW, bytes)), "{bytes}");
+        }
+        assert!(all.contains(&filled(FilledBy::Write, BLOCKS[1], SMALL)));
+    }
+}

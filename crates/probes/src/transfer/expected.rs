@@ -1,0 +1,244 @@
+//! The expected time of a transfer from what its calls, copies and pages cost: a model of both ends, pure.
+//!
+//! Each end makes one call after another, and both work at the same time: the busier one decides. To that comes what cannot
+//! overlap: connecting, waking the receiver, and what one end does with the first segment or the other with the last.
+
+use kelvin_transfer::bare::{Connection, Receiving, Sending};
+use kelvin_transfer::moving::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+
+/// Bytes of a full segment over loopback: the most that IP can count, less the headers of IP and TCP with timestamps.
+pub(super) const SEGMENT: f64 = 65_483.0;
+/// Bytes of a cache line.
+const LINE: f64 = 64.0;
+/// Bytes that one fault maps of a file in memory (fault-around).
+const AROUND: f64 = 65_536.0;
+
+/// A cost in nanoseconds, measured at a few sizes in bytes, the smallest first. Between them it lies on straight lines; below the
+/// first it is that of the first, beyond the last it grows as before it.
+#[derive(Clone, Debug)]
+pub(super) struct Curve(Vec<(f64, f64)>);
+
+impl Curve {
+    /// Through at least two points.
+    pub(super) fn through(points: Vec<(f64, f64)>) -> Self {
+        debug_assert!(points.len() > 1 && points.is_sorted_by(|one, other| one.0 < other.0), "{points:?}");
+        Self(points)
+    }
+
+    /// The cost at so many bytes.
+    pub(super) fn at(&self, bytes: f64) -> f64 {
+        let after = self.0.iter().position(|point| point.0 >= bytes).unwrap_or(self.0.len() - 1).max(1);
+        let ((left, low), (right, high)) = (self.0[after - 1], self.0[after]);
+        low + (high - low) * (bytes.max(left) - left) / (right - left)
+    }
+
+    /// The cost of all bytes of a file, so many by a call.
+    fn of_calls(&self, bytes: f64, each: f64) -> f64 {
+        let rest = bytes % each;
+        (bytes / each).floor() * self.at(each) + if rest > 0.0 { self.at(rest) } else { 0.0 }
+    }
+}
+
+/// What things cost one by one, in nanoseconds.
+#[derive(Clone, Debug)]
+pub(super) struct Costs {
+    /// Connecting to a process that sleeps on another CPU.
+    pub connect: f64,
+    /// Connecting, and closing, where that wakes nobody: what accepting and closing take too.
+    pub reconnect: f64,
+    /// From a wake-up until the process runs on another CPU.
+    pub wake: f64,
+    /// What a send takes longer that wakes the receiver.
+    pub waking: f64,
+    /// A message and its answer between two CPUs.
+    pub round_trip: f64,
+    /// Opening a file to read it, and closing it.
+    pub open: f64,
+    /// A packet through the stack.
+    pub packet: f64,
+    /// Sending and receiving a message of so many bytes.
+    pub send: Curve,
+    pub receive: Curve,
+    /// A cache line that another CPU has written, of a copy.
+    pub line: f64,
+    /// Reading so many bytes of a file in memory by a call.
+    pub read: Curve,
+    /// A byte that comes from memory, where no call reads it into a buffer before.
+    pub from_memory: f64,
+    /// Mapping a window in the place of another.
+    pub window: f64,
+    /// A fault that maps pages of a file in memory.
+    pub fault: f64,
+    /// Creating a file and closing it; a block of so many bytes written to its end.
+    pub create: f64,
+    pub block: Curve,
+    /// A new file of so many bytes written through a mapping, from its creation to its end, and the window of that.
+    pub mapped: Curve,
+    pub mapped_window: f64,
+    /// A byte of a sender that copies none, or sends without a copy, if it is one.
+    pub referred: Option<f64>,
+    /// What a request of a ring takes longer than a call, if there is a ring.
+    pub request: Option<f64>,
+}
+
+/// What is transferred, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Transfer<'a> {
+    /// Bytes of each file.
+    pub lengths: &'a [u64],
+    pub sending: &'a Sending,
+    pub receiving: &'a Receiving,
+}
+
+/// The expected times of a transfer, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Expected {
+    /// What the sender does, and the receiver.
+    pub sender: f64,
+    pub receiver: f64,
+    /// How often the sender wakes the receiver within the stream, because that is the faster of the two.
+    pub wakes: f64,
+    /// What does not overlap.
+    pub alone: f64,
+    /// All.
+    pub time: f64,
+}
+
+impl Transfer<'_> {
+    /// The expected times.
+    pub(super) fn expected(&self, costs: &Costs) -> Expected {
+        let lengths = || self.lengths.iter().map(|&bytes| bytes as f64);
+        let files = self.lengths.len() as f64;
+        let reconnecting = if self.sending.connection == Connection::PerFile { costs.reconnect } else { 0.0 };
+        let again = reconnecting * (files - 1.0);
+        let sender = lengths().map(|bytes| sent(&self.sending.setup, bytes, costs)).sum::<f64>() + again;
+        let receiver = lengths().map(|bytes| received(&self.receiving.setup, bytes, costs)).sum::<f64>() + again;
+        let segments = lengths().map(|bytes| (bytes / SEGMENT).ceil().max(1.0)).sum::<f64>();
+        let (each_sent, each_received) = (sender / segments, receiver / segments);
+        // A receiver that is faster sleeps when it has all that there is; while it is being woken, more arrives.
+        let wakes = segments * ((each_sent - each_received) / costs.wake).clamp(0.0, 1.0);
+        let sender = sender + wakes * costs.waking;
+        // With replies nothing of a file overlaps the next one.
+        let turns = if self.sending.reply { files } else { 1.0 };
+        let between = if self.sending.reply { files * costs.round_trip } else { 0.0 };
+        let first_or_last = if sender > receiver { each_received } else { each_sent };
+        let alone = costs.connect + costs.wake + turns * first_or_last + between;
+        Expected { sender, receiver, wakes, alone, time: alone + sender.max(receiver) }
+    }
+
+    /// System calls of the sender as its path counts them, where its method fixes them.
+    pub(super) fn sender_calls(&self) -> Option<f64> {
+        let SendSetup { method, mode, buffer, window, .. } = self.sending.setup;
+        let (framing, per_file) = (1.0, if self.sending.reply { 2.0 } else { 1.0 });
+        let of_file = |bytes: u64| match method {
+            SendMethod::ReadWrite => Some(2.0 * parts(bytes, buffer)),
+            SendMethod::Mmap => Some(3.0 * parts(bytes, window * kelvin_sys::mapping::page_bytes())),
+            SendMethod::Sendfile => Some(parts(bytes, buffer)),
+            SendMethod::Splice | SendMethod::ZeroCopy | SendMethod::Uring => None,
+        };
+        let calls = self.lengths.iter().map(|&bytes| of_file(bytes)).sum::<Option<f64>>()?;
+        (mode == Mode::Blocking).then_some(framing + per_file * self.lengths.len() as f64 + calls)
+    }
+
+    /// Fewest and most system calls of the receiver, where its method bounds them: a call that finds less than it asks for, at the
+    /// end of a segment, leaves the rest to another.
+    pub(super) fn receiver_calls(&self) -> Option<(f64, f64)> {
+        let ReceiveSetup { method, mode, buffer, window, .. } = self.receiving.setup;
+        let files = self.lengths.len() as f64;
+        // Header and name; a reply; the end of each connection, but for the last, on which the end marker is read.
+        let reply = if self.sending.reply { 1.0 } else { 0.0 };
+        let ends = if self.sending.connection == Connection::PerFile { files - 1.0 } else { 0.0 };
+        let framing = 1.0 + (2.0 + reply) * files + ends;
+        let of_file = |bytes: u64| {
+            let segments = (bytes as f64 / SEGMENT).ceil();
+            match method {
+                ReceiveMethod::ReadWrite => {
+                    let calls = 2.0 * parts(bytes, buffer);
+                    Some((calls, calls + 2.0 * segments))
+                }
+                ReceiveMethod::Mmap => {
+                    let calls = 3.0 * parts(bytes, window * kelvin_sys::mapping::page_bytes());
+                    Some((calls, calls + segments))
+                }
+                ReceiveMethod::Splice | ReceiveMethod::Uring => None,
+            }
+        };
+        let both = |sum: (f64, f64), more: (f64, f64)| (sum.0 + more.0, sum.1 + more.1);
+        let of_files = self.lengths.iter().map(|&bytes| of_file(bytes));
+        let calls = of_files.collect::<Option<Vec<_>>>()?.into_iter().fold((framing, framing), both);
+        (mode == Mode::Blocking).then_some(calls)
+    }
+
+    /// Fewest and most faults of the sender, if it maps files: one for what a window shows, or one for each 16 pages of it.
+    pub(super) fn sender_faults(&self) -> Option<(f64, f64)> {
+        let SendSetup { method, window, .. } = self.sending.setup;
+        let window = window * kelvin_sys::mapping::page_bytes();
+        let windows = || self.lengths.iter().map(move |&bytes| parts(bytes, window)).sum::<f64>();
+        let most = self.lengths.iter().map(|&bytes| parts(bytes, AROUND as usize)).sum::<f64>();
+        (method == SendMethod::Mmap).then(|| (windows().min(most), most))
+    }
+
+    /// Pages of the receiver's mappings, if it maps files: each is written to for the first time.
+    pub(super) fn receiver_pages(&self) -> Option<f64> {
+        let pages = || self.lengths.iter().map(|&bytes| parts(bytes, kelvin_sys::mapping::page_bytes())).sum();
+        (self.receiving.setup.method == ReceiveMethod::Mmap).then(pages)
+    }
+}
+
+/// How many parts of so many bytes there are.
+fn parts(bytes: u64, each: usize) -> f64 {
+    bytes.div_ceil(each as u64) as f64
+}
+
+/// What the sender does for a file of so many bytes.
+fn sent(setup: &SendSetup, bytes: f64, costs: &Costs) -> f64 {
+    let each = setup.buffer as f64;
+    let (calls, moved) = match setup.method {
+        SendMethod::ReadWrite | SendMethod::Uring => {
+            (2.0, costs.read.of_calls(bytes, each) + costs.send.of_calls(bytes, each))
+        }
+        SendMethod::Mmap => {
+            let windows = (bytes / each).ceil() * costs.window + (bytes / AROUND).ceil() * costs.fault;
+            (1.0, windows + costs.send.of_calls(bytes, each) + bytes * costs.from_memory)
+        }
+        SendMethod::Sendfile | SendMethod::Splice => (1.0, bytes * costs.referred.unwrap_or(0.0)),
+        SendMethod::ZeroCopy => (2.0, costs.read.of_calls(bytes, each) + bytes * costs.referred.unwrap_or(0.0)),
+    };
+    // What a buffer of the socket is copied into, the other CPU has read before.
+    let lines = if copies(setup.method) { bytes / LINE * costs.line } else { 0.0 };
+    // The header gathers with the file's bytes; the last of them leave at once.
+    costs.open + costs.send.at(0.0) + costs.packet + lines + moved + requests(calls, bytes / each, costs)
+}
+
+/// Whether the sender copies bytes into the buffers of its socket, at a cost that is not known as a whole.
+fn copies(method: SendMethod) -> bool {
+    matches!(method, SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Uring)
+}
+
+/// What the receiver does for a file of so many bytes.
+fn received(setup: &ReceiveSetup, bytes: f64, costs: &Costs) -> f64 {
+    let each = setup.buffer as f64;
+    let lines = bytes / LINE * costs.line;
+    let framing = 2.0 * costs.receive.at(0.0);
+    let moved = match setup.method {
+        ReceiveMethod::Mmap => {
+            let more = (bytes / each).ceil() - (bytes / costs.mapped_window).ceil();
+            let received = costs.receive.of_calls(bytes, each.min(SEGMENT));
+            costs.mapped.at(bytes) + more.max(0.0) * costs.window + received
+        }
+        // What has arrived is copied into the file, wherever it was before.
+        ReceiveMethod::ReadWrite | ReceiveMethod::Splice | ReceiveMethod::Uring => {
+            let written = costs.create + costs.block.of_calls(bytes, each);
+            written + costs.receive.of_calls(bytes, each)
+        }
+    };
+    framing + lines + moved + requests(2.0, bytes / each, costs)
+}
+
+/// What requests of a ring take longer than calls, of so many for each buffer.
+fn requests(each: f64, buffers: f64, costs: &Costs) -> f64 {
+    costs.request.map_or(0.0, |more| more * each * buffers.ceil())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! Exact arithmetic on made-up costs.
+
+use std::time::Duration;
+
+use kelvin_transfer::bare::Limits;
+
+use super::*;
+
+fn line(at_none: f64, each: f64) -> Curve {
+    Curve::through(vec![(0.0, at_none), (1e9, at_none + each * 1e9)])
+}
+
+/// Costs in round figures: a call of a socket takes 100 ns, a byte of it nothing.
+fn costs() -> Costs {
+    Costs {
+        connect: 10_000.0,
+        reconnect: 5_000.0,
+        wake: 20_000.0,
+        waking: 15_000.0,
+        round_trip: 60_000.0,
+        open: 700.0,
+        packet: 1_200.0,
+        send: line(100.0, 0.0),
+        receive: line(100.0, 0.0),
+        line: 0.0,
+        read: line(200.0, 0.0),
+        from_memory: 0.0,
+        window: 2_000.0,
+        fault: 1_000.0,
+        create: 8_000.0,
+        block: line(400.0, 0.0),
+        mapped: line(20_000.0, 1.0),
+        mapped_window: 1_048_576.0,
+        referred: None,
+        request: None,
+    }
+}
+
+fn sending(method: SendMethod, buffer: usize) -> Sending {
+    let setup = SendSetup {
+        method,
+        mode: if method == SendMethod::Uring { Mode::Uring } else { Mode::Blocking },
+        buffer,
+        window: 16,
+        patience: Duration::from_secs(1),
+    };
+    Sending { setup, connection: Connection::Persistent, reply: false, digest: false }
+}
+
+fn receiving(method: ReceiveMethod, buffer: usize) -> Receiving {
+    let setup = ReceiveSetup { method, mode: Mode::Blocking, buffer, window: 16, patience: Duration::from_secs(1) };
+    Receiving { setup, connection: Connection::Persistent, limits: Limits { files: 10, bytes: 1 << 30 } }
+}
+
+const WINDOW: usize = 16 * 4096;
+
+#[test]
+fn a_curve_is_straight_between_its_points_flat_before_them_and_goes_on_behind_them() {
+    let curve = Curve::through(vec![(64.0, 200.0), (4096.0, 300.0), (65_536.0, 2300.0)]);
+    let at = |bytes: f64| curve.at(bytes).round();
+    assert_eq!([0.0, 64.0, 2080.0, 4096.0, 34_816.0, 65_536.0].map(at), [200.0, 200.0, 250.0, 300.0, 1300.0, 2300.0]);
+    assert_eq!(at(126_976.0), 4300.0);
+    // Two of 4096 bytes and one of 2080.
+    assert_eq!(curve.of_calls(2.0 * 4096.0 + 2080.0, 4096.0).round(), 850.0);
+}
+
+#[test]
+fn the_slower_end_decides() {
+    let (sending, receiving) = (sending(SendMethod::ReadWrite, 512), receiving(ReceiveMethod::ReadWrite, 512));
+    let transfer = Transfer { lengths: &[512 * 1000], sending: &sending, receiving: &receiving };
+    let expected = transfer.expected(&costs());
+    // 1000 reads and sends of 300 ns, opening, header and packet; 1000 of 500 ns, two of framing, and the file.
+    assert_eq!(expected.sender, 300_000.0 + 700.0 + 100.0 + 1_200.0);
+    assert_eq!(expected.receiver, 500_000.0 + 200.0 + 8_000.0);
+    // Connecting, waking, and what the sender does for the first of eight segments.
+    assert_eq!((expected.wakes, expected.alone), (0.0, 30_000.0 + 302_000.0 / 8.0));
+    assert_eq!(expected.time, expected.alone + expected.receiver);
+}
+
+#[test]
+fn a_slower_sender_wakes_the_receiver_for_each_segment() {
+    let (sending, receiving) = (sending(SendMethod::ReadWrite, 512), receiving(ReceiveMethod::Mmap, 1 << 20));
+    let transfer = Transfer { lengths: &[512 * 1000], sending: &sending, receiving: &receiving };
+    let costs = Costs { mapped: line(20_000.0, 0.0), ..costs() };
+    let expected = transfer.expected(&costs);
+    // The receiver takes 20 us, two calls of framing and eight of segments; the sender is 35 us a segment slower.
+    assert_eq!(expected.receiver, 20_000.0 + 200.0 + 800.0);
+    assert_eq!((expected.wakes, expected.sender), (8.0, 302_000.0 + 8.0 * 15_000.0));
+    assert_eq!(expected.time, 30_000.0 + 21_000.0 / 8.0 + expected.sender);
+}
+
+#[test]
+fn cache_lines_of_the_other_cpu_cost_either_end() {
+    let (sending, receiving) = (sending(SendMethod::ReadWrite, 512), receiving(ReceiveMethod::ReadWrite, 512));
+    let transfer = Transfer { lengths: &[64_000], sending: &sending, receiving: &receiving };
+    let (none, some) = (transfer.expected(&costs()), transfer.expected(&Costs { line: 20.0, ..costs() }));
+    assert_eq!((some.sender - none.sender, some.receiver - none.receiver), (20_000.0, 20_000.0));
+}
+
+#[test]
+fn connections_replies_and_windows_are_counted() {
+    let (mut sending, mut receiving) = (sending(SendMethod::Mmap, WINDOW), receiving(ReceiveMethod::Mmap, WINDOW));
+    let lengths = [WINDOW as u64 * 3; 4];
+    let of = |sending: &Sending, receiving: &Receiving| {
+        Transfer { lengths: &lengths, sending, receiving }.expected(&costs())
+    };
+    let once = of(&sending, &receiving);
+    // Three windows, three faults and three sends for each file; at the receiver two more windows than one of 1 MiB, and four
+    // segments.
+    assert_eq!(once.sender, 4.0 * (3.0 * 3_100.0 + 2_000.0));
+    assert_eq!(once.receiver, 4.0 * (20_000.0 + 3.0 * WINDOW as f64 + 2.0 * 2_000.0 + 400.0 + 200.0));
+    (sending.connection, receiving.connection) = (Connection::PerFile, Connection::PerFile);
+    assert_eq!(of(&sending, &receiving).receiver, once.receiver + 3.0 * 5_000.0);
+    sending.connection = Connection::Persistent;
+    sending.reply = true;
+    let replied = of(&sending, &receiving);
+    assert!((replied.time - once.time - 4.0 * 60_000.0 - 3.0 * once.sender / 16.0).abs() < 1e-6, "{replied:?}");
+}
+
+#[test]
+fn a_ring_adds_to_each_request_and_a_reference_costs_a_byte() {
+    let (ring, receiving) = (sending(SendMethod::Uring, 65_536), receiving(ReceiveMethod::Uring, 65_536));
+    let lengths = [655_360];
+    let transfer = Transfer { lengths: &lengths, sending: &ring, receiving: &receiving };
+    let (calls, requests) =
+        (transfer.expected(&costs()), transfer.expected(&Costs { request: Some(150.0), ..costs() }));
+    assert_eq!((requests.sender - calls.sender, requests.receiver - calls.receiver), (3_000.0, 3_000.0));
+    let sendfile = sending(SendMethod::Sendfile, 65_536);
+    let transfer = Transfer { lengths: &lengths, sending: &sendfile, receiving: &receiving };
+    let expected = transfer.expected(&Costs { referred: Some(0.5), ..costs() });
+    assert_eq!(expected.sender - expected.wakes * 15_000.0, 327_680.0 + 2_000.0);
+}
+
+#[test]
+fn the_published_cells_make_these_calls() {
+    let of = |method, buffer, lengths: &[u64]| {
+        let (sending, receiving) = (sending(method, buffer), receiving(ReceiveMethod::ReadWrite, 512));
+        Transfer { lengths, sending: &sending, receiving: &receiving }.sender_calls()
+    };
+    let small: Vec<u64> = [[2412; 4].as_slice(), &[2411; 6]].concat();
+    // As counted: a header for each file, an end marker, and two calls a buffer or three a window.
+    assert_eq!(of(SendMethod::ReadWrite, 512, &small), Some(111.0));
+    assert_eq!(of(SendMethod::ReadWrite, 512, &[12_022_885]), Some(46_968.0));
+    assert_eq!(of(SendMethod::ReadWrite, 512, &[182_172_254; 2]), Some(1_423_227.0));
+    assert_eq!(of(SendMethod::Splice, 512, &small), None);
+    if kelvin_sys::mapping::page_bytes() == 4096 {
+        assert_eq!(of(SendMethod::Mmap, WINDOW, &small), Some(41.0));
+        assert_eq!(of(SendMethod::Mmap, WINDOW, &[182_172_254; 2]), Some(16_683.0));
+    }
+}
+
+#[test]
+fn the_receiver_makes_these_calls_and_more_for_what_is_left_of_a_segment() {
+    let sending = sending(SendMethod::ReadWrite, 512);
+    let mut receiving = receiving(ReceiveMethod::ReadWrite, 512);
+    let lengths = [2412; 10];
+    let calls =
+        |receiving: &Receiving, sending: &Sending| Transfer { lengths: &lengths, sending, receiving }.receiver_calls();
+    assert_eq!(calls(&receiving, &sending), Some((121.0, 141.0)));
+    let per_file = Sending { connection: Connection::PerFile, reply: true, ..sending };
+    assert_eq!(calls(&receiving, &per_file), Some((140.0, 160.0)));
+    receiving.setup.method = ReceiveMethod::Mmap;
+    assert_eq!(calls(&receiving, &sending), Some((51.0, 61.0)));
+    receiving.setup.mode = Mode::Nonblocking;
+    assert_eq!(calls(&receiving, &sending), None);
+}
+
+#[test]
+fn only_what_is_mapped_faults() {
+    let of = |send, receive, window| {
+        let (mut sending, receiving) = (sending(send, 512), receiving(receive, 512));
+        sending.setup.window = window;
+        let transfer = Transfer { lengths: &[12_022_885], sending: &sending, receiving: &receiving };
+        (transfer.sender_faults(), transfer.receiver_pages())
+    };
+    if kelvin_sys::mapping::page_bytes() == 4096 {
+        assert_eq!(of(SendMethod::Mmap, ReceiveMethod::ReadWrite, 256), (Some((12.0, 184.0)), None));
+        assert_eq!(of(SendMethod::Mmap, ReceiveMethod::Mmap, 1), (Some((184.0, 184.0)), Some(2936.0)));
+    }
+    assert_eq!(of(SendMethod::Sendfile, ReceiveMethod::Splice, 16), (None, None));
+}
