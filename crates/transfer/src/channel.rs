@@ -30,7 +30,7 @@ const HEAD: usize = 4;
 /// What was received and not looked at.
 const INPUT: usize = 256 << 10;
 /// Time for the next byte: a disk that flushes may take long, and a host that is gone must not hold a place for ever.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Least bytes in that time, so that nobody holds a place by a byte at a time.
 const LEAST: usize = 4096;
 /// A read of bytes of a file waits for at most so many of them, and for no more than one if there are fewer than these.
@@ -42,9 +42,9 @@ const LOOK: Duration = Duration::from_micros(60);
 /// After looking in vain, most waits without looking.
 const MOST_PASSED: u32 = 64;
 /// How often an end that waits checks whether it is to stop.
-const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// What is waited for.
-const TO_TAKE: &str = "take what was sent";
+pub(crate) const TO_TAKE: &str = "take what was sent";
 const TO_SEND: &str = "send anything";
 
 /// A connection of which can be seen whether something has come.
@@ -60,6 +60,14 @@ pub trait Stream: Connection {
     /// # Errors
     /// A failed call.
     fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()>;
+
+    /// Another descriptor of its socket, if it is one by which files can be sent.
+    ///
+    /// # Errors
+    /// Those of making one.
+    fn socket(&self) -> std::io::Result<Option<TcpStream>> {
+        Ok(None)
+    }
 }
 
 impl Stream for TcpStream {
@@ -69,6 +77,10 @@ impl Stream for TcpStream {
 
     fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()> {
         kelvin_sys::net::set_least_received(self, bytes as u32)
+    }
+
+    fn socket(&self) -> std::io::Result<Option<TcpStream>> {
+        self.try_clone().map(Some)
     }
 }
 
@@ -134,6 +146,14 @@ impl<S: Stream> Channel<S> {
     /// Another side that is gone or does not read.
     pub fn flush(&mut self) -> Result<()> {
         self.write_with(&[])
+    }
+
+    /// Another descriptor of its socket, if it is one by which files can be sent.
+    ///
+    /// # Errors
+    /// Those of making one.
+    pub fn socket(&self) -> std::io::Result<Option<TcpStream>> {
+        self.stream.socket()
     }
 
     /// Sends what was queued, and bytes of files.

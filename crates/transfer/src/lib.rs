@@ -14,6 +14,7 @@
 
 pub mod bare;
 pub mod blocks;
+mod by_method;
 pub mod channel;
 pub mod decide;
 pub mod deposit;

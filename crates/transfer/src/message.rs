@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::expected::{Costs, Expected};
 use crate::load::Load;
+use crate::moving::SendMethod;
 use crate::name::Name;
 
 /// A BLAKE3 digest.
@@ -204,6 +205,8 @@ pub struct Measured {
     pub load: Load,
     /// The rate that was to be expected, if it was predicted.
     pub expected: Option<Expected>,
+    /// By what method the bytes of large files went, if there were any.
+    pub method: Option<SendMethod>,
 }
 
 /// What the receiver answers.

@@ -17,6 +17,7 @@ use kelvin_wire::secret::Secret;
 use kelvin_wire::{Error as WireError, Hasher};
 
 use crate::blocks::{self, BLOCK, bit, set_bit};
+use crate::by_method::{self, Way, Ways};
 use crate::channel::{Channel, PART, Stream};
 use crate::deposit::digest;
 use crate::expected::{self, Costs, Expected, Work};
@@ -25,6 +26,7 @@ use crate::message::{
     Decision, Digest, Entry, EntryKind, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings, Verdict,
     Whole,
 };
+use crate::moving::{SendMethod, SendPath, SendSetup};
 use crate::pace::Pace;
 use crate::session::{BATCH, BATCH_BYTES, SMALL, WINDOW, is_small};
 use crate::source::{Collection, Source};
@@ -36,6 +38,8 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// Most entries of an offer, and most bytes of their names and attributes, so that it fits into a frame.
 const OFFERED: usize = 256;
 const OFFERED_BYTES: usize = 40 << 10;
+/// Zeros that are sent at once.
+const ZEROS: usize = 4096;
 /// Bytes of an entry beside its name and attributes, at most.
 const ENTRY: usize = 64;
 
@@ -57,6 +61,8 @@ pub struct Manner {
     pub acknowledge: bool,
     /// Bytes a second at most.
     pub limit: Option<u64>,
+    /// By what the bytes of large files go that are not encrypted; what is fastest, where nothing is asked for.
+    pub moving: Option<SendSetup>,
 }
 
 /// What became of all.
@@ -114,13 +120,20 @@ impl<S: Stream> Sender<S> {
         let mut sending = Sending::new(&mut self.channel, self.manner, &sources, progress);
         sending.unsent = unsent;
         sending.run()?;
+        sending.ways.finish()?;
+        let method = sending.ways.method();
         let Sending { unsent, unchanged, planned, moved, .. } = sending;
-        let summary = self.finish(&sources, moved, unsent.len() as u64)?;
+        let summary = self.finish(&sources, (moved, method), unsent.len() as u64)?;
         Ok(Sent { summary, unsent, unchanged, planned })
     }
 
     /// Has the receiver finish, and exchanges what was measured.
-    fn finish(mut self, sources: &[Source], moved: Moved, failed: u64) -> Result<Summary> {
+    fn finish(
+        mut self,
+        sources: &[Source],
+        (moved, method): (Moved, Option<SendMethod>),
+        failed: u64,
+    ) -> Result<Summary> {
         self.channel.send(&FromSender::End)?;
         let finished = loop {
             match self.channel.receive()? {
@@ -134,7 +147,7 @@ impl<S: Stream> Sender<S> {
         let nanoseconds = (self.begun.elapsed().as_nanos() as u64).saturating_sub(finished.since);
         let load = self.watch.load(self.channel.times, storage(sources));
         let expected = finished.costs.and_then(|receiver| self.expected(sources, receiver, &moved));
-        self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, load, expected }))?;
+        self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, load, expected, method }))?;
         let Settings { plain, verify, sync, .. } = self.manner.settings;
         Ok(Summary {
             moved,
@@ -147,6 +160,7 @@ impl<S: Stream> Sender<S> {
             receiver: finished.load,
             expected,
             unwritten: finished.unwritten,
+            method,
         })
     }
 
@@ -242,6 +256,7 @@ struct Sending<'a, S> {
     sources: &'a [Source],
     progress: &'a dyn Fn(u64),
     pace: Pace,
+    ways: Ways,
     /// How many were offered, and of how many the receiver's decision is known.
     offered: usize,
     decided: usize,
@@ -267,6 +282,8 @@ impl<'a, S: Stream> Sending<'a, S> {
         let (ready, resumed, unjudged) = (VecDeque::new(), HashMap::new(), HashMap::new());
         let (unsent, planned, buffer) = (Vec::new(), Vec::new(), Vec::new());
         let pace = Pace::new(manner.limit);
+        let Settings { plain, verify, .. } = manner.settings;
+        let ways = Ways::new(manner.moving, plain, verify);
         let (offered, decided, refused, passed, moved, unchanged) = (0, 0, None, 0, Moved::default(), 0);
         Self {
             channel,
@@ -274,6 +291,7 @@ impl<'a, S: Stream> Sending<'a, S> {
             sources,
             progress,
             pace,
+            ways,
             offered,
             decided,
             ready,
@@ -599,8 +617,99 @@ impl<'a, S: Stream> Sending<'a, S> {
         self.channel.queue(&FromSender::Block(piece))?;
         self.count(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
         let range = (piece.offset, u64::from(piece.bytes));
-        let is_whole = self.send_parts(file, range)?;
+        let is_whole = self.send_range(file, range)?;
         if is_whole { Ok(()) } else { Err(shortened(source, file)) }
+    }
+
+    /// Sends as many bytes as were announced, by the way that is due.
+    fn send_range(&mut self, file: &File, range: (u64, u64)) -> Result<bool> {
+        if !self.may_not_listen() {
+            return self.send_parts(file, range);
+        }
+        let failed = WireError::call("set up the connection");
+        let channel = &self.channel;
+        let (number, mut way) = self.ways.next(|| channel.socket()).map_err(failed)?;
+        let begun = Instant::now();
+        let is_whole = match &mut way {
+            Way::Parts => self.send_parts(file, range),
+            Way::Path(path) => self.send_path(path, file, range),
+        };
+        self.ways.took((number, way), range.1, begun);
+        is_whole
+    }
+
+    /// Whether so little can come from the receiver that it finds room in the socket while nobody listens: no digests of parts, no
+    /// decisions, and few verdicts.
+    fn may_not_listen(&self) -> bool {
+        self.resumed.is_empty() && self.decided == self.offered && self.unjudged.len() <= BATCH
+    }
+
+    /// Sends as many bytes as were announced by a method of its own, with zeros for those that are not there any more; says whether
+    /// all were.
+    fn send_path(&mut self, path: &mut SendPath, file: &File, (offset, bytes): (u64, u64)) -> Result<bool> {
+        let (verify, shows) = (self.manner.settings.verify, path.setup().method.shows_bytes());
+        let mut hasher = Hasher::new();
+        let mut done = 0;
+        self.channel.flush()?;
+        while done < bytes {
+            let part = self.pace.most(bytes - done);
+            let range = offset + done..offset + done + part;
+            let (begun, mut hashing) = (Instant::now(), 0);
+            let mut see = |shown: &[u8]| {
+                timed(&mut hashing, || {
+                    hasher.update(shown);
+                });
+            };
+            let sent = by_method::send(path, file, range.clone(), (verify && shows).then_some(&mut see))?;
+            self.channel.times.verify += hashing;
+            self.channel.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
+            if verify && !shows {
+                self.hash_again(file, (range.start, sent), &mut hasher)?;
+            }
+            let pace = &mut self.pace;
+            timed(&mut self.channel.times.limit, || pace.wait(sent));
+            self.pass(sent);
+            done += sent;
+            if sent < part {
+                self.send_zeros(bytes - done)?;
+                self.say_digest(&hasher)?;
+                return Ok(false);
+            }
+        }
+        self.say_digest(&hasher)?;
+        Ok(true)
+    }
+
+    /// Hashes bytes that went from the file into the socket without being seen.
+    fn hash_again(&mut self, file: &File, (offset, bytes): (u64, u64), hasher: &mut Hasher) -> Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(PART, 0);
+        let mut done = 0;
+        while done < bytes {
+            let room = (bytes - done).min(PART as u64) as usize;
+            let count = match self.channel.times.file(|| read_at(file, &mut buffer[..room], offset + done)) {
+                Ok(count @ 1..) => count,
+                // The digest will not be right, and the file not kept.
+                _ => break,
+            };
+            timed(&mut self.channel.times.verify, || {
+                hasher.update(&buffer[..count]);
+            });
+            done += count as u64;
+        }
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// Sends zeros in the place of announced bytes.
+    fn send_zeros(&mut self, mut bytes: u64) -> Result<()> {
+        let zeros = [0; ZEROS];
+        while bytes > 0 {
+            let some = bytes.min(ZEROS as u64);
+            self.send_bytes(&zeros[..some as usize])?;
+            bytes -= some;
+        }
+        Ok(())
     }
 
     /// Sends as many bytes as were announced, with zeros for those that are not there any more; says whether all were.

@@ -502,7 +502,7 @@ impl<'a, S: Stream> Session<'a, S> {
         let FromSender::Finish(measured) = self.channel.receive()? else {
             return Err(Error::Nonsense("it does not say what it measured"));
         };
-        let Measured { nanoseconds, failed, load: sender, expected } = measured;
+        let Measured { nanoseconds, failed, load: sender, expected, method } = measured;
         let Settings { plain, verify, sync, .. } = self.settings;
         Ok(Summary {
             moved: self.moved,
@@ -515,6 +515,7 @@ impl<'a, S: Stream> Session<'a, S> {
             receiver: load,
             expected,
             unwritten,
+            method,
         })
     }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::expected::Expected;
 use crate::load::{Load, Storage, Times};
+use crate::moving::SendMethod;
 
 /// The share of the time from which on something is named as what limited a transfer.
 const LIMITING: f64 = 0.6;
@@ -77,6 +78,8 @@ pub struct Summary {
     pub expected: Option<Expected>,
     /// Most bytes that are not on their device yet; nothing where there is none, or it is unknown.
     pub unwritten: Option<u64>,
+    /// By what method the bytes of large files were sent, if there were any.
+    pub method: Option<SendMethod>,
 }
 
 /// A part of the way and its share of the time.
@@ -304,6 +307,7 @@ pub struct Record {
     synced: bool,
     seconds_flushing: Option<f64>,
     unwritten: Option<u64>,
+    method: Option<&'static str>,
     utilisation: [Share; 6],
     stages: [Share; 10],
     sentence: String,
@@ -327,6 +331,7 @@ impl From<&Summary> for Record {
             synced: flushed.is_some(),
             seconds_flushing: flushed.map(|flushed| flushed as f64 / 1e9),
             unwritten,
+            method: summary.method.map(SendMethod::word),
             utilisation: summary.utilisation(),
             stages: summary.stages(),
             sentence: summary.to_string(),
@@ -354,9 +359,13 @@ impl fmt::Display for Summary {
         }
         write!(
             out,
-            ", {}, {}; {}",
+            ", {}, {}{}; {}",
             if self.encrypted { "encrypted" } else { "not encrypted" },
             if self.verified { "verified" } else { "not verified" },
+            // The usual one is not worth a word.
+            self.method
+                .filter(|method| *method != SendMethod::ReadWrite)
+                .map_or_else(String::new, |method| format!(", by {method}")),
             self.limited(),
         )?;
         if let Some(flushed) = self.flushed {
@@ -396,6 +405,7 @@ mod tests {
             receiver,
             expected: None,
             unwritten: None,
+            method: None,
         }
     }
 
@@ -462,7 +472,9 @@ mod tests {
              target's disk, which was waited for 90 % of the time"
         );
         let expected = Some(Expected { low: 1_000_000_000, rate: 1_500_000_000, high: 1_800_000_000 });
-        let more = Summary { expected, unwritten: Some(700 << 20), ..slow }.to_string();
+        let method = Some(SendMethod::Sendfile);
+        let more = Summary { expected, unwritten: Some(700 << 20), method, ..slow }.to_string();
+        assert!(more.contains(", encrypted, verified, by sendfile; limited by "), "{more}");
         assert!(more.contains(": 500 MB/s (1.00 to 1.80 GB/s predicted), encrypted, "), "{more}");
         assert_eq!(range(&Expected { low: 999_900_000, rate: 1, high: 123_456 }), "1.00 GB/s to 120 kB/s");
         assert!(more.ends_with(" % of the time; up to 700 MiB not yet on the target's disk"), "{more}");

@@ -3,8 +3,12 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
+use kelvin_sys::mapping::page_bytes;
+use kelvin_transfer::moving::{Mode, SendMethod, SendSetup};
 
 use super::file::bytes;
 use crate::fault::Fault;
@@ -25,6 +29,19 @@ pub struct SendArgs {
     /// Do not encrypt the bytes of files; names and digests still are
     #[arg(long)]
     pub plain: bool,
+    /// By what the bytes of files above 64 KiB go: auto (what a first moment shows to be fastest), rw, mmap, sendfile, splice,
+    /// zerocopy or uring; with --plain
+    #[arg(long, requires = "plain", conflicts_with = "device", default_value = "auto")]
+    pub method: Method,
+    /// How a call waits for the socket: blocking, nonblocking (epoll), signal or uring; with --method
+    #[arg(long, requires = "method", value_name = "MODE")]
+    pub mode: Option<Mode>,
+    /// Most bytes of a call, 512 to 64M; with --method
+    #[arg(long, requires = "method", value_name = "BYTES", value_parser = bytes)]
+    pub buffer: Option<u64>,
+    /// Pages that are mapped at a time; with --method mmap
+    #[arg(long, requires = "method", value_name = "PAGES")]
+    pub window: Option<usize>,
     /// Have the socket in the kernel, by /dev/kelvin_sender of kelvin's module; with --plain
     #[arg(long, requires = "plain")]
     pub device: bool,
@@ -73,6 +90,59 @@ impl SendArgs {
         let (host, files) = self.operands.split_last().filter(|(_, files)| !files.is_empty()).ok_or_else(wrong)?;
         let host = host.to_str().ok_or_else(|| Fault::new(host.display(), "give HOST or HOST:PORT"))?;
         Ok((files.iter().map(PathBuf::from).collect(), host))
+    }
+
+    /// By what the bytes of large files go, if one way is asked for.
+    ///
+    /// # Errors
+    /// What makes no sense together.
+    pub fn setup(&self) -> Result<Option<SendSetup>, Fault> {
+        let Method::One(method) = self.method else {
+            let given = [
+                ("--mode", self.mode.is_some()),
+                ("--buffer", self.buffer.is_some()),
+                ("--window", self.window.is_some()),
+            ];
+            return match given.into_iter().find(|(_, is_given)| *is_given) {
+                Some((option, _)) => Err(Fault::new(option, "name a method with it, such as --method rw")),
+                None => Ok(None),
+            };
+        };
+        if self.window.is_some() && method != SendMethod::Mmap {
+            return Err(Fault::new("--window", format!("the method {method} maps nothing: give --buffer")));
+        }
+        let mode = self.mode.unwrap_or(if method == SendMethod::Uring { Mode::Uring } else { Mode::Blocking });
+        let window = self.window.unwrap_or(PAGES);
+        let whole_window = if method == SendMethod::Mmap { window.saturating_mul(page_bytes()) } else { BUFFER };
+        let buffer = self.buffer.map_or(whole_window, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let setup = SendSetup { method, mode, buffer, window, patience: PATIENCE };
+        setup.check().map_err(|why| Fault::new(format!("--method {method}"), why))?;
+        Ok(Some(setup))
+    }
+}
+
+/// Bytes of a call and pages of a window, unless others are asked for; and how long the receiver may take nothing.
+const BUFFER: usize = 64 << 10;
+const PAGES: usize = 256;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// By what bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// By what is fastest.
+    Auto,
+    /// By this one.
+    One(SendMethod),
+}
+
+impl FromStr for Method {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            word => word.parse().map(Self::One).map_err(|why| format!("{why}, auto")),
+        }
     }
 }
 

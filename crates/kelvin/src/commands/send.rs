@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use kelvin_sys::kernel_end::Device;
 use kelvin_transfer::channel::Stream;
 use kelvin_transfer::message::Settings;
+use kelvin_transfer::moving::SendSetup;
 use kelvin_transfer::name::Name;
 use kelvin_transfer::send::{Manner, Sender, Sent, Unsent};
 use kelvin_transfer::source::{Collection, Keep, left_out};
@@ -25,11 +26,12 @@ use crate::output;
 pub fn send(args: &SendArgs) -> Done {
     let secret = super::secret(args.token_file.as_deref())?;
     let (files, to) = args.operands()?;
+    let moving = args.setup()?;
     let collection = collected(args, &files)?;
     let addresses = addresses(to).map_err(|why| Fault::new(to, why))?;
     kelvin_sys::interrupt::watch()?;
     let left = left_out(&collection.left_out);
-    let manner = manner(args, &collection);
+    let manner = manner(args, moving, &collection);
     let sent = if args.device {
         carry(device::connect(&addresses, &secret, manner), to, collection)?
     } else {
@@ -59,11 +61,11 @@ fn carry<S: Stream>(
     Ok(sender.send(collection, &|bytes| progress.show(bytes)))
 }
 
-fn manner(args: &SendArgs, collection: &Collection) -> Manner {
+fn manner(args: &SendArgs, moving: Option<SendSetup>, collection: &Collection) -> Manner {
     let SendArgs { plain, no_verify, sync, update, dry_run, limit, .. } = *args;
     let stored = collection.stored();
     let settings = Settings { plain, verify: !no_verify, sync, update, dry_run, bytes: stored };
-    Manner { settings, acknowledge: args.ack == Ack::PerFile, limit }
+    Manner { settings, acknowledge: args.ack == Ack::PerFile, limit, moving }
 }
 
 /// All that is named, each with a name of its own.

@@ -212,6 +212,7 @@ fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> s
         "case": case,
         "round": 0,
         "slice": slice_ms * 1_000_000,
+        "limit": LIMIT.as_nanos() as u64,
         "seed": 42,
         "parent": std::process::id(),
         "setup": setup(directories),

@@ -70,6 +70,11 @@ impl SendPath {
         self.method.prepare(&mut self.link)
     }
 
+    /// How it was set up.
+    pub fn setup(&self) -> SendSetup {
+        self.setup
+    }
+
     /// The socket.
     pub fn stream(&self) -> &TcpStream {
         self.link.stream()

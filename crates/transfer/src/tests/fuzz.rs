@@ -96,7 +96,7 @@ fn from_senders() -> Vec<FromSender> {
         FromSender::Digests(vec![[7; 32]; 3]),
         FromSender::Abandoned { file, why: "it became shorter".into() },
         FromSender::End,
-        FromSender::Finish(Measured { nanoseconds: 5, failed: 1, load: Load::default(), expected: None }),
+        FromSender::Finish(Measured { nanoseconds: 5, failed: 1, load: Load::default(), expected: None, method: None }),
     ]
 }
 

@@ -31,7 +31,7 @@ fn sources() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
 }
 
 pub(super) fn manner(settings: Settings) -> Manner {
-    Manner { settings, acknowledge: false, limit: None }
+    Manner { settings, acknowledge: false, limit: None, moving: None }
 }
 
 /// What the sender said, and the bytes of files among it.

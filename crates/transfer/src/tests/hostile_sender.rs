@@ -30,6 +30,7 @@ const FINISH: FromSender = FromSender::Finish(Measured {
         storage: Storage::Disk,
     },
     expected: None,
+    method: None,
 });
 
 #[test]

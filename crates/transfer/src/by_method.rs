@@ -1,0 +1,233 @@
+//! By which method the bytes of large files go that are neither encrypted nor small: the one that was asked for, or the one that a
+//! first moment shows to be fastest.
+//!
+//! Two ways are tried in turn on the first blocks, in an order in which neither is always first, and what they took is compared as
+//! the sender sees it, waiting for the receiver included. Verified, that is reading into a buffer against the file mapped; not
+//! verified, against sendfile, which shows the sender no byte.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use kelvin_sys::interrupt;
+use kelvin_wire::Error as WireError;
+
+use crate::channel::{PART, PATIENCE, TICK, TO_TAKE};
+use crate::moving::{Mode, Seen, SendMethod, SendPath, SendSetup};
+use crate::{Error, Result};
+
+/// Pages of a window, and bytes of a call, of the ways that are tried.
+const WINDOW: usize = 256;
+const CALL: usize = 1 << 20;
+/// Only of pieces of at least so many bytes can be said how long they take.
+const LEAST: u64 = 1 << 20;
+/// How many pieces are sent until one way is chosen, and which way is next.
+const TRIED: usize = 16;
+const ORDER: [usize; 4] = [0, 1, 1, 0];
+/// How much faster another way must be, to be taken.
+const FASTER: f64 = 1.05;
+
+/// By what the next piece goes.
+pub(crate) enum Way {
+    /// Parts that are read into a buffer.
+    Parts,
+    /// Another method.
+    Path(Box<SendPath>),
+}
+
+/// A way, and what it took.
+struct Tried {
+    setup: Option<SendSetup>,
+    path: Option<Box<SendPath>>,
+    bytes: u64,
+    nanoseconds: f64,
+}
+
+impl Tried {
+    fn new(setup: Option<SendSetup>) -> Self {
+        Self { setup, path: None, bytes: 0, nanoseconds: 0.0 }
+    }
+
+    fn a_byte(&self) -> f64 {
+        self.nanoseconds / self.bytes.max(1) as f64
+    }
+}
+
+/// The ways that there are.
+pub(crate) struct Ways {
+    all: Vec<Tried>,
+    pieces: usize,
+}
+
+impl Ways {
+    /// Bytes that go plain: by this setup, or by whatever is fastest. Encrypted ones go by parts alone.
+    pub(crate) fn new(asked: Option<SendSetup>, is_plain: bool, is_verified: bool) -> Self {
+        let other = if is_verified { SendMethod::Mmap } else { SendMethod::Sendfile };
+        let setup = SendSetup { method: other, mode: Mode::Blocking, buffer: CALL, window: WINDOW, patience: PATIENCE };
+        let all = match asked {
+            _ if !is_plain => vec![None],
+            Some(asked) => vec![Some(asked)],
+            None => vec![None, Some(setup)],
+        };
+        Self { all: all.into_iter().map(Tried::new).collect(), pieces: 0 }
+    }
+
+    /// No other way than parts is left: the connection has no socket of its own.
+    fn give_up(&mut self) {
+        self.all = vec![Tried::new(None)];
+    }
+
+    fn number(&self) -> usize {
+        match &self.all[..] {
+            [_, _] if self.pieces < TRIED => ORDER[self.pieces % ORDER.len()],
+            [parts, other] if other.a_byte() * FASTER < parts.a_byte() => 1,
+            _ => 0,
+        }
+    }
+
+    /// The way of the next piece, and its number; `socket` makes a second descriptor of the connection.
+    ///
+    /// # Errors
+    /// Those of making it.
+    pub(crate) fn next(
+        &mut self,
+        socket: impl FnOnce() -> std::io::Result<Option<TcpStream>>,
+    ) -> std::io::Result<(usize, Way)> {
+        let number = self.number();
+        let tried = &mut self.all[number];
+        let Some(setup) = tried.setup else { return Ok((number, Way::Parts)) };
+        if let Some(path) = tried.path.take() {
+            return Ok((number, Way::Path(path)));
+        }
+        let Some(socket) = socket()? else {
+            self.give_up();
+            return Ok((0, Way::Parts));
+        };
+        let path = SendPath::new(socket, setup)?;
+        wait_as_before(path.stream())?;
+        Ok((number, Way::Path(Box::new(path))))
+    }
+
+    /// What a piece took that went this way.
+    pub(crate) fn took(&mut self, (number, way): (usize, Way), bytes: u64, begun: Instant) {
+        let Some(tried) = self.all.get_mut(number) else { return };
+        if let Way::Path(path) = way {
+            tried.path = Some(path);
+        }
+        if bytes >= LEAST {
+            self.pieces += 1;
+            tried.bytes += bytes;
+            tried.nanoseconds += begun.elapsed().as_nanos() as f64;
+        }
+    }
+
+    /// By what method most of it went: none if nothing went by any.
+    pub(crate) fn method(&self) -> Option<SendMethod> {
+        let most = self.all.iter().max_by_key(|tried| tried.bytes).filter(|tried| tried.bytes > 0)?;
+        Some(most.setup.map_or(SendMethod::ReadWrite, |setup| setup.method))
+    }
+
+    /// Waits until no buffer is in use by the kernel.
+    ///
+    /// # Errors
+    /// A connection that broke.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        for path in self.all.iter_mut().filter_map(|tried| tried.path.as_mut()) {
+            path.finish()
+                .map_err(|error| broken(error).unwrap_or_else(|error| WireError::call(TO_TAKE)(error).into()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Sends a range of a file, and says how many bytes have gone: fewer if the file became shorter, or could not be read.
+///
+/// # Errors
+/// A connection that broke.
+pub(crate) fn send(path: &mut SendPath, file: &File, range: Range<u64>, seen: Seen<'_>) -> Result<u64> {
+    const SET_UP: &str = "set up the connection";
+    let SendSetup { mode, method, .. } = path.setup();
+    let must_not_block = matches!(mode, Mode::Nonblocking | Mode::Signal);
+    let prepared = wait_for(path.stream(), PATIENCE).and_then(|()| path.stream().set_nonblocking(must_not_block));
+    prepared.map_err(WireError::call(SET_UP))?;
+    let sent = path.send(file, range, seen);
+    wait_as_before(path.stream()).map_err(WireError::call(SET_UP))?;
+    match sent.map_err(broken) {
+        Ok(sent) => Ok(sent),
+        // What these have sent is known, whatever failed.
+        Err(Err(_)) if matches!(method, SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Sendfile) => {
+            Ok(path.moved())
+        }
+        Err(Err(error)) => Err(WireError::call(TO_TAKE)(error).into()),
+        Err(Ok(error)) => Err(error),
+    }
+}
+
+/// The channel's own calls wait in the call, for a short time.
+fn wait_as_before(socket: &TcpStream) -> std::io::Result<()> {
+    socket.set_nonblocking(false)?;
+    wait_for(socket, TICK)
+}
+
+fn wait_for(socket: &TcpStream, time: Duration) -> std::io::Result<()> {
+    socket.set_read_timeout(Some(time))?;
+    socket.set_write_timeout(Some(time))
+}
+
+/// Why a connection broke; or the error, if it is of something else.
+fn broken(error: std::io::Error) -> std::result::Result<Error, std::io::Error> {
+    if let Some(signal) = interrupt::requested() {
+        return Ok(Error::Interrupted(signal));
+    }
+    match error.kind() {
+        ErrorKind::TimedOut => Ok(WireError::Late { doing: TO_TAKE, seconds: PATIENCE.as_secs_f64() }.into()),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => {
+            Ok(WireError::call(TO_TAKE)(error).into())
+        }
+        _ => Err(error),
+    }
+}
+
+const _: () = assert!(LEAST as usize > PART, "parts are timed by more than one call");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends pieces of which each way takes so many nanoseconds a byte, and says the way of the one after them.
+    fn chosen(a_byte: [f64; 2]) -> usize {
+        let mut ways = Ways::new(None, true, false);
+        for _ in 0..TRIED {
+            let number = ways.number();
+            ways.pieces += 1;
+            ways.all[number].bytes += LEAST;
+            ways.all[number].nanoseconds += a_byte[number] * LEAST as f64;
+        }
+        ways.number()
+    }
+
+    #[test]
+    fn the_faster_way_is_taken_and_no_other_for_a_little() {
+        assert_eq!([chosen([1.0, 0.5]), chosen([1.0, 0.99]), chosen([1.0, 1.5])], [1, 0, 0]);
+    }
+
+    #[test]
+    fn both_are_tried_equally_often_and_neither_always_first() {
+        let numbers: Vec<usize> = (0..TRIED).map(|piece| ORDER[piece % ORDER.len()]).collect();
+        assert_eq!(numbers.iter().sum::<usize>(), TRIED / 2);
+        assert_eq!(numbers.chunks(2).filter(|pair| pair[0] == 0).count(), TRIED / 4);
+    }
+
+    #[test]
+    fn what_is_encrypted_goes_by_parts_and_what_is_asked_for_is_not_compared() {
+        assert_eq!(Ways::new(None, false, true).all.len(), 1);
+        let asked =
+            SendSetup { method: SendMethod::Splice, mode: Mode::Blocking, buffer: 512, window: 1, patience: PATIENCE };
+        assert_eq!(Ways::new(Some(asked), true, true).all[0].setup, Some(asked));
+        assert!(Ways::new(Some(asked), false, true).all[0].setup.is_none());
+        assert_eq!(Ways::new(None, true, true).all[1].setup.unwrap().method, SendMethod::Mmap);
+        assert_eq!(Ways::new(None, true, true).method(), None);
+    }
+}
