@@ -180,7 +180,17 @@ fn conclusion(factor: TransferFactor, over: &[OverFiles]) -> String {
     match (decided.len(), unlike.is_empty()) {
         (0, _) => from,
         (_, true) => format!("{from}; the published means say the same of {}", names(&decided)),
-        _ => format!("{from}; the published means say otherwise of {}", names(&unlike)),
+        _ => format!("{from}; the published means say otherwise of {}{}", names(&unlike), how_to_tell(factor)),
+    }
+}
+
+/// What tells whether the file system is the reason of a difference from the published means, where faults on a file decide.
+fn how_to_tell(factor: TransferFactor) -> &'static str {
+    match factor {
+        TransferFactor::Mmap | TransferFactor::Window => {
+            ", not explained: with --dir on tmpfs the same study tells whether the file system is the reason"
+        }
+        _ => "",
     }
 }
 

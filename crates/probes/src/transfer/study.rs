@@ -62,6 +62,7 @@ pub(crate) static PROBE: Probe = Probe {
              Cells with buffers of 64 KiB and 1 MiB, which is a window of 256 pages, separate the two.",
             "Targets that are written back meanwhile: they are removed at once; bytes that have reached the device \
              nevertheless count against --write-limit.",
+            "The page faults of a file system taken for the cost of mmap: the same study with --dir on tmpfs tells them apart.",
             "A fixed cost taken for one of bytes: ten small files, one file and two large ones.",
             "Ports in TIME_WAIT after a connection for each file: some 12,000 in a whole study, of 28,000.",
         ],
