@@ -533,3 +533,74 @@ fn standard_input_and_output_and_nothing_at_all_are_ends_too() {
     assert!(stdout(&output).starts_with("moved 1 file, 684 KiB, in "), "{}{}", stdout(&output), stderr(&output));
     assert_eq!(nothing.ended().0, Some(0));
 }
+
+#[test]
+fn every_method_in_every_mode_moves_every_byte_verified_or_not() {
+    let place = Place::new();
+    // More than a block, so that pieces end within one; a window that no part of it fits; and one that goes with others.
+    place.file("large", (4 << 20) + (64 << 10) + 4097);
+    place.file("middle", (64 << 10) + 1);
+    place.file("small", 5);
+    let receiver = Running::start(&place, &[&FROM_HERE[..], &["--overwrite"]].concat());
+    let mut moved = 0;
+    for method in ["auto", "rw", "mmap", "sendfile", "splice", "zerocopy", "uring"] {
+        for mode in ["blocking", "nonblocking", "signal", "uring"] {
+            let makes_no_sense = match method {
+                "auto" => mode != "blocking",
+                "uring" => mode != "uring",
+                "sendfile" => mode == "uring",
+                _ => false,
+            };
+            if makes_no_sense {
+                continue;
+            }
+            let more = match method {
+                "auto" => vec![],
+                "mmap" => vec!["--mode", mode, "--window", "3"],
+                _ => vec!["--mode", mode, "--buffer", "100000"],
+            };
+            let options =
+                [&["--plain", "--method", method][..], &more, if moved % 2 == 0 { &["--no-verify"] } else { &[] }];
+            let output = sent(&place, &["large", "middle", "small"], &receiver, &options.concat());
+            if method == "zerocopy" && mode == "uring" && stderr(&output).contains("since Linux 6.2") {
+                kelvin_testing::Missing::said(stderr(&output)).skips("sends without a copy in a ring");
+                continue;
+            }
+            assert_eq!(output.status.code(), Some(0), "{options:?}: {}", stderr(&output));
+            let sentence = stdout(&output);
+            let is_said = !matches!(method, "auto" | "rw");
+            assert_eq!(sentence.contains(&format!(", by {method}; ")), is_said, "{options:?}: {sentence}");
+            for name in ["large", "middle", "small"] {
+                let content = |path: PathBuf| fs::read(path).unwrap();
+                let arrived = place.path().join("in").join(name);
+                assert!(content(place.path().join(name)) == content(arrived.clone()), "{options:?}: {name}");
+                fs::remove_file(arrived).unwrap();
+            }
+            moved += 1;
+        }
+    }
+    assert!(moved >= 20, "{moved} ways");
+    receiver.stop();
+}
+
+#[test]
+fn what_no_method_can_do_is_refused_in_one_line() {
+    let place = Place::new();
+    place.file("data", 10);
+    for (options, words) in [
+        (&["--method", "mmap"][..], "--plain"),
+        (&["--plain", "--mode", "signal"], "--method"),
+        (&["--plain", "--method", "dd"], "there is: rw, mmap, sendfile, splice, zerocopy, uring, auto"),
+        (&["--plain", "--method", "auto", "--buffer", "4k"], "--buffer: name a method with it, such as --method rw"),
+        (&["--plain", "--method", "sendfile", "--mode", "uring"], "io_uring has no sendfile"),
+        (&["--plain", "--method", "uring", "--mode", "signal"], "--method uring: the method uring waits in its ring"),
+        (&["--plain", "--method", "rw", "--window", "5"], "--window: the method rw maps nothing: give --buffer"),
+        (&["--plain", "--method", "rw", "--buffer", "511"], "a buffer of 511 bytes: there must be 512 to 67108864"),
+        (&["--plain", "--method", "mmap", "--window", "0"], "a window of 0 pages"),
+    ] {
+        let output = send(&place, &[OsStr::new("data")], "127.0.0.1:1", options);
+        let said = stderr(&output);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{options:?}: {said}");
+        assert!(said.contains(words), "{options:?}: {said}");
+    }
+}

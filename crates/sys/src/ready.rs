@@ -25,6 +25,17 @@ pub fn writable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
     Ok(wanted[0].revents != 0)
 }
 
+/// Whether there is something to read now, or the end. A socket that has only reports of what was sent without a copy has neither,
+/// though poll calls it ready: a read would wait.
+///
+/// # Errors
+/// What the system call says.
+pub fn has_input(descriptor: BorrowedFd<'_>) -> Result<bool> {
+    let mut wanted = [to_read(descriptor)];
+    wait(&mut wanted, Duration::ZERO)?;
+    Ok(wanted[0].revents & (libc::POLLIN | libc::POLLHUP) != 0)
+}
+
 /// Which of several become readable, as soon as one is.
 ///
 /// # Errors
@@ -55,6 +66,26 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+
+    #[test]
+    fn reports_of_sends_without_a_copy_are_no_input() {
+        use std::net::{TcpListener, TcpStream};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        crate::net::sending::set_zero_copy(&near).unwrap();
+        let content = vec![7; 4096];
+        let mut call = crate::net::moving::Call::SendZeroCopy(&content, crate::net::moving::Follows::Nothing);
+        assert_eq!(call.make(&near).unwrap(), content.len());
+        std::io::Read::read_exact(&mut far, &mut vec![0; 4096]).unwrap();
+        far.write_all(b"x").unwrap();
+        // Both have come: the report makes it ready, the byte is input.
+        while !has_input(near.as_fd()).unwrap() {}
+        std::io::Read::read_exact(&mut &near, &mut [0]).unwrap();
+        assert!(!has_input(near.as_fd()).unwrap());
+        drop(far);
+        while !has_input(near.as_fd()).unwrap() {}
+    }
 
     #[test]
     fn a_descriptor_is_readable_once_written() {

@@ -72,7 +72,7 @@ pub trait Stream: Connection {
 
 impl Stream for TcpStream {
     fn is_readable(&self) -> std::io::Result<bool> {
-        kelvin_sys::ready::readable(self.as_fd(), Duration::ZERO)
+        kelvin_sys::ready::has_input(self.as_fd())
     }
 
     fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()> {

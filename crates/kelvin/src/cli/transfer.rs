@@ -113,8 +113,9 @@ impl SendArgs {
         }
         let mode = self.mode.unwrap_or(if method == SendMethod::Uring { Mode::Uring } else { Mode::Blocking });
         let window = self.window.unwrap_or(PAGES);
-        let whole_window = if method == SendMethod::Mmap { window.saturating_mul(page_bytes()) } else { BUFFER };
-        let buffer = self.buffer.map_or(whole_window, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        // A whole window by one call.
+        let window_bytes = if method == SendMethod::Mmap { window.saturating_mul(page_bytes()) } else { 0 };
+        let buffer = self.buffer.map_or(window_bytes.max(BUFFER), |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let setup = SendSetup { method, mode, buffer, window, patience: PATIENCE };
         setup.check().map_err(|why| Fault::new(format!("--method {method}"), why))?;
         Ok(Some(setup))
