@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tests/guest"))
 import ends  # noqa: E402
 import guest  # noqa: E402
+import study  # noqa: E402
 
 # Debian 12's own and its newer one.
 KERNELS = ["linux-image-cloud-amd64", "linux-image-6.12-cloud-amd64"]
@@ -23,6 +24,7 @@ OPTIONS = ["-smp", 2, "-m", "768M"]
 # A kernel with KASAN takes three minutes of it, Debian's ten seconds.
 SECONDS = 900
 PART = "guest: part"
+STUDY = "guest: study"
 LOG = "guest: kernel log"
 PASSED = re.compile(r"^kmod: all of (\d+) checks passed$", re.MULTILINE)
 # What a kernel writes of a defect, in its own words: "possible" is lockdep's, "unreferenced" kmemleak's.
@@ -44,6 +46,8 @@ timeout -s KILL {SECONDS // 2} /bin/kelvin_check
 status=$?
 echo '{PART}'
 [ $status != 0 ] || ( . /ends ) || status=1
+echo '{STUDY}'
+[ $status != 0 ] || ( . /study ) || status=1
 rmmod kelvin || status=1
 if [ -e $leaks ]; then
     # It reports nothing that is younger than five seconds.
@@ -108,20 +112,21 @@ def skip(what, missing):
 def judge(written, status):
     """All checks passed, and the kernel had nothing to say of it."""
     checks, _, log = written.partition(f"{LOG}\n")
-    checks, _, of_ends = checks.partition(f"{PART}\n")
+    checks, _, parts = checks.partition(f"{PART}\n")
+    of_ends, _, of_study = parts.partition(f"{STUDY}\n")
     passed = PASSED.search(checks)
     # What kelvin writes between them has words of its own; the log has all that the kernel wrote.
     defects = [line for line in (checks + log).splitlines() if DEFECTS.search(line)]
     assert passed and status == 0, written
     assert not defects, "\n".join(defects) + "\n" + written
     assert LOGGED.search(log), log
-    return f"{passed[1]} checks passed, {ends.check(of_ends)}"
+    return f"{passed[1]} checks passed, {ends.check(of_ends)}, {study.check(of_study)}"
 
 
 def try_in(machine, headers, kelvin):
     """The module and its checks, built, run and judged."""
     programs = [build_module(machine.work, headers), build_checks(machine.work), kelvin]
-    outfit = guest.Outfit(programs, files={"ends": ends.SCRIPT}, options=OPTIONS)
+    outfit = guest.Outfit(programs, files={"ends": ends.SCRIPT, "study": study.SHORT}, options=OPTIONS)
     written, status = machine.boot(outfit, SCRIPT, SECONDS)
     print(f"kmod: {headers.name}: {judge(written, status)}, and nothing in the kernel's log")
 

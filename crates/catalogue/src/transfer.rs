@@ -49,6 +49,10 @@ words! {
         ZeroCopy = "zerocopy",
         /// Several reads and sends in flight in a ring.
         Uring = "uring",
+        /// Through a socket in the kernel: pread into a buffer, and write to the device of kelvin's module.
+        KernelReadWrite = "kernel-rw",
+        /// Through a socket in the kernel: the file mapped a window at a time, and copied into the device's window, which is sent.
+        KernelMmap = "kernel-mmap",
     }
 }
 
@@ -63,6 +67,10 @@ words! {
         Splice = "splice",
         /// Several receives and writes in flight in a ring.
         Uring = "uring",
+        /// Through a socket in the kernel: read from the device of kelvin's module into a buffer, and pwrite.
+        KernelReadWrite = "kernel-rw",
+        /// Through a socket in the kernel: received into the device's window, and copied into the file, mapped a window at a time.
+        KernelMmap = "kernel-mmap",
     }
 }
 
@@ -87,6 +95,8 @@ words! {
         Signal = "signal",
         /// As a request of a ring.
         Uring = "uring",
+        /// In the call itself, though O_ASYNC is set on the socket, which is in the kernel: the published "asynchronous".
+        Fasync = "fasync",
     }
 }
 
@@ -100,10 +110,49 @@ words! {
     }
 }
 
-/// Pages that the method `mmap` maps, and moves by one call. A category, since a few are compared and no curve is drawn.
+impl Sender {
+    /// The methods whose socket is the process's own.
+    pub const OF_PROCESSES: [Self; 6] =
+        [Self::ReadWrite, Self::Mmap, Self::Sendfile, Self::Splice, Self::ZeroCopy, Self::Uring];
+
+    /// Whether a call moves a window.
+    pub const fn maps(self) -> bool {
+        matches!(self, Self::Mmap | Self::KernelMmap)
+    }
+}
+
+impl Receiver {
+    /// Whether a call moves a window.
+    pub const fn maps(self) -> bool {
+        matches!(self, Self::Mmap | Self::KernelMmap)
+    }
+}
+
+/// Whether an end of a cell is in the kernel.
+pub fn has_kernel_end(case: &Case) -> bool {
+    let sends = matches!(Sender::of(case), Some(Sender::KernelReadWrite | Sender::KernelMmap));
+    sends || matches!(Receiver::of(case), Some(Receiver::KernelReadWrite | Receiver::KernelMmap))
+}
+
+/// A cell with both ends in the kernel in place of its own, which are `rw` or `mmap`; `None` of another one.
+pub fn in_kernel(case: &Case) -> Option<Case> {
+    let sender = match Sender::of(case)? {
+        Sender::ReadWrite => Sender::KernelReadWrite,
+        Sender::Mmap => Sender::KernelMmap,
+        _ => return None,
+    };
+    let receiver = match Receiver::of(case)? {
+        Receiver::ReadWrite => Receiver::KernelReadWrite,
+        Receiver::Mmap => Receiver::KernelMmap,
+        _ => return None,
+    };
+    Some(case.clone().at(sender).at(receiver))
+}
+
+/// Pages that the methods `mmap` and `kernel-mmap` map, and move by one call. A category, since a few are compared and no curve is drawn.
 pub const WINDOW: Axis = Axis::new("window", "window of mmap, pages", AxisScale::Category);
 
-/// Bytes that a call moves at most, by every method but `mmap`. A category as well.
+/// Bytes that a call moves at most, by every method that does not map. A category as well.
 pub const BUFFER: Axis = Axis::new("buffer", "bytes of a call", AxisScale::Category);
 
 impl Files {

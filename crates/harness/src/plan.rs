@@ -127,6 +127,24 @@ impl Plan {
         self.left_out.extend(left_out.map(|case| (Name::new(probe.id), case, reason())));
     }
 
+    /// This plan with these cases only of what was asked for, and with no more inputs than their predictions need.
+    #[must_use]
+    pub fn only(mut self, (probes, machine): (&[&'static Probe], &Machine), is_wanted: impl Fn(&Case) -> bool) -> Self {
+        self.units.retain(|unit| unit.only_input || is_wanted(&unit.case));
+        self.left_out.retain(|(_, case, _)| is_wanted(case));
+        let mut before = usize::MAX;
+        while self.units.len() < before {
+            before = self.units.len();
+            let needed = self.asked_for(probes, machine);
+            let is_needed = |id: Name, case: &Case| needed.contains(&(id.as_str().to_owned(), case.clone()));
+            let is_kept = |unit: &Unit| {
+                !unit.only_input || unit.probe.metrics.iter().any(|metric| is_needed(metric.id, &unit.case))
+            };
+            self.units.retain(is_kept);
+        }
+        self
+    }
+
     /// This plan merged with another. What both measure is measured once, in full if either does so.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
@@ -322,6 +340,26 @@ mod tests {
         #[test]
         fn an_input_that_no_prediction_asks_for_is_not_measured() {
             assert!(base_sizes("other.top").is_empty());
+        }
+
+        /// Asks for the base at its own size.
+        fn of_above(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+            facts.measured(&BASE, case)?;
+            Err(NoPrediction::because("a test"))
+        }
+
+        #[test]
+        fn a_plan_of_some_cases_has_the_inputs_of_those_and_no_others() {
+            static ABOVE: Metric = Metric::duration("above.top", "above").over([SIZE]);
+            static LEAF: Probe = probe("test.base", &[&BASE], &[]);
+            static PROBE: Probe = Probe { predict: of_above, ..probe("above.top", &[&ABOVE], &["test.base"]) };
+            let (probes, machine) = ([&LEAF, &PROBE], Machine::default());
+            let plan = Plan::new(&probes, ProbeKind::Measure, &["above".to_owned()], &machine, Effort::Quick).unwrap();
+            assert_eq!((plan.units.len(), plan.left_out.len()), (2, 3));
+            let first = plan.clone().only((&probes, &machine), |case| *case == of_size(1));
+            assert_eq!((first.units.len(), first.left_out.len()), (2, 0));
+            let other = plan.only((&probes, &machine), |case| *case == of_size(2));
+            assert_eq!((other.units.len(), other.left_out.len()), (0, 1), "no input of what is not asked for");
         }
 
         #[test]

@@ -235,6 +235,9 @@ pub struct StudyArgs {
     /// All points, ten times as many rounds
     #[arg(long)]
     pub thorough: bool,
+    /// Only the cases with this value of an axis, such as files=small; several of one axis are alternatives
+    #[arg(long, value_name = "AXIS=VALUE", value_parser = axis_value)]
+    pub only: Vec<(String, String)>,
     /// How to measure
     #[command(flatten)]
     pub measure: MeasureArgs,
@@ -510,6 +513,12 @@ fn whole<T: FromStr>(text: &str) -> Result<T, String> {
 }
 
 /// A whole number from 1.
+fn axis_value(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(axis, value)| !axis.is_empty() && !value.is_empty());
+    let (axis, value) = parts.ok_or("an axis, '=' and a value are right, such as files=small")?;
+    Ok((axis.to_owned(), value.to_owned()))
+}
+
 fn from_one(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|&number| number > 0);
     number.ok_or_else(|| "it must be a whole number from 1, and not too large".to_owned())

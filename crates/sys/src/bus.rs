@@ -88,10 +88,10 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
     let from = address / page * page;
     let bytes = slot.end.load(Ordering::Acquire).next_multiple_of(page) - from;
     // SAFETY: the range is the rest of a mapping that is guarded, and so still mapped; it becomes zeros, which is what its
-    // reader is told by `tripped`. mmap is a plain system call.
+    // reader is told by `tripped`, and which takes what its writer writes, and loses it. mmap is a plain system call.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        if libc::mmap(from as *mut _, bytes, libc::PROT_READ, flags, -1, 0) == libc::MAP_FAILED {
+        if libc::mmap(from as *mut _, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) == libc::MAP_FAILED {
             libc::signal(signal, libc::SIG_DFL);
         }
     }

@@ -202,8 +202,6 @@ const OTHER_CALLS: &str =
     "calls per second on files of whole millions of bytes; a run has the time of a call, on files of whole MiB";
 const CACHE_COMMAND: &str = "found by `kelvin file cache --measure`, which is no part of a run";
 const COPYING: &str = "no run copies one file to another";
-/// Of the tables of that study, those of this mode.
-const NOT_ASYNCHRONOUS: &str = "asynchronous meant FASYNC set on a blocking kernel socket, which a process cannot do";
 const PAGE_ENTRY: &str = "page-table entries, which a process cannot read";
 const LOAD_STUDY: &str = "needs a study of a server under load, which kelvin does not have yet";
 const SERVER_CAPACITY: &str = "reading whole files through the page cache, and a TCP stream of unstated direction";
@@ -219,7 +217,6 @@ pub(super) static UNMATCHED: &[Unmatched] = &[
     Unmatched::all(ZENBOOK, "file.contention", OTHER_BLOCK),
     Unmatched::all(DISK_READER, "peer.dd.copy", COPYING),
     Unmatched::all(DISK_READER, "file.byte_calls", OTHER_CALLS),
-    Unmatched::all(TRANSFER, "table", NOT_ASYNCHRONOUS),
     Unmatched::all(TRANSFER, "page_descriptor", PAGE_ENTRY),
     Unmatched::all(SERVER, "capacity", SERVER_CAPACITY),
     Unmatched::all(SERVER, "case", LOAD_STUDY),

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_catalogue::transfer::{BUFFER, Connection, Files, Mode, Receiver, Reply, Sender, TIME, WINDOW};
-use kelvin_model::{Case, Name, ReferenceValue, Unit};
+use kelvin_catalogue::transfer::{BUFFER, Connection, Files, Mode, Receiver, Reply, Sender, TIME, WINDOW, in_kernel};
+use kelvin_model::{Case, ReferenceValue, Unit};
 use serde::Deserialize;
 
-use super::places::unmatched;
-
-/// Both ends of that study.
+/// Both ends of that study, beside ends that are not.
 const IN_KERNEL: &str = "both ends were in the kernel, behind character devices, on a virtual machine";
-/// What a table is called in the file.
-const TABLE: &str = "table";
-/// The mode of tables that kelvin has cells of.
+/// And beside ends that are, of another module.
+const OTHER_MODULE: &str =
+    "on a virtual machine; read/write went through a buffer of the module, one copy more than here";
+/// The mode of tables that stand beside cells of either kind.
 const BLOCKING: &str = "blocking";
+/// That of tables that only ends in the kernel have: FASYNC was set on a blocking socket.
+const ASYNCHRONOUS: &str = "asynchronous";
 const NANOSECONDS_OF_A_MILLISECOND: f64 = 1e6;
 
 /// The parts of the file that have figures.
@@ -25,7 +26,6 @@ pub(super) struct File {
 
 #[derive(Deserialize)]
 struct Machine {
-    id: String,
     buffer_bytes: u64,
     trials: u64,
 }
@@ -45,7 +45,8 @@ struct Table {
 }
 
 impl File {
-    /// A value for each published cell.
+    /// A value for each cell that has a published figure: one with both ends in the kernel, as they were, and, where calls block, one
+    /// with ends of processes.
     pub(super) fn values(&self) -> Vec<ReferenceValue> {
         self.table.iter().flat_map(|table| self.of_table(table)).collect()
     }
@@ -54,32 +55,33 @@ impl File {
         let sets = [(Files::Small, &table.small), (Files::One, &table.one), (Files::Large, &table.large)];
         let cells =
             sets.into_iter().flat_map(|(set, cells)| cells.iter().map(move |(ends, figures)| (set, ends, figures)));
-        cells.map(|(set, ends, figures)| self.value(table, (set, ends), *figures)).collect()
+        cells.flat_map(|(set, ends, figures)| self.beside(table, (set, ends), *figures)).collect()
     }
 
-    fn value(&self, table: &Table, (set, ends): (Files, &str), [mean, std, rate]: [f64; 3]) -> ReferenceValue {
-        let published = ReferenceValue {
+    fn beside(&self, table: &Table, cell: (Files, &str), figures: [f64; 3]) -> Vec<ReferenceValue> {
+        let case = self.case(table, cell);
+        let there = in_kernel(&case).unwrap_or_else(|| panic!("{case} cannot be in the kernel"));
+        let value = |case, spans| self.value(case, spans, figures);
+        match table.mode.as_str() {
+            BLOCKING => vec![value(case, IN_KERNEL), value(there, OTHER_MODULE)],
+            ASYNCHRONOUS => vec![value(there.at(Mode::Fasync), OTHER_MODULE)],
+            other => panic!("no cell has the mode {other}"),
+        }
+    }
+
+    fn value(&self, case: Case, spans: &str, [mean, std, rate]: [f64; 3]) -> ReferenceValue {
+        ReferenceValue {
             metric: TIME.id,
-            case: self.case(table, (set, ends)),
+            case,
             value: mean * NANOSECONDS_OF_A_MILLISECOND,
             cycles: None,
             std: Some(std * NANOSECONDS_OF_A_MILLISECOND),
             n: Some(self.machine.trials),
             predicted: None,
             unit: Unit::Nanoseconds,
-            spans: Some(IN_KERNEL.into()),
+            spans: Some(spans.into()),
             note: None,
             also: vec![("rate, KB per ms".into(), rate)],
-        };
-        match unmatched(&self.machine.id, TABLE, None) {
-            Some(unmatched) if table.mode != BLOCKING => ReferenceValue {
-                metric: Name::intern(TABLE),
-                case: Case::new(),
-                spans: Some(format!("{IN_KERNEL}; {}", unmatched.because)),
-                note: Some(format!("{}, {ends}, {}", set.name(), table.mode)),
-                ..published
-            },
-            _ => published,
         }
     }
 

@@ -30,6 +30,7 @@ pub(crate) fn transfer(evidence: &Evidence<'_>) -> Option<Study> {
         .chain(calls(&cells))
         .chain(connections(&cells))
         .chain(others(&cells))
+        .chain(asynchronous(&cells))
         .chain(cold(&cells))
         .collect();
     Some(study(conclusions)).filter(|study| !study.conclusions.is_empty())
@@ -59,7 +60,8 @@ impl<'r> Cells<'r> {
 
 /// Whether two cells do the same: a buffer is of no use where both ends map.
 fn are_equal(one: &Case, other: &Case) -> bool {
-    let both_map = |case: &Case| Sender::of(case) == Some(Sender::Mmap) && Receiver::of(case) == Some(Receiver::Mmap);
+    let both_map =
+        |case: &Case| Sender::of(case).is_some_and(Sender::maps) && Receiver::of(case).is_some_and(Receiver::maps);
     one == other || both_map(one) && without(one, &[BUFFER]) == without(other, &[BUFFER])
 }
 
@@ -288,6 +290,17 @@ fn others(cells: &Cells<'_>) -> Vec<Conclusion> {
     all.extend([Receiver::Mmap, Receiver::Splice].map(|one| Compared::around(TransferFactor::Receiver, one)));
     all.push(Compared::new(TransferFactor::Receiver, ring(), ring().at(Receiver::Uring)));
     all.iter().filter_map(|compared| compared.conclude(cells)).collect()
+}
+
+/// What was called asynchronous, with both ends in the kernel as it was published. It is never set beside the mode of signals.
+fn asynchronous(cells: &Cells<'_>) -> Vec<Conclusion> {
+    let setting = Setting { connection: Connection::PerFile, window: EQUAL_BYTES[1].0, buffer: PUBLISHED_BUFFER };
+    let pairs = [(Sender::KernelReadWrite, Receiver::KernelReadWrite), (Sender::KernelMmap, Receiver::KernelMmap)];
+    let of = |(sender, receiver)| {
+        let blocking = cell(sender, receiver, setting);
+        Compared::new(TransferFactor::Mode, blocking.clone(), blocking.at(Mode::Fasync)).conclude(cells)
+    };
+    pairs.into_iter().filter_map(of).collect()
 }
 
 /// What it costs that files are not in memory, by method of sending.

@@ -26,7 +26,7 @@ fn ends(case: &Case) -> String {
 
 /// What a call moves: pages where an end maps, bytes where one does not, both in published cells, which have both.
 fn amounts(case: &Case) -> String {
-    let maps = [Sender::of(case) == Some(Sender::Mmap), Receiver::of(case) == Some(Receiver::Mmap)];
+    let maps = [Sender::of(case).is_some_and(Sender::maps), Receiver::of(case).is_some_and(Receiver::maps)];
     let is_published = buffer(case) == PUBLISHED_BUFFER;
     let window = (maps.contains(&true) || is_published).then(|| pages(case));
     let buffer = maps.contains(&false).then(|| bytes(buffer(case)));
@@ -110,7 +110,15 @@ fn statement(factor: TransferFactor, base: &Case, other: &Case) -> String {
             format!("{}, {}: a connection for each file costs time", ends(base), amounts(base))
         }
         TransferFactor::Replies => "waiting for a reply to each file before the next costs time".into(),
-        TransferFactor::Mode => format!("{} in place of calls that block cost time", waiting(other)),
+        TransferFactor::Mode => match Mode::of(other) {
+            Some(Mode::Fasync) => format!(
+                "{}, {}, {}: O_ASYNC on sockets in the kernel, whose calls block all the same, costs time",
+                ends(base),
+                amounts(base),
+                lasting(base)
+            ),
+            _ => format!("{} in place of calls that block cost time", waiting(other)),
+        },
         TransferFactor::Sender => {
             format!("{} is faster than read/write at the sender{in_ring}", Sender::AXIS.word_of(other).unwrap_or("?"))
         }

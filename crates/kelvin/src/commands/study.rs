@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use kelvin_catalogue::transfer::TIME;
+use kelvin_catalogue::transfer::{TIME, has_kernel_end};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::units::bytes;
+use kelvin_model::{Case, Name, Reason};
+use kelvin_sys::kernel_end::{Device, KernelEnd};
 
 use crate::cli::StudyArgs;
 use crate::commands::page;
@@ -52,6 +54,7 @@ pub fn study(args: &StudyArgs) -> Done {
         (_, true) => (Effort::Thorough, 2),
     };
     let plan = plan_of(chosen.kind, &[whole(chosen).to_owned()], &here, effort)?;
+    let plan = without_devices(only(plan, &args.only, &here)?, &here);
     let moved = moved(&plan);
     let Extent { budget, rounds } = if moved > 0 { OF_TRANSFERS[at] } else { USUAL[at] };
     if moved > 0 {
@@ -63,6 +66,42 @@ pub fn study(args: &StudyArgs) -> Done {
     }
     let wishes = Wishes { mode: "study", budget, rounds, args: &measure, told: Told::with(args.to.with_private) };
     run::carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
+}
+
+/// The cases with these values of their axes.
+fn only(plan: Plan, wanted: &[(String, String)], here: &Here) -> Result<Plan, Fault> {
+    let has = |case: &Case, (axis, value): &(String, String)| {
+        case.iter().any(|(name, its)| name.as_str() == axis && its.to_string() == *value)
+    };
+    let own = || plan.units.iter().filter(|unit| !unit.only_input);
+    if let Some((axis, value)) = wanted.iter().find(|one| !own().any(|unit| has(&unit.case, one))) {
+        return Err(Fault::because(format!("--only {axis}={value}: no case of this study has it")));
+    }
+    let is_wanted =
+        |case: &Case| wanted.iter().all(|(axis, _)| wanted.iter().any(|one| one.0 == *axis && has(case, one)));
+    if !wanted.is_empty() && !own().any(|unit| is_wanted(&unit.case)) {
+        return Err(Fault::because("--only: no case of this study has all of these values"));
+    }
+    if wanted.is_empty() { Ok(plan) } else { Ok(plan.only((&kelvin_probes::all(), &here.machine), is_wanted)) }
+}
+
+/// Without the cases of ends in the kernel where its module cannot be used, which is said.
+fn without_devices(plan: Plan, here: &Here) -> Plan {
+    let Some(missing) = [Device::Sender, Device::Receiver].into_iter().find_map(|device| KernelEnd::open(device).err())
+    else {
+        return plan;
+    };
+    let reason = Reason::new(format!("needs the kernel module: {missing}"));
+    let of_kernel = plan.units.iter().filter(|unit| has_kernel_end(&unit.case));
+    let left_out: Vec<_> =
+        of_kernel.map(|unit| (Name::new(unit.probe.id), unit.case.clone(), reason.clone())).collect();
+    if left_out.is_empty() {
+        return plan;
+    }
+    output::remark(format!("kelvin: {} cases with ends in the kernel are left out: {missing}", left_out.len()));
+    let mut plan = plan.only((&kelvin_probes::all(), &here.machine), |case| !has_kernel_end(case));
+    plan.left_out.extend(left_out);
+    plan
 }
 
 /// The study, or the probe of a plain run, of a name.

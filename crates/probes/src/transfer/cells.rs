@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use kelvin_catalogue::transfer::{
-    BUFFER, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, WINDOW, best,
-    cell, usual_mode,
+    self, BUFFER, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, WINDOW,
+    best, cell, usual_mode,
 };
 use kelvin_harness::{Effort, Stop};
 use kelvin_model::Case;
 use kelvin_sys::mapping::page_bytes;
-use kelvin_transfer::bare::{self, Limits, Receiving, Sending};
+use kelvin_transfer::bare::{self, KernelMethod, KernelSetup, Limits, Receiving, Sending};
 use kelvin_transfer::moving::{self, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+
+use super::ends::{Receives, Sends};
 
 /// The ends of the published cells.
 const SENDERS: [Sender; 2] = [Sender::ReadWrite, Sender::Mmap];
@@ -54,24 +56,34 @@ fn one_at_a_time() -> Vec<Case> {
     cells
 }
 
+/// The published cells as they were, with both ends in the kernel: those that block, and those that were called asynchronous.
+fn in_kernel() -> Vec<Case> {
+    let blocking: Vec<Case> = published().filter_map(|cell| transfer::in_kernel(&cell)).collect();
+    let wide =
+        |cell: &&Case| Connection::of(cell) == Some(Connection::PerFile) && WINDOW.of(cell) == Some(EQUAL_BYTES[1].0);
+    let asynchronous = blocking.iter().filter(wide).map(|cell| cell.clone().at(Mode::Fasync)).collect::<Vec<_>>();
+    blocking.into_iter().chain(asynchronous).collect()
+}
+
 /// Cells over all sets of files.
 fn over_all_sets(cells: &[Case]) -> Vec<Case> {
     Files::ALL.iter().flat_map(|&set| cells.iter().map(move |cell| cell.clone().at(set))).collect()
 }
 
-/// The cells of files in memory: the published ones, then those that vary the other factors.
+/// The cells of files in memory: the published ones, then those that vary the other factors, then the published ones in the kernel.
 pub(super) fn hot(effort: Effort) -> Vec<Case> {
     let mut cells: Vec<Case> = published().collect();
     if effort > Effort::Quick {
         cells.extend(equal_bytes().chain(one_at_a_time()));
     }
+    cells.extend(in_kernel());
     over_all_sets(&cells)
 }
 
 /// The cells of files that are not in memory: every sender, since only it reads them; a quick study has the usual one.
 pub(super) fn cold(effort: Effort) -> Vec<Case> {
     let of = |&sender: &Sender| best().at(sender).at(usual_mode(sender));
-    let senders = if effort == Effort::Quick { &SENDERS[..1] } else { Sender::ALL };
+    let senders = if effort == Effort::Quick { &SENDERS[..1] } else { &Sender::OF_PROCESSES[..] };
     over_all_sets(&senders.iter().map(of).collect::<Vec<_>>())
 }
 
@@ -79,8 +91,8 @@ pub(super) fn cold(effort: Effort) -> Vec<Case> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub set: Files,
-    pub sending: Sending,
-    pub receiving: Receiving,
+    pub sending: Sends,
+    pub receiving: Receives,
 }
 
 impl Cell {
@@ -94,27 +106,46 @@ impl Cell {
             Connection::Persistent => bare::Connection::Persistent,
         };
         let reply = Reply::of(case).ok_or_else(unknown)? == Reply::PerFile;
-        let amount = Amount { window: window as usize, buffer: buffer as usize, mode: mode(case).ok_or_else(unknown)? };
+        let mode = Mode::of(case).ok_or_else(unknown)?;
+        let amount = Amount { window: window as usize, buffer: buffer as usize, mode };
         let [(files, bytes), small] = [set, Files::Small].map(Files::amount);
-        Ok(Self {
-            set,
-            sending: Sending { setup: amount.send(sender), connection, reply, digest: false },
-            receiving: Receiving {
-                setup: amount.receive(receiver),
-                connection,
-                limits: Limits { files: files.max(small.0), bytes: bytes.max(small.1) },
-            },
-        })
+        let limits = Limits { files: files.max(small.0), bytes: bytes.max(small.1) };
+        let sending = amount.send(sender).ok_or_else(unknown)?.over(connection, reply);
+        let receiving = amount.receive(receiver).ok_or_else(unknown)?.over(connection, limits);
+        Ok(Self { set, sending, receiving })
+    }
+
+    /// Both ends, where neither is in the kernel.
+    pub(super) fn of_processes(&self) -> Option<(&Sending, &Receiving)> {
+        match (&self.sending, &self.receiving) {
+            (Sends::Process(sending), Receives::Process(receiving)) => Some((sending, receiving)),
+            _ => None,
+        }
     }
 }
 
-fn mode(case: &Case) -> Option<moving::Mode> {
-    Some(match Mode::of(case)? {
-        Mode::Blocking => moving::Mode::Blocking,
-        Mode::Nonblocking => moving::Mode::Nonblocking,
-        Mode::Signal => moving::Mode::Signal,
-        Mode::Uring => moving::Mode::Uring,
-    })
+/// How an end moves bytes: by a socket of its own, or by one in the kernel.
+enum Setup<Own> {
+    Own(Own),
+    Kernel(KernelSetup),
+}
+
+impl Setup<SendSetup> {
+    fn over(self, connection: bare::Connection, reply: bool) -> Sends {
+        match self {
+            Self::Own(setup) => Sends::Process(Sending { setup, connection, reply, digest: false }),
+            Self::Kernel(setup) => Sends::Kernel(Sending { setup, connection, reply, digest: false }),
+        }
+    }
+}
+
+impl Setup<ReceiveSetup> {
+    fn over(self, connection: bare::Connection, limits: Limits) -> Receives {
+        match self {
+            Self::Own(setup) => Receives::Process(Receiving { setup, connection, limits }),
+            Self::Kernel(setup) => Receives::Kernel(Receiving { setup, connection, limits }),
+        }
+    }
 }
 
 /// What both ends have in common: how much a call moves, and how it waits.
@@ -124,11 +155,12 @@ struct Amount {
     window: usize,
     /// Bytes.
     buffer: usize,
-    mode: moving::Mode,
+    mode: Mode,
 }
 
 impl Amount {
-    fn send(self, sender: Sender) -> SendSetup {
+    /// `None` for a mode that the method does not have.
+    fn send(self, sender: Sender) -> Option<Setup<SendSetup>> {
         let method = match sender {
             Sender::ReadWrite => SendMethod::ReadWrite,
             Sender::Mmap => SendMethod::Mmap,
@@ -136,20 +168,44 @@ impl Amount {
             Sender::Splice => SendMethod::Splice,
             Sender::ZeroCopy => SendMethod::ZeroCopy,
             Sender::Uring => SendMethod::Uring,
+            Sender::KernelReadWrite => return self.in_kernel(KernelMethod::ReadWrite).map(Setup::Kernel),
+            Sender::KernelMmap => return self.in_kernel(KernelMethod::Mmap).map(Setup::Kernel),
         };
-        let buffer = self.of_a_call(sender == Sender::Mmap);
-        SendSetup { method, mode: self.mode, buffer, window: self.window, patience: PATIENCE }
+        let (mode, buffer) = (self.of_a_process()?, self.of_a_call(sender.maps()));
+        Some(Setup::Own(SendSetup { method, mode, buffer, window: self.window, patience: PATIENCE }))
     }
 
-    fn receive(self, receiver: Receiver) -> ReceiveSetup {
+    /// As [`Self::send`].
+    fn receive(self, receiver: Receiver) -> Option<Setup<ReceiveSetup>> {
         let method = match receiver {
             Receiver::ReadWrite => ReceiveMethod::ReadWrite,
             Receiver::Mmap => ReceiveMethod::Mmap,
             Receiver::Splice => ReceiveMethod::Splice,
             Receiver::Uring => ReceiveMethod::Uring,
+            Receiver::KernelReadWrite => return self.in_kernel(KernelMethod::ReadWrite).map(Setup::Kernel),
+            Receiver::KernelMmap => return self.in_kernel(KernelMethod::Mmap).map(Setup::Kernel),
         };
-        let buffer = self.of_a_call(receiver == Receiver::Mmap);
-        ReceiveSetup { method, mode: self.mode, buffer, window: self.window, patience: PATIENCE }
+        let (mode, buffer) = (self.of_a_process()?, self.of_a_call(receiver.maps()));
+        Some(Setup::Own(ReceiveSetup { method, mode, buffer, window: self.window, patience: PATIENCE }))
+    }
+
+    fn of_a_process(self) -> Option<moving::Mode> {
+        match self.mode {
+            Mode::Blocking => Some(moving::Mode::Blocking),
+            Mode::Nonblocking => Some(moving::Mode::Nonblocking),
+            Mode::Signal => Some(moving::Mode::Signal),
+            Mode::Uring => Some(moving::Mode::Uring),
+            Mode::Fasync => None,
+        }
+    }
+
+    fn in_kernel(self, method: KernelMethod) -> Option<KernelSetup> {
+        let is_asynchronous = match self.mode {
+            Mode::Blocking => false,
+            Mode::Fasync => true,
+            Mode::Nonblocking | Mode::Signal | Mode::Uring => return None,
+        };
+        Some(KernelSetup { method, is_asynchronous, buffer: self.buffer, window: self.window })
     }
 
     /// A window is moved by one call.
@@ -167,16 +223,16 @@ mod tests {
     #[test]
     fn a_quick_study_has_the_published_cells_and_a_whole_one_every_method_and_mode() {
         let quick = hot(Effort::Quick);
-        assert_eq!(quick.len(), 3 * 12);
+        assert_eq!(quick.len(), 3 * (12 + 16));
         assert!(quick.iter().all(|case| BUFFER.of(case) == Some(512) && Reply::of(case) == Some(Reply::None)));
         let whole = hot(Effort::Default);
-        assert_eq!(whole.iter().collect::<BTreeSet<_>>().len(), 3 * (12 + 7 + 11));
+        assert_eq!(whole.iter().collect::<BTreeSet<_>>().len(), 3 * (12 + 7 + 11 + 16));
         let words = |of: fn(&Case) -> Option<&'static str>| whole.iter().filter_map(of).collect::<BTreeSet<_>>().len();
         assert_eq!(words(|case| Sender::AXIS.word_of(case)), Sender::ALL.len());
         assert_eq!(words(|case| Receiver::AXIS.word_of(case)), Receiver::ALL.len());
         assert_eq!(words(|case| Mode::AXIS.word_of(case)), Mode::ALL.len());
         assert_eq!(cold(Effort::Quick).len(), 3);
-        assert_eq!(cold(Effort::Default).len(), 3 * Sender::ALL.len());
+        assert_eq!(cold(Effort::Default).len(), 3 * Sender::OF_PROCESSES.len());
         assert!(cold(Effort::Default).iter().all(|case| whole.contains(case)), "cold beside hot");
     }
 
@@ -184,10 +240,33 @@ mod tests {
     fn every_cell_makes_sense_at_both_ends() {
         for case in hot(Effort::Default) {
             let cell = Cell::of(&case).unwrap();
-            assert_eq!((cell.sending.setup.check(), cell.receiving.setup.check()), (Ok(()), Ok(())), "{case}");
-            assert_eq!(cell.sending.setup.mode, cell.receiving.setup.mode);
+            let Some((sending, receiving)) = cell.of_processes() else {
+                assert!(transfer::has_kernel_end(&case), "{case}");
+                continue;
+            };
+            assert_eq!((sending.setup.check(), receiving.setup.check()), (Ok(()), Ok(())), "{case}");
+            assert_eq!(sending.setup.mode, receiving.setup.mode);
         }
         assert!(Cell::of(&Case::new().at(Files::One)).is_err());
+    }
+
+    #[test]
+    fn both_ends_of_a_published_cell_are_in_the_kernel_and_only_there_is_fasync() {
+        let cells: Vec<Case> = hot(Effort::Quick).into_iter().filter(transfer::has_kernel_end).collect();
+        assert_eq!(cells.len(), 3 * 16);
+        for case in &cells {
+            let (Sends::Kernel(sending), Receives::Kernel(receiving)) =
+                (Cell::of(case).unwrap().sending, Cell::of(case).unwrap().receiving)
+            else {
+                panic!("an end of its own: {case}")
+            };
+            let is_asynchronous = Mode::of(case) == Some(Mode::Fasync);
+            assert_eq!([sending.setup, receiving.setup].map(|setup| setup.is_asynchronous), [is_asynchronous; 2]);
+            assert_eq!((sending.setup.buffer, sending.setup.window as u64), (512, WINDOW.of(case).unwrap()));
+        }
+        assert_eq!(cells.iter().filter(|case| Mode::of(case) == Some(Mode::Fasync)).count(), 3 * 4);
+        assert!(Cell::of(&best().at(Files::One).at(Mode::Fasync)).is_err());
+        assert!(Cell::of(&cells[0].clone().at(Mode::Signal)).is_err());
     }
 
     #[test]
@@ -202,11 +281,14 @@ mod tests {
     #[test]
     fn a_window_is_moved_by_one_call_and_a_buffer_as_it_is_given() {
         let setting = Setting { connection: Connection::PerFile, window: 16, buffer: PUBLISHED_BUFFER };
-        let of = |sender, receiver| Cell::of(&cell(sender, receiver, setting).at(Files::One)).unwrap();
+        let of = |sender, receiver| {
+            let cell = Cell::of(&cell(sender, receiver, setting).at(Files::One)).unwrap();
+            let (sending, receiving) = cell.of_processes().unwrap();
+            (sending.setup, receiving.setup)
+        };
         let page = page_bytes();
-        let mixed = of(Sender::Mmap, Receiver::ReadWrite);
-        assert_eq!((mixed.sending.setup.buffer, mixed.sending.setup.window), (16 * page, 16));
-        assert_eq!(mixed.receiving.setup.buffer, 512);
-        assert_eq!(of(Sender::ReadWrite, Receiver::Mmap).receiving.setup.buffer, 16 * page);
+        let (sending, receiving) = of(Sender::Mmap, Receiver::ReadWrite);
+        assert_eq!((sending.buffer, sending.window, receiving.buffer), (16 * page, 16, 512));
+        assert_eq!(of(Sender::ReadWrite, Receiver::Mmap).1.buffer, 16 * page);
     }
 }

@@ -2,6 +2,7 @@
 
 mod cells;
 mod cold;
+mod ends;
 mod expected;
 mod files;
 mod predicted;

@@ -53,6 +53,9 @@ const TICKS: f64 = 10e6;
 /// Tolerance of a count, for what is not the transfer's own: a page that is faulted in twice, an interrupted call.
 const COUNTED: f64 = 1.1;
 
+/// Why there is none for an end in the kernel.
+const IN_KERNEL: &str = "what a call of the kernel module costs is in no lower metric";
+
 /// Message sizes of net.stream.tcp.
 const MESSAGES: [u64; 3] = [64, 4 << 10, 64 << 10];
 /// Requests of file.engines that show the cost of a call and of a byte.
@@ -66,7 +69,8 @@ const WAY_MESSAGE: u64 = 64 << 10;
 pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let cell = Cell::of(case).map_err(|_| NoPrediction::because(format!("there is no formula for the case {case}")))?;
     let lengths = split(cell.set);
-    let transfer = Transfer { lengths: &lengths, sending: &cell.sending, receiving: &cell.receiving };
+    let (sending, receiving) = cell.of_processes().ok_or_else(|| NoPrediction::because(IN_KERNEL))?;
+    let transfer = Transfer { lengths: &lengths, sending, receiving };
     if let Some(counted) = counted(&transfer, metric) {
         return counted;
     }
@@ -285,13 +289,29 @@ impl<'a, 'f> Asked<'a, 'f> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::transfer::{SENDER_SWITCHES, Sender};
+    use kelvin_catalogue::transfer::{SENDER_SWITCHES, Sender, has_kernel_end};
     use kelvin_harness::{Effort, MeasuredValue};
     use kelvin_model::Fact;
 
     use super::*;
     use crate::testing::machine;
     use crate::transfer::cells::hot;
+
+    /// The cells without an end in the kernel.
+    fn of_processes(effort: Effort) -> Vec<Case> {
+        hot(effort).into_iter().filter(|case| !has_kernel_end(case)).collect()
+    }
+
+    #[test]
+    fn an_end_in_the_kernel_has_no_prediction_and_a_reason() {
+        look(|facts| {
+            for case in hot(Effort::Quick).iter().filter(|case| has_kernel_end(case)) {
+                let metrics = [&TIME, &RATE, &SENDER_CPU, &SENDER_CALLS, &RECEIVER_FAULTS];
+                let none = |metric| predict(facts, metric, case).unwrap_err().0;
+                assert!(metrics.into_iter().map(none).all(|why| why.contains("kernel module")), "{case}");
+            }
+        });
+    }
 
     /// Facts in which every time is 100 ns, and every rate 10 GB/s.
     fn look<R>(look: impl FnOnce(&Facts<'_>) -> R) -> R {
@@ -307,7 +327,7 @@ mod tests {
     #[test]
     fn every_cell_has_a_time_and_the_rate_that_follows_from_it() {
         look(|facts| {
-            for case in hot(Effort::Thorough) {
+            for case in of_processes(Effort::Thorough) {
                 let [time, rate] = [&TIME, &RATE].map(|metric| predict(facts, metric, &case).unwrap());
                 let bytes: u64 = split(Cell::of(&case).unwrap().set).iter().sum();
                 assert!((time.value * rate.value / 1e9 / bytes as f64 - 1.0).abs() < 1e-9, "{case}");
@@ -324,7 +344,7 @@ mod tests {
     fn counts_need_no_measurement_and_switches_are_not_predicted() {
         let nothing = machine();
         let facts = Facts::new(&nothing, &|_, _| None);
-        let published = hot(Effort::Quick);
+        let published = of_processes(Effort::Quick);
         for case in &published {
             let calls = predict(&facts, &SENDER_CALLS, case).unwrap();
             assert_eq!((calls.value - calls.low, calls.high - calls.value), (0.5, 0.5), "{case}");

@@ -1,6 +1,6 @@
 //! The receiving end of a transfer, in a process of its own on another CPU.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,9 @@ use kelvin_sys::shared::Shared;
 use kelvin_sys::token::{Channel, Means, Side};
 use kelvin_sys::usage::{Usage, Who, usage};
 use kelvin_sys::{Error, Result};
-use kelvin_transfer::bare::{self, Moved, Receiving};
+use kelvin_transfer::bare::{self, Moved};
+
+use super::ends::{Listening, Receives};
 
 /// What an end did for a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +46,7 @@ type Account = Shared<[AtomicU64; 4]>;
 
 /// How the receiving process works.
 pub(super) struct Setting {
-    pub how: Receiving,
+    pub how: Receives,
     /// Where files arrive.
     pub directory: PathBuf,
     pub clock: Clock,
@@ -68,8 +70,8 @@ impl Receiver {
     /// Starts it.
     pub(super) fn start(setting: Setting) -> std::result::Result<Self, Stop> {
         let starting = |error: Error| Stop::fail(format!("cannot start the receiving process: {error}"));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(starting)?;
-        let address = listener.local_addr().map_err(starting)?;
+        let listening = setting.how.listen()?;
+        let address = listening.address();
         let board = Board::new().map_err(starting)?;
         let channel = || Channel::new(Means::Futex, Task::Process.scope()).map_err(starting).map(Arc::new);
         let (ready, done) = (channel()?, channel()?);
@@ -77,7 +79,7 @@ impl Receiver {
         let (theirs, cpu) = (Arc::clone(&account), setting.cpu);
         let far = [Arc::clone(&ready), Arc::clone(&done)];
         let life = move |board: &Board| {
-            receive_all(&listener, &setting, ([&far[0], &far[1]], &theirs), board).inspect_err(|error| {
+            receive_all(listening, &setting, ([&far[0], &far[1]], &theirs), board).inspect_err(|error| {
                 board.fail(error);
                 // The sender may be waiting for either: it must see the failure.
                 let _ = far.iter().try_for_each(|channel| channel.pass(Side::Far));
@@ -118,7 +120,7 @@ impl Receiver {
 
 /// The life of the receiving process: one sender after another, each when it is told to.
 fn receive_all(
-    listener: &TcpListener,
+    mut listening: Listening,
     setting: &Setting,
     ([ready, done], account): ([&Channel; 2], &Account),
     board: &Board,
@@ -131,7 +133,7 @@ fn receive_all(
         ready.pass(Side::Far)?;
         let before = usage(Who::Process);
         let told = |_: &bare::Arrived<'_>| board.report(setting.clock.stop());
-        let moved = bare::receive(listener, &setting.directory, &setting.how, &mut { told });
+        let moved = listening.receive(&setting.directory, &mut { told });
         let work = Work::of(&moved.map_err(Error::other)?, usage(Who::Process).since(before));
         for (at, value) in [work.cpu, work.calls, work.faults, work.switches].into_iter().enumerate() {
             account[at].store(value, Ordering::Release);

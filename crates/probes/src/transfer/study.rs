@@ -36,7 +36,10 @@ pub(crate) static PROBE: Probe = Probe {
               either method: 64 KiB against windows of 16 pages, 1 MiB against 256. And around the cell of read/write in \
               buffers of 64 KiB over one connection, one other factor at a time: a connection for each file; a reply to each \
               file before the next; epoll, signals and a ring in place of calls that block; sendfile, splice, MSG_ZEROCOPY \
-              and a ring at the sender; splice and a ring at the receiver. The files are in memory; transfer.cold has those \
+              and a ring at the sender; splice and a ring at the receiver. Where kelvin's kernel module is loaded, the published cells are \
+              measured with both ends in the kernel too, as they were: kernel-rw writes and reads a device by calls of 512 bytes, \
+              kernel-mmap copies between the mapped file and a window of the device; and, in the mode fasync, with O_ASYNC set on \
+              these sockets, whose calls block all the same: what was published as asynchronous. The files are in memory; transfer.cold has those \
               that are not.",
         prediction: "Time, rate and CPU time, from what each step costs by itself. Each end makes its calls one after another; \
                      both work at the same time, and the longer of the two counts. The sender, for each file: opening it \
@@ -54,9 +57,10 @@ pub(crate) static PROBE: Probe = Probe {
                      like them (net.bandwidth.tcp.way; a ring by what it adds to a read in file.engines), a factor of two. \
                      Calls follow from the method: those of the sender exactly; the receiver may make one or two more for \
                      each segment. Faults of mappings: one for each window or each 16 pages of it at the sender, one for \
-                     each page or fewer at the receiver. Switches and device bytes have no prediction.",
+                     each page or fewer at the receiver. Cells with ends in the kernel have none. Switches and device bytes have no prediction.",
         not_for: "Transfers between two hosts, where the link decides; `kelvin send`, which verifies and encrypts; \
-                  comparison with the published times as equals: those ends were in the kernel of a virtual machine.",
+                  comparison with the published times as equals: those ends were in the kernel of a virtual machine, as only the cells \
+                  with ends in the kernel are, and read/write there copied once more than here.",
         pitfalls: &[
             "Bytes a call confounded with the method: 512 bytes of rw against a whole window of mmap, as published. \
              Cells with buffers of 64 KiB and 1 MiB, which is a window of 256 pages, separate the two.",

@@ -9,7 +9,6 @@ use kelvin_file::cache::State;
 use kelvin_harness::{Bench, Stop};
 use kelvin_model::Case;
 use kelvin_sys::usage::{Who, usage};
-use kelvin_transfer::bare;
 
 use super::cells::Cell;
 use super::files::{Set, split};
@@ -126,7 +125,7 @@ impl Ends<'_, '_> {
         // Of the process, since a ring has threads of the kernel, which are counted as its own.
         let before = usage(Who::Process);
         let start = self.bench.clock().start();
-        let sent = bare::send(&set.paths, self.receiver.address, &self.cell.sending);
+        let sent = self.cell.sending.send(&set.paths, self.receiver.address);
         let used = usage(Who::Process).since(before);
         let moved = match sent {
             Ok(moved) => moved,

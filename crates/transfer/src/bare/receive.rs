@@ -2,7 +2,7 @@
 
 use std::fs::{File, remove_file};
 use std::io::IoSlice;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -10,16 +10,17 @@ use kelvin_file::Error as FileError;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_wire::Hasher;
 
-use super::{Connection, DIGEST, HAVE, HEADER, Header, Moved, check_is_here, connection, digest};
-use crate::moving::{ReceiveMethod, ReceivePath, ReceiveSetup};
+use super::ends::{OwnReceive, ReceiveEnd};
+use super::{Connection, DIGEST, HAVE, HEADER, Header, Moved, connection, digest};
+use crate::moving::ReceiveSetup;
 use crate::name::Name;
 use crate::{Error, Result};
 
 /// How files are received.
 #[derive(Clone, Copy, Debug)]
-pub struct Receiving {
+pub struct Receiving<Setup = ReceiveSetup> {
     /// How bytes get out of the socket.
-    pub setup: ReceiveSetup,
+    pub setup: Setup,
     /// How long a connection lasts.
     pub connection: Connection,
     /// What is refused.
@@ -58,40 +59,41 @@ pub fn receive(
     how: &Receiving,
     each: &mut dyn FnMut(&Arrived<'_>),
 ) -> Result<Moved> {
-    let mut path = ReceivePath::new(accept(listener)?, how.setup).map_err(connection)?;
+    all(&mut OwnReceive::accept(listener, how.setup)?, directory, how, each)
+}
+
+/// Receives them through a connection that there is.
+pub(super) fn all<Setup>(
+    end: &mut dyn ReceiveEnd,
+    directory: &Path,
+    how: &Receiving<Setup>,
+    each: &mut dyn FnMut(&Arrived<'_>),
+) -> Result<Moved> {
     let mut moved = Moved::default();
-    while let Some(header) = next(&mut path, (listener, how.connection), moved.files)? {
+    while let Some(header) = next(end, how.connection, moved.files)? {
         let Header::File { size, .. } = header else { break };
         if moved.files >= how.limits.files || size > how.limits.bytes.saturating_sub(moved.bytes) {
             return Err(Error::Nonsense("more files or bytes than the receiver takes"));
         }
-        one(&mut path, &header, directory, (how.setup.method, each))?;
+        one(end, &header, directory, each)?;
         moved.files += 1;
         moved.bytes += size;
     }
-    Ok(Moved { counts: path.counts(), ..moved })
-}
-
-fn accept(listener: &TcpListener) -> Result<TcpStream> {
-    let (stream, _) = listener.accept().map_err(connection)?;
-    check_is_here(&stream)?;
-    stream.set_nodelay(true).map_err(connection)?;
-    Ok(stream)
+    Ok(Moved { counts: end.counts(), ..moved })
 }
 
 /// The next header, from the next connection where each file has its own and the present one has ended.
-fn next(path: &mut ReceivePath, at: (&TcpListener, Connection), files: u64) -> Result<Option<Header>> {
-    let (listener, lasts) = at;
+fn next(end: &mut dyn ReceiveEnd, lasts: Connection, files: u64) -> Result<Option<Header>> {
     let mut bytes = [0; HEADER];
-    let mut begun = path.read(&mut bytes).map_err(connection)?;
+    let mut begun = end.read(&mut bytes).map_err(connection)?;
     if begun == 0 && lasts == Connection::PerFile && files > 0 {
-        path.reconnect(accept(listener)?).map_err(connection)?;
-        begun = path.read(&mut bytes).map_err(connection)?;
+        end.accept()?;
+        begun = end.read(&mut bytes).map_err(connection)?;
     }
     if begun == 0 {
         return Err(Error::Nonsense("the connection ended before the end marker"));
     }
-    path.fill(&mut bytes[begun..]).map_err(connection)?;
+    end.fill(&mut bytes[begun..]).map_err(connection)?;
     Header::from_bytes(&bytes).map(Some)
 }
 
@@ -124,23 +126,18 @@ impl Drop for Unfinished {
     }
 }
 
-fn one(
-    path: &mut ReceivePath,
-    header: &Header,
-    directory: &Path,
-    (method, each): (ReceiveMethod, &mut dyn FnMut(&Arrived<'_>)),
-) -> Result<()> {
+fn one(end: &mut dyn ReceiveEnd, header: &Header, directory: &Path, each: &mut dyn FnMut(&Arrived<'_>)) -> Result<()> {
     let &Header::File { name, mode, size, digest: is_sent, reply } = header else { return Ok(()) };
     let mut bytes = vec![0; usize::from(name)];
-    path.fill(&mut bytes).map_err(connection)?;
+    end.fill(&mut bytes).map_err(connection)?;
     let name = Name::try_from(bytes).map_err(Error::Nonsense)?;
     let mut file = Unfinished::make(directory, &name, mode)?;
-    let mut hasher = (is_sent && method.shows_bytes()).then(Hasher::new);
-    content(path, (&file, size), (method, hasher.as_mut()))?;
+    let mut hasher = (is_sent && end.shows_bytes()).then(Hasher::new);
+    content(end, (&file, size), hasher.as_mut())?;
     each(&Arrived { name: &name, bytes: size });
     if is_sent {
         let mut theirs = [0; DIGEST];
-        path.fill(&mut theirs).map_err(connection)?;
+        end.fill(&mut theirs).map_err(connection)?;
         let ours =
             hasher.map_or_else(|| digest(&file.file, size), |hasher| Ok(hasher.finalize())).map_err(connection)?;
         if ours != theirs {
@@ -148,16 +145,12 @@ fn one(
         }
     }
     file.is_whole = true;
-    if reply { path.write(&[IoSlice::new(&[HAVE])]).map_err(connection) } else { Ok(()) }
+    if reply { end.write(&[IoSlice::new(&[HAVE])]).map_err(connection) } else { Ok(()) }
 }
 
 /// The bytes of a file. A file that is mapped is as long as whole pages meanwhile.
-fn content(
-    path: &mut ReceivePath,
-    (file, size): (&Unfinished, u64),
-    (method, mut hasher): (ReceiveMethod, Option<&mut Hasher>),
-) -> Result<()> {
-    let is_mapped = method == ReceiveMethod::Mmap && size > 0;
+fn content(end: &mut dyn ReceiveEnd, (file, size): (&Unfinished, u64), mut hasher: Option<&mut Hasher>) -> Result<()> {
+    let is_mapped = end.maps() && size > 0;
     if is_mapped {
         file.set_length(size.checked_next_multiple_of(page_bytes() as u64).unwrap_or(size))?;
     }
@@ -167,7 +160,7 @@ fn content(
             hasher.update(bytes);
         }
     };
-    let arrived = path.receive(&file.file, 0..size, if is_seen { Some(&mut see) } else { None });
+    let arrived = end.receive(&file.file, size, if is_seen { Some(&mut see) } else { None });
     if arrived.map_err(connection)? < size {
         return Err(Error::Nonsense("the connection ended within a file"));
     }

@@ -2,24 +2,24 @@
 
 use std::fs::File;
 use std::io::IoSlice;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use kelvin_file::Error as FileError;
 use kelvin_wire::Hasher;
-use kelvin_wire::address::is_loopback;
 
-use super::{Connection, DIGEST, HAVE, Header, Moved, check_is_here, connection, digest};
-use crate::moving::{SendPath, SendSetup};
+use super::ends::{OwnSend, SendEnd};
+use super::{Connection, DIGEST, HAVE, Header, Moved, connection, digest};
+use crate::moving::SendSetup;
 use crate::name::Name;
 use crate::{Error, Result};
 
 /// How files are sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Sending {
+pub struct Sending<Setup = SendSetup> {
     /// How bytes get into the socket.
-    pub setup: SendSetup,
+    pub setup: Setup,
     /// How long a connection lasts.
     pub connection: Connection,
     /// Whether the next file waits for the receiver's reply.
@@ -34,33 +34,31 @@ pub struct Sending {
 /// An address of another machine, a file that cannot be read or that becomes shorter, a failed connection, a receiver that does
 /// not reply.
 pub fn send(files: &[PathBuf], to: SocketAddr, how: &Sending) -> Result<Moved> {
-    let mut path = SendPath::new(connect(to)?, how.setup).map_err(connection)?;
+    all(&mut OwnSend::connect(to, how.setup)?, files, to, how)
+}
+
+/// Sends them through a connection that there is.
+pub(super) fn all<Setup>(
+    end: &mut dyn SendEnd,
+    files: &[PathBuf],
+    to: SocketAddr,
+    how: &Sending<Setup>,
+) -> Result<Moved> {
     let mut moved = Moved::default();
     for (number, file) in files.iter().enumerate() {
         if number > 0 && how.connection == Connection::PerFile {
-            path.finish().map_err(connection)?;
-            path.reconnect(connect(to)?).map_err(connection)?;
+            end.finish().map_err(connection)?;
+            end.reconnect(to)?;
         }
-        moved.bytes += one(&mut path, file, how)?;
+        moved.bytes += one(end, file, how)?;
         moved.files += 1;
     }
-    path.write(&[IoSlice::new(&Header::End.to_bytes())]).map_err(connection)?;
-    path.finish().map_err(connection)?;
-    Ok(Moved { counts: path.counts(), ..moved })
+    end.write(&[IoSlice::new(&Header::End.to_bytes())]).map_err(connection)?;
+    end.finish().map_err(connection)?;
+    Ok(Moved { counts: end.counts(), ..moved })
 }
 
-fn connect(to: SocketAddr) -> Result<TcpStream> {
-    if !is_loopback(to) {
-        return Err(Error::NotHere { address: to });
-    }
-    let stream = TcpStream::connect(to).map_err(connection)?;
-    check_is_here(&stream)?;
-    // Framing that nothing follows must not wait for an acknowledgement.
-    stream.set_nodelay(true).map_err(connection)?;
-    Ok(stream)
-}
-
-fn one(path: &mut SendPath, from: &Path, how: &Sending) -> Result<u64> {
+fn one<Setup>(end: &mut dyn SendEnd, from: &Path, how: &Sending<Setup>) -> Result<u64> {
     let failed = |doing| move |error| Error::File(FileError::call(doing, from, error));
     let name = Name::of(from).map_err(|why| Error::Refused(format!("{}: {why}", from.display())))?;
     let file = File::open(from).map_err(failed("open"))?;
@@ -75,33 +73,33 @@ fn one(path: &mut SendPath, from: &Path, how: &Sending) -> Result<u64> {
     };
     let bytes = header.to_bytes();
     let framing = [IoSlice::new(&bytes), IoSlice::new(&name)];
-    if size > 0 { path.write_ahead(&framing) } else { path.write(&framing) }.map_err(connection)?;
-    content(path, (&file, size), how)?;
-    if how.reply { replied(path) } else { Ok(()) }?;
+    if size > 0 { end.write_ahead(&framing) } else { end.write(&framing) }.map_err(connection)?;
+    content(end, (&file, size), how)?;
+    if how.reply { replied(end) } else { Ok(()) }?;
     Ok(size)
 }
 
 /// The bytes of a file, and their digest if it is asked for.
-fn content(path: &mut SendPath, (file, size): (&File, u64), how: &Sending) -> Result<()> {
-    let mut hasher = (how.digest && how.setup.method.shows_bytes()).then(Hasher::new);
+fn content<Setup>(end: &mut dyn SendEnd, (file, size): (&File, u64), how: &Sending<Setup>) -> Result<()> {
+    let mut hasher = (how.digest && end.shows_bytes()).then(Hasher::new);
     let mut see = |bytes: &[u8]| {
         if let Some(hasher) = &mut hasher {
             hasher.update(bytes);
         }
     };
-    if path.send(file, 0..size, how.digest.then_some(&mut see)).map_err(connection)? < size {
+    if end.send(file, size, if how.digest { Some(&mut see) } else { None }).map_err(connection)? < size {
         return Err(Error::Refused("the file became shorter while it was sent".into()));
     }
     if how.digest {
         let own = hasher.map_or_else(|| digest(file, size), |hasher| Ok(hasher.finalize())).map_err(connection)?;
         let own: &[u8; DIGEST] = own.as_bytes();
-        path.write(&[IoSlice::new(own)]).map_err(connection)?;
+        end.write(&[IoSlice::new(own)]).map_err(connection)?;
     }
     Ok(())
 }
 
-fn replied(path: &mut SendPath) -> Result<()> {
+fn replied(end: &mut dyn SendEnd) -> Result<()> {
     let mut reply = [0];
-    path.fill(&mut reply).map_err(connection)?;
+    end.fill(&mut reply).map_err(connection)?;
     if reply == [HAVE] { Ok(()) } else { Err(Error::Nonsense("a reply that is none")) }
 }

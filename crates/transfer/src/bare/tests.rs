@@ -12,6 +12,7 @@ use kelvin_sys::mapping::page_bytes;
 use tempfile::TempDir;
 
 use super::*;
+use crate::Result;
 use crate::moving::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 
 /// More than any test takes.

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub enum Access {
     /// They are read.
     Read,
-    /// They are written too, by the kernel: the file must be open for reading and writing.
+    /// They are written too, by the kernel or by [`Window::put`]: the file must be open for reading and writing.
     Write,
 }
 
@@ -98,6 +98,17 @@ impl Window {
     pub fn part(&self, part: Range<usize>) -> &[u8] {
         // SAFETY: inside what is mapped, as `place` checks, readable, and mapped for as long as it is borrowed.
         unsafe { std::slice::from_raw_parts(self.place(&part), part.len()) }
+    }
+
+    /// Copies bytes into it from this place on. The caller guards against a page that cannot be made.
+    ///
+    /// # Panics
+    /// If they leave what is shown, or it is only to be read.
+    pub fn put(&mut self, at: usize, bytes: &[u8]) {
+        assert!(self.access == Access::Write, "a window that is only to be read");
+        let place = self.place(&(at..at.saturating_add(bytes.len())));
+        // SAFETY: the place lies in the mapping, which is writable and borrowed exclusively, and so is no part of `bytes`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     }
 
     /// Where a part begins, all of which is shown.
