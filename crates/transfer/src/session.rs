@@ -207,9 +207,8 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Tells the sender by what more streams can join.
     fn expect_streams(&mut self) -> Result<()> {
         let Some(sessions) = self.sessions.filter(|_| self.desk.takes_any_order()) else {
-            let why = "files come here in order, over one stream: send without --streams".to_owned();
-            self.channel.send(&FromReceiver::Refused(Reason(why.clone())))?;
-            return Err(Error::Refused(why));
+            self.channel.send(&FromReceiver::Refused(Reason(Error::OneStream.told())))?;
+            return Err(Error::OneStream);
         };
         let streams = sessions.begin(self.settings)?;
         self.channel.send(&FromReceiver::Session(streams.id()))?;
