@@ -28,6 +28,8 @@ use kelvin_wire::secret::Secret;
 use place::{KELVIN, PATIENCE, Place, finished, names, signal, stderr, stdout, within};
 
 const MIB: u64 = 1 << 20;
+/// Over how many streams one attempt after the other goes.
+const STREAMS: [&str; 5] = ["1", "3", "8", "1", "2"];
 /// How often each end is killed.
 const KILLS: usize = 50;
 /// Bytes of the large file of a tree: some blocks.
@@ -115,15 +117,16 @@ fn arrived(place: &Place) -> (usize, Vec<String>) {
     if target.exists() { whole_files(&place.path().join("tree"), &target) } else { (0, Vec::new()) }
 }
 
-fn sender(place: &Place, to: &str) -> Child {
-    place.start(&[&["send", "tree", to, "-r", "--update"], &LIMIT[..]].concat())
+/// Sends over so many streams.
+fn sender(place: &Place, to: &str, streams: &str) -> Child {
+    place.start(&[&["send", "tree", to, "-r", "--update", "--streams", streams], &LIMIT[..]].concat())
 }
 
 /// Sends once more, until the receiver is done with the connection that was cut: all arrives, and nothing else is there.
 fn completed(place: &Place, to: &str) {
     let mut last = None;
     let is_sent = within(PATIENCE, || {
-        let output = finished(sender(place, to), &["send"]);
+        let output = finished(sender(place, to, "2"), &["send"]);
         let is_sent = output.status.success();
         last = Some(output);
         is_sent
@@ -151,8 +154,8 @@ fn whenever_the_sender_is_killed_files_are_whole_or_absent_and_the_next_one_comp
     let (mut instants, mut killed) = (Instants(1), 0);
     while killed < KILLS {
         // Several on the same target: what one has left, the next goes on with.
-        for _ in 0..5 {
-            let mut sender = sender(&place, &receiver.address);
+        for streams in STREAMS {
+            let mut sender = sender(&place, &receiver.address, streams);
             instants.wait();
             killed += usize::from(sender.try_wait().unwrap().is_none());
             sender.kill().unwrap();
@@ -172,9 +175,9 @@ fn whenever_the_receiver_is_killed_files_are_whole_or_absent_and_the_next_one_co
     make_tree(&place);
     let (mut instants, mut killed) = (Instants(2), 0);
     while killed < KILLS {
-        for _ in 0..5 {
+        for streams in STREAMS {
             let mut receiver = Running::start(&place);
-            let mut sender = sender(&place, &receiver.address);
+            let mut sender = sender(&place, &receiver.address, streams);
             instants.wait();
             killed += usize::from(sender.try_wait().unwrap().is_none());
             receiver.kill();
@@ -327,7 +330,8 @@ impl Hostile {
         let deadline = Deadline::within(HANDSHAKE);
         let halves = Handshake { protocol: &PROTOCOL, secret: &Secret::none(), deadline }.call(&mut stream).unwrap();
         let mut channel = Channel::new(stream, halves).unwrap();
-        let settings = Settings { plain: false, verify: true, sync: false, update: false, dry_run, bytes: None };
+        let settings =
+            Settings { plain: false, verify: true, sync: false, update: false, dry_run, bytes: None, streams: 1 };
         channel.send(&FromSender::Begin(settings)).unwrap();
         Self(channel)
     }

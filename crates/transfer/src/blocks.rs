@@ -43,6 +43,8 @@ pub struct Blocks {
     missing: u64,
     /// The end of what arrived last.
     end: u64,
+    /// Blocks that are arriving over other streams.
+    claimed: Vec<u64>,
 }
 
 impl Blocks {
@@ -57,7 +59,7 @@ impl Blocks {
         }
         // An empty file has no block, and is whole when its one empty piece has come.
         let missing = if bytes.is_some() { blocks.max(1) } else { 1 };
-        Ok(Self { bytes, done: vec![0; blocks.div_ceil(8) as usize], missing, end: 0 })
+        Ok(Self { bytes, done: vec![0; blocks.div_ceil(8) as usize], missing, end: 0, claimed: Vec::new() })
     }
 
     /// These blocks are there already; says how many bytes that are.
@@ -90,7 +92,8 @@ impl Blocks {
         if end > end_of_block || (first == end && bytes > 0) {
             return Err(Error::Nonsense(BEYOND));
         }
-        if (first != block * BLOCK && first != self.end) || bit(&self.done, block) || self.missing == 0 {
+        let is_next = first == block * BLOCK || first == self.end;
+        if !is_next || !self.is_free(block) || self.missing == 0 {
             return Err(Error::Nonsense(OUT_OF_ORDER));
         }
         self.end = end;
@@ -98,6 +101,35 @@ impl Blocks {
             self.finish(block);
         }
         Ok(())
+    }
+
+    /// A whole block is arriving over another stream than the first.
+    ///
+    /// # Errors
+    /// One that is none, or is arriving already, or there.
+    pub fn claim(&mut self, piece: &Piece) -> Result<()> {
+        let bytes = self.bytes.unwrap_or_default();
+        let (block, first) = (piece.offset / BLOCK, piece.offset);
+        if first % BLOCK != 0 || first >= bytes || u64::from(piece.bytes) != BLOCK.min(bytes - first) {
+            return Err(Error::Nonsense(BEYOND));
+        }
+        let is_arriving = self.end > first && self.end < first + u64::from(piece.bytes);
+        if is_arriving || !self.is_free(block) {
+            return Err(Error::Nonsense(OUT_OF_ORDER));
+        }
+        self.claimed.push(block);
+        Ok(())
+    }
+
+    /// A claimed block is there.
+    pub fn arrived(&mut self, piece: &Piece) {
+        let block = piece.offset / BLOCK;
+        self.claimed.retain(|claimed| *claimed != block);
+        self.finish(block);
+    }
+
+    fn is_free(&self, block: u64) -> bool {
+        !bit(&self.done, block) && !self.claimed.contains(&block)
     }
 
     fn finish(&mut self, block: u64) {
@@ -153,6 +185,29 @@ mod tests {
         assert!(stream.take(&piece(0, 1)).is_err());
         stream.take(&Piece { is_last: true, ..piece(3 * BLOCK, 0) }).unwrap();
         assert!(stream.is_whole());
+    }
+
+    #[test]
+    fn a_block_is_claimed_once_and_whole() {
+        let mut blocks = Blocks::new(Some(3 * BLOCK + 5)).unwrap();
+        for wrong in
+            [piece(1, BLOCK), piece(0, BLOCK - 1), piece(3 * BLOCK, 6), piece(4 * BLOCK, 0), piece(u64::MAX, 1)]
+        {
+            assert!(blocks.claim(&wrong).is_err(), "{wrong:?}");
+        }
+        assert!(Blocks::new(None).unwrap().claim(&piece(0, BLOCK)).is_err());
+        blocks.claim(&piece(0, BLOCK)).unwrap();
+        assert!(blocks.claim(&piece(0, BLOCK)).is_err() && blocks.take(&piece(0, 7)).is_err());
+        // One that is arriving over the first stream is not claimed.
+        blocks.take(&piece(BLOCK, 7)).unwrap();
+        assert!(blocks.claim(&piece(BLOCK, BLOCK)).is_err());
+        blocks.take(&piece(BLOCK + 7, BLOCK - 7)).unwrap();
+        blocks.claim(&piece(2 * BLOCK, BLOCK)).unwrap();
+        blocks.take(&piece(3 * BLOCK, 5)).unwrap();
+        blocks.arrived(&piece(0, BLOCK));
+        assert!(!blocks.is_whole());
+        blocks.arrived(&piece(2 * BLOCK, BLOCK));
+        assert!(blocks.is_whole() && blocks.claim(&piece(0, BLOCK)).is_err());
     }
 
     #[test]

@@ -69,6 +69,11 @@ impl Desk {
         Ok(Self { place, overwrite, promised: 0, taken: Arc::default() })
     }
 
+    /// Whether the bytes of a file may come in any order.
+    pub(crate) fn takes_any_order(&self) -> bool {
+        !matches!(self.place, Place::Output(..))
+    }
+
     /// That there is room for all, where all of it is to come.
     ///
     /// # Errors

@@ -5,18 +5,18 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kelvin_file::Error as FileError;
 use kelvin_file::unfinished::{Place, Unfinished};
 use rustix::fs::{FallocateFlags, Gid, Uid, XattrFlags};
 
-use crate::Result;
 use crate::blocks::{self, BLOCK, Blocks};
 use crate::message::{Entry, EntryKind, Piece};
 use crate::summary::Amount;
 use crate::tree::{Held, part_name, times};
+use crate::{Error, Result};
 
 /// How much of a file may wait to be flushed where it shall be: so that no flush takes longer than the sender waits.
 const FLUSHED: u64 = 64 * BLOCK;
@@ -39,7 +39,7 @@ enum Sink {
 pub struct Deposit {
     sink: Sink,
     path: PathBuf,
-    blocks: Blocks,
+    arrivals: Arc<Mutex<Arrivals>>,
     /// Whether a part is kept if the connection ends, and whether it had one at the beginning.
     is_part: bool,
     is_resumed: bool,
@@ -47,6 +47,68 @@ pub struct Deposit {
     taken: Taken,
     /// Its bytes so far.
     pub amount: Amount,
+}
+
+/// What has arrived of a file, over all streams.
+#[derive(Debug)]
+struct Arrivals {
+    blocks: Blocks,
+    /// Bytes that came over other streams than the first, and are not counted yet.
+    uncounted: u64,
+    /// Why a block of another stream was not written.
+    failed: Option<Error>,
+}
+
+impl Arrivals {
+    fn of(bytes: Option<u64>) -> Result<Arc<Mutex<Self>>> {
+        let blocks = Blocks::new(bytes)?;
+        Ok(Arc::new(Mutex::new(Self { blocks, uncounted: 0, failed: None })))
+    }
+}
+
+fn held(arrivals: &Mutex<Arrivals>) -> MutexGuard<'_, Arrivals> {
+    arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that is arriving, for a stream that has joined its session.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitFile {
+    /// None where nothing is kept.
+    file: Option<Arc<File>>,
+    path: PathBuf,
+    arrivals: Arc<Mutex<Arrivals>>,
+}
+
+impl SplitFile {
+    /// A whole block is to arrive.
+    ///
+    /// # Errors
+    /// That it must not.
+    pub(crate) fn claim(&self, piece: &Piece) -> Result<()> {
+        held(&self.arrivals).blocks.claim(piece)
+    }
+
+    /// Writes bytes of a claimed block.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        Ok(file.write_all_at(bytes, offset).map_err(|error| FileError::call("write", &self.path, error))?)
+    }
+
+    /// A claimed block is there; the file is let go before another thread may find it whole.
+    pub(crate) fn arrived(self, piece: &Piece) {
+        drop(self.file);
+        let mut arrivals = held(&self.arrivals);
+        arrivals.blocks.arrived(piece);
+        arrivals.uncounted += u64::from(piece.bytes);
+    }
+
+    /// A claimed block will not be there.
+    pub(crate) fn failed(self, why: Error) {
+        held(&self.arrivals).failed.get_or_insert(why);
+    }
 }
 
 /// The room that a file has taken of what it was promised, summed over all files of a session while they arrive: it is no
@@ -95,11 +157,11 @@ impl Deposit {
         let there = if is_part { file.file().metadata().map_or(0, |found| found.len()) } else { 0 };
         file.check_size(bytes.unwrap_or_default())?;
         file.check_room(stored.saturating_sub(there), true)?;
-        let blocks = Blocks::new(bytes)?;
+        let arrivals = Arrivals::of(bytes)?;
         Ok(Self {
             sink: Sink::File(file),
             path,
-            blocks,
+            arrivals,
             is_part,
             is_resumed: there > 0,
             unflushed: 0,
@@ -126,9 +188,9 @@ impl Deposit {
     }
 
     fn without_name(sink: Sink, path: PathBuf, entry: &Entry) -> Result<Self> {
-        let blocks = Blocks::new(size(entry).0)?;
+        let arrivals = Arrivals::of(size(entry).0)?;
         let (taken, amount) = (Taken::default(), Amount::default());
-        Ok(Self { sink, path, blocks, is_part: false, is_resumed: false, unflushed: 0, taken, amount })
+        Ok(Self { sink, path, arrivals, is_part: false, is_resumed: false, unflushed: 0, taken, amount })
     }
 
     /// Has the room that it takes be counted.
@@ -151,7 +213,26 @@ impl Deposit {
 
     /// These blocks of the part are right.
     pub fn keep_blocks(&mut self, bits: &[u8]) {
-        self.amount.resumed += self.blocks.keep(bits);
+        self.amount.resumed += held(&self.arrivals).blocks.keep(bits);
+    }
+
+    /// The file for streams that have joined.
+    ///
+    /// # Errors
+    /// Those of duplicating a descriptor; a file that must come in order.
+    pub(crate) fn split(&self) -> Result<SplitFile> {
+        let file = match &self.sink {
+            Sink::File(file) => file.file().try_clone().map(Arc::new).map(Some),
+            Sink::Nothing => Ok(None),
+            Sink::Output(_) => return Err(Error::Nonsense("it splits a file that must come in order")),
+        };
+        let file = file.map_err(|error| FileError::call("write", &self.path, error))?;
+        Ok(SplitFile { file, path: self.path.clone(), arrivals: Arc::clone(&self.arrivals) })
+    }
+
+    /// Why a block of another stream was not written, if one was not.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        held(&self.arrivals).failed.take()
     }
 
     /// That a piece is in its turn.
@@ -159,7 +240,13 @@ impl Deposit {
     /// # Errors
     /// That it is not.
     pub fn take(&mut self, piece: &Piece) -> Result<()> {
-        self.blocks.take(piece)
+        let uncounted = {
+            let mut arrivals = held(&self.arrivals);
+            arrivals.blocks.take(piece)?;
+            std::mem::take(&mut arrivals.uncounted)
+        };
+        self.count(uncounted);
+        Ok(())
     }
 
     /// Writes bytes of it.
@@ -172,10 +259,14 @@ impl Deposit {
             Sink::Output(output) => output.write_all(bytes),
             Sink::Nothing => Ok(()),
         };
-        self.unflushed += bytes.len() as u64;
-        self.taken.add(bytes.len() as u64);
-        self.amount.moved += bytes.len() as u64;
+        self.count(bytes.len() as u64);
         Ok(written.map_err(|error| FileError::call("write", &self.path, error))?)
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.unflushed += bytes;
+        self.taken.add(bytes);
+        self.amount.moved += bytes;
     }
 
     /// Makes a hole, or what reads like one.
@@ -228,7 +319,7 @@ impl Deposit {
 
     /// Whether all of it is there.
     pub fn is_whole(&self) -> bool {
-        self.blocks.is_whole()
+        held(&self.arrivals).blocks.is_whole()
     }
 
     /// Gives it its size: holes at its end have none.
@@ -263,7 +354,7 @@ impl Deposit {
     /// The connection has ended: a part of a large file is left, to be gone on with; anything else is removed. Returns whether
     /// it is left.
     pub fn leave(self) -> bool {
-        let is_left = self.is_part && (self.is_resumed || self.blocks.has_any());
+        let is_left = self.is_part && (self.is_resumed || held(&self.arrivals).blocks.has_any());
         match self.sink {
             Sink::File(file) if is_left => file.leave(),
             _ => {}

@@ -121,7 +121,7 @@ pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: send::Manner) 
     let mut stream = DeviceStream::over(&end);
     let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(HANDSHAKE) };
     let halves = handshake.call(&mut stream)?;
-    Ok(Sender::over(Channel::new(stream, halves)?, (manner, begun)))
+    Sender::over(Channel::new(stream, halves)?, (manner, begun))
 }
 
 fn connect_to_one(end: &KernelEnd, addresses: &[SocketAddr]) -> Result<()> {

@@ -82,6 +82,9 @@ pub enum Error {
     /// What arrived has another digest than what was read.
     #[error("what arrived differs from what was sent (BLAKE3)")]
     Digest,
+    /// A sender that would have several streams, where bytes come in order.
+    #[error("this receiver takes one stream: send without --streams")]
+    OneStream,
     /// A signal stopped it.
     #[error("interrupted by {0}")]
     Interrupted(&'static str),

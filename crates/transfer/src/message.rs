@@ -14,6 +14,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::expected::{Costs, Expected};
+use crate::joined::SessionId;
 use crate::load::Load;
 use crate::moving::SendMethod;
 use crate::name::Name;
@@ -66,6 +67,13 @@ pub enum FromSender {
     End,
     /// What the sender measured.
     Finish(Measured),
+    /// The first word of a connection that is one more stream of a session: blocks of the file that is split will follow.
+    Join(SessionId),
+    /// Blocks of this file, each one whole, may come over all streams from now on, until the next one is split.
+    Split {
+        /// The file.
+        file: Number,
+    },
 }
 
 /// What holds for all files of a session.
@@ -83,6 +91,8 @@ pub struct Settings {
     pub dry_run: bool,
     /// Bytes of all files, holes not counted; none where unknown.
     pub bytes: Option<u64>,
+    /// Over how many connections blocks come, this one included.
+    pub streams: u32,
 }
 
 /// A file, directory or symbolic link that is offered.
@@ -231,6 +241,10 @@ pub enum FromReceiver {
     Refused(Reason),
     /// All was written.
     Finished(Finished),
+    /// By what more streams can join.
+    Session(SessionId),
+    /// Over a stream that has joined: that it has, and then of each block in turn that it was written, or why not.
+    Took(Option<Reason>),
 }
 
 /// What becomes of an entry.

@@ -1,5 +1,6 @@
 //! A limit on the rate at which a sender sends.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a limited sender sends something, at least: in parts of this time.
@@ -9,18 +10,18 @@ const LEAST: u64 = 512;
 /// How much may be made up for at once after something else was slower than the limit.
 const BEHIND: Duration = Duration::from_millis(100);
 
-/// So many bytes a second at most, on average from the beginning; or as many as there can be.
+/// So many bytes a second at most, of all threads together and on average from the beginning; or as many as there can be.
 #[derive(Debug)]
 pub struct Pace {
     limit: Option<u64>,
     /// When the next byte is due.
-    due: Instant,
+    due: Mutex<Instant>,
 }
 
 impl Pace {
     /// Begins now.
     pub fn new(limit: Option<u64>) -> Self {
-        Self { limit, due: Instant::now() }
+        Self { limit, due: Mutex::new(Instant::now()) }
     }
 
     /// Most bytes at once, if they are no more than these.
@@ -29,7 +30,7 @@ impl Pace {
     }
 
     /// Waits until more may be sent after these.
-    pub fn wait(&mut self, bytes: u64) {
+    pub fn wait(&self, bytes: u64) {
         let now = Instant::now();
         if let Some(left) = self.after(bytes, now).checked_duration_since(now) {
             std::thread::sleep(left);
@@ -37,11 +38,12 @@ impl Pace {
     }
 
     /// When more may be sent.
-    fn after(&mut self, bytes: u64, now: Instant) -> Instant {
+    fn after(&self, bytes: u64, now: Instant) -> Instant {
         let Some(limit) = self.limit else { return now };
         let earliest = now.checked_sub(BEHIND).unwrap_or(now);
-        self.due = self.due.max(earliest) + Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
-        self.due
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        *due = (*due).max(earliest) + Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
+        *due
     }
 }
 
@@ -51,14 +53,14 @@ mod tests {
 
     #[test]
     fn so_many_bytes_take_so_long() {
-        let mut pace = Pace::new(Some(1000));
-        let begun = pace.due;
+        let pace = Pace::new(Some(1000));
+        let begun = *pace.due.lock().unwrap();
         assert_eq!(pace.after(500, begun) - begun, Duration::from_millis(500));
         assert_eq!(pace.after(250, begun) - begun, Duration::from_millis(750));
         // What was lost to something else is made up for only a little.
         let later = begun + Duration::from_secs(10);
         assert_eq!(pace.after(1000, later) - begun, Duration::from_millis(10_900));
-        let mut free = Pace::new(None);
+        let free = Pace::new(None);
         assert_eq!(free.after(1 << 40, later), later);
     }
 

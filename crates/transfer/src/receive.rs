@@ -17,10 +17,12 @@ use kelvin_wire::secret::Secret;
 
 use crate::channel::Channel;
 use crate::decide::{Desk, Destination};
-use crate::seats::{Newcomer, Newcomers, Seats};
+use crate::joined::{STREAMS, SessionId, Sessions};
+use crate::message::{FromReceiver, FromSender, Reason};
+use crate::seats::{Newcomer, Newcomers, Seat, Seats};
 use crate::session::{Event, Session};
 use crate::summary::Summary;
-use crate::{HANDSHAKE, PROTOCOL, Result};
+use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
 /// How often the receiver checks whether it is to stop while nobody connects.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
@@ -46,6 +48,19 @@ pub struct Manner {
     pub once: bool,
 }
 
+/// A place of an authenticated connection, given back when dropped.
+struct Seated {
+    seat: Seat,
+    is_senders: bool,
+}
+
+/// A connection, another handle of it, and the first message.
+struct Heard {
+    channel: Channel<TcpStream>,
+    handle: TcpStream,
+    first: Result<FromSender>,
+}
+
 /// A listening receiver.
 pub struct Receiver {
     listener: TcpListener,
@@ -55,6 +70,9 @@ pub struct Receiver {
     tell: Box<Tell>,
     newcomers: Newcomers,
     senders: Seats,
+    /// For connections that will join a session, until they have.
+    joining: Seats,
+    sessions: Sessions,
     /// Connections, to be closed when it ends.
     open: Mutex<Vec<(u64, TcpStream)>>,
     /// Closed when the one sender was served, which the other end of it shows at once.
@@ -82,10 +100,24 @@ impl Receiver {
         // A connection that is gone before it is accepted must not block the loop.
         listener.set_nonblocking(true).map_err(WireError::call("listen"))?;
         let senders = Seats::new(if manner.once { 1 } else { SENDERS });
+        let joining = Seats::new(SENDERS * STREAMS as usize);
         let newcomers = Newcomers::new(Room { all: NEWCOMERS, ..Room::default() });
         let (served, unserved) = std::io::pipe().map_err(WireError::call("make a pipe"))?;
         let (open, unserved) = (Mutex::default(), Mutex::new(Some(unserved)));
-        Ok(Self { listener, destination, secret, manner, tell, newcomers, senders, open, unserved, served })
+        Ok(Self {
+            listener,
+            destination,
+            secret,
+            manner,
+            tell,
+            newcomers,
+            senders,
+            joining,
+            sessions: Sessions::default(),
+            open,
+            unserved,
+            served,
+        })
     }
 
     /// Where it listens: the port too, if the system chose it.
@@ -155,26 +187,74 @@ impl Receiver {
         let deadline = Deadline::within(HANDSHAKE);
         let handshake = Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline };
         let set_up = stream.set_nodelay(true).map_err(WireError::call("set up the connection"));
-        let (halves, _seat) = match set_up.and_then(|()| handshake.listen(&mut stream, || self.senders.take())) {
+        let (halves, seat) = match set_up.and_then(|()| handshake.listen(&mut stream, || self.seat())) {
             Ok(client) => client,
             // Only authenticated senders learn that.
             Err(error @ WireError::Busy { .. }) => return (self.tell)(from, Event::Fault(error.into())),
             Err(error) => return (self.tell)(from, Event::TurnedAway(newcomer.why(error).into())),
         };
         drop(newcomer);
-        (self.tell)(from, Event::Came);
         let tell = |event| (self.tell)(from, event);
-        tell(
-            self.serve_sender(stream, halves, &tell)
-                .map_or_else(Event::Fault, |summary| Event::Done(Box::new(summary))),
-        );
+        match self.hear(stream, halves) {
+            Ok(Heard { channel, handle, first: Ok(FromSender::Join(id)) }) => {
+                self.join((&id, seat), (channel, handle)).unwrap_or_else(|why| tell(Event::Fault(why)));
+            }
+            heard => match self.senders_seat(seat) {
+                Some(seat) => self.serve_sender(seat, heard, &tell),
+                None => tell(Event::Fault(turned_away(heard))),
+            },
+        }
+    }
+
+    /// A place for an authenticated connection. Where sessions can be joined it is no sender's before its first message shows that it is
+    /// one: a stream must keep none out.
+    fn seat(&self) -> Option<Seated> {
+        let joining = self.joining.take().filter(|_| self.sessions.are_any());
+        let joining = joining.map(|seat| Seated { seat, is_senders: false });
+        joining.or_else(|| self.senders.take().map(|seat| Seated { seat, is_senders: true }))
+    }
+
+    /// The first message of a connection.
+    fn hear(&self, stream: TcpStream, halves: (Sealer, Opener)) -> Result<Heard> {
+        let handle = stream.try_clone().map_err(WireError::call("set up the connection"))?;
+        let mut channel = Channel::new(stream, halves)?;
+        let first = channel.receive();
+        Ok(Heard { channel, handle, first })
+    }
+
+    fn join(&self, (id, seat): (&SessionId, Seated), connection: (Channel<TcpStream>, TcpStream)) -> Result<()> {
+        let joined = self.sessions.join(id, connection)?;
+        drop(seat);
+        match joined.serve() {
+            // What ends a stream ends its session, which says so.
+            Err(Error::Wire(_) | Error::Interrupted(_)) => Ok(()),
+            ended => ended,
+        }
+    }
+
+    /// That of a sender, if it has none yet.
+    fn senders_seat(&self, Seated { seat, is_senders }: Seated) -> Option<Seat> {
+        if is_senders { Some(seat) } else { self.senders.take() }
+    }
+
+    fn serve_sender(&self, _seat: Seat, heard: Result<Heard>, tell: &dyn Fn(Event)) {
+        tell(Event::Came);
+        let served = heard.and_then(|heard| self.session(heard, tell));
+        tell(served.map_or_else(Event::Fault, |summary| Event::Done(Box::new(summary))));
         if self.manner.once {
             self.unserved.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
     }
 
-    fn serve_sender(&self, stream: TcpStream, halves: (Sealer, Opener), tell: &dyn Fn(Event)) -> Result<Summary> {
+    fn session(&self, Heard { mut channel, first, .. }: Heard, tell: &dyn Fn(Event)) -> Result<Summary> {
         let desk = Desk::new(&self.destination, self.manner.overwrite)?;
-        Session::new(&mut Channel::new(stream, halves)?, desk, tell).serve()
+        Session::new(&mut channel, desk, tell).among(&self.sessions).serve_after(first)
     }
+}
+
+/// Tells a sender that there is no place for it.
+fn turned_away(heard: Result<Heard>) -> Error {
+    let busy = Error::Wire(WireError::Busy { role: PROTOCOL.listener.role });
+    let told = heard.and_then(|mut heard| heard.channel.send(&FromReceiver::Refused(Reason(busy.told()))));
+    told.err().unwrap_or(busy)
 }

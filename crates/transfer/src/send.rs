@@ -1,11 +1,14 @@
 //! The sending end: what a user named is offered, and what the receiver wants of it is sent.
 
+mod joining;
+
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kelvin_file::Error as FileError;
@@ -32,6 +35,7 @@ use crate::session::{BATCH, BATCH_BYTES, SMALL, WINDOW, is_small};
 use crate::source::{Collection, Source};
 use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
+use joining::Joined;
 
 /// Time to connect.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
@@ -81,6 +85,8 @@ pub struct Sent {
 /// A connection to a receiver.
 pub struct Sender<S = TcpStream> {
     channel: Channel<S>,
+    /// More connections of its session.
+    joined: Vec<Joined>,
     manner: Manner,
     begun: Instant,
     watch: Watch,
@@ -94,19 +100,29 @@ impl Sender {
     pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: Manner) -> Result<Self> {
         let begun = Instant::now();
         check_secret(addresses, secret)?;
-        let mut stream = connect(addresses)?;
-        stream.set_nodelay(true).map_err(WireError::call("set up the connection"))?;
-        let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(HANDSHAKE) };
-        let halves = handshake.call(&mut stream)?;
-        Ok(Self::over(Channel::new(stream, halves)?, (manner, begun)))
+        let stream = connect(addresses)?;
+        let peer = stream.peer_addr().map_err(WireError::call("set up the connection"))?;
+        let mut sender = Self::over(shake_hands(stream, secret)?, (manner, begun))?;
+        if manner.settings.streams > 1 {
+            sender.join(peer, secret)?;
+        }
+        Ok(sender)
     }
+}
+
+fn shake_hands(mut stream: TcpStream, secret: &Secret) -> Result<Channel> {
+    stream.set_nodelay(true).map_err(WireError::call("set up the connection"))?;
+    let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(HANDSHAKE) };
+    let halves = handshake.call(&mut stream)?;
+    Channel::new(stream, halves)
 }
 
 impl<S: Stream> Sender<S> {
     /// Over a channel that was opened for it, with the time of the first action.
-    pub(crate) fn over(mut channel: Channel<S>, (manner, begun): (Manner, Instant)) -> Self {
+    pub(crate) fn over(mut channel: Channel<S>, (manner, begun): (Manner, Instant)) -> Result<Self> {
         channel.set_plain(manner.settings.plain);
-        Self { channel, manner, begun, watch: Watch::begin() }
+        channel.queue(&FromSender::Begin(manner.settings))?;
+        Ok(Self { channel, joined: Vec::new(), manner, begun, watch: Watch::begin() })
     }
 
     /// Sends all, and finishes. `progress` sees the bytes sent so far.
@@ -114,11 +130,11 @@ impl<S: Stream> Sender<S> {
     /// # Errors
     /// A broken connection, a receiver that refuses all, or a signal. What concerns one file alone is returned.
     pub fn send(mut self, collection: Collection, progress: &dyn Fn(u64)) -> Result<Sent> {
-        self.channel.queue(&FromSender::Begin(self.manner.settings))?;
         let Collection { sources, unread, .. } = collection;
         let unsent = unread.into_iter().map(|(path, why)| Unsent { path, why }).collect();
         let mut sending = Sending::new(&mut self.channel, self.manner, &sources, progress);
         sending.unsent = unsent;
+        sending.joined = std::mem::take(&mut self.joined);
         sending.run()?;
         sending.ways.finish()?;
         let method = sending.ways.method();
@@ -148,7 +164,7 @@ impl<S: Stream> Sender<S> {
         let load = self.watch.load(self.channel.times, storage(sources));
         let expected = finished.costs.and_then(|receiver| self.expected(sources, receiver, &moved));
         self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, load, expected, method }))?;
-        let Settings { plain, verify, sync, .. } = self.manner.settings;
+        let Settings { plain, verify, sync, streams, .. } = self.manner.settings;
         Ok(Summary {
             moved,
             failed,
@@ -156,6 +172,7 @@ impl<S: Stream> Sender<S> {
             verified: verify,
             encrypted: !plain,
             flushed: sync.then_some(finished.since),
+            streams,
             sender: load,
             receiver: finished.load,
             expected,
@@ -166,7 +183,11 @@ impl<S: Stream> Sender<S> {
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
     fn expected(&self, sources: &[Source], receiver: Costs, moved: &Moved) -> Option<Expected> {
-        let Settings { plain, verify, .. } = self.manner.settings;
+        let Settings { plain, verify, streams, .. } = self.manner.settings;
+        if streams > 1 {
+            // What its threads take from each other is not known.
+            return None;
+        }
         let [connection, _] = expected::connections().ok()?;
         let [sealing, _] = if plain { [0; 2] } else { expected::ciphers().ok()? };
         let verify = if verify { expected::hashing().ok()? } else { 0 };
@@ -252,10 +273,11 @@ struct Told {
 /// All that is sent over one connection.
 struct Sending<'a, S> {
     channel: &'a mut Channel<S>,
+    joined: Vec<Joined>,
     manner: Manner,
     sources: &'a [Source],
     progress: &'a dyn Fn(u64),
-    pace: Pace,
+    pace: Arc<Pace>,
     ways: Ways,
     /// How many were offered, and of how many the receiver's decision is known.
     offered: usize,
@@ -281,12 +303,14 @@ impl<'a, S: Stream> Sending<'a, S> {
     fn new(channel: &'a mut Channel<S>, manner: Manner, sources: &'a [Source], progress: &'a dyn Fn(u64)) -> Self {
         let (ready, resumed, unjudged) = (VecDeque::new(), HashMap::new(), HashMap::new());
         let (unsent, planned, buffer) = (Vec::new(), Vec::new(), Vec::new());
-        let pace = Pace::new(manner.limit);
-        let Settings { plain, verify, .. } = manner.settings;
-        let ways = Ways::new(manner.moving, plain, verify);
+        let pace = Arc::new(Pace::new(manner.limit));
+        let Settings { plain, verify, streams, .. } = manner.settings;
+        // Streams that have joined read and send, and so does the first one of several.
+        let ways = Ways::new(manner.moving, plain && streams == 1, verify);
         let (offered, decided, refused, passed, moved, unchanged) = (0, 0, None, 0, Moved::default(), 0);
         Self {
             channel,
+            joined: Vec::new(),
             manner,
             sources,
             progress,
@@ -352,6 +376,7 @@ impl<'a, S: Stream> Sending<'a, S> {
             FromReceiver::Verdicts(verdicts) => verdicts.into_iter().try_for_each(|verdict| self.judged(verdict)),
             FromReceiver::Refused(Reason(why)) => Err(Error::RefusedAll(why)),
             FromReceiver::Finished(_) => Err(Error::Nonsense("it has finished before all was sent")),
+            FromReceiver::Session(_) | FromReceiver::Took(_) => Err(Error::Nonsense("it speaks of streams")),
         }
     }
 
@@ -541,7 +566,8 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     fn send_blocks(&mut self, source: &Source, wanted: &Wanted, file: &File) -> Result<()> {
         let all = blocks::count(source.bytes()).max(1);
-        let mut missing = (0..all).filter(|block| !bit(&wanted.kept, *block)).peekable();
+        let Some(first) = self.send_over_all(source, wanted, file)? else { return Ok(()) };
+        let mut missing = (first..all).filter(|block| !bit(&wanted.kept, *block)).peekable();
         while let Some(block) = missing.next() {
             let first = block * BLOCK;
             let end = (first + BLOCK).min(source.bytes());
@@ -779,7 +805,7 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.channel.send_data(bytes)?;
-        let pace = &mut self.pace;
+        let pace = &self.pace;
         timed(&mut self.channel.times.limit, || pace.wait(bytes.len() as u64));
         Ok(())
     }

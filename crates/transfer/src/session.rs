@@ -14,6 +14,7 @@ use crate::channel::{Channel, PART, Stream};
 use crate::decide::Desk;
 use crate::deposit::{Deposit, digests};
 use crate::expected::{self, Costs};
+use crate::joined::{Joinable, Sessions};
 use crate::load::{Storage, Times, Watch, timed};
 use crate::message::{
     Decision, Digest, Entry, EntryKind, Finished, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings,
@@ -83,6 +84,9 @@ pub(crate) struct Session<'a, S> {
     channel: &'a mut Channel<S>,
     desk: Desk,
     tell: &'a dyn Fn(Event),
+    /// Where other connections find it, if they may; and that they may, after it has begun.
+    sessions: Option<&'a Sessions>,
+    streams: Option<Joinable<'a>>,
     settings: Settings,
     /// How many entries were offered.
     offered: Number,
@@ -102,7 +106,15 @@ pub(crate) struct Session<'a, S> {
 
 impl<'a, S: Stream> Session<'a, S> {
     pub(crate) fn new(channel: &'a mut Channel<S>, desk: Desk, tell: &'a dyn Fn(Event)) -> Self {
-        let settings = Settings { plain: false, verify: true, sync: false, update: false, dry_run: false, bytes: None };
+        let settings = Settings {
+            plain: false,
+            verify: true,
+            sync: false,
+            update: false,
+            dry_run: false,
+            bytes: None,
+            streams: 1,
+        };
         let (offered, wanted, arriving, hashed) = (0, HashMap::new(), VecDeque::new(), VecDeque::new());
         let (failed, verdicts, begun) = (VecDeque::new(), Vec::new(), Instant::now());
         let buffer = vec![0; BATCH_BYTES as usize + TAG];
@@ -111,6 +123,8 @@ impl<'a, S: Stream> Session<'a, S> {
             channel,
             desk,
             tell,
+            sessions: None,
+            streams: None,
             settings,
             offered,
             wanted,
@@ -126,9 +140,22 @@ impl<'a, S: Stream> Session<'a, S> {
         }
     }
 
+    /// Has it be found there by other connections.
+    pub(crate) fn among(self, sessions: &'a Sessions) -> Self {
+        Self { sessions: Some(sessions), ..self }
+    }
+
     /// Has all its files arrive.
-    pub(crate) fn serve(mut self) -> Result<Summary> {
-        let served = self.run();
+    pub(crate) fn serve(self) -> Result<Summary> {
+        let first = self.channel.receive();
+        self.serve_after(first)
+    }
+
+    /// The same, after the first message.
+    pub(crate) fn serve_after(mut self, first: Result<FromSender>) -> Result<Summary> {
+        let served = self.run(first);
+        // Nobody writes a file any more when it is left.
+        self.streams = None;
         // Parts whose turn did not come stay what they were.
         for waiting in self.wanted.drain().filter_map(|(_, wanted)| wanted.resumed) {
             waiting.leave();
@@ -148,8 +175,8 @@ impl<'a, S: Stream> Session<'a, S> {
         }
     }
 
-    fn run(&mut self) -> Result<Summary> {
-        let FromSender::Begin(settings) = self.channel.receive()? else {
+    fn run(&mut self, first: Result<FromSender>) -> Result<Summary> {
+        let FromSender::Begin(settings) = first? else {
             return Err(Error::Nonsense("it does not begin"));
         };
         self.settings = settings;
@@ -157,6 +184,9 @@ impl<'a, S: Stream> Session<'a, S> {
         if let Err(why) = self.desk.begin(&settings) {
             self.channel.send(&FromReceiver::Refused(Reason(why.told())))?;
             return Err(why);
+        }
+        if settings.streams > 1 {
+            self.expect_streams()?;
         }
         loop {
             match self.channel.receive()? {
@@ -167,9 +197,50 @@ impl<'a, S: Stream> Session<'a, S> {
                 FromSender::Hole(piece) => self.hole(&piece)?,
                 FromSender::Digests(digests) => self.compare(digests)?,
                 FromSender::Abandoned { file, why } => self.abandoned(file, why)?,
+                FromSender::Split { file } => self.split(file)?,
                 FromSender::End => return self.end(),
                 _ => return Err(Error::Nonsense("it neither offers nor sends anything, nor ends")),
             }
+        }
+    }
+
+    /// Tells the sender by what more streams can join.
+    fn expect_streams(&mut self) -> Result<()> {
+        let Some(sessions) = self.sessions.filter(|_| self.desk.takes_any_order()) else {
+            self.channel.send(&FromReceiver::Refused(Reason(Error::OneStream.told())))?;
+            return Err(Error::OneStream);
+        };
+        let streams = sessions.begin(self.settings)?;
+        self.channel.send(&FromReceiver::Session(streams.id()))?;
+        self.streams = Some(streams);
+        Ok(())
+    }
+
+    /// Begins a file of which blocks may come over all streams.
+    fn split(&mut self, file: Number) -> Result<()> {
+        if self.streams.is_none() {
+            return Err(Error::Nonsense("it splits a file, and has one stream"));
+        }
+        if self.place(file).is_none() && !self.failed.contains(&file) {
+            self.begin(file)?;
+        }
+        let split = match self.place(file).map(|place| self.arriving[place].deposit.split()).transpose() {
+            Err(why) if why.is_of_one_file() => {
+                self.fail(file, why)?;
+                None
+            }
+            split => split?,
+        };
+        if let Some(streams) = &self.streams {
+            streams.split(file, split);
+        }
+        Ok(())
+    }
+
+    /// No more of a file that was split is to come.
+    fn unsplit(&self, file: Number) {
+        if let Some(streams) = &self.streams {
+            streams.unsplit(file);
         }
     }
 
@@ -412,6 +483,7 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     fn finish(&mut self, Arriving { number, entry, mut deposit, .. }: Arriving) -> Result<()> {
+        self.unsplit(number);
         let sync = self.settings.sync;
         let times = &mut self.channel.times;
         let cut = match entry.kind {
@@ -433,17 +505,21 @@ impl<'a, S: Stream> Session<'a, S> {
         let Some(arriving) = self.place(file).and_then(|place| self.arriving.remove(place)) else { return Ok(()) };
         let Arriving { number, entry, deposit, .. } = arriving;
         drop(deposit);
+        self.unsplit(number);
         self.has_failed(number);
         self.judge((number, &entry), Err(why))?;
         self.say_verdicts()
     }
 
     fn abandoned(&mut self, file: Number, why: String) -> Result<()> {
-        let arriving = self.place(file).and_then(|place| self.arriving.remove(place)).map(|arriving| arriving.entry);
+        self.unsplit(file);
+        let arriving = self.place(file).and_then(|place| self.arriving.remove(place));
+        let own = arriving.as_ref().and_then(|arriving| arriving.deposit.failure());
+        let arriving = arriving.map(|arriving| arriving.entry);
         let entry = arriving.or_else(|| self.wanted.remove(&file).map(|wanted| wanted.entry));
         if let Some(entry) = entry {
             self.desk.arrived(&entry);
-            (self.tell)(Event::Unkept(self.desk.path(&entry), Error::Refused(why)));
+            (self.tell)(Event::Unkept(self.desk.path(&entry), own.unwrap_or(Error::Refused(why))));
         } else if !self.failed.contains(&file) {
             return Err(Error::Nonsense(UNKNOWN));
         }
@@ -511,6 +587,7 @@ impl<'a, S: Stream> Session<'a, S> {
             verified: verify,
             encrypted: !plain,
             flushed: sync.then_some(since),
+            streams: 1 + self.streams.as_ref().map_or(0, Joinable::joined),
             sender,
             receiver: load,
             expected,

@@ -70,6 +70,8 @@ pub struct Summary {
     pub encrypted: bool,
     /// Nanoseconds from then until all was flushed to its device, if it was.
     pub flushed: Option<u64>,
+    /// Over how many connections blocks of large files could come.
+    pub streams: u32,
     /// What the sender did.
     pub sender: Load,
     /// What the receiver did.
@@ -305,6 +307,7 @@ pub struct Record {
     verified: bool,
     encrypted: bool,
     synced: bool,
+    streams: u32,
     seconds_flushing: Option<f64>,
     unwritten: Option<u64>,
     method: Option<&'static str>,
@@ -315,7 +318,7 @@ pub struct Record {
 
 impl From<&Summary> for Record {
     fn from(summary: &Summary) -> Self {
-        let Summary { failed, verified, encrypted, flushed, unwritten, expected, .. } = *summary;
+        let Summary { failed, verified, encrypted, flushed, unwritten, expected, streams, .. } = *summary;
         let Moved { files, amount, .. } = summary.moved;
         Self {
             files,
@@ -329,6 +332,7 @@ impl From<&Summary> for Record {
             verified,
             encrypted,
             synced: flushed.is_some(),
+            streams,
             seconds_flushing: flushed.map(|flushed| flushed as f64 / 1e9),
             unwritten,
             method: summary.method.map(SendMethod::word),
@@ -359,7 +363,8 @@ impl fmt::Display for Summary {
         }
         write!(
             out,
-            ", {}, {}{}; {}",
+            "{}, {}, {}{}; {}",
+            if self.streams > 1 { format!(", over {} streams", self.streams) } else { String::new() },
             if self.encrypted { "encrypted" } else { "not encrypted" },
             if self.verified { "verified" } else { "not verified" },
             // The usual one is not worth a word.
@@ -401,6 +406,7 @@ mod tests {
             verified: true,
             encrypted: true,
             flushed: None,
+            streams: 1,
             sender,
             receiver,
             expected: None,
@@ -477,6 +483,8 @@ mod tests {
         assert!(more.contains(", encrypted, verified, by sendfile; limited by "), "{more}");
         assert!(more.contains(": 500 MB/s (1.00 to 1.80 GB/s predicted), encrypted, "), "{more}");
         assert_eq!(range(&Expected { low: 999_900_000, rate: 1, high: 123_456 }), "1.00 GB/s to 120 kB/s");
+        let split = Summary { streams: 4, ..slow }.to_string();
+        assert!(split.contains(": 500 MB/s, over 4 streams, encrypted, "), "{split}");
         assert!(more.ends_with(" % of the time; up to 700 MiB not yet on the target's disk"), "{more}");
         let amount = Amount { holes: 1 << 20, resumed: 3 << 20, moved: 4 << 20 };
         let partly = Summary { moved: Moved { amount, ..slow.moved }, ..slow };

@@ -5,6 +5,7 @@ mod fuzz;
 mod hostile_receiver;
 mod hostile_sender;
 mod parts;
+mod streams;
 mod trees;
 mod unfinished;
 
@@ -36,7 +37,7 @@ use crate::{Error, PROTOCOL, Result};
 const LONG: Duration = Duration::from_secs(30);
 /// What holds where a test does not say otherwise.
 const SETTINGS: Settings =
-    Settings { plain: false, verify: true, sync: false, update: false, dry_run: false, bytes: None };
+    Settings { plain: false, verify: true, sync: false, update: false, dry_run: false, bytes: None, streams: 1 };
 
 type Halves = (Sealer, Opener);
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use kelvin_sys::mapping::page_bytes;
+use kelvin_transfer::joined::STREAMS;
 use kelvin_transfer::moving::{Mode, SendMethod, SendSetup};
 
 use super::file::bytes;
@@ -66,6 +67,9 @@ pub struct SendArgs {
     /// Send at most so many bytes a second, such as 10MB
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub limit: Option<u64>,
+    /// Send the blocks of large files over so many connections, 1 to 8; everything else goes over the first one
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["device", "method"], value_parser = clap::value_parser!(u32).range(1..=i64::from(STREAMS)))]
+    pub streams: u32,
     /// Whether the next file waits until the receiver has this one in its place
     #[arg(long, value_enum, default_value_t = Ack::None)]
     pub ack: Ack,

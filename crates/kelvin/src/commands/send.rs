@@ -62,9 +62,9 @@ fn carry<S: Stream>(
 }
 
 fn manner(args: &SendArgs, moving: Option<SendSetup>, collection: &Collection) -> Manner {
-    let SendArgs { plain, no_verify, sync, update, dry_run, limit, .. } = *args;
+    let SendArgs { plain, no_verify, sync, update, dry_run, limit, streams, .. } = *args;
     let stored = collection.stored();
-    let settings = Settings { plain, verify: !no_verify, sync, update, dry_run, bytes: stored };
+    let settings = Settings { plain, verify: !no_verify, sync, update, dry_run, bytes: stored, streams };
     Manner { settings, acknowledge: args.ack == Ack::PerFile, limit, moving }
 }
 

@@ -95,6 +95,8 @@ fn from_senders() -> Vec<FromSender> {
         FromSender::Hole(piece(file, 0, 1 << 22)),
         FromSender::Digests(vec![[7; 32]; 3]),
         FromSender::Abandoned { file, why: "it became shorter".into() },
+        FromSender::Join([7; 32]),
+        FromSender::Split { file },
         FromSender::End,
         FromSender::Finish(Measured { nanoseconds: 5, failed: 1, load: Load::default(), expected: None, method: None }),
     ]
@@ -108,6 +110,8 @@ fn from_receivers() -> Vec<FromReceiver> {
         FromReceiver::Have { file: 1, first: 0, digests: vec![[7; 32]; 2], is_all: true },
         FromReceiver::Verdicts(vec![Verdict { file: 1, why: None }, Verdict { file: 2, why: Some(refused()) }]),
         FromReceiver::Refused(refused()),
+        FromReceiver::Session([7; 32]),
+        FromReceiver::Took(Some(refused())),
         FromReceiver::Finished(Finished {
             since: 5,
             load: Load::default(),
@@ -337,7 +341,7 @@ fn no_order_of_answers_breaks_a_sender() {
         hostile.say(&FromReceiver::Decisions(all)).late();
         (0..40).for_each(|_| answer_something(&mut hostile, &mut random));
         let counted = Rc::clone(&hostile.stream.heard);
-        let sender = Sender::over(hostile.channel, (manner(SETTINGS), Instant::now()));
+        let sender = Sender::over(hostile.channel, (manner(SETTINGS), Instant::now())).unwrap();
         finished += u64::from(sender.send(Collection::of(std::slice::from_ref(&tree), keep).unwrap(), &|_| {}).is_ok());
         heard += counted.get();
     }

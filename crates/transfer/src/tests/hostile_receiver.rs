@@ -63,7 +63,7 @@ struct Outcome {
 
 fn sent_to(receiver: Hostile, collection: Collection, settings: Settings) -> Outcome {
     let Hostile { mut opener, channel, stream, .. } = receiver;
-    let sender = Sender::over(channel, (manner(settings), Instant::now()));
+    let sender = Sender::over(channel, (manner(settings), Instant::now())).unwrap();
     let ended = sender.send(collection, &|_| {});
     let (messages, bytes) = heard(opened(&mut opener, &stream.received.take()).into_iter());
     Outcome { ended, messages, bytes }
