@@ -205,6 +205,9 @@ impl Unfinished {
     /// Ends without finishing, and leaves the file under its temporary name, for [`Unfinished::resume`].
     pub fn leave(mut self) {
         self.file.disable_cleanup(true);
+        // A child that another thread has just forked holds it until it executes its program: then closing frees no lock. One that
+        // cannot be freed is freed then.
+        let _ = self.file.as_file().unlock();
     }
 
     /// The file to write to.
