@@ -37,7 +37,7 @@ study --round-limit 1000s {ALL} || exit
 OPTIONS = ["-smp", 2, "-m", "4G"]
 HOURS = 6
 # A cell of a table, whose figures stand beside its name or below it.
-ROW = re.compile(r"^study: (kernel-\w+/kernel-\w+), (\S.*?)(?:\n\S+)? {2,}[\d.]+ \[[\d.]+ to [\d.]+\] [mu]?s", re.MULTILINE)
+ROW = re.compile(r"^study: (kernel-\w+/kernel-\w+), (\S.*?)(?:\n\S+)? +[\d.]+ \[[\d.]+ to [\d.]+\] [mu]?s", re.MULTILINE)
 
 
 def check(written):
