@@ -4,8 +4,8 @@ use kelvin_model::{Axis, AxisScale, Better, Canaries, Case, Metric, Need, Overhe
 
 use crate::words::words;
 
-/// The metrics of this area, in the order of reports.
-pub static ALL: &[&Metric] = &[
+/// The metrics of files that are in memory, in the order of reports.
+pub const IN_MEMORY: &[&Metric] = &[
     &TIME,
     &RATE,
     &SENDER_CPU,
@@ -18,9 +18,10 @@ pub static ALL: &[&Metric] = &[
     &RECEIVER_SWITCHES,
     &SENDER_DEVICE,
     &RECEIVER_DEVICE,
-    &COLD,
-    &COLD_DEVICE,
 ];
+
+/// The metrics of files that are not.
+pub const NOT_IN_MEMORY: &[&Metric] = &[&COLD, &COLD_DEVICE];
 
 words! {
     /// The files of a transfer.

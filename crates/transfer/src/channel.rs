@@ -11,13 +11,14 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use kelvin_sys::interrupt;
-use kelvin_wire::Error as WireError;
 use kelvin_wire::deadline::Connection;
 use kelvin_wire::sealed::{Opener, SEALED, Sealer, TAG};
+use kelvin_wire::{Error as WireError, Hasher};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::load::{Times, timed};
+use crate::message::{Digest, Piece};
 use crate::{Error, Result};
 
 /// Most bytes of a file that are read or written at once: fewer calls than by pages, and several of them fit into a core's own
@@ -234,6 +235,32 @@ impl<S: Stream> Channel<S> {
             filled += if self.plain { self.plain_into(&mut room[..wanted])? } else { self.sealed_into(room, wanted)? };
         }
         Ok(())
+    }
+
+    /// Receives the bytes of a piece part by part, and writes them until that fails; says their digest, and whether all were written.
+    ///
+    /// # Errors
+    /// As [`Channel::data_into`].
+    pub fn content(
+        &mut self,
+        (piece, verify): (&Piece, bool),
+        buffer: &mut [u8],
+        mut write: impl FnMut(&[u8], u64) -> Result<()>,
+    ) -> Result<(Digest, Result<()>)> {
+        let (mut done, mut written, mut hasher) = (0, Ok(()), Hasher::new());
+        while done < piece.bytes {
+            let bytes = PART.min((piece.bytes - done) as usize);
+            self.data_into(buffer, bytes)?;
+            let part = &buffer[..bytes];
+            if verify {
+                timed(&mut self.times.verify, || hasher.update(part));
+            }
+            if written.is_ok() {
+                written = self.times.file(|| write(part, piece.offset + u64::from(done)));
+            }
+            done += bytes as u32;
+        }
+        Ok((*hasher.finalize().as_bytes(), written))
     }
 
     /// Has a read wait for all of so many bytes, if they are many: to be woken for each segment costs the sender more than to send

@@ -202,7 +202,11 @@ impl Desk {
             _ => {
                 let mut deposit = self.deposit(entry)?;
                 deposit.write(content, 0)?;
-                deposit.keep(entry, sync)
+                deposit.describe(entry)?;
+                if sync {
+                    deposit.flush()?;
+                }
+                deposit.keep(entry)
             }
         }
     }

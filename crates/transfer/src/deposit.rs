@@ -335,17 +335,20 @@ impl Deposit {
         Ok(cut().map_err(|error| FileError::call("cut to its size", &self.path, error))?)
     }
 
-    /// Gives it its owner, attributes, time, permissions and name.
+    /// Gives it its owner, attributes and time.
+    ///
+    /// # Errors
+    /// Those of setting them.
+    pub fn describe(&self, entry: &Entry) -> Result<()> {
+        let Sink::File(file) = &self.sink else { return Ok(()) };
+        describe(file.file(), &self.path, entry)
+    }
+
+    /// Gives it its permissions and name.
     ///
     /// # Errors
     /// Those of renaming; something that has come there meanwhile. Then it is removed.
-    pub fn keep(mut self, entry: &Entry, sync: bool) -> Result<()> {
-        if let Sink::File(file) = &self.sink {
-            describe(file.file(), &self.path, entry)?;
-        }
-        if sync {
-            self.flush()?;
-        }
+    pub fn keep(self, entry: &Entry) -> Result<()> {
         let Sink::File(mut file) = self.sink else { return Ok(()) };
         file.set_mode(entry.mode);
         Ok(file.finish().map(drop)?)

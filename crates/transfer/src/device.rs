@@ -13,7 +13,6 @@ use kelvin_sys::interrupt;
 use kelvin_sys::kernel_end::{Device, KernelEnd, goes_on};
 use kelvin_sys::ready::{readable, writable};
 use kelvin_wire::Error as WireError;
-use kelvin_wire::address::is_loopback;
 use kelvin_wire::deadline::{Connection, Deadline};
 use kelvin_wire::noise::Handshake;
 use kelvin_wire::sealed::{Opener, Sealer};
@@ -21,7 +20,7 @@ use kelvin_wire::secret::Secret;
 
 use crate::channel::{Channel, Stream};
 use crate::decide::{Desk, Destination};
-use crate::receive::{LOOK, Manner, Tell};
+use crate::receive::{LOOK, Manner, Tell, check_reach};
 use crate::send::{self, CONNECT, Sender, check_secret};
 use crate::session::{Event, Session};
 use crate::summary::Summary;
@@ -117,22 +116,8 @@ pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: send::Manner) 
     let begun = Instant::now();
     check_secret(addresses, secret)?;
     let end = open(Device::Sender)?;
-    connect_to_one(&end, addresses)?;
-    let mut stream = DeviceStream::over(&end);
-    let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(HANDSHAKE) };
-    let halves = handshake.call(&mut stream)?;
-    Sender::over(Channel::new(stream, halves)?, (manner, begun))
-}
-
-fn connect_to_one(end: &KernelEnd, addresses: &[SocketAddr]) -> Result<()> {
-    let mut last = ErrorKind::AddrNotAvailable.into();
-    for &address in addresses {
-        match connect_to(end, address) {
-            Ok(()) => return Ok(()),
-            Err(error) => last = error,
-        }
-    }
-    Err(WireError::Call { doing: "connect to the receiver", source: last }.into())
+    send::to_the_first(addresses, |address| connect_to(&end, address))?;
+    Sender::over(send::shake_hands(DeviceStream::over(&end), secret)?, (manner, begun))
 }
 
 fn connect_to(end: &KernelEnd, address: SocketAddr) -> io::Result<()> {
@@ -176,9 +161,7 @@ impl Receiver {
         if address.ip().to_canonical().is_unspecified() {
             return Err(Error::Everywhere { address });
         }
-        if !secret.is_some() && !is_loopback(address) {
-            return Err(WireError::Open { address }.into());
-        }
+        check_reach(address, &secret)?;
         let end = open(Device::Receiver)?;
         let address = end.listen(address).map_err(WireError::call("listen"))?;
         Ok(Self { end, address, destination, secret, manner, tell })
@@ -220,10 +203,7 @@ impl Receiver {
         match handshake.listen(&mut stream, || Some(())) {
             Ok((halves, ())) => {
                 tell(Event::Came);
-                tell(
-                    self.serve_sender(stream, halves, &tell)
-                        .map_or_else(Event::Fault, |summary| Event::Done(Box::new(summary))),
-                );
+                tell(self.serve_sender(stream, halves, &tell).into());
                 true
             }
             Err(error) => {

@@ -17,11 +17,14 @@ use kelvin_wire::sealed::{CONTENT, TAG};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::{CHUNK, PART};
+use crate::message::Settings;
 
 /// A transfer that took less is not predicted: what it is measured with would take as long.
 pub const LEAST: Duration = Duration::from_millis(100);
 /// How much of each stage is done again: enough to be timed to a few percent, and done in a fraction of a millisecond.
 const PARTS: usize = 16;
+/// Longer no part waits for room in a connection to oneself, or for its bytes.
+const FULL: Duration = Duration::from_millis(500);
 /// Small files that are read or made again, at most.
 pub const FILES: usize = 32;
 /// How far off a prediction may be: stages that follow each other meet colder caches than the same one repeated, and two ends never
@@ -101,8 +104,17 @@ pub(crate) fn cpu_time(work: impl FnOnce() -> Result<()>) -> Result<u64> {
     Ok(clock.used()?.saturating_sub(before).as_nanos() as u64)
 }
 
+/// What the stages between the files cost, at the sender and at the receiver: those that these settings ask for.
+pub(crate) fn stages(settings: &Settings) -> Result<[Costs; 2]> {
+    let verify = if settings.verify { hashing()? } else { 0 };
+    let ciphers = if settings.plain { [0; 2] } else { ciphers()? };
+    let [sender, receiver] = connections()?;
+    let of = |cipher, connection| Costs { verify, cipher, connection, ..Costs::default() };
+    Ok([of(ciphers[0], sender), of(ciphers[1], receiver)])
+}
+
 /// What hashing costs.
-pub(crate) fn hashing() -> Result<u64> {
+fn hashing() -> Result<u64> {
     let part = vec![0x5a; PART];
     let mut hasher = Hasher::new();
     a_byte(PARTS * PART, || {
@@ -133,7 +145,7 @@ pub(crate) fn writing(file: &File) -> Result<u64> {
 }
 
 /// What encrypting and decrypting cost.
-pub(crate) fn ciphers() -> Result<[u64; 2]> {
+fn ciphers() -> Result<[u64; 2]> {
     let (mut sealer, mut opener) = to_oneself().map_err(Error::other)?;
     const { assert!(CHUNK <= CONTENT) };
     let (content, mut opened) = (vec![0x5a; CHUNK], vec![0; CHUNK + TAG]);
@@ -149,11 +161,13 @@ pub(crate) fn ciphers() -> Result<[u64; 2]> {
 }
 
 /// What sending and receiving cost, over a connection of this process to itself.
-pub(crate) fn connections() -> Result<[u64; 2]> {
+fn connections() -> Result<[u64; 2]> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut sender = TcpStream::connect(listener.local_addr()?)?;
     let (mut receiver, _) = listener.accept()?;
-    // One part is in flight, which any socket buffer holds.
+    // One part is in flight, which socket buffers hold; where they are too small for it, the cost stays unknown.
+    sender.set_write_timeout(Some(FULL))?;
+    receiver.set_read_timeout(Some(FULL))?;
     sender.set_nodelay(true)?;
     let (content, mut came) = (vec![0x5a; PART], vec![0; PART]);
     let (mut sending, mut receiving) = (0, 0);

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use kelvin_wire::Error as WireError;
 use kelvin_wire::sealed::TAG;
 use kelvin_wire::secret::{Nonce, nonce};
-use kelvin_wire::{Error as WireError, Hasher};
 
 use crate::blocks::BLOCK;
 use crate::channel::{Channel, PART};
@@ -208,25 +208,13 @@ impl Joined {
 
     /// Receives the bytes of a block and writes them; whether they were written, and are right.
     fn content(&mut self, piece: &Piece, file: Option<&SplitFile>) -> Result<Result<()>> {
-        let (mut done, mut written, mut hasher) = (0, Ok(()), Hasher::new());
         let verify = self.shared.settings.verify;
-        while done < piece.bytes {
-            let bytes = PART.min((piece.bytes - done) as usize);
-            self.channel.data_into(&mut self.buffer, bytes)?;
-            let part = &self.buffer[..bytes];
-            if verify {
-                hasher.update(part);
-            }
-            if let (Some(file), Ok(())) = (file, &written) {
-                written = file.write(part, piece.offset + u64::from(done));
-            }
-            done += bytes as u32;
+        let write = |part: &[u8], offset| file.map_or(Ok(()), |file| file.write(part, offset));
+        let (own, written) = self.channel.content((piece, verify), &mut self.buffer, write)?;
+        if !verify || self.digest()? == own {
+            return Ok(written);
         }
-        if verify {
-            let is_right = self.digest()? == *hasher.finalize().as_bytes();
-            written = written.and(if is_right { Ok(()) } else { Err(Error::Digest) });
-        }
-        Ok(written)
+        Ok(written.and(Err(Error::Digest)))
     }
 
     /// The digest of the block that came.

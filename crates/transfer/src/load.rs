@@ -43,21 +43,6 @@ impl Times {
         }
         done
     }
-
-    /// Adds those of a part.
-    pub(crate) fn add(&mut self, part: &Self) {
-        for (sum, more) in [
-            (&mut self.file, part.file),
-            (&mut self.file_wait, part.file_wait),
-            (&mut self.verify, part.verify),
-            (&mut self.cipher, part.cipher),
-            (&mut self.connection, part.connection),
-            (&mut self.sync, part.sync),
-            (&mut self.limit, part.limit),
-        ] {
-            *sum = sum.saturating_add(more);
-        }
-    }
 }
 
 /// Does something, and adds the time that it took.

@@ -92,9 +92,7 @@ impl Receiver {
         manner: Manner,
         tell: Box<Tell>,
     ) -> Result<Self> {
-        if !secret.is_some() && !is_loopback(address) {
-            return Err(WireError::Open { address }.into());
-        }
+        check_reach(address, &secret)?;
         let listener = TcpListener::bind(address).map_err(WireError::call("listen"))?;
         kelvin_sys::net::set_queue(&listener, QUEUE).map_err(WireError::call("listen"))?;
         // A connection that is gone before it is accepted must not block the loop.
@@ -240,7 +238,7 @@ impl Receiver {
     fn serve_sender(&self, _seat: Seat, heard: Result<Heard>, tell: &dyn Fn(Event)) {
         tell(Event::Came);
         let served = heard.and_then(|heard| self.session(heard, tell));
-        tell(served.map_or_else(Event::Fault, |summary| Event::Done(Box::new(summary))));
+        tell(served.into());
         if self.manner.once {
             self.unserved.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
@@ -250,6 +248,11 @@ impl Receiver {
         let desk = Desk::new(&self.destination, self.manner.overwrite)?;
         Session::new(&mut channel, desk, tell).among(&self.sessions).serve_after(first)
     }
+}
+
+/// An error where other hosts can reach an address, and there is no secret.
+pub(crate) fn check_reach(address: SocketAddr, secret: &Secret) -> Result<()> {
+    if secret.is_some() || is_loopback(address) { Ok(()) } else { Err(WireError::Open { address }.into()) }
 }
 
 /// Tells a sender that there is no place for it.

@@ -110,8 +110,8 @@ impl Sender {
     }
 }
 
-fn shake_hands(mut stream: TcpStream, secret: &Secret) -> Result<Channel> {
-    stream.set_nodelay(true).map_err(WireError::call("set up the connection"))?;
+/// A channel over a new connection.
+pub(crate) fn shake_hands<S: Stream>(mut stream: S, secret: &Secret) -> Result<Channel<S>> {
     let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(HANDSHAKE) };
     let halves = handshake.call(&mut stream)?;
     Channel::new(stream, halves)
@@ -183,16 +183,13 @@ impl<S: Stream> Sender<S> {
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
     fn expected(&self, sources: &[Source], receiver: Costs, moved: &Moved) -> Option<Expected> {
-        let Settings { plain, verify, streams, .. } = self.manner.settings;
-        if streams > 1 {
+        if self.manner.settings.streams > 1 {
             // What its threads take from each other is not known.
             return None;
         }
-        let [connection, _] = expected::connections().ok()?;
-        let [sealing, _] = if plain { [0; 2] } else { expected::ciphers().ok()? };
-        let verify = if verify { expected::hashing().ok()? } else { 0 };
+        let [sender, _] = expected::stages(&self.manner.settings).ok()?;
         let (file, each) = (reading(sources).ok()?, opening(sources).ok()?);
-        let sender = Costs { file, verify, cipher: sealing, connection, each };
+        let sender = Costs { file, each, ..sender };
         let work = Work { bytes: moved.amount.moved, small: moved.small, limit: self.manner.limit };
         Expected::of([sender, receiver], work)
     }
@@ -246,10 +243,20 @@ pub(crate) fn check_secret(addresses: &[SocketAddr], secret: &Secret) -> Result<
 }
 
 fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
+    let stream = to_the_first(addresses, |address| TcpStream::connect_timeout(&address, CONNECT))?;
+    stream.set_nodelay(true).map_err(WireError::call("set up the connection"))?;
+    Ok(stream)
+}
+
+/// Connects to the first of these addresses that answers.
+pub(crate) fn to_the_first<T>(
+    addresses: &[SocketAddr],
+    connect: impl Fn(SocketAddr) -> std::io::Result<T>,
+) -> Result<T> {
     let mut last = ErrorKind::AddrNotAvailable.into();
-    for address in addresses {
-        match TcpStream::connect_timeout(address, CONNECT) {
-            Ok(stream) => return Ok(stream),
+    for &address in addresses {
+        match connect(address) {
+            Ok(connected) => return Ok(connected),
             Err(error) => last = error,
         }
     }
@@ -445,9 +452,7 @@ impl<'a, S: Stream> Sending<'a, S> {
         let Some(amount) = self.unjudged.remove(&number) else { return Ok(()) };
         match why {
             None => {
-                self.moved.files += 1;
-                self.moved.small += u64::from(is_small(&source.entry));
-                self.moved.amount.add(&amount);
+                self.moved.add(&source.entry, &amount);
             }
             Some(Reason(why)) => {
                 self.refused = Some(number);
@@ -692,8 +697,7 @@ impl<'a, S: Stream> Sending<'a, S> {
             if verify && !shows {
                 self.hash_again(file, (range.start, sent), &mut hasher)?;
             }
-            let pace = &mut self.pace;
-            timed(&mut self.channel.times.limit, || pace.wait(sent));
+            self.keep_pace(sent);
             self.pass(sent);
             done += sent;
             if sent < part {
@@ -805,9 +809,13 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.channel.send_data(bytes)?;
-        let pace = &self.pace;
-        timed(&mut self.channel.times.limit, || pace.wait(bytes.len() as u64));
+        self.keep_pace(bytes.len() as u64);
         Ok(())
+    }
+
+    /// Waits until more may be sent after so many bytes.
+    fn keep_pace(&mut self, bytes: u64) {
+        timed(&mut self.channel.times.limit, || self.pace.wait(bytes));
     }
 
     fn stop_if_asked(&self) -> Result<()> {

@@ -6,16 +6,15 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use kelvin_file::Error as FileError;
-use kelvin_wire::Hasher;
 use kelvin_wire::sealed::TAG;
 
 use crate::blocks::{self, BLOCK};
-use crate::channel::{Channel, PART, Stream};
+use crate::channel::{Channel, Stream};
 use crate::decide::Desk;
 use crate::deposit::{Deposit, digests};
 use crate::expected::{self, Costs};
 use crate::joined::{Joinable, Sessions};
-use crate::load::{Storage, Times, Watch, timed};
+use crate::load::{Storage, Watch, timed};
 use crate::message::{
     Decision, Digest, Entry, EntryKind, Finished, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings,
     Verdict, Whole,
@@ -59,6 +58,13 @@ pub enum Event {
     Fault(Error),
     /// An unauthenticated connection was refused, or ended.
     TurnedAway(Error),
+}
+
+impl From<Result<Summary>> for Event {
+    /// How a sender's session has ended.
+    fn from(ended: Result<Summary>) -> Self {
+        ended.map_or_else(Self::Fault, |summary| Self::Done(Box::new(summary)))
+    }
 }
 
 /// A file that is wanted.
@@ -426,27 +432,14 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Receives the bytes of a piece and writes them, unless its file has failed; their digest, and whether they were written.
     fn content(&mut self, piece: &Piece, place: Option<usize>) -> Result<(Digest, Result<()>)> {
-        let (mut times, mut hasher) = (Times::default(), Hasher::new());
-        let (mut done, mut written) = (0, Ok(()));
         let mut deposit = place.map(|place| &mut self.arriving[place].deposit);
-        while done < piece.bytes {
-            let bytes = PART.min((piece.bytes - done) as usize);
-            self.channel.data_into(&mut self.buffer, bytes)?;
-            let part = &self.buffer[..bytes];
-            if self.settings.verify {
-                timed(&mut times.verify, || hasher.update(part));
-            }
-            if let (Some(deposit), Ok(())) = (&mut deposit, &written) {
-                written = times.file(|| deposit.write(part, piece.offset + u64::from(done)));
-            }
-            done += bytes as u32;
-        }
+        let write = |part: &[u8], offset| deposit.as_mut().map_or(Ok(()), |deposit| deposit.write(part, offset));
+        let (digest, mut written) = self.channel.content((piece, self.settings.verify), &mut self.buffer, write)?;
         self.last_write = Instant::now();
         if let (Some(deposit), Ok(()), true) = (&mut deposit, &written, self.settings.sync) {
-            written = timed(&mut times.sync, || deposit.flush_some());
+            written = timed(&mut self.channel.times.sync, || deposit.flush_some());
         }
-        self.channel.times.add(&times);
-        Ok((*hasher.finalize().as_bytes(), written))
+        Ok((digest, written))
     }
 
     fn hole(&mut self, piece: &Piece) -> Result<()> {
@@ -486,16 +479,18 @@ impl<'a, S: Stream> Session<'a, S> {
         self.unsplit(number);
         let sync = self.settings.sync;
         let times = &mut self.channel.times;
-        let cut = match entry.kind {
-            EntryKind::File { bytes, .. } => deposit.cut(bytes),
-            _ => Ok(()),
-        };
+        let described = times.file(|| {
+            if let EntryKind::File { bytes, .. } = entry.kind {
+                deposit.cut(bytes)?;
+            }
+            deposit.describe(&entry)
+        });
         let flushed = match sync {
-            true => cut.and_then(|()| timed(&mut times.sync, || deposit.flush())),
-            false => cut,
+            true => described.and_then(|()| timed(&mut times.sync, || deposit.flush())),
+            false => described,
         };
         let amount = deposit.amount;
-        let kept = flushed.and_then(|()| times.file(|| deposit.keep(&entry, sync)));
+        let kept = flushed.and_then(|()| times.file(|| deposit.keep(&entry)));
         self.judge((number, &entry), kept.map(|()| amount))?;
         self.say_verdicts()
     }
@@ -531,9 +526,7 @@ impl<'a, S: Stream> Session<'a, S> {
     fn judge(&mut self, (file, entry): (Number, &Entry), ended: Result<Amount>) -> Result<()> {
         let why = match ended {
             Ok(amount) => {
-                self.moved.files += 1;
-                self.moved.small += u64::from(is_small(entry));
-                self.moved.amount.add(&amount);
+                self.moved.add(entry, &amount);
                 (self.tell)(Event::Kept(self.desk.path(entry)));
                 None
             }
@@ -572,7 +565,8 @@ impl<'a, S: Stream> Session<'a, S> {
             (Storage::Disk | Storage::Served, false) => unwritten(self.moved.amount.moved),
             _ => None,
         };
-        let costs = if self.begun.elapsed() < expected::LEAST { None } else { self.costs() };
+        let is_predicted = self.moved.amount.moved > 0 && self.begun.elapsed() >= expected::LEAST;
+        let costs = if is_predicted { self.costs() } else { None };
         let since = self.last_write.elapsed().as_nanos() as u64;
         self.channel.send(&FromReceiver::Finished(Finished { since, load, costs, unwritten }))?;
         let FromSender::Finish(measured) = self.channel.receive()? else {
@@ -598,12 +592,9 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// What the receiver's stages cost apart; nothing where that cannot be found out.
     fn costs(&mut self) -> Option<Costs> {
-        let Settings { plain, verify, .. } = self.settings;
-        let [_, connection] = expected::connections().ok()?;
-        let [_, opening] = if plain { [0; 2] } else { expected::ciphers().ok()? };
-        let verify = if verify { expected::hashing().ok()? } else { 0 };
+        let [_, receiver] = expected::stages(&self.settings).ok()?;
         let (file, each) = self.desk.costs(self.moved.small).ok()?;
-        Some(Costs { file, verify, cipher: opening, connection, each })
+        Some(Costs { file, each, ..receiver })
     }
 }
 

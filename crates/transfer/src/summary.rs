@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::expected::Expected;
 use crate::load::{Load, Storage, Times};
+use crate::message::Entry;
 use crate::moving::SendMethod;
+use crate::session::is_small;
 
 /// The share of the time from which on something is named as what limited a transfer.
 const LIMITING: f64 = 0.6;
@@ -53,6 +55,15 @@ pub struct Moved {
     pub small: u64,
     /// Their bytes.
     pub amount: Amount,
+}
+
+impl Moved {
+    /// Adds a file that is in its place.
+    pub(crate) fn add(&mut self, entry: &Entry, amount: &Amount) {
+        self.files += 1;
+        self.small += u64::from(is_small(entry));
+        self.amount.add(amount);
+    }
 }
 
 /// What was moved, and how.

@@ -3,7 +3,7 @@
 //! It shows which sender reads a file best while it sends it. It must not be used as the rate of the device: below the kernel a cache
 //! of a hypervisor, a controller or a drive may answer.
 
-use kelvin_catalogue::transfer::{COLD, COLD_DEVICE};
+use kelvin_catalogue::transfer::{COLD, COLD_DEVICE, NOT_IN_MEMORY};
 use kelvin_file::cache::State;
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
@@ -30,7 +30,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["posix_fadvise(2), mincore(2), cachestat(2), getrusage(2)", "Linux mm/readahead.c, fs/splice.c"],
     },
-    metrics: &[&COLD, &COLD_DEVICE],
+    metrics: NOT_IN_MEMORY,
     inputs: &[],
     cases,
     run,

@@ -4,8 +4,8 @@
 //! used to predict a transfer between two hosts, or one that is encrypted and verified.
 
 use kelvin_catalogue::transfer::{
-    RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_DEVICE, RECEIVER_FAULTS, RECEIVER_SWITCHES, SENDER_CALLS, SENDER_CPU,
-    SENDER_DEVICE, SENDER_FAULTS, SENDER_SWITCHES, TIME,
+    IN_MEMORY, RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_DEVICE, RECEIVER_FAULTS, RECEIVER_SWITCHES, SENDER_CALLS,
+    SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS, SENDER_SWITCHES, TIME,
 };
 use kelvin_file::cache::State;
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
@@ -75,20 +75,7 @@ pub(crate) static PROBE: Probe = Probe {
             "tcp(7), mmap(2); Linux net/ipv4/tcp.c, mm/filemap.c",
         ],
     },
-    metrics: &[
-        &TIME,
-        &RATE,
-        &SENDER_CPU,
-        &RECEIVER_CPU,
-        &SENDER_CALLS,
-        &RECEIVER_CALLS,
-        &SENDER_FAULTS,
-        &RECEIVER_FAULTS,
-        &SENDER_SWITCHES,
-        &RECEIVER_SWITCHES,
-        &SENDER_DEVICE,
-        &RECEIVER_DEVICE,
-    ],
+    metrics: IN_MEMORY,
     inputs: predicted::INPUTS,
     cases,
     run,

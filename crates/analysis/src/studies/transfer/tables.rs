@@ -2,8 +2,9 @@
 //! byte cost by pair of methods.
 
 use kelvin_catalogue::transfer::{
-    COLD, COLD_DEVICE, Connection, Files, Mode, RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_DEVICE, RECEIVER_FAULTS,
-    RECEIVER_SWITCHES, Reply, SENDER_CALLS, SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS, SENDER_SWITCHES, TIME,
+    self, COLD, COLD_DEVICE, Connection, Files, Mode, RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_DEVICE,
+    RECEIVER_FAULTS, RECEIVER_SWITCHES, Reply, SENDER_CALLS, SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS, SENDER_SWITCHES,
+    TIME,
 };
 use kelvin_model::{Case, Metric, Name, Unit};
 use kelvin_stats::{Load, two_costs};
@@ -168,24 +169,7 @@ impl<'a> Cells<'a> {
 
 /// The metrics that a table of cells shows.
 fn shown(metric: &Metric) -> Vec<Name> {
-    let of: &[&Metric] = if metric.id == COLD.id {
-        &[&COLD, &COLD_DEVICE]
-    } else {
-        &[
-            &TIME,
-            &RATE,
-            &SENDER_CPU,
-            &RECEIVER_CPU,
-            &SENDER_CALLS,
-            &RECEIVER_CALLS,
-            &SENDER_FAULTS,
-            &RECEIVER_FAULTS,
-            &SENDER_SWITCHES,
-            &RECEIVER_SWITCHES,
-            &SENDER_DEVICE,
-            &RECEIVER_DEVICE,
-        ]
-    };
+    let of = if metric.id == COLD.id { transfer::NOT_IN_MEMORY } else { transfer::IN_MEMORY };
     of.iter().map(|metric| metric.id).collect()
 }
 
