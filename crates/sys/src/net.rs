@@ -128,6 +128,17 @@ pub fn set_least_received(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
+/// Drops what a TCP connection has received, at most so many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)); waits for
+/// some as a read does. Says how many were dropped: none at the end of the stream.
+///
+/// # Errors
+/// Those of recv.
+pub fn drop_received(socket: &TcpStream, bytes: usize) -> Result<usize> {
+    // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer.
+    let dropped = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), bytes, libc::MSG_TRUNC) };
+    usize::try_from(dropped).map_err(|_| Error::last_os_error())
+}
+
 /// Both ends of a TCP connection to an address of this machine, over sockets prepared before connecting.
 ///
 /// # Errors
@@ -289,6 +300,18 @@ mod tests {
         assert_eq!(known.retransmits, 0);
         assert!(known.congestion_window > 0 && known.segment >= 536, "{known:?}");
         assert!(known.path_mtu > known.segment, "{known:?}");
+    }
+
+    #[test]
+    fn bytes_are_dropped_and_those_behind_them_are_not() {
+        let (mut near, mut far) = connection();
+        near.write_all(b"abcdef").unwrap();
+        drop(near);
+        set_least_received(&far, 6).unwrap();
+        assert_eq!(drop_received(&far, 4).unwrap(), 4);
+        let mut rest = String::new();
+        far.read_to_string(&mut rest).unwrap();
+        assert_eq!((rest.as_str(), drop_received(&far, 4).unwrap()), ("ef", 0));
     }
 
     #[test]

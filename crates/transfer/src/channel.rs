@@ -62,6 +62,15 @@ pub trait Stream: Connection {
     /// A failed call.
     fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()>;
 
+    /// Drops at most so many bytes of what comes, which are not to be seen; none at the end of the stream.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn skip(&mut self, bytes: usize, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let room = bytes.min(buffer.len());
+        self.read(&mut buffer[..room])
+    }
+
     /// Another descriptor of its socket, if it is one by which files can be sent.
     ///
     /// # Errors
@@ -78,6 +87,10 @@ impl Stream for TcpStream {
 
     fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()> {
         kelvin_sys::net::set_least_received(self, bytes as u32)
+    }
+
+    fn skip(&mut self, bytes: usize, _: &mut [u8]) -> std::io::Result<usize> {
+        kelvin_sys::net::drop_received(self, bytes)
     }
 
     fn socket(&self) -> std::io::Result<Option<TcpStream>> {
@@ -230,7 +243,8 @@ impl<S: Stream> Channel<S> {
     pub fn data_into(&mut self, buffer: &mut [u8], bytes: usize) -> Result<()> {
         let mut filled = 0;
         while filled < bytes {
-            self.expect(bytes - filled)?;
+            // What has come need not come again, encrypted or not.
+            self.expect((bytes - filled).saturating_sub(self.input.len() + self.content.len()))?;
             let (room, wanted) = (&mut buffer[filled..], bytes - filled);
             filled += if self.plain { self.plain_into(&mut room[..wanted])? } else { self.sealed_into(room, wanted)? };
         }
@@ -281,18 +295,44 @@ impl<S: Stream> Channel<S> {
             room[..came.len()].copy_from_slice(came);
             return Ok(came.len());
         }
+        self.wait_to(|stream| stream.read(room))
+    }
+
+    /// Waits until something can be done with the bytes that come next; as many as it says.
+    fn wait_to(&mut self, mut take: impl FnMut(&mut S) -> std::io::Result<usize>) -> Result<usize> {
         let begun = Instant::now();
         let patience = Patience::new();
         self.look(begun)?;
-        let read = loop {
-            match self.stream.read(room) {
+        let taken = loop {
+            match take(&mut self.stream) {
                 Ok(0) => return Err(WireError::Gone.into()),
                 Ok(count) => break count,
                 Err(error) => patience.pass(error, TO_SEND)?,
             }
         };
         self.times.connection += begun.elapsed().as_nanos() as u64;
-        Ok(read)
+        Ok(taken)
+    }
+
+    /// Drops bytes of files, which a message announced and nobody looks at: plain ones without a copy, where a connection can.
+    ///
+    /// # Errors
+    /// As [`Channel::data_into`].
+    pub(crate) fn pass_over(&mut self, mut bytes: usize, buffer: &mut [u8]) -> Result<()> {
+        while bytes > 0 {
+            bytes -= if self.plain {
+                self.expect(bytes.saturating_sub(self.input.len()))?;
+                match self.input.take(bytes).len() {
+                    0 => self.wait_to(|stream| stream.skip(bytes, buffer))?,
+                    came => came,
+                }
+            } else {
+                let part = bytes.min(PART);
+                self.data_into(buffer, part)?;
+                part
+            };
+        }
+        Ok(())
     }
 
     fn sealed_into(&mut self, room: &mut [u8], wanted: usize) -> Result<usize> {

@@ -1,5 +1,6 @@
 //! What becomes of what is offered: where it would go, and whether it may.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -46,6 +47,8 @@ enum Place {
 pub(crate) struct Desk {
     place: Place,
     overwrite: bool,
+    /// Bytes of room that were promised to none, where known, when it looked last.
+    unpromised: Cell<Option<Option<u64>>>,
     /// Bytes that were promised room, of files that did not arrive yet.
     promised: u64,
     /// Those of them that are there already.
@@ -66,7 +69,7 @@ impl Desk {
             }
             Destination::Nothing => Place::Nothing,
         };
-        Ok(Self { place, overwrite, promised: 0, taken: Arc::default() })
+        Ok(Self { place, overwrite, unpromised: Cell::default(), promised: 0, taken: Arc::default() })
     }
 
     /// Whether the bytes of a file may come in any order.
@@ -88,15 +91,32 @@ impl Desk {
         self.check_room(bytes)
     }
 
+    /// Looks again how much room there is, before the next file is decided on.
+    pub(crate) fn look_again(&self) {
+        self.unpromised.set(None);
+    }
+
+    /// That there is room for so many bytes beside those that were promised it; remembered until it looks again.
     fn check_room(&self, bytes: u64) -> Result<()> {
         let Place::Directory(tree) = &self.place else { return Ok(()) };
-        let promised = self.promised.saturating_sub(self.taken.load(Ordering::Relaxed));
-        match tree.room()? {
-            Some(room) if promised.saturating_add(bytes) > room => {
-                Err(Error::NoRoom { bytes, room: room.saturating_sub(promised) })
+        let room = match self.unpromised.get() {
+            Some(seen) => seen,
+            None => {
+                let promised = self.promised.saturating_sub(self.taken.load(Ordering::Relaxed));
+                tree.room()?.map(|room| room.saturating_sub(promised))
             }
+        };
+        self.unpromised.set(Some(room));
+        match room {
+            Some(room) if bytes > room => Err(Error::NoRoom { bytes, room }),
             _ => Ok(()),
         }
+    }
+
+    fn promise(&mut self, bytes: u64) {
+        self.promised = self.promised.saturating_add(bytes);
+        let less = |room: Option<u64>| room.map(|room| room.saturating_sub(bytes));
+        self.unpromised.set(self.unpromised.get().map(less));
     }
 
     /// Decides on an entry; for a file of which a part is there, with the part, if one more may be held open.
@@ -168,7 +188,7 @@ impl Desk {
             return Ok((decision, Some(deposit)));
         }
         self.check_room(stored)?;
-        self.promised = self.promised.saturating_add(stored);
+        self.promise(stored);
         Ok((Decision::Wanted, None))
     }
 

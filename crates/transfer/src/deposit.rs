@@ -263,7 +263,13 @@ impl Deposit {
         Ok(written.map_err(|error| FileError::call("write", &self.path, error))?)
     }
 
-    fn count(&mut self, bytes: u64) {
+    /// Whether nothing of it is kept.
+    pub(crate) fn is_dropped(&self) -> bool {
+        matches!(self.sink, Sink::Nothing)
+    }
+
+    /// So many more bytes have arrived.
+    pub(crate) fn count(&mut self, bytes: u64) {
         self.unflushed += bytes;
         self.taken.add(bytes);
         self.amount.moved += bytes;

@@ -124,11 +124,16 @@ struct Scripted {
     /// Frames that were heard so far.
     heard: Rc<Cell<u64>>,
     received: Rc<RefCell<Vec<u8>>>,
+    /// With how many bytes a read returns, and whether one had to wait for more than were to come.
+    least: Rc<Cell<usize>>,
+    waited_in_vain: Rc<Cell<bool>>,
 }
 
 impl Read for Scripted {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let mut says = self.says.borrow_mut();
+        let to_come: usize = says.iter().map(|said| said.frame.len()).sum();
+        self.waited_in_vain.set(self.waited_in_vain.get() || to_come < self.least.get());
         let Some(said) = says.front_mut() else { return Ok(0) };
         let count = buffer.len().min(said.frame.len());
         buffer[..count].copy_from_slice(&said.frame[..count]);
@@ -162,7 +167,8 @@ impl Stream for Scripted {
         Ok(self.says.borrow().front().is_some_and(|said| !said.is_late))
     }
 
-    fn wait_for_least(&mut self, _: usize) -> std::io::Result<()> {
+    fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()> {
+        self.least.set(bytes);
         Ok(())
     }
 }

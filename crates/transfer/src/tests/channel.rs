@@ -67,3 +67,51 @@ fn bytes_of_every_length_arrive_and_only_plain_ones_can_be_read_on_the_way() {
         }
     }
 }
+
+#[test]
+fn no_read_waits_for_bytes_that_have_already_come() {
+    let content = content(2 * PART, 1);
+    for plain in [false, true] {
+        let (sender, receiver) = shaken();
+        let (there, here) = (Scripted::default(), Scripted::default());
+        let mut sender = Channel::new(there.clone(), sender).unwrap();
+        let mut receiver = Channel::new(here.clone(), receiver).unwrap();
+        sender.set_plain(plain);
+        receiver.set_plain(plain);
+        sender.queue(&FromSender::End).unwrap();
+        sender.send_data(&content).unwrap();
+        let frames = there.received.take();
+        // Some of the bytes come with the message before them, and the others in two parts.
+        for frame in frames.chunks(frames.len() / 3 + 1) {
+            here.says.borrow_mut().push_back(super::Said { frame: frame.to_vec(), is_late: false });
+        }
+        receiver.receive::<FromSender>().unwrap();
+        let mut came = vec![0; content.len() + TAG];
+        receiver.data_into(&mut came, content.len()).unwrap();
+        assert!(came[..content.len()] == content && !here.waited_in_vain.get(), "plain: {plain}");
+    }
+}
+
+#[test]
+fn bytes_that_are_passed_over_are_as_many_as_were_announced() {
+    let content = content(2 * PART + 7, 1);
+    for plain in [false, true] {
+        let (sender, receiver) = shaken();
+        let (there, here) = (Scripted::default(), Scripted::default());
+        let mut sender = Channel::new(there.clone(), sender).unwrap();
+        let mut receiver = Channel::new(here.clone(), receiver).unwrap();
+        sender.set_plain(plain);
+        receiver.set_plain(plain);
+        sender.queue(&FromSender::End).unwrap();
+        sender.send_data(&content).unwrap();
+        sender.send(&FromSender::End).unwrap();
+        let frames = there.received.take();
+        for frame in frames.chunks(PART / 2 + 1) {
+            here.says.borrow_mut().push_back(super::Said { frame: frame.to_vec(), is_late: false });
+        }
+        assert!(matches!(receiver.receive().unwrap(), FromSender::End));
+        receiver.pass_over(content.len(), &mut vec![0; PART + TAG]).unwrap();
+        assert!(matches!(receiver.receive().unwrap(), FromSender::End), "plain: {plain}");
+        assert!(!here.waited_in_vain.get(), "plain: {plain}");
+    }
+}
