@@ -584,6 +584,80 @@ fn every_method_in_every_mode_moves_every_byte_verified_or_not() {
 }
 
 #[test]
+fn every_method_of_receiving_in_every_mode_keeps_every_byte_verified_or_not() {
+    let place = Place::new();
+    place.file("large", (4 << 20) + (64 << 10) + 4097);
+    place.file("middle", (64 << 10) + 1);
+    place.file("small", 5);
+    // Holes at both ends.
+    let sparse = File::create(place.path().join("sparse")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, &[7; 100_000], 5 << 20).unwrap();
+    sparse.set_len(9 << 20).unwrap();
+    let files = ["large", "middle", "small", "sparse"];
+    let mut moved = 0;
+    for method in ["auto", "rw", "mmap", "splice", "uring"] {
+        for mode in ["blocking", "nonblocking", "signal", "uring"] {
+            let more = match method {
+                "auto" if mode == "blocking" => vec![],
+                "auto" => continue,
+                "uring" if mode != "uring" => continue,
+                "mmap" => vec!["--mode", mode, "--window", "3"],
+                _ => vec!["--mode", mode, "--buffer", "100000"],
+            };
+            let options = [&FROM_HERE[..], &["--method", method], &more].concat();
+            let receiver = Running::start(&place, &options);
+            for sender in [&["--plain"][..], &["--plain", "--no-verify"]] {
+                let output = sent(&place, &files, &receiver, sender);
+                assert_eq!(output.status.code(), Some(0), "{options:?} {sender:?}: {}", stderr(&output));
+                let is_said = stdout(&output).contains(&format!(", received by {method}; "));
+                assert!(is_said != matches!(method, "auto" | "rw"), "{options:?}: {}", stdout(&output));
+                for name in files {
+                    let arrived = place.path().join("in").join(name);
+                    let is_same = fs::read(place.path().join(name)).unwrap() == fs::read(&arrived).unwrap();
+                    assert!(is_same, "{options:?} {sender:?}: {name}");
+                    fs::remove_file(arrived).unwrap();
+                }
+                moved += 1;
+            }
+            receiver.stop();
+        }
+    }
+    assert_eq!(moved, 2 * (1 + 4 * 4 - 3));
+}
+
+#[test]
+fn a_receiver_that_was_told_a_method_refuses_what_cannot_come_by_it() {
+    let place = Place::new();
+    place.file("data", 100_000);
+    let receiver = Running::start(&place, &[&FROM_HERE[..], &["--method", "mmap"]].concat());
+    for options in [&[][..], &["--plain", "--streams", "2"]] {
+        let output = sent(&place, &["data"], &receiver, options);
+        assert_refused(
+            &output,
+            &["this receiver takes the bytes of files by mmap: send with --plain, and over one stream"],
+        );
+    }
+    assert!(names(&place.path().join("in")).is_empty());
+    receiver.stop();
+    for (arguments, words) in [
+        (&["receive", "-", "--method", "rw"][..], "--method: it is for files in a directory"),
+        (&["receive", ".", "--method", "sendfile"], "there is: rw, mmap, splice, uring, auto"),
+        (&["receive", ".", "--window", "3"], "--method"),
+        (
+            &["receive", ".", "--method", "uring", "--mode", "signal"],
+            "--method uring: the method uring waits in its ring",
+        ),
+        (&["receive", "--discard", "--method", "rw"], "cannot be used with"),
+        (&["receive", ".", "--device", "--method", "rw"], "cannot be used with"),
+    ] {
+        let output = place.run(arguments);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn what_no_method_can_do_is_refused_in_one_line() {
     let place = Place::new();
     place.file("data", 10);

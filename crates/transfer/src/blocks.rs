@@ -48,6 +48,11 @@ pub struct Blocks {
 }
 
 impl Blocks {
+    /// The size of the file, if it is known.
+    pub fn bytes(&self) -> Option<u64> {
+        self.bytes
+    }
+
     /// None of a file of this size, or of an unknown one.
     ///
     /// # Errors

@@ -2,8 +2,10 @@
 //! first moment shows to be fastest.
 //!
 //! Two ways are tried in turn on the first blocks, in an order in which neither is always first, and what they took is compared as
-//! the sender sees it, waiting for the receiver included. Verified, that is reading into a buffer against the file mapped; not
-//! verified, against sendfile, which shows the sender no byte.
+//! the end sees it, waiting for the other one included. At the sender, verified, that is reading into a buffer against the file
+//! mapped; not verified, against sendfile, which shows the sender no byte. At the receiver, verified, there is one way: what shows no
+//! byte must be read again, and pages of a file that are touched one by one cost more than they save; not verified, it is receiving
+//! into a buffer against splice.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,8 +16,8 @@ use std::time::{Duration, Instant};
 use kelvin_sys::interrupt;
 use kelvin_wire::Error as WireError;
 
-use crate::channel::{PART, PATIENCE, TICK, TO_TAKE};
-use crate::moving::{Mode, Seen, SendMethod, SendPath, SendSetup};
+use crate::channel::{PART, PATIENCE, TICK, TO_SEND, TO_TAKE};
+use crate::moving::{Mode, ReceiveMethod, ReceivePath, ReceiveSetup, Seen, SendMethod, SendPath, SendSetup};
 use crate::{Error, Result};
 
 /// Pages of a window, and bytes of a call, of the ways that are tried.
@@ -23,30 +25,72 @@ const WINDOW: usize = 256;
 const CALL: usize = 1 << 20;
 /// Only of pieces of at least so many bytes can be said how long they take.
 const LEAST: u64 = 1 << 20;
-/// How many pieces are sent until one way is chosen, and which way is next.
+/// How many pieces are moved until one way is chosen.
 const TRIED: usize = 16;
-const ORDER: [usize; 4] = [0, 1, 1, 0];
 /// How much faster another way must be, to be taken.
 const FASTER: f64 = 1.05;
 
+/// A method, set up over a socket.
+pub(crate) trait Path: Sized {
+    /// What it is set up by.
+    type Setup: Copy;
+
+    /// Which way is tried next. The orders of the two ends differ, so that each way of one meets each of the other equally often.
+    const ORDER: [usize; 4];
+
+    /// Over this socket.
+    fn over(socket: TcpStream, setup: Self::Setup) -> std::io::Result<Self>;
+
+    /// The socket.
+    fn socket(&self) -> &TcpStream;
+}
+
+impl Path for SendPath {
+    type Setup = SendSetup;
+
+    const ORDER: [usize; 4] = [0, 1, 1, 0];
+
+    fn over(socket: TcpStream, setup: SendSetup) -> std::io::Result<Self> {
+        Self::new(socket, setup)
+    }
+
+    fn socket(&self) -> &TcpStream {
+        self.stream()
+    }
+}
+
+impl Path for ReceivePath {
+    type Setup = ReceiveSetup;
+
+    const ORDER: [usize; 4] = [0, 0, 1, 1];
+
+    fn over(socket: TcpStream, setup: ReceiveSetup) -> std::io::Result<Self> {
+        Self::new(socket, setup)
+    }
+
+    fn socket(&self) -> &TcpStream {
+        self.stream()
+    }
+}
+
 /// By what the next piece goes.
-pub(crate) enum Way {
-    /// Parts that are read into a buffer.
+pub(crate) enum Way<P> {
+    /// Parts by way of a buffer.
     Parts,
     /// Another method.
-    Path(Box<SendPath>),
+    Path(Box<P>),
 }
 
 /// A way, and what it took.
-struct Tried {
-    setup: Option<SendSetup>,
-    path: Option<Box<SendPath>>,
+struct Tried<P: Path> {
+    setup: Option<P::Setup>,
+    path: Option<Box<P>>,
     bytes: u64,
     nanoseconds: f64,
 }
 
-impl Tried {
-    fn new(setup: Option<SendSetup>) -> Self {
+impl<P: Path> Tried<P> {
+    fn new(setup: Option<P::Setup>) -> Self {
         Self { setup, path: None, bytes: 0, nanoseconds: 0.0 }
     }
 
@@ -56,77 +100,22 @@ impl Tried {
 }
 
 /// The ways that there are.
-pub(crate) struct Ways {
-    all: Vec<Tried>,
+pub(crate) struct Ways<P: Path> {
+    all: Vec<Tried<P>>,
     pieces: usize,
 }
 
-impl Ways {
+impl Ways<SendPath> {
     /// Bytes that go plain: by this setup, or by whatever is fastest. Encrypted ones go by parts alone.
-    pub(crate) fn new(asked: Option<SendSetup>, is_plain: bool, is_verified: bool) -> Self {
+    pub(crate) fn of_sending(asked: Option<SendSetup>, is_plain: bool, is_verified: bool) -> Self {
         let other = if is_verified { SendMethod::Mmap } else { SendMethod::Sendfile };
         let setup = SendSetup { method: other, mode: Mode::Blocking, buffer: CALL, window: WINDOW, patience: PATIENCE };
-        let all = match asked {
-            _ if !is_plain => vec![None],
-            Some(asked) => vec![Some(asked)],
-            None => vec![None, Some(setup)],
-        };
-        Self { all: all.into_iter().map(Tried::new).collect(), pieces: 0 }
-    }
-
-    /// No other way than parts is left: the connection has no socket of its own.
-    fn give_up(&mut self) {
-        self.all = vec![Tried::new(None)];
-    }
-
-    fn number(&self) -> usize {
-        match &self.all[..] {
-            [_, _] if self.pieces < TRIED => ORDER[self.pieces % ORDER.len()],
-            [parts, other] if other.a_byte() * FASTER < parts.a_byte() => 1,
-            _ => 0,
-        }
-    }
-
-    /// The way of the next piece, and its number; `socket` makes a second descriptor of the connection.
-    ///
-    /// # Errors
-    /// Those of making it.
-    pub(crate) fn next(
-        &mut self,
-        socket: impl FnOnce() -> std::io::Result<Option<TcpStream>>,
-    ) -> std::io::Result<(usize, Way)> {
-        let number = self.number();
-        let tried = &mut self.all[number];
-        let Some(setup) = tried.setup else { return Ok((number, Way::Parts)) };
-        if let Some(path) = tried.path.take() {
-            return Ok((number, Way::Path(path)));
-        }
-        let Some(socket) = socket()? else {
-            self.give_up();
-            return Ok((0, Way::Parts));
-        };
-        let path = SendPath::new(socket, setup)?;
-        wait_as_before(path.stream())?;
-        Ok((number, Way::Path(Box::new(path))))
-    }
-
-    /// What a piece took that went this way.
-    pub(crate) fn took(&mut self, (number, way): (usize, Way), bytes: u64, begun: Instant) {
-        let Some(tried) = self.all.get_mut(number) else { return };
-        if let Way::Path(path) = way {
-            tried.path = Some(path);
-        }
-        if bytes >= LEAST {
-            self.pieces += 1;
-            tried.bytes += bytes;
-            tried.nanoseconds += begun.elapsed().as_nanos() as f64;
-        }
+        Self::of((asked, Some(setup)), is_plain)
     }
 
     /// By what method most of it went: none if nothing went by any.
     pub(crate) fn method(&self) -> Option<SendMethod> {
-        let most = self.all.iter().max_by_key(|tried| tried.bytes).filter(|tried| tried.bytes > 0)?;
-        Some(most.setup.map_or(SendMethod::ReadWrite, |setup| setup.method))
+        self.most().map(|setup| setup.map_or(SendMethod::ReadWrite, |setup| setup.method))
     }
 
     /// Waits until no buffer is in use by the kernel.
@@ -142,16 +131,94 @@ impl Ways {
     }
 }
 
+impl Ways<ReceivePath> {
+    /// The same of bytes that come.
+    pub(crate) fn of_receiving(asked: Option<ReceiveSetup>, is_plain: bool, is_verified: bool) -> Self {
+        let (method, mode) = (ReceiveMethod::Splice, Mode::Blocking);
+        let setup = ReceiveSetup { method, mode, buffer: CALL, window: WINDOW, patience: PATIENCE };
+        Self::of((asked, (!is_verified).then_some(setup)), is_plain)
+    }
+
+    /// By what method most of it came: none if nothing came by any.
+    pub(crate) fn method(&self) -> Option<ReceiveMethod> {
+        self.most().map(|setup| setup.map_or(ReceiveMethod::ReadWrite, |setup| setup.method))
+    }
+}
+
+impl<P: Path> Ways<P> {
+    fn of((asked, other): (Option<P::Setup>, Option<P::Setup>), is_plain: bool) -> Self {
+        let all = match (asked, other) {
+            _ if !is_plain => vec![None],
+            (Some(asked), _) => vec![Some(asked)],
+            (None, Some(other)) => vec![None, Some(other)],
+            (None, None) => vec![None],
+        };
+        Self { all: all.into_iter().map(Tried::new).collect(), pieces: 0 }
+    }
+
+    /// No other way than parts is left: the connection has no socket of its own.
+    fn give_up(&mut self) {
+        self.all = vec![Tried::new(None)];
+    }
+
+    fn number(&self) -> usize {
+        match &self.all[..] {
+            [_, _] if self.pieces < TRIED => P::ORDER[self.pieces % P::ORDER.len()],
+            [parts, other] if other.a_byte() * FASTER < parts.a_byte() => 1,
+            _ => 0,
+        }
+    }
+
+    /// The way of the next piece, and its number; `socket` makes a second descriptor of the connection.
+    ///
+    /// # Errors
+    /// Those of making it.
+    pub(crate) fn next(
+        &mut self,
+        socket: impl FnOnce() -> std::io::Result<Option<TcpStream>>,
+    ) -> std::io::Result<(usize, Way<P>)> {
+        let number = self.number();
+        let tried = &mut self.all[number];
+        let Some(setup) = tried.setup else { return Ok((number, Way::Parts)) };
+        if let Some(path) = tried.path.take() {
+            return Ok((number, Way::Path(path)));
+        }
+        let Some(socket) = socket()? else {
+            self.give_up();
+            return Ok((0, Way::Parts));
+        };
+        let path = P::over(socket, setup)?;
+        wait_as_before(path.socket())?;
+        Ok((number, Way::Path(Box::new(path))))
+    }
+
+    /// What a piece took that went this way.
+    pub(crate) fn took(&mut self, (number, way): (usize, Way<P>), bytes: u64, begun: Instant) {
+        let Some(tried) = self.all.get_mut(number) else { return };
+        if let Way::Path(path) = way {
+            tried.path = Some(path);
+        }
+        if bytes >= LEAST {
+            self.pieces += 1;
+            tried.bytes += bytes;
+            tried.nanoseconds += begun.elapsed().as_nanos() as f64;
+        }
+    }
+
+    /// The setup of the way that most of it went; nothing if nothing went any way.
+    fn most(&self) -> Option<Option<P::Setup>> {
+        let most = self.all.iter().max_by_key(|tried| tried.bytes).filter(|tried| tried.bytes > 0)?;
+        Some(most.setup)
+    }
+}
+
 /// Sends a range of a file, and says how many bytes have gone: fewer if the file became shorter, or could not be read.
 ///
 /// # Errors
 /// A connection that broke.
 pub(crate) fn send(path: &mut SendPath, file: &File, range: Range<u64>, seen: Seen<'_>) -> Result<u64> {
-    const SET_UP: &str = "set up the connection";
     let SendSetup { mode, method, .. } = path.setup();
-    let must_not_block = matches!(mode, Mode::Nonblocking | Mode::Signal);
-    let prepared = wait_for(path.stream(), PATIENCE).and_then(|()| path.stream().set_nonblocking(must_not_block));
-    prepared.map_err(WireError::call(SET_UP))?;
+    wait_in(path.stream(), mode).map_err(WireError::call(SET_UP))?;
     let sent = path.send(file, range, seen);
     wait_as_before(path.stream()).map_err(WireError::call(SET_UP))?;
     match sent.map_err(broken) {
@@ -163,6 +230,37 @@ pub(crate) fn send(path: &mut SendPath, file: &File, range: Range<u64>, seen: Se
         Err(Err(error)) => Err(WireError::call(TO_TAKE)(error).into()),
         Err(Ok(error)) => Err(error),
     }
+}
+
+/// What became of a range of a file.
+pub(crate) enum Received {
+    /// So many bytes have come and are in it: fewer only at the end of the stream.
+    All(u64),
+    /// The file could not be written; so many bytes were taken of what has come.
+    Unwritten(std::io::Error, u64),
+}
+
+/// Receives a range of a file.
+///
+/// # Errors
+/// A connection that broke.
+pub(crate) fn receive(path: &mut ReceivePath, file: &File, range: Range<u64>, seen: Seen<'_>) -> Result<Received> {
+    wait_in(path.stream(), path.setup().mode).map_err(WireError::call(SET_UP))?;
+    let received = path.receive(file, range, seen);
+    wait_as_before(path.stream()).map_err(WireError::call(SET_UP))?;
+    match received.map_err(|error| broken_while(error, TO_SEND)) {
+        Ok(bytes) => Ok(Received::All(bytes)),
+        Err(Err(error)) => Ok(Received::Unwritten(error, path.moved())),
+        Err(Ok(error)) => Err(error),
+    }
+}
+
+const SET_UP: &str = "set up the connection";
+
+/// Has calls wait as a mode has them.
+fn wait_in(socket: &TcpStream, mode: Mode) -> std::io::Result<()> {
+    wait_for(socket, PATIENCE)?;
+    socket.set_nonblocking(matches!(mode, Mode::Nonblocking | Mode::Signal))
 }
 
 /// The channel's own calls wait in the call, for a short time.
@@ -178,13 +276,17 @@ fn wait_for(socket: &TcpStream, time: Duration) -> std::io::Result<()> {
 
 /// Why a connection broke; or the error, if it is of something else.
 fn broken(error: std::io::Error) -> std::result::Result<Error, std::io::Error> {
+    broken_while(error, TO_TAKE)
+}
+
+fn broken_while(error: std::io::Error, doing: &'static str) -> std::result::Result<Error, std::io::Error> {
     if let Some(signal) = interrupt::requested() {
         return Ok(Error::Interrupted(signal));
     }
     match error.kind() {
-        ErrorKind::TimedOut => Ok(WireError::Late { doing: TO_TAKE, seconds: PATIENCE.as_secs_f64() }.into()),
+        ErrorKind::TimedOut => Ok(WireError::Late { doing, seconds: PATIENCE.as_secs_f64() }.into()),
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => {
-            Ok(WireError::call(TO_TAKE)(error).into())
+            Ok(WireError::call(doing)(error).into())
         }
         _ => Err(error),
     }
@@ -198,7 +300,7 @@ mod tests {
 
     /// Sends pieces of which each way takes so many nanoseconds a byte, and says the way of the one after them.
     fn chosen(a_byte: [f64; 2]) -> usize {
-        let mut ways = Ways::new(None, true, false);
+        let mut ways = Ways::of_sending(None, true, false);
         for _ in 0..TRIED {
             let number = ways.number();
             ways.pieces += 1;
@@ -215,19 +317,22 @@ mod tests {
 
     #[test]
     fn both_are_tried_equally_often_and_neither_always_first() {
-        let numbers: Vec<usize> = (0..TRIED).map(|piece| ORDER[piece % ORDER.len()]).collect();
-        assert_eq!(numbers.iter().sum::<usize>(), TRIED / 2);
-        assert_eq!(numbers.chunks(2).filter(|pair| pair[0] == 0).count(), TRIED / 4);
+        let both = || SendPath::ORDER.into_iter().zip(ReceivePath::ORDER).cycle().take(TRIED);
+        for way in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            assert_eq!(both().filter(|tried| *tried == way).count(), TRIED / 4, "{way:?}");
+        }
+        let first = SendPath::ORDER.chunks(2).filter(|pair| pair[0] == 0).count();
+        assert_eq!(first, 1);
     }
 
     #[test]
     fn what_is_encrypted_goes_by_parts_and_what_is_asked_for_is_not_compared() {
-        assert_eq!(Ways::new(None, false, true).all.len(), 1);
+        assert_eq!(Ways::of_sending(None, false, true).all.len(), 1);
         let asked =
             SendSetup { method: SendMethod::Splice, mode: Mode::Blocking, buffer: 512, window: 1, patience: PATIENCE };
-        assert_eq!(Ways::new(Some(asked), true, true).all[0].setup, Some(asked));
-        assert!(Ways::new(Some(asked), false, true).all[0].setup.is_none());
-        assert_eq!(Ways::new(None, true, true).all[1].setup.unwrap().method, SendMethod::Mmap);
-        assert_eq!(Ways::new(None, true, true).method(), None);
+        assert_eq!(Ways::of_sending(Some(asked), true, true).all[0].setup, Some(asked));
+        assert!(Ways::of_sending(Some(asked), false, true).all[0].setup.is_none());
+        assert_eq!(Ways::of_sending(None, true, true).all[1].setup.unwrap().method, SendMethod::Mmap);
+        assert_eq!(Ways::of_sending(None, true, true).method(), None);
     }
 }

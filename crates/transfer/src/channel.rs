@@ -46,7 +46,7 @@ const MOST_PASSED: u32 = 64;
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// What is waited for.
 pub(crate) const TO_TAKE: &str = "take what was sent";
-const TO_SEND: &str = "send anything";
+pub(crate) const TO_SEND: &str = "send anything";
 
 /// A connection of which can be seen whether something has come.
 pub trait Stream: Connection {
@@ -312,6 +312,15 @@ impl<S: Stream> Channel<S> {
         };
         self.times.connection += begun.elapsed().as_nanos() as u64;
         Ok(taken)
+    }
+
+    /// What has come of the next plain bytes; those behind them may be received past this channel.
+    ///
+    /// # Errors
+    /// Those of setting up the connection.
+    pub(crate) fn come(&mut self, most: usize) -> Result<&[u8]> {
+        self.expect(1)?;
+        Ok(self.input.take(most))
     }
 
     /// Drops bytes of files, which a message announced and nobody looks at: plain ones without a copy, where a connection can.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,15 @@ use kelvin_file::unfinished::{Place, Unfinished};
 use rustix::fs::{FallocateFlags, Gid, Uid, XattrFlags};
 
 use crate::blocks::{self, BLOCK, Blocks};
-use crate::message::{Entry, EntryKind, Piece};
+use crate::message::{Digest, Entry, EntryKind, Piece};
 use crate::summary::Amount;
 use crate::tree::{Held, part_name, times};
 use crate::{Error, Result};
 
 /// How much of a file may wait to be flushed where it shall be: so that no flush takes longer than the sender waits.
 const FLUSHED: u64 = 64 * BLOCK;
+/// Bytes of a block in stat(2).
+const STAT_BLOCK: u64 = 512;
 /// Zeros are written where no hole can be made.
 const ZEROS: usize = 64 << 10;
 
@@ -154,16 +156,18 @@ impl Deposit {
         } else {
             Unfinished::make_among(&held.files, &place, overwrite)?
         };
-        let there = if is_part { file.file().metadata().map_or(0, |found| found.len()) } else { 0 };
+        // Of a part that was mapped, more is missing than is behind its end.
+        let there = file.file().metadata().map_or((0, 0), |found| (found.len(), found.blocks() * STAT_BLOCK));
+        let (length, there) = if is_part { there } else { (0, 0) };
         file.check_size(bytes.unwrap_or_default())?;
-        file.check_room(stored.saturating_sub(there), true)?;
+        file.check_room(stored.saturating_sub(there.min(length)), true)?;
         let arrivals = Arrivals::of(bytes)?;
         Ok(Self {
             sink: Sink::File(file),
             path,
             arrivals,
             is_part,
-            is_resumed: there > 0,
+            is_resumed: length > 0,
             unflushed: 0,
             taken: Taken::default(),
             amount: Amount::default(),
@@ -261,6 +265,31 @@ impl Deposit {
         };
         self.count(bytes.len() as u64);
         Ok(written.map_err(|error| FileError::call("write", &self.path, error))?)
+    }
+
+    /// The file, to receive a piece into; if it is to be mapped, as long as it will be, or as the piece needs it.
+    ///
+    /// # Errors
+    /// Those of ftruncate.
+    pub(crate) fn file_for(&self, piece: &Piece, is_mapped: bool) -> Result<Option<&File>> {
+        let Sink::File(file) = &self.sink else { return Ok(None) };
+        let file = file.file();
+        let end = piece.offset + u64::from(piece.bytes);
+        let whole = held(&self.arrivals).blocks.bytes().unwrap_or(end);
+        let lengthen = || if file.metadata()?.len() < whole { file.set_len(whole) } else { Ok(()) };
+        let lengthened = if is_mapped { lengthen() } else { Ok(()) };
+        lengthened.map_err(|error| FileError::call("lengthen", &self.path, error))?;
+        Ok(Some(file))
+    }
+
+    /// The digest of a piece, as it can be read from the file.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn read_again(&self, piece: &Piece, buffer: &mut Vec<u8>) -> Result<Digest> {
+        let failed = |error| FileError::call("read", &self.path, error);
+        let Sink::File(file) = &self.sink else { return Err(Error::Nonsense("a file that is none is read")) };
+        Ok(digest(file.file(), (piece.offset, piece.bytes.into()), buffer).map_err(failed)?)
     }
 
     /// Whether nothing of it is kept.
@@ -400,7 +429,7 @@ fn size(entry: &Entry) -> (Option<u64>, u64) {
 }
 
 /// The digests of the blocks of a part.
-pub fn digests(part: &File) -> impl Iterator<Item = std::io::Result<crate::message::Digest>> + '_ {
+pub fn digests(part: &File) -> impl Iterator<Item = std::io::Result<Digest>> + '_ {
     let bytes = part.metadata().map_or(0, |found| found.len());
     let mut buffer = Vec::new();
     (0..blocks::count(bytes))
@@ -408,11 +437,7 @@ pub fn digests(part: &File) -> impl Iterator<Item = std::io::Result<crate::messa
 }
 
 /// The digest of so many bytes of a file from an offset on.
-pub(crate) fn digest(
-    file: &File,
-    (offset, bytes): (u64, u64),
-    buffer: &mut Vec<u8>,
-) -> std::io::Result<crate::message::Digest> {
+pub(crate) fn digest(file: &File, (offset, bytes): (u64, u64), buffer: &mut Vec<u8>) -> std::io::Result<Digest> {
     buffer.resize(crate::channel::PART, 0);
     let mut hasher = kelvin_wire::Hasher::new();
     let mut done = 0;

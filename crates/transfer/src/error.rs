@@ -9,6 +9,8 @@ use kelvin_sys::kernel_end::NoDevice;
 use kelvin_wire::address::Shown;
 use kelvin_wire::bounded::{REASON, cut};
 
+use crate::moving::ReceiveMethod;
+
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -85,6 +87,9 @@ pub enum Error {
     /// A sender that would have several streams, where bytes come in order.
     #[error("this receiver takes one stream: send without --streams")]
     OneStream,
+    /// A sender whose bytes cannot come by the method that the receiver was told to use.
+    #[error("this receiver takes the bytes of files by {0}: send with --plain, and over one stream")]
+    Method(ReceiveMethod),
     /// A signal stopped it.
     #[error("interrupted by {0}")]
     Interrupted(&'static str),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::expected::{Costs, Expected};
 use crate::joined::SessionId;
 use crate::load::Load;
-use crate::moving::SendMethod;
+use crate::moving::{ReceiveMethod, SendMethod};
 use crate::name::Name;
 
 /// A BLAKE3 digest.
@@ -286,6 +286,8 @@ pub struct Finished {
     pub costs: Option<Costs>,
     /// Bytes that were written and are not on their device yet; nothing where unknown.
     pub unwritten: Option<u64>,
+    /// By what method the bytes of large files came, if there were any.
+    pub method: Option<ReceiveMethod>,
 }
 
 #[cfg(test)]

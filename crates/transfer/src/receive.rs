@@ -19,6 +19,7 @@ use crate::channel::Channel;
 use crate::decide::{Desk, Destination};
 use crate::joined::{STREAMS, SessionId, Sessions};
 use crate::message::{FromReceiver, FromSender, Reason};
+use crate::moving::ReceiveSetup;
 use crate::seats::{Newcomer, Newcomers, Seat, Seats};
 use crate::session::{Event, Session};
 use crate::summary::Summary;
@@ -46,6 +47,8 @@ pub struct Manner {
     pub overwrite: bool,
     /// Whether to end after one sender.
     pub once: bool,
+    /// By what the bytes of large files come that are not encrypted; what is fastest, where nothing is asked for.
+    pub moving: Option<ReceiveSetup>,
 }
 
 /// A place of an authenticated connection, given back when dropped.
@@ -246,7 +249,7 @@ impl Receiver {
 
     fn session(&self, Heard { mut channel, first, .. }: Heard, tell: &dyn Fn(Event)) -> Result<Summary> {
         let desk = Desk::new(&self.destination, self.manner.overwrite)?;
-        Session::new(&mut channel, desk, tell).among(&self.sessions).serve_after(first)
+        Session::new(&mut channel, desk, tell).by(self.manner.moving).among(&self.sessions).serve_after(first)
     }
 }
 

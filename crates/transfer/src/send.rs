@@ -175,6 +175,7 @@ impl<S: Stream> Sender<S> {
             streams,
             sender: load,
             receiver: finished.load,
+            received_by: finished.method,
             expected,
             unwritten: finished.unwritten,
             method,
@@ -285,7 +286,7 @@ struct Sending<'a, S> {
     sources: &'a [Source],
     progress: &'a dyn Fn(u64),
     pace: Arc<Pace>,
-    ways: Ways,
+    ways: Ways<SendPath>,
     /// How many were offered, and of how many the receiver's decision is known.
     offered: usize,
     decided: usize,
@@ -313,7 +314,7 @@ impl<'a, S: Stream> Sending<'a, S> {
         let pace = Arc::new(Pace::new(manner.limit));
         let Settings { plain, verify, streams, .. } = manner.settings;
         // Streams that have joined read and send, and so does the first one of several.
-        let ways = Ways::new(manner.moving, plain && streams == 1, verify);
+        let ways = Ways::of_sending(manner.moving, plain && streams == 1, verify);
         let (offered, decided, refused, passed, moved, unchanged) = (0, 0, None, 0, Moved::default(), 0);
         Self {
             channel,

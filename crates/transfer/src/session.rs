@@ -7,8 +7,10 @@ use std::time::Instant;
 
 use kelvin_file::Error as FileError;
 use kelvin_wire::sealed::TAG;
+use kelvin_wire::{Error as WireError, Hasher};
 
 use crate::blocks::{self, BLOCK};
+use crate::by_method::{self, Received, Way, Ways};
 use crate::channel::{Channel, Stream};
 use crate::decide::Desk;
 use crate::deposit::{Deposit, digests};
@@ -19,6 +21,7 @@ use crate::message::{
     Decision, Digest, Entry, EntryKind, Finished, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings,
     Verdict, Whole,
 };
+use crate::moving::{ReceiveMethod, ReceivePath, ReceiveSetup, Seen};
 use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, Result};
 
@@ -94,6 +97,9 @@ pub(crate) struct Session<'a, S> {
     sessions: Option<&'a Sessions>,
     streams: Option<Joinable<'a>>,
     settings: Settings,
+    /// By what the bytes of large files come: what was asked for, and then all that there is.
+    receiving: Option<ReceiveSetup>,
+    ways: Ways<ReceivePath>,
     /// How many entries were offered.
     offered: Number,
     wanted: HashMap<Number, Wanted>,
@@ -132,6 +138,8 @@ impl<'a, S: Stream> Session<'a, S> {
             sessions: None,
             streams: None,
             settings,
+            receiving: None,
+            ways: Ways::of_receiving(None, false, true),
             offered,
             wanted,
             arriving,
@@ -144,6 +152,11 @@ impl<'a, S: Stream> Session<'a, S> {
             last_write: begun,
             watch,
         }
+    }
+
+    /// Has the bytes of large files come so, if it is said how.
+    pub(crate) fn by(self, receiving: Option<ReceiveSetup>) -> Self {
+        Self { receiving, ..self }
     }
 
     /// Has it be found there by other connections.
@@ -187,7 +200,10 @@ impl<'a, S: Stream> Session<'a, S> {
         };
         self.settings = settings;
         self.channel.set_plain(settings.plain);
-        if let Err(why) = self.desk.begin(&settings) {
+        let is_plain = settings.plain && settings.streams == 1;
+        self.ways = Ways::of_receiving(self.receiving, is_plain, settings.verify);
+        let fits = self.receiving.filter(|_| !is_plain).map_or(Ok(()), |setup| Err(Error::Method(setup.method)));
+        if let Err(why) = fits.and_then(|()| self.desk.begin(&settings)) {
             self.channel.send(&FromReceiver::Refused(Reason(why.told())))?;
             return Err(why);
         }
@@ -433,22 +449,70 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Receives the bytes of a piece and writes them, unless its file has failed; their digest, and whether they were written.
     fn content(&mut self, piece: &Piece, place: Option<usize>) -> Result<(Digest, Result<()>)> {
-        let mut deposit = place.map(|place| &mut self.arriving[place].deposit);
-        if let (Some(deposit), false) = (&mut deposit, self.settings.verify)
-            && deposit.is_dropped()
-        {
+        let Some(place) = place else { return self.by_parts(piece, None) };
+        let (digest, mut written) = if self.arriving[place].deposit.is_dropped() && !self.settings.verify {
             self.channel.pass_over(piece.bytes as usize, &mut self.buffer)?;
-            deposit.count(piece.bytes.into());
-            self.last_write = Instant::now();
-            return Ok((Digest::default(), Ok(())));
-        }
-        let write = |part: &[u8], offset| deposit.as_mut().map_or(Ok(()), |deposit| deposit.write(part, offset));
-        let (digest, mut written) = self.channel.content((piece, self.settings.verify), &mut self.buffer, write)?;
+            self.arriving[place].deposit.count(piece.bytes.into());
+            (Digest::default(), Ok(()))
+        } else {
+            self.by_its_way(piece, place)?
+        };
         self.last_write = Instant::now();
-        if let (Some(deposit), Ok(()), true) = (&mut deposit, &written, self.settings.sync) {
+        if written.is_ok() && self.settings.sync {
+            let deposit = &mut self.arriving[place].deposit;
             written = timed(&mut self.channel.times.sync, || deposit.flush_some());
         }
         Ok((digest, written))
+    }
+
+    /// By the way that is due.
+    fn by_its_way(&mut self, piece: &Piece, place: usize) -> Result<(Digest, Result<()>)> {
+        let channel = &self.channel;
+        let next = self.ways.next(|| channel.socket());
+        let (number, mut way) = next.map_err(WireError::call("set up the connection"))?;
+        let begun = Instant::now();
+        let received = match &mut way {
+            Way::Parts => self.by_parts(piece, Some(place)),
+            Way::Path(path) => self.by_path(path, piece, place),
+        };
+        self.ways.took((number, way), piece.bytes.into(), begun);
+        received
+    }
+
+    /// By way of a buffer.
+    fn by_parts(&mut self, piece: &Piece, place: Option<usize>) -> Result<(Digest, Result<()>)> {
+        let mut deposit = place.map(|place| &mut self.arriving[place].deposit);
+        let write = |part: &[u8], offset| deposit.as_mut().map_or(Ok(()), |deposit| deposit.write(part, offset));
+        self.channel.content((piece, self.settings.verify), &mut self.buffer, write)
+    }
+
+    /// By a method of its own, past the channel.
+    fn by_path(&mut self, path: &mut ReceivePath, piece: &Piece, place: usize) -> Result<(Digest, Result<()>)> {
+        let ReceiveSetup { method, .. } = path.setup();
+        let is_seen = self.settings.verify && method.shows_bytes();
+        let deposit = &mut self.arriving[place].deposit;
+        let mut hasher = Hasher::new();
+        // What came with messages is in no socket any more.
+        let come = self.channel.come(piece.bytes as usize)?;
+        hasher.update(come);
+        let (mut rest, mut written) = (piece.bytes as usize - come.len(), deposit.write(come, piece.offset));
+        let (begun, mut hashing) = (Instant::now(), 0);
+        if written.is_ok() {
+            let mut see = |part: &[u8]| {
+                timed(&mut hashing, || {
+                    hasher.update(part);
+                });
+            };
+            (rest, written) = receive_rest(path, (&mut *deposit, piece), rest, is_seen.then_some(&mut see))?;
+        }
+        self.channel.times.verify += hashing;
+        self.channel.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
+        self.channel.pass_over(rest, &mut self.buffer)?;
+        if is_seen || !self.settings.verify || written.is_err() {
+            return Ok((*hasher.finalize().as_bytes(), written));
+        }
+        let read = timed(&mut self.channel.times.verify, || deposit.read_again(piece, &mut self.buffer));
+        Ok(read.map_or_else(|why| (Digest::default(), Err(why)), |digest| (digest, Ok(()))))
     }
 
     fn hole(&mut self, piece: &Piece) -> Result<()> {
@@ -576,8 +640,8 @@ impl<'a, S: Stream> Session<'a, S> {
         };
         let is_predicted = self.moved.amount.moved > 0 && self.begun.elapsed() >= expected::LEAST;
         let costs = if is_predicted { self.costs() } else { None };
-        let since = self.last_write.elapsed().as_nanos() as u64;
-        self.channel.send(&FromReceiver::Finished(Finished { since, load, costs, unwritten }))?;
+        let (since, received_by) = (self.last_write.elapsed().as_nanos() as u64, self.ways.method());
+        self.channel.send(&FromReceiver::Finished(Finished { since, load, costs, unwritten, method: received_by }))?;
         let FromSender::Finish(measured) = self.channel.receive()? else {
             return Err(Error::Nonsense("it does not say what it measured"));
         };
@@ -596,6 +660,7 @@ impl<'a, S: Stream> Session<'a, S> {
             expected,
             unwritten,
             method,
+            received_by,
         })
     }
 
@@ -605,6 +670,28 @@ impl<'a, S: Stream> Session<'a, S> {
         let (file, each) = self.desk.costs(self.moved.small).ok()?;
         Some(Costs { file, each, ..receiver })
     }
+}
+
+/// Receives the last so many bytes of a piece into its file; how many of them are left to come, and whether the others were written.
+fn receive_rest(
+    path: &mut ReceivePath,
+    (deposit, piece): (&mut Deposit, &Piece),
+    rest: usize,
+    seen: Seen<'_>,
+) -> Result<(usize, Result<()>)> {
+    let end = piece.offset + u64::from(piece.bytes);
+    let is_mapped = path.setup().method == ReceiveMethod::Mmap;
+    let file = match deposit.file_for(piece, is_mapped) {
+        Ok(file) => file.ok_or(Error::Nonsense("bytes for a file that is none"))?,
+        Err(why) => return Ok((rest, Err(why))),
+    };
+    let (taken, written) = match by_method::receive(path, file, end - rest as u64..end, seen)? {
+        Received::All(bytes) if bytes < rest as u64 => return Err(WireError::Gone.into()),
+        Received::All(bytes) => (bytes, Ok(())),
+        Received::Unwritten(why, taken) => (taken, Err(FileError::call("write", deposit.path(), why).into())),
+    };
+    deposit.count(taken);
+    Ok((rest - taken as usize, written))
 }
 
 /// What a sender did wrong.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::expected::Expected;
 use crate::load::{Load, Storage, Times};
 use crate::message::Entry;
-use crate::moving::SendMethod;
+use crate::moving::{ReceiveMethod, SendMethod};
 use crate::session::is_small;
 
 /// The share of the time from which on something is named as what limited a transfer.
@@ -93,6 +93,8 @@ pub struct Summary {
     pub unwritten: Option<u64>,
     /// By what method the bytes of large files were sent, if there were any.
     pub method: Option<SendMethod>,
+    /// By what method they were received.
+    pub received_by: Option<ReceiveMethod>,
 }
 
 /// A part of the way and its share of the time.
@@ -322,6 +324,7 @@ pub struct Record {
     seconds_flushing: Option<f64>,
     unwritten: Option<u64>,
     method: Option<&'static str>,
+    received_by: Option<&'static str>,
     utilisation: [Share; 6],
     stages: [Share; 10],
     sentence: String,
@@ -347,10 +350,21 @@ impl From<&Summary> for Record {
             seconds_flushing: flushed.map(|flushed| flushed as f64 / 1e9),
             unwritten,
             method: summary.method.map(SendMethod::word),
+            received_by: summary.received_by.map(ReceiveMethod::word),
             utilisation: summary.utilisation(),
             stages: summary.stages(),
             sentence: summary.to_string(),
         }
+    }
+}
+
+impl Summary {
+    /// By what methods; the usual ones are not worth a word.
+    fn by_methods(&self) -> String {
+        let sent = self.method.filter(|method| *method != SendMethod::ReadWrite);
+        let received = self.received_by.filter(|method| *method != ReceiveMethod::ReadWrite);
+        let sent = sent.map_or_else(String::new, |method| format!(", by {method}"));
+        received.map_or(sent.clone(), |method| format!("{sent}, received by {method}"))
     }
 }
 
@@ -378,10 +392,7 @@ impl fmt::Display for Summary {
             if self.streams > 1 { format!(", over {} streams", self.streams) } else { String::new() },
             if self.encrypted { "encrypted" } else { "not encrypted" },
             if self.verified { "verified" } else { "not verified" },
-            // The usual one is not worth a word.
-            self.method
-                .filter(|method| *method != SendMethod::ReadWrite)
-                .map_or_else(String::new, |method| format!(", by {method}")),
+            self.by_methods(),
             self.limited(),
         )?;
         if let Some(flushed) = self.flushed {
@@ -423,6 +434,7 @@ mod tests {
             expected: None,
             unwritten: None,
             method: None,
+            received_by: None,
         }
     }
 
@@ -492,6 +504,9 @@ mod tests {
         let method = Some(SendMethod::Sendfile);
         let more = Summary { expected, unwritten: Some(700 << 20), method, ..slow }.to_string();
         assert!(more.contains(", encrypted, verified, by sendfile; limited by "), "{more}");
+        let received_by = Some(ReceiveMethod::Splice);
+        let both = Summary { method, received_by, ..slow }.to_string();
+        assert!(both.contains(", verified, by sendfile, received by splice; limited by "), "{both}");
         assert!(more.contains(": 500 MB/s (1.00 to 1.80 GB/s predicted), encrypted, "), "{more}");
         assert_eq!(range(&Expected { low: 999_900_000, rate: 1, high: 123_456 }), "1.00 GB/s to 120 kB/s");
         let split = Summary { streams: 4, ..slow }.to_string();

@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::joined::STREAMS;
-use kelvin_transfer::moving::{Mode, SendMethod, SendSetup};
+use kelvin_transfer::moving::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 
 use super::file::bytes;
 use crate::fault::Fault;
@@ -33,16 +33,9 @@ pub struct SendArgs {
     /// By what the bytes of files above 64 KiB go: auto (what a first moment shows to be fastest), rw, mmap, sendfile, splice,
     /// zerocopy or uring; with --plain
     #[arg(long, requires = "plain", conflicts_with = "device", default_value = "auto")]
-    pub method: Method,
-    /// How a call waits for the socket: blocking, nonblocking (epoll), signal or uring; with --method
-    #[arg(long, requires = "method", value_name = "MODE")]
-    pub mode: Option<Mode>,
-    /// Most bytes of a call, 512 to 64M; with --method
-    #[arg(long, requires = "method", value_name = "BYTES", value_parser = bytes)]
-    pub buffer: Option<u64>,
-    /// Pages that are mapped at a time; with --method mmap
-    #[arg(long, requires = "method", value_name = "PAGES")]
-    pub window: Option<usize>,
+    pub method: Method<SendMethod>,
+    #[command(flatten)]
+    pub calls: CallArgs,
     /// Have the socket in the kernel, by /dev/kelvin_sender of kelvin's module; with --plain
     #[arg(long, requires = "plain")]
     pub device: bool,
@@ -101,52 +94,89 @@ impl SendArgs {
     /// # Errors
     /// What makes no sense together.
     pub fn setup(&self) -> Result<Option<SendSetup>, Fault> {
-        let Method::One(method) = self.method else {
-            let given = [
-                ("--mode", self.mode.is_some()),
-                ("--buffer", self.buffer.is_some()),
-                ("--window", self.window.is_some()),
-            ];
-            return match given.into_iter().find(|(_, is_given)| *is_given) {
-                Some((option, _)) => Err(Fault::new(option, "name a method with it, such as --method rw")),
-                None => Ok(None),
-            };
-        };
-        if self.window.is_some() && method != SendMethod::Mmap {
-            return Err(Fault::new("--window", format!("the method {method} maps nothing: give --buffer")));
-        }
-        let mode = self.mode.unwrap_or(if method == SendMethod::Uring { Mode::Uring } else { Mode::Blocking });
-        let window = self.window.unwrap_or(PAGES);
-        // A whole window by one call.
-        let window_bytes = if method == SendMethod::Mmap { window.saturating_mul(page_bytes()) } else { 0 };
-        let buffer = self.buffer.map_or(window_bytes.max(BUFFER), |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let Some(method) = self.calls.asked(self.method)? else { return Ok(None) };
+        let kind = Kind { word: method.word(), maps: method == SendMethod::Mmap, is_ring: method == SendMethod::Uring };
+        let Calls { mode, buffer, window } = self.calls.of(kind)?;
         let setup = SendSetup { method, mode, buffer, window, patience: PATIENCE };
         setup.check().map_err(|why| Fault::new(format!("--method {method}"), why))?;
         Ok(Some(setup))
     }
 }
 
-/// Bytes of a call and pages of a window, unless others are asked for; and how long the receiver may take nothing.
+/// How large the calls of a method are, and how they wait.
+#[derive(Debug, Args)]
+pub struct CallArgs {
+    /// How a call waits for the socket: blocking, nonblocking (epoll), signal or uring; with --method
+    #[arg(long, requires = "method", value_name = "MODE")]
+    mode: Option<Mode>,
+    /// Most bytes of a call, 512 to 64M; with --method
+    #[arg(long, requires = "method", value_name = "BYTES", value_parser = bytes)]
+    buffer: Option<u64>,
+    /// Pages that are mapped at a time; with --method mmap
+    #[arg(long, requires = "method", value_name = "PAGES")]
+    window: Option<usize>,
+}
+
+/// What matters of a method here.
+struct Kind {
+    word: &'static str,
+    maps: bool,
+    is_ring: bool,
+}
+
+/// The same, all of it known.
+struct Calls {
+    mode: Mode,
+    buffer: usize,
+    window: usize,
+}
+
+impl CallArgs {
+    /// The method that is asked for, if one is.
+    fn asked<M>(&self, method: Method<M>) -> Result<Option<M>, Fault> {
+        let given =
+            [("--mode", self.mode.is_some()), ("--buffer", self.buffer.is_some()), ("--window", self.window.is_some())];
+        match (method, given.into_iter().find(|(_, is_given)| *is_given)) {
+            (Method::One(method), _) => Ok(Some(method)),
+            (Method::Auto, Some((option, _))) => Err(Fault::new(option, "name a method with it, such as --method rw")),
+            (Method::Auto, None) => Ok(None),
+        }
+    }
+
+    fn of(&self, kind: Kind) -> Result<Calls, Fault> {
+        if self.window.is_some() && !kind.maps {
+            return Err(Fault::new("--window", format!("the method {} maps nothing: give --buffer", kind.word)));
+        }
+        let mode = self.mode.unwrap_or(if kind.is_ring { Mode::Uring } else { Mode::Blocking });
+        let window = self.window.unwrap_or(PAGES);
+        // A whole window by one call.
+        let window_bytes = if kind.maps { window.saturating_mul(page_bytes()) } else { 0 };
+        let buffer = self.buffer.map_or(window_bytes.max(BUFFER), |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(Calls { mode, buffer, window })
+    }
+}
+
+/// Bytes of a call and pages of a window, unless others are asked for; and how long the other end may take or send nothing.
 const BUFFER: usize = 64 << 10;
 const PAGES: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// By what bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum Method<M> {
     /// By what is fastest.
     Auto,
     /// By this one.
-    One(SendMethod),
+    One(M),
 }
 
-impl FromStr for Method {
+impl<M: FromStr<Err = String>> FromStr for Method<M> {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "auto" => Ok(Self::Auto),
-            word => word.parse().map(Self::One).map_err(|why| format!("{why}, auto")),
+            word => word.parse().map(Self::One).map_err(|why: String| format!("{why}, auto")),
         }
     }
 }
@@ -175,6 +205,12 @@ pub struct ReceiveArgs {
     /// File with the secret that senders must know; required if other hosts can reach the address
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// By what the bytes of files above 64 KiB come from senders with --plain: auto (what a first moment shows to be fastest), rw,
+    /// mmap, splice or uring
+    #[arg(long, conflicts_with_all = ["device", "discard"], default_value = "auto")]
+    pub method: Method<ReceiveMethod>,
+    #[command(flatten)]
+    pub calls: CallArgs,
     /// Have the socket in the kernel, by /dev/kelvin_receiver of kelvin's module
     #[arg(long)]
     pub device: bool,
@@ -187,4 +223,23 @@ pub struct ReceiveArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+impl ReceiveArgs {
+    /// By what the bytes of large files come, if one way is asked for.
+    ///
+    /// # Errors
+    /// What makes no sense together.
+    pub fn setup(&self) -> Result<Option<ReceiveSetup>, Fault> {
+        let Some(method) = self.calls.asked(self.method)? else { return Ok(None) };
+        if self.dir.as_deref() == Some(Path::new("-")) {
+            return Err(Fault::new("--method", "it is for files in a directory: standard output is written to"));
+        }
+        let kind =
+            Kind { word: method.word(), maps: method == ReceiveMethod::Mmap, is_ring: method == ReceiveMethod::Uring };
+        let Calls { mode, buffer, window } = self.calls.of(kind)?;
+        let setup = ReceiveSetup { method, mode, buffer, window, patience: PATIENCE };
+        setup.check().map_err(|why| Fault::new(format!("--method {method}"), why))?;
+        Ok(Some(setup))
+    }
 }

@@ -26,6 +26,7 @@ use crate::output;
 /// logs to standard error.
 pub fn receive(args: &ReceiveArgs) -> Done {
     let secret = super::secret(args.token_file.as_deref())?;
+    let moving = args.setup()?;
     let destination = destination(args)?;
     let is_output = matches!(destination, Destination::Output(_));
     kelvin_sys::interrupt::watch()?;
@@ -37,7 +38,7 @@ pub fn receive(args: &ReceiveArgs) -> Done {
     let told = Arc::clone(&teller);
     let tell = Box::new(move |from: SocketAddr, event: Event| told.tell(from, &event));
     let once = args.once || is_output;
-    let manner = Manner { overwrite: args.overwrite, once };
+    let manner = Manner { overwrite: args.overwrite, once, moving };
     let is_over = || kelvin_sys::interrupt::requested().is_some();
     let served = if args.device {
         let receiver = device::Receiver::listen(args.listen, destination, secret, manner, tell);

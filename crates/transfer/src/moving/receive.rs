@@ -64,6 +64,11 @@ impl ReceivePath {
         self.link.reconnect(stream)
     }
 
+    /// How it was set up.
+    pub fn setup(&self) -> ReceiveSetup {
+        self.setup
+    }
+
     /// The socket.
     pub fn stream(&self) -> &TcpStream {
         self.link.stream()

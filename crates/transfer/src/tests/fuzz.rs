@@ -117,6 +117,7 @@ fn from_receivers() -> Vec<FromReceiver> {
             load: Load::default(),
             costs: Some(Costs::default()),
             unwritten: Some(9),
+            method: Some(crate::moving::ReceiveMethod::Uring),
         }),
     ]
 }
@@ -317,6 +318,7 @@ fn answer_something(hostile: &mut Hostile, random: &mut Random) {
             load: Load::default(),
             costs: None,
             unwritten: None,
+            method: None,
         })),
         _ => hostile.say(&FromReceiver::Verdicts(vec![Verdict { file: random.of(&files), why }])),
     };

@@ -86,7 +86,7 @@ fn verdicts(files: &[Number]) -> FromReceiver {
 }
 
 fn finished() -> FromReceiver {
-    FromReceiver::Finished(Finished { since: 0, load: Load::default(), costs: None, unwritten: None })
+    FromReceiver::Finished(Finished { since: 0, load: Load::default(), costs: None, unwritten: None, method: None })
 }
 
 const MADE: Decision = Decision::Made;

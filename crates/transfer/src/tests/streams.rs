@@ -33,7 +33,7 @@ fn with_receiver(destination: Destination, test: impl FnOnce(&Served<'_>)) -> Ve
     let events = std::sync::Arc::new(Mutex::new(Vec::new()));
     let (told, is_over) = (std::sync::Arc::clone(&events), AtomicBool::new(false));
     let tell = Box::new(move |_, event| told.lock().unwrap().push(event));
-    let manner = Manner { overwrite: true, once: false };
+    let manner = Manner { overwrite: true, once: false, moving: None };
     let address = "127.0.0.1:0".parse().unwrap();
     let receiver = Receiver::listen(address, destination, Secret::none(), manner, tell).unwrap();
     std::thread::scope(|scope| {
