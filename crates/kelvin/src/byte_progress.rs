@@ -11,6 +11,9 @@ use kelvin_report::units;
 const PATIENCE: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_millis(200);
 
+/// Goes to the beginning of a terminal's line, and erases it.
+pub const ERASE: &str = "\r\x1b[2K";
+
 /// A progress line on the terminal while moving bytes takes long; erased when dropped.
 pub struct Progress {
     bytes: u64,
@@ -35,15 +38,22 @@ impl Progress {
             return;
         }
         *last = Some(Instant::now());
-        let rate = done as f64 / elapsed.as_secs_f64();
-        let _ = write!(
-            io::stderr(),
-            "\r\x1b[2K{} of {}, {}, {} left",
-            units::share(done as f64 / self.bytes.max(1) as f64),
-            units::bytes(self.bytes),
-            units::plain(rate, Unit::BytesPerSecond),
-            units::seconds((self.bytes - done) as f64 / rate),
-        );
+        let _ = write!(io::stderr(), "{ERASE}{}", line(done, Some(self.bytes), elapsed));
+    }
+}
+
+/// How much is done after so long, and of how much, if that is known.
+pub fn line(done: u64, of: Option<u64>, elapsed: Duration) -> String {
+    let rate = done as f64 / elapsed.as_secs_f64();
+    let shown = units::plain(rate, Unit::BytesPerSecond);
+    match of {
+        Some(bytes) if bytes >= done => format!(
+            "{} of {}, {shown}, {} left",
+            units::share(done as f64 / bytes.max(1) as f64),
+            units::bytes(bytes),
+            units::seconds((bytes - done) as f64 / rate),
+        ),
+        _ => format!("{}, {shown}", units::bytes(done)),
     }
 }
 
@@ -51,7 +61,20 @@ impl Drop for Progress {
     fn drop(&mut self) {
         let shown = self.drawn.as_ref().and_then(|drawn| drawn.lock().ok().and_then(|drawn| *drawn));
         if shown.is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[2K");
+            let _ = write!(io::stderr(), "{ERASE}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_long_it_takes_where_it_is_known_how_much_there_is() {
+        let line = |done, of| line(done, of, Duration::from_secs(2));
+        assert_eq!(line(1 << 30, Some(4 << 30)), "25 % of 4 GiB, 537 MB/s, 6.00 s left");
+        assert_eq!(line(1 << 30, None), "1 GiB, 537 MB/s");
+        assert_eq!(line(1 << 30, Some(5)), "1 GiB, 537 MB/s");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kelvin_file::Error as FileError;
 use kelvin_wire::sealed::TAG;
@@ -28,6 +28,8 @@ use crate::{Error, Result};
 /// Most files that are wanted and did not arrive yet; and most digests in a message.
 pub const WINDOW: usize = 2048;
 const DIGESTS: usize = 1024;
+/// How often is told how much has arrived.
+const TOLD: Duration = Duration::from_millis(200);
 /// Most files of a batch.
 pub const BATCH: usize = 128;
 /// Most bytes of a file in a batch.
@@ -49,6 +51,15 @@ pub const CHECKS: usize = 1024;
 pub enum Event {
     /// A sender was authenticated.
     Came,
+    /// More has arrived: told now and then.
+    Moving {
+        /// Bytes so far, over the first connection.
+        bytes: u64,
+        /// Of so many, if all of them are to come.
+        of: Option<u64>,
+        /// How long it took.
+        elapsed: Duration,
+    },
     /// A file is in its place.
     Kept(PathBuf),
     /// A file was refused, or did not arrive whole: nothing of it is kept.
@@ -113,6 +124,7 @@ pub(crate) struct Session<'a, S> {
     moved: Moved,
     begun: Instant,
     last_write: Instant,
+    last_told: Instant,
     watch: Watch,
 }
 
@@ -150,6 +162,7 @@ impl<'a, S: Stream> Session<'a, S> {
             moved,
             begun,
             last_write: begun,
+            last_told: begun,
             watch,
         }
     }
@@ -214,8 +227,14 @@ impl<'a, S: Stream> Session<'a, S> {
             match self.channel.receive()? {
                 FromSender::Offer(entries) => self.decide(entries)?,
                 FromSender::Keep { file, blocks } => self.keep_blocks(file, &blocks)?,
-                FromSender::Batch { files, digest } => self.batch(&files, digest)?,
-                FromSender::Block(piece) => self.block(&piece)?,
+                FromSender::Batch { files, digest } => {
+                    self.batch(&files, digest)?;
+                    self.say_how_far();
+                }
+                FromSender::Block(piece) => {
+                    self.block(&piece)?;
+                    self.say_how_far();
+                }
                 FromSender::Hole(piece) => self.hole(&piece)?,
                 FromSender::Digests(digests) => self.compare(digests)?,
                 FromSender::Abandoned { file, why } => self.abandoned(file, why)?,
@@ -224,6 +243,19 @@ impl<'a, S: Stream> Session<'a, S> {
                 _ => return Err(Error::Nonsense("it neither offers nor sends anything, nor ends")),
             }
         }
+    }
+
+    /// Tells how much has arrived, now and then.
+    fn say_how_far(&mut self) {
+        if self.last_write.saturating_duration_since(self.last_told) < TOLD {
+            return;
+        }
+        self.last_told = self.last_write;
+        let arriving: u64 = self.arriving.iter().map(|arriving| arriving.deposit.amount.moved).sum();
+        let (bytes, elapsed) = (self.moved.amount.moved + arriving, self.last_write.duration_since(self.begun));
+        // Of what is there already, less comes.
+        let of = self.settings.bytes.filter(|_| !self.settings.update && self.moved.amount.resumed == 0);
+        (self.tell)(Event::Moving { bytes, of, elapsed });
     }
 
     /// Tells the sender by what more streams can join.

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::agent::PATIENCE;
 use super::agent::log::{About, Log};
+use crate::byte_progress::{self, ERASE};
 use crate::cli::ReceiveArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
@@ -34,7 +35,8 @@ pub fn receive(args: &ReceiveArgs) -> Done {
     let _ = kelvin_sys::process::raise_open_files();
     let log = Log::over(std::io::stderr());
     let device = args.device.then_some(Device::Receiver);
-    let teller = Arc::new(Teller { log, json: args.json, is_output, device, failed: AtomicBool::default() });
+    let (shows_progress, failed) = (output::shows_progress(), AtomicBool::default());
+    let teller = Arc::new(Teller { log, json: args.json, is_output, device, shows_progress, failed });
     let told = Arc::clone(&teller);
     let tell = Box::new(move |from: SocketAddr, event: Event| told.tell(from, &event));
     let once = args.once || is_output;
@@ -93,6 +95,8 @@ struct Teller {
     is_output: bool,
     /// The device that the socket belongs to, if it is in the kernel.
     device: Option<Device>,
+    /// Whether somebody reads how far a sender is.
+    shows_progress: bool,
     /// Whether a file or a sender failed.
     failed: AtomicBool,
 }
@@ -121,6 +125,12 @@ impl Teller {
             Event::Unkept(path, why) => (About::Client, format!("{}: {why}", path.display())),
             Event::Left(path) => (About::Client, format!("{}: a part is left, to be gone on with", path.display())),
             Event::Done(summary) => return self.done(from, summary),
+            Event::Moving { bytes, of, elapsed } => {
+                if self.shows_progress {
+                    self.log.passing(&format!("{}: {}", Shown(from), byte_progress::line(*bytes, *of, *elapsed)));
+                }
+                return;
+            }
             Event::Fault(error) => (About::Client, error.to_string()),
             Event::TurnedAway(error) => (About::Unauthenticated, error.to_string()),
         };
@@ -136,6 +146,10 @@ impl Teller {
     fn done(&self, from: SocketAddr, summary: &Summary) {
         if summary.failed > 0 {
             self.failed.store(true, Ordering::Relaxed);
+        }
+        if self.shows_progress && !self.is_output && output::is_terminal() {
+            // A line of progress on the same terminal is not to stand before it.
+            let _ = output::print_as_it_is(|out| out.write_all(ERASE.as_bytes()));
         }
         let printed = if self.is_output {
             self.log.line(About::Client, &format!("{summary}{}", super::in_kernel(self.device)));

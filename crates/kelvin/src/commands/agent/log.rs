@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use kelvin_wire::bounded::cut;
 
+use crate::byte_progress::ERASE;
+
 /// Maximum bytes of a line.
 const LONGEST: usize = 300;
 /// Lines queued for writing, at most.
@@ -31,6 +33,8 @@ pub enum About {
 
 enum Said {
     Line(String),
+    /// What the next line replaces; nothing erases it.
+    Passing(String),
     End,
 }
 
@@ -67,6 +71,12 @@ impl Log {
         }
     }
 
+    /// Shows on a terminal what the next line, or the end, replaces.
+    pub fn passing(&self, text: &str) {
+        // The next one comes soon.
+        let _ = self.queue.try_send(Said::Passing(cut(text, LONGEST)));
+    }
+
     /// Waits until all lines are written, for at most this long.
     pub fn end(&self, patience: Duration) {
         if self.queue.try_send(Said::End).is_ok() {
@@ -78,12 +88,15 @@ impl Log {
 /// Writes the lines until the end, and now and then how many were dropped, those that could not be written included.
 fn write(mut out: impl Write, said: &Receiver<Said>, left_out: &AtomicU64) {
     let mut put = |line: String| left_out.fetch_add(out.write_all(line.as_bytes()).is_err().into(), Ordering::Relaxed);
-    let mut last = Instant::now();
+    let (mut last, mut is_passing) = (Instant::now(), false);
     loop {
         let next = said.recv_timeout(BETWEEN);
         let is_end = matches!(next, Ok(Said::End) | Err(RecvTimeoutError::Disconnected));
-        if let Ok(Said::Line(line)) = next {
-            put(line);
+        match next {
+            Ok(Said::Line(line)) => drop(put(format!("{}{line}", erasing(&mut is_passing, "")))),
+            Ok(Said::Passing(text)) => drop(put(erasing(&mut is_passing, &text))),
+            Ok(Said::End) | Err(RecvTimeoutError::Disconnected) => drop(put(erasing(&mut is_passing, ""))),
+            Err(RecvTimeoutError::Timeout) => {}
         }
         if is_end || last.elapsed() >= BETWEEN {
             last = Instant::now();
@@ -96,6 +109,13 @@ fn write(mut out: impl Write, said: &Receiver<Said>, left_out: &AtomicU64) {
             return;
         }
     }
+}
+
+/// This in the place of what is shown now, if anything is or is to be; and remembers which.
+fn erasing(is_passing: &mut bool, text: &str) -> String {
+    let erase = if *is_passing || !text.is_empty() { ERASE } else { "" };
+    *is_passing = !text.is_empty();
+    format!("{erase}{text}")
 }
 
 /// A token bucket of lines.
@@ -159,6 +179,20 @@ mod tests {
         let left_out: usize = left_out.map(|line| line["kelvin: ".len()..].parse::<usize>().unwrap()).sum();
         assert_eq!(lines.iter().filter(|line| **line == "kelvin: called").count() + left_out, 10_000, "{text}");
         assert!(left_out > 0 && text.len() < 100_000);
+    }
+
+    #[test]
+    fn what_passes_is_replaced_by_the_next_line_and_by_the_end() {
+        let kept = Kept::default();
+        let log = Log::over(kept.clone());
+        log.line(About::Client, "came");
+        log.passing("1 %");
+        log.passing("2 %");
+        log.line(About::Client, "went");
+        log.passing("3 %");
+        log.end(Duration::from_secs(60));
+        let erased = kept.text().replace(ERASE, "<");
+        assert_eq!(erased, "kelvin: came\n<1 %<2 %<kelvin: went\n<3 %<");
     }
 
     #[test]
