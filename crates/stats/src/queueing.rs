@@ -1,0 +1,441 @@
+//! Closed queueing networks of one class: asymptotic bounds, and throughput and response time by exact mean value analysis.
+//!
+//! E. D. Lazowska, J. Zahorjan, G. S. Graham, K. C. Sevcik, "Quantitative System Performance", Prentice Hall 1984, chapters 5 and
+//! 6; M. Reiser, S. S. Lavenberg, "Mean-Value Analysis of Closed Multichain Queuing Networks", Journal of the ACM 27(2), 1980;
+//! J. P. Buzen, "Computational Algorithms for Closed Queueing Networks with Exponential Servers", Communications of the ACM
+//! 16(9), 1973. Exact where the network has a product form: service times that are exponential, or shared by turns.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// Where a request is served on its way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Station {
+    /// Service that a request needs here in all its visits, in units of time.
+    pub demand: f64,
+    /// How requests are served.
+    pub service: Service,
+}
+
+/// How a station serves requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// By so many equal servers, for which requests wait in one queue.
+    Queue(NonZeroU32),
+    /// All at once: the time passes for each without a wait.
+    Delay,
+}
+
+impl Station {
+    /// A single server with a queue.
+    pub const fn queue(demand: f64) -> Self {
+        Self { demand, service: Service::Queue(NonZeroU32::MIN) }
+    }
+
+    /// Several servers with one queue.
+    pub const fn servers(demand: f64, servers: NonZeroU32) -> Self {
+        Self { demand, service: Service::Queue(servers) }
+    }
+
+    /// A time without a wait.
+    pub const fn delay(demand: f64) -> Self {
+        Self { demand, service: Service::Delay }
+    }
+
+    /// The least time between two completions here on average; nothing for a delay.
+    fn bottleneck(&self) -> f64 {
+        match self.service {
+            Service::Queue(servers) => self.demand / f64::from(servers.get()),
+            Service::Delay => 0.0,
+        }
+    }
+
+    /// Share of its servers' time that a throughput uses; 0 for a delay, which has none.
+    pub fn utilisation(&self, throughput: f64) -> f64 {
+        throughput * self.bottleneck()
+    }
+}
+
+/// Why stations are not a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotANetwork {
+    /// The demand at this station is negative or not finite.
+    Demand(usize),
+    /// The think time is negative or not finite.
+    Think,
+    /// No station demands any time.
+    NoDemand,
+}
+
+impl fmt::Display for NotANetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Demand(station) => write!(f, "the demand at station {station} is negative or not finite"),
+            Self::Think => f.write_str("the think time is negative or not finite"),
+            Self::NoDemand => f.write_str("no station demands any time; at least one must"),
+        }
+    }
+}
+
+impl std::error::Error for NotANetwork {}
+
+/// A closed network: a fixed number of customers, each of which thinks, sends a request, waits for its answer, and so on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClosedNetwork {
+    stations: Vec<Station>,
+    think: f64,
+}
+
+/// A network with so many customers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Population {
+    /// Customers.
+    pub customers: usize,
+    /// Requests per unit of time.
+    pub throughput: f64,
+    /// Time of a request, without think time.
+    pub response: f64,
+}
+
+/// What the demands alone say of a network with so many customers (Lazowska et al., section 5.2).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AsymptoticBounds {
+    /// The throughput is at least this: every request waits for all others at every station.
+    pub least_throughput: f64,
+    /// It is at most this: nobody waits, or the bottleneck is always busy.
+    pub most_throughput: f64,
+    /// The response time is at least this.
+    pub least_response: f64,
+}
+
+impl ClosedNetwork {
+    /// A network of stations; the think time is no part of the response time.
+    ///
+    /// # Errors
+    /// If a time is negative or not finite, or no station demands any.
+    pub fn new(stations: Vec<Station>, think: f64) -> Result<Self, NotANetwork> {
+        let is_time = |time: f64| time.is_finite() && time >= 0.0;
+        if let Some(index) = stations.iter().position(|station| !is_time(station.demand)) {
+            return Err(NotANetwork::Demand(index));
+        }
+        if !is_time(think) {
+            return Err(NotANetwork::Think);
+        }
+        let network = Self { stations, think };
+        if network.demand() > 0.0 { Ok(network) } else { Err(NotANetwork::NoDemand) }
+    }
+
+    /// The stations.
+    pub fn stations(&self) -> &[Station] {
+        &self.stations
+    }
+
+    /// Think time.
+    pub fn think(&self) -> f64 {
+        self.think
+    }
+
+    /// All service that a request needs: its response time when nobody else is there.
+    pub fn demand(&self) -> f64 {
+        self.stations.iter().map(|station| station.demand).sum()
+    }
+
+    /// The throughput that no number of customers exceeds, 1 / D_max; infinite without a station that queues.
+    pub fn capacity(&self) -> f64 {
+        1.0 / self.stations.iter().map(Station::bottleneck).fold(0.0, f64::max)
+    }
+
+    /// The number of customers where the bounds cross, N* = (D + Z) / D_max: with more, some must wait.
+    pub fn crossing(&self) -> f64 {
+        (self.demand() + self.think) * self.capacity()
+    }
+
+    /// The bounds with so many customers.
+    pub fn bounds(&self, customers: usize) -> AsymptoticBounds {
+        let n = customers as f64;
+        AsymptoticBounds {
+            least_throughput: n / (n * self.demand() + self.think),
+            most_throughput: self.capacity().min(n / (self.demand() + self.think)),
+            least_response: self.demand().max(n / self.capacity() - self.think),
+        }
+    }
+
+    /// Throughput and response time with 1 to so many customers.
+    ///
+    /// Stations of one server and delays by mean value analysis: R_k(n) = D_k (1 + Q_k(n - 1)), X(n) = n / (Z + sum R_k(n)),
+    /// Q_k(n) = X(n) R_k(n). Its form for several servers loses all digits to cancellation as they fill up (G. Casale,
+    /// "Conditional mean value analysis", 2008), so those are joined by Buzen's convolution, whose terms are all positive:
+    /// X(n) = G(n - 1) / G(n). Both are exact.
+    pub fn solve(&self, most: usize) -> Vec<Population> {
+        let several: Vec<(f64, u32)> = self.several_servers().collect();
+        let mut constants = self.without_several_servers(most);
+        for &station in &several {
+            constants = convolve(&constants, &several_constants(station, most));
+        }
+        let population = |customers: usize| {
+            let throughput = (constants[customers - 1] - constants[customers]).exp();
+            // Rounding alone could leave a time shorter than all service.
+            let response = (customers as f64 / throughput - self.think).max(self.demand());
+            Population { customers, throughput, response }
+        };
+        (1..=most).map(population).collect()
+    }
+
+    /// The least number of customers, up to so many, with this throughput.
+    pub fn reaches(&self, throughput: f64, most: usize) -> Option<usize> {
+        // Of a network that is one station, the throughput equals its capacity but for rounding.
+        let enough = throughput * (1.0 - 1e-12);
+        self.solve(most)
+            .iter()
+            .find(|population| population.throughput >= enough)
+            .map(|population| population.customers)
+    }
+
+    fn several_servers(&self) -> impl Iterator<Item = (f64, u32)> {
+        self.stations.iter().filter_map(|station| match station.service {
+            Service::Queue(servers) if servers.get() > 1 && station.demand > 0.0 => {
+                Some((station.demand, servers.get()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Logarithms of the normalising constants G(0) to G(most) of think time, delays and stations of one server.
+    fn without_several_servers(&self, most: usize) -> Vec<f64> {
+        let is_single = |station: &&Station| station.service == Service::Queue(NonZeroU32::MIN) && station.demand > 0.0;
+        let delays = self.stations.iter().filter(|station| station.service == Service::Delay);
+        let delay = self.think + delays.map(|station| station.demand).sum::<f64>();
+        let mut queues: Vec<(f64, f64)> =
+            self.stations.iter().filter(is_single).map(|station| (station.demand, 0.0)).collect();
+        let mut constants = vec![0.0];
+        for customers in 1..=most {
+            let cycle = delay + queues.iter().map(|(demand, queue)| demand * (1.0 + queue)).sum::<f64>();
+            // Nowhere to be: G(n) = 0.
+            let throughput = if cycle > 0.0 { customers as f64 / cycle } else { f64::INFINITY };
+            queues.iter_mut().for_each(|(demand, queue)| *queue = throughput * *demand * (1.0 + *queue));
+            constants.push(constants[customers - 1] - throughput.ln());
+        }
+        constants
+    }
+}
+
+/// Logarithms of D^n / (a(1) a(2) ... a(n)) with a(i) the servers that i customers keep busy.
+fn several_constants((demand, servers): (f64, u32), most: usize) -> Vec<f64> {
+    let factor = |customers: usize| (demand / (customers as f64).min(f64::from(servers))).ln();
+    let sums = (1..=most).scan(0.0, |sum, customers| {
+        *sum += factor(customers);
+        Some(*sum)
+    });
+    std::iter::once(0.0).chain(sums).collect()
+}
+
+/// The convolution of two sequences, all by their logarithms: a delay of many service times is beyond any other range.
+fn convolve(one: &[f64], other: &[f64]) -> Vec<f64> {
+    let at = |n: usize| {
+        let terms = || (0..=n).map(|i| one[i] + other[n - i]);
+        let largest = terms().fold(f64::NEG_INFINITY, f64::max);
+        largest + terms().map(|term| (term - largest).exp()).sum::<f64>().ln()
+    };
+    (0..one.len()).map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn network(stations: &[Station], think: f64) -> ClosedNetwork {
+        ClosedNetwork::new(stations.to_vec(), think).unwrap()
+    }
+
+    fn servers(demand: f64, servers: u32) -> Station {
+        Station::servers(demand, NonZeroU32::new(servers).unwrap())
+    }
+
+    /// R. Jain, "The Art of Computer Systems Performance Analysis", Wiley 1991, examples 33.4 and 34.2: CPU, disk A, disk B.
+    fn timesharing() -> ClosedNetwork {
+        network(&[2.0, 3.0, 1.0].map(Station::queue), 4.0)
+    }
+
+    #[test]
+    fn published_networks_have_their_published_throughputs() {
+        let published = [(1, 6.0, 0.1), (2, 7.4, 0.175), (3, 9.088, 0.229), (4, 11.051, 0.266), (5, 13.256, 0.290)];
+        let late = [(17, 47.045, 0.333), (18, 50.032, 0.333), (19, 53.022, 0.333), (20, 56.016, 0.333)];
+        let solved = timesharing().solve(20);
+        for (customers, response, throughput) in published.into_iter().chain(late) {
+            let found = solved[customers - 1];
+            assert_eq!(found.customers, customers);
+            assert!((found.response - response).abs() < 1e-3, "{found:?}");
+            assert!((found.throughput - throughput).abs() < 1e-3, "{found:?}");
+        }
+        // Lazowska et al., table 6.2: CPU and two disks, 3 terminals.
+        let terminals = network(&[0.605, 2.1, 1.35].map(Station::queue), 15.0).solve(3);
+        for (found, throughput) in terminals.iter().zip([0.0525, 0.1031, 0.1515]) {
+            assert!((found.throughput - throughput).abs() < 1e-4, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn published_bounds_are_found() {
+        // Jain, example 33.4: X(N) <= min(N / 10, 1 / 3), R(N) >= max(6, 3 N - 4), which cross at 10 / 3.
+        let network = timesharing();
+        for customers in 1..=20 {
+            let (bounds, n) = (network.bounds(customers), customers as f64);
+            assert!((bounds.most_throughput - (n / 10.0).min(1.0 / 3.0)).abs() < 1e-12);
+            assert!((bounds.least_response - (3.0 * n - 4.0).max(6.0)).abs() < 1e-12);
+        }
+        assert!((network.crossing() - 10.0 / 3.0).abs() < 1e-12);
+        assert_eq!(network.reaches(0.95 / 3.0, 20), Some(8));
+        assert_eq!(network.reaches(0.34, 200), None);
+    }
+
+    #[test]
+    fn a_single_station_is_saturated_by_one_customer() {
+        let network = network(&[Station::queue(0.173)], 0.0);
+        assert_eq!(network.reaches(network.capacity(), 3), Some(1));
+        assert!((network.solve(5)[4].response - 5.0 * 0.173).abs() < 1e-12);
+    }
+
+    #[test]
+    fn several_servers_are_those_of_the_machine_repair_model() {
+        // Machines that fail after Z on average and repairers who take D: the birth and death process of textbooks, with
+        // p(n) = p(0) N! / ((N - n)! a(1) ... a(n)) (D / Z)^n.
+        let (demand, think, repairers) = (0.7, 2.5, 3_u32);
+        let solved = network(&[servers(demand, repairers)], think).solve(30);
+        for found in solved {
+            let weights: Vec<f64> = (0..=found.customers)
+                .scan(1.0, |weight, n| {
+                    if n > 0 {
+                        let busy = (n as f64).min(f64::from(repairers));
+                        *weight *= (found.customers - n + 1) as f64 / busy * demand / think;
+                    }
+                    Some(*weight)
+                })
+                .collect();
+            let busy = |n: usize| (n as f64).min(f64::from(repairers)) / demand;
+            let throughput = weights.iter().enumerate().map(|(n, weight)| weight * busy(n)).sum::<f64>()
+                / weights.iter().sum::<f64>();
+            assert!((found.throughput / throughput - 1.0).abs() < 1e-12, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn many_servers_and_long_thinking_lose_no_digits() {
+        // Far beyond the range of a number: 20,000 service times of thinking, 64 servers, 3,000 customers.
+        let solved = network(&[servers(1e-4, 64), Station::queue(1e-6)], 2.0).solve(3_000);
+        for found in &solved {
+            // Nobody waits yet: 0.15 of 64 servers are busy.
+            assert!((found.throughput * 2.000_101 / found.customers as f64 - 1.0).abs() < 1e-6, "{found:?}");
+        }
+        let full = network(&[servers(64e-3, 64), Station::queue(1e-4)], 0.0).solve(2_000);
+        assert!((full[1_999].throughput - 1_000.0).abs() < 1e-6);
+        assert!(full.windows(2).all(|pair| pair[0].throughput <= pair[1].throughput * (1.0 + 1e-12)));
+    }
+
+    #[test]
+    fn times_that_are_none_make_no_network() {
+        let of = |stations: &[Station], think| ClosedNetwork::new(stations.to_vec(), think);
+        assert_eq!(of(&[Station::queue(1.0), Station::queue(-1.0)], 0.0), Err(NotANetwork::Demand(1)));
+        assert_eq!(of(&[Station::queue(f64::NAN)], 0.0), Err(NotANetwork::Demand(0)));
+        assert_eq!(of(&[Station::queue(1.0)], f64::INFINITY), Err(NotANetwork::Think));
+        assert_eq!(of(&[Station::queue(0.0)], 1.0), Err(NotANetwork::NoDemand));
+        assert_eq!(of(&[], 1.0), Err(NotANetwork::NoDemand));
+        let only_a_delay = network(&[Station::delay(2.0)], 0.0);
+        assert!((only_a_delay.solve(4)[3].throughput - 2.0).abs() < 1e-12);
+        assert!(only_a_delay.capacity().is_infinite());
+    }
+
+    /// The throughput by the balance equations of the Markov chain of all states: customers go round think time and stations
+    /// in a fixed order, times are exponential.
+    fn by_markov_chain(network: &ClosedNetwork, customers: usize) -> f64 {
+        let rates: Vec<Box<dyn Fn(usize) -> f64>> = std::iter::once(Station::delay(network.think))
+            .chain(network.stations.iter().copied())
+            .filter(|station| station.demand > 0.0)
+            .map(|station| -> Box<dyn Fn(usize) -> f64> {
+                let most = match station.service {
+                    Service::Queue(servers) => servers.get() as usize,
+                    Service::Delay => usize::MAX,
+                };
+                Box::new(move |present: usize| present.min(most) as f64 / station.demand)
+            })
+            .collect();
+        let states = states(customers, rates.len());
+        let places: BTreeMap<&[usize], usize> =
+            states.iter().enumerate().map(|(place, state)| (state.as_slice(), place)).collect();
+        let mut chances = vec![1.0 / states.len() as f64; states.len()];
+        let leaving = |state: &[usize]| state.iter().zip(&rates).map(|(&present, rate)| rate(present)).sum::<f64>();
+        // Gauss and Seidel: each state's chance is what flows into it over the rate at which it is left. Half of each step, as
+        // a ring of states would turn for ever.
+        for _ in 0..4_000 {
+            for (place, state) in states.iter().enumerate() {
+                let mut inflow = 0.0;
+                for to in (0..rates.len()).filter(|&to| state[to] > 0) {
+                    let from = (to + rates.len() - 1) % rates.len();
+                    let mut before = state.clone();
+                    before[to] -= 1;
+                    before[from] += 1;
+                    inflow += chances[places[before.as_slice()]] * rates[from](before[from]);
+                }
+                chances[place] = (chances[place] + inflow / leaving(state)) / 2.0;
+            }
+            let sum: f64 = chances.iter().sum();
+            chances.iter_mut().for_each(|chance| *chance /= sum);
+        }
+        states.iter().zip(&chances).map(|(state, chance)| chance * rates[0](state[0])).sum()
+    }
+
+    fn states(customers: usize, stations: usize) -> Vec<Vec<usize>> {
+        if stations == 1 {
+            return vec![vec![customers]];
+        }
+        let rest = |here: usize| states(customers - here, stations - 1).into_iter().map(move |rest| (here, rest));
+        (0..=customers).flat_map(rest).map(|(here, rest)| [vec![here], rest].concat()).collect()
+    }
+
+    #[test]
+    fn small_networks_agree_with_their_markov_chains() {
+        let networks = [
+            network(&[Station::queue(1.0), Station::queue(0.4)], 0.0),
+            network(&[Station::queue(1.0), Station::queue(0.4), Station::delay(0.3)], 2.0),
+            network(&[servers(1.0, 2), Station::queue(0.7)], 1.0),
+            network(&[servers(1.0, 2), servers(0.5, 3), Station::queue(0.2)], 0.0),
+        ];
+        for network in networks {
+            for found in network.solve(5) {
+                let chain = by_markov_chain(&network, found.customers);
+                assert!((found.throughput / chain - 1.0).abs() < 1e-6, "{network:?} {found:?} {chain}");
+            }
+        }
+    }
+
+    fn any_station() -> impl Strategy<Value = Station> {
+        let service = prop_oneof![
+            Just(Service::Delay),
+            (1_u32..6).prop_map(|servers| Service::Queue(NonZeroU32::new(servers).unwrap()))
+        ];
+        (0.001..10.0_f64, service).prop_map(|(demand, service)| Station { demand, service })
+    }
+
+    proptest! {
+        #[test]
+        fn throughput_grows_within_its_bounds_and_littles_law_holds(
+            stations in prop::collection::vec(any_station(), 1..6), think in 0.0..50.0_f64
+        ) {
+            let network = network(&stations, think);
+            let mut before = 0.0;
+            for found in network.solve(40) {
+                let bounds = network.bounds(found.customers);
+                prop_assert!(found.throughput >= before * (1.0 - 1e-9));
+                prop_assert!(found.throughput <= bounds.most_throughput * (1.0 + 1e-9));
+                prop_assert!(found.throughput >= bounds.least_throughput * (1.0 - 1e-9));
+                prop_assert!(found.response >= bounds.least_response * (1.0 - 1e-9));
+                let little = found.throughput * (found.response + think) / found.customers as f64;
+                prop_assert!((little - 1.0).abs() < 1e-9);
+                before = found.throughput;
+            }
+        }
+    }
+}
