@@ -13,6 +13,7 @@ mod words;
 
 pub mod cpu;
 pub mod file;
+pub mod load;
 pub mod mem;
 pub mod net;
 pub mod os;

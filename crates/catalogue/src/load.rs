@@ -1,0 +1,220 @@
+//! A file server under load: what a number of users gets, and what of each resource that takes.
+//!
+//! A study visits each number of users several times, in random order. Each visit is a round: its figures are at the case of the
+//! users, its figures of a resource at the same case with [`Resource`]; rounds of one visit have the same index at all of them.
+//! Capacities are at the case of the resource alone.
+
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Overhead, Tags, Treatment, Unit};
+
+use crate::file::CacheState;
+use crate::words::words;
+
+/// The metrics of a number of users, in the order of reports.
+pub const OF_USERS: &[&Metric] = &[
+    &THROUGHPUT,
+    &RATE,
+    &RESPONSE,
+    &RESPONSE_P50,
+    &RESPONSE_P95,
+    &RESPONSE_P99,
+    &IN_FLIGHT,
+    &THINK_TIME,
+    &SENT,
+    &FROM_DISK,
+    &LATENESS,
+    &ERRORS,
+    &SERVER_MEMORY,
+    &CLIENT_MEMORY,
+];
+
+/// The metrics of a resource with a number of users.
+pub const OF_RESOURCES: &[&Metric] = &[&UTILISATION, &BUSY];
+
+/// The metrics of a resource alone.
+pub const OF_CAPACITIES: &[&Metric] = &[&CAPACITY, &CAPACITY_BYTES, &SERVERS];
+
+words! {
+    /// Which file a user asks for next.
+    pub enum Pattern: "pattern", "pattern of requests" {
+        /// Any, each as likely.
+        Random = "random",
+        /// Always the same.
+        Fixed = "fixed",
+        /// One after another.
+        Sequence = "sequence",
+        /// Any, few of them most of the time.
+        Zipf = "zipf",
+    }
+}
+
+words! {
+    /// What lies between client and server.
+    pub enum Between: "between", "between client and server" {
+        /// The loopback interface.
+        Loopback = "loopback",
+        /// A pair of virtual interfaces between two network namespaces.
+        Namespaces = "namespaces",
+        /// A network: they are two hosts.
+        Hosts = "hosts",
+    }
+}
+
+words! {
+    /// What requests may wait for.
+    pub enum Resource: "resource", "resource" {
+        /// Bytes that the server's disk reads.
+        Disk = "disk",
+        /// Requests that the server's disk serves, whatever their size.
+        DiskRequests = "disk-requests",
+        /// Bytes from the server to the client.
+        Link = "link",
+        /// CPUs that the server may use, its quota among the limits.
+        ServerCpu = "server-cpu",
+        /// One CPU: the busiest thread of the server.
+        ServerThread = "server-thread",
+        /// Requests that the server works on at once, where it bounds them.
+        Workers = "workers",
+        /// CPUs that the client may use, its quota among the limits.
+        ClientCpu = "client-cpu",
+        /// One CPU: the busiest thread of the load generator.
+        Generator = "generator",
+        /// Time that the server could not send since the client did not read (its receive window was full).
+        ClientWindow = "client-window",
+    }
+}
+
+/// Users: requests of one at a time, each sent after the answer to the one before and the think time. On a linear axis, since
+/// throughput grows in proportion to them until something is full.
+pub const USERS: Axis = Axis::new("users", "users", AxisScale::Linear);
+
+/// Mean time between an answer and the next request. A category, since a few are compared.
+pub const THINK: Axis = Axis::new("think", "think time, ms", AxisScale::Category);
+
+/// Files of the set.
+pub const FILES: Axis = Axis::new("files", "files", AxisScale::Category);
+
+/// Bytes of each file. A category, as a study has one size.
+pub const FILE_BYTES: Axis = Axis::new("file_bytes", "bytes of a file", AxisScale::Category);
+
+const fn of_users(id: &'static str, summary: &'static str) -> Metric {
+    plain(id, summary).over([USERS, THINK, Pattern::AXIS, CacheState::AXIS, Between::AXIS, FILES, FILE_BYTES])
+}
+
+const fn of_resources(id: &'static str, summary: &'static str) -> Metric {
+    plain(id, summary).unit(Unit::Ratio, Better::Neither).over([
+        USERS,
+        Resource::AXIS,
+        THINK,
+        Pattern::AXIS,
+        CacheState::AXIS,
+        Between::AXIS,
+        FILES,
+        FILE_BYTES,
+    ])
+}
+
+/// What is measured before a sweep over users, for all of it.
+const fn of_capacities(id: &'static str, summary: &'static str) -> Metric {
+    plain(id, summary).over([Resource::AXIS, Pattern::AXIS, CacheState::AXIS, Between::AXIS, FILES, FILE_BYTES])
+}
+
+/// All samples, and no canary: whole systems of many CPUs, devices and hosts, whose disturbances are part of what a user gets.
+const fn plain(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .headline(Treatment::AsFound)
+        .canaries(Canaries::NONE)
+        .overhead(Overhead::None)
+        .contaminants(Tags::NONE)
+        .not_in_cycles()
+}
+
+/// Throughput.
+pub static THROUGHPUT: Metric = of_users("load.throughput", "Requests a second that were answered in full and right")
+    .unit(Unit::PerSecond, Better::Higher);
+
+/// Bytes that arrived.
+pub static RATE: Metric = of_users("load.rate", "Bytes of files a second that the client received")
+    .unit(Unit::BytesPerSecond, Better::Higher);
+
+/// Mean response time.
+pub static RESPONSE: Metric =
+    of_users("load.response", "Mean time from a request to the last byte of its answer, without think time");
+
+/// Median response time.
+pub static RESPONSE_P50: Metric =
+    of_users("load.response.p50", "Median time from a request to the last byte of its answer");
+
+/// 95th percentile of the response time.
+pub static RESPONSE_P95: Metric =
+    of_users("load.response.p95", "95th percentile of the time from a request to the last byte of its answer");
+
+/// 99th percentile of the response time.
+pub static RESPONSE_P99: Metric =
+    of_users("load.response.p99", "99th percentile of the time from a request to the last byte of its answer");
+
+/// Requests in flight.
+pub static IN_FLIGHT: Metric = of_users(
+    "load.in_flight",
+    "Mean number of requests in flight as sampled at the server: from the arrival of a request to the last byte of its answer",
+)
+.unit(Unit::Count, Better::Neither);
+
+/// Think time as kept.
+pub static THINK_TIME: Metric = of_users("load.think", "Mean think time that the load generator kept");
+
+/// Bytes that left.
+pub static SENT: Metric =
+    of_users("load.sent", "Bytes of files a second that the server sent").unit(Unit::BytesPerSecond, Better::Higher);
+
+/// Bytes that the disk read.
+pub static FROM_DISK: Metric = of_users("load.from_disk", "Bytes a second that the server's disk read")
+    .unit(Unit::BytesPerSecond, Better::Neither);
+
+/// Lateness of the generator.
+pub static LATENESS: Metric =
+    of_users("load.lateness", "99th percentile of the time by which the load generator sent requests late");
+
+/// Answers that do not count.
+pub static ERRORS: Metric = of_users("load.errors", "Requests a second that were not answered in full and right")
+    .unit(Unit::PerSecond, Better::Lower);
+
+/// Memory of the server.
+pub static SERVER_MEMORY: Metric =
+    of_users("load.server.memory", "Memory of the server's processes at the end of a visit, without page cache")
+        .unit(Unit::Bytes, Better::Lower);
+
+/// Memory of the client.
+pub static CLIENT_MEMORY: Metric = of_users("load.client.memory", "Memory of the load generator at the end of a visit")
+    .unit(Unit::Bytes, Better::Lower);
+
+/// Use of a resource.
+pub static UTILISATION: Metric = of_resources(
+    "load.utilisation",
+    "Share of a resource's capacity that was used: bytes, requests or CPU time over what it was measured to give alone",
+);
+
+/// Time in use.
+pub static BUSY: Metric = of_resources(
+    "load.busy",
+    "Share of the time in which a resource had work, as the kernel counts it; a device that serves requests in parallel is busy long \
+     before it is full",
+);
+
+/// Capacity in requests.
+pub static CAPACITY: Metric = of_capacities(
+    "load.capacity",
+    "Requests a second that a resource would serve if it alone were the limit: its capacity over the work of one request",
+)
+.unit(Unit::PerSecond, Better::Higher);
+
+/// Capacity in bytes.
+pub static CAPACITY_BYTES: Metric =
+    of_capacities("load.capacity.bytes", "Bytes a second that a resource was measured to carry alone")
+        .unit(Unit::BytesPerSecond, Better::Higher);
+
+/// Parallel servers.
+pub static SERVERS: Metric = of_capacities(
+    "load.servers",
+    "Requests that a resource serves at once: CPUs, workers; 1 of those without this figure",
+)
+.unit(Unit::Count, Better::Neither);
