@@ -8,7 +8,7 @@ use crate::headlines::{Desk, core_hertz, metrics_of};
 use crate::predicted::compare;
 use crate::result::BesideRival;
 use crate::result::{Analysis, MetricResult, Outcome};
-use crate::studies::{studies, threads, with_tables};
+use crate::studies::{load, studies, threads, with_tables};
 use crate::summary::summarise;
 use crate::{ceilings, findings, levels, placement, tails};
 
@@ -30,6 +30,7 @@ pub fn analyse(run: &Run) -> Analysis {
         results.iter_mut().for_each(|result| levels::name_modes(result, found));
     }
     placement::name_modes(&mut results);
+    let (model_lines, knees) = load::models(run);
     let mut analysis = Analysis {
         levels: found,
         rivals: BesideRival::among(&results),
@@ -39,6 +40,8 @@ pub fn analyse(run: &Run) -> Analysis {
         results,
         canaries: desk.references.histories(run),
         laws: threads::laws(run),
+        model_lines,
+        knees,
         best_cells: threads::best_cells(run),
         findings: Vec::new(),
         verdict: Vec::new(),

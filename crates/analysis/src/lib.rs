@@ -35,8 +35,8 @@ pub use levels::{CurvePoint, levels};
 pub use reference::references;
 pub use result::{
     Analysis, BesideRival, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Compared,
-    Concluded, CountOf, Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, LineCeiling, MemoryLevel,
-    MemoryLevels, MetricResult, Mode, ModesOf, Moved, Outcome, Place, RivalOutcome, Study, StudyColumn, StudyRow,
-    StudyTable, Summary, TagCount, Tails, Translation, Verdict, Warning,
+    Concluded, CountOf, Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, KneeMark, LineCeiling,
+    MemoryLevel, MemoryLevels, MetricResult, Mode, ModelLine, ModesOf, Moved, Outcome, Place, RivalOutcome, Study,
+    StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails, Translation, Verdict, Warning,
 };
-pub use studies::{FULL, studies};
+pub use studies::{FULL, published_load, studies};

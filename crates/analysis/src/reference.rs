@@ -1,10 +1,12 @@
 //! Published results of five earlier studies, built in as machines to compare a run with.
 //!
 //! The data are the files of `references/`, shipped unchanged. A figure that is a metric of kelvin is a
-//! [`ReferenceValue`] of [`references`]; the tables of the study of a file server are in its file alone.
+//! [`ReferenceValue`] of [`references`]; the capacities and cases of the study of a file server are
+//! judged by `studies::load::published`.
 
 mod places;
 mod rows;
+pub(crate) mod server;
 mod tables;
 mod transfer;
 
@@ -31,6 +33,13 @@ static REFERENCES: LazyLock<Vec<Reference>> = LazyLock::new(|| {
     }
     references
 });
+
+static PUBLISHED_SERVER: LazyLock<server::File> = LazyLock::new(|| parse(FILE_SERVER_LAN));
+
+/// The published study of a file server.
+pub(crate) fn published_server() -> &'static server::File {
+    &PUBLISHED_SERVER
+}
 
 /// The reference machines, oldest study of a whole machine first. That of the file server has no values that are metrics
 /// of kelvin.

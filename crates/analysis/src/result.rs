@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use kelvin_model::{
-    Canary, CanaryPoint, Case, Conclusion, Interval, Metric, Name, Prediction, Reason, Treatment, Unit,
+    Canary, CanaryPoint, Case, Conclusion, Interval, Knee, Metric, Name, Prediction, Reason, Treatment, Unit,
 };
 use kelvin_stats::Scalability;
 use schemars::JsonSchema;
@@ -24,6 +24,12 @@ pub struct Analysis {
     /// Scaling laws, fitted to measurements over numbers of workers: no predictions.
     #[serde(default)]
     pub laws: Vec<FittedLaw>,
+    /// What is known of curves beside their measurements: lines that follow from lower metrics, and bounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub model_lines: Vec<ModelLine>,
+    /// The knees of curves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub knees: Vec<KneeMark>,
     /// The best cases of metrics over two parameters.
     #[serde(default)]
     pub best_cells: Vec<BestCell>,
@@ -119,6 +125,36 @@ impl FittedLaw {
     pub fn at(&self, workers: f64) -> f64 {
         Scalability { lambda: self.lambda.value, sigma: self.sigma.value, kappa: self.kappa.value }.at(workers)
     }
+}
+
+/// A line beside the measurements of a curve that follows from lower metrics alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelLine {
+    /// The metric of the curve.
+    pub metric: Name,
+    /// The parameter over which it runs.
+    pub axis: Name,
+    /// The other parameters.
+    pub held: Case,
+    /// What it is, for a legend.
+    pub label: String,
+    /// Whether measurements are on one side of it, rather than on it.
+    pub is_bound: bool,
+    /// Positions and values, in the metric's unit.
+    pub points: Vec<(u64, f64)>,
+}
+
+/// The knee of a curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KneeMark {
+    /// The metric of the curve.
+    pub metric: Name,
+    /// The parameter over which it runs.
+    pub axis: Name,
+    /// The other parameters.
+    pub held: Case,
+    /// Where it is.
+    pub knee: Knee,
 }
 
 /// A fitted coefficient with its 95 % interval.

@@ -1,5 +1,7 @@
 //! Synthetic runs whose right analysis is known by construction, for tests of this crate and of those that draw it.
 
+pub mod load;
+
 use kelvin_model::{
     Attempt, Batches, Canary, Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Measurement, Metric, Name, Outline,
     OverheadReading, Planned, Reading, Readings, Round, Run, RunSettings, RunStatus, Tags,

@@ -2,6 +2,7 @@
 //!
 //! Data only: the words are in `kelvin_analysis::words`.
 
+mod load;
 mod transfer;
 
 use schemars::JsonSchema;
@@ -9,6 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Case, Name, Unit};
 
+pub use load::{
+    Knee, LoadClaim, LoadDoubt, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, PublishedLoad, ResourceUse,
+    UnknownLimit, WhatIf,
+};
 pub use transfer::{Change, GainOverFiles, OverFiles, TransferClaim, TransferFactor};
 
 /// A claim that the data of a run supports, refutes, or leaves open.
@@ -189,6 +194,8 @@ pub enum Claim {
     Level(LevelClaim),
     /// A claim on the transfer of files.
     Transfer(TransferClaim),
+    /// A claim on a server under load.
+    Load(LoadClaim),
 }
 
 /// The setting that a search varies.
@@ -485,6 +492,32 @@ pub enum Test {
         latencies: [f64; 2],
         /// Whether they are.
         apart: bool,
+    },
+    /// Means of visits to several numbers of users, with intervals by a parametric bootstrap.
+    Visits {
+        /// Numbers of users.
+        loads: usize,
+        /// Fewest visits of one.
+        visits: usize,
+    },
+    /// Visits at saturation with Student's interval.
+    Saturated {
+        /// Visits.
+        visits: usize,
+    },
+    /// Slope of memory over time within visits to equal numbers of users.
+    Slope {
+        /// Visits.
+        visits: usize,
+        /// Seconds from the first to the last.
+        seconds: f64,
+    },
+    /// Asymptotic bounds and exact mean value analysis of a closed network.
+    ClosedNetwork {
+        /// Requests a second of each resource alone, by its word.
+        capacities: Vec<(Name, f64)>,
+        /// Mean think time, in seconds.
+        think: f64,
     },
     /// Rounds whose search found the same parts of a setting.
     Search {

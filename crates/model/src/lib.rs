@@ -31,8 +31,10 @@ pub mod units;
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
 pub use conclusion::{
-    BestQuestion, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, LawClaim, LevelClaim,
-    OverFiles, RatioQuestion, Setting, ShareQuestion, Side, Test, TransferClaim, TransferFactor,
+    BestQuestion, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, Knee, LawClaim,
+    LevelClaim, LoadClaim, LoadDoubt, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, OverFiles,
+    PublishedLoad, RatioQuestion, ResourceUse, Setting, ShareQuestion, Side, Test, TransferClaim, TransferFactor,
+    UnknownLimit, WhatIf,
 };
 pub use event::Event;
 pub use hazard::{Hazard, Severity};

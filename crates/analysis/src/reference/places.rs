@@ -203,7 +203,8 @@ const OTHER_CALLS: &str =
 const CACHE_COMMAND: &str = "found by `kelvin file cache --measure`, which is no part of a run";
 const COPYING: &str = "no run copies one file to another";
 const PAGE_ENTRY: &str = "page-table entries, which a process cannot read";
-const LOAD_STUDY: &str = "needs a study of a server under load, which kelvin does not have yet";
+const LOAD_STUDY: &str =
+    "a knee and a saturation, not figures of a number of users; `kelvin study load --published` judges them";
 const SERVER_CAPACITY: &str = "reading whole files through the page cache, and a TCP stream of unstated direction";
 
 /// Every row without a counterpart.

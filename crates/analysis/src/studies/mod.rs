@@ -3,6 +3,7 @@
 mod crossing;
 pub(crate) mod engines;
 pub(crate) mod files;
+pub(crate) mod load;
 pub(crate) mod network;
 pub(crate) mod pages;
 pub(crate) mod peer;
@@ -13,6 +14,7 @@ pub(crate) mod transfer;
 pub(crate) mod tune;
 
 use crate::evidence::Evidence;
+use crate::reference::published_server;
 use crate::result::{Concluded, MetricResult, Study};
 use crate::words;
 use kelvin_model::{Conclusion, Name, Run};
@@ -21,7 +23,7 @@ use kelvin_model::{Conclusion, Name, Run};
 pub(crate) type Draw = fn(&Evidence<'_>) -> Option<Study>;
 
 /// All studies, in the order of reports.
-const ALL: [Draw; 13] = [
+const ALL: [Draw; 14] = [
     tasks::tasks,
     pages::pages,
     files::cache_below,
@@ -35,6 +37,7 @@ const ALL: [Draw; 13] = [
     network::streams,
     peer::peer,
     transfer::transfer,
+    load::load,
 ];
 
 /// Share from which a CPU that runs a test is full; the network probes' notes use the same.
@@ -52,6 +55,11 @@ impl Study {
         let conclusions: Vec<Concluded> = conclusions.into_iter().map(Concluded::from).collect();
         (!conclusions.is_empty()).then(|| Self { id, design: design.into(), conclusions, tables: Vec::new() })
     }
+}
+
+/// The published study of a file server under load, judged from its capacities alone.
+pub fn published_load() -> Study {
+    load::published::published(published_server())
 }
 
 /// The conclusions that follow from the measurements of a run, study by study.

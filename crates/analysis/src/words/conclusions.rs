@@ -15,7 +15,7 @@ use kelvin_model::{
     RatioQuestion, ShareQuestion, Side, Test, Unit,
 };
 
-use super::transfer;
+use super::{load, transfer};
 use crate::studies::network::TWICE;
 
 /// The sentence of a conclusion, without a full stop.
@@ -56,6 +56,7 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
         Claim::Pages { metric, case, all } => of_pages(*metric, case, *all),
         Claim::Level(level) => of_level(level),
         Claim::Transfer(claim) => transfer::claim(claim),
+        Claim::Load(claim) => load::claim(claim, conclusion.holds),
     }
 }
 
@@ -648,6 +649,29 @@ pub(crate) fn evidence(conclusion: &Conclusion) -> String {
             if *apart { "apart" } else { "overlapping" },
             number(base / huge)
         ),
+        Test::Visits { loads, visits } => format!(
+            "means of {visits} visits or more to each of {loads} numbers of users, 95 % intervals by a parametric bootstrap"
+        ),
+        Test::Saturated { visits } => format!("mean of {visits} visits with Student's 95 % interval"),
+        Test::Slope { visits, seconds } => format!(
+            "slope over {} in {visits} visits, compared at equal numbers of users, with Student's 95 % interval",
+            plain(seconds * 1e9, Unit::Nanoseconds)
+        ),
+        Test::ClosedNetwork { capacities, think } => {
+            let each: Vec<String> = capacities
+                .iter()
+                .map(|(resource, capacity)| format!("{} {}", load::resource_name(*resource), number(*capacity)))
+                .collect();
+            let think = match *think {
+                0.0 => "no".to_owned(),
+                seconds => format!("{} of", plain(seconds * 1e9, Unit::Nanoseconds)),
+            };
+            format!(
+                "asymptotic bounds and exact mean value analysis of a closed network from requests/s of each alone ({}) and {think} \
+                 think time",
+                each.join(", ")
+            )
+        }
         Test::Search { rounds, agreeing } => {
             let counts: Vec<String> = agreeing.iter().map(|count| format!("{count} of {rounds}")).collect();
             format!(

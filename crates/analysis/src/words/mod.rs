@@ -2,6 +2,7 @@
 
 mod conclusions;
 pub(crate) mod findings;
+pub(crate) mod load;
 pub(crate) mod transfer;
 
 use kelvin_model::Unit;

@@ -1,0 +1,227 @@
+//! A server under load: what limits it and from how many users on, what would limit it next, and whether its figures obey the laws
+//! that tie them.
+
+use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::{CLIENT_MEMORY, FROM_DISK, LATENESS, RATE, RESPONSE, Resource, SERVER_MEMORY, THROUGHPUT};
+use kelvin_model::{
+    Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadLimit, LoadVerdict, LoadWhatIf, Metric, Name, ResourceUse,
+    Run, Test, WhatIf,
+};
+use kelvin_stats::{FittedScalability, Repeated, fitted_scalability, mean};
+
+pub(crate) use self::knee::knee_of;
+use self::knee::saturation;
+use self::laws::{Checked, broken, growth, laws};
+use self::sweep::{Sweep, sweeps};
+use self::used::{Device, Saturated, Use, device, estimate};
+use self::verdict::{Facts, doubts, name};
+use crate::evidence::Evidence;
+use crate::result::{KneeMark, ModelLine, Study};
+
+mod knee;
+mod laws;
+mod model;
+pub(super) mod published;
+mod sweep;
+pub(super) mod tables;
+mod used;
+mod verdict;
+
+/// The study.
+pub(super) const LOAD: Name = Name::new("load");
+
+/// Bytes that a device moves for each byte served from which it does more than was asked for.
+const MORE: f64 = 1.1;
+/// Growth of memory that matters, in bytes a request: below it the allocator's pages cannot be told from a leak.
+const LEAK: f64 = 64.0;
+/// Use of the generator's CPU below which it cannot have been the limit.
+const AT_EASE: f64 = 0.85;
+/// Lateness as a share of the response time that cannot matter.
+const IN_TIME: f64 = 0.1;
+
+/// Conclusions from the metrics `load.*`; `None` where they were not measured.
+pub(crate) fn load(evidence: &Evidence<'_>) -> Option<Study> {
+    let sweeps = sweeps(evidence.run);
+    let study = Study::new(LOAD, DESIGN, sweeps.iter().flat_map(conclusions).collect())?;
+    Some(Study { tables: sweeps.iter().flat_map(tables::tables).collect(), ..study })
+}
+
+/// What the capacities allow at each number of users, and where the knee was found, for the curves of a run.
+pub(crate) fn models(run: &Run) -> (Vec<ModelLine>, Vec<KneeMark>) {
+    let sweeps = sweeps(run);
+    (sweeps.iter().flat_map(model::lines).collect(), sweeps.iter().flat_map(model::knees).collect())
+}
+
+const DESIGN: &str = "Numbers of users, each of which sends a request, waits for the answer, thinks and sends the next, were visited \
+     several times in random order. Saturation is the highest mean throughput of neighbouring numbers of users, \
+     a third of all and at least three, the knee the least number with 95 % of it, the use of a resource the share of the capacity that it was measured to have alone.";
+
+/// The conclusions of a sweep, the limit first.
+pub(crate) fn conclusions(sweep: &Sweep) -> Vec<Conclusion> {
+    let saturated = saturation(sweep).map(|at| Saturated::of(sweep, at));
+    let laws = laws(sweep, saturated.as_ref());
+    let facts = Facts::of(sweep, saturated.as_ref());
+    let of_saturation: Vec<Conclusion> = match &saturated {
+        Some(saturated) => saturated.conclusions(&facts, &laws),
+        None => too_little(sweep, &facts).into_iter().collect(),
+    };
+    let checked = laws.iter().map(Checked::conclusion);
+    let grown = [(true, &SERVER_MEMORY), (false, &CLIENT_MEMORY)];
+    let grown = grown.into_iter().filter_map(|(of_server, metric)| leak(sweep, of_server, metric));
+    of_saturation.into_iter().chain(checked).chain(response(sweep)).chain(law_of_users(sweep)).chain(grown).collect()
+}
+
+impl Saturated<'_> {
+    fn conclusions(&self, facts: &Facts<'_>, laws: &[Checked]) -> Vec<Conclusion> {
+        let limit = self.limit(facts, laws);
+        let generator = self.generator(&limit.verdict);
+        let what_if = self.what_if(&facts.devices, &limit.verdict);
+        let is_certain = limit.doubts.is_empty() && !matches!(limit.verdict, LoadVerdict::Unknown { .. });
+        let visits = self.visits().count();
+        let evidence = Test::Visits { loads: self.sweep.loads.len(), visits: self.sweep.least_visits() };
+        let at_saturation = |claim, holds| of(claim, holds, Test::Saturated { visits });
+        let first = of(LoadClaim::Limit(Box::new(limit)), is_certain.then_some(true), evidence);
+        let next = what_if.map(|claim| at_saturation(LoadClaim::WhatIf(claim), Some(true)));
+        let others = [next, self.amplification(visits), generator.map(|(claim, holds)| at_saturation(claim, holds))];
+        std::iter::once(first).chain(others.into_iter().flatten()).collect()
+    }
+
+    fn limit(&self, facts: &Facts<'_>, laws: &[Checked]) -> LoadLimit {
+        let (verdict, rule) = facts.verdict();
+        let doubts = match verdict {
+            LoadVerdict::Unknown { .. } => Vec::new(),
+            _ => doubts(facts, &broken(laws)),
+        };
+        let bytes = |visit: &sweep::Visit| Some(visit.get(&RATE)? / visit.throughput);
+        let bytes: Vec<f64> = self.visits().filter_map(bytes).collect();
+        LoadLimit {
+            held: self.sweep.held.clone(),
+            verdict,
+            rule: rule.says.into(),
+            doubts,
+            knee: Some(self.at.knee),
+            saturation: self.at.throughput,
+            request_bytes: (!bytes.is_empty()).then(|| mean(&bytes)).or(self.sweep.file_bytes()),
+            used: self.used.iter().map(|one| self.resource(one)).collect(),
+        }
+    }
+
+    fn resource(&self, one: &Use) -> ResourceUse {
+        let capacity_bytes = self.sweep.capacities.get(&one.resource).and_then(|capacity| capacity.bytes);
+        ResourceUse { resource: name(one.resource), utilisation: one.utilisation, capacity_bytes }
+    }
+
+    /// How far the limit would have to move to meet the next resource; `None` where the limit is not known, or not one.
+    fn what_if(&self, devices: &[Use], verdict: &LoadVerdict) -> Option<LoadWhatIf> {
+        let LoadVerdict::Resource { by } = verdict else { return None };
+        let is_next = |one: &&Use| device(one.resource) != Device::Client && name(one.resource) != *by;
+        let (first, next) = (devices.first()?, devices.iter().find(is_next)?);
+        let to = |times: f64, throughput: f64| WhatIf { times, throughput };
+        let share = next.utilisation.value;
+        let capacity = |one: &Use| self.sweep.capacities.get(&one.resource).and_then(|capacity| capacity.requests);
+        let alone = capacity(first).zip(capacity(next)).map(|(limit, next)| to(next / limit, next));
+        (share > 0.0).then(|| LoadWhatIf {
+            held: self.sweep.held.clone(),
+            limit: *by,
+            next: name(next.resource),
+            as_measured: to(first.utilisation.value / share, self.at.throughput.value / share),
+            from_capacity: alone.filter(|alone| alone.times > 1.0),
+        })
+    }
+
+    /// What the disk reads for each byte that is served, where files come from it.
+    fn amplification(&self, visits: usize) -> Option<Conclusion> {
+        let is_from_disk = CacheState::of(&self.sweep.held) == Some(CacheState::Uncached);
+        let ratio = |visit: &sweep::Visit| Some(visit.get(&FROM_DISK)? / visit.get(&RATE)?);
+        let times = estimate(&self.visits().filter_map(ratio).filter(|_| is_from_disk).collect::<Vec<f64>>())?;
+        let resource = name(Resource::Disk);
+        let claim = LoadClaim::Amplification { held: self.sweep.held.clone(), resource, times };
+        Some(of(claim, times.is_above(MORE), Test::Saturated { visits }))
+    }
+
+    /// Whether the generator kept up.
+    fn generator(&self, verdict: &LoadVerdict) -> Option<(LoadClaim, Option<bool>)> {
+        let cpu = self.used.iter().find(|one| one.resource == Resource::Generator).map(|one| one.utilisation);
+        let of_load = |load: &sweep::Load| {
+            let (late, response) = (load.all(&LATENESS), load.all(&RESPONSE));
+            (!late.is_empty() && !response.is_empty()).then(|| (mean(&late), mean(&response)))
+        };
+        let latest = self.sweep.loads.iter().filter_map(of_load).max_by(|one, other| one.0.total_cmp(&other.0));
+        let is_in_time = latest.is_none_or(|(late, response)| late <= IN_TIME * response);
+        let is_at_ease = cpu.is_none_or(|cpu| cpu.high < AT_EASE);
+        let is_client = matches!(verdict, LoadVerdict::Client { .. });
+        (cpu.is_some() || latest.is_some()).then(|| {
+            let claim = LoadClaim::Generator { cpu, late: latest.map(|(late, _)| late) };
+            (claim, Some(is_in_time && is_at_ease && !is_client))
+        })
+    }
+}
+
+/// The claim that too little was measured.
+fn too_little(sweep: &Sweep, facts: &Facts<'_>) -> Option<Conclusion> {
+    let means = sweep.loads.iter().map(|load| mean(&load.throughputs()));
+    let most = means.max_by(f64::total_cmp)?;
+    let (verdict, rule) = facts.verdict();
+    let limit = LoadLimit {
+        held: sweep.held.clone(),
+        verdict,
+        rule: rule.says.into(),
+        doubts: Vec::new(),
+        knee: None,
+        saturation: Estimate { value: most, low: most, high: most },
+        request_bytes: sweep.file_bytes(),
+        used: Vec::new(),
+    };
+    let evidence = Test::Visits { loads: sweep.loads.len(), visits: sweep.least_visits() };
+    Some(of(LoadClaim::Limit(Box::new(limit)), None, evidence))
+}
+
+fn of(claim: LoadClaim, holds: Option<bool>, evidence: Test) -> Conclusion {
+    Conclusion { claim: Claim::Load(claim), holds, evidence }
+}
+
+impl Checked {
+    fn conclusion(&self) -> Conclusion {
+        of(LoadClaim::Law(self.check.clone()), self.holds, Test::Saturated { visits: self.visits })
+    }
+}
+
+/// How the response time grows from the fewest users to the most.
+fn response(sweep: &Sweep) -> Option<Conclusion> {
+    let of_load = |load: &sweep::Load| {
+        let all = load.all(&RESPONSE);
+        (!all.is_empty()).then(|| (load.users, mean(&all)))
+    };
+    let (alone, crowded) = (of_load(sweep.loads.first()?)?, of_load(sweep.loads.last()?)?);
+    let evidence = Test::Visits { loads: sweep.loads.len(), visits: sweep.least_visits() };
+    let holds = Some(crowded.1 > alone.1);
+    (alone.0 < crowded.0).then(|| of(LoadClaim::Response { alone, crowded }, holds, evidence))
+}
+
+/// The universal scalability law of throughput by users.
+fn law_of_users(sweep: &Sweep) -> Option<Conclusion> {
+    let throughputs: Vec<Vec<f64>> = sweep.loads.iter().map(sweep::Load::throughputs).collect();
+    let users = sweep.loads.iter().map(|load| load.users as f64);
+    let repeated: Vec<Repeated<'_>> = users.zip(throughputs.iter().map(Vec::as_slice)).collect();
+    let FittedScalability { law, sigma, kappa, furthest, describes, .. } = fitted_scalability(&repeated)?;
+    let coefficient = |value, (low, high)| Estimate { value, low, high };
+    let claim = LoadClaim::Scalability {
+        held: sweep.held.clone(),
+        contention: coefficient(law.sigma, sigma),
+        coherency: coefficient(law.kappa, kappa),
+        peak: Some(law.peak()).filter(|peak| peak.is_finite()),
+        furthest: Furthest { workers: furthest.n as u64, ratio: furthest.ratio },
+    };
+    let evidence = Test::Visits { loads: sweep.loads.len(), visits: sweep.least_visits() };
+    Some(of(claim, Some(describes), evidence))
+}
+
+/// Whether the memory of a process grows with the requests that it has served.
+fn leak(sweep: &Sweep, of_server: bool, metric: &Metric) -> Option<Conclusion> {
+    let growth = growth(sweep, metric)?;
+    let visits: Vec<f64> = sweep.loads.iter().flat_map(|load| load.all(&THROUGHPUT)).collect();
+    let bytes_a_request = growth.a_second.over(mean(&visits));
+    let claim = LoadClaim::Growth { of_server, bytes_a_second: growth.a_second, bytes_a_request };
+    let evidence = Test::Slope { visits: growth.visits, seconds: growth.seconds };
+    Some(of(claim, bytes_a_request.is_above(LEAK), evidence))
+}

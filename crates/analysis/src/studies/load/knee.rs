@@ -1,0 +1,130 @@
+//! Saturation throughput and knee of a sweep, with intervals.
+
+use kelvin_model::{Estimate, Knee};
+use kelvin_stats::{Random, mean, variance};
+
+use super::sweep::Sweep;
+
+/// Share of the saturation throughput from which on more users bring nothing that matters.
+pub(super) const KNEE_SHARE: f64 = 0.95;
+
+/// Fewest neighbouring numbers of users whose mean is the saturation throughput: the highest of single ones would be too high by
+/// chance.
+const NEIGHBOURS: usize = 3;
+
+/// Of many numbers of users a third are neighbours: a sweep reaches to three times the knee.
+fn neighbours(loads: usize) -> usize {
+    NEIGHBOURS.max(loads / 3)
+}
+
+/// Draws of the intervals: with 25 beyond each end, these are accurate to a few hundredths of the width.
+const DRAWS: usize = 1000;
+
+/// Where more users bring nothing any more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Saturation {
+    /// The highest throughput over neighbouring numbers of users, in requests a second.
+    pub throughput: Estimate,
+    /// The least number of users with [`KNEE_SHARE`] of it.
+    pub knee: Knee,
+    /// Places in the sweep of the neighbours and all from the knee on to them.
+    pub from: usize,
+    pub until: usize,
+}
+
+/// The mean throughput of a number of users, and its spread.
+struct Mean {
+    value: f64,
+    error: f64,
+    degrees: usize,
+}
+
+impl Mean {
+    fn of(values: &[f64]) -> Self {
+        let error = (variance(values) / values.len() as f64).sqrt();
+        Self { value: mean(values), error, degrees: values.len() - 1 }
+    }
+
+    /// A draw of it for another study: Student's distribution.
+    fn drawn(&self, random: &mut Random) -> f64 {
+        let squares: f64 = (0..self.degrees).map(|_| random.normal().powi(2)).sum();
+        self.value + self.error * random.normal() / (squares / self.degrees as f64).sqrt()
+    }
+}
+
+/// Places of knee and saturation in throughputs by ascending number of users.
+#[derive(Clone, Copy)]
+struct Found {
+    throughput: f64,
+    knee: usize,
+    until: usize,
+}
+
+/// The saturation of a sweep; `None` where a number of users was visited once, or there are fewer than three.
+///
+/// The intervals are percentiles of a parametric bootstrap: the mean of each number of users is drawn anew with its standard
+/// error and degrees of freedom, which keeps its coverage with few visits, unlike resampling the visits.
+pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
+    if sweep.loads.len() < NEIGHBOURS || sweep.least_visits() < 2 {
+        return None;
+    }
+    let means: Vec<Mean> = sweep.loads.iter().map(|load| Mean::of(&load.throughputs())).collect();
+    let found = find(&means.iter().map(|mean| mean.value).collect::<Vec<f64>>());
+    let mut random = Random::new(1);
+    let draws: Vec<Found> =
+        (0..DRAWS).map(|_| find(&means.iter().map(|mean| mean.drawn(&mut random)).collect::<Vec<f64>>())).collect();
+    let [low, high] = ends(draws.iter().map(|draw| draw.throughput).collect());
+    let [first, last] = ends(draws.iter().map(|draw| sweep.loads[draw.knee].users as f64).collect());
+    Some(Saturation {
+        throughput: Estimate {
+            value: found.throughput,
+            low: low.min(found.throughput),
+            high: high.max(found.throughput),
+        },
+        knee: {
+            let users = sweep.loads[found.knee].users;
+            Knee { users, low: (first as u64).min(users), high: (last as u64).max(users) }
+        },
+        from: found.knee,
+        until: found.until,
+    })
+}
+
+/// The highest mean of neighbours, and the first throughput that comes near it.
+fn find(throughputs: &[f64]) -> Found {
+    let width = neighbours(throughputs.len());
+    let windows = throughputs.windows(width).map(mean).enumerate();
+    let (at, throughput) = windows.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default();
+    let until = at + width - 1;
+    let knee = rising(&throughputs[..=until]).iter().position(|&one| one >= KNEE_SHARE * throughput).unwrap_or(until);
+    Found { throughput, knee, until }
+}
+
+/// The nearest throughputs that never fall (pool adjacent violators; R. E. Barlow et al., "Statistical Inference under Order
+/// Restrictions", 1972): up to saturation one that falls does so by chance, and the one before it is as likely to be too high.
+fn rising(throughputs: &[f64]) -> Vec<f64> {
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for &throughput in throughputs {
+        pools.push((throughput, 1));
+        while let [.., (before, many), (after, few)] = pools[..] {
+            if before <= after {
+                break;
+            }
+            pools.truncate(pools.len() - 2);
+            pools.push(((before * many as f64 + after * few as f64) / (many + few) as f64, many + few));
+        }
+    }
+    pools.into_iter().flat_map(|(throughput, count)| std::iter::repeat_n(throughput, count)).collect()
+}
+
+/// The place of the knee in throughputs that are known exactly.
+pub(crate) fn knee_of(throughputs: &[f64]) -> usize {
+    find(throughputs).knee
+}
+
+/// The ends of the 95 % interval of draws; order statistics, so that each is a value that was drawn.
+pub(super) fn ends(mut draws: Vec<f64>) -> [f64; 2] {
+    draws.sort_by(f64::total_cmp);
+    let tail = draws.len() / 40;
+    [draws[tail], draws[draws.len() - 1 - tail]]
+}

@@ -1,0 +1,137 @@
+//! Laws that tie what was measured, each checked on the data, and the growth of memory.
+
+use kelvin_catalogue::load::{IN_FLIGHT, RATE, RESPONSE, Resource, SENT};
+use kelvin_model::{Case, Estimate, LoadLaw, LoadLawCheck, Metric};
+use kelvin_stats::{mean, t_quantile, variance};
+
+use super::sweep::{Load, Sweep, Visit};
+use super::used::{Saturated, estimate};
+
+/// Most that two counts of the same requests or bytes may differ by, as a share.
+const SAME: f64 = 0.02;
+/// Most that the demand of a request may change with the number of users, as a share: caches and batches make it change a little.
+const SAME_DEMAND: f64 = 0.05;
+/// Use from which a demand can be told from what else the resource does.
+const TELLING: f64 = 0.2;
+
+/// A law on the data: how far off it is, and whether it holds; `None` where that is not certain.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub check: LoadLawCheck,
+    pub holds: Option<bool>,
+    pub visits: usize,
+}
+
+/// The laws whose quantities were measured.
+pub(crate) fn laws(sweep: &Sweep, saturated: Option<&Saturated<'_>>) -> Vec<Checked> {
+    let little = Law {
+        law: LoadLaw::Little,
+        tolerance: SAME,
+        ratio: &|visit| Some(visit.get(&IN_FLIGHT)? / (visit.throughput * visit.get(&RESPONSE)? / 1e9)),
+    };
+    let flow =
+        Law { law: LoadLaw::FlowBalance, tolerance: SAME, ratio: &|visit| Some(visit.get(&SENT)? / visit.get(&RATE)?) };
+    let checks = [little.check(sweep, |_| true), flow.check(sweep, |_| true), saturated.and_then(utilisation)];
+    checks.into_iter().flatten().collect()
+}
+
+/// The laws that do not hold.
+pub(crate) fn broken(laws: &[Checked]) -> Vec<LoadLaw> {
+    laws.iter().filter(|checked| checked.holds == Some(false)).map(|checked| checked.check.law).collect()
+}
+
+/// U = X D with one D: that of the fullest resource with fewer users than the knee over that at saturation.
+fn utilisation(saturated: &Saturated<'_>) -> Option<Checked> {
+    let fullest: Resource = saturated.devices().first()?.resource;
+    let demand = |visit: &Visit| Some(visit.used.get(&fullest)? / visit.throughput);
+    let at_saturation = mean(&saturated.visits().filter_map(demand).collect::<Vec<f64>>());
+    let telling = |visit: &Visit| visit.used.get(&fullest).is_some_and(|&share| share >= TELLING);
+    let ratio = move |visit: &Visit| demand(visit).filter(|_| telling(visit)).map(|demand| demand / at_saturation);
+    let law = Law { law: LoadLaw::Utilisation, tolerance: SAME_DEMAND, ratio: &ratio };
+    law.check(saturated.sweep, |load| load.users < saturated.at.knee.users)
+}
+
+/// A law: one side over the other in a visit, where it has both.
+struct Law<'l> {
+    law: LoadLaw,
+    tolerance: f64,
+    ratio: &'l dyn Fn(&Visit) -> Option<f64>,
+}
+
+impl Law<'_> {
+    /// All visits together; or one number of users alone, where the law certainly does not hold.
+    fn check(&self, sweep: &Sweep, is_of: impl Fn(&Load) -> bool) -> Option<Checked> {
+        let loads: Vec<(u64, Vec<f64>)> = sweep
+            .loads
+            .iter()
+            .filter(|load| is_of(load))
+            .map(|load| (load.users, load.visits.iter().filter_map(|visit| self.off(visit)).collect()))
+            .collect();
+        let all: Vec<f64> = loads.iter().flat_map(|(_, values)| values.iter().copied()).collect();
+        let together = estimate(&all)?;
+        let alone = loads.iter().filter_map(|(users, values)| Some((*users, jointly(values, loads.len())?)));
+        let is_outside = |(_, off): &(u64, Estimate)| off.low > self.tolerance || off.high < -self.tolerance;
+        let worst =
+            alone.filter(is_outside).max_by(|(_, one), (_, other)| one.value.abs().total_cmp(&other.value.abs()));
+        let off = worst.map_or(together, |(_, off)| off);
+        let holds = match off {
+            Estimate { low, high, .. } if low > self.tolerance || high < -self.tolerance => Some(false),
+            Estimate { low, high, .. } if low >= -self.tolerance && high <= self.tolerance => Some(true),
+            _ => None,
+        };
+        let held: Case = sweep.held.clone();
+        let check =
+            LoadLawCheck { law: self.law, held, off, at: worst.map(|(users, _)| users), tolerance: self.tolerance };
+        Some(Checked { check, holds, visits: all.len() })
+    }
+
+    fn off(&self, visit: &Visit) -> Option<f64> {
+        (self.ratio)(visit).map(|ratio| ratio - 1.0).filter(|off| off.is_finite())
+    }
+}
+
+/// A mean with an interval that holds jointly with those of so many others (Bonferroni).
+fn jointly(values: &[f64], others: usize) -> Option<Estimate> {
+    let plain = estimate(values)?;
+    let count = values.len() as f64;
+    let half = t_quantile(1.0 - 0.025 / others as f64, count - 1.0) * (variance(values) / count).sqrt();
+    Some(Estimate { low: plain.value - half, high: plain.value + half, ..plain })
+}
+
+/// How a figure changes over time while the number of users is the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Growth {
+    /// In the metric's unit a second.
+    pub a_second: Estimate,
+    pub visits: usize,
+    /// Seconds from the first visit to the last.
+    pub seconds: f64,
+}
+
+/// The growth of a figure over the visits: least squares with one slope and a level for each number of users, since memory
+/// follows the number of connections. `None` where no number of users was visited again, or only once.
+pub(crate) fn growth(sweep: &Sweep, metric: &Metric) -> Option<Growth> {
+    let points = |load: &Load| -> Vec<(f64, f64)> {
+        load.visits.iter().filter_map(|visit| Some((visit.at, visit.get(metric)?))).collect()
+    };
+    let loads: Vec<Vec<(f64, f64)>> = sweep.loads.iter().map(points).filter(|points| points.len() > 1).collect();
+    let centred: Vec<(f64, f64)> = loads.iter().flat_map(|points| centred(points)).collect();
+    let degrees = centred.len().checked_sub(loads.len() + 1).filter(|&degrees| degrees > 0)? as f64;
+    let of_times: f64 = centred.iter().map(|(time, _)| time * time).sum();
+    if of_times <= 0.0 {
+        return None;
+    }
+    let value = centred.iter().map(|(time, value)| time * value).sum::<f64>() / of_times;
+    let left: f64 = centred.iter().map(|(time, figure)| (figure - value * time).powi(2)).sum();
+    let half = t_quantile(0.975, degrees) * (left / degrees / of_times).sqrt();
+    let times = || loads.iter().flatten().map(|(time, _)| *time);
+    let seconds = times().fold(f64::NEG_INFINITY, f64::max) - times().fold(f64::INFINITY, f64::min);
+    let a_second = Estimate { value, low: value - half, high: value + half };
+    Some(Growth { a_second, visits: centred.len(), seconds })
+}
+
+fn centred(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let of = |part: fn(&(f64, f64)) -> f64| mean(&points.iter().map(part).collect::<Vec<f64>>());
+    let (time, value) = (of(|point| point.0), of(|point| point.1));
+    points.iter().map(|point| (point.0 - time, point.1 - value)).collect()
+}

@@ -1,0 +1,66 @@
+//! What the capacities alone say of each number of users, made before any was visited: bounds and mean value analysis.
+
+use std::num::NonZeroU32;
+
+use kelvin_catalogue::load::{RESPONSE, Resource, THROUGHPUT, USERS};
+use kelvin_model::Metric;
+use kelvin_stats::{ClosedNetwork, Population, Station};
+
+use super::knee::saturation;
+use super::sweep::{Capacity, Sweep};
+use super::used::{Device, device};
+use crate::result::{KneeMark, ModelLine};
+
+const NANOSECONDS: f64 = 1e9;
+
+/// The network that the capacities of a sweep are; `None` where none was measured. Of each device the slowest part; workers hold
+/// requests while these are served elsewhere, and are no station.
+pub(super) fn network(sweep: &Sweep) -> Option<ClosedNetwork> {
+    let mut slowest: Vec<(Device, f64, Station)> = Vec::new();
+    for (&resource, capacity) in &sweep.capacities {
+        let Some((requests, station)) = station(resource, capacity) else { continue };
+        match slowest.iter_mut().find(|(known, ..)| *known == device(resource)) {
+            Some(known) if known.1 <= requests => {}
+            Some(known) => *known = (device(resource), requests, station),
+            None => slowest.push((device(resource), requests, station)),
+        }
+    }
+    ClosedNetwork::new(slowest.into_iter().map(|(.., station)| station).collect(), sweep.think()).ok()
+}
+
+fn station(resource: Resource, capacity: &Capacity) -> Option<(f64, Station)> {
+    let requests = capacity.requests.filter(|_| device(resource) != Device::Workers)?;
+    let servers = NonZeroU32::new(capacity.servers.unwrap_or(1.0).round() as u32).unwrap_or(NonZeroU32::MIN);
+    Some((requests, Station::servers(f64::from(servers.get()) / requests, servers)))
+}
+
+/// The lines over users: throughput and response time as predicted, and their bounds.
+pub(super) fn lines(sweep: &Sweep) -> Vec<ModelLine> {
+    const PREDICTED: &str = "predicted from capacities";
+    let (Some(network), Ok(most)) = (network(sweep), usize::try_from(sweep.most_users())) else { return Vec::new() };
+    let solved = network.solve(most);
+    let line = |metric: &Metric, label: &str, value: &dyn Fn(&Population) -> f64| ModelLine {
+        metric: metric.id,
+        axis: USERS.name,
+        held: sweep.held.clone(),
+        label: label.into(),
+        is_bound: label != PREDICTED,
+        points: solved.iter().map(|one| (one.customers as u64, value(one))).collect(),
+    };
+    vec![
+        line(&THROUGHPUT, PREDICTED, &|one| one.throughput),
+        line(&THROUGHPUT, "at most", &|one| network.bounds(one.customers).most_throughput),
+        line(&RESPONSE, PREDICTED, &|one| one.response * NANOSECONDS),
+        line(&RESPONSE, "at least", &|one| network.bounds(one.customers).least_response * NANOSECONDS),
+    ]
+}
+
+/// The knee of a sweep, on the curves of throughput and response time.
+pub(super) fn knees(sweep: &Sweep) -> Vec<KneeMark> {
+    let found = saturation(sweep);
+    let mark = |metric: &Metric| {
+        let knee = found?.knee;
+        Some(KneeMark { metric: metric.id, axis: USERS.name, held: sweep.held.clone(), knee })
+    };
+    [&THROUGHPUT, &RESPONSE].into_iter().filter_map(mark).collect()
+}

@@ -1,0 +1,187 @@
+//! The published study of a file server, judged from its capacities alone, beside what was seen.
+
+use kelvin_catalogue::load::{Pattern, Resource, THINK};
+use kelvin_model::{Case, Claim, Conclusion, Estimate, LoadClaim, LoadWhatIf, Name, PublishedLoad, Test, WhatIf};
+use kelvin_stats::{ClosedNetwork, Station};
+
+use super::knee::KNEE_SHARE;
+use super::verdict::name;
+use crate::reference::server::{File, PublishedCase};
+use crate::result::{Concluded, Study};
+
+/// How far the capacities may be from what was seen to count as the same, as a share.
+const AS_SEEN: f64 = 0.05;
+/// Most users of a published case by far.
+const MOST: usize = 1000;
+
+/// The study of the published cases: what their capacities say before anything is measured.
+pub(crate) fn published(file: &File) -> Study {
+    let conclusions = file.case.iter().flat_map(|case| Judged::of(file, case)).flat_map(|judged| judged.conclusions());
+    Study {
+        id: super::LOAD,
+        design: format!(
+            "{}. Nothing was measured here: the asymptotic bounds and the exact mean value analysis of a closed network follow from \
+             the published capacities of disk and network; a file that is always the same comes from the page cache, and needs the \
+             network only.",
+            file.machine.title
+        ),
+        conclusions: conclusions.map(Concluded::from).collect(),
+        tables: Vec::new(),
+    }
+}
+
+/// A published case with the network that its capacities are.
+struct Judged<'f> {
+    file: &'f File,
+    case: &'f PublishedCase,
+    /// The stations of a request, with their requests a second, the slowest first.
+    capacities: Vec<(Resource, f64)>,
+    network: ClosedNetwork,
+}
+
+impl<'f> Judged<'f> {
+    /// `None` of a case whose capacities were not published.
+    fn of(file: &'f File, case: &'f PublishedCase) -> Option<Self> {
+        let disk = (!case.is_fixed()).then_some((Resource::Disk, file.capacity.disk_requests_per_s));
+        let link = (Resource::Link, file.capacity.network_requests_per_s);
+        let mut capacities: Vec<(Resource, f64)> = disk.into_iter().chain([link]).collect();
+        capacities.sort_by(|one, other| one.1.total_cmp(&other.1));
+        let stations = capacities.iter().map(|(_, capacity)| Station::queue(1.0 / capacity)).collect();
+        let network = ClosedNetwork::new(stations, case.think_seconds).ok()?;
+        Some(Self { file, case, capacities, network })
+    }
+
+    fn held(&self) -> Case {
+        let pattern = if self.case.is_fixed() { Pattern::Fixed } else { Pattern::Random };
+        Case::new().at(pattern).with(THINK, (self.case.think_seconds * 1e3).round() as u64)
+    }
+
+    fn evidence(&self) -> Test {
+        let capacities = self.capacities.iter().map(|&(resource, capacity)| (name(resource), capacity)).collect();
+        Test::ClosedNetwork { capacities, think: self.case.think_seconds }
+    }
+
+    fn conclusions(&self) -> Vec<Conclusion> {
+        let limit = self.limit().map(|claim| (LoadClaim::Published(claim.0), Some(claim.1)));
+        let all = [limit, self.what_if().map(|claim| (LoadClaim::WhatIf(claim), Some(true))), self.amplification()];
+        let of = |(claim, holds)| Conclusion { claim: Claim::Load(claim), holds, evidence: self.evidence() };
+        all.into_iter().flatten().map(of).collect()
+    }
+
+    /// The limit, and whether it is what was seen: the same resource, a knee that is the same against what was seen, a capacity that
+    /// is near it.
+    fn limit(&self) -> Option<(PublishedLoad, bool)> {
+        let ((limit, capacity), seen) = (*self.capacities.first()?, self.case.saturation(self.file)?);
+        let reaches = |throughput: f64| self.network.reaches(KNEE_SHARE * throughput, MOST).map(|users| users as u64);
+        let claim = PublishedLoad {
+            name: self.case.name.clone(),
+            limit: name(limit),
+            limit_seen: Name::intern(resource_named(&self.case.bottleneck).map_or("?", Resource::name)),
+            capacity,
+            saturation_seen: seen,
+            saturation_of_others: self.case.saturation_requests_per_s.is_none(),
+            crossing: self.network.crossing(),
+            knee: reaches(capacity)?,
+            knee_against_seen: reaches(seen)?,
+            knee_seen: self.case.knee_clients,
+        };
+        let is_near = (seen / capacity - 1.0).abs() <= AS_SEEN;
+        let as_seen = claim.limit == claim.limit_seen && claim.knee_against_seen == claim.knee_seen && is_near;
+        Some((claim, as_seen))
+    }
+
+    /// A faster network until the disk is met: by the disk's capacity, and by what it read.
+    fn what_if(&self) -> Option<LoadWhatIf> {
+        let [(limit, present), (next, capacity)] = *self.capacities.as_slice() else { return None };
+        let as_read = capacity / self.amplified()?.value;
+        let to = |throughput: f64| WhatIf { times: throughput / present, throughput };
+        Some(LoadWhatIf {
+            held: self.held(),
+            limit: name(limit),
+            next: name(next),
+            as_measured: to(as_read),
+            from_capacity: Some(to(capacity)),
+        })
+    }
+
+    /// What the disk read over what was served, where the disk's reading was published with its mean.
+    fn amplified(&self) -> Option<Estimate> {
+        let served = self.case.saturation(self.file)? * self.file.machine.file_bytes;
+        let value = self.case.disk_read_bytes_per_s? / served;
+        Some(Estimate { value, low: value, high: value })
+    }
+
+    fn amplification(&self) -> Option<(LoadClaim, Option<bool>)> {
+        let times = self.amplified()?;
+        let claim = LoadClaim::Amplification { held: self.held(), resource: name(Resource::Disk), times };
+        Some((claim, times.is_above(super::MORE)))
+    }
+}
+
+/// The resource of a word of that study.
+fn resource_named(word: &str) -> Option<Resource> {
+    match word {
+        "network" => Some(Resource::Link),
+        "disk" => Some(Resource::Disk),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::published_server;
+
+    fn claims() -> Vec<Conclusion> {
+        published(published_server()).conclusions.into_iter().map(|one| one.conclusion).collect()
+    }
+
+    #[test]
+    fn the_capacities_alone_say_what_was_seen() {
+        let found: Vec<(PublishedLoad, Option<bool>)> = claims()
+            .into_iter()
+            .filter_map(|one| match one.claim {
+                Claim::Load(LoadClaim::Published(published)) => Some((published, one.holds)),
+                _ => None,
+            })
+            .collect();
+        let of = |what: fn(&PublishedLoad) -> f64| found.iter().map(|(one, _)| what(one)).collect::<Vec<f64>>();
+        let tenths =
+            |values: Vec<f64>| values.into_iter().map(|value| (value * 10.0).round() / 10.0).collect::<Vec<f64>>();
+        assert_eq!(of(|one| one.capacity), [5.78; 3]);
+        assert_eq!(tenths(of(|one| one.crossing)), [1.3, 7.0, 1.0]);
+        assert_eq!(of(|one| one.knee as f64), [3.0, 10.0, 1.0]);
+        assert_eq!(of(|one| one.knee_against_seen as f64), [2.0, 10.0, 1.0]);
+        assert_eq!(of(|one| one.knee_seen as f64), [2.0, 10.0, 1.0]);
+        assert!(
+            found.iter().all(|(one, holds)| one.limit == *"link" && one.limit_seen == *"link" && *holds == Some(true))
+        );
+    }
+
+    #[test]
+    fn the_disk_read_more_than_was_served_and_comes_next() {
+        let amplified: Vec<f64> = claims()
+            .iter()
+            .filter_map(|one| match &one.claim {
+                Claim::Load(LoadClaim::Amplification { times, .. }) if one.holds == Some(true) => Some(times.value),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(amplified.len(), 1);
+        assert!((amplified[0] - 2.4).abs() < 0.05, "{amplified:?}");
+        let next: Vec<LoadWhatIf> = claims()
+            .into_iter()
+            .filter_map(|one| match one.claim {
+                Claim::Load(LoadClaim::WhatIf(next)) => Some(next),
+                _ => None,
+            })
+            .collect();
+        let [next] = next.as_slice() else { panic!("{next:?}") };
+        let alone = next.from_capacity.unwrap();
+        assert!((alone.throughput - 21.8).abs() < 1e-9 && (alone.times - 3.77).abs() < 0.01);
+        assert!(
+            (next.as_measured.times - 1.6).abs() < 0.05 && (next.as_measured.throughput - 9.06).abs() < 0.05,
+            "{next:?}"
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! A sweep over numbers of users as a run has it: visits with their figures and the use of each resource, and capacities.
+
+use std::collections::BTreeMap;
+
+use kelvin_catalogue::load::{
+    CAPACITY, CAPACITY_BYTES, FILE_BYTES, Resource, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+};
+use kelvin_model::{Axis, Case, Measurement, Metric, Name, Readings, Run};
+use kelvin_stats::mean;
+
+use crate::studies::crossing::without;
+
+/// All visits to numbers of users that differ in nothing else.
+#[derive(Clone, Debug)]
+pub(crate) struct Sweep {
+    /// What is common to all of them.
+    pub held: Case,
+    /// In ascending order of users.
+    pub loads: Vec<Load>,
+    /// What each resource gives alone.
+    pub capacities: BTreeMap<Resource, Capacity>,
+}
+
+/// The visits to one number of users.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub users: u64,
+    pub visits: Vec<Visit>,
+}
+
+/// One visit.
+#[derive(Clone, Debug)]
+pub(crate) struct Visit {
+    /// Seconds from the start of the run.
+    pub at: f64,
+    /// Requests a second.
+    pub throughput: f64,
+    figures: BTreeMap<Name, f64>,
+    /// Share of each resource's capacity that was used.
+    pub used: BTreeMap<Resource, f64>,
+}
+
+/// What a resource gives alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Capacity {
+    /// Requests a second, if measured.
+    pub requests: Option<f64>,
+    /// Bytes a second, where it carries bytes.
+    pub bytes: Option<f64>,
+    /// Requests that it serves at once; 1 if not measured.
+    pub servers: Option<f64>,
+}
+
+impl Visit {
+    /// A figure of the visit, in the metric's unit.
+    pub fn get(&self, metric: &Metric) -> Option<f64> {
+        self.figures.get(&metric.id).copied()
+    }
+}
+
+impl Load {
+    /// A figure of each visit that has it.
+    pub fn all(&self, metric: &Metric) -> Vec<f64> {
+        self.visits.iter().filter_map(|visit| visit.get(metric)).collect()
+    }
+
+    /// Requests a second of each visit.
+    pub fn throughputs(&self) -> Vec<f64> {
+        self.visits.iter().map(|visit| visit.throughput).collect()
+    }
+}
+
+impl Sweep {
+    /// Mean think time, in seconds.
+    pub fn think(&self) -> f64 {
+        THINK.of(&self.held).unwrap_or(0) as f64 / 1e3
+    }
+
+    /// Bytes of a file.
+    pub fn file_bytes(&self) -> Option<f64> {
+        FILE_BYTES.of(&self.held).map(|bytes| bytes as f64)
+    }
+
+    /// The fewest visits of a number of users.
+    pub fn least_visits(&self) -> usize {
+        self.loads.iter().map(|load| load.visits.len()).min().unwrap_or(0)
+    }
+
+    /// The largest number of users.
+    pub fn most_users(&self) -> u64 {
+        self.loads.last().map_or(0, |load| load.users)
+    }
+}
+
+/// The sweeps of a run, in the order in which they were planned.
+pub(crate) fn sweeps(run: &Run) -> Vec<Sweep> {
+    let mut sweeps: Vec<Sweep> = Vec::new();
+    for measurement in measured(run, &THROUGHPUT) {
+        let Some(load) = load(run, measurement) else { continue };
+        let held = without(&measurement.planned.case, &[USERS]);
+        match sweeps.iter_mut().find(|sweep| sweep.held == held) {
+            Some(sweep) => sweep.loads.push(load),
+            None => {
+                let capacities = capacities(run, &held);
+                sweeps.push(Sweep { held, loads: vec![load], capacities });
+            }
+        }
+    }
+    sweeps.iter_mut().for_each(|sweep| sweep.loads.sort_by_key(|load| load.users));
+    sweeps
+}
+
+fn measured<'r>(run: &'r Run, metric: &'static Metric) -> impl Iterator<Item = &'r Measurement> {
+    run.measurements.iter().filter(|one| one.readings(&metric.id).next().is_some())
+}
+
+/// The visits of a measurement; `None` where none served a request.
+fn load(run: &Run, measurement: &Measurement) -> Option<Load> {
+    let users = USERS.of(&measurement.planned.case)?;
+    let used = used(run, &measurement.planned.case);
+    let visit = |(index, (at, figures)): (u32, (f64, BTreeMap<Name, f64>))| {
+        let throughput = figures.get(&THROUGHPUT.id).copied().filter(|&rate| rate > 0.0)?;
+        Some(Visit { at, throughput, figures, used: used.get(&index).cloned().unwrap_or_default() })
+    };
+    let visits: Vec<Visit> = rounds(measurement).into_iter().filter_map(visit).collect();
+    (!visits.is_empty()).then_some(Load { users, visits })
+}
+
+/// The figures of each round, by its index, with the seconds at which it began.
+fn rounds(measurement: &Measurement) -> BTreeMap<u32, (f64, BTreeMap<Name, f64>)> {
+    let mut rounds: BTreeMap<u32, (f64, BTreeMap<Name, f64>)> = BTreeMap::new();
+    for metric in &measurement.planned.metrics {
+        for (round, reading) in measurement.readings(metric) {
+            if let Some(value) = value(&reading.readings) {
+                rounds.entry(round.index).or_insert_with(|| (round.at, BTreeMap::new())).1.insert(*metric, value);
+            }
+        }
+    }
+    rounds
+}
+
+/// The value of a reading of scalars: their mean, as where there is one for each second.
+fn value(readings: &Readings) -> Option<f64> {
+    match readings {
+        Readings::Scalars(values) => (!values.is_empty()).then(|| mean(values)).filter(|value| value.is_finite()),
+        Readings::Batches(_) => None,
+    }
+}
+
+/// The use of each resource in each visit to a case, by the index of the round.
+fn used(run: &Run, case: &Case) -> BTreeMap<u32, BTreeMap<Resource, f64>> {
+    let mut used: BTreeMap<u32, BTreeMap<Resource, f64>> = BTreeMap::new();
+    for measurement in measured(run, &UTILISATION) {
+        let its = &measurement.planned.case;
+        let Some(resource) = Resource::of(its).filter(|_| without(its, &[Resource::AXIS]) == *case) else { continue };
+        for (index, (_, figures)) in rounds(measurement) {
+            if let Some(&share) = figures.get(&UTILISATION.id) {
+                used.entry(index).or_default().insert(resource, share);
+            }
+        }
+    }
+    used
+}
+
+/// What was measured of each resource alone, for the requests of these sweeps.
+fn capacities(run: &Run, held: &Case) -> BTreeMap<Resource, Capacity> {
+    let mut capacities: BTreeMap<Resource, Capacity> = BTreeMap::new();
+    let is_of = |case: &Case, axis: &Axis| case.get(&axis.name).is_none_or(|value| held.get(&axis.name) == Some(value));
+    for measurement in run.measurements.iter().filter(|one| USERS.of(&one.planned.case).is_none()) {
+        let case = &measurement.planned.case;
+        let of_sweep = CAPACITY.axes().filter(|axis| axis.name != Resource::AXIS.name).all(|axis| is_of(case, axis));
+        let Some(resource) = Resource::of(case).filter(|_| of_sweep) else { continue };
+        let figure = |metric: &Metric| {
+            let values: Vec<f64> =
+                measurement.readings(&metric.id).filter_map(|(_, one)| value(&one.readings)).collect();
+            (!values.is_empty()).then(|| mean(&values)).filter(|&value| value > 0.0)
+        };
+        let entry = capacities.entry(resource).or_default();
+        entry.requests = figure(&CAPACITY).or(entry.requests);
+        entry.bytes = figure(&CAPACITY_BYTES).or(entry.bytes);
+        entry.servers = figure(&SERVERS).or(entry.servers);
+    }
+    capacities
+}

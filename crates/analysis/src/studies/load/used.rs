@@ -1,0 +1,133 @@
+//! How full each resource is at saturation, and whether what is full explains the throughput.
+
+use std::num::NonZeroU32;
+
+use kelvin_catalogue::load::{RESPONSE, Resource};
+use kelvin_model::Estimate;
+use kelvin_stats::{ClosedNetwork, Station, mean, t_quantile, variance};
+
+use super::knee::Saturation;
+use super::sweep::{Load, Sweep, Visit};
+
+/// What resources are parts of: of each, only the fullest part counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    Disk,
+    Link,
+    ServerCpu,
+    /// No hardware: full also where each of its requests waits for some.
+    Workers,
+    Client,
+}
+
+/// The device of a resource.
+pub(super) const fn device(resource: Resource) -> Device {
+    match resource {
+        Resource::Disk | Resource::DiskRequests => Device::Disk,
+        Resource::Link => Device::Link,
+        Resource::ServerCpu | Resource::ServerThread => Device::ServerCpu,
+        Resource::Workers => Device::Workers,
+        Resource::ClientCpu | Resource::Generator | Resource::ClientWindow => Device::Client,
+    }
+}
+
+/// A resource at saturation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Use {
+    pub resource: Resource,
+    /// Share of its capacity that the saturation throughput takes.
+    pub utilisation: Estimate,
+}
+
+/// A mean with Student's 95 % interval; `None` with fewer than two values.
+pub(super) fn estimate(values: &[f64]) -> Option<Estimate> {
+    if values.len() < 2 {
+        return None;
+    }
+    let count = values.len() as f64;
+    let half = t_quantile(0.975, count - 1.0) * (variance(values) / count).sqrt();
+    let value = mean(values);
+    Some(Estimate { value, low: value - half, high: value + half })
+}
+
+/// The sweep at saturation.
+pub(crate) struct Saturated<'s> {
+    pub sweep: &'s Sweep,
+    pub at: Saturation,
+    /// Every resource that was watched, the fullest first.
+    pub used: Vec<Use>,
+}
+
+impl<'s> Saturated<'s> {
+    pub(crate) fn of(sweep: &'s Sweep, at: Saturation) -> Self {
+        let mut saturated = Self { sweep, at, used: Vec::new() };
+        let every = Resource::ALL.iter();
+        saturated.used = every.filter_map(|&resource| saturated.use_of(resource)).collect();
+        saturated.used.sort_by(|one, other| other.utilisation.value.total_cmp(&one.utilisation.value));
+        saturated
+    }
+
+    /// The numbers of users from the knee to where throughput is highest.
+    pub fn loads(&self) -> &'s [Load] {
+        &self.sweep.loads[self.at.from..=self.at.until]
+    }
+
+    /// The visits to them.
+    pub fn visits(&self) -> impl Iterator<Item = &'s Visit> {
+        self.loads().iter().flat_map(|load| &load.visits)
+    }
+
+    /// By the utilisation law U = X D: the demand D is the same at all of these visits, X their saturation.
+    fn use_of(&self, resource: Resource) -> Option<Use> {
+        let of = |visit: &Visit| Some(visit.used.get(&resource)? / visit.throughput * self.at.throughput.value);
+        let values: Vec<f64> = self.visits().filter_map(of).collect();
+        Some(Use { resource, utilisation: estimate(&values)? })
+    }
+
+    /// The fullest part of each device, the fullest first. Workers that wait for full hardware are not what limits.
+    pub fn devices(&self) -> Vec<Use> {
+        let mut devices: Vec<Use> = Vec::new();
+        for one in &self.used {
+            if devices.iter().all(|other| device(other.resource) != device(one.resource)) {
+                devices.push(*one);
+            }
+        }
+        let is_workers = |one: &Use| device(one.resource) == Device::Workers;
+        if devices.iter().any(|one| !is_workers(one) && one.utilisation.value >= FULL) {
+            devices.retain(|one| !is_workers(one));
+        }
+        devices
+    }
+
+    /// The use of a resource over that of another in the same visits.
+    pub fn ratio(&self, of: Resource, to: Resource) -> Option<Estimate> {
+        let ratio = |visit: &Visit| Some(visit.used.get(&of)? / visit.used.get(&to)?);
+        estimate(&self.visits().filter_map(ratio).collect::<Vec<f64>>())
+    }
+
+    /// Throughput over what a network of the resources that were watched gives with as many users, by mean value analysis.
+    /// Its demands are those under load, U / X; what one user waits beyond them is a delay. Below 1 something else limits.
+    pub fn explained(&self) -> Option<f64> {
+        let devices: Vec<Use> =
+            self.devices().into_iter().filter(|one| device(one.resource) != Device::Workers).collect();
+        let mut stations: Vec<Station> = devices.iter().map(|one| self.station(one)).collect();
+        let demand: f64 = stations.iter().map(|station| station.demand).sum();
+        let alone = self.sweep.loads.first().filter(|load| load.users == 1);
+        let response = alone.map(|load| load.all(&RESPONSE)).filter(|all| !all.is_empty()).map(|all| mean(&all) / 1e9);
+        stations.push(Station::delay((response.unwrap_or(0.0) - demand).max(0.0)));
+        let network = ClosedNetwork::new(stations, self.sweep.think()).ok()?;
+        let solved = network.solve(usize::try_from(self.sweep.most_users()).ok()?);
+        let share = |load: &Load| mean(&load.throughputs()) / solved[load.users as usize - 1].throughput;
+        Some(mean(&self.loads().iter().map(share).collect::<Vec<f64>>()))
+    }
+
+    fn station(&self, one: &Use) -> Station {
+        let servers = self.sweep.capacities.get(&one.resource).and_then(|capacity| capacity.servers).unwrap_or(1.0);
+        let servers = NonZeroU32::new(servers.round() as u32).unwrap_or(NonZeroU32::MIN);
+        let share = one.utilisation.value.max(0.0) / self.at.throughput.value;
+        Station::servers(share * f64::from(servers.get()), servers)
+    }
+}
+
+/// Utilisation from which a resource is full: more cannot be told from a measured capacity.
+pub(super) const FULL: f64 = 0.95;

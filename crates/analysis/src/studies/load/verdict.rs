@@ -1,0 +1,157 @@
+//! What limits a server: the rules by which it is decided, in their order.
+
+use kelvin_catalogue::load::{ERRORS, LATENESS, RESPONSE, Resource};
+use kelvin_model::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit};
+use kelvin_stats::mean;
+
+use super::sweep::{Sweep, Visit};
+use super::used::{Device, FULL, Saturated, Use, device};
+
+/// Utilisation below which a resource is not near its capacity, whatever the errors of both.
+const NEAR: f64 = 0.85;
+/// Utilisation above which a resource may matter at all.
+const BUSY: f64 = 0.6;
+/// Two resources are both the limit if the use of one is at least this share of the other's.
+const AS_FULL: f64 = 0.9;
+/// A resource that gives more than its capacity times this has another capacity.
+const BEYOND: f64 = 1.1;
+/// Throughput as a share of what the resources that were watched allow, from which they explain it.
+const EXPLAINED: f64 = 0.95;
+/// Lateness as a share of the response time from which the generator's own delays matter.
+const LATE: f64 = 0.1;
+/// Failed requests for each that was answered, from which they matter.
+const FAILING: f64 = 0.01;
+
+/// What the rules look at.
+pub(crate) struct Facts<'s> {
+    pub sweep: &'s Sweep,
+    /// `None` where too little was measured to tell.
+    pub saturated: Option<&'s Saturated<'s>>,
+    /// The fullest part of each device, the fullest first.
+    pub devices: Vec<Use>,
+}
+
+/// A rule: what it says, and its verdict where it applies.
+pub(crate) struct Rule {
+    pub says: &'static str,
+    decides: fn(&Facts<'_>) -> Option<LoadVerdict>,
+}
+
+/// The rules; the first that applies decides.
+pub(crate) static RULES: [Rule; 9] = [
+    Rule {
+        says: "two visits to each of three numbers of users, and a resource that was watched, are needed",
+        decides: too_little,
+    },
+    Rule { says: "a resource that gives more than its capacity has another one: not known", decides: beyond_capacity },
+    Rule {
+        says: "where throughput grows to the end and nothing is full, nothing was reached: not known",
+        decides: still_growing,
+    },
+    Rule { says: "where nothing is above 60 %, not known", decides: nothing_busy },
+    Rule { says: "where nothing is near its capacity, not known", decides: nothing_full },
+    Rule { says: "the client alone is full: nothing follows about the server", decides: client },
+    Rule { says: "others within 10 % of the fullest limit as much", decides: both },
+    Rule { says: "others that may be within 10 % of the fullest may limit as much", decides: one_of },
+    Rule { says: "the fullest resource limits", decides: fullest },
+];
+
+impl<'s> Facts<'s> {
+    pub(crate) fn of(sweep: &'s Sweep, saturated: Option<&'s Saturated<'s>>) -> Self {
+        Self { sweep, saturated, devices: saturated.map(Saturated::devices).unwrap_or_default() }
+    }
+
+    /// The verdict of the first rule that applies, and that rule.
+    pub(crate) fn verdict(&self) -> (LoadVerdict, &'static Rule) {
+        let decided = RULES.iter().find_map(|rule| Some(((rule.decides)(self)?, rule)));
+        // The first rule applies where there is nothing to look at, the last one to anything else.
+        decided.unwrap_or((LoadVerdict::Unknown { because: UnknownLimit::TooLittle }, &RULES[0]))
+    }
+
+    fn first(&self) -> Option<&Use> {
+        self.devices.first()
+    }
+
+    /// The resources after the fullest that are certainly, or may be, within 10 % of it.
+    fn beside(&self, is_certain: bool) -> Vec<Resource> {
+        let Some((saturated, first)) = self.saturated.zip(self.first()) else { return Vec::new() };
+        let is_beside = |one: &&Use| {
+            saturated
+                .ratio(one.resource, first.resource)
+                .is_some_and(|ratio| if is_certain { ratio.low >= AS_FULL } else { ratio.high >= AS_FULL })
+        };
+        self.devices[1..].iter().filter(is_beside).map(|one| one.resource).collect()
+    }
+}
+
+fn too_little(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    facts.first().is_none().then_some(LoadVerdict::Unknown { because: UnknownLimit::TooLittle })
+}
+
+fn beyond_capacity(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let first = facts.first().filter(|first| first.utilisation.value > BEYOND)?;
+    Some(LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { resource: name(first.resource) } })
+}
+
+fn still_growing(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let users = facts.sweep.most_users();
+    let is_late = facts.saturated.is_some_and(|saturated| 2 * saturated.at.knee.users > users);
+    let is_full = facts.first().is_some_and(|first| first.utilisation.low >= AS_FULL);
+    (is_late && !is_full).then_some(LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users } })
+}
+
+fn nothing_busy(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let is_idle = facts.first().is_some_and(|first| first.utilisation.value <= BUSY);
+    is_idle.then_some(LoadVerdict::Unknown { because: UnknownLimit::NothingBusy })
+}
+
+fn nothing_full(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let first = facts.first().filter(|first| first.utilisation.value < NEAR)?;
+    Some(LoadVerdict::Unknown { because: UnknownLimit::NothingFull { fullest: name(first.resource) } })
+}
+
+fn client(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let first = facts.first().filter(|first| device(first.resource) == Device::Client)?;
+    facts.beside(false).is_empty().then(|| LoadVerdict::Client { by: name(first.resource) })
+}
+
+fn both(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let (first, beside) = (facts.first()?, facts.beside(true));
+    let is_certain = !beside.is_empty() && beside.len() == facts.beside(false).len();
+    is_certain.then(|| LoadVerdict::Both { by: names(first, &beside) })
+}
+
+fn one_of(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let (first, beside) = (facts.first()?, facts.beside(false));
+    (!beside.is_empty()).then(|| LoadVerdict::OneOf { by: names(first, &beside) })
+}
+
+fn fullest(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    facts.first().map(|first| LoadVerdict::Resource { by: name(first.resource) })
+}
+
+pub(super) fn name(resource: Resource) -> Name {
+    Name::new(resource.name())
+}
+
+fn names(first: &Use, others: &[Resource]) -> Vec<Name> {
+    std::iter::once(first.resource).chain(others.iter().copied()).map(name).collect()
+}
+
+/// Why a verdict on these facts is not certain, beside laws that fail.
+pub(crate) fn doubts(facts: &Facts<'_>, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
+    let Some(saturated) = facts.saturated else { return Vec::new() };
+    let is_watched = |one: &&Use| matches!(one.resource, Resource::ClientCpu | Resource::Generator);
+    let is_full = facts.first().is_some_and(|first| first.utilisation.low >= FULL);
+    let explains = is_full || saturated.explained().is_some_and(|share| share >= EXPLAINED);
+    let share = |of: fn(&Visit) -> Option<f64>| mean(&saturated.visits().filter_map(of).collect::<Vec<f64>>());
+    let late = share(|visit| Some(visit.get(&LATENESS)? / visit.get(&RESPONSE)?));
+    let failing = share(|visit| Some(visit.get(&ERRORS)? / visit.throughput));
+    let all = [
+        (!explains).then_some(LoadDoubt::Unexplained),
+        saturated.used.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotWatched),
+        (late > LATE).then_some(LoadDoubt::LateGenerator),
+        (failing > FAILING).then_some(LoadDoubt::Errors),
+    ];
+    all.into_iter().flatten().chain(broken.iter().map(|&law| LoadDoubt::Law(law))).collect()
+}

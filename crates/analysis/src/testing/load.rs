@@ -1,0 +1,584 @@
+//! Simulated studies of a server under load, whose limit is known by construction: a closed network of first-come, first-served
+//! stations, event by event, seen by measurements with errors.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::num::NonZeroU32;
+
+use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::{
+    Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, LATENESS, OF_CAPACITIES,
+    OF_RESOURCES, OF_USERS, Pattern, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT,
+    SERVER_MEMORY, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+};
+use kelvin_model::{
+    Case, Claim, LoadClaim, LoadLimit, LoadVerdict, Measurement, Metric, Name, Planned, Reading, Readings, Run,
+    UnknownLimit,
+};
+use kelvin_stats::{ClosedNetwork, Random};
+
+/// Bytes of a file.
+const BYTES: f64 = 2e6;
+
+/// A station of a simulated server.
+#[derive(Clone, Copy, Debug)]
+pub struct Station {
+    /// As which resource it is watched; `None` if nobody watches it.
+    pub resource: Option<Resource>,
+    /// Mean seconds of service of a request.
+    pub demand: f64,
+    /// Servers.
+    pub servers: usize,
+}
+
+/// A study to simulate.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// The stations, in the order in which a request passes them.
+    pub stations: Vec<Station>,
+    /// Requests that the server works on at once, if it bounds them.
+    pub workers: Option<usize>,
+    /// Mean milliseconds of think time.
+    pub think: u64,
+    /// Numbers of users.
+    pub users: Vec<u64>,
+    /// Visits to each.
+    pub visits: usize,
+    /// Requests of each visit that count.
+    pub requests: usize,
+    /// Error of each figure of a visit, and of each capacity of the study, as a share.
+    pub error: f64,
+    /// Bytes that the server's memory grows by a request.
+    pub leak: f64,
+    /// What the requests in flight are counted too many by, as a factor.
+    pub miscounted: f64,
+    /// Requests that fail for each that is answered.
+    pub failing: f64,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// The numbers of users of a sweep up to so many.
+pub fn grid(most: u64) -> Vec<u64> {
+    let mut users = vec![1, 2, 3, 4, 6, 8, 10];
+    while users[users.len() - 1] < most {
+        let last = users[users.len() - 1];
+        users.push(last + (last / 5).max(2));
+    }
+    users
+}
+
+/// A visit, without errors.
+struct Observed {
+    seconds: f64,
+    throughput: f64,
+    responses: Vec<f64>,
+    in_flight: f64,
+    busy: Vec<f64>,
+    workers_busy: f64,
+}
+
+/// Time as an integer, in picoseconds, so that events have an order.
+type Time = u64;
+const SECOND: f64 = 1e12;
+
+/// A closed network in the course of its simulation.
+struct Network<'s> {
+    study: &'s Simulated,
+    random: Random,
+    now: Time,
+    /// Ends of think times (stage 0) and of services (stage 1 and up), by time.
+    events: BinaryHeap<Reverse<(Time, usize, usize)>>,
+    queues: Vec<VecDeque<usize>>,
+    serving: Vec<usize>,
+    waiting: VecDeque<usize>,
+    working: usize,
+    sent: Vec<Time>,
+    tally: Tally,
+}
+
+/// Integrals over time since counting began.
+#[derive(Default)]
+struct Tally {
+    busy: Vec<f64>,
+    workers: f64,
+    in_flight: f64,
+    responses: Vec<f64>,
+}
+
+impl<'s> Network<'s> {
+    fn new(study: &'s Simulated, users: usize, seed: u64) -> Self {
+        let stations = study.stations.len();
+        let mut network = Self {
+            study,
+            random: Random::new(seed),
+            now: 0,
+            events: BinaryHeap::new(),
+            queues: vec![VecDeque::new(); stations],
+            serving: vec![0; stations],
+            waiting: VecDeque::new(),
+            working: 0,
+            sent: vec![0; users],
+            tally: Tally { busy: vec![0.0; stations], ..Tally::default() },
+        };
+        (0..users).for_each(|user| network.think(user));
+        network
+    }
+
+    fn after(&mut self, mean: f64) -> Time {
+        self.now + (-(1.0 - self.random.uniform()).ln() * mean * SECOND) as Time
+    }
+
+    fn think(&mut self, user: usize) {
+        let until = self.after(self.study.think as f64 / 1e3);
+        self.events.push(Reverse((until, user, 0)));
+    }
+
+    /// The next event, after which time has passed for all.
+    fn step(&mut self) {
+        let Some(Reverse((time, user, stage))) = self.events.pop() else { return };
+        let passed = (time - self.now) as f64 / SECOND;
+        for (busy, &serving) in self.tally.busy.iter_mut().zip(&self.serving) {
+            *busy += passed * serving as f64;
+        }
+        let there = self.serving.iter().sum::<usize>() + self.queues.iter().map(VecDeque::len).sum::<usize>();
+        self.tally.in_flight += passed * (there + self.waiting.len()) as f64;
+        self.tally.workers += passed * self.working as f64;
+        self.now = time;
+        match stage {
+            0 => self.request(user),
+            stage => self.served(user, stage - 1),
+        }
+    }
+
+    fn request(&mut self, user: usize) {
+        self.sent[user] = self.now;
+        self.waiting.push_back(user);
+        self.admit();
+    }
+
+    fn admit(&mut self) {
+        while self.study.workers.is_none_or(|workers| self.working < workers) {
+            let Some(user) = self.waiting.pop_front() else { return };
+            self.working += 1;
+            self.arrive(user, 0);
+        }
+    }
+
+    fn arrive(&mut self, user: usize, station: usize) {
+        self.queues[station].push_back(user);
+        self.serve(station);
+    }
+
+    fn serve(&mut self, station: usize) {
+        if self.serving[station] == self.study.stations[station].servers {
+            return;
+        }
+        let Some(user) = self.queues[station].pop_front() else { return };
+        self.serving[station] += 1;
+        let until = self.after(self.study.stations[station].demand);
+        self.events.push(Reverse((until, user, station + 1)));
+    }
+
+    fn served(&mut self, user: usize, station: usize) {
+        self.serving[station] -= 1;
+        self.serve(station);
+        if station + 1 < self.study.stations.len() {
+            return self.arrive(user, station + 1);
+        }
+        self.working -= 1;
+        self.tally.responses.push((self.now - self.sent[user]) as f64 / SECOND);
+        self.admit();
+        self.think(user);
+    }
+
+    fn run(&mut self, requests: usize) {
+        while self.tally.responses.len() < requests {
+            self.step();
+        }
+    }
+
+    fn observe(mut self) -> Observed {
+        // As many requests again are left out: queues have filled by then.
+        self.run(self.study.requests / 2);
+        let from = self.now;
+        self.tally = Tally { busy: vec![0.0; self.study.stations.len()], ..Tally::default() };
+        self.run(self.study.requests);
+        let seconds = (self.now - from) as f64 / SECOND;
+        let servers = self.study.stations.iter().map(|station| station.servers as f64);
+        Observed {
+            seconds,
+            throughput: self.tally.responses.len() as f64 / seconds,
+            in_flight: self.tally.in_flight / seconds,
+            busy: self.tally.busy.iter().zip(servers).map(|(busy, servers)| busy / seconds / servers).collect(),
+            workers_busy: self.tally.workers / seconds / self.study.workers.unwrap_or(1) as f64,
+            responses: self.tally.responses,
+        }
+    }
+}
+
+impl Simulated {
+    /// A server whose disk, CPU, link and generator take these milliseconds for a request, each a single one.
+    pub fn server(milliseconds: [f64; 4]) -> Self {
+        let of = |(&resource, milliseconds): (&Resource, f64)| Station {
+            resource: Some(resource),
+            demand: milliseconds / 1e3,
+            servers: 1,
+        };
+        Self {
+            stations: WATCHED.iter().zip(milliseconds).map(of).collect(),
+            workers: None,
+            think: 0,
+            users: grid(20),
+            visits: 4,
+            requests: 1000,
+            error: 0.005,
+            leak: 0.0,
+            miscounted: 1.0,
+            failing: 0.0,
+            seed: 7,
+        }
+    }
+
+    /// The published server: the link takes nearly four times as long as the disk.
+    pub fn published() -> Self {
+        Self::server([46.0, 10.0, 173.0, 5.0])
+    }
+
+    /// A study of these stations, as a run has it.
+    pub fn run(&self) -> Run {
+        let all = [OF_USERS, OF_RESOURCES, OF_CAPACITIES].concat();
+        let mut run = super::run(&all.into_iter().copied().collect::<Vec<Metric>>());
+        let mut random = Random::new(self.seed);
+        // A capacity that was measured too high makes each use of it too low. It is measured longer than a visit.
+        let wrong: Vec<f64> = self.stations.iter().map(|_| 1.0 + 0.5 * self.error * random.normal()).collect();
+        self.add_capacities(&mut run, &wrong);
+        let mut order: Vec<(u32, u64)> =
+            (0..self.visits as u32).flat_map(|visit| self.users.iter().map(move |&users| (visit, users))).collect();
+        random.shuffle(&mut order);
+        let (mut at, mut served) = (0.0, 0.0);
+        for (visit, users) in order {
+            let seen = Network::new(self, users as usize, random.bits()).observe();
+            served += seen.responses.len() as f64;
+            let mut figures = Figures { study: self, seen: &seen, served, wrong: &wrong, random: &mut random };
+            figures.add(&mut run, users, (visit, at));
+            at += seen.seconds;
+        }
+        run
+    }
+
+    fn held(&self) -> Case {
+        let case = Case::new().at(Pattern::Random).at(CacheState::Uncached).at(Between::Namespaces);
+        case.with(THINK, self.think).with(FILES, 10_000).with(FILE_BYTES, BYTES as u64)
+    }
+
+    fn add_capacities(&self, run: &mut Run, wrong: &[f64]) {
+        let held = self.held().iter().filter(|(name, _)| *name != THINK.name).collect::<Case>();
+        for (station, wrong) in self.stations.iter().zip(wrong) {
+            let Some(resource) = station.resource else { continue };
+            let capacity = station.servers as f64 / station.demand * wrong;
+            let bytes = matches!(resource, Resource::Disk | Resource::Link).then_some(capacity * BYTES);
+            let figures =
+                [(&CAPACITY, Some(capacity)), (&CAPACITY_BYTES, bytes), (&SERVERS, Some(station.servers as f64))];
+            let figures = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
+            add(run, held.clone().at(resource), (0, 0.0), figures.collect());
+        }
+    }
+}
+
+/// The figures of a visit, as they are measured.
+struct Figures<'f> {
+    study: &'f Simulated,
+    seen: &'f Observed,
+    served: f64,
+    wrong: &'f [f64],
+    random: &'f mut Random,
+}
+
+impl Figures<'_> {
+    fn add(&mut self, run: &mut Run, users: u64, round: (u32, f64)) {
+        let case = self.study.held().with(USERS, users);
+        let mut responses = self.seen.responses.clone();
+        responses.sort_by(f64::total_cmp);
+        let quantile = |share: f64| responses[((responses.len() - 1) as f64 * share) as usize] * 1e9;
+        let throughput = self.seen.throughput;
+        let figures = vec![
+            (&THROUGHPUT, throughput),
+            (&RATE, throughput * BYTES),
+            (&SENT, self.off(throughput * BYTES)),
+            (&FROM_DISK, self.off(2.4 * throughput * BYTES)),
+            (&RESPONSE, responses.iter().sum::<f64>() / responses.len() as f64 * 1e9),
+            (&RESPONSE_P50, quantile(0.5)),
+            (&RESPONSE_P95, quantile(0.95)),
+            (&RESPONSE_P99, quantile(0.99)),
+            (&IN_FLIGHT, self.off(self.seen.in_flight * self.study.miscounted)),
+            (&LATENESS, 1e5),
+            (&ERRORS, self.study.failing * throughput),
+            (&SERVER_MEMORY, self.off(64e6 / 100.0) * 0.01 + 64e6 + self.study.leak * self.served),
+        ];
+        add(run, case.clone(), round, figures);
+        let workers = self.study.workers.map(|_| (Resource::Workers, self.seen.workers_busy));
+        let watched = self.study.stations.iter().zip(&self.seen.busy).zip(self.wrong);
+        let used = watched.filter_map(|((station, busy), wrong)| Some((station.resource?, busy / wrong)));
+        for (resource, share) in used.chain(workers).collect::<Vec<_>>() {
+            let share = self.off(share);
+            add(run, case.clone().at(resource), round, vec![(&UTILISATION, share)]);
+        }
+    }
+
+    /// A figure with its error.
+    fn off(&mut self, value: f64) -> f64 {
+        value * (1.0 + self.study.error * self.random.normal())
+    }
+}
+
+/// Adds a round of these figures at a case.
+fn add(run: &mut Run, case: Case, (index, at): (u32, f64), figures: Vec<(&'static Metric, f64)>) {
+    let readings: Vec<Reading> =
+        figures.iter().map(|(metric, value)| super::reading(metric, Readings::Scalars(vec![*value]))).collect();
+    let mut round = super::round(index as usize, readings);
+    round.at = at;
+    let known = run.measurements.iter().position(|one| one.planned.case == case);
+    let place = known.unwrap_or_else(|| {
+        let metrics: Vec<Name> = figures.iter().map(|(metric, _)| metric.id).collect();
+        let planned = Planned { probe: metrics[0], metrics, case, only_input: false };
+        run.outline.plan.push(planned.clone());
+        run.measurements.push(Measurement { planned, rounds: Vec::new(), skipped: None });
+        run.measurements.len() - 1
+    });
+    run.measurements[place].rounds.push(round);
+}
+
+/// A simulated study with what was planted in it.
+#[derive(Clone, Debug)]
+pub struct Planted {
+    /// The study.
+    pub study: Simulated,
+    /// What kind of server it is.
+    pub kind: Kind,
+}
+
+/// What is planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One resource is far fuller than all others.
+    One,
+    /// Any demands, those near balance among them.
+    Any,
+    /// The two largest demands are within 5 % of each other.
+    Balanced,
+    /// A limit that nobody watches, as a lock.
+    Unseen,
+    /// The client.
+    Client,
+    /// One worker, or two.
+    Workers,
+}
+
+impl Kind {
+    /// Seconds that each watched station takes of a request, the generator least.
+    fn demands(self, random: &mut Random) -> [f64; 4] {
+        let mut demands = [1.0, 1.0, 1.0, 0.3].map(|most| most * (0.001 + 0.099 * random.uniform()));
+        let limit = random.below(3);
+        match self {
+            Self::One => demands[limit] = 0.15 + 0.1 * random.uniform(),
+            Self::Balanced => {
+                demands[limit] = 0.15;
+                demands[(limit + 1) % 3] = 0.15 * (0.95 + 0.1 * random.uniform());
+            }
+            Self::Client => demands[3] = 0.15 + 0.1 * random.uniform(),
+            Self::Any | Self::Unseen | Self::Workers => {}
+        }
+        demands
+    }
+
+    /// Stations with those demands, of CPUs one to four, and what nobody watches among them.
+    fn stations(self, random: &mut Random) -> Vec<Station> {
+        let demands = self.demands(random);
+        let cpus = 1 + random.below(4);
+        let watched = WATCHED.iter().zip(demands).map(|(&resource, demand)| {
+            let servers = if resource == Resource::ServerCpu { cpus } else { 1 };
+            Station { resource: Some(resource), demand: demand * servers as f64, servers }
+        });
+        let mut stations: Vec<Station> = watched.collect();
+        if self == Self::Unseen {
+            let unseen = Station { resource: None, demand: 0.11 + 0.2 * random.uniform(), servers: 1 };
+            stations.insert(random.below(3), unseen);
+        }
+        stations
+    }
+}
+
+/// A study judged against what was planted.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// What was planted.
+    pub planted: Kind,
+    /// The verdict.
+    pub verdict: LoadVerdict,
+    /// Whether it is given without a doubt.
+    pub is_certain: bool,
+    /// Whether it is wrong: it names what is not within 12 % of the limit, or misses the only one.
+    pub is_false: bool,
+    /// Steps of the grid from the exact knee to that found.
+    pub steps: Option<i64>,
+    /// Capacity by the fullest resource's use over the true one.
+    pub capacity: Option<f64>,
+}
+
+impl Judged {
+    /// Whether it must not happen: a false verdict without a doubt, or with a capacity more than 5 % off.
+    pub fn is_wrong(&self) -> bool {
+        let is_off = self.capacity.is_some_and(|ratio| (ratio - 1.0).abs() > 0.05);
+        self.is_certain && (self.is_false || is_off)
+    }
+
+    /// Whether the knee is more than a step of the grid away.
+    pub fn is_far(&self) -> bool {
+        self.is_certain && self.steps.is_some_and(|steps| steps.abs() > 1)
+    }
+
+    /// In a word each: what was planted, what was said.
+    pub fn kind(&self) -> String {
+        let said = match &self.verdict {
+            LoadVerdict::Resource { .. } => "one",
+            LoadVerdict::Both { .. } => "both",
+            LoadVerdict::OneOf { .. } => "one of several",
+            LoadVerdict::Client { .. } => "client",
+            LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "unknown: too little",
+            LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } } => "unknown: still growing",
+            LoadVerdict::Unknown { because: UnknownLimit::NothingBusy } => "unknown: nothing busy",
+            LoadVerdict::Unknown { because: UnknownLimit::NothingFull { .. } } => "unknown: nothing full",
+            LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { .. } } => "unknown: beyond capacity",
+        };
+        let sure = if self.is_certain { "" } else { ", in doubt" };
+        let wrong = if self.is_wrong() {
+            " WRONG"
+        } else if self.is_false {
+            " (false)"
+        } else {
+            ""
+        };
+        format!("{:?}: {said}{sure}{wrong}", self.planted)
+    }
+}
+
+const WATCHED: [Resource; 4] = [Resource::Disk, Resource::ServerCpu, Resource::Link, Resource::Generator];
+
+impl Planted {
+    /// A server of this seed.
+    pub fn random(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let kinds = [Kind::One, Kind::Any, Kind::Balanced, Kind::Unseen, Kind::Client, Kind::Workers];
+        let kind = kinds[random.below(kinds.len())];
+        let stations = kind.stations(&mut random);
+        let workers = (kind == Kind::Workers).then(|| 1 + random.below(2));
+        let think = [0, 0, 100, 1000][random.below(4)];
+        let knee = 3.0 * (stations.iter().map(|one| one.demand).sum::<f64>() + think as f64 / 1e3)
+            / stations.iter().map(Station::spacing).fold(0.0, f64::max);
+        let study = Simulated {
+            stations,
+            workers,
+            think,
+            users: grid((knee as u64).max(20)),
+            visits: 3 + random.below(4),
+            requests: 1500,
+            error: 0.02 * random.uniform(),
+            seed: seed + 1_000_000,
+            ..Simulated::published()
+        };
+        Self { study, kind }
+    }
+
+    /// The least seconds between answers that each resource allows, by its word; what nobody watches has none.
+    fn spacings(&self) -> Vec<(Option<Resource>, f64)> {
+        let all: f64 = self.study.stations.iter().map(|station| station.demand).sum();
+        let workers = self.study.workers.map(|workers| (Some(Resource::Workers), all / workers as f64));
+        let stations = self.study.stations.iter().map(|station| (station.resource, station.spacing()));
+        stations.chain(workers).collect()
+    }
+
+    /// Throughput with each number of users, exactly; `None` where workers are bounded, which has no product form.
+    fn exact(&self) -> Option<Vec<f64>> {
+        let most = *self.study.users.last()? as usize;
+        let stations = self.study.stations.iter().map(|station| {
+            kelvin_stats::Station::servers(
+                station.demand,
+                NonZeroU32::new(station.servers as u32).unwrap_or(NonZeroU32::MIN),
+            )
+        });
+        let network = ClosedNetwork::new(stations.collect(), self.study.think as f64 / 1e3).ok()?;
+        let solved = network.solve(most);
+        let at = |&users: &u64| solved[users as usize - 1].throughput;
+        self.study.workers.is_none().then(|| self.study.users.iter().map(at).collect())
+    }
+
+    /// The judgement of what was concluded.
+    pub fn judge(&self, studies: &[crate::Study]) -> Judged {
+        let conclusions = studies.iter().flat_map(|study| &study.conclusions);
+        let mut limit = conclusions.filter_map(|one| match &one.conclusion.claim {
+            Claim::Load(LoadClaim::Limit(limit)) => Some((limit, one.conclusion.holds)),
+            _ => None,
+        });
+        let Some((limit, holds)) = limit.next() else { panic!("no limit is concluded of {self:?}") };
+        let is_certain = holds == Some(true);
+        Judged {
+            planted: self.kind,
+            is_false: self.is_false(&limit.verdict),
+            is_certain,
+            steps: self.steps(limit.knee.map(|knee| knee.users)),
+            capacity: self.capacity(limit),
+            verdict: limit.verdict.clone(),
+        }
+    }
+
+    /// The capacity by the fullest named resource: saturation over its use.
+    fn capacity(&self, limit: &LoadLimit) -> Option<f64> {
+        let named: &[Name] = match &limit.verdict {
+            LoadVerdict::Resource { by } | LoadVerdict::Client { by } => std::slice::from_ref(by),
+            LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by,
+            LoadVerdict::Unknown { .. } => return None,
+        };
+        let used = limit.used.iter().find(|one| named.contains(&one.resource))?;
+        let most = self.spacings().iter().map(|(_, spacing)| *spacing).fold(0.0, f64::max);
+        let is_named = |&(resource, _): &(Option<Resource>, f64)| {
+            resource.is_some_and(|resource| used.resource == *resource.name())
+        };
+        let spacing = self.spacings().into_iter().find(is_named)?.1.max(most);
+        // Of workers, which wait for each other in queues, the spacing is only a bound.
+        (self.study.workers.is_none()).then(|| limit.saturation.value / used.utilisation.value * spacing)
+    }
+
+    fn steps(&self, knee: Option<u64>) -> Option<i64> {
+        let exact = self.exact()?;
+        let (knee, exact) = (knee?, crate::studies::load::knee_of(&exact));
+        let place = self.study.users.iter().position(|&users| users == knee)?;
+        Some(place as i64 - exact as i64)
+    }
+
+    /// Whether a verdict names what is not near the limit, or only one where there is another.
+    fn is_false(&self, verdict: &LoadVerdict) -> bool {
+        let spacings = self.spacings();
+        let most = spacings.iter().map(|(_, spacing)| *spacing).fold(0.0, f64::max);
+        let share = |by: &Name| {
+            let its = |resource: &Option<Resource>| resource.is_some_and(|resource| *by == *resource.name());
+            spacings.iter().find(|(resource, _)| its(resource)).map_or(0.0, |(_, spacing)| spacing / most)
+        };
+        let near = spacings.iter().filter(|(_, spacing)| *spacing >= 0.94 * most).count();
+        match verdict {
+            LoadVerdict::Resource { by } | LoadVerdict::Client { by } => {
+                share(by) < 0.88 || near > 1 && share(by) < 0.94
+            }
+            LoadVerdict::Both { by } => by.iter().any(|by| share(by) < 0.86),
+            LoadVerdict::OneOf { by } => by.iter().all(|by| share(by) < 0.88),
+            LoadVerdict::Unknown { .. } => false,
+        }
+    }
+}
+
+impl Station {
+    /// The least seconds between answers that it allows.
+    fn spacing(&self) -> f64 {
+        self.demand / self.servers as f64
+    }
+}

@@ -1,0 +1,278 @@
+//! A server under load in words.
+
+use kelvin_catalogue::load::{Pattern, Resource, THINK};
+use kelvin_model::units::{number, percent, plain};
+use kelvin_model::{
+    Case, Estimate, Furthest, Knee, LoadClaim, LoadDoubt, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf,
+    Name, PublishedLoad, ResourceUse, Unit, UnknownLimit,
+};
+
+/// The sentence of a claim.
+pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
+    match claim {
+        LoadClaim::Limit(limit) => of_limit(limit),
+        LoadClaim::WhatIf(what_if) => next(what_if),
+        LoadClaim::Scalability { contention, coherency, peak, furthest, .. } => {
+            scalability(contention, coherency, *peak, furthest)
+        }
+        LoadClaim::Amplification { resource, times, .. } => format!(
+            "the {} reads {} bytes for each byte served{}",
+            resource_name(*resource),
+            number(times.value),
+            if times.low == times.high {
+                String::new()
+            } else {
+                format!(" ({} to {})", number(times.low), number(times.high))
+            }
+        ),
+        LoadClaim::Law(check) => law(check, holds),
+        LoadClaim::Generator { cpu, late } => generator(cpu.as_ref(), *late),
+        LoadClaim::Response { alone, crowded } => response(*alone, *crowded),
+        LoadClaim::Growth { of_server, bytes_a_second, bytes_a_request } => format!(
+            "the memory of the {} grows with the requests: by {} a request ({} to {}), {} a second",
+            if *of_server { "server" } else { "load generator" },
+            bytes(bytes_a_request.value),
+            bytes(bytes_a_request.low),
+            bytes(bytes_a_request.high),
+            bytes(bytes_a_second.value)
+        ),
+        LoadClaim::Published(published) => of_published(published),
+    }
+}
+
+/// A resource, as a noun after "the".
+pub(crate) fn resource_name(word: Name) -> &'static str {
+    match Resource::ALL.iter().find(|resource| resource.name() == word.as_str()) {
+        Some(Resource::Disk) => "disk",
+        Some(Resource::DiskRequests) => "disk (by requests)",
+        Some(Resource::Link) => "network",
+        Some(Resource::ServerCpu) => "CPU of the server",
+        Some(Resource::ServerThread) => "busiest thread of the server",
+        Some(Resource::Workers) => "number of the server's workers",
+        Some(Resource::ClientCpu) => "CPU of the client",
+        Some(Resource::Generator) => "thread of the load generator",
+        Some(Resource::ClientWindow) => "client's receive window",
+        None => word.as_str(),
+    }
+}
+
+/// What is held over a sweep, where it is not the usual: ` with one fixed file`, ` with 1 s of think time`.
+pub(crate) fn held(case: &Case) -> String {
+    let pattern = match Pattern::of(case) {
+        Some(Pattern::Fixed) => Some("one fixed file".to_owned()),
+        Some(Pattern::Sequence) => Some("files in sequence".to_owned()),
+        Some(Pattern::Zipf) => Some("few files asked for most".to_owned()),
+        _ => None,
+    };
+    let think = THINK.of(case).filter(|&think| think > 0);
+    let think = think.map(|think| format!("{} of think time", plain(think as f64 * 1e6, Unit::Nanoseconds)));
+    let parts: Vec<String> = pattern.into_iter().chain(think).collect();
+    if parts.is_empty() { String::new() } else { format!(" with {}", parts.join(" and ")) }
+}
+
+fn joined(words: &[Name], by: &str) -> String {
+    let names: Vec<String> = words.iter().map(|&word| format!("the {}", resource_name(word))).collect();
+    names.join(&format!(" {by} "))
+}
+
+/// `From 10 users (9 to 11) on the network is the limit: 5.6 requests/s of 2.00 MB are 97 % of the 11.6 MB/s that it carries`.
+fn of_limit(limit: &LoadLimit) -> String {
+    let from = limit.knee.map_or_else(String::new, from_users);
+    let sure = if limit.doubts.is_empty() { "" } else { "probably " };
+    let said = match &limit.verdict {
+        LoadVerdict::Resource { by } => format!("the {} is {sure}the limit", resource_name(*by)),
+        LoadVerdict::Both { by } => format!("{} are {sure}the limit together", joined(by, "and")),
+        LoadVerdict::OneOf { by } => {
+            format!("{} is {sure}the limit; they are too close to tell which", joined(by, "or"))
+        }
+        LoadVerdict::Client { .. } => format!("the client is {sure}the limit, and nothing follows about the server"),
+        LoadVerdict::Unknown { because } => return unknown(limit, because),
+    };
+    let amount = requests(limit);
+    let used = limit.used.first().map_or_else(String::new, |first| format!(" are {}", share_of(first)));
+    let others: Vec<String> = limit.used.iter().skip(1).map(busy).collect();
+    let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
+    format!("{from}{said}{}: {amount}{used}{others}{}", held(&limit.held), doubted(&limit.doubts))
+}
+
+fn from_users(knee: Knee) -> String {
+    let span = if knee.low == knee.high { String::new() } else { format!(" ({} to {})", knee.low, knee.high) };
+    match knee.users {
+        1 => format!("with a single user{span} "),
+        users => format!("from {users} users{span} on "),
+    }
+}
+
+fn requests(limit: &LoadLimit) -> String {
+    let bytes = limit
+        .request_bytes
+        .map_or_else(String::new, |bytes| format!(" of {} ({})", decimal(bytes), rate(bytes * limit.saturation.value)));
+    format!("{} requests/s{bytes}", number(limit.saturation.value))
+}
+
+fn share_of(first: &ResourceUse) -> String {
+    let share = percent(first.utilisation.value);
+    match first.capacity_bytes {
+        Some(capacity) => {
+            format!("{share} of the {} that the {} carries", rate(capacity), resource_name(first.resource))
+        }
+        None => format!("{share} of what the {} can do", resource_name(first.resource)),
+    }
+}
+
+/// `disk 27 %`.
+fn busy(one: &ResourceUse) -> String {
+    format!("{} {}", resource_name(one.resource), percent(one.utilisation.value))
+}
+
+fn unknown(limit: &LoadLimit, because: &UnknownLimit) -> String {
+    let most = requests(limit);
+    let fullest = limit.used.first().map_or_else(String::new, |first| format!(": the fullest is the {}", busy(first)));
+    let with = held(&limit.held);
+    match because {
+        UnknownLimit::TooLittle => format!("what limits{with} is not known: too little was measured"),
+        UnknownLimit::StillGrowing { users } => {
+            format!("what limits{with} is not known: throughput still grows at {users} users, to {most}{fullest}")
+        }
+        UnknownLimit::NothingBusy => {
+            format!("what limits{with} is not known: at {most} no resource is above 60 %{fullest}")
+        }
+        UnknownLimit::NothingFull { fullest: word } => format!(
+            "what limits{with} is not known: at {most} the fullest resource, the {}, is at {}; something that was not watched limits",
+            resource_name(*word),
+            limit
+                .used
+                .iter()
+                .find(|one| one.resource == *word)
+                .map_or_else(String::new, |one| percent(one.utilisation.value))
+        ),
+        UnknownLimit::BeyondCapacity { resource } => format!(
+            "what limits{with} is not known: at {most} the {} gave more than it was measured to have",
+            resource_name(*resource)
+        ),
+    }
+}
+
+fn doubted(doubts: &[LoadDoubt]) -> String {
+    let words: Vec<&str> = doubts.iter().map(doubt).collect();
+    if words.is_empty() { String::new() } else { format!("; not certain, as {}", words.join(" and ")) }
+}
+
+fn doubt(doubt: &LoadDoubt) -> &'static str {
+    match doubt {
+        LoadDoubt::Unexplained => "what was watched would allow more than 5 % more",
+        LoadDoubt::Law(law) => match law {
+            LoadLaw::Little => "Little's law does not hold",
+            LoadLaw::FlowBalance => "the bytes sent and received differ",
+            LoadLaw::Utilisation => "its work for a request changes with the number of users",
+        },
+        LoadDoubt::ClientNotWatched => "the client was not watched",
+        LoadDoubt::LateGenerator => "requests were sent late",
+        LoadDoubt::Errors => "more than one request in a hundred failed",
+    }
+}
+
+/// `with a network 3.8 times as fast the disk would be the limit, at 21.8 requests/s; with one 1.6 times as fast, at 9.1, if ...`.
+fn next(of: &LoadWhatIf) -> String {
+    let (limit, next) = (resource_name(of.limit), resource_name(of.next));
+    let at = |times: f64, throughput: f64| {
+        format!("{} times as fast", number(times)) + &format!(", at {} requests/s", number(throughput))
+    };
+    let measured = at(of.as_measured.times, of.as_measured.throughput);
+    match of.from_capacity {
+        Some(alone) if (alone.times / of.as_measured.times).ln().abs() > 0.1_f64.ln_1p() => format!(
+            "the next limit is the {next}: if the {limit} were {}, by its capacity alone; {measured}, if each request goes on \
+             taking as much of it as under load",
+            at(alone.times, alone.throughput)
+        ),
+        _ => format!("the next limit is the {next}: if the {limit} were {measured}"),
+    }
+}
+
+fn law(check: &LoadLawCheck, holds: Option<bool>) -> String {
+    let name = match check.law {
+        LoadLaw::Little => "Little's law holds: requests in flight at the server are throughput times response time",
+        LoadLaw::FlowBalance => "flow balance holds: the bytes that the server sent are those that the client received",
+        LoadLaw::Utilisation => {
+            "the utilisation law holds: the fullest resource works as much for a request at any number of users"
+        }
+    };
+    let at = check.at.map_or_else(String::new, |users| format!(" with {users} users"));
+    let off = &check.off;
+    let verdict = if holds == Some(false) { ", which is too far" } else { "" };
+    format!(
+        "{name}, to within {}: {}{at} ({} to {}){verdict}",
+        percent(check.tolerance),
+        signed(off.value),
+        signed(off.low),
+        signed(off.high)
+    )
+}
+
+fn signed(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
+fn generator(cpu: Option<&Estimate>, late: Option<f64>) -> String {
+    let cpu = cpu.map(|cpu| format!("{} of its CPU", percent(cpu.value)));
+    let late = late.map(|late| format!("at most {} late", plain(late, Unit::Nanoseconds)));
+    let parts: Vec<String> = cpu.into_iter().chain(late).collect();
+    format!("the load generator was not the limit: {}", parts.join(", "))
+}
+
+fn response((few, alone): (u64, f64), (many, crowded): (u64, f64)) -> String {
+    let time = |value: f64| plain(value, Unit::Nanoseconds);
+    let users = |count: u64| if count == 1 { "one user".to_owned() } else { format!("{count} users") };
+    format!(
+        "the response time grows from {} with {} to {} with {}, {} of it spent waiting",
+        time(alone),
+        users(few),
+        time(crowded),
+        users(many),
+        time((crowded - alone).max(0.0))
+    )
+}
+
+fn scalability(contention: &Estimate, coherency: &Estimate, peak: Option<f64>, furthest: &Furthest) -> String {
+    let span = |of: &Estimate| format!("{} ({} to {})", percent(of.value), percent(of.low), percent(of.high));
+    let peak = peak.map_or_else(|| "it never falls".to_owned(), |peak| format!("highest with {} users", number(peak)));
+    format!(
+        "the universal scalability law describes throughput by users: contention {}, coherency {}, {peak}; at {} users it is {} \
+         times what was measured",
+        span(contention),
+        span(coherency),
+        furthest.workers,
+        number(furthest.ratio)
+    )
+}
+
+fn of_published(of: &PublishedLoad) -> String {
+    format!(
+        "{}: the capacities say that the {} is the limit, at {} requests/s; the study named the {}, and saw {}{}. The bounds cross at \
+         {} users; by mean value analysis 95 % are reached with {}, 95 % of what was seen with {}; the study saw the knee at {}",
+        of.name,
+        resource_name(of.limit),
+        number(of.capacity),
+        resource_name(of.limit_seen),
+        number(of.saturation_seen),
+        if of.saturation_of_others { " in its other cases" } else { "" },
+        number(of.crossing),
+        of.knee,
+        of.knee_against_seen,
+        of.knee_seen
+    )
+}
+
+/// Bytes of a file, in the decimal units of rates: `2.00 MB`.
+fn decimal(bytes: f64) -> String {
+    rate(bytes).trim_end_matches("/s").to_owned()
+}
+
+fn rate(bytes_a_second: f64) -> String {
+    plain(bytes_a_second, Unit::BytesPerSecond)
+}
+
+/// Bytes of which a fraction is no more than noise.
+fn bytes(value: f64) -> String {
+    if value.abs() < 10.0 { format!("{value:.1} B") } else { plain(value, Unit::Bytes) }
+}

@@ -1,0 +1,229 @@
+//! What limits a server under load, on simulated studies whose limit is known by construction.
+
+use kelvin_analysis::testing::load::{Planted, Simulated, Station, grid};
+use kelvin_analysis::testing::study;
+use kelvin_analysis::{Concluded, Study, studies};
+use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, Workers};
+use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, SENT, UTILISATION};
+use kelvin_model::{
+    Attempt, Case, Claim, LoadClaim, LoadDoubt, LoadLaw, LoadLimit, LoadVerdict, LoadWhatIf, Metric, Name, Readings,
+    Run, UnknownLimit,
+};
+
+fn server(milliseconds: [f64; 4]) -> Simulated {
+    Simulated::server(milliseconds)
+}
+
+fn published() -> Simulated {
+    Simulated::published()
+}
+
+/// With a station that nobody watches.
+fn with_lock(mut simulated: Simulated, milliseconds: f64) -> Simulated {
+    simulated.stations.push(Station { resource: None, demand: milliseconds / 1e3, servers: 1 });
+    simulated
+}
+
+fn concluded(run: &Run) -> Study {
+    study(run, "load").unwrap()
+}
+
+fn claims<'s, T>(study: &'s Study, is: impl Fn(&'s LoadClaim) -> Option<T>) -> Vec<(T, &'s Concluded)> {
+    let of = |one: &'s Concluded| match &one.conclusion.claim {
+        Claim::Load(claim) => is(claim).map(|found| (found, one)),
+        _ => None,
+    };
+    study.conclusions.iter().filter_map(of).collect()
+}
+
+fn limit(run: &Run) -> LoadLimit {
+    let study = concluded(run);
+    let found = claims(&study, |claim| match claim {
+        LoadClaim::Limit(limit) => Some(limit),
+        _ => None,
+    });
+    let [(limit, concluded)] = found.as_slice() else { panic!("{found:?}") };
+    let is_known = !matches!(limit.verdict, LoadVerdict::Unknown { .. });
+    assert_eq!(concluded.conclusion.holds, (is_known && limit.doubts.is_empty()).then_some(true));
+    (***limit).clone()
+}
+
+fn law(run: &Run, wanted: LoadLaw) -> Option<bool> {
+    let study = concluded(run);
+    let found = claims(&study, |claim| match claim {
+        LoadClaim::Law(check) if check.law == wanted => Some(()),
+        _ => None,
+    });
+    let [(_, concluded)] = found.as_slice() else { panic!("{found:?}") };
+    concluded.conclusion.holds
+}
+
+fn name(resource: Resource) -> Name {
+    Name::new(resource.name())
+}
+
+/// Multiplies what was read of a metric at some cases.
+fn times(run: &mut Run, metric: &Metric, factor: f64, is_at: impl Fn(&Case) -> bool) {
+    for measurement in run.measurements.iter_mut().filter(|one| is_at(&one.planned.case)) {
+        for round in &mut measurement.rounds {
+            let Attempt::Measured(readings) = &mut round.attempt else { continue };
+            for reading in readings.iter_mut().filter(|reading| reading.metric == metric.id) {
+                let Readings::Scalars(values) = &mut reading.readings else { continue };
+                values.iter_mut().for_each(|value| *value *= factor);
+            }
+        }
+    }
+}
+
+fn at(resource: Resource) -> impl Fn(&Case) -> bool {
+    move |case| Resource::of(case) == Some(resource)
+}
+
+fn unknown(because: UnknownLimit) -> LoadVerdict {
+    LoadVerdict::Unknown { because }
+}
+
+#[test]
+fn each_rule_decides_where_it_should() {
+    let mut beyond = published().run();
+    times(&mut beyond, &UTILISATION, 1.3, at(Link));
+    let one = |resource| LoadVerdict::Resource { by: name(resource) };
+    let planted: Vec<(&str, Run, LoadVerdict)> = vec![
+        ("one visit", Simulated { visits: 1, ..published() }.run(), unknown(UnknownLimit::TooLittle)),
+        ("two numbers", Simulated { users: vec![1, 2], ..published() }.run(), unknown(UnknownLimit::TooLittle)),
+        ("a wrong capacity", beyond, unknown(UnknownLimit::BeyondCapacity { resource: name(Link) })),
+        (
+            "few users",
+            Simulated { think: 9_000, ..published() }.run(),
+            unknown(UnknownLimit::StillGrowing { users: 22 }),
+        ),
+        ("a lock", with_lock(server([40.0, 10.0, 50.0, 5.0]), 110.0).run(), unknown(UnknownLimit::NothingBusy)),
+        (
+            "a lock beside a disk that is used",
+            with_lock(server([80.0, 10.0, 40.0, 5.0]), 110.0).run(),
+            unknown(UnknownLimit::NothingFull { fullest: name(Disk) }),
+        ),
+        ("a slow client", server([10.0, 10.0, 20.0, 70.0]).run(), LoadVerdict::Client { by: name(Generator) }),
+        ("a slow link", published().run(), one(Link)),
+        ("a slow disk", server([120.0, 10.0, 40.0, 5.0]).run(), one(Disk)),
+        ("slow CPUs", server([10.0, 90.0, 20.0, 5.0]).run(), one(ServerCpu)),
+        ("one worker", Simulated { workers: Some(1), ..server([50.0, 30.0, 40.0, 5.0]) }.run(), one(Workers)),
+    ];
+    for (what, run, verdict) in planted {
+        let limit = limit(&run);
+        assert_eq!(limit.verdict, verdict, "{what}: {}", limit.rule);
+    }
+}
+
+#[test]
+fn resources_near_balance_are_named_together() {
+    let equal = limit(&server([100.0, 10.0, 98.0, 5.0]).run());
+    let LoadVerdict::Both { by } = &equal.verdict else { panic!("{equal:?}") };
+    assert!(by.contains(&name(Disk)) && by.contains(&name(Link)) && by.len() == 2, "{by:?}");
+    assert_eq!(equal.doubts, []);
+    // At the very margin, with larger errors, it is not certain whether one or both.
+    let near = limit(&Simulated { error: 0.03, ..server([100.0, 10.0, 90.0, 5.0]) }.run());
+    assert!(!matches!(near.verdict, LoadVerdict::Unknown { .. } | LoadVerdict::Client { .. }), "{near:?}");
+    let apart = limit(&server([100.0, 10.0, 80.0, 5.0]).run());
+    assert_eq!(apart.verdict, LoadVerdict::Resource { by: name(Disk) });
+}
+
+#[test]
+fn what_is_doubtful_is_said() {
+    let all = |_: &Case| true;
+    let doubts = |run: &Run| limit(run).doubts;
+    let certain = published().run();
+    assert_eq!(doubts(&certain), []);
+    let mut late = certain.clone();
+    times(&mut late, &LATENESS, 1e4, all);
+    assert_eq!(doubts(&late), [LoadDoubt::LateGenerator]);
+    let mut lost = certain.clone();
+    times(&mut lost, &SENT, 0.9, all);
+    assert_eq!(doubts(&lost), [LoadDoubt::Law(LoadLaw::FlowBalance)]);
+    let mut unwatched = published();
+    unwatched.stations[3].resource = None;
+    assert_eq!(doubts(&unwatched.run()), [LoadDoubt::ClientNotWatched]);
+    let failing_requests = Simulated { failing: 0.02, ..published() }.run();
+    assert_eq!(doubts(&failing_requests), [LoadDoubt::Errors]);
+}
+
+#[test]
+fn laws_hold_and_planted_violations_are_found() {
+    let certain = published().run();
+    for of in [LoadLaw::Little, LoadLaw::FlowBalance] {
+        assert_eq!(law(&certain, of), Some(true), "{of:?}");
+    }
+    let miscounted = Simulated { miscounted: 1.04, ..published() }.run();
+    assert_eq!(law(&miscounted, LoadLaw::Little), Some(false));
+    assert_eq!(limit(&miscounted).doubts, [LoadDoubt::Law(LoadLaw::Little)]);
+    // At one number of users only.
+    let mut once = certain.clone();
+    times(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_catalogue::load::USERS.of(case) == Some(6));
+    assert_eq!(law(&once, LoadLaw::Little), Some(false));
+    let mut lost = certain.clone();
+    times(&mut lost, &SENT, 1.05, |_| true);
+    assert_eq!(law(&lost, LoadLaw::FlowBalance), Some(false));
+}
+
+#[test]
+fn the_next_limit_is_told_by_capacity_and_as_measured() {
+    // The disk works 2.4 times as much for each request as its capacity was stated for.
+    let mut run = published().run();
+    times(&mut run, &UTILISATION, 2.4, at(Disk));
+    let study = concluded(&run);
+    let found: Vec<(LoadWhatIf, &Concluded)> = claims(&study, |claim| match claim {
+        LoadClaim::WhatIf(what_if) => Some(what_if.clone()),
+        _ => None,
+    });
+    let [(what_if, concluded)] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((what_if.limit, what_if.next), (name(Link), name(Disk)));
+    let alone = what_if.from_capacity.unwrap();
+    assert!((alone.times / (173.0 / 46.0) - 1.0).abs() < 0.05 && (alone.throughput * 0.046 - 1.0).abs() < 0.05);
+    let measured = what_if.as_measured;
+    assert!((measured.times / (173.0 / 46.0 / 2.4) - 1.0).abs() < 0.05, "{what_if:?}");
+    assert!((measured.throughput * 0.046 * 2.4 - 1.0).abs() < 0.05, "{what_if:?}");
+    assert!(concluded.text.starts_with("the next limit is the disk: if the network were 3."), "{}", concluded.text);
+}
+
+#[test]
+fn a_leak_is_found_and_none_where_there_is_none() {
+    let grows = |simulated: &Simulated| {
+        let study = concluded(&simulated.run());
+        let found = claims(&study, |claim| match claim {
+            LoadClaim::Growth { of_server: true, bytes_a_request, .. } => Some(*bytes_a_request),
+            _ => None,
+        });
+        let [(growth, concluded)] = found.as_slice() else { panic!("{found:?}") };
+        (*growth, concluded.conclusion.holds)
+    };
+    let (growth, holds) = grows(&Simulated { leak: 1024.0, ..published() });
+    assert_eq!(holds, Some(true));
+    assert!((growth.value / 1024.0 - 1.0).abs() < 0.1, "{growth:?}");
+    assert_eq!(grows(&published()).1, Some(false));
+}
+
+#[test]
+fn the_sentence_says_it_all() {
+    let study = concluded(&published().run());
+    let text = &study.conclusions[0].text;
+    let beginning = "from 3 users (2 to 4) on the network is the limit: 5.8";
+    assert!(text.starts_with(beginning), "{text}");
+    assert!(
+        text.contains(" requests/s of 2.00 MB (11.") && text.contains("that the network carries; disk 2"),
+        "{text}"
+    );
+    let table = &study.tables[0];
+    assert_eq!(table.rows.len(), grid(20).len());
+    assert_eq!(study.tables[1].rows[0].label, "network");
+}
+
+/// Studies of random servers of six kinds. The example `load_studies` judges thousands.
+#[test]
+fn no_verdict_on_random_servers_is_wrong_and_certain() {
+    for seed in 0..24 {
+        let planted = Planted::random(seed);
+        let judged = planted.judge(&studies(&planted.study.run()));
+        assert!(!judged.is_wrong(), "{seed}: {judged:?} of {planted:?}");
+        assert!(!judged.is_far(), "{seed}: {judged:?} of {planted:?}");
+    }
+}

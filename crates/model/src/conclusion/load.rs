@@ -1,0 +1,257 @@
+//! Claims on a server under load: what limits it, what would limit it next, and the laws that its figures must obey.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Estimate, Furthest};
+use crate::{Case, Name};
+
+/// A claim on a server under load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadClaim {
+    /// What limits throughput, and from how many users on.
+    Limit(Box<LoadLimit>),
+    /// What would limit it if the present limit were further away.
+    WhatIf(LoadWhatIf),
+    /// The universal scalability law describes how throughput grows with users.
+    Scalability {
+        /// What is common to all numbers of users.
+        held: Case,
+        /// Contention: the share of a request for which users wait for each other.
+        contention: Estimate,
+        /// Coherency: the cost of each other user, as a share of a request.
+        coherency: Estimate,
+        /// The number of users with the highest throughput; `None` where it never falls.
+        peak: Option<f64>,
+        /// Its largest deviation.
+        furthest: Furthest,
+    },
+    /// A resource does more work than was asked for.
+    Amplification {
+        /// What is common to all numbers of users.
+        held: Case,
+        /// The resource, by its word.
+        resource: Name,
+        /// Bytes that it moved for each byte that was served.
+        times: Estimate,
+    },
+    /// A law that ties measured quantities holds.
+    Law(LoadLawCheck),
+    /// The load generator was not the limit.
+    Generator {
+        /// Use of its CPU at saturation, if watched.
+        cpu: Option<Estimate>,
+        /// The largest lateness of a number of users, in nanoseconds, if watched.
+        late: Option<f64>,
+    },
+    /// The response time grows from that of one user by waiting.
+    Response {
+        /// With the fewest users: how many, and the mean in nanoseconds.
+        alone: (u64, f64),
+        /// With the most.
+        crowded: (u64, f64),
+    },
+    /// The memory of a process grows as long as it serves.
+    Growth {
+        /// Of the server rather than the load generator.
+        of_server: bool,
+        /// Bytes a second.
+        bytes_a_second: Estimate,
+        /// Bytes a request, at the mean throughput.
+        bytes_a_request: Estimate,
+    },
+    /// A published study, judged from its capacities alone, is as it was seen.
+    Published(PublishedLoad),
+}
+
+/// What limits throughput.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadLimit {
+    /// What is common to all numbers of users.
+    pub held: Case,
+    /// The answer.
+    pub verdict: LoadVerdict,
+    /// The rule that decides, in words.
+    pub rule: String,
+    /// Why the answer is not certain; empty where it is.
+    pub doubts: Vec<LoadDoubt>,
+    /// The least number of users with 95 % of the saturation throughput; `None` where there is no saturation.
+    pub knee: Option<Knee>,
+    /// The highest throughput, over neighbouring numbers of users, in requests a second; of too few a single one.
+    pub saturation: Estimate,
+    /// Bytes of an answer, on average.
+    pub request_bytes: Option<f64>,
+    /// The resources that were watched, the fullest first, each at saturation.
+    pub used: Vec<ResourceUse>,
+}
+
+/// A number of users on the grid of those that were measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Knee {
+    /// The number.
+    pub users: u64,
+    /// Lower end of its 95 % interval.
+    pub low: u64,
+    /// Upper end of its 95 % interval: at it throughput is that high with certainty.
+    pub high: u64,
+}
+
+/// How full a resource is at saturation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceUse {
+    /// The resource, by its word.
+    pub resource: Name,
+    /// Share of its capacity.
+    pub utilisation: Estimate,
+    /// Its capacity in bytes a second, where it has one.
+    pub capacity_bytes: Option<f64>,
+}
+
+/// What limits throughput.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadVerdict {
+    /// A resource of the server, or on the way to it.
+    Resource {
+        /// Its word.
+        by: Name,
+    },
+    /// Several, all within 10 % of the fullest.
+    Both {
+        /// Their words, the fullest first.
+        by: Vec<Name>,
+    },
+    /// One of several: whether they are within 10 % of each other is not certain.
+    OneOf {
+        /// Their words, the fullest first.
+        by: Vec<Name>,
+    },
+    /// The client: nothing follows about the server.
+    Client {
+        /// The word of the client's resource that is full.
+        by: Name,
+    },
+    /// Not known.
+    Unknown {
+        /// Why.
+        because: UnknownLimit,
+    },
+}
+
+/// Why the limit is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownLimit {
+    /// Too few numbers of users, or visits to one.
+    TooLittle,
+    /// Throughput still grows at the largest number of users.
+    StillGrowing {
+        /// That number.
+        users: u64,
+    },
+    /// No resource is above 60 %.
+    NothingBusy,
+    /// No resource is near its capacity: something limits that was not watched.
+    NothingFull {
+        /// The fullest one.
+        fullest: Name,
+    },
+    /// A resource gave more than its capacity, which was therefore measured wrongly.
+    BeyondCapacity {
+        /// The resource.
+        resource: Name,
+    },
+}
+
+/// Why a verdict is not certain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadDoubt {
+    /// What was watched explains less throughput than it allows: its limit is near, not reached.
+    Unexplained,
+    /// A law does not hold.
+    Law(LoadLaw),
+    /// Neither the CPU of the client nor its generator was watched.
+    ClientNotWatched,
+    /// Requests were sent late by more than a tenth of the response time.
+    LateGenerator,
+    /// More than one request in a hundred failed.
+    Errors,
+}
+
+/// A law that ties measured quantities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadLaw {
+    /// Requests in flight at the server are the client's throughput times its response time (J. D. C. Little, 1961).
+    Little,
+    /// The bytes that leave the server arrive at the client.
+    FlowBalance,
+    /// The use of the fullest resource grows in proportion to throughput.
+    Utilisation,
+}
+
+/// A law checked on the data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadLawCheck {
+    /// Which law.
+    pub law: LoadLaw,
+    /// What is common to all numbers of users.
+    pub held: Case,
+    /// One side of the law over the other, less 1: over all visits, or at the number of users where it does not hold.
+    pub off: Estimate,
+    /// That number of users.
+    pub at: Option<u64>,
+    /// How far off is allowed.
+    pub tolerance: f64,
+}
+
+/// What would limit throughput next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadWhatIf {
+    /// What is common to all numbers of users.
+    pub held: Case,
+    /// The present limit, by its word.
+    pub limit: Name,
+    /// The next one.
+    pub next: Name,
+    /// How many times as fast the present limit would have to be to make it the limit, by its use under load.
+    pub as_measured: WhatIf,
+    /// The same by its capacity alone, if that was measured.
+    pub from_capacity: Option<WhatIf>,
+}
+
+/// A limit moved away until the next one is met.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WhatIf {
+    /// How many times as fast the present limit would have to be.
+    pub times: f64,
+    /// The throughput there, in requests a second.
+    pub throughput: f64,
+}
+
+/// A published case of a server under load: what its capacities say, beside what was seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PublishedLoad {
+    /// The case, in the words of the study.
+    pub name: String,
+    /// What limits throughput by the capacities.
+    pub limit: Name,
+    /// What the study named.
+    pub limit_seen: Name,
+    /// The throughput that the capacities allow, in requests a second.
+    pub capacity: f64,
+    /// The throughput at saturation that was seen.
+    pub saturation_seen: f64,
+    /// Whether it is that of the study's other cases, as none was published of this one.
+    pub saturation_of_others: bool,
+    /// The number of users where the asymptotic bounds cross.
+    pub crossing: f64,
+    /// The least number of users with 95 % of the capacity, by mean value analysis.
+    pub knee: u64,
+    /// The same with 95 % of the saturation that was seen.
+    pub knee_against_seen: u64,
+    /// The number of users that the study named.
+    pub knee_seen: u64,
+}
