@@ -6,6 +6,7 @@ mod table;
 use std::io;
 
 use anstyle::{AnsiColor, Style};
+use kelvin_analysis::Study;
 use kelvin_model::text::visible_lines;
 use kelvin_model::{RunStatus, Severity};
 
@@ -206,28 +207,36 @@ impl Terminal {
     }
 
     fn studies(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        for study in &report.analysis.studies {
-            self.heading(out, &format!("Study {}", clean(&study.id)))?;
-            self.hanging(out, (Paint::Faint, ""), 0, &study.design)?;
-            for table in &study.tables {
-                self.study_table(table, out)?;
-            }
-            if !study.tables.is_empty() && !study.conclusions.is_empty() {
-                writeln!(out)?;
-            }
-            for conclusion in &study.conclusions {
-                let paint = match conclusion.holds {
-                    Some(true) => Paint::Good,
-                    Some(false) => Paint::Odd,
-                    None => Paint::Faint,
-                };
-                self.hanging(
-                    out,
-                    (paint, studies::verdict(conclusion.holds)),
-                    9,
-                    &format!("{} ({})", conclusion.text, conclusion.test),
-                )?;
-            }
+        report.analysis.studies.iter().try_for_each(|study| self.study(study, out))
+    }
+
+    /// Writes a study alone, as one that no run made.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_study(&self, study: &Study, out: &mut dyn io::Write) -> io::Result<()> {
+        let mut page = Vec::new();
+        self.study(study, &mut page)?;
+        out.write_all(self.without_foreign_controls(&String::from_utf8_lossy(&page)).as_bytes())
+    }
+
+    fn study(&self, study: &Study, out: &mut dyn io::Write) -> io::Result<()> {
+        self.heading(out, &format!("Study {}", clean(&study.id)))?;
+        self.hanging(out, (Paint::Faint, ""), 0, &study.design)?;
+        for table in &study.tables {
+            self.study_table(table, out)?;
+        }
+        if !study.tables.is_empty() && !study.conclusions.is_empty() {
+            writeln!(out)?;
+        }
+        for conclusion in &study.conclusions {
+            let paint = match conclusion.holds {
+                Some(true) => Paint::Good,
+                Some(false) => Paint::Odd,
+                None => Paint::Faint,
+            };
+            let (word, text) = (studies::verdict(conclusion.holds), &conclusion.text);
+            self.hanging(out, (paint, word), 9, &format!("{text} ({})", conclusion.test))?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The figure of one curve, and what all figures of curves share: series, predictions, descriptions.
 
 use kelvin_analysis::{
-    Coefficient, Concluded, FittedLaw, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, Outcome,
+    Coefficient, Concluded, FittedLaw, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, ModelLine,
+    Outcome,
 };
 use kelvin_model::{AxisScale, Case, Metric, Name, Reference, Unit, Value};
 
@@ -19,6 +20,7 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
     if !is_measured(&series) {
         return None;
     }
+    series.extend(model_series(report, curve));
     let ceilings = ceilings(report, curve);
     series.extend(ceilings.iter().filter_map(ceiling_series));
     let published = |(index, reference): (usize, &Reference)| {
@@ -54,11 +56,7 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
 
 /// The law that was fitted to a line and describes it.
 fn law<'a>(report: &Report<'a>, curve: &Curve<'_>, line: &CurveSeries<'_>) -> Option<&'a FittedLaw> {
-    let is_its = |law: &&FittedLaw| {
-        law.metric == curve.metric.id
-            && law.workers == curve.axis.name
-            && units::case(curve.metric, &law.held) == line.label
-    };
+    let is_its = |law: &&FittedLaw| is_of(curve, line, (law.metric, law.workers), &law.held);
     report.analysis.laws.iter().find(|law| is_its(law) && law.describes)
 }
 
@@ -108,7 +106,41 @@ fn marks(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Mark> {
         let (low, high) = (capacity.low as f64, capacity.high as f64);
         Some(Mark { label: format!("end of {}", level.name), at: (low * high).sqrt(), low, high })
     };
-    levels(report, curve).iter().flat_map(|found| &found.levels).filter_map(end).collect()
+    let levels = levels(report, curve);
+    levels.iter().flat_map(|found| &found.levels).filter_map(end).chain(knees(report, curve)).collect()
+}
+
+/// The knees of a curve's lines, with the line's name where there are several.
+fn knees(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Mark> {
+    let mark = |line: &CurveSeries<'_>| {
+        let is_its = |knee: &&KneeMark| is_of(curve, line, (knee.metric, knee.axis), &knee.held);
+        let KneeMark { knee, .. } = report.analysis.knees.iter().find(is_its)?;
+        let name = if curve.series.len() > 1 { line.label.as_str() } else { "" };
+        let label = named(name, "knee");
+        Some(Mark { label, at: knee.users as f64, low: knee.low as f64, high: knee.high as f64 })
+    };
+    curve.series.iter().filter_map(mark).collect()
+}
+
+/// Whether data of a metric over an axis, with the other parameters held, are those of a curve's line.
+fn is_of(curve: &Curve<'_>, line: &CurveSeries<'_>, (metric, axis): (Name, Name), held: &Case) -> bool {
+    metric == curve.metric.id && axis == curve.axis.name && units::case(curve.metric, held) == line.label
+}
+
+/// What follows from lower metrics beside the lines of a curve: predictions dashed, bounds dotted.
+fn model_series(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Series> {
+    let of_line = |(style, line): (usize, &CurveSeries<'_>)| -> Vec<Series> {
+        let its = report.analysis.model_lines.iter();
+        let its = its.filter(|model| is_of(curve, line, (model.metric, model.axis), &model.held));
+        let name = if curve.series.len() > 1 { line.label.as_str() } else { "" };
+        let series = |model: &ModelLine| {
+            let role = if model.is_bound { Role::Fitted } else { Role::Predicted };
+            let points = model.points.iter().map(|&(x, y)| Point { x: x as f64, y, low: y, high: y });
+            Series { label: named(name, &model.label), role, style, points: Vec::new() }.with(points)
+        };
+        its.filter_map(series).collect()
+    };
+    curve.series.iter().enumerate().flat_map(of_line).collect()
 }
 
 /// The ceiling of one line of a curve.
