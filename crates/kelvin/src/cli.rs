@@ -229,6 +229,9 @@ pub struct RunArgs {
 pub struct StudyArgs {
     /// The study; `kelvin list --studies` lists all
     pub name: String,
+    /// Measure nothing: judge the published study of that name from its published figures; there is load
+    #[arg(long)]
+    pub published: bool,
     /// Fewer points and rounds, 2 minutes at most; the report says so
     #[arg(long, conflicts_with = "thorough")]
     pub quick: bool,

@@ -1,11 +1,13 @@
 //! `kelvin study`: one of the long experiments, or a measure of a plain run in its full form.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use kelvin_catalogue::transfer::{TIME, has_kernel_end};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::units::bytes;
 use kelvin_model::{Case, Name, Reason};
+use kelvin_report::Terminal;
 use kelvin_sys::kernel_end::{Device, KernelEnd};
 
 use crate::cli::StudyArgs;
@@ -38,6 +40,9 @@ const ROUND_OF_TRANSFERS: Duration = Duration::from_secs(120);
 
 /// `kelvin study`.
 pub fn study(args: &StudyArgs) -> Done {
+    if args.published {
+        return published(&args.name);
+    }
     if args.name == page::NAME {
         return page::page(args);
     }
@@ -66,6 +71,19 @@ pub fn study(args: &StudyArgs) -> Done {
     }
     let wishes = Wishes { mode: "study", budget, rounds, args: &measure, told: Told::with(args.to.with_private) };
     run::carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
+}
+
+/// Prints a published study as its figures alone judge it.
+fn published(name: &str) -> Done {
+    let study = kelvin_analysis::published_load();
+    if study.id != *name {
+        return Err(Fault::because(format!(
+            "--published: no published study is called '{name}'; there is {}",
+            study.id
+        )));
+    }
+    output::print_as_it_is(|out| Terminal { width: output::width(), color: output::color() }.write_study(&study, out))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The cases with these values of their axes.
