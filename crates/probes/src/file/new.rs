@@ -29,7 +29,8 @@ pub(super) static PROBE: Probe = Probe {
               the program. filled=mmap: the file is first made as long as whole pages (ftruncate), and a window of so \
               many bytes of it at a time is mapped (shared) in the place of the last one and filled by one read from \
               /dev/zero, so that the kernel makes its pages within the call, as it does for recv; in the end it is cut \
-              to its size and the window mapped away. Each call is checked. Nothing is flushed. A round makes 16 files or 64 MiB, or one that is larger; at its end what \
+              to its size and the window mapped away. filled=mmap-random: the same, each part being advised to be accessed \
+              at random (madvise), so that a page that is written is not preceded by others that are read. Each call is checked. Nothing is flushed. A round makes 16 files or 64 MiB, or one that is larger; at its end what \
               the kernel has written back of them is counted against --write-limit, and they are removed.",
         prediction: "None: the length of a file system's code path is not published. Predictions of transfers rest on \
                      this figure.",
@@ -38,7 +39,8 @@ pub(super) static PROBE: Probe = Probe {
         pitfalls: &[
             "A page of a hole that is mapped is read first, and the kernel reads ahead of it: the zeroed folios grow up \
              to 2 MiB. A file system with a record for each block of a folio (buffer heads, as ext4) walks all of them \
-             at each first write to a page: from some 40 MiB on a page of such a file takes several times as long.",
+             at each first write to a page: from some 40 MiB on a page of such a file takes several times as long, \
+             unless nothing is read ahead (mmap-random).",
             "pwrite of small blocks makes a folio for each page, of large ones larger folios: the cost of a page \
              depends on the block.",
             "Memory that was given back to the host is slow to touch again.",
@@ -74,12 +76,14 @@ pub(crate) fn filled(by: FilledBy, block: u64, bytes: u64) -> Case {
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let [small, page, usual, large] = BLOCKS;
     let mut all = vec![filled(FilledBy::Write, usual, MIDDLE), filled(FilledBy::Mmap, WINDOW, MIDDLE)];
+    all.push(filled(FilledBy::MmapRandom, WINDOW, MIDDLE));
     if effort > Effort::Quick {
         all.extend([filled(FilledBy::Write, page, SMALL), filled(FilledBy::Write, page, MIDDLE)]);
     }
     if effort > Effort::Default {
         all.extend([filled(FilledBy::Write, small, MIDDLE), filled(FilledBy::Write, large, MIDDLE)]);
-        all.extend([filled(FilledBy::Mmap, WINDOW, SMALL), filled(FilledBy::Mmap, WINDOW, LARGE)]);
+        let mapped = [FilledBy::Mmap, FilledBy::MmapRandom];
+        all.extend(mapped.into_iter().flat_map(|by| [SMALL, LARGE].map(|bytes| filled(by, WINDOW, bytes))));
     }
     all
 }
@@ -144,8 +148,9 @@ impl Filling {
         let bytes = block as usize;
         Ok(match by {
             FilledBy::Write => Self::Write(vec![0x5a; bytes]),
-            FilledBy::Mmap => {
+            FilledBy::Mmap | FilledBy::MmapRandom => {
                 let window = Window::reserve(bytes.div_ceil(page_bytes()), Access::Write)?;
+                let window = if by == FilledBy::Mmap { window } else { window.without_reading_ahead() };
                 Self::Mmap { window, zeros: File::open("/dev/zero")? }
             }
         })
@@ -205,7 +210,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (page, clock) = (page_bytes() as u64, Clock::Scripted(Script::leak(7)));
         for bytes in [1, page, 3 * page + 1] {
-            for (by, byte) in [(FilledBy::Write, 0x5a), (FilledBy::Mmap, 0)] {
+            for (by, byte) in [(FilledBy::Write, 0x5a), (FilledBy::Mmap, 0), (FilledBy::MmapRandom, 0)] {
                 let path = directory.path().join(format!("{}-{bytes}", by.name()));
                 let ticks = Filling::new(by, 2 * page).unwrap().make(&path, bytes, clock).unwrap();
                 assert_eq!(ticks, 7);
@@ -223,7 +228,7 @@ mod tests {
             assert!(all.contains(&filled(FilledBy::Write, block, MIDDLE)), "{block}");
         }
         for bytes in [SMALL, MIDDLE, LARGE] {
-            assert!(all.contains(&filled(FilledBy::Mmap, WINDOW, bytes)), "{bytes}");
+            assert!(all.contains(&filled(FilledBy::MmapRandom, WINDOW, bytes)), "{bytes}");
         }
         assert!(all.contains(&filled(FilledBy::Write, BLOCKS[1], SMALL)));
     }

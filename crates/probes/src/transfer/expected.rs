@@ -157,7 +157,8 @@ impl Transfer<'_> {
                     Some((calls, calls + 2.0 * segments))
                 }
                 ReceiveMethod::Mmap => {
-                    let calls = 3.0 * parts(bytes, window * kelvin_sys::mapping::page_bytes());
+                    // Its length, a mapping, advice on it, and a receive.
+                    let calls = 4.0 * parts(bytes, window * kelvin_sys::mapping::page_bytes());
                     Some((calls, calls + segments))
                 }
                 ReceiveMethod::Splice | ReceiveMethod::Uring => None,

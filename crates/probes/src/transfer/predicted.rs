@@ -259,7 +259,7 @@ impl<'a, 'f> Asked<'a, 'f> {
     }
 
     fn mapped(&mut self) -> Result<Curve, NoPrediction> {
-        let of = |bytes: u64| Ok((bytes as f64, self.made(FilledBy::Mmap, new::WINDOW, bytes)?));
+        let of = |bytes: u64| Ok((bytes as f64, self.made(FilledBy::MmapRandom, new::WINDOW, bytes)?));
         Ok(Curve::through(
             [new::SMALL, new::MIDDLE, new::LARGE].map(of).into_iter().collect::<Result<_, NoPrediction>>()?,
         ))

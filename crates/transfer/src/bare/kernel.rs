@@ -51,7 +51,10 @@ impl Means {
     fn new(setup: &KernelSetup, access: Access) -> IoResult<Self> {
         Ok(match setup.method {
             KernelMethod::ReadWrite => Self::Buffer(vec![0; setup.buffer.max(1)]),
-            KernelMethod::Mmap => Self::Window(Window::reserve(setup.window, access)?),
+            KernelMethod::Mmap => {
+                let window = Window::reserve(setup.window, access)?;
+                Self::Window(if access == Access::Write { window.without_reading_ahead() } else { window })
+            }
         })
     }
 }
@@ -215,7 +218,7 @@ fn receive_windows(
     while received < bytes {
         let wanted = at_most(bytes - received, window.bytes());
         let filled = fill_window(end, counts, wanted)?;
-        counts.system_calls += 1;
+        counts.system_calls += window.calls();
         let shown = window.show(file, received, filled as u64)?;
         window.put(0, &end.window()[..shown]);
         if guard.tripped() {

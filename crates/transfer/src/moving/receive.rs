@@ -155,7 +155,7 @@ impl Method {
     fn new(setup: &ReceiveSetup) -> Result<Self> {
         Ok(match setup.method {
             ReceiveMethod::ReadWrite => Self::ReadWrite(vec![0; setup.buffer]),
-            ReceiveMethod::Mmap => Self::Mmap(Window::reserve(setup.window, Access::Write)?),
+            ReceiveMethod::Mmap => Self::Mmap(Window::reserve(setup.window, Access::Write)?.without_reading_ahead()),
             ReceiveMethod::Splice => Self::Splice(Pipe::new(setup.buffer)?),
             ReceiveMethod::Uring => Self::Ring,
         })
@@ -220,7 +220,7 @@ fn by_window(link: &mut Link, course: &mut Course<'_, '_>, (window, buffer): (&m
     // Only who looks at the bytes here needs it: a system call reports what is missing.
     let guard = if course.is_seen() { Some(Guard::over(window.address(), window.bytes())?) } else { None };
     while course.left() > 0 {
-        link.counts.system_calls += 2;
+        link.counts.system_calls += 1 + window.calls();
         // What arrives behind the end of a file, but within its last page, would be lost without an error.
         check_length(course, course.end)?;
         let ahead = course.next % page_bytes() as u64;

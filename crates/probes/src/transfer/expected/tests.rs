@@ -160,7 +160,7 @@ fn the_receiver_makes_these_calls_and_more_for_what_is_left_of_a_segment() {
     let per_file = Sending { connection: Connection::PerFile, reply: true, ..sending };
     assert_eq!(calls(&receiving, &per_file), Some((140.0, 160.0)));
     receiving.setup.method = ReceiveMethod::Mmap;
-    assert_eq!(calls(&receiving, &sending), Some((51.0, 61.0)));
+    assert_eq!(calls(&receiving, &sending), Some((61.0, 71.0)));
     receiving.setup.mode = Mode::Nonblocking;
     assert_eq!(calls(&receiving, &sending), None);
 }
