@@ -30,10 +30,10 @@ struct Extent {
 /// Of a study, with `--quick`, without, and with `--thorough`.
 const USUAL: [Extent; 3] =
     [Extent { budget: 20.0, rounds: 3 }, Extent { budget: 60.0, rounds: 5 }, Extent { budget: 600.0, rounds: 50 }];
-/// Of the study of transfers, whose rounds have 10 trials, but one of the large files: 10 rounds as published, and as many
-/// trials of the large files with `--thorough`. A budget is what its rounds take where 512 bytes a call move 200 MB/s.
+/// Of the study of transfers, whose rounds have 5 trials, but one of the large files: 100 trials of the others as published, and as
+/// many of the large files with `--thorough`. A budget is what its rounds take where 512 bytes a call move 400 MB/s.
 const OF_TRANSFERS: [Extent; 3] =
-    [Extent { budget: 120.0, rounds: 3 }, Extent { budget: 900.0, rounds: 10 }, Extent { budget: 9000.0, rounds: 100 }];
+    [Extent { budget: 120.0, rounds: 5 }, Extent { budget: 900.0, rounds: 20 }, Extent { budget: 9000.0, rounds: 100 }];
 
 /// Least time limit of a round of transfers: 364 MB at 10 MB/s, received and compared, and as much again.
 const ROUND_OF_TRANSFERS: Duration = Duration::from_secs(120);

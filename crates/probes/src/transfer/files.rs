@@ -115,7 +115,7 @@ fn make(bench: &Bench<'_>, directory: &Path, paths: &[PathBuf], lengths: &[u64])
 
 fn digest(path: &Path) -> Result<Hash, Stop> {
     let mut hasher = Hasher::new();
-    let read = File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
+    let read = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
     read.map_err(|error| cannot("read", path, &error))?;
     Ok(hasher.finalize())
 }
