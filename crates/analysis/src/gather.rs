@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kelvin_catalogue::transfer;
 use kelvin_model::{
     Attempt, Batches, Canary, Measurement, Metric, Name, Overhead, OverheadReading, Reading, Readings, Reason, Round,
     Tags, Treatment, Unit,
@@ -52,6 +53,8 @@ pub(crate) struct Gathered {
     pub of_batch_means: bool,
     /// Whether there are timed batches, rather than values from counters only.
     pub timed: bool,
+    /// Whether states of the machine outlast several rounds.
+    pub states_last: bool,
     /// Whether canaries that guard the metric were read.
     pub guarded: bool,
     /// How many samples carry each tag.
@@ -68,7 +71,8 @@ impl Gathered {
     pub fn of(measurement: &Measurement, metric: &Metric, references: &References) -> Self {
         let (metric, references) = (&metric.at(&measurement.planned.case), &references.at(measurement));
         let failed = measurement.failures().count() as u32;
-        let mut gathered = Self { failed, treatment: metric.headline, ..Self::default() };
+        let states_last = transfer::is_whole(metric);
+        let mut gathered = Self { failed, states_last, treatment: metric.headline, ..Self::default() };
         for round in &measurement.rounds {
             gathered.add_round(round, metric, references);
         }

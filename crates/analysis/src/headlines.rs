@@ -9,7 +9,8 @@ use kelvin_model::{
     Treatment,
 };
 use kelvin_stats::{
-    HeadlineIntervalKind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, two_states, within_spread,
+    HeadlineIntervalKind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, repeat_interval, two_states,
+    within_spread,
 };
 
 use crate::bounds::broken_bound;
@@ -214,9 +215,10 @@ impl<'g> Settled<'g> {
         let within = within_spread(&counting);
         // The spread learned from earlier runs is of one mode or of both; in the latter case it says nothing of one.
         let history = history.filter(|_| states.is_none());
+        let interval = if gathered.states_last { repeat_interval } else { headline_interval };
         Some(Self {
             headline: kelvin_stats::headline(&counting),
-            interval: headline_interval(&counting, history).map(labelled).map(|found| above_zero(found, &counting)),
+            interval: interval(&counting, history).map(labelled).map(|found| above_zero(found, &counting)),
             samples: samples.map(|((_, samples), _)| samples).collect(),
             within_variance: within.map_or(0.0, |within| within.variance),
             round_headlines,

@@ -203,6 +203,12 @@ pub fn usual_mode(sender: Sender) -> Mode {
     if sender == Sender::Uring { Mode::Uring } else { Mode::Blocking }
 }
 
+/// Whether a metric is of a whole transfer. How fast a CPU that sleeps is woken decides much of it, and changes for seconds at a time,
+/// with what else the host does: longer than several rounds.
+pub fn is_whole(metric: &Metric) -> bool {
+    metric.area() == TIME.area()
+}
+
 /// All samples, and no canary: two CPUs take part, and how deep the one that waits sleeps decides much.
 const fn whole(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)

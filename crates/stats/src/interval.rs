@@ -35,6 +35,11 @@ const LENT_DEGREES: f64 = 24.0;
 /// many, 1 % with 5.
 const CLEARLY_NOISIER: f64 = 3.5;
 
+/// Half-width of the interval that holds the headline of a repeat, over that of the truth: the repeat is as uncertain as the run.
+const OF_A_REPEAT: f64 = std::f64::consts::SQRT_2;
+/// The same where states of the machine outlast several rounds: as if there were half as many rounds.
+const OF_LASTING_STATES: f64 = std::f64::consts::SQRT_2;
+
 /// An estimate of a variance and the degrees of freedom behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
@@ -106,6 +111,22 @@ pub fn headline_interval(rounds: &[f64], history: Option<&RunToRun>) -> Option<H
     let half = spread.half_width(LEVEL);
     let center = headline(rounds);
     Some(HeadlineInterval { kind: HeadlineIntervalKind::Confidence, lower: center - half, upper: center + half })
+}
+
+/// The interval that holds the headline of a repeat of the run, where states of the machine outlast several rounds and so make
+/// neighbours alike: [`headline_interval`] widened for both; for the second only until earlier runs show the spread between runs.
+///
+/// A range stays what was seen.
+pub fn repeat_interval(rounds: &[f64], history: Option<&RunToRun>) -> Option<HeadlineInterval> {
+    let interval = headline_interval(rounds, history)?;
+    let factor = match (interval.kind, history) {
+        (HeadlineIntervalKind::Range, _) => 1.0,
+        (HeadlineIntervalKind::Confidence, Some(_)) => OF_A_REPEAT,
+        (HeadlineIntervalKind::Confidence, None) => OF_A_REPEAT * OF_LASTING_STATES,
+    };
+    let center = headline(rounds);
+    let from_center = |end: f64| center + factor * (end - center);
+    Some(HeadlineInterval { lower: from_center(interval.lower), upper: from_center(interval.upper), ..interval })
 }
 
 /// The spread from run to run, learned from earlier runs.
@@ -279,6 +300,20 @@ mod tests {
         let half = 3.182_446_305_284 * (5.0 / 3.0 * 0.2990_f64).sqrt();
         assert!((interval.lower - (2.5 - half)).abs() < 1e-9);
         assert!((interval.upper - (2.5 + half)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_interval_of_a_repeat_is_twice_as_wide_and_a_range_is_not() {
+        let rounds = [4.0, 1.0, 3.0, 2.0];
+        let [truth, repeat] = [headline_interval, repeat_interval].map(|interval| interval(&rounds, None).unwrap());
+        let width = |interval: HeadlineInterval| interval.upper - interval.lower;
+        assert!((width(repeat) / width(truth) - 2.0).abs() < 1e-12);
+        assert!((repeat.upper + repeat.lower - 5.0).abs() < 1e-12);
+        let history = RunToRun::learn(&[2.0, 3.0, 2.5, 2.4], &[0.1; 4]).unwrap();
+        let learned = [headline_interval, repeat_interval].map(|interval| interval(&rounds, Some(&history)).unwrap());
+        assert!((width(learned[1]) / width(learned[0]) - std::f64::consts::SQRT_2).abs() < 1e-12);
+        assert_eq!(repeat_interval(&[5.0, 9.0, 6.0], None), headline_interval(&[5.0, 9.0, 6.0], None));
+        assert_eq!(repeat_interval(&[5.0], None), None);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use histogram::Histogram;
 pub use interval::{
     HISTORY, HeadlineInterval, HeadlineIntervalKind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread, headline,
-    headline_interval, within_spread,
+    headline_interval, repeat_interval, within_spread,
 };
 pub use modes::{Cluster, clusters, dominant_mode, fastest_mode};
 pub use queueing::{AsymptoticBounds, ClosedNetwork, NotANetwork, Population, Service, Station};

@@ -41,6 +41,19 @@ fn history_covers_what_differs_from_run_to_run() {
 }
 
 #[test]
+fn the_interval_of_a_repeat_holds_it_where_states_of_the_machine_outlast_rounds() {
+    let next = |rounds, method| simulate(Model::LastingStates, rounds, RUNS, &[method])[0].next;
+    for rounds in [5, 6, 8, 10, 20] {
+        for method in [Method::OfARepeat(0), Method::OfARepeat(5), Method::OfARepeat(20)] {
+            let held = next(rounds, method);
+            assert!((0.90..=0.99).contains(&held), "{rounds} rounds, {}: holds a repeat in {held:.3}", method.name());
+        }
+        // The usual one does not, which is why there is another.
+        assert!(next(rounds, Method::Ours(0)) < 0.85, "{rounds} rounds");
+    }
+}
+
+#[test]
 fn a_bootstrap_of_few_rounds_covers_too_little() {
     assert_covers(Model::Normal, 3, Method::Bootstrap, 0.70, 0.82);
 }

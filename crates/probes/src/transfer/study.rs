@@ -29,7 +29,9 @@ pub(crate) static PROBE: Probe = Probe {
               the last byte of the last file and cut it to its size, on a clock that both processes read. After each \
               trial, outside of the clock, every byte that arrived is compared by its BLAKE3 digest. A round is two \
               fresh processes, an untimed transfer of the small set, and 5 trials (1 of the large set); the rounds of \
-              all cells are interleaved in random order. Beside the time: CPU time, system calls that move bytes, map or \
+              all cells are interleaved in random order. Intervals hold the figure of a repeat of the run: until the store \
+              has three earlier ones, which show the spread between runs, they are twice as wide as rounds without a \
+              common cause would make them, since how fast a sleeping CPU is woken changes for seconds at a time. Beside the time: CPU time, system calls that move bytes, map or \
               wait, page faults, context switches and device bytes of either end, with those of the kernel's threads that \
               work for its ring. The window is of no use to rw at both ends: those \
               cells are a control. Unless the study is quick, two more groups follow. The same ends with as many bytes a call by \

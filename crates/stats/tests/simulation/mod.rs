@@ -2,7 +2,8 @@
 #![allow(dead_code)] // the table and the test each use their part
 
 use kelvin_stats::{
-    Random, RunToRun, Samples, headline, headline_interval, mean, median, t_quantile, variance, within_spread,
+    Random, RunToRun, Samples, headline, headline_interval, mean, median, repeat_interval, t_quantile, variance,
+    within_spread,
 };
 
 /// How the rounds of a run, and runs, vary.
@@ -22,9 +23,11 @@ pub enum Model {
     SmallRunComponent,
     /// Normal rounds that rise by two standard deviations over the run.
     Drift,
+    /// Normal rounds, and a state of the machine as large, of which 0.6 is left at the next round.
+    LastingStates,
 }
 
-pub const MODELS: [Model; 7] = [
+pub const MODELS: [Model; 8] = [
     Model::Normal,
     Model::Skewed,
     Model::HeavyTails,
@@ -32,6 +35,7 @@ pub const MODELS: [Model; 7] = [
     Model::RunComponent,
     Model::SmallRunComponent,
     Model::Drift,
+    Model::LastingStates,
 ];
 
 impl Model {
@@ -44,6 +48,7 @@ impl Model {
             Self::RunComponent => "run component",
             Self::SmallRunComponent => "small run component",
             Self::Drift => "drift",
+            Self::LastingStates => "lasting states",
         }
     }
 
@@ -54,12 +59,20 @@ impl Model {
             Self::SmallRunComponent => 0.46 * random.normal(),
             _ => 0.0,
         };
-        (0..rounds).map(|round| level + self.round(round as f64 / rounds as f64, random)).collect()
+        let mut state = if self == Self::LastingStates { random.normal() } else { 0.0 };
+        let mut one = |round: usize| {
+            let value = level + state + self.round(round as f64 / rounds as f64, random);
+            if self == Self::LastingStates {
+                state = LEFT * state + (1.0 - LEFT * LEFT).sqrt() * random.normal();
+            }
+            value
+        };
+        (0..rounds).map(&mut one).collect()
     }
 
     fn round(self, part: f64, random: &mut Random) -> f64 {
         match self {
-            Self::Normal | Self::RunComponent | Self::SmallRunComponent => random.normal(),
+            Self::Normal | Self::RunComponent | Self::SmallRunComponent | Self::LastingStates => random.normal(),
             Self::Skewed => (0.6 * random.normal()).exp(),
             Self::HeavyTails => {
                 let square: f64 = (0..3).map(|_| random.normal().powi(2)).sum();
@@ -72,6 +85,9 @@ impl Model {
     }
 }
 
+/// What is left of a state of the machine at the next round.
+const LEFT: f64 = 0.6;
+
 /// How an interval is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
@@ -81,10 +97,13 @@ pub enum Method {
     T,
     /// kelvin's, with this many earlier runs.
     Ours(usize),
+    /// kelvin's of a repeat, with this many earlier runs.
+    OfARepeat(usize),
 }
 
 impl Method {
-    pub const ALL: [Self; 5] = [Self::Bootstrap, Self::T, Self::Ours(0), Self::Ours(5), Self::Ours(20)];
+    pub const ALL: [Self; 6] =
+        [Self::Bootstrap, Self::T, Self::Ours(0), Self::Ours(5), Self::Ours(20), Self::OfARepeat(0)];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -93,6 +112,8 @@ impl Method {
             Self::Ours(0) => "kelvin",
             Self::Ours(5) => "kelvin, 5 earlier runs",
             Self::Ours(_) => "kelvin, 20 earlier runs",
+            Self::OfARepeat(0) => "kelvin, of a repeat",
+            Self::OfARepeat(_) => "kelvin, of a repeat, earlier runs",
         }
     }
 
@@ -109,13 +130,14 @@ impl Method {
                 let half = t_quantile(0.975, n - 1.0) * (variance(rounds) / n).sqrt();
                 Some((mean(rounds) - half, mean(rounds) + half))
             }
-            Self::Ours(earlier) => {
+            Self::Ours(earlier) | Self::OfARepeat(earlier) => {
                 let runs: Vec<Vec<f64>> = (0..earlier).map(|_| model.run(rounds.len(), random)).collect();
                 let headlines: Vec<f64> = runs.iter().map(|run| headline(run)).collect();
                 let within: Vec<f64> =
                     runs.iter().filter_map(|run| within_spread(run)).map(|spread| spread.variance).collect();
                 let history = RunToRun::learn(&headlines, &within);
-                headline_interval(rounds, history.as_ref()).map(|interval| (interval.lower, interval.upper))
+                let of = if matches!(self, Self::Ours(_)) { headline_interval } else { repeat_interval };
+                of(rounds, history.as_ref()).map(|interval| (interval.lower, interval.upper))
             }
         }
     }
