@@ -7,11 +7,15 @@ use kelvin_catalogue::transfer::{
 };
 use kelvin_model::{Case, Change, Claim, Run, Test, TransferClaim, TransferFactor};
 
-/// Rounds of a case with this time, half a percent around it.
+/// Rounds of a case with this time, half a percent around it, in an order of its own.
 const SPREAD: [f64; 6] = [0.995, 0.998, 1.0, 1.001, 1.003, 1.005];
 
 fn measured(run: &mut Run, case: &Case, time: f64) {
-    add_scalars(run, &TIME, case.clone(), &SPREAD.map(|share| share * time));
+    let mut rounds = SPREAD.map(|share| share * time);
+    // Not one that moves all by the same: rounds of a pass are compared, and must not all be equal.
+    let at = run.measurements.len();
+    rounds.swap(at % 6, (at + 1) % 6);
+    add_scalars(run, &TIME, case.clone(), &rounds);
 }
 
 /// 20 us for each file and a byte in half a nanosecond.
@@ -76,7 +80,7 @@ fn the_end_whose_method_changes_more_decides() {
         said,
         "10 files of 2.4 kB, 256 pages against 512 B a call: the receiver's method decides more than the sender's: mmap at the \
          receiver takes 0.50 times as long (0.50 to 0.50), at the sender 1.10 times as long (1.10 to 1.10); both together 1.00 \
-         times what the two alone would give (0.99 to 1.01); the published means say so"
+         times what the two alone would give (1.00 to 1.00); the published means say so"
     );
 }
 
@@ -185,7 +189,7 @@ fn a_gain_of_more_bytes_a_call_is_not_taken_for_one_of_mapping() {
     assert_eq!(holds, Some(true));
     assert!(
         text.contains(
-            "10 files of 2.4 kB 0.30 times as long = 0.20 (0.20 to 0.20) by calls of 1 MiB x 1.50 (1.49 to 1.51) by mapping in \
+            "10 files of 2.4 kB 0.30 times as long = 0.20 (0.20 to 0.20) by calls of 1 MiB x 1.50 (1.50 to 1.50) by mapping in \
              place of those; published 0.44"
         ),
         "{text}"

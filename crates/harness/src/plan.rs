@@ -18,6 +18,8 @@ pub struct Unit {
     pub case: Case,
     /// Whether it is measured only as an input of predictions: then the minimum of rounds is enough.
     pub only_input: bool,
+    /// Units of one block lie next to each other in a pass, since they are compared with each other.
+    pub block: u32,
 }
 
 /// The plan of a run.
@@ -81,7 +83,7 @@ impl Plan {
                 false => input_cases(probe, machine, of_inputs, &rests_on),
             };
             let units = |&probe: &&'static Probe| {
-                cases(probe).into_iter().map(move |case| Unit { probe, case, only_input: !asked(probe) })
+                cases(probe).into_iter().map(move |case| Unit { probe, case, only_input: !asked(probe), block: 0 })
             };
             plan.units = chosen.iter().flat_map(units).collect();
             // An input may have inputs too.
@@ -142,6 +144,13 @@ impl Plan {
             };
             self.units.retain(is_kept);
         }
+        self
+    }
+
+    /// This plan with the units that are asked for in blocks, by their cases.
+    #[must_use]
+    pub fn in_blocks(mut self, block: impl Fn(&Case) -> u32) -> Self {
+        self.units.iter_mut().filter(|unit| !unit.only_input).for_each(|unit| unit.block = block(&unit.case));
         self
     }
 
@@ -383,7 +392,10 @@ mod tests {
         };
         let case = |n| Case::new().with(N, n);
         let plan = |cases: &[(u64, bool)], left_out: &[u64]| Plan {
-            units: cases.iter().map(|&(n, only_input)| Unit { probe: &PROBE, case: case(n), only_input }).collect(),
+            units: cases
+                .iter()
+                .map(|&(n, only_input)| Unit { probe: &PROBE, case: case(n), only_input, block: 0 })
+                .collect(),
             left_out: left_out.iter().map(|&n| (Name::new(PROBE.id), case(n), Reason::new("a test"))).collect(),
         };
         let both = plan(&[(1, true), (2, false)], &[3]).and(plan(&[(1, false), (2, true), (3, true)], &[4]));

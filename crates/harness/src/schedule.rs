@@ -71,6 +71,8 @@ pub(crate) struct Next {
 pub(crate) struct Schedule {
     wanted: Wanted,
     units: Vec<State>,
+    /// The block of each unit; all are of one where there are none.
+    blocks: Vec<u32>,
     random: Random,
     /// Units still to run in this pass, last first.
     pass: Vec<usize>,
@@ -89,6 +91,7 @@ impl Schedule {
         Self {
             wanted,
             units: only_inputs.iter().map(unit).collect(),
+            blocks: vec![0; only_inputs.len()],
             random: Random::new(wanted.seed),
             pass: Vec::new(),
             passes: 0,
@@ -96,6 +99,11 @@ impl Schedule {
             slice: LEAST_SLICE,
             extra_share: 0.0,
         }
+    }
+
+    /// The same with units in blocks.
+    pub(crate) fn in_blocks(self, blocks: Vec<u32>) -> Self {
+        Self { blocks, ..self }
     }
 
     /// What to run next at this time (nanoseconds since the start); `None` when the run is over.
@@ -171,9 +179,21 @@ impl Schedule {
         if pass.is_empty() {
             pass = self.narrowing_pass(now);
         }
-        self.random.shuffle(&mut pass);
+        self.shuffle(&mut pass);
         self.pass = pass;
         self.passes += 1;
+    }
+
+    /// Random order, of blocks and within them.
+    fn shuffle(&mut self, pass: &mut [usize]) {
+        self.random.shuffle(pass);
+        let mut order: Vec<u32> = pass.iter().map(|&unit| self.blocks[unit]).collect();
+        order.sort_unstable();
+        order.dedup();
+        if order.len() > 1 {
+            self.random.shuffle(&mut order);
+            pass.sort_by_key(|&unit| order.iter().position(|&block| block == self.blocks[unit]));
+        }
     }
 
     /// How many rounds of the longest slice fit, at least those requested.
@@ -310,6 +330,27 @@ mod tests {
         assert_eq!(rounds, [6; 40]);
         assert!(now <= 0.86 * WANTED.budget, "{now}");
         assert!(schedule.wide().is_empty() && schedule.short().is_empty());
+    }
+
+    #[test]
+    fn units_of_a_block_lie_next_to_each_other_in_random_order() {
+        let blocks: Vec<u32> = (0..12).map(|unit| unit % 3).collect();
+        let mut schedule = Schedule::new(Wanted { rounds: 3, ..WANTED }, &[false; 12]).in_blocks(blocks.clone());
+        let mut passes = Vec::new();
+        for _ in 0..3 {
+            let pass: Vec<usize> = (0..12)
+                .map(|_| {
+                    let next = schedule.next(0.0).unwrap();
+                    schedule.finished(next, next.slice, &[100.0]);
+                    next.unit
+                })
+                .collect();
+            let mut met: Vec<u32> = pass.iter().map(|&unit| blocks[unit]).collect();
+            met.dedup();
+            assert_eq!(met.len(), 3, "{pass:?}");
+            passes.push(pass);
+        }
+        assert!(passes[0] != passes[1] || passes[1] != passes[2]);
     }
 
     #[test]

@@ -81,11 +81,12 @@ impl<'r> Rounds<'r> {
         let budget = settings.budget_seconds * 1e9 * (1.0 - RESERVE);
         let wanted = Wanted { budget, rounds: settings.rounds, target: settings.target, seed: settings.seed };
         let only_inputs: Vec<bool> = plan.units.iter().map(|unit| unit.only_input).collect();
+        let blocks = plan.units.iter().map(|unit| unit.block).collect();
         Self {
             plan,
             options,
             budget,
-            schedule: Schedule::new(wanted, &only_inputs),
+            schedule: Schedule::new(wanted, &only_inputs).in_blocks(blocks),
             random: Random::new(settings.seed ^ 0x6b65_6c76_696e),
             failures: vec![0; plan.units.len()],
         }

@@ -441,14 +441,14 @@ pub enum Test {
         /// Rounds of the first one.
         rounds: usize,
     },
-    /// Ratios of medians with their intervals by Welch's test on logarithms of rounds, jointly at 95 %.
+    /// Medians of the ratios of rounds of the same pass, with Student's intervals on their logarithms, jointly at 95 %.
     Ratios {
         /// Ratios.
         count: usize,
         /// Fewest rounds of a side.
         rounds: usize,
     },
-    /// Weighted sums of mean logarithms of rounds, with intervals after Welch and Satterthwaite.
+    /// Means of weighted sums of the logarithms of rounds of the same pass, with Student's intervals.
     Contrasts {
         /// Cells.
         cells: usize,

@@ -38,4 +38,6 @@ pub use special::{normal_cdf, normal_quantile, t_quantile, t_upper_tail};
 pub use states::{TwoStates, two_states};
 pub use trend::{EXACT, Trend, trend};
 pub use two_costs::{Load, TwoCosts, two_costs};
-pub use two_sample::{EXACT_PAIRS, MeanTest, RankTest, contrast, mean_test, median_ratio, rank_test};
+pub use two_sample::{
+    EXACT_PAIRS, MeanTest, RankTest, contrast, mean_test, median_ratio, paired_difference, paired_ratio, rank_test,
+};

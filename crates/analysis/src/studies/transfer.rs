@@ -9,9 +9,9 @@ use kelvin_model::{Case, Name, ReferenceValue};
 use kelvin_model::{
     Change, Claim, Conclusion, Estimate, GainOverFiles, Metric, OverFiles, Point, Test, TransferClaim, TransferFactor,
 };
-use kelvin_stats::{contrast, mean_test};
+use kelvin_stats::{MeanTest, contrast, paired_difference, paired_ratio};
 
-use super::crossing::{standing, without};
+use super::crossing::without;
 use crate::evidence::{Evidence, Rounds};
 use crate::reference::references;
 use crate::result::{Concluded, Study};
@@ -109,7 +109,7 @@ impl Compared {
     fn over(&self, cells: &Cells<'_>, files: Files) -> Option<OverFiles> {
         let [base, other] = [&self.base, &self.other].map(|case| case.clone().at(files));
         let (usual, changed) = (cells.at(&TIME, &base)?, cells.at(self.metric, &other)?);
-        let ratio = standing(0, &usual.values, &changed.values, Files::ALL.len() as f64)?.ratio;
+        let ratio = ratio(usual, changed, Files::ALL.len() as f64)?;
         let published = || Some(published(&other)? / published(&base)?);
         Some(OverFiles {
             files: Name::new(files.name()),
@@ -132,11 +132,15 @@ impl Compared {
     }
 }
 
+/// The second over the first, at a level at which so many ratios hold jointly.
+fn ratio(first: &Rounds<'_>, second: &Rounds<'_>, of: f64) -> Option<Estimate> {
+    paired_ratio(&first.values, &second.values, of).map(|(value, low, high)| Estimate { value, low, high })
+}
+
 /// By how much longer, divided by a count.
 fn longer_by(usual: &Rounds<'_>, changed: &Rounds<'_>, count: f64) -> Option<Estimate> {
-    let test = mean_test(&usual.values, &changed.values)?;
-    let value = changed.headline() - usual.headline();
-    Some(Estimate { value, low: value - test.half_width, high: value + test.half_width }.over(count))
+    let MeanTest { difference: value, half_width, .. } = paired_difference(&usual.values, &changed.values)?;
+    Some(Estimate { value, low: value - half_width, high: value + half_width }.over(count))
 }
 
 /// The published mean of a cell.
@@ -194,12 +198,11 @@ fn gain_over(cells: &Cells<'_>, files: Files) -> Option<GainOverFiles> {
     let [slow, fast] = [copying(few), copying(many)].map(|case| cells.at(&TIME, &case));
     let (slow, fast, mapped) = (slow?, fast?, cells.at(&TIME, &mapping)?);
     let of = 3.0 * Files::ALL.len() as f64;
-    let ratio = |base: &Rounds<'_>, other: &Rounds<'_>| Some(standing(0, &base.values, &other.values, of)?.ratio);
     Some(GainOverFiles {
         files: Name::new(files.name()),
-        whole: ratio(slow, mapped)?,
-        by_bytes: ratio(slow, fast)?,
-        by_mapping: ratio(fast, mapped)?,
+        whole: ratio(slow, mapped, of)?,
+        by_bytes: ratio(slow, fast, of)?,
+        by_mapping: ratio(fast, mapped, of)?,
         published: published(&mapping).zip(published(&copying(few))).map(|(mapped, slow)| mapped / slow),
     })
 }
@@ -221,15 +224,21 @@ fn effects(cells: &Cells<'_>, setting: Setting, files: Files) -> Option<Conclusi
         .flat_map(|sender| [Receiver::ReadWrite, Receiver::Mmap].map(|receiver| (sender, receiver)));
     let cases: Vec<Case> = pairs.map(|(sender, receiver)| cell(sender, receiver, setting).at(files)).collect();
     let rounds: Vec<&Rounds<'_>> = cases.iter().map(|case| cells.at(&TIME, case)).collect::<Option<_>>()?;
-    let logs: Vec<Vec<f64>> = rounds.iter().map(|one| one.values.iter().map(|time| time.ln()).collect()).collect();
-    let effect = |signs: [f64; 4]| contrast(&signs.into_iter().zip(logs.iter().map(Vec::as_slice)).collect::<Vec<_>>());
+    let passes = rounds.iter().map(|one| one.values.len()).min()?;
+    let of_pass = |pass: usize| [0, 1, 2, 3].map(|cell: usize| rounds[cell].values[pass].ln());
+    let logs: Vec<[f64; 4]> = (0..passes).map(of_pass).collect();
+    let effect = |signs: [f64; 4]| {
+        let sums: Vec<f64> =
+            logs.iter().map(|logs| signs.iter().zip(logs).map(|(sign, log)| sign * log).sum()).collect();
+        contrast(&[(1.0, &sums)])
+    };
     let [sender, receiver, interaction] = [effect(SENDER)?, effect(RECEIVER)?, effect(INTERACTION)?];
     // The difference of two sizes is a weighted sum as well, once their signs are known.
     let signs = [receiver.difference.signum(), sender.difference.signum()];
     let more: Vec<f64> = RECEIVER.iter().zip(SENDER).map(|(r, s)| signs[0] * r - signs[1] * s).collect();
     let more = effect([more[0], more[1], more[2], more[3]])?;
     let receiver_decides = (more.half_width < more.difference.abs()).then_some(more.difference > 0.0);
-    let times = |test: &kelvin_stats::MeanTest| {
+    let times = |test: &MeanTest| {
         let end = |sign: f64| (test.difference + sign * test.half_width).exp();
         Estimate { value: test.difference.exp(), low: end(-1.0), high: end(1.0) }
     };
@@ -242,7 +251,7 @@ fn effects(cells: &Cells<'_>, setting: Setting, files: Files) -> Option<Conclusi
             published: published_decides(&cases),
         }),
         holds: receiver_decides,
-        evidence: Test::Contrasts { cells: 4, rounds: rounds.iter().map(|one| one.values.len()).min()? },
+        evidence: Test::Contrasts { cells: 4, rounds: passes },
     })
 }
 

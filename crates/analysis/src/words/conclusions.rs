@@ -614,12 +614,12 @@ pub(crate) fn evidence(conclusion: &Conclusion) -> String {
         }
         Test::Together { ratios, .. } => together(conclusion, ratios),
         Test::Ratios { count, rounds } => format!(
-            "ratios of medians, Welch's test on logarithms of {rounds} rounds or more, jointly at 95 % over {}",
+            "median ratio within a pass, Student's interval on logarithms of {rounds} passes or more, jointly at 95 % over {}",
             counted(*count as u64, "set")
         ),
         Test::Contrasts { cells, rounds } => {
             format!(
-                "effects on the mean logarithm over {cells} cells of {rounds} rounds or more, 95 % after Satterthwaite"
+                "effects on the logarithm over {cells} cells within a pass, Student's interval of {rounds} passes or more"
             )
         }
         Test::Rounds { agreeing, rounds, range: [least, most], tolerance } => format!(

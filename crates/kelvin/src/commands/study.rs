@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use kelvin_catalogue::transfer::{TIME, has_kernel_end};
+use kelvin_catalogue::transfer::{Files, TIME, has_kernel_end};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::units::bytes;
 use kelvin_model::{Case, Name, Reason};
@@ -60,6 +60,8 @@ pub fn study(args: &StudyArgs) -> Done {
     };
     let plan = plan_of(chosen.kind, &[whole(chosen).to_owned()], &here, effort)?;
     let plan = without_devices(only(plan, &args.only, &here)?, &here);
+    // What is compared must be measured close together: states of the machine last for seconds.
+    let plan = plan.in_blocks(|case| Files::of(case).map_or(0, |files| 1 + files as u32));
     let moved = moved(&plan);
     let Extent { budget, rounds } = if moved > 0 { OF_TRANSFERS[at] } else { USUAL[at] };
     if moved > 0 {

@@ -29,7 +29,8 @@ pub(crate) static PROBE: Probe = Probe {
               the last byte of the last file and cut it to its size, on a clock that both processes read. After each \
               trial, outside of the clock, every byte that arrived is compared by its BLAKE3 digest. A round is two \
               fresh processes, an untimed transfer of the small set, and 5 trials (1 of the large set); the rounds of \
-              all cells are interleaved in random order. Intervals hold the figure of a repeat of the run: until the store \
+              all cells are interleaved in random order, those of a set next to each other; cells of a set are compared within each \
+              pass, where what the machine does for seconds at a time cancels. Intervals hold the figure of a repeat of the run: until the store \
               has three earlier ones, which show the spread between runs, they are twice as wide as rounds without a \
               common cause would make them, since how fast a sleeping CPU is woken changes for seconds at a time. Beside the time: CPU time, system calls that move bytes, map or \
               wait, page faults, context switches and device bytes of either end, with those of the kernel's threads that \
