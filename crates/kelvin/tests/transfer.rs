@@ -625,6 +625,46 @@ fn every_method_of_receiving_in_every_mode_keeps_every_byte_verified_or_not() {
     assert_eq!(moved, 2 * (1 + 4 * 4 - 3));
 }
 
+/// What a file of 4 GiB + 1 byte holds beside holes: its beginning, both sides of 4 GiB, where 32 bits end, and so its end.
+const PLACES: [(u64, usize); 3] = [(0, 70_000), ((2 << 30) - 50_000, 100_000), ((4 << 30) - 100_000, 100_001)];
+
+#[test]
+fn a_sparse_file_of_more_than_four_gibibytes_goes_by_every_method() {
+    use std::os::unix::fs::FileExt;
+    let place = Place::new();
+    let data = |offset: u64, bytes: usize| (0..bytes as u64).map(|at| ((offset + at) % 251) as u8).collect::<Vec<u8>>();
+    let file = File::create(place.path().join("huge")).unwrap();
+    PLACES.iter().for_each(|&(offset, bytes)| file.write_all_at(&data(offset, bytes), offset).unwrap());
+    let length = (4 << 30) + 1;
+    assert_eq!(file.metadata().unwrap().len(), length);
+    let senders = ["rw", "mmap", "sendfile", "splice", "zerocopy", "uring"].map(|method| (method, "rw"));
+    let receivers = ["mmap", "splice", "uring"].map(|method| ("rw", method));
+    for (number, (sender, receiver)) in senders.into_iter().chain(receivers).enumerate() {
+        let receiving = Running::start(&place, &[&FROM_HERE[..], &["--method", receiver]].concat());
+        let not_verified: &[&str] = if number % 2 == 0 { &[] } else { &["--no-verify"] };
+        let options = [&["--plain", "--method", sender][..], not_verified].concat();
+        let output = sent(&place, &["huge"], &receiving, &options);
+        assert_eq!(output.status.code(), Some(0), "{sender} {receiver}: {}", stderr(&output));
+        let path = place.path().join("in/huge");
+        let arrived = File::open(&path).unwrap();
+        let found = arrived.metadata().unwrap();
+        // Blocks that hold data at all, and no more.
+        assert!(found.len() == length && found.blocks() * 512 <= 16 << 20, "{sender} {receiver}: {found:?}");
+        for (offset, bytes) in PLACES {
+            let mut content = vec![1; bytes];
+            arrived.read_exact_at(&mut content, offset).unwrap();
+            assert!(content == data(offset, bytes), "{sender} {receiver} at {offset}");
+        }
+        for offset in [1 << 20, (2 << 30) + (1 << 20), (4 << 30) - (1 << 20)] {
+            let mut hole = [1; 4096];
+            arrived.read_exact_at(&mut hole, offset).unwrap();
+            assert_eq!(hole, [0; 4096], "{sender} {receiver} at {offset}");
+        }
+        receiving.stop();
+        fs::remove_file(path).unwrap();
+    }
+}
+
 #[test]
 fn a_receiver_that_was_told_a_method_refuses_what_cannot_come_by_it() {
     let place = Place::new();
