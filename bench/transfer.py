@@ -9,7 +9,8 @@ transfer, outside of the time.
 
 Without encryption (--plain, verified): beside nc, socat, rsync to a daemon, and iperf3 -F, and for the small files beside rsync
 to a daemon and tar through nc. Encrypted: beside scp and rsync over ssh, each with the ciphers that they choose. Without
-verification into nothing: beside iperf3 from memory to memory.
+verification into nothing: beside iperf3 from memory to memory. Without verification into a file, and the small files verified:
+beside a plain C program that makes the same calls and does nothing else (rivals/move_files.c).
 
 The ratio is their time over kelvin's: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test, whose
 lower end must reach the bound.
@@ -141,6 +142,21 @@ class Plain:
         return timed(lambda: start("sh", "-c", script), sender, port)
 
 
+class SameCalls:
+    """The plain C program that makes the same calls (rivals/move_files.c)."""
+
+    def __init__(self, program, ends):
+        self.program, self.ends = program, ends
+
+    def move(self, what):
+        port, target = free_port(), self.ends.target
+        if what.is_dir():
+            target = target / what.name
+            target.mkdir()
+        receiver = lambda: start(self.program, "receive", port, target)
+        return timed(receiver, lambda: [start(self.program, "send", port, what)], port)
+
+
 class Rsync:
     """A daemon, which stays."""
 
@@ -234,10 +250,11 @@ class Comparison:
                 f"{lower:.2f}..{upper:.2f}", f"{self.bound:g}", len(self.measured), self.verdict()]  # fmt: skip
 
 
-def comparisons(kelvin, ends, rsync, ssh):
+def comparisons(kelvin, ends, same, rsync, ssh):
     plain = Plain(ends)
     by = lambda *flags, into=None: lambda what: kelvin.move(what, *flags, into=into)
     verified, sealed, bare = "plain, verified", "encrypted, verified", "plain, into nothing"
+    unverified = "plain, not verified"
     large, small = ends.large, ends.small
     return [
         Comparison(large, verified, "nc", 1, by("--plain"), plain.nc),
@@ -247,6 +264,8 @@ def comparisons(kelvin, ends, rsync, ssh):
         Comparison(large, sealed, "scp", 2, by(), ssh.scp),
         Comparison(large, sealed, "rsync, ssh", 1, by(), ssh.rsync),
         Comparison(large, bare, "iperf3, memory", 0.9, by("--plain", "--no-verify", into=["--discard"]), plain.iperf3_memory, False),
+        Comparison(large, unverified, "C, same calls", 0.9, by("--plain", "--no-verify"), same.move),
+        Comparison(small, verified, "C, same calls", 0.9, by("--plain"), same.move),
         Comparison(small, verified, "rsync, daemon", 1.5, by("--plain"), rsync.move),
         Comparison(small, verified, "tar, nc", 1, by("--plain"), plain.tar),
         Comparison(small, sealed, "rsync, ssh", 1, by(), ssh.rsync),
@@ -267,7 +286,8 @@ def benchmark():
         rsync, ssh = Rsync(ends), Ssh(ends)
         try:
             kelvin = Kelvin(common.kelvin_program(arguments.kelvin), ends)
-            chosen = [one for one in comparisons(kelvin, ends, rsync, ssh) if arguments.only in (None, one.name)]
+            same = SameCalls(common.build_rival("move_files", base), ends)
+            chosen = [one for one in comparisons(kelvin, ends, same, rsync, ssh) if arguments.only in (None, one.name)]
             for done, todo in common.rounds_of_pairs(arguments, chosen):
                 for one in order.sample(todo, len(todo)):
                     one.measure(ends, order)

@@ -123,6 +123,9 @@ impl Sender {
 }
 
 impl Receiver {
+    /// The methods whose socket is the process's own.
+    pub const OF_PROCESSES: [Self; 4] = [Self::ReadWrite, Self::Mmap, Self::Splice, Self::Uring];
+
     /// Whether a call moves a window.
     pub const fn maps(self) -> bool {
         matches!(self, Self::Mmap | Self::KernelMmap)

@@ -238,6 +238,9 @@ pub struct StudyArgs {
     /// All points, ten times as many rounds
     #[arg(long)]
     pub thorough: bool,
+    /// Every combination of all factors, in 3 rounds: thousands of cases, terabytes and hours; of the study transfer alone
+    #[arg(long, conflicts_with_all = ["quick", "thorough"])]
+    pub full: bool,
     /// Only the cases with this value of an axis, such as files=small; several of one axis are alternatives
     #[arg(long, value_name = "AXIS=VALUE", value_parser = axis_value)]
     pub only: Vec<(String, String)>,

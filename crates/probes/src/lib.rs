@@ -35,6 +35,11 @@ pub fn transferred(case: &Case) -> u64 {
     transfer::bytes_of_a_round(case)
 }
 
+/// The cases of the study of transfers with every combination of their factors, of ends that are processes.
+pub fn all_transfers() -> Vec<Case> {
+    transfer::all_combinations()
+}
+
 /// Removes what killed probe processes left behind and the kernel does not remove with a process. Call it when no probe
 /// of this run is running any more.
 pub fn clear_up() {

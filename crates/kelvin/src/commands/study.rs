@@ -1,10 +1,11 @@
 //! `kelvin study`: one of the long experiments, or a measure of a plain run in its full form.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use kelvin_catalogue::transfer::{Files, TIME, has_kernel_end};
-use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
 use kelvin_model::units::bytes;
 use kelvin_model::{Case, Name, Reason};
 use kelvin_report::Terminal;
@@ -35,6 +36,9 @@ const USUAL: [Extent; 3] =
 const OF_TRANSFERS: [Extent; 3] =
     [Extent { budget: 120.0, rounds: 5 }, Extent { budget: 900.0, rounds: 20 }, Extent { budget: 9000.0, rounds: 100 }];
 
+/// Of every combination: as many rounds as show a spread.
+const OF_ALL_TRANSFERS: Extent = Extent { budget: 36_000.0, rounds: 3 };
+
 /// Least time limit of a round of transfers: 364 MB at 10 MB/s, received and compared, and as much again.
 const ROUND_OF_TRANSFERS: Duration = Duration::from_secs(120);
 
@@ -59,11 +63,16 @@ pub fn study(args: &StudyArgs) -> Done {
         (_, true) => (Effort::Thorough, 2),
     };
     let plan = plan_of(chosen.kind, &[whole(chosen).to_owned()], &here, effort)?;
+    let plan = if args.full { with_all_combinations(plan, chosen)? } else { plan };
     let plan = without_devices(only(plan, &args.only, &here)?, &here);
     // What is compared must be measured close together: states of the machine last for seconds.
     let plan = plan.in_blocks(|case| Files::of(case).map_or(0, |files| 1 + files as u32));
     let moved = moved(&plan);
-    let Extent { budget, rounds } = if moved > 0 { OF_TRANSFERS[at] } else { USUAL[at] };
+    let Extent { budget, rounds } = match moved {
+        0 => USUAL[at],
+        _ if args.full => OF_ALL_TRANSFERS,
+        _ => OF_TRANSFERS[at],
+    };
     if moved > 0 {
         announce(moved, args.measure.rounds.unwrap_or(rounds), args.measure.write_limit);
     }
@@ -73,6 +82,21 @@ pub fn study(args: &StudyArgs) -> Done {
     }
     let wishes = Wishes { mode: "study", budget, rounds, args: &measure, told: Told::with(args.to.with_private) };
     run::carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
+}
+
+/// The study of transfers with every combination of their factors.
+fn with_all_combinations(mut plan: Plan, study: &'static Probe) -> Result<Plan, Fault> {
+    if study.id != TIME.id.as_str() {
+        return Err(Fault::new(
+            "--full",
+            "the study transfer alone has combinations: leave it out, or give --thorough",
+        ));
+    }
+    let known: BTreeSet<Case> =
+        plan.units.iter().filter(|unit| !unit.only_input).map(|unit| unit.case.clone()).collect();
+    let new = kelvin_probes::all_transfers().into_iter().filter(|case| !known.contains(case));
+    plan.units.extend(new.map(|case| Unit { probe: study, case, only_input: false, block: 0 }));
+    Ok(plan)
 }
 
 /// Prints a published study as its figures alone judge it.

@@ -65,6 +65,44 @@ fn in_kernel() -> Vec<Case> {
     blocking.into_iter().chain(asynchronous).collect()
 }
 
+/// All buffers and windows of this study.
+const BUFFERS: [u64; 3] = [PUBLISHED_BUFFER, EQUAL_BYTES[0].1, EQUAL_BYTES[1].1];
+const WINDOWS: [u64; 2] = [EQUAL_BYTES[0].0, EQUAL_BYTES[1].0];
+
+/// Every combination of ends that are processes with every other factor, as far as it makes sense and makes a difference: a window
+/// only where an end maps one, a buffer only where an end does not.
+pub(crate) fn all_combinations() -> Vec<Case> {
+    let mut cells = Vec::new();
+    for (sender, receiver) in Sender::OF_PROCESSES
+        .into_iter()
+        .flat_map(|sender| Receiver::OF_PROCESSES.map(move |receiver| (sender, receiver)))
+    {
+        let windows = if sender.maps() || receiver.maps() { &WINDOWS[..] } else { &WINDOWS[..1] };
+        let buffers = if sender.maps() && receiver.maps() { &BUFFERS[..1] } else { &BUFFERS[..] };
+        for (&window, &buffer) in windows.iter().flat_map(|window| buffers.iter().map(move |buffer| (window, buffer))) {
+            for connection in [Connection::PerFile, Connection::Persistent] {
+                let cell = cell(sender, receiver, Setting { connection, window, buffer });
+                cells.extend(
+                    MODES_OF_PROCESSES
+                        .iter()
+                        .flat_map(|&mode| [Reply::None, Reply::PerFile].map(|reply| cell.clone().at(mode).at(reply))),
+                );
+            }
+        }
+    }
+    let mut all = over_all_sets(&cells);
+    all.retain(makes_sense);
+    all
+}
+
+const MODES_OF_PROCESSES: [Mode; 4] = [Mode::Blocking, Mode::Nonblocking, Mode::Signal, Mode::Uring];
+
+/// Whether both ends can be set up so.
+fn makes_sense(case: &Case) -> bool {
+    let Ok(cell) = Cell::of(case) else { return false };
+    cell.of_processes().is_some_and(|(sending, receiving)| sending.setup.check().and(receiving.setup.check()).is_ok())
+}
+
 /// Cells over all sets of files.
 fn over_all_sets(cells: &[Case]) -> Vec<Case> {
     Files::ALL.iter().flat_map(|&set| cells.iter().map(move |cell| cell.clone().at(set))).collect()
@@ -267,6 +305,33 @@ mod tests {
         assert_eq!(cells.iter().filter(|case| Mode::of(case) == Some(Mode::Fasync)).count(), 3 * 4);
         assert!(Cell::of(&best().at(Files::One).at(Mode::Fasync)).is_err());
         assert!(Cell::of(&cells[0].clone().at(Mode::Signal)).is_err());
+    }
+
+    #[test]
+    fn all_combinations_make_sense_differ_and_hold_every_cell_of_processes() {
+        let all = all_combinations();
+        let different: BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+        // A buffer that no end uses is the published one: the control of a window is not among them.
+        let is_control = |case: &Case| {
+            let maps = Sender::of(case).is_some_and(Sender::maps) || Receiver::of(case).is_some_and(Receiver::maps);
+            !maps && WINDOW.of(case) != Some(WINDOWS[0])
+        };
+        let usual =
+            hot(Effort::Default).into_iter().filter(|case| !transfer::has_kernel_end(case) && !is_control(case));
+        for case in usual {
+            let both_map =
+                Sender::of(&case).is_some_and(Sender::maps) && Receiver::of(&case).is_some_and(Receiver::maps);
+            assert!(both_map || different.contains(&case), "{case}");
+        }
+        // Blocking, nonblocking and by signals 5 senders and 3 receivers, in a ring 5 and 4; of each pair the connection and the reply,
+        // and 3 buffers, or 2 windows as well, or 2 windows alone.
+        let of_mode = |senders: usize, receivers: usize| {
+            let (one_maps, both_map) = ((senders - 1) + (receivers - 1), 1);
+            let none_maps = senders * receivers - one_maps - both_map;
+            4 * (3 * none_maps + 6 * one_maps + 2 * both_map)
+        };
+        assert_eq!(all.len(), 3 * (3 * of_mode(5, 3) + of_mode(5, 4)));
     }
 
     #[test]

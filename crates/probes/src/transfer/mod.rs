@@ -12,6 +12,7 @@ mod trials;
 
 use kelvin_harness::Probe;
 
+pub(crate) use cells::all_combinations;
 pub(crate) use trials::bytes_of_a_round;
 
 pub(crate) static PROBES: &[&Probe] = &[&study::PROBE, &cold::PROBE];
