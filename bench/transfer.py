@@ -20,6 +20,7 @@ Exit status: 0 all hold, 1 one does not, 2 it could not be done.
 import filecmp
 import os
 import random
+import select
 import shutil
 import subprocess
 import tempfile
@@ -70,9 +71,20 @@ def start(*command, **options):
     return subprocess.Popen([str(word) for word in command], **options)
 
 
+def ended(process):
+    """Its exit status, at once when it ends: wait with a time-out would look only every 50 ms."""
+    handle = os.pidfd_open(process.pid)
+    try:
+        if not select.select([handle], [], [], PATIENCE)[0]:
+            raise RuntimeError(f"{process.args}: did not end")
+    finally:
+        os.close(handle)
+    return process.wait()
+
+
 def finish(*processes):
     for process in processes:
-        if process.wait(PATIENCE) != 0:
+        if ended(process) != 0:
             raise RuntimeError(f"{process.args}: exit status {process.returncode}")
 
 
