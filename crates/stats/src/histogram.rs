@@ -38,6 +38,18 @@ impl Histogram {
         self.0 += &other.0;
     }
 
+    /// Forgets all times.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
+    /// The same with the times added that were not measured because each was begun only after the one before: of a time longer
+    /// than `interval`, in nanoseconds, it less once, twice, three times the interval and so on (Gil Tene, "How NOT to Measure
+    /// Latency"). An estimate of what requests at that interval would have seen.
+    pub fn corrected(&self, interval: u64) -> Self {
+        Self(self.0.clone_correct(interval))
+    }
+
     /// Number of times counted.
     pub fn count(&self) -> u64 {
         self.0.len()
@@ -87,7 +99,20 @@ mod tests {
         }
         one.merge(&other);
         assert_eq!(one, both);
+        one.clear();
+        assert_eq!(one, Histogram::new());
         one.record(u64::MAX);
         assert!(one.longest().unwrap() >= LONGEST as f64);
+    }
+
+    #[test]
+    fn a_time_of_several_intervals_is_corrected_by_those_that_it_hid() {
+        let mut histogram = Histogram::new();
+        (0..10).for_each(|_| histogram.record(1_000_000));
+        histogram.record(10_000_000);
+        let corrected = histogram.corrected(2_000_000);
+        // 8, 6, 4 and 2 ms are added.
+        assert_eq!(corrected.count(), 15);
+        assert!((corrected.mean().unwrap() / (40e6 / 15.0) - 1.0).abs() < 0.001, "{:?}", corrected.mean());
     }
 }

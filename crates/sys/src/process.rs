@@ -348,14 +348,14 @@ impl Program {
 }
 
 /// Raises this process's limit of open files to the maximum (RLIMIT_NOFILE): shells and services start with 1,024,
-/// because of select(2).
-pub fn raise_open_files() -> Result<()> {
+/// because of select(2). Returns it.
+pub fn raise_open_files() -> Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is valid to be written.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
     limit.rlim_cur = limit.rlim_max;
     // SAFETY: the structure is valid to be read.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(|_| limit.rlim_max)
 }
 
 #[cfg(test)]
