@@ -15,6 +15,7 @@ mod hazard;
 mod headline;
 mod interval;
 pub mod json;
+pub mod load;
 mod machine;
 mod machine_text;
 mod metric;

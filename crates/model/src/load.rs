@@ -1,0 +1,216 @@
+//! What requests to an HTTP server brought: how many a second, how long they took, what went wrong, and whether the generator
+//! was the limit.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One load on one server, as it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// The server, as it was named.
+    pub target: String,
+    /// What was asked of it.
+    pub offered: Offered,
+    /// Seconds that were measured, without the warm-up.
+    pub seconds: f64,
+    /// The signal that ended it early, if one did.
+    pub interrupted: Option<String>,
+    /// Right answers that were whole within these seconds.
+    pub requests: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// From when a request was due until its answer was whole: what a user waits.
+    pub response: Latency,
+    /// From when it was sent: a generator that waits for a stalled server sees only this.
+    pub service: Latency,
+    /// In a closed loop, the response times with those added that users who do not wait would have seen (Gil Tene's
+    /// correction with the mean time of a user's cycle): an estimate, while the times from when a request was due need none.
+    pub corrected: Option<Latency>,
+    /// What was no right answer.
+    pub errors: Errors,
+    /// Requests without an answer when the measurement ended. Those of an open loop are among its response times with the time
+    /// that they had waited by then.
+    pub unanswered: u64,
+    /// Requests in flight, averaged over the measured time.
+    pub in_flight: f64,
+    /// Connections that were opened in the whole run.
+    pub connections: u64,
+    /// Requests that were sent again on a new connection, because the server had closed the one that they went out on.
+    pub sent_again: u64,
+    /// Each second.
+    pub series: Vec<Second>,
+    /// The generator itself.
+    pub generator: Generator,
+}
+
+impl Load {
+    /// One in which nothing has happened.
+    pub fn empty(target: &str) -> Self {
+        Self {
+            target: target.to_owned(),
+            offered: Offered::Users { users: 0, think: 0.0 },
+            seconds: 0.0,
+            interrupted: None,
+            requests: 0,
+            bytes: 0,
+            response: Latency::default(),
+            service: Latency::default(),
+            corrected: None,
+            errors: Errors::default(),
+            unanswered: 0,
+            in_flight: 0.0,
+            connections: 0,
+            sent_again: 0,
+            series: Vec::new(),
+            generator: Generator::default(),
+        }
+    }
+
+    /// Right answers a second.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.requests as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Bytes of their bodies a second.
+    pub fn byte_rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// How requests are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offered {
+    /// Users who wait for each answer, and think before the next request.
+    Users {
+        /// How many.
+        users: u32,
+        /// Nanoseconds of thought after each answer, on average.
+        think: f64,
+    },
+    /// Requests at a rate, whether answers come or not.
+    Rate {
+        /// Requests a second asked for.
+        rate: f64,
+        /// Requests a second that became due in the measured time.
+        due: f64,
+        /// Requests that had to wait until one of the allowed connections was free.
+        waited: u64,
+    },
+}
+
+/// Times of requests, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// 95 % are at most this.
+    pub p95: f64,
+    /// 99 % are at most this.
+    pub p99: f64,
+    /// 99.9 % are at most this.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// Requests that brought no right answer in the measured time, by what was wrong. None of them counts as throughput.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Errors {
+    /// No connection was made.
+    pub connect: u64,
+    /// The connection ended before an answer.
+    pub closed: u64,
+    /// No answer within the time-out.
+    pub timed_out: u64,
+    /// The body ended before its length.
+    pub short: u64,
+    /// What came was no HTTP response.
+    pub malformed: u64,
+    /// A whole body of other bytes than the file's.
+    pub wrong: u64,
+    /// Answers with a status other than 2xx and 304.
+    pub status: BTreeMap<u16, u64>,
+    /// What the first of them said.
+    pub first: Option<String>,
+}
+
+impl Errors {
+    /// All together.
+    pub fn count(&self) -> u64 {
+        let whole = self.connect + self.closed + self.timed_out + self.short + self.malformed + self.wrong;
+        whole + self.status.values().sum::<u64>()
+    }
+}
+
+/// One second of the measured time, by when answers were whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// Right answers.
+    pub requests: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// What was no right answer.
+    pub errors: u64,
+    /// The median response time, in nanoseconds.
+    pub p50: f64,
+    /// 99 % of the response times are at most this.
+    pub p99: f64,
+    /// The longest response time.
+    pub max: f64,
+}
+
+/// What the generator itself did in the measured time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Generator {
+    /// Seconds of CPU time that it worked, without those that it only looked at the clock.
+    pub cpu: f64,
+    /// Seconds that it looked at the clock until a request was due.
+    pub spun: f64,
+    /// Seconds that it could have run and had no CPU, where the kernel tells.
+    pub without_cpu: Option<f64>,
+    /// Share of the time that it worked or had no CPU.
+    pub busy: f64,
+    /// From when a request was due and could be sent until it was.
+    pub late: Latency,
+    /// From when the kernel told of an answer until it was read, on average in nanoseconds.
+    pub unread: f64,
+    /// Why it, and not the server, may have been the limit.
+    pub limit: Option<GeneratorLimit>,
+}
+
+/// Why the generator may have been the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GeneratorLimit {
+    /// Its thread worked, or waited for a CPU, for nearly all of the time.
+    Busy {
+        /// Which share of it.
+        share: f64,
+    },
+    /// It sent requests late.
+    Late {
+        /// The mean time that it was late, as a share of the mean response time.
+        share: f64,
+    },
+}
+
+/// The highest rate that keeps an objective, and how it was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RateSearch {
+    /// The objective, in words.
+    pub objective: String,
+    /// The highest rate that kept it, in requests a second.
+    pub kept: Option<f64>,
+    /// The lowest rate that missed it.
+    pub missed: Option<f64>,
+    /// Whether the search ended because the generator, and not the server, was the limit.
+    pub is_generator_limit: bool,
+    /// The load at each rate that was tried, in the order of the tries.
+    pub tries: Vec<Load>,
+}
