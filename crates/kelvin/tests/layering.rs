@@ -20,6 +20,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("file", &["stats", "sys"]),
     ("wire", &["model", "sys"]),
     ("transfer", &["model", "machine", "sys", "file", "wire"]),
+    ("load", &["model", "stats", "sys", "wire"]),
     ("probes", &["model", "catalogue", "harness", "sys", "file", "wire", "transfer"]),
     ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),

@@ -1,0 +1,299 @@
+//! The loop that sends requests when they are due and takes what comes back: one thread, epoll, any number of connections.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelvin_model::load::{Load, Offered, Second};
+use kelvin_sys::clock::monotonic;
+
+use crate::error::{Error, Result};
+use crate::own::{self, Own, Used, Waits};
+use crate::pattern::Chooser;
+use crate::poll::Poll;
+use crate::request::Requests;
+use crate::schedule::{Closed, Due, Logged, Open, Schedule};
+use crate::setup::{Demand, Setup};
+use crate::tally::{Belongs, SECOND, Tally, Times, latency};
+use crate::tls;
+use crate::traffic::{Over, Traffic};
+use crate::wire::Peer;
+
+/// Time within which the server must take the first connection.
+const REACHABLE: Duration = Duration::from_secs(5);
+
+/// Nanoseconds between looks for time-outs and for a signal to stop.
+const TICK: u64 = SECOND / 10;
+
+/// Nanoseconds before a request is due from which on the loop looks at the clock instead of sleeping: a sleeping thread is woken up
+/// to 50 us late, by a hypervisor later.
+const SPIN: u64 = 100_000;
+
+/// Nanoseconds that answers are waited for after the measured time of an open loop.
+const DRAIN: u64 = 2 * SECOND;
+
+/// Nanoseconds that a user waits after a connection failed: without it, a server that is gone would be asked without end.
+const PAUSE: u64 = SECOND / 10;
+
+/// What the two sequences of random numbers have apart from each other, from one seed.
+const OF_FILES: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Measures a load. `watch` is told the seconds that are over, ten times a second. A signal that [`kelvin_sys::interrupt`] watches
+/// for ends it early.
+///
+/// # Errors
+/// A server that cannot be reached, and failures of the generator's own calls; what fails of single requests is counted.
+pub fn load(setup: &Setup, watch: &mut dyn FnMut(&[Second])) -> Result<Load> {
+    let peer = peer(setup)?;
+    let start = monotonic();
+    match &setup.demand {
+        &Demand::Users { users, think } => {
+            Engine::new(setup, peer, start, Closed::new(users, think, start, setup.seed))?.run(watch)
+        }
+        &Demand::Rate { rate, spread, .. } => {
+            Engine::new(setup, peer, start, Open::new(rate, spread, start, setup.seed))?.run(watch)
+        }
+        Demand::Log { times, .. } => Engine::new(setup, peer, start, Logged::new(Arc::clone(times), start))?.run(watch),
+    }
+}
+
+/// The first address of the server that takes a connection.
+fn peer(setup: &Setup) -> Result<Peer> {
+    let target = &setup.target;
+    let addresses = target.addresses().map_err(|why| Error::Name { url: target.url.clone(), why })?;
+    let tls = setup.tls.as_ref().map(|how| Ok((how.clone(), tls::name(&target.host)?))).transpose()?;
+    let mut last = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, REACHABLE) {
+            Ok(_) => return Ok(Peer { address, tls }),
+            Err(source) => last = Some((address, source)),
+        }
+    }
+    let (address, source): (SocketAddr, _) = last.expect("at least one address was tried");
+    Err(Error::Connect { url: target.url.clone(), address, source })
+}
+
+struct Engine<'s, S> {
+    setup: &'s Setup,
+    schedule: S,
+    chooser: Chooser,
+    traffic: Traffic,
+    /// Connections that can take a request, in an open loop. The one that was used last is used next.
+    free: Vec<u32>,
+    /// Whether a request that was due found no connection free, and none has caught up since.
+    starved: bool,
+    waited: u64,
+    /// Nanoseconds that the loop looked at the clock.
+    spun: u64,
+}
+
+impl<'s, S: Schedule> Engine<'s, S> {
+    fn new(setup: &'s Setup, peer: Peer, start: u64, schedule: S) -> Result<Self> {
+        let from = start + setup.warm_up.as_nanos() as u64;
+        let (belongs, free) = match setup.demand {
+            Demand::Users { .. } => (Belongs::WhenOver, Vec::new()),
+            Demand::Rate { connections, .. } | Demand::Log { connections, .. } => {
+                (Belongs::WhenDue, (0..connections).rev().collect())
+            }
+        };
+        let tally = Tally::new(from..from + setup.duration.as_nanos() as u64, belongs);
+        let requests = Requests::new(&setup.target, &setup.form, &setup.paths);
+        Ok(Self {
+            setup,
+            schedule,
+            chooser: Chooser::new(setup.pattern, requests.count(), setup.seed ^ OF_FILES),
+            traffic: Traffic::new(setup, peer, requests, tally, Poll::new()?),
+            free,
+            starved: false,
+            waited: 0,
+            spun: 0,
+        })
+    }
+
+    fn run(mut self, watch: &mut dyn FnMut(&[Second])) -> Result<Load> {
+        let mut own = Own::new();
+        let (mut from, mut to) = (None, None);
+        let mut tick = 0;
+        loop {
+            let now = monotonic();
+            let window = &self.traffic.tally.window;
+            if from.is_none() && now >= window.start {
+                from = Some(own.used(now, self.spun));
+                self.traffic.unread.clear();
+            }
+            if to.is_none() && now >= window.end {
+                to = Some(own.used(now, self.spun));
+            }
+            if now >= tick {
+                tick = now + TICK;
+                self.tick(now, watch);
+            }
+            if self.is_over(now) {
+                break;
+            }
+            self.send_due(now);
+            self.wait(now, tick)?;
+        }
+        let now = monotonic();
+        let to = to.unwrap_or_else(|| own.used(now, self.spun));
+        Ok(self.conclude(Used::between(from.unwrap_or(to), to), now))
+    }
+
+    /// Gives up requests whose time is over, and tells how far the measurement is.
+    fn tick(&mut self, now: u64, watch: &mut dyn FnMut(&[Second])) {
+        let limit = self.setup.timeout.as_nanos() as u64;
+        for number in 0..self.traffic.connections.len() as u32 {
+            if let Some(over) = self.traffic.time_out(number, now, limit) {
+                self.over(number, over, now);
+            }
+        }
+        self.traffic.tally.pass(now);
+        watch(&self.traffic.tally.series);
+    }
+
+    fn is_open(&self) -> bool {
+        !matches!(self.setup.demand, Demand::Users { .. })
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        let end = self.traffic.tally.window.end;
+        if kelvin_sys::interrupt::requested().is_some() {
+            return true;
+        }
+        let is_answered = self.free.len() == self.traffic.connections.len() && self.next().is_none();
+        now >= end && (!self.is_open() || is_answered || now >= end + DRAIN)
+    }
+
+    /// When the next request of the run is due.
+    fn next(&self) -> Option<u64> {
+        self.schedule.next().filter(|&at| at < self.traffic.tally.window.end)
+    }
+
+    /// Sends what is due.
+    fn send_due(&mut self, mut now: u64) {
+        while self.next().is_some_and(|at| at <= now) {
+            if self.is_open() && self.free.is_empty() {
+                self.starved = true;
+                return;
+            }
+            let Some(due) = self.schedule.take() else { break };
+            let Some(number) = due.user.or_else(|| self.free.pop()) else { break };
+            self.send(number, due, now);
+            if self.is_open() {
+                now = monotonic();
+            }
+        }
+        self.starved = false;
+    }
+
+    fn send(&mut self, number: u32, due: Due, now: u64) {
+        let times = Times { due: due.at, sent: now, over: now };
+        let mut possible = due.at;
+        if self.starved {
+            self.waited += u64::from(self.traffic.tally.window.contains(&due.at));
+            possible = possible.max(self.traffic.connections[number as usize].freed);
+        }
+        self.traffic.tally.sent(times, now - possible.min(now));
+        if let Some(over) = self.traffic.send(number, self.chooser.choose(), times) {
+            self.over(number, over, now);
+        }
+    }
+
+    /// A connection has no request any more.
+    fn over(&mut self, number: u32, over: Over, now: u64) {
+        if self.is_open() {
+            self.traffic.connections[number as usize].freed = now;
+            self.free.push(number);
+        } else {
+            self.schedule.answered(number, if over == Over::Disconnected { now + PAUSE } else { now });
+        }
+    }
+
+    /// Waits for answers, or until the next request is due, and takes the answers.
+    fn wait(&mut self, now: u64, tick: u64) -> Result<()> {
+        let window = &self.traffic.tally.window;
+        let edge = [window.start, window.end].into_iter().find(|&edge| edge > now);
+        let mut until = edge.map_or(tick, |edge| edge.min(tick));
+        let can_send = !self.is_open() || !self.free.is_empty();
+        let margin = if self.setup.spin { SPIN } else { 0 };
+        let wake = self.next().filter(|_| can_send).map(|at| at.saturating_sub(margin));
+        match wake {
+            Some(wake) if wake <= now => until = now,
+            Some(wake) if wake < until => self.traffic.poll.wake_at(wake)?,
+            _ => {}
+        }
+        let ready = self.traffic.poll.wait(until.saturating_sub(now))?;
+        let woken = monotonic();
+        if ready == 0 && until == now {
+            self.spun += woken - now;
+        }
+        for one in 0..ready {
+            let Some(ready) = self.traffic.poll.ready(one) else { continue };
+            if let Some((over, now)) = self.traffic.take(ready, woken) {
+                self.over(ready.token.connection, over, now);
+            }
+        }
+        // What is due now is sent by the caller: several requests at once wake a server once, and no answer waits for them.
+        Ok(())
+    }
+
+    fn conclude(mut self, used: Used, now: u64) -> Load {
+        let offered = self.offered(now);
+        self.traffic.tally.end(now);
+        let unanswered = self.traffic.in_flight_at(now) + offered.1;
+        let traffic = &self.traffic;
+        let tally = &traffic.tally;
+        let response = latency(&tally.response);
+        let waits = Waits { late: latency(&tally.late), unread: traffic.unread.mean(), response: response.mean };
+        Load {
+            target: self.setup.target.url.clone(),
+            offered: offered.0,
+            seconds: tally.seconds(),
+            interrupted: kelvin_sys::interrupt::requested().map(str::to_owned),
+            requests: tally.requests,
+            bytes: tally.bytes,
+            response,
+            service: latency(&tally.service),
+            corrected: self.cycle().map(|cycle| latency(&tally.response.corrected(cycle))),
+            errors: tally.errors.clone(),
+            unanswered,
+            in_flight: tally.in_flight(),
+            connections: traffic.opened,
+            sent_again: traffic.sent_again,
+            series: tally.series.clone(),
+            generator: own::generator(used, waits),
+        }
+    }
+
+    /// What was asked for, and how many of the requests that became due were not sent.
+    fn offered(&mut self, now: u64) -> (Offered, u64) {
+        if let Demand::Users { users, think } = self.setup.demand {
+            return (Offered::Users { users, think: think.mean }, 0);
+        }
+        let unsent = self.count_unsent(now);
+        let tally = &self.traffic.tally;
+        let due = (tally.due + unsent) as f64 / tally.seconds().max(f64::MIN_POSITIVE);
+        let rate = if let Demand::Rate { rate, .. } = self.setup.demand { rate } else { due };
+        (Offered::Rate { rate, due, waited: self.waited }, unsent)
+    }
+
+    fn count_unsent(&mut self, now: u64) -> u64 {
+        let mut unsent = 0;
+        while let Some(at) = self.next().filter(|&at| at <= now) {
+            self.schedule.take();
+            if self.traffic.tally.window.contains(&at) {
+                unsent += 1;
+                self.traffic.tally.waited(Times { due: at, sent: now, over: now });
+            }
+        }
+        unsent
+    }
+
+    /// The mean time of a user from one request to the next, in nanoseconds; `None` in an open loop, which hides nothing.
+    fn cycle(&self) -> Option<u64> {
+        let Demand::Users { users, .. } = self.setup.demand else { return None };
+        let tally = &self.traffic.tally;
+        let cycle = f64::from(users) * tally.seconds() * SECOND as f64 / tally.requests as f64;
+        (tally.requests > 0).then_some(cycle as u64)
+    }
+}

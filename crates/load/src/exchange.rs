@@ -1,0 +1,408 @@
+//! The response to one request: where it ends, and what of it is wrong. Bytes in, verdict out; no socket.
+
+use std::mem::MaybeUninit;
+
+use httparse::{Header, ParserConfig, Status};
+
+use crate::chunks::Chunks;
+
+/// Header lines of a response, and bytes of them, beyond which it is refused.
+const MOST_HEADERS: usize = 100;
+const MOST_HEAD: usize = 64 << 10;
+
+/// What came is no response that HTTP/1.1 (RFC 9112) allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Neither a status line nor header lines.
+    #[error("no HTTP response")]
+    Head(#[from] httparse::Error),
+    /// Too long to be one.
+    #[error("a response whose head is larger than 64 KiB")]
+    Long,
+    /// Content-Length is no number, or there are several that differ.
+    #[error("a response with a wrong Content-Length")]
+    Length,
+    /// A transfer coding other than chunked.
+    #[error("a response with a Transfer-Encoding other than chunked")]
+    Coding,
+    /// The chunks of the body are wrong.
+    #[error("a response whose chunks are wrong")]
+    Chunk,
+    /// Another protocol, which was not asked for.
+    #[error("a switch to another protocol")]
+    Switch,
+    /// Bytes after the end of the response.
+    #[error("bytes that no request asked for")]
+    Unasked,
+}
+
+/// A whole response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Bytes of its body, without those of chunk sizes.
+    pub body: u64,
+    /// Whether the next request can go over the same connection.
+    pub reusable: bool,
+}
+
+/// Where a response was when its connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Nothing of it had come.
+    Nothing,
+    /// In its head.
+    Head,
+    /// In its body.
+    Body,
+}
+
+/// How the body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Head,
+    /// After so many more bytes.
+    Length(u64),
+    Chunked(Chunks),
+    /// With the connection.
+    UntilClosed,
+}
+
+/// The response to one request, as far as it has come. Used for one after the other, so that none allocates.
+#[derive(Debug)]
+pub struct Exchange {
+    stage: Stage,
+    /// Whether only the head of a response is asked for.
+    head_only: bool,
+    /// The beginning of a head, or of a line within chunks, that has not wholly come.
+    part: Vec<u8>,
+    answer: Answer,
+    begun: bool,
+}
+
+impl Exchange {
+    /// For responses to HEAD, which have no body, or to another method.
+    pub fn new(head_only: bool) -> Self {
+        let answer = Answer { status: 0, body: 0, reusable: false };
+        Self { stage: Stage::Head, head_only, part: Vec::new(), answer, begun: false }
+    }
+
+    /// Forgets the last response.
+    pub fn restart(&mut self) {
+        self.stage = Stage::Head;
+        self.part.clear();
+        self.answer.body = 0;
+        self.begun = false;
+    }
+
+    /// Whether any byte of the response has come.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// The status, once the head has come.
+    pub fn status(&self) -> u16 {
+        self.answer.status
+    }
+
+    /// Takes bytes; `body` is given those of the body. Returns the answer once it is whole.
+    ///
+    /// # Errors
+    /// What of the response is wrong.
+    pub fn feed(&mut self, bytes: &[u8], body: &mut impl FnMut(&[u8])) -> Result<Option<Answer>, Malformed> {
+        self.begun |= !bytes.is_empty();
+        let mut rest = bytes;
+        if self.stage == Stage::Head {
+            match self.head(bytes)? {
+                Some(taken) => rest = &bytes[taken..],
+                None => return Ok(None),
+            }
+        }
+        let (taken, is_whole) = self.body(rest, body)?;
+        match is_whole {
+            true if taken < rest.len() => Err(Malformed::Unasked),
+            true => Ok(Some(self.answer)),
+            false => Ok(None),
+        }
+    }
+
+    /// The connection has ended.
+    ///
+    /// # Errors
+    /// How far the response had come, if it is not whole.
+    pub fn end(&self) -> Result<Answer, Cut> {
+        match self.stage {
+            Stage::UntilClosed => Ok(Answer { reusable: false, ..self.answer }),
+            Stage::Head if self.begun => Err(Cut::Head),
+            Stage::Head => Err(Cut::Nothing),
+            Stage::Length(_) | Stage::Chunked(_) => Err(Cut::Body),
+        }
+    }
+
+    /// Reads the head, and those of interim responses before it; returns how many of the bytes belong to them.
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+        let mut taken = 0;
+        while let Some(length) = self.one_head(&bytes[taken..])? {
+            taken += length;
+            if self.answer.status >= 200 {
+                return Ok(Some(taken));
+            }
+        }
+        Ok(None)
+    }
+
+    fn one_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+        if self.part.is_empty() {
+            let parsed = parsed(bytes, self.head_only)?;
+            if parsed.is_none() {
+                self.keep(bytes)?;
+            }
+            return Ok(parsed.map(|head| self.begin(head)));
+        }
+        let before = self.part.len();
+        self.keep(bytes)?;
+        let Some(head) = parsed(&self.part, self.head_only)? else { return Ok(None) };
+        self.part.clear();
+        Ok(Some(self.begin(head) - before))
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        // What comes with a head that is not whole belongs to it.
+        if self.part.len() + bytes.len() > MOST_HEAD {
+            return Err(Malformed::Long);
+        }
+        self.part.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn begin(&mut self, head: Head) -> usize {
+        self.stage = head.stage;
+        self.answer = Answer { status: head.status, body: 0, reusable: head.reusable };
+        head.bytes
+    }
+
+    /// Takes bytes of the body; returns how many, and whether it is whole.
+    fn body(&mut self, bytes: &[u8], body: &mut impl FnMut(&[u8])) -> Result<(usize, bool), Malformed> {
+        let mut count = |of_body: &[u8]| {
+            if !of_body.is_empty() {
+                self.answer.body += of_body.len() as u64;
+                body(of_body);
+            }
+        };
+        match &mut self.stage {
+            Stage::Head => Ok((0, false)),
+            Stage::Length(left) => {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                count(&bytes[..taken]);
+                *left -= taken as u64;
+                Ok((taken, *left == 0))
+            }
+            Stage::Chunked(chunks) => chunks.take(bytes, &mut self.part, &mut count),
+            Stage::UntilClosed => {
+                count(bytes);
+                Ok((bytes.len(), false))
+            }
+        }
+    }
+}
+
+/// A head that has wholly come.
+struct Head {
+    bytes: usize,
+    status: u16,
+    stage: Stage,
+    reusable: bool,
+}
+
+fn parsed(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Malformed> {
+    let mut headers = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut response = httparse::Response::new(&mut []);
+    let length = ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers)?;
+    let Status::Complete(bytes) = length else { return Ok(None) };
+    let status = response.code.unwrap_or(0);
+    if status == 101 {
+        return Err(Malformed::Switch);
+    }
+    let fields = Fields::of(response.headers)?;
+    let stage = match status {
+        100..200 => Stage::Head,
+        204 | 304 => Stage::Length(0),
+        _ if head_only => Stage::Length(0),
+        _ => fields.stage(),
+    };
+    // HTTP/1.0 closes unless it says otherwise, HTTP/1.1 stays open (RFC 9112 9.3).
+    let stays = if response.version == Some(0) { fields.keeps } else { !fields.closes };
+    Ok(Some(Head { bytes, status, reusable: stays && stage != Stage::UntilClosed, stage }))
+}
+
+/// The header fields that say where the body ends and whether the connection does.
+#[derive(Default)]
+struct Fields {
+    length: Option<u64>,
+    chunked: bool,
+    closes: bool,
+    keeps: bool,
+}
+
+impl Fields {
+    fn of(headers: &[Header<'_>]) -> Result<Self, Malformed> {
+        let mut fields = Self::default();
+        for Header { name, value } in headers {
+            // No name of interest has another length: most are passed over without a comparison.
+            match name.len() {
+                14 if name.eq_ignore_ascii_case("content-length") => fields.read_length(value)?,
+                17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+                    fields.chunked = value.trim_ascii().eq_ignore_ascii_case(b"chunked");
+                    if !fields.chunked {
+                        return Err(Malformed::Coding);
+                    }
+                }
+                10 if name.eq_ignore_ascii_case("connection") => fields.read_connection(value),
+                _ => {}
+            }
+        }
+        Ok(fields)
+    }
+
+    /// The same length may be repeated (RFC 9112 6.3).
+    fn read_length(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        for one in value.split(|&byte| byte == b',') {
+            let digits = one.trim_ascii();
+            let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+            let number = str::from_utf8(digits).ok().filter(|_| is_number).and_then(|text| text.parse().ok());
+            let number = number.ok_or(Malformed::Length)?;
+            if self.length.replace(number).is_some_and(|before| before != number) {
+                return Err(Malformed::Length);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_connection(&mut self, value: &[u8]) {
+        for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+            self.closes |= option.eq_ignore_ascii_case(b"close");
+            self.keeps |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// RFC 9112 6.3: chunks come before a length, and without either the connection ends the body.
+    fn stage(&self) -> Stage {
+        match self.length {
+            _ if self.chunked => Stage::Chunked(Chunks::new()),
+            Some(length) => Stage::Length(length),
+            None => Stage::UntilClosed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What comes of a response in pieces of these sizes, and its body.
+    fn fed(response: &[u8], piece: usize, head_only: bool) -> (Result<Option<Answer>, Malformed>, Vec<u8>, Exchange) {
+        let mut exchange = Exchange::new(head_only);
+        let mut body = Vec::new();
+        for bytes in response.chunks(piece) {
+            match exchange.feed(bytes, &mut |part| body.extend_from_slice(part)) {
+                Ok(None) => {}
+                done => return (done, body, exchange),
+            }
+        }
+        (Ok(None), body, exchange)
+    }
+
+    fn whole(response: &[u8]) -> (Answer, Vec<u8>) {
+        let (answer, body, _) = fed(response, response.len(), false);
+        (answer.unwrap().unwrap(), body)
+    }
+
+    const LENGTH: &[u8] = b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 5\r\n\r\nhello";
+    const CHUNKED: &[u8] =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;a=b\r\nlo\r\n0\r\nX: y\r\n\r\n";
+    const EMPTY: &[u8] = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n";
+    const AFTER_INTERIM: &[u8] =
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+    #[test]
+    fn a_body_ends_as_its_head_says() {
+        for response in [LENGTH, CHUNKED, AFTER_INTERIM] {
+            let (answer, body) = whole(response);
+            assert_eq!((answer, &body[..]), (Answer { status: 200, body: 5, reusable: true }, &b"hello"[..]));
+        }
+        assert_eq!(whole(EMPTY).0, Answer { status: 304, body: 0, reusable: true });
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        assert_eq!(fed(head, 9, true).0, Ok(Some(Answer { status: 200, body: 0, reusable: true })));
+    }
+
+    #[test]
+    fn every_piece_of_every_size_gives_the_same_answer() {
+        for response in [LENGTH, CHUNKED, EMPTY, AFTER_INTERIM] {
+            let expected = whole(response);
+            for piece in 1..response.len() {
+                let (answer, body, _) = fed(response, piece, false);
+                assert_eq!((answer.unwrap().unwrap(), body), expected, "{piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_stays_open_as_its_version_and_its_header_say() {
+        let reusable = |first: &str, header: &str| {
+            whole(format!("{first} 200 OK\r\n{header}Content-Length: 0\r\n\r\n").as_bytes()).0.reusable
+        };
+        assert!(reusable("HTTP/1.1", "") && reusable("HTTP/1.0", "Connection: Keep-Alive\r\n"));
+        assert!(!reusable("HTTP/1.0", "") && !reusable("HTTP/1.1", "connection: x, Close\r\n"));
+    }
+
+    #[test]
+    fn the_end_of_the_connection_ends_only_a_body_without_a_length() {
+        let at_end = |response: &[u8]| fed(response, response.len().max(1), false).2.end();
+        let until_closed = b"HTTP/1.1 200 OK\r\n\r\nhello";
+        assert_eq!(at_end(until_closed), Ok(Answer { status: 200, body: 5, reusable: false }));
+        assert_eq!(at_end(b""), Err(Cut::Nothing));
+        assert_eq!(at_end(b"HTTP/1.1 2"), Err(Cut::Head));
+        assert_eq!(at_end(&LENGTH[..LENGTH.len() - 1]), Err(Cut::Body));
+        assert_eq!(at_end(&CHUNKED[..CHUNKED.len() - 1]), Err(Cut::Body));
+    }
+
+    #[test]
+    fn what_is_no_response_is_refused() {
+        let refused = |response: &[u8]| fed(response, response.len(), false).0.unwrap_err();
+        let head = |fields: &str| refused(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes());
+        assert!(matches!(refused(b"SSH-2.0-OpenSSH\r\n\r\n"), Malformed::Head(_)));
+        for wrong in ["-1", "+5", "", "5, 6", "99999999999999999999", "0x10"] {
+            assert_eq!(head(&format!("Content-Length: {wrong}\r\n")), Malformed::Length, "{wrong}");
+        }
+        assert_eq!(head("Content-Length: 5\r\nContent-Length: 6\r\n"), Malformed::Length);
+        assert_eq!(head("Transfer-Encoding: gzip, chunked\r\n"), Malformed::Coding);
+        let long = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(MOST_HEAD));
+        assert_eq!(refused(long.as_bytes()), Malformed::Long);
+        assert_eq!(refused(b"HTTP/1.1 101 Switching\r\n\r\n"), Malformed::Switch);
+        assert_eq!(refused(&[LENGTH, b"!"].concat()), Malformed::Unasked);
+        let chunks =
+            |body: &str| refused(format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}").as_bytes());
+        for wrong in ["x\r\n", "3\r\nhelp\r\n", "-1\r\n", "\r\n", "11111111111111111\r\n"] {
+            assert_eq!(chunks(wrong), Malformed::Chunk, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_length_is_one_length() {
+        assert_eq!(whole(b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\nContent-Length: 2\r\n\r\nhi").1, b"hi");
+    }
+
+    proptest! {
+        /// Any bytes after any head are taken without a panic, and never as more body than came.
+        #[test]
+        fn any_bytes_are_an_answer_or_a_fault(bytes in proptest::collection::vec(any::<u8>(), 0..200), piece in 1usize..50) {
+            for head in [&b""[..], b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] {
+                let (_, body, _) = fed(&[head, &bytes].concat(), piece, false);
+                prop_assert!(body.len() <= bytes.len());
+            }
+        }
+    }
+}

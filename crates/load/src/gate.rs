@@ -1,0 +1,233 @@
+//! Conditions on a load: whether it is to be called failed, and what a rate must keep.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use kelvin_model::load::{Latency, Load};
+use kelvin_model::{Unit, units};
+
+/// A figure of the response times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantile {
+    /// The mean.
+    Mean,
+    /// The median.
+    P50,
+    /// 95 % are at most this.
+    P95,
+    /// 99 % are at most this.
+    P99,
+    /// 99.9 % are at most this.
+    P999,
+    /// The longest.
+    Max,
+}
+
+impl Quantile {
+    /// As they are written.
+    const NAMES: [(&'static str, Self); 6] = [
+        ("mean", Self::Mean),
+        ("p50", Self::P50),
+        ("p95", Self::P95),
+        ("p99", Self::P99),
+        ("p99.9", Self::P999),
+        ("max", Self::Max),
+    ];
+
+    fn named(text: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, quantile)| *quantile)
+    }
+
+    /// Its value, in nanoseconds.
+    pub fn of(self, times: &Latency) -> f64 {
+        match self {
+            Self::Mean => times.mean,
+            Self::P50 => times.p50,
+            Self::P95 => times.p95,
+            Self::P99 => times.p99,
+            Self::P999 => times.p999,
+            Self::Max => times.max,
+        }
+    }
+}
+
+impl fmt::Display for Quantile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(Self::NAMES.iter().find(|(_, quantile)| quantile == self).map_or("", |(name, _)| name))
+    }
+}
+
+/// What a condition is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Figure {
+    Response(Quantile),
+    Errors,
+    Rate,
+}
+
+impl Figure {
+    fn of(self, load: &Load) -> f64 {
+        match self {
+            Self::Response(quantile) => quantile.of(&load.response),
+            Self::Errors => load.errors.count() as f64,
+            Self::Rate => load.rate(),
+        }
+    }
+
+    fn shown(self, value: f64) -> String {
+        match self {
+            Self::Response(quantile) => format!("{quantile} is {}", units::plain(value, Unit::Nanoseconds)),
+            Self::Errors => format!("errors are {}", units::count(value as u64)),
+            Self::Rate => format!("the rate is {}", units::plain(value, Unit::PerSecond)),
+        }
+    }
+}
+
+/// A condition under which a load has failed, such as `p99>50ms`, `errors>0` or `rate<1000`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    text: String,
+    figure: Figure,
+    /// Whether a larger value fails; else a smaller one.
+    larger_fails: bool,
+    bound: f64,
+}
+
+impl Gate {
+    /// Why the load has failed by it, if it has. A load without any right answer has no response times, and has failed.
+    pub fn missed(&self, load: &Load) -> Option<String> {
+        if load.response.count == 0 && matches!(self.figure, Figure::Response(_)) {
+            return Some(format!("{}: there was no right answer", self.text));
+        }
+        let value = self.figure.of(load);
+        let fails = if self.larger_fails { value > self.bound } else { value < self.bound };
+        fails.then(|| format!("{}: {}", self.text, self.figure.shown(value)))
+    }
+}
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const WRONG: &str = "give mean, p50, p95, p99, p99.9, max, errors or rate, then > or <, then a bound, such as \
+                             p99>50ms, errors>0 or rate<1000";
+        let place = text.find(['<', '>']).ok_or(WRONG)?;
+        let (name, bound) = (text[..place].trim(), text[place + 1..].trim());
+        let figure = match name {
+            "errors" => Figure::Errors,
+            "rate" => Figure::Rate,
+            name => Figure::Response(Quantile::named(name).ok_or(WRONG)?),
+        };
+        let bound = match figure {
+            Figure::Response(_) => time(bound)?.as_nanos() as f64,
+            _ => bound.parse().ok().filter(|bound: &f64| bound.is_finite() && *bound >= 0.0).ok_or(WRONG)?,
+        };
+        Ok(Self { text: text.to_owned(), figure, larger_fails: text[place..].starts_with('>'), bound })
+    }
+}
+
+/// A response time that a rate must keep, such as `p99:50ms`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Objective {
+    /// Which one.
+    pub quantile: Quantile,
+    /// At most, in nanoseconds.
+    pub bound: f64,
+}
+
+impl Objective {
+    /// Whether a load kept it, without any error.
+    pub fn is_kept(&self, load: &Load) -> bool {
+        load.requests > 0 && load.errors.count() == 0 && self.quantile.of(&load.response) <= self.bound
+    }
+}
+
+impl FromStr for Objective {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const WRONG: &str = "give mean, p50, p95, p99, p99.9 or max, a colon and a time, such as p99:50ms";
+        let (name, bound) = text.split_once(':').ok_or(WRONG)?;
+        let quantile = Quantile::named(name).ok_or(WRONG)?;
+        Ok(Self { quantile, bound: time(bound)?.as_nanos() as f64 })
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of at most {}", self.quantile, units::plain(self.bound, Unit::Nanoseconds))
+    }
+}
+
+/// A time with its unit, such as `50ms`, from a microsecond to a week.
+///
+/// # Errors
+/// What would be right, in words.
+pub fn time(text: &str) -> Result<Duration, String> {
+    const WRONG: &str = "a time is a number followed by us, ms, s, m or h, such as 50ms or 10s";
+    const WEEK: f64 = 7.0 * 86_400.0;
+    let place = text.find(|letter: char| letter.is_ascii_alphabetic()).ok_or(WRONG)?;
+    let factor = match &text[place..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(WRONG.into()),
+    };
+    let seconds = text[..place].parse::<f64>().map_err(|_| WRONG.to_owned())? * factor;
+    if (1e-6..=WEEK).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("it must be between a microsecond and a week".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(p99: f64, errors: u64, requests: u64) -> Load {
+        let mut load = Load { seconds: 2.0, requests, ..Load::empty("http://a/") };
+        load.response = Latency { count: requests, p99, ..Latency::default() };
+        load.errors.connect = errors;
+        load
+    }
+
+    #[test]
+    fn a_gate_fails_a_load_beyond_its_bound_and_says_by_what() {
+        let missed = |gate: &str, load: &Load| gate.parse::<Gate>().unwrap().missed(load);
+        let slow = load(60e6, 0, 100);
+        assert_eq!(missed("p99>50ms", &slow).as_deref(), Some("p99>50ms: p99 is 60.0 ms"));
+        assert_eq!(missed("p99>60ms", &slow), None);
+        assert_eq!(missed("errors>0", &slow), None);
+        assert_eq!(missed("errors > 0", &load(1.0, 3, 1)).as_deref(), Some("errors > 0: errors are 3"));
+        assert_eq!(missed("rate<51", &slow).as_deref(), Some("rate<51: the rate is 50.0 /s"));
+        assert!(missed("p99>50ms", &load(0.0, 0, 0)).is_some(), "no answer is no good answer");
+    }
+
+    #[test]
+    fn an_objective_is_kept_without_errors_only() {
+        let objective: Objective = "p99:50ms".parse().unwrap();
+        assert!(objective.is_kept(&load(50e6, 0, 10)));
+        assert!(!objective.is_kept(&load(51e6, 0, 10)));
+        assert!(!objective.is_kept(&load(1e6, 1, 10)) && !objective.is_kept(&load(0.0, 0, 0)));
+        assert_eq!(objective.to_string(), "p99 of at most 50.0 ms");
+    }
+
+    #[test]
+    fn what_is_no_condition_is_refused_with_what_would_be_right() {
+        for wrong in ["", "p99", "p98>5ms", "p99>5", "p99>x", "errors>many", "errors>-1", "rate<nan", "p99=5ms"] {
+            assert!(wrong.parse::<Gate>().is_err(), "{wrong}");
+        }
+        for wrong in ["", "p99", "p99:", "p42:5ms", "p99:0ms", "p99:5"] {
+            assert!(wrong.parse::<Objective>().is_err(), "{wrong}");
+        }
+        assert_eq!(time("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["5", "", "ms", "-1s", "0s", "9000h", "1d", "nans"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The generator itself: its CPU time, how long it waited for a CPU, and whether it was the limit.
+
+use kelvin_model::load::{Generator, GeneratorLimit, Latency};
+use kelvin_sys::usage::{CounterFile, Who, usage};
+
+/// Share of the time that the thread worked or waited for a CPU from which on answers may have waited for it: at 90 % a queue of
+/// random arrivals is ten times as long as its service (M/M/1).
+const BUSY: f64 = 0.9;
+
+/// Mean lateness, as a share of the mean response time, from which on that time is no longer the server's.
+const LATE: f64 = 0.05;
+
+/// What the thread has used, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Used {
+    wall: u64,
+    cpu: u64,
+    without_cpu: Option<u64>,
+    spun: u64,
+}
+
+impl Used {
+    /// What came between two readings.
+    pub(crate) fn between(from: Self, to: Self) -> Self {
+        Self {
+            wall: to.wall - from.wall,
+            cpu: to.cpu.saturating_sub(from.cpu),
+            without_cpu: from.without_cpu.zip(to.without_cpu).map(|(from, to)| to.saturating_sub(from)),
+            spun: to.spun - from.spun,
+        }
+    }
+}
+
+/// Reads what the thread uses.
+#[derive(Debug)]
+pub(crate) struct Own {
+    schedule: Option<CounterFile>,
+}
+
+impl Own {
+    /// Of the calling thread.
+    pub(crate) fn new() -> Self {
+        Self { schedule: CounterFile::open("/proc/thread-self/schedstat").ok() }
+    }
+
+    /// Now, and how long it has spun so far.
+    pub(crate) fn used(&mut self, at: u64, spun: u64) -> Used {
+        let of_thread = usage(Who::Thread);
+        let waited = self.schedule.as_mut().and_then(|file| waited(file.read().ok()?));
+        Used { wall: at, cpu: of_thread.user + of_thread.system, without_cpu: waited, spun }
+    }
+}
+
+/// Nanoseconds that it was runnable without a CPU: the second number of schedstat.
+fn waited(text: &str) -> Option<u64> {
+    text.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// What the generator did, and whether it was the limit.
+pub(crate) fn generator(used: Used, waits: Waits) -> Generator {
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    let spun = seconds(used.spun);
+    let cpu = (seconds(used.cpu) - spun).max(0.0);
+    let without_cpu = used.without_cpu.map(seconds);
+    let busy = (cpu + without_cpu.unwrap_or(0.0)) / seconds(used.wall).max(1e-9);
+    let Waits { late, unread, response } = waits;
+    let own_share = if response > 0.0 { (late.mean + unread) / response } else { 0.0 };
+    Generator { cpu, spun, without_cpu, busy, late, unread, limit: limit(busy, own_share) }
+}
+
+/// What the generator's own delays are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    pub(crate) late: Latency,
+    /// Mean nanoseconds that an answer waited to be read.
+    pub(crate) unread: f64,
+    /// The mean response time.
+    pub(crate) response: f64,
+}
+
+fn limit(busy: f64, late: f64) -> Option<GeneratorLimit> {
+    match (busy, late) {
+        (BUSY.., _) => Some(GeneratorLimit::Busy { share: busy.min(1.0) }),
+        (_, LATE..) => Some(GeneratorLimit::Late { share: late }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after_ten_seconds(cpu: f64, without_cpu: f64, spun: f64, late: f64) -> Generator {
+        let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
+        let from = Used { wall: 5, cpu: 7, without_cpu: Some(9), spun: 3 };
+        let to = Used {
+            wall: from.wall + nanoseconds(10.0),
+            cpu: from.cpu + nanoseconds(cpu),
+            without_cpu: Some(9 + nanoseconds(without_cpu)),
+            spun: from.spun + nanoseconds(spun),
+        };
+        let late = Latency { mean: late, ..Latency::default() };
+        generator(Used::between(from, to), Waits { late, unread: 0.0, response: 1e6 })
+    }
+
+    #[test]
+    fn a_thread_that_worked_or_waited_for_a_cpu_nearly_all_the_time_was_the_limit() {
+        assert!(matches!(after_ten_seconds(9.5, 0.0, 0.0, 0.0).limit, Some(GeneratorLimit::Busy { .. })));
+        assert!(matches!(after_ten_seconds(5.0, 4.5, 0.0, 0.0).limit, Some(GeneratorLimit::Busy { .. })));
+        assert_eq!(after_ten_seconds(5.0, 3.0, 0.0, 0.0).limit, None);
+    }
+
+    #[test]
+    fn looking_at_the_clock_is_no_work() {
+        let generator = after_ten_seconds(9.9, 0.0, 9.0, 0.0);
+        assert_eq!(generator.limit, None);
+        assert!((generator.cpu - 0.9).abs() < 1e-6 && (generator.busy - 0.09).abs() < 1e-6);
+    }
+
+    #[test]
+    fn sending_late_makes_the_times_its_own() {
+        assert!(matches!(after_ten_seconds(1.0, 0.0, 0.0, 0.1e6).limit, Some(GeneratorLimit::Late { .. })));
+        assert_eq!(after_ten_seconds(1.0, 0.0, 0.0, 0.01e6).limit, None);
+    }
+
+    #[test]
+    fn the_kernels_line_is_read() {
+        assert_eq!(waited("123 456 7\n"), Some(456));
+        assert_eq!(waited(""), None);
+        assert!(Own::new().used(0, 0).cpu > 0 || Own::new().schedule.is_some());
+    }
+}

@@ -1,0 +1,117 @@
+//! Waiting for any of many sockets, or until a request is due: epoll and a timer of nanoseconds.
+
+use std::os::fd::OwnedFd;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+
+use crate::error::{Result, call};
+use crate::wire::Wire;
+
+/// Events that one call returns at most.
+const EVENTS: usize = 512;
+
+/// What the timer's events carry, which no connection has.
+const TIMER: u64 = u64::MAX;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Which connection an event belongs to. The generation tells a socket from an earlier one of the same connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) connection: u32,
+    pub(crate) generation: u32,
+}
+
+/// What a socket is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Bytes.
+    Read,
+    /// Bytes, or room for some.
+    ReadOrWrite,
+}
+
+/// A socket of which something can be done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready {
+    pub(crate) token: Token,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+}
+
+/// Waits for sockets and for points in time.
+pub(crate) struct Poll {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    /// The time that the timer is set to.
+    armed: Option<u64>,
+    events: Vec<Event>,
+}
+
+impl Poll {
+    pub(crate) fn new() -> Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(call("make an epoll"))?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).map_err(call("make a timer"))?;
+        // Told of once each time that it expires, it need never be read.
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), flags).map_err(call("watch a timer"))?;
+        Ok(Self { epoll, timer, armed: None, events: Vec::with_capacity(EVENTS) })
+    }
+
+    pub(crate) fn add(&self, wire: &Wire, token: Token, wanted: Wanted) -> std::io::Result<()> {
+        Ok(epoll::add(&self.epoll, &wire.socket, data(token), flags(wanted))?)
+    }
+
+    pub(crate) fn change(&self, wire: &Wire, token: Token, wanted: Wanted) -> std::io::Result<()> {
+        Ok(epoll::modify(&self.epoll, &wire.socket, data(token), flags(wanted))?)
+    }
+
+    /// Ends the next wait at this time, in nanoseconds of CLOCK_MONOTONIC.
+    pub(crate) fn wake_at(&mut self, at: u64) -> Result<()> {
+        if self.armed == Some(at) {
+            return Ok(());
+        }
+        self.armed = Some(at);
+        let it_value = Timespec { tv_sec: (at / SECOND) as i64, tv_nsec: (at % SECOND) as _ };
+        let set = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        let done = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &set);
+        done.map(drop).map_err(call("set a timer"))
+    }
+
+    /// Waits for so many nanoseconds at most; returns how many sockets are ready.
+    pub(crate) fn wait(&mut self, within: u64) -> Result<usize> {
+        self.events.clear();
+        let within = Timespec { tv_sec: (within / SECOND) as i64, tv_nsec: (within % SECOND) as _ };
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&within)) {
+            // A signal, which is looked for elsewhere.
+            Ok(_) | Err(Errno::INTR) => Ok(self.events.len()),
+            Err(error) => Err(call("wait for sockets")(error)),
+        }
+    }
+
+    /// One of those that are ready; `None` for the timer.
+    pub(crate) fn ready(&self, number: usize) -> Option<Ready> {
+        let Event { flags, data, .. } = self.events[number];
+        let token = data.u64();
+        let token = Token { connection: token as u32, generation: (token >> 32) as u32 };
+        // An error or the end of the connection is found by reading.
+        let readable = flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP | EventFlags::RDHUP);
+        let writable = flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP);
+        (data.u64() != TIMER).then_some(Ready { token, readable, writable })
+    }
+}
+
+fn data(token: Token) -> EventData {
+    EventData::new_u64(u64::from(token.generation) << 32 | u64::from(token.connection))
+}
+
+fn flags(wanted: Wanted) -> EventFlags {
+    match wanted {
+        Wanted::Read => EventFlags::IN,
+        Wanted::ReadOrWrite => EventFlags::IN | EventFlags::OUT,
+    }
+}

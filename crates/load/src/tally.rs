@@ -1,0 +1,268 @@
+//! What of a load is counted: answers and failures of the measured time, their times, and each second.
+
+use std::ops::Range;
+
+use kelvin_model::load::{Errors, Latency, Second};
+use kelvin_stats::Histogram;
+
+/// Nanoseconds of a second.
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
+/// When one request was due, was sent, and was over; nanoseconds of one clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) due: u64,
+    pub(crate) sent: u64,
+    pub(crate) over: u64,
+}
+
+/// Why a request brought no right answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Connect,
+    Closed,
+    TimedOut,
+    Short,
+    Malformed,
+    Wrong,
+    Status(u16),
+}
+
+/// Which requests belong to the measured time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Belongs {
+    /// Those that are over in it: in a closed loop a request that takes long keeps others from being asked.
+    WhenOver,
+    /// Those that become due in it, however long they take.
+    WhenDue,
+}
+
+/// Counts and times of the measured time.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) window: Range<u64>,
+    belongs: Belongs,
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) errors: Errors,
+    pub(crate) response: Histogram,
+    pub(crate) service: Histogram,
+    pub(crate) late: Histogram,
+    /// Requests that became due.
+    pub(crate) due: u64,
+    /// Nanoseconds in flight of all requests together.
+    in_flight: u64,
+    pub(crate) series: Vec<Second>,
+    second: Second,
+    times: Histogram,
+}
+
+impl Tally {
+    pub(crate) fn new(window: Range<u64>, belongs: Belongs) -> Self {
+        Self {
+            window,
+            belongs,
+            requests: 0,
+            bytes: 0,
+            errors: Errors::default(),
+            response: Histogram::new(),
+            service: Histogram::new(),
+            late: Histogram::new(),
+            due: 0,
+            in_flight: 0,
+            series: Vec::new(),
+            second: Second::default(),
+            times: Histogram::new(),
+        }
+    }
+
+    /// A request was sent at a time so long after it could be.
+    pub(crate) fn sent(&mut self, times: Times, late: u64) {
+        if self.window.contains(&times.due) {
+            self.due += 1;
+            self.late.record(late);
+        }
+    }
+
+    /// A right answer with a body of so many bytes.
+    pub(crate) fn answer(&mut self, times: Times, bytes: u64) {
+        self.flew(times);
+        if self.window.contains(&times.over) {
+            self.roll(times.over);
+            self.requests += 1;
+            self.bytes += bytes;
+            self.second.requests += 1;
+            self.second.bytes += bytes;
+            self.times.record(times.over - times.due);
+        }
+        if self.is_counted(times) {
+            self.response.record(times.over - times.due);
+            self.service.record(times.over - times.sent);
+        }
+    }
+
+    /// No right answer, and what it said.
+    pub(crate) fn failure(&mut self, times: Times, failure: Failure, said: impl FnOnce() -> String) {
+        self.flew(times);
+        if !self.is_counted(times) {
+            return;
+        }
+        let errors = &mut self.errors;
+        match failure {
+            Failure::Connect => errors.connect += 1,
+            Failure::Closed => errors.closed += 1,
+            Failure::TimedOut => errors.timed_out += 1,
+            Failure::Short => errors.short += 1,
+            Failure::Malformed => errors.malformed += 1,
+            Failure::Wrong => errors.wrong += 1,
+            Failure::Status(status) => *errors.status.entry(status).or_default() += 1,
+        }
+        errors.first.get_or_insert_with(said);
+        if self.window.contains(&times.over) {
+            self.roll(times.over);
+            self.second.errors += 1;
+        }
+    }
+
+    /// A request that is in flight when the measurement ends.
+    pub(crate) fn unanswered(&mut self, times: Times) {
+        self.flew(times);
+        self.waited(times);
+    }
+
+    /// A request whose answer was not waited for, or that was never sent: an open loop counts how long it had waited.
+    pub(crate) fn waited(&mut self, times: Times) {
+        if self.belongs == Belongs::WhenDue && self.is_counted(times) {
+            self.response.record(times.over - times.due);
+        }
+    }
+
+    /// The measured time is over, maybe before it should be.
+    pub(crate) fn end(&mut self, now: u64) {
+        self.window.end = self.window.end.min(now.max(self.window.start));
+        self.roll(self.window.end);
+    }
+
+    /// Seconds that were measured.
+    pub(crate) fn seconds(&self) -> f64 {
+        (self.window.end - self.window.start) as f64 / SECOND as f64
+    }
+
+    /// Requests in flight, averaged over the measured time.
+    pub(crate) fn in_flight(&self) -> f64 {
+        self.in_flight as f64 / ((self.window.end - self.window.start) as f64).max(1.0)
+    }
+
+    fn is_counted(&self, times: Times) -> bool {
+        self.window.contains(match self.belongs {
+            Belongs::WhenOver => &times.over,
+            Belongs::WhenDue => &times.due,
+        })
+    }
+
+    fn flew(&mut self, times: Times) {
+        let (from, to) = (times.sent.max(self.window.start), times.over.min(self.window.end));
+        self.in_flight += to.saturating_sub(from);
+    }
+
+    /// So much time has passed.
+    pub(crate) fn pass(&mut self, now: u64) {
+        self.roll(now.min(self.window.end));
+    }
+
+    /// Ends the seconds that are over.
+    fn roll(&mut self, now: u64) {
+        while now >= self.window.start + (self.series.len() as u64 + 1) * SECOND {
+            let at = |share| self.times.quantile(share).unwrap_or(0.0);
+            self.series.push(Second { p50: at(0.5), p99: at(0.99), max: at(1.0), ..self.second });
+            self.second = Second::default();
+            self.times.clear();
+        }
+    }
+}
+
+/// The figures of a histogram.
+pub(crate) fn latency(times: &Histogram) -> Latency {
+    let at = |share| times.quantile(share).unwrap_or(0.0);
+    Latency {
+        count: times.count(),
+        mean: times.mean().unwrap_or(0.0),
+        p50: at(0.5),
+        p95: at(0.95),
+        p99: at(0.99),
+        p999: at(0.999),
+        max: times.longest().unwrap_or(0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(due: u64, sent: u64, over: u64) -> Times {
+        Times { due: due * SECOND, sent: sent * SECOND, over: over * SECOND }
+    }
+
+    fn tally(belongs: Belongs) -> Tally {
+        Tally::new(10 * SECOND..20 * SECOND, belongs)
+    }
+
+    #[test]
+    fn a_closed_loop_counts_what_is_over_in_the_measured_time() {
+        let mut tally = tally(Belongs::WhenOver);
+        tally.answer(times(8, 8, 9), 1);
+        tally.answer(times(8, 9, 11), 10);
+        tally.answer(times(19, 19, 21), 100);
+        assert_eq!((tally.requests, tally.bytes, tally.response.count()), (1, 10, 1));
+        // One second of the second, one of the third.
+        assert!((tally.in_flight() - 0.2).abs() < 1e-9);
+        assert!((latency(&tally.response).max / 3e9 - 1.0).abs() < 0.001);
+        assert!((latency(&tally.service).max / 2e9 - 1.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn an_open_loop_counts_what_was_due_in_the_measured_time_and_how_long_the_rest_had_waited() {
+        let mut tally = tally(Belongs::WhenDue);
+        tally.sent(times(9, 9, 0), 0);
+        tally.answer(times(9, 9, 11), 1);
+        tally.sent(times(19, 19, 0), 0);
+        tally.answer(times(19, 19, 21), 1);
+        tally.waited(times(15, 22, 22));
+        assert_eq!((tally.requests, tally.due, tally.response.count()), (1, 1, 2));
+        assert!((latency(&tally.response).max / 7e9 - 1.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn failures_are_apart_and_never_among_the_requests() {
+        let mut tally = tally(Belongs::WhenOver);
+        let kinds = [
+            Failure::Connect,
+            Failure::Closed,
+            Failure::TimedOut,
+            Failure::Short,
+            Failure::Malformed,
+            Failure::Wrong,
+            Failure::Status(503),
+        ];
+        for failure in kinds {
+            tally.failure(times(11, 11, 12), failure, || format!("{failure:?}"));
+        }
+        tally.failure(times(1, 1, 2), Failure::Wrong, || unreachable!());
+        assert_eq!((tally.errors.count(), tally.requests, tally.response.count()), (7, 0, 0));
+        assert_eq!(tally.errors.status[&503], 1);
+        assert_eq!(tally.errors.first.as_deref(), Some("Connect"));
+    }
+
+    #[test]
+    fn every_second_has_its_own_counts() {
+        let mut tally = tally(Belongs::WhenOver);
+        tally.answer(times(10, 10, 10), 5);
+        tally.answer(times(10, 10, 13), 7);
+        tally.failure(times(13, 13, 13), Failure::Closed, String::new);
+        tally.end(15 * SECOND);
+        let counted: Vec<_> =
+            tally.series.iter().map(|second| (second.requests, second.bytes, second.errors)).collect();
+        assert_eq!(counted, [(1, 5, 0), (0, 0, 0), (0, 0, 0), (1, 7, 1), (0, 0, 0)]);
+        assert!((tally.seconds() - 5.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,98 @@
+//! The server that requests go to, as its URL names it.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+use http::Uri;
+
+/// What a target looks like.
+const WANTED: &str = "give a URL such as http://localhost:8080/index.html";
+
+/// A server, and what of it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// As it was given.
+    pub url: String,
+    /// Whether by TLS.
+    pub secure: bool,
+    /// Name or address, without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// The value of the Host header.
+    pub authority: String,
+    /// Path and query.
+    pub path: String,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let uri: Uri = text.parse().map_err(|error| format!("{error}: {WANTED}"))?;
+        let secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(format!("it has neither http:// nor https://: {WANTED}")),
+        };
+        let authority = uri.authority().filter(|authority| !authority.host().is_empty()).ok_or(WANTED)?;
+        if authority.as_str().contains('@') {
+            return Err("a user and password in a URL are not sent: give them as -H 'Authorization: ...'".into());
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        // A port that is no number is taken for none by the library.
+        let named = authority.as_str().rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).map(|(_, port)| port);
+        let port = match named {
+            Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or("its port must be from 1 to 65535")?,
+            None if secure => 443,
+            None => 80,
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        Ok(Self { url: text.to_owned(), secure, host, port, authority: authority.as_str().to_owned(), path })
+    }
+}
+
+impl Target {
+    /// Its addresses, in the order in which the system would try them.
+    ///
+    /// # Errors
+    /// What is wrong with its name, in words.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
+        let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| error.to_string())?;
+        let found: Vec<SocketAddr> = found.collect();
+        if found.is_empty() { Err("this name has no address".into()) } else { Ok(found) }
+    }
+
+    /// Whether another one is the same server by the same protocol.
+    pub fn is_same_server(&self, other: &Self) -> bool {
+        (self.secure, &self.host, self.port) == (other.secure, &other.host, other.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_host_port_and_path() {
+        let target: Target = "http://localhost:8080/a%20b?c=d#e".parse().unwrap();
+        assert_eq!((target.secure, &*target.host, target.port), (false, "localhost", 8080));
+        assert_eq!((&*target.authority, &*target.path), ("localhost:8080", "/a%20b?c=d"));
+        let target: Target = "https://[::1]".parse().unwrap();
+        assert_eq!((target.secure, &*target.host, target.port, &*target.path), (true, "::1", 443, "/"));
+        assert_eq!("http://[::1]:81/".parse::<Target>().unwrap().port, 81);
+        assert_eq!(target.addresses().unwrap(), ["[::1]:443".parse().unwrap()]);
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_with_what_would_be_right() {
+        for wrong in ["", "localhost", "localhost:8080/x", "ftp://a/b", "http://", "http:///x", "http://a b/", "/x"] {
+            let why = wrong.parse::<Target>().unwrap_err();
+            assert!(why.contains("give a URL"), "{wrong}: {why}");
+        }
+        for wrong in ["http://a:0/", "http://a:70000/", "http://a:x/"] {
+            assert!(wrong.parse::<Target>().is_err(), "{wrong}");
+        }
+        assert!("http://me:secret@a/".parse::<Target>().unwrap_err().contains("Authorization"));
+    }
+}

@@ -1,0 +1,78 @@
+//! Loads on a server that speaks TLS.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::*;
+use crate::tls;
+
+/// A server whose certificate is for this name, and that certificate (PEM).
+fn start(name: &str) -> (SocketAddr, String) {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let key = made.signing_key.serialize_der().try_into().unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            std::thread::spawn(move || answer(StreamOwned::new(session, socket)));
+        }
+    });
+    (address, made.cert.pem())
+}
+
+/// Answers what comes with 40 kB, of several records.
+fn answer(mut stream: StreamOwned<ServerConnection, TcpStream>) -> std::io::Result<()> {
+    let answer = server::ok(&vec![b'x'; 40_000]);
+    let mut request = Vec::new();
+    let mut byte = [0];
+    loop {
+        stream.read_exact(&mut byte)?;
+        request.push(byte[0]);
+        if request.ends_with(b"\r\n\r\n") {
+            stream.write_all(&answer)?;
+            request.clear();
+        }
+    }
+}
+
+/// A load on this server by the name `localhost`, believing this certificate.
+fn secure_load(name: &str) -> Load {
+    let (address, certificate) = start(name);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.pem");
+    std::fs::write(&file, certificate).unwrap();
+    let plain = Server::start(|_| (ok(b""), Then::Stay));
+    let mut setup = setup(&plain);
+    setup.target = format!("https://localhost:{}/", address.port()).parse().unwrap();
+    setup.tls = Some(tls::config(Some(&file)).unwrap());
+    setup.duration = Duration::from_secs(1);
+    measured(&setup)
+}
+
+#[test]
+fn a_server_with_a_believed_certificate_is_asked() {
+    let load = secure_load("localhost");
+    assert!(load.requests > 0 && load.connections == 2, "{load:?}");
+    assert_eq!((load.bytes, load.errors.count()), (40_000 * load.requests, 0));
+}
+
+#[test]
+fn a_certificate_of_another_name_is_not_believed() {
+    let load = secure_load("elsewhere");
+    assert!(load.requests == 0 && load.errors.connect > 0, "{load:?}");
+    assert!(load.errors.first.as_ref().unwrap().contains("certificate"), "{load:?}");
+}
+
+#[test]
+fn a_file_without_certificates_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert!(tls::config(Some(file.path())).unwrap_err().to_string().contains("it holds no certificate"));
+    assert!(tls::config(Some(std::path::Path::new("/none"))).is_err());
+}

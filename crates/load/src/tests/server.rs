@@ -1,0 +1,165 @@
+//! A server of tests: a thread for each connection, and an answer that the test writes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What becomes of a connection after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It stays open.
+    Stay,
+    /// It is closed.
+    Close,
+    /// It is closed, and so is the server.
+    Stop,
+}
+
+/// A request as the server sees it.
+#[derive(Debug)]
+pub struct Request<'s> {
+    /// How many were answered before.
+    pub number: u64,
+    pub head: String,
+    pub body: Vec<u8>,
+    shared: &'s Shared,
+}
+
+impl Request<'_> {
+    /// How many requests have come so far.
+    pub fn came(&self) -> u64 {
+        self.shared.came.load(Ordering::Relaxed)
+    }
+
+    /// A server that is slow on purpose.
+    pub fn wait(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    came: AtomicU64,
+    numbers: AtomicU64,
+    is_over: AtomicBool,
+    one_at_a_time: Option<Mutex<()>>,
+}
+
+/// A server that runs until it is dropped.
+pub struct Server {
+    address: SocketAddr,
+    /// Answers that it has written.
+    pub served: Arc<AtomicU64>,
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// With answers to several connections at once.
+    pub fn start(answer: impl Fn(&Request<'_>) -> (Vec<u8>, Then) + Send + Sync + 'static) -> Self {
+        Self::run(answer, Shared::default())
+    }
+
+    /// With one answer after the other.
+    pub fn start_serial(answer: impl Fn(&Request<'_>) -> (Vec<u8>, Then) + Send + Sync + 'static) -> Self {
+        Self::run(answer, Shared { one_at_a_time: Some(Mutex::default()), ..Shared::default() })
+    }
+
+    fn run(answer: impl Fn(&Request<'_>) -> (Vec<u8>, Then) + Send + Sync + 'static, shared: Shared) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, served, shared) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default(), Arc::new(shared));
+        let answer = Arc::new(answer);
+        let (counted, seen) = (Arc::clone(&served), Arc::clone(&shared));
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                if seen.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Ok(connection) = connection else { return };
+                let (answer, counted, seen) = (Arc::clone(&answer), Arc::clone(&counted), Arc::clone(&seen));
+                std::thread::spawn(move || serve(&connection, &*answer, &counted, &seen));
+            }
+        });
+        Self { address, served, shared }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        stop(&self.shared, self.address);
+    }
+}
+
+/// Ends the thread that accepts, and with it the listening socket.
+fn stop(shared: &Shared, address: SocketAddr) {
+    shared.is_over.store(true, Ordering::Relaxed);
+    let _ = TcpStream::connect(address);
+}
+
+/// Answers the requests of one connection until either end closes it.
+fn serve(
+    connection: &TcpStream,
+    answer: &dyn Fn(&Request<'_>) -> (Vec<u8>, Then),
+    served: &AtomicU64,
+    shared: &Shared,
+) -> Option<()> {
+    connection.set_nodelay(true).ok()?;
+    let mut reader = BufReader::new(connection);
+    loop {
+        let (head, body) = request(&mut reader)?;
+        shared.came.fetch_add(1, Ordering::Relaxed);
+        let _turn = shared.one_at_a_time.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+        let number = shared.numbers.fetch_add(1, Ordering::Relaxed);
+        let (bytes, then) = answer(&Request { number, head, body, shared });
+        // Before it is written: the client may have counted it before this thread goes on.
+        served.fetch_add(1, Ordering::Relaxed);
+        let mut writer = connection;
+        writer.write_all(&bytes).ok()?;
+        match then {
+            Then::Stay => {}
+            Then::Close => return None,
+            Then::Stop => {
+                stop(shared, connection.local_addr().ok()?);
+                return None;
+            }
+        }
+    }
+}
+
+fn request(reader: &mut BufReader<&TcpStream>) -> Option<(String, Vec<u8>)> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    reader.read_exact(&mut body).ok()?;
+    Some((head, body))
+}
+
+/// A whole answer with this body.
+pub fn ok(body: &[u8]) -> Vec<u8> {
+    [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+}
+
+/// The same in chunks of all sizes.
+pub fn chunked(body: &[u8]) -> Vec<u8> {
+    let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    let (mut rest, mut size) = (body, 1);
+    while !rest.is_empty() {
+        let (chunk, after) = rest.split_at(size.min(rest.len()));
+        answer.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        answer.extend_from_slice(chunk);
+        answer.extend_from_slice(b"\r\n");
+        (rest, size) = (after, size * 3 % 1_000_003);
+    }
+    answer.extend_from_slice(b"0\r\n\r\n");
+    answer
+}

@@ -1,0 +1,319 @@
+//! What goes over the connections: requests out, answers in, each counted when it is over.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+
+use kelvin_sys::clock::monotonic;
+
+use crate::connection::{Connection, Phase};
+use crate::exchange::{Answer, Cut};
+use crate::poll::{Poll, Ready, Wanted};
+use crate::request::Requests;
+use crate::setup::Setup;
+use crate::tally::{Failure, Tally, Times};
+use crate::verify::{Checker, Known};
+use crate::wire::{Peer, Wire};
+
+/// Bytes that one call reads: large bodies in few calls, and still within a second-level cache.
+const BUFFER: usize = 256 << 10;
+
+/// Reads of one connection before others have their turn.
+const READS: usize = 8;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// With an answer, right or not.
+    Answered,
+    /// Without a connection to the server.
+    Disconnected,
+}
+
+/// The mean of many times.
+#[derive(Debug, Default)]
+pub(crate) struct Mean {
+    sum: u64,
+    count: u64,
+}
+
+impl Mean {
+    fn add(&mut self, time: u64) {
+        self.sum += time;
+        self.count += 1;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn mean(&self) -> f64 {
+        self.sum as f64 / (self.count as f64).max(1.0)
+    }
+}
+
+/// All connections and what is counted of them.
+pub(crate) struct Traffic {
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) poll: Poll,
+    pub(crate) tally: Tally,
+    requests: Requests,
+    checker: Checker,
+    peer: Peer,
+    buffer: Vec<u8>,
+    /// Connections that were made.
+    pub(crate) opened: u64,
+    /// Requests that were sent a second time.
+    pub(crate) sent_again: u64,
+    /// How long answers that had come were not read.
+    pub(crate) unread: Mean,
+}
+
+impl Traffic {
+    pub(crate) fn new(setup: &Setup, peer: Peer, requests: Requests, tally: Tally, poll: Poll) -> Self {
+        let checker = Checker::new(setup.verify, setup.known.clone());
+        let connection = |number| Connection::new(number, requests.head_only, checker.hashes());
+        Self {
+            connections: (0..setup.demand.connections()).map(connection).collect(),
+            poll,
+            tally,
+            requests,
+            checker,
+            peer,
+            buffer: vec![0; BUFFER],
+            opened: 0,
+            sent_again: 0,
+            unread: Mean::default(),
+        }
+    }
+
+    fn connection(&mut self, number: u32) -> &mut Connection {
+        &mut self.connections[number as usize]
+    }
+
+    /// Sends a request over a connection that has none; returns how it ended, if it did at once.
+    pub(crate) fn send(&mut self, number: u32, request: usize, times: Times) -> Option<Over> {
+        let connection = self.connection(number);
+        connection.take(request, times);
+        match connection.wire {
+            Some(_) => self.write(number, times.sent),
+            None => self.open(number, times.sent),
+        }
+    }
+
+    fn open(&mut self, number: u32, now: u64) -> Option<Over> {
+        let begun = Wire::begin(&self.peer);
+        let added = begun.and_then(|wire| {
+            self.poll.add(&wire, self.connections[number as usize].token, Wanted::ReadOrWrite)?;
+            Ok(wire)
+        });
+        let connection = self.connection(number);
+        match added {
+            Ok(wire) => {
+                connection.wire = Some(wire);
+                connection.watched_for_room = true;
+                connection.phase = Phase::Connecting;
+                None
+            }
+            Err(error) => self.fail(number, now, Failure::Connect, error),
+        }
+    }
+
+    /// Takes what a ready socket has; returns how its request ended and when, if it did.
+    pub(crate) fn take(&mut self, ready: Ready, woken: u64) -> Option<(Over, u64)> {
+        let number = ready.token.connection;
+        let connection = self.connection(number);
+        if connection.token != ready.token {
+            return None;
+        }
+        match connection.phase {
+            Phase::Connecting if ready.writable => self.connected(number, woken).map(|over| (over, woken)),
+            Phase::Connecting => None,
+            Phase::Idle => {
+                // The server has closed it, or speaks without being asked: neither is for the next request.
+                connection.close();
+                None
+            }
+            Phase::InFlight => {
+                let has_room = ready.writable && connection.watched_for_room;
+                let over = if has_room { self.write(number, woken) } else { None };
+                let is_same = self.connection(number).token == ready.token;
+                match over {
+                    Some(over) => Some((over, woken)),
+                    None if ready.readable && is_same => self.read(number, woken),
+                    None => None,
+                }
+            }
+        }
+    }
+
+    fn connected(&mut self, number: u32, now: u64) -> Option<Over> {
+        let socket = self.connection(number).wire.as_ref().map(|wire| wire.socket.take_error());
+        match socket {
+            Some(Ok(None)) => {
+                self.opened += 1;
+                self.write(number, now)
+            }
+            Some(Ok(Some(error)) | Err(error)) => self.fail(number, now, Failure::Connect, error),
+            None => None,
+        }
+    }
+
+    /// Sends as much of the request as the socket takes.
+    fn write(&mut self, number: u32, now: u64) -> Option<Over> {
+        let connection = &mut self.connections[number as usize];
+        let wire = connection.wire.as_mut()?;
+        connection.phase = Phase::InFlight;
+        let rest = &self.requests.get(connection.request)[connection.written..];
+        let written = if rest.is_empty() { wire.flush().map(|()| 0) } else { wire.write(rest) };
+        match written {
+            Ok(length) => {
+                connection.written += length;
+                self.watch(number, now)
+            }
+            Err(error) => self.fail(number, now, Failure::Closed, error),
+        }
+    }
+
+    /// Watches the socket for room exactly while there is something to send.
+    fn watch(&mut self, number: u32, now: u64) -> Option<Over> {
+        let connection = &mut self.connections[number as usize];
+        let wire = connection.wire.as_ref()?;
+        let wants = connection.written < self.requests.get(connection.request).len() || wire.wants_write();
+        if wants == connection.watched_for_room {
+            return None;
+        }
+        connection.watched_for_room = wants;
+        let wanted = if wants { Wanted::ReadOrWrite } else { Wanted::Read };
+        match self.poll.change(wire, connection.token, wanted) {
+            Ok(()) => None,
+            Err(error) => self.fail(number, now, Failure::Closed, error),
+        }
+    }
+
+    fn read(&mut self, number: u32, woken: u64) -> Option<(Over, u64)> {
+        let mut reads = 0;
+        loop {
+            let connection = &mut self.connections[number as usize];
+            let wire = connection.wire.as_mut()?;
+            let read = wire.read(&mut self.buffer);
+            // Before anything is done with the bytes: that is the generator's time.
+            let now = monotonic();
+            let length = match read {
+                Ok(length) => length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return self.watch(number, now).map(|over| (over, now));
+                }
+                Err(error) => return self.broken(number, now, &error).map(|over| (over, now)),
+            };
+            if length == 0 {
+                return self.ended(number, now).map(|over| (over, now));
+            }
+            let is_all = wire.is_plain() && length < self.buffer.len();
+            let hasher = &mut connection.hasher;
+            let fed = connection.exchange.feed(&self.buffer[..length], &mut |body| {
+                if let Some(hasher) = hasher {
+                    hasher.update(body);
+                }
+            });
+            reads += 1;
+            match fed {
+                Ok(Some(answer)) => {
+                    self.unread.add(now - woken);
+                    return Some((self.answer(number, now, answer), now));
+                }
+                Err(wrong) => return self.fail(number, now, Failure::Malformed, wrong).map(|over| (over, now)),
+                // A plain socket that has more is reported again; of TLS, what is decrypted would not be.
+                Ok(None) if is_all || wire.is_plain() && reads == READS => return None,
+                Ok(None) => {}
+            }
+        }
+    }
+
+    /// An answer is whole.
+    fn answer(&mut self, number: u32, now: u64, answer: Answer) -> Over {
+        let connection = &mut self.connections[number as usize];
+        let times = Times { over: now, ..connection.times };
+        let hash = connection.hasher.as_ref().map(|hasher| hasher.finalize());
+        let is_good = matches!(answer.status, 200..300 | 304);
+        if !is_good {
+            let said = || format!("status {}", answer.status);
+            self.tally.failure(times, Failure::Status(answer.status), said);
+        } else if !self.checker.is_right(connection.request, Known { length: answer.body, hash }) {
+            let said = || format!("other bytes than expected, {} of them", answer.body);
+            self.tally.failure(times, Failure::Wrong, said);
+        } else {
+            self.tally.answer(times, answer.body);
+        }
+        connection.phase = Phase::Idle;
+        connection.was_used = true;
+        if !answer.reusable {
+            connection.close();
+        }
+        Over::Answered
+    }
+
+    /// The server has closed the connection.
+    fn ended(&mut self, number: u32, now: u64) -> Option<Over> {
+        match self.connection(number).exchange.end() {
+            Ok(answer) => Some(self.answer(number, now, answer)),
+            Err(Cut::Body) => self.fail(number, now, Failure::Short, "the body ended before its length"),
+            Err(Cut::Head | Cut::Nothing) => {
+                self.fail(number, now, Failure::Closed, "the server closed the connection without an answer")
+            }
+        }
+    }
+
+    /// The connection broke.
+    fn broken(&mut self, number: u32, now: u64, error: &io::Error) -> Option<Over> {
+        let connection = self.connection(number);
+        let is_handshaking = connection.wire.as_ref().is_some_and(Wire::is_handshaking);
+        let failure = match connection.exchange.end() {
+            _ if is_handshaking => Failure::Connect,
+            Err(Cut::Head | Cut::Nothing) => Failure::Closed,
+            Ok(_) | Err(Cut::Body) => Failure::Short,
+        };
+        self.fail(number, now, failure, error)
+    }
+
+    /// A request brought no answer. It is sent again if the server may just have closed an idle connection.
+    fn fail(&mut self, number: u32, now: u64, failure: Failure, said: impl Display) -> Option<Over> {
+        let is_repeatable = failure == Failure::Closed && self.requests.repeatable;
+        let connection = self.connection(number);
+        let again = is_repeatable && connection.may_send_again();
+        connection.close();
+        if again {
+            connection.rewind();
+            connection.sent_again = true;
+            self.sent_again += 1;
+            return self.open(number, now);
+        }
+        connection.phase = Phase::Idle;
+        let times = Times { over: now, ..connection.times };
+        self.tally.failure(times, failure, || said.to_string());
+        Some(match failure {
+            Failure::Connect | Failure::Closed => Over::Disconnected,
+            _ => Over::Answered,
+        })
+    }
+
+    /// Gives up a request that was sent longer ago than the limit; returns how it ended, if it did.
+    pub(crate) fn time_out(&mut self, number: u32, now: u64, limit: u64) -> Option<Over> {
+        let connection = self.connection(number);
+        if connection.phase == Phase::Idle || now.saturating_sub(connection.times.sent) < limit {
+            return None;
+        }
+        self.fail(number, now, Failure::TimedOut, "no answer within the time-out")
+    }
+
+    /// How many requests have no answer at the end, each counted with the time that it has waited.
+    pub(crate) fn in_flight_at(&mut self, now: u64) -> u64 {
+        let in_flight = self.connections.iter().filter(|connection| connection.phase != Phase::Idle);
+        let mut count = 0;
+        for connection in in_flight {
+            self.tally.unanswered(Times { over: now, ..connection.times });
+            count += 1;
+        }
+        count
+    }
+}

@@ -1,0 +1,110 @@
+//! One connection to the server, plain or by TLS, on a socket that never waits.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+/// Where connections go, and how.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    /// Of TLS: how, and the name that its certificate must have.
+    pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pub(crate) socket: TcpStream,
+    session: Option<Box<ClientConnection>>,
+}
+
+impl Wire {
+    /// Begins to connect: the socket can be written once it is connected.
+    pub(crate) fn begin(peer: &Peer) -> io::Result<Self> {
+        let family = if peer.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = TcpStream::from(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?);
+        // A request is one write; Nagle's algorithm would hold back the rest of one that is not.
+        socket.set_nodelay(true)?;
+        match rustix::net::connect(&socket, &peer.address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let session = peer.tls.as_ref().map(|(how, name)| ClientConnection::new(Arc::clone(how), name.clone()));
+        let session = session.transpose().map_err(io::Error::other)?.map(Box::new);
+        Ok(Self { socket, session })
+    }
+
+    /// Takes bytes to be sent; returns how many it could take now.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(session) = &mut self.session else {
+            return taken((&self.socket).write(bytes));
+        };
+        let length = session.writer().write(bytes)?;
+        self.flush()?;
+        Ok(length)
+    }
+
+    /// Sends what TLS has yet to send.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        while session.wants_write() {
+            if taken(session.write_tls(&mut &self.socket))? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether TLS has something to send that the socket did not take.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.wants_write())
+    }
+
+    /// Whether TLS has not yet agreed on keys.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_handshaking())
+    }
+
+    /// Whether a read that did not fill the buffer took all that there was.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.session.is_none()
+    }
+
+    /// Reads what has come; `WouldBlock` if nothing has.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(session) = &mut self.session else {
+            return (&self.socket).read(buffer);
+        };
+        loop {
+            match session.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+            if session.read_tls(&mut &self.socket)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            let state = session.process_new_packets();
+            if let Err(error) = state {
+                // The alert that says why; whether it arrives changes nothing.
+                let _ = self.flush();
+                return Err(io::Error::new(ErrorKind::InvalidData, format!("TLS: {error}")));
+            }
+            while session.wants_write() && taken(session.write_tls(&mut &self.socket))? > 0 {}
+        }
+    }
+}
+
+/// A socket that takes nothing now has taken nothing, which is no error.
+fn taken(written: io::Result<usize>) -> io::Result<usize> {
+    match written {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
+        written => written,
+    }
+}
