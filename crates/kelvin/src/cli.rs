@@ -1,6 +1,7 @@
 //! The command line as plain data: flags and sub-commands, parsed before anything is read or measured.
 
 mod file;
+mod load;
 mod transfer;
 
 use std::convert::Infallible;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
 
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
+pub use load::{LoadArgs, VerifyArg};
 pub use transfer::{Ack, ReceiveArgs, SendArgs};
 
 use crate::fault::Fault;
@@ -67,6 +69,15 @@ pub enum Command {
                             Exit status: 0 stopped by Ctrl-C or SIGTERM, or with --once all files were received; 1 with \
                             --once some were not; 2 could not be done: one line says why.")]
     Receive(ReceiveArgs),
+    /// Send requests to an HTTP server, by users or at a rate; print how long answers take
+    #[command(after_help = "Examples:\n  kelvin load http://localhost:8080/ --users 4 --duration 10s\n  \
+                            kelvin load http://localhost:8080/ --rate 500 --fail-on 'p99>50ms'\n  \
+                            kelvin load http://localhost:8080/ --slo p99:50ms\n  \
+                            kelvin load --files urls.txt --users 20 --think 1s --verify\n\n\
+                            Redirects are not followed.\n\n\
+                            Exit status: 0 measured, 1 no right answer came, a condition of --fail-on was met, or it was \
+                            interrupted, 2 could not be done: one line says why.")]
+    Load(Box<LoadArgs>),
     /// Run the measurement server for another kelvin's network measurements
     #[command(after_help = "Examples:\n  kelvin agent                       for this host only\n  \
                             kelvin agent --listen 0.0.0.0 --token-file token\n\n\

@@ -5,6 +5,7 @@ mod digest;
 mod explain;
 mod file;
 mod list;
+mod load;
 mod machine;
 mod page;
 mod receive;
@@ -36,6 +37,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::Digest(args) => digest::digest(&args),
         Command::Send(args) => send::send(&args),
         Command::Receive(args) => receive::receive(&args),
+        Command::Load(args) => load::load(&args),
         Command::Agent(args) => agent::agent(&args),
         Command::Runs(args) => runs::runs(&args),
         Command::Selfcheck(args) => selfcheck::selfcheck(&args),

@@ -1,0 +1,126 @@
+//! The arguments of `kelvin load`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use kelvin_load::gate::{Gate, Objective, time};
+use kelvin_load::pattern::Pattern;
+use kelvin_load::schedule::Spread;
+use kelvin_load::target::Target;
+
+use super::{between, whole};
+
+/// `kelvin load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// What is asked for, such as http://localhost:8080/index.html; with --files the server
+    #[arg(required_unless_present_any = ["files", "replay"])]
+    pub url: Option<Target>,
+    /// File with the path or URL of a file in each line
+    #[arg(long, value_name = "LIST", conflicts_with = "replay")]
+    pub files: Option<PathBuf>,
+    /// In which order: random, fixed (always the first), sequence, zipf or zipf:EXPONENT
+    #[arg(long, default_value = "random", conflicts_with = "replay")]
+    pub pattern: Pattern,
+    /// Closed loop: so many users, of whom each waits for its answer and asks again, 1 to 100000 [default: 1]
+    #[arg(long, value_name = "N", value_parser = between(1, 100_000))]
+    pub users: Option<u32>,
+    /// Time that a user thinks after each answer, such as 1s or 50ms [default: none]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["rate", "slo", "replay"])]
+    pub think: Option<Duration>,
+    /// Open loop: so many requests a second, whether answers come or not
+    #[arg(long, value_name = "R", value_parser = rate, conflicts_with = "users")]
+    pub rate: Option<f64>,
+    /// How times of thought, or between requests at a rate, are spread
+    #[arg(long, value_enum, default_value = "constant", conflicts_with = "replay")]
+    pub spread: SpreadArg,
+    /// Open loop: most connections, and so requests in flight, 1 to 100000
+    #[arg(long, value_name = "N", default_value = "1000", conflicts_with = "users", value_parser = between(1, 100_000))]
+    pub connections: u32,
+    /// Search the highest rate that keeps a response time without errors, such as p99:50ms
+    #[arg(long, value_name = "OBJECTIVE", conflicts_with_all = ["users", "rate", "replay"])]
+    pub slo: Option<Objective>,
+    /// Ask for what an access log (common or combined format) has, at its pace
+    #[arg(long, value_name = "LOG", requires = "url", conflicts_with_all = ["users", "rate", "verify", "warm_up"])]
+    pub replay: Option<PathBuf>,
+    /// With --replay: so many times as fast
+    #[arg(long, value_name = "FACTOR", default_value = "1", requires = "replay", value_parser = rate)]
+    pub speed: f64,
+    /// Time to measure, with --slo at each rate [default: 10s; 5s with --slo; all of the log with --replay]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub duration: Option<Duration>,
+    /// Time before that is left out [default: a tenth of it, 10s at most]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "no_warm_up")]
+    pub warm_up: Option<Duration>,
+    /// Leave no time out
+    #[arg(long)]
+    pub no_warm_up: bool,
+    /// Time after which an answer is no longer waited for
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    pub timeout: Duration,
+    /// Compare bodies with the first of each file, or with those in --root: by their BLAKE3 hash, or only by their length
+    #[arg(long, value_name = "BY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "content")]
+    pub verify: Option<VerifyArg>,
+    /// With --verify: directory that holds the right files
+    #[arg(long, value_name = "DIR", requires = "verify")]
+    pub root: Option<PathBuf>,
+    /// Header of every request, such as 'Accept: text/html'; repeatable
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    pub headers: Vec<String>,
+    /// Method of every request
+    #[arg(long, default_value = "GET", conflicts_with = "replay")]
+    pub method: String,
+    /// Body of every request; @FILE reads it from a file
+    #[arg(long, value_name = "BODY", conflicts_with = "replay")]
+    pub body: Option<String>,
+    /// Certificate authorities (PEM) that https targets are checked by [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Random seed
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    pub seed: u64,
+    /// CPU for the generator [default: as the system places it]
+    #[arg(long, value_name = "CPU", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    pub cpu: Option<u32>,
+    /// Exit with status 1 on a condition, such as 'p99>50ms', 'errors>0' or 'rate<1000'; repeatable
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_on: Vec<Gate>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How times are spread around their mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SpreadArg {
+    /// All alike
+    Constant,
+    /// Exponentially: with --rate a Poisson process
+    #[value(alias = "poisson")]
+    Exponential,
+}
+
+impl From<SpreadArg> for Spread {
+    fn from(spread: SpreadArg) -> Self {
+        match spread {
+            SpreadArg::Constant => Self::Constant,
+            SpreadArg::Exponential => Self::Exponential,
+        }
+    }
+}
+
+/// What of a body is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum VerifyArg {
+    /// Its BLAKE3 hash
+    Content,
+    /// Its length
+    Length,
+}
+
+/// A rate or a factor.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.001..=10_000_000.0).contains(rate));
+    rate.ok_or_else(|| "it must be a number from 0.001 to 10000000".to_owned())
+}

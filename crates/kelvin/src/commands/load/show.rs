@@ -1,0 +1,209 @@
+//! A load in words: rates, a table of response times, errors, and what the generator did.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use kelvin_model::load::{Errors, Generator, GeneratorLimit, Latency, Load, Offered, RateSearch, Second};
+use kelvin_model::{Unit, units};
+use kelvin_report::text::{left, right};
+
+use crate::output;
+
+/// Width of the names and of the columns of the table.
+const NAME: usize = 22;
+const COLUMN: usize = 9;
+
+/// A progress line on the terminal; erased when dropped.
+pub struct Progress {
+    seconds: u64,
+    shown: bool,
+}
+
+impl Progress {
+    /// Of a measurement so long, on standard error; nothing if that is no terminal.
+    pub fn new(duration: Duration) -> Self {
+        Self { seconds: duration.as_secs(), shown: io::stderr().is_terminal() }
+    }
+
+    /// Shows the last second that is over.
+    pub fn show(&self, series: &[Second]) {
+        if !self.shown {
+            return;
+        }
+        let what = match series.last() {
+            None => "warming up".to_owned(),
+            Some(last) => format!(
+                "{} of {} s, {}, p99 {}, {} errors",
+                series.len(),
+                self.seconds,
+                units::plain(last.requests as f64, Unit::PerSecond),
+                time(last.p99),
+                units::count(last.errors)
+            ),
+        };
+        let _ = write!(io::stderr(), "\r\x1b[2K{what}");
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
+
+/// Writes a load.
+pub fn load(load: &Load, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}: {}, {}", load.target, offered(&load.offered), units::seconds(load.seconds))?;
+    if let Some(signal) = &load.interrupted {
+        writeln!(out, "ended early by {signal}")?;
+    }
+    let rate = units::plain(load.rate(), Unit::PerSecond);
+    let bytes = units::plain(load.byte_rate(), Unit::BytesPerSecond);
+    writeln!(out, "{} requests, {rate}; {}, {bytes}", units::count(load.requests), units::bytes(load.bytes))?;
+    let connections = units::count(load.connections);
+    writeln!(out, "{} in flight on average, {connections} connections opened", units::number(load.in_flight))?;
+    errors(load, out)?;
+    writeln!(out)?;
+    table(load, out)?;
+    writeln!(out)?;
+    generator(&load.generator, out)
+}
+
+/// Says on standard error what came of one rate of a search.
+pub fn attempt(rate: f64, is_kept: bool, load: &Load) {
+    let verdict = if is_kept { "kept" } else { "missed" };
+    let (p99, errors) = (time(load.response.p99), units::count(load.errors.count()));
+    output::remark(format_args!("{}: {verdict}, p99 {p99}, {errors} errors", units::plain(rate, Unit::PerSecond)));
+}
+
+/// Writes what a search found.
+pub fn search(found: &RateSearch, out: &mut dyn Write) -> io::Result<()> {
+    let rate = |rate: f64| units::plain(rate, Unit::PerSecond);
+    let RateSearch { objective, kept, missed, is_generator_limit, tries } = found;
+    match (kept, missed) {
+        (Some(kept), Some(missed)) => {
+            writeln!(out, "the highest rate with {objective} is {}; {} missed it", rate(*kept), rate(*missed))?;
+        }
+        (Some(kept), None) => writeln!(out, "{} kept {objective}; the highest rate is not known", rate(*kept))?,
+        (None, _) => writeln!(out, "no rate kept {objective}")?,
+    }
+    if *is_generator_limit {
+        writeln!(out, "The generator was the limit of the last try: the server may keep more.")?;
+    }
+    let is_best =
+        |one: &&Load| matches!((one.offered, kept), (Offered::Rate { rate, .. }, Some(kept)) if rate == *kept);
+    match tries.iter().find(is_best) {
+        Some(best) => {
+            writeln!(out)?;
+            load(best, out)
+        }
+        None => Ok(()),
+    }
+}
+
+fn offered(offered: &Offered) -> String {
+    match offered {
+        Offered::Users { users: 1, think } => format!("1 user who {}", thinks(*think, "s")),
+        Offered::Users { users, think } => {
+            format!("{} users who {}", units::count(u64::from(*users)), thinks(*think, ""))
+        }
+        Offered::Rate { rate, .. } => format!("{} requests a second", units::number(*rate)),
+    }
+}
+
+fn thinks(think: f64, ending: &str) -> String {
+    if think > 0.0 { format!("think{ending} {}", time(think)) } else { format!("never think{ending}") }
+}
+
+fn time(nanoseconds: f64) -> String {
+    units::plain(nanoseconds, Unit::Nanoseconds)
+}
+
+/// What was no right answer, and what did not come.
+fn errors(load: &Load, out: &mut dyn Write) -> io::Result<()> {
+    let Errors { first, .. } = &load.errors;
+    let parts = parts(&load.errors);
+    match load.errors.count() {
+        0 => writeln!(out, "no errors")?,
+        count => writeln!(out, "{} errors: {}", units::count(count), parts.join(", "))?,
+    }
+    if let Some(first) = first {
+        writeln!(out, "the first: {first}")?;
+    }
+    if load.errors.status.keys().any(|status| (300..400).contains(status)) {
+        writeln!(out, "redirects are not followed: name the URL that they lead to")?;
+    }
+    if load.sent_again > 0 {
+        let count = units::count(load.sent_again);
+        writeln!(out, "{count} sent again, because the server closed an idle connection")?;
+    }
+    if let Offered::Rate { due, waited, .. } = load.offered {
+        writeln!(out, "{} became due", units::plain(due, Unit::PerSecond))?;
+        if waited > 0 {
+            writeln!(out, "{} waited for a free connection: see --connections", units::count(waited))?;
+        }
+        if load.unanswered > 0 {
+            let count = units::count(load.unanswered);
+            writeln!(out, "{count} had no answer in the end; they count with the time that they had waited")?;
+        }
+    }
+    Ok(())
+}
+
+fn parts(errors: &Errors) -> Vec<String> {
+    let kinds = [
+        (errors.connect, "not connected"),
+        (errors.closed, "closed without an answer"),
+        (errors.timed_out, "timed out"),
+        (errors.short, "short bodies"),
+        (errors.malformed, "no HTTP"),
+        (errors.wrong, "wrong bytes"),
+    ];
+    let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
+    let kinds = kinds.map(|(count, what)| format!("{} {what}", units::count(count)));
+    let status = errors.status.iter().map(|(status, count)| format!("{} status {status}", units::count(*count)));
+    kinds.chain(status).collect()
+}
+
+fn table(load: &Load, out: &mut dyn Write) -> io::Result<()> {
+    let titles = ["mean", "p50", "p95", "p99", "p99.9", "max"].map(|title| right(title, COLUMN));
+    writeln!(out, "{}{}", left("response time", NAME), titles.concat())?;
+    match load.offered {
+        Offered::Rate { .. } => {
+            line("from when it was due", &load.response, out)?;
+            line("from when it was sent", &load.service, out)?;
+        }
+        Offered::Users { .. } => {
+            line("as users saw it", &load.response, out)?;
+            if let Some(corrected) = &load.corrected {
+                line("at a rate (estimate)", corrected, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn line(name: &str, times: &Latency, out: &mut dyn Write) -> io::Result<()> {
+    let Latency { mean, p50, p95, p99, p999, max, .. } = *times;
+    let figures = [mean, p50, p95, p99, p999, max].map(|value| right(&time(value), COLUMN));
+    writeln!(out, "{}{}", left(name, NAME), if times.count > 0 { figures.concat() } else { right("-", COLUMN) })
+}
+
+/// What the generator did, and whether it was the limit.
+fn generator(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
+    let Generator { busy, late, unread, .. } = generator;
+    let late = if late.count > 0 { format!(", sent {} late on average", time(late.mean)) } else { String::new() };
+    writeln!(out, "generator: {} busy{late}, read answers {} late", units::percent(*busy), time(*unread))?;
+    let why = match generator.limit {
+        None => return Ok(()),
+        Some(GeneratorLimit::Busy { share }) => {
+            format!("its thread worked or waited for a CPU {} of the time", units::percent(share))
+        }
+        Some(GeneratorLimit::Late { share }) => {
+            format!("its own delays are {} of the response time", units::percent(share))
+        }
+    };
+    writeln!(out, "The generator was the limit: {why}. These figures are no measure of the server.")
+}

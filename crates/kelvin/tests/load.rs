@@ -1,0 +1,167 @@
+//! `kelvin load` as a whole program: tables, JSON, gates, lists, logs, mistakes, and Ctrl-C.
+
+mod place;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Output;
+
+use place::{PATIENCE, Place, assert_refused, finished, handles_interrupts, signal, stderr, stdout, within};
+use serde_json::Value;
+
+/// Starts a server that answers each path with itself, and /missing with status 404; it ends with the test program.
+fn server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(&connection));
+        }
+    });
+    address
+}
+
+/// Answers all requests of a connection, each of which is its first line and others that do not matter.
+fn answer(connection: &TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(connection);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head)? == 0 {
+                return Ok(());
+            }
+        }
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let status = if path == "/missing" { "404 Not Found" } else { "200 OK" };
+        let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{path}", path.len());
+        let mut writer = connection;
+        writer.write_all(text.as_bytes())?;
+    }
+}
+
+/// A short load on a URL.
+fn load(place: &Place, arguments: &[&str]) -> Output {
+    place.run(&[&["load"], arguments, &["--duration", "200ms"]].concat())
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(stdout(output))
+        .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))
+}
+
+#[test]
+fn users_bring_a_table_or_the_same_as_data() {
+    let (place, url) = (Place::new(), format!("http://{}/file", server()));
+    let output = load(&place, &[&url, "--users", "3"]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    let table = stdout(&output);
+    for expected in
+        [&*format!("{url}: 3 users who never think"), "no errors", "p99.9", "as users saw it", "generator: "]
+    {
+        assert!(table.contains(expected), "{expected}: {table}");
+    }
+    let data = json(&load(&place, &[&url, "--users", "3", "--think", "5ms", "--spread", "exponential", "--json"]));
+    assert_eq!(data["offered"]["users"]["users"], 3);
+    assert_eq!(data["bytes"].as_u64().unwrap(), 5 * data["requests"].as_u64().unwrap());
+    assert_eq!(data["errors"]["status"], serde_json::json!({}));
+}
+
+#[test]
+fn a_rate_has_the_times_from_when_requests_were_due() {
+    let (place, url) = (Place::new(), format!("http://{}/", server()));
+    let output = load(&place, &[&url, "--rate", "100", "--no-warm-up"]);
+    assert!(stdout(&output).contains("from when it was due"), "{}", stdout(&output));
+    let data = json(&load(&place, &[&url, "--rate", "100", "--no-warm-up", "--json"]));
+    // At 10, 20, ... 190 ms.
+    assert_eq!(data["response"]["count"], 19);
+}
+
+#[test]
+fn a_condition_that_is_met_and_a_load_without_answers_are_exit_status_one() {
+    let (place, address) = (Place::new(), server());
+    let output = load(&place, &[&format!("http://{address}/"), "--fail-on", "max>1us", "--fail-on", "errors>0"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("kelvin: --fail-on max>1us: max is "), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1);
+    let output = load(&place, &[&format!("http://{address}/missing")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("status 404"), "{}", stdout(&output));
+}
+
+#[test]
+fn files_of_a_list_are_asked_for_and_compared_with_a_directory() {
+    let (place, address) = (Place::new(), server());
+    fs::write(place.path().join("list"), format!("# files\nhttp://{address}/one\n/two\n")).unwrap();
+    fs::write(place.path().join("one"), "/one").unwrap();
+    fs::write(place.path().join("two"), "/owt").unwrap();
+    let arguments = ["--files", "list", "--pattern", "sequence", "--verify", "--root", ".", "--json"];
+    let data = json(&load(&place, &arguments));
+    let (right, wrong) = (data["requests"].as_u64().unwrap(), data["errors"]["wrong"].as_u64().unwrap());
+    assert!(right > 0 && right.abs_diff(wrong) <= 1, "{data}");
+    let data = json(&load(&place, &["--files", "list", "--verify", "--json"]));
+    assert_eq!(data["errors"]["wrong"], 0);
+}
+
+#[test]
+fn a_log_is_asked_for_as_it_was() {
+    let (place, address) = (Place::new(), server());
+    let line =
+        |second: u32, path: &str| format!("::1 - - [10/Oct/2000:20:55:{second} +0000] \"GET {path} HTTP/1.1\" 200 1\n");
+    let log = [line(36, "/a"), line(36, "/b"), line(37, "/missing"), "other\n".to_owned()].concat();
+    fs::write(place.path().join("log"), log).unwrap();
+    let url = format!("http://{address}/");
+    let output = place.run(&["load", &url, "--replay", "log", "--speed", "20", "--json"]);
+    let data = json(&output);
+    assert_eq!((&data["response"]["count"], &data["errors"]["status"]["404"]), (&2.into(), &1.into()), "{data}");
+    assert_eq!(stderr(&output), "kelvin: 1 lines of log are no GET requests and are left out\n");
+}
+
+#[test]
+fn the_highest_rate_for_an_objective_is_searched() {
+    let (place, url) = (Place::new(), format!("http://{}/", server()));
+    let output = load(&place, &[&url, "--slo", "max:1us", "--json"]);
+    // No rate keeps a microsecond.
+    assert_eq!(output.status.code(), Some(1));
+    let data = json(&output);
+    assert_eq!((&data["objective"], &data["kept"]), (&"max of at most 1.00 µs".into(), &Value::Null));
+    assert!(!data["tries"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_mistake_is_one_line_that_names_it() {
+    let place = Place::new();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{free}/");
+    fs::write(place.path().join("empty"), "").unwrap();
+    let refused = |arguments: &[&str], expected: &str| {
+        let output = place.run(&[&["load"], arguments].concat());
+        assert_refused(&output, &[expected]);
+    };
+    refused(&[&url], "Connection refused");
+    refused(&[], "<URL>");
+    refused(&["localhost"], "give a URL such as");
+    refused(&[&url, "--users", "0"], "--users");
+    refused(&[&url, "--users", "2", "--rate", "5"], "--rate");
+    refused(&[&url, "--duration", "5"], "--duration");
+    refused(&[&url, "--fail-on", "p98>5ms"], "--fail-on");
+    refused(&[&url, "-H", "Accept"], "-H 'Accept': give a name, a colon and a value");
+    refused(&[&url, "--method", "G T"], "--method G T: give a method such as GET");
+    refused(&[&url, "--body", "@none"], "--body @none: No such file");
+    refused(&["--files", "none"], "--files none: No such file");
+    refused(&["--files", "empty"], "--files empty: it names no file");
+    refused(&[&url, "--replay", "empty"], "--replay empty: it has no GET request");
+    refused(&["https://localhost/", "--ca", "empty"], "--ca: empty: it holds no certificate");
+    refused(&["http://name.invalid/"], "http://name.invalid/: ");
+}
+
+#[test]
+fn ctrl_c_ends_it_with_what_was_measured() {
+    let (place, url) = (Place::new(), format!("http://{}/", server()));
+    let child = place.start(&["load", &url, "--duration", "1h", "--no-warm-up"]);
+    assert!(within(PATIENCE, || handles_interrupts(&child)));
+    signal(&child, "INT");
+    let output = finished(child, &["load"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("ended early by SIGINT"), "{}", stdout(&output));
+}
