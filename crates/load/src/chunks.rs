@@ -37,32 +37,42 @@ impl Chunks {
         let mut taken = 0;
         while taken < bytes.len() {
             let rest = &bytes[taken..];
-            if let Self::Data(left) = self {
-                let length = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
-                data(&rest[..length]);
-                taken += length;
-                *left -= length as u64;
-                if *left == 0 {
-                    *self = Self::After;
-                }
+            if let Self::Data(left) = *self {
+                taken += self.data(left, rest, data);
                 continue;
             }
-            let end = rest.iter().position(|&byte| byte == b'\n');
-            let length = end.map_or(rest.len(), |end| end + 1);
-            part.extend_from_slice(&rest[..length]);
+            let (length, is_whole) = self.rest_of_line(rest, part)?;
             taken += length;
-            if part.len() > LONGEST_LINE {
-                return Err(Malformed::Chunk);
-            }
-            if end.is_some() {
-                let is_whole = self.line(part)?;
-                part.clear();
-                if is_whole {
-                    return Ok((taken, true));
-                }
+            if is_whole {
+                return Ok((taken, true));
             }
         }
         Ok((taken, false))
+    }
+
+    /// Takes bytes of a chunk that has so many left; returns how many.
+    fn data(&mut self, left: u64, bytes: &[u8], data: &mut impl FnMut(&[u8])) -> usize {
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        data(&bytes[..length]);
+        let left = left - length as u64;
+        *self = if left == 0 { Self::After } else { Self::Data(left) };
+        length
+    }
+
+    /// Takes the rest of a line, or what has come of it; returns how many bytes, and whether the body is whole.
+    fn rest_of_line(&mut self, bytes: &[u8], part: &mut Vec<u8>) -> Result<(usize, bool), Malformed> {
+        let end = bytes.iter().position(|&byte| byte == b'\n');
+        let length = end.map_or(bytes.len(), |end| end + 1);
+        if part.len() + length > LONGEST_LINE {
+            return Err(Malformed::Chunk);
+        }
+        part.extend_from_slice(&bytes[..length]);
+        if end.is_none() {
+            return Ok((length, false));
+        }
+        let is_whole = self.line(part)?;
+        part.clear();
+        Ok((length, is_whole))
     }
 
     /// Reads a whole line; returns whether it was the last of the body.

@@ -153,27 +153,25 @@ impl Exchange {
     }
 
     fn one_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
-        if self.part.is_empty() {
-            let parsed = parsed(bytes, self.head_only)?;
-            if parsed.is_none() {
-                self.keep(bytes)?;
-            }
-            return Ok(parsed.map(|head| self.begin(head)));
-        }
         let before = self.part.len();
-        self.keep(bytes)?;
-        let Some(head) = parsed(&self.part, self.head_only)? else { return Ok(None) };
-        self.part.clear();
-        Ok(Some(self.begin(head) - before))
-    }
-
-    fn keep(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
-        // What comes with a head that is not whole belongs to it.
-        if self.part.len() + bytes.len() > MOST_HEAD {
-            return Err(Malformed::Long);
+        // A large body may come with the rest of its head: no more is kept than a head may have.
+        let some = &bytes[..bytes.len().min(MOST_HEAD - before)];
+        if before > 0 {
+            self.part.extend_from_slice(some);
         }
-        self.part.extend_from_slice(bytes);
-        Ok(())
+        match parsed(if before > 0 { &self.part } else { some }, self.head_only)? {
+            Some(head) => {
+                self.part.clear();
+                Ok(Some(self.begin(head) - before))
+            }
+            None if some.len() < bytes.len() => Err(Malformed::Long),
+            None => {
+                if before == 0 {
+                    self.part.extend_from_slice(some);
+                }
+                Ok(None)
+            }
+        }
     }
 
     fn begin(&mut self, head: Head) -> usize {
@@ -221,11 +219,10 @@ fn parsed(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Malformed> {
     let length = ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers)?;
     let Status::Complete(bytes) = length else { return Ok(None) };
     let status = response.code.unwrap_or(0);
-    if status == 101 {
-        return Err(Malformed::Switch);
-    }
     let fields = Fields::of(response.headers)?;
     let stage = match status {
+        ..100 => return Err(Malformed::Head(httparse::Error::Status)),
+        101 => return Err(Malformed::Switch),
         100..200 => Stage::Head,
         204 | 304 => Stage::Length(0),
         _ if head_only => Stage::Length(0),
@@ -379,14 +376,48 @@ mod tests {
         }
         assert_eq!(head("Content-Length: 5\r\nContent-Length: 6\r\n"), Malformed::Length);
         assert_eq!(head("Transfer-Encoding: gzip, chunked\r\n"), Malformed::Coding);
-        let long = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(MOST_HEAD));
-        assert_eq!(refused(long.as_bytes()), Malformed::Long);
+        let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(MOST_HEAD));
+        for piece in [1000, long.len()] {
+            assert_eq!(fed(long.as_bytes(), piece, false).0, Err(Malformed::Long), "{piece}");
+        }
+        assert!(matches!(refused(b"HTTP/1.1 099 Low\r\nContent-Length: 1\r\n\r\n"), Malformed::Head(_)));
         assert_eq!(refused(b"HTTP/1.1 101 Switching\r\n\r\n"), Malformed::Switch);
         assert_eq!(refused(&[LENGTH, b"!"].concat()), Malformed::Unasked);
+    }
+
+    #[test]
+    fn wrong_chunks_are_refused() {
+        let refused = |response: &[u8]| fed(response, response.len(), false).0.unwrap_err();
         let chunks =
             |body: &str| refused(format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}").as_bytes());
         for wrong in ["x\r\n", "3\r\nhelp\r\n", "-1\r\n", "\r\n", "11111111111111111\r\n"] {
             assert_eq!(chunks(wrong), Malformed::Chunk, "{wrong:?}");
+        }
+        assert_eq!(chunks(&"1".repeat(10_000)), Malformed::Chunk);
+    }
+
+    #[test]
+    fn a_head_in_two_pieces_may_come_with_a_body_larger_than_any_head() {
+        let body = "b".repeat(3 * MOST_HEAD);
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let (first, rest) = response.as_bytes().split_at(20);
+        let mut exchange = Exchange::new(false);
+        assert_eq!(exchange.feed(first, &mut |_| ()), Ok(None));
+        let expected = Answer { status: 200, body: body.len() as u64, reusable: true };
+        assert_eq!(exchange.feed(rest, &mut |_| ()), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn what_never_ends_is_kept_within_the_size_of_a_head() {
+        let heads = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000);
+        let lines = b"X: y\r\n".repeat(100_000);
+        let chunked = [&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"[..], &lines].concat();
+        for endless in [&heads, &chunked] {
+            for piece in [7, 100_000] {
+                let (answer, body, exchange) = fed(endless, piece, false);
+                assert_eq!((answer, body.len()), (Ok(None), 0));
+                assert!(exchange.part.capacity() <= 2 * MOST_HEAD, "{}", exchange.part.capacity());
+            }
         }
     }
 
@@ -395,7 +426,43 @@ mod tests {
         assert_eq!(whole(b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\nContent-Length: 2\r\n\r\nhi").1, b"hi");
     }
 
+    /// A right response of which bytes were changed, put in, taken out or doubled.
+    fn mutated() -> impl Strategy<Value = Vec<u8>> {
+        let change = (any::<proptest::sample::Index>(), 0u8..4, any::<u8>(), 1usize..40);
+        let changes = proptest::collection::vec(change, 1..6);
+        (proptest::sample::select(vec![LENGTH, CHUNKED, EMPTY, AFTER_INTERIM]), changes).prop_map(|(right, changes)| {
+            let mut bytes = right.to_vec();
+            for (place, how, byte, length) in changes {
+                let at = place.index(bytes.len().max(1)).min(bytes.len());
+                let to = (at + length).min(bytes.len());
+                match how {
+                    0 => bytes.insert(at, byte),
+                    1 => drop(bytes.drain(at..to)),
+                    2 => drop(bytes.splice(at..at, bytes[at..to].to_vec())),
+                    _ => bytes[at..to].fill(byte),
+                }
+            }
+            bytes
+        })
+    }
+
     proptest! {
+        /// A damaged response is an answer, a fault or not yet whole; which one does not depend on the pieces it comes in.
+        #[test]
+        fn a_damaged_response_is_judged_alike_in_all_pieces(response in mutated(), piece in 1usize..60) {
+            let (whole, body, exchange) = fed(&response, response.len().max(1), false);
+            let (in_pieces, body_in_pieces, other) = fed(&response, piece, false);
+            match (whole, in_pieces) {
+                // The bytes after an answer come with it or not at all.
+                (Err(Malformed::Unasked), Ok(Some(_))) => prop_assert_eq!(body, body_in_pieces),
+                (Ok(None), Ok(None)) => prop_assert_eq!((exchange.end(), body), (other.end(), body_in_pieces)),
+                // Which of several faults is seen first may differ.
+                (Err(_), Err(_)) => {}
+                (whole, in_pieces) => prop_assert_eq!((whole, body), (in_pieces, body_in_pieces)),
+            }
+            prop_assert!(exchange.part.len() <= MOST_HEAD);
+        }
+
         /// Any bytes after any head are taken without a panic, and never as more body than came.
         #[test]
         fn any_bytes_are_an_answer_or_a_fault(bytes in proptest::collection::vec(any::<u8>(), 0..200), piece in 1usize..50) {
