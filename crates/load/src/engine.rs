@@ -1,26 +1,20 @@
 //! The loop that sends requests when they are due and takes what comes back: one thread, epoll, any number of connections.
 
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 
 use kelvin_model::load::{Load, Offered, Second};
 use kelvin_sys::clock::monotonic;
 
-use crate::error::{Error, Result};
-use crate::own::{self, Own, Used, Waits};
+use crate::error::Result;
+use crate::own::{self, Measured, Used, Waits};
 use crate::pattern::Chooser;
 use crate::poll::Poll;
 use crate::request::Requests;
 use crate::schedule::{Closed, Due, Logged, Open, Schedule};
 use crate::setup::{Demand, Setup};
 use crate::tally::{Belongs, SECOND, Tally, Times, latency};
-use crate::tls;
 use crate::traffic::{Over, Traffic};
 use crate::wire::Peer;
-
-/// Time within which the server must take the first connection.
-const REACHABLE: Duration = Duration::from_secs(5);
 
 /// Nanoseconds between looks for time-outs and for a signal to stop.
 const TICK: u64 = SECOND / 10;
@@ -28,6 +22,9 @@ const TICK: u64 = SECOND / 10;
 /// Nanoseconds before a request is due from which on the loop looks at the clock instead of sleeping: a sleeping thread is woken up
 /// to 50 us late, by a hypervisor later.
 const SPIN: u64 = 100_000;
+
+/// Requests that are sent before answers are looked for again.
+const SENDS: usize = 512;
 
 /// Nanoseconds that answers are waited for after the measured time of an open loop.
 const DRAIN: u64 = 2 * SECOND;
@@ -42,9 +39,8 @@ const OF_FILES: u64 = 0x9e37_79b9_7f4a_7c15;
 /// for ends it early.
 ///
 /// # Errors
-/// A server that cannot be reached, and failures of the generator's own calls; what fails of single requests is counted.
-pub fn load(setup: &Setup, watch: &mut dyn FnMut(&[Second])) -> Result<Load> {
-    let peer = peer(setup)?;
+/// Failures of the generator's own calls; what fails of single requests is counted.
+pub fn load(setup: &Setup, peer: &Peer, watch: &mut dyn FnMut(&[Second])) -> Result<Load> {
     let start = monotonic();
     match &setup.demand {
         &Demand::Users { users, think } => {
@@ -55,22 +51,6 @@ pub fn load(setup: &Setup, watch: &mut dyn FnMut(&[Second])) -> Result<Load> {
         }
         Demand::Log { times, .. } => Engine::new(setup, peer, start, Logged::new(Arc::clone(times), start))?.run(watch),
     }
-}
-
-/// The first address of the server that takes a connection.
-fn peer(setup: &Setup) -> Result<Peer> {
-    let target = &setup.target;
-    let addresses = target.addresses().map_err(|why| Error::Name { url: target.url.clone(), why })?;
-    let tls = setup.tls.as_ref().map(|how| Ok((how.clone(), tls::name(&target.host)?))).transpose()?;
-    let mut last = None;
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, REACHABLE) {
-            Ok(_) => return Ok(Peer { address, tls }),
-            Err(source) => last = Some((address, source)),
-        }
-    }
-    let (address, source): (SocketAddr, _) = last.expect("at least one address was tried");
-    Err(Error::Connect { url: target.url.clone(), address, source })
 }
 
 struct Engine<'s, S> {
@@ -88,7 +68,7 @@ struct Engine<'s, S> {
 }
 
 impl<'s, S: Schedule> Engine<'s, S> {
-    fn new(setup: &'s Setup, peer: Peer, start: u64, schedule: S) -> Result<Self> {
+    fn new(setup: &'s Setup, peer: &Peer, start: u64, schedule: S) -> Result<Self> {
         let from = start + setup.warm_up.as_nanos() as u64;
         let (belongs, free) = match setup.demand {
             Demand::Users { .. } => (Belongs::WhenOver, Vec::new()),
@@ -102,7 +82,7 @@ impl<'s, S: Schedule> Engine<'s, S> {
             setup,
             schedule,
             chooser: Chooser::new(setup.pattern, requests.count(), setup.seed ^ OF_FILES),
-            traffic: Traffic::new(setup, peer, requests, tally, Poll::new()?),
+            traffic: Traffic::new(setup, peer.clone(), requests, tally, Poll::new()?),
             free,
             starved: false,
             waited: 0,
@@ -111,18 +91,12 @@ impl<'s, S: Schedule> Engine<'s, S> {
     }
 
     fn run(mut self, watch: &mut dyn FnMut(&[Second])) -> Result<Load> {
-        let mut own = Own::new();
-        let (mut from, mut to) = (None, None);
+        let mut measured = Measured::new();
         let mut tick = 0;
         loop {
             let now = monotonic();
-            let window = &self.traffic.tally.window;
-            if from.is_none() && now >= window.start {
-                from = Some(own.used(now, self.spun));
+            if measured.look(&self.traffic.tally.window, now, self.spun) {
                 self.traffic.unread.clear();
-            }
-            if to.is_none() && now >= window.end {
-                to = Some(own.used(now, self.spun));
             }
             if now >= tick {
                 tick = now + TICK;
@@ -132,11 +106,12 @@ impl<'s, S: Schedule> Engine<'s, S> {
                 break;
             }
             self.send_due(now);
-            self.wait(now, tick)?;
+            let until = self.until(now, tick)?;
+            self.take_answers(now, until)?;
         }
         let now = monotonic();
-        let to = to.unwrap_or_else(|| own.used(now, self.spun));
-        Ok(self.conclude(Used::between(from.unwrap_or(to), to), now))
+        let used = measured.used(now, self.spun);
+        Ok(self.conclude(used, now))
     }
 
     /// Gives up requests whose time is over, and tells how far the measurement is.
@@ -169,21 +144,24 @@ impl<'s, S: Schedule> Engine<'s, S> {
         self.schedule.next().filter(|&at| at < self.traffic.tally.window.end)
     }
 
-    /// Sends what is due.
+    /// Sends what is due, of many requests some: answers, time-outs and signals are looked for in between.
     fn send_due(&mut self, mut now: u64) {
-        while self.next().is_some_and(|at| at <= now) {
+        for _ in 0..SENDS {
+            if self.next().is_none_or(|at| at > now) {
+                self.starved = false;
+                return;
+            }
             if self.is_open() && self.free.is_empty() {
                 self.starved = true;
                 return;
             }
-            let Some(due) = self.schedule.take() else { break };
-            let Some(number) = due.user.or_else(|| self.free.pop()) else { break };
+            let Some(due) = self.schedule.take() else { return };
+            let Some(number) = due.user.or_else(|| self.free.pop()) else { return };
             self.send(number, due, now);
             if self.is_open() {
                 now = monotonic();
             }
         }
-        self.starved = false;
     }
 
     fn send(&mut self, number: u32, due: Due, now: u64) {
@@ -209,19 +187,24 @@ impl<'s, S: Schedule> Engine<'s, S> {
         }
     }
 
-    /// Waits for answers, or until the next request is due, and takes the answers.
-    fn wait(&mut self, now: u64, tick: u64) -> Result<()> {
+    /// Until when answers can be waited for; has that wait ended before the next request is due.
+    fn until(&mut self, now: u64, tick: u64) -> Result<u64> {
         let window = &self.traffic.tally.window;
         let edge = [window.start, window.end].into_iter().find(|&edge| edge > now);
-        let mut until = edge.map_or(tick, |edge| edge.min(tick));
+        let until = edge.map_or(tick, |edge| edge.min(tick));
         let can_send = !self.is_open() || !self.free.is_empty();
         let margin = if self.setup.spin { SPIN } else { 0 };
-        let wake = self.next().filter(|_| can_send).map(|at| at.saturating_sub(margin));
-        match wake {
-            Some(wake) if wake <= now => until = now,
+        match self.next().filter(|_| can_send).map(|at| at.saturating_sub(margin)) {
+            Some(wake) if wake <= now => return Ok(now),
             Some(wake) if wake < until => self.traffic.poll.wake_at(wake)?,
             _ => {}
         }
+        Ok(until)
+    }
+
+    /// Waits for answers and takes them. What is due then is sent by the caller: several requests at once wake a server once, and
+    /// no answer waits for them.
+    fn take_answers(&mut self, now: u64, until: u64) -> Result<()> {
         let ready = self.traffic.poll.wait(until.saturating_sub(now))?;
         let woken = monotonic();
         if ready == 0 && until == now {
@@ -233,35 +216,25 @@ impl<'s, S: Schedule> Engine<'s, S> {
                 self.over(ready.token.connection, over, now);
             }
         }
-        // What is due now is sent by the caller: several requests at once wake a server once, and no answer waits for them.
         Ok(())
     }
 
     fn conclude(mut self, used: Used, now: u64) -> Load {
-        let offered = self.offered(now);
         self.traffic.tally.end(now);
-        let unanswered = self.traffic.in_flight_at(now) + offered.1;
-        let traffic = &self.traffic;
-        let tally = &traffic.tally;
-        let response = latency(&tally.response);
-        let waits = Waits { late: latency(&tally.late), unread: traffic.unread.mean(), response: response.mean };
+        let (offered, unsent) = self.offered(now);
+        let unanswered = self.traffic.in_flight_at(now) + unsent;
+        let figures = self.traffic.figures();
+        let tally = &self.traffic.tally;
+        let waits =
+            Waits { late: latency(&tally.late), unread: self.traffic.unread.mean(), response: figures.response.mean };
         Load {
             target: self.setup.target.url.clone(),
-            offered: offered.0,
-            seconds: tally.seconds(),
+            offered,
             interrupted: kelvin_sys::interrupt::requested().map(str::to_owned),
-            requests: tally.requests,
-            bytes: tally.bytes,
-            response,
-            service: latency(&tally.service),
             corrected: self.cycle().map(|cycle| latency(&tally.response.corrected(cycle))),
-            errors: tally.errors.clone(),
             unanswered,
-            in_flight: tally.in_flight(),
-            connections: traffic.opened,
-            sent_again: traffic.sent_again,
-            series: tally.series.clone(),
             generator: own::generator(used, waits),
+            ..figures
         }
     }
 

@@ -1,6 +1,6 @@
 //! Requests to any HTTP server, by users in a closed loop or at a rate, and how long their answers take.
 //!
-//! [`load`] measures what a [`Setup`] asks for. When requests are due is a pure [`schedule`], what comes back a pure [`exchange`];
+//! [`load`] measures what a [`Setup`] asks for of the [`Peer`] that was reached. When requests are due is a pure [`schedule`], what comes back a pure [`exchange`];
 //! one thread drives any number of connections by epoll. Redirects are not followed.
 #![forbid(unsafe_code)]
 
@@ -31,3 +31,4 @@ mod wire;
 pub use engine::load;
 pub use error::{Error, Result};
 pub use setup::{Demand, Setup};
+pub use wire::Peer;

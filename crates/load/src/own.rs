@@ -1,5 +1,7 @@
 //! The generator itself: its CPU time, how long it waited for a CPU, and whether it was the limit.
 
+use std::ops::Range;
+
 use kelvin_model::load::{Generator, GeneratorLimit, Latency};
 use kelvin_sys::usage::{CounterFile, Who, usage};
 
@@ -48,6 +50,38 @@ impl Own {
         let of_thread = usage(Who::Thread);
         let waited = self.schedule.as_mut().and_then(|file| waited(file.read().ok()?));
         Used { wall: at, cpu: of_thread.user + of_thread.system, without_cpu: waited, spun }
+    }
+}
+
+/// What the thread uses within the measured time.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    own: Own,
+    from: Option<Used>,
+    to: Option<Used>,
+}
+
+impl Measured {
+    pub(crate) fn new() -> Self {
+        Self { own: Own::new(), from: None, to: None }
+    }
+
+    /// Looks at the thread when the measured time begins and when it ends; returns whether it has just begun.
+    pub(crate) fn look(&mut self, window: &Range<u64>, now: u64, spun: u64) -> bool {
+        let begins = self.from.is_none() && now >= window.start;
+        if begins {
+            self.from = Some(self.own.used(now, spun));
+        }
+        if self.to.is_none() && now >= window.end {
+            self.to = Some(self.own.used(now, spun));
+        }
+        begins
+    }
+
+    /// What was used; up to now, if the measured time was ended early.
+    pub(crate) fn used(mut self, now: u64, spun: u64) -> Used {
+        let to = self.to.unwrap_or_else(|| self.own.used(now, spun));
+        Used::between(self.from.unwrap_or(to), to)
     }
 }
 

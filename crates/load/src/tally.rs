@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kelvin_model::load::{Errors, Latency, Second};
+use kelvin_model::load::{Errors, Latency, Load, Second};
 use kelvin_stats::Histogram;
 
 /// Nanoseconds of a second.
@@ -141,6 +141,21 @@ impl Tally {
     pub(crate) fn end(&mut self, now: u64) {
         self.window.end = self.window.end.min(now.max(self.window.start));
         self.roll(self.window.end);
+    }
+
+    /// The figures so far.
+    pub(crate) fn figures(&self) -> Load {
+        Load {
+            seconds: self.seconds(),
+            requests: self.requests,
+            bytes: self.bytes,
+            response: latency(&self.response),
+            service: latency(&self.service),
+            errors: self.errors.clone(),
+            in_flight: self.in_flight(),
+            series: self.series.clone(),
+            ..Load::empty("")
+        }
     }
 
     /// Seconds that were measured.

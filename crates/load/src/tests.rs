@@ -3,7 +3,10 @@
 mod secure;
 mod server;
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kelvin_model::load::{Load, Offered};
@@ -13,7 +16,7 @@ use crate::request::Form;
 use crate::schedule::{Spread, Think};
 use crate::setup::{Demand, Setup};
 use crate::verify::Verify;
-use crate::{Error, load};
+use crate::{Error, Peer, load};
 use server::{Server, Then, ok};
 
 const NO_THOUGHT: Think = Think { mean: 0.0, spread: Spread::Constant };
@@ -39,7 +42,7 @@ fn setup(server: &Server) -> Setup {
 }
 
 fn measured(setup: &Setup) -> Load {
-    load(setup, &mut |_| {}).unwrap()
+    load(setup, &Peer::reach(setup).unwrap(), &mut |_| {}).unwrap()
 }
 
 /// A load of two users on a server that answers each request so.
@@ -197,10 +200,10 @@ fn head_has_no_body_and_a_body_is_sent() {
 
 #[test]
 fn a_server_that_is_not_there_is_one_error() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = Server::start(|_| (ok(b""), Then::Stay));
     let setup = Setup { target: format!("http://{free}/").parse().unwrap(), ..setup(&server) };
-    assert!(matches!(load(&setup, &mut |_| {}), Err(Error::Connect { .. })));
+    assert!(matches!(Peer::reach(&setup), Err(Error::Connect { .. })));
 }
 
 #[test]
@@ -210,4 +213,42 @@ fn a_server_that_goes_away_is_counted_and_not_asked_without_end() {
     assert!(load.requests <= 7 && load.errors.count() > 0, "{load:?}");
     // Two users who pause a tenth of a second after each failure.
     assert!(load.errors.count() <= 8, "{load:?}");
+}
+
+#[test]
+fn a_connection_whose_request_was_answered_early_takes_no_other_one() {
+    let (address, heads) = (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::<Mutex<Vec<String>>>::default());
+    let (listener, seen) = (address.try_clone().unwrap(), Arc::clone(&heads));
+    std::thread::spawn(move || {
+        // Answers each connection by its first line, reads no further, and leaves it open.
+        let mut open = Vec::new();
+        for mut socket in listener.incoming().flatten() {
+            let mut line = String::new();
+            if BufReader::with_capacity(1, &socket).read_line(&mut line).is_ok_and(|length| length > 0) {
+                seen.lock().unwrap().push(line);
+                let _ = socket.write_all(&ok(b"early"));
+            }
+            open.push(socket);
+        }
+    });
+    let plain = Server::start(|_| (ok(b""), Then::Stay));
+    let mut setup = setup(&plain);
+    setup.target = format!("http://{}/", address.local_addr().unwrap()).parse().unwrap();
+    setup.demand = Demand::Users { users: 1, think: NO_THOUGHT };
+    setup.form = Form { method: http::Method::POST, body: vec![b'x'; 32 << 20], ..Form::default() };
+    let load = measured(&setup);
+    assert!(load.requests > 1 && load.connections >= load.requests && load.errors.count() == 0, "{load:?}");
+    assert!(heads.lock().unwrap().iter().all(|line| line == "POST / HTTP/1.1\r\n"));
+}
+
+#[test]
+fn a_rate_that_no_connection_can_keep_ends_in_time() {
+    let server = Server::start(|_| (ok(b"x"), Then::Stay));
+    let mut setup = setup(&server);
+    // More than a thread sends, to an address that refuses each connection at once.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    setup.demand = Demand::Rate { rate: 1e6, spread: Spread::Constant, connections: 10 };
+    let load = load(&setup, &Peer { address: free, tls: None }, &mut |_| {}).unwrap();
+    let Offered::Rate { due, .. } = load.offered else { panic!("{load:?}") };
+    assert_eq!((load.requests, (due * 0.2).round() as u64), (0, 199_999), "{load:?}");
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
 
+use kelvin_model::load::Load;
 use kelvin_sys::clock::monotonic;
 
 use crate::connection::{Connection, Phase};
@@ -60,6 +62,8 @@ pub(crate) struct Traffic {
     checker: Checker,
     peer: Peer,
     buffer: Vec<u8>,
+    /// When the kernel told of what is being read.
+    woken: u64,
     /// Connections that were made.
     pub(crate) opened: u64,
     /// Requests that were sent a second time.
@@ -80,6 +84,7 @@ impl Traffic {
             checker,
             peer,
             buffer: vec![0; BUFFER],
+            woken: 0,
             opened: 0,
             sent_again: 0,
             unread: Mean::default(),
@@ -118,7 +123,8 @@ impl Traffic {
         }
     }
 
-    /// Takes what a ready socket has; returns how its request ended and when, if it did.
+    /// Takes what a ready socket has, of which the loop was woken up to tell at this time; returns how its request ended and when,
+    /// if it did.
     pub(crate) fn take(&mut self, ready: Ready, woken: u64) -> Option<(Over, u64)> {
         let number = ready.token.connection;
         let connection = self.connection(number);
@@ -133,17 +139,20 @@ impl Traffic {
                 connection.close();
                 None
             }
-            Phase::InFlight => {
-                let has_room = ready.writable && connection.watched_for_room;
-                let over = if has_room { self.write(number, woken) } else { None };
-                let is_same = self.connection(number).token == ready.token;
-                match over {
-                    Some(over) => Some((over, woken)),
-                    None if ready.readable && is_same => self.read(number, woken),
-                    None => None,
-                }
-            }
+            Phase::InFlight => self.go_on(ready, woken),
         }
+    }
+
+    /// Sends more of a request, and takes what has come of its answer.
+    fn go_on(&mut self, ready: Ready, woken: u64) -> Option<(Over, u64)> {
+        let number = ready.token.connection;
+        let has_room = ready.writable && self.connection(number).watched_for_room;
+        if let Some(over) = has_room.then(|| self.write(number, woken)).flatten() {
+            return Some((over, woken));
+        }
+        self.woken = woken;
+        let is_same = self.connection(number).token == ready.token;
+        (ready.readable && is_same).then(|| self.read(number)).flatten()
     }
 
     fn connected(&mut self, number: u32, now: u64) -> Option<Over> {
@@ -190,44 +199,56 @@ impl Traffic {
         }
     }
 
-    fn read(&mut self, number: u32, woken: u64) -> Option<(Over, u64)> {
+    /// Reads what has come, up to the end of the answer.
+    fn read(&mut self, number: u32) -> Option<(Over, u64)> {
         let mut reads = 0;
         loop {
-            let connection = &mut self.connections[number as usize];
-            let wire = connection.wire.as_mut()?;
-            let read = wire.read(&mut self.buffer);
-            // Before anything is done with the bytes: that is the generator's time.
-            let now = monotonic();
-            let length = match read {
-                Ok(length) => length,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return self.watch(number, now).map(|over| (over, now));
-                }
-                Err(error) => return self.broken(number, now, &error).map(|over| (over, now)),
-            };
-            if length == 0 {
-                return self.ended(number, now).map(|over| (over, now));
+            // Beyond so many only what TLS has decrypted already: the socket does not tell of that again.
+            if let ControlFlow::Break(over) = self.read_once(number, reads < READS) {
+                return over;
             }
-            let is_all = wire.is_plain() && length < self.buffer.len();
-            let hasher = &mut connection.hasher;
-            let fed = connection.exchange.feed(&self.buffer[..length], &mut |body| {
-                if let Some(hasher) = hasher {
-                    hasher.update(body);
-                }
-            });
             reads += 1;
-            match fed {
-                Ok(Some(answer)) => {
-                    self.unread.add(now - woken);
-                    return Some((self.answer(number, now, answer), now));
-                }
-                Err(wrong) => return self.fail(number, now, Failure::Malformed, wrong).map(|over| (over, now)),
-                // A plain socket that has more is reported again; of TLS, what is decrypted would not be.
-                Ok(None) if is_all || wire.is_plain() && reads == READS => return None,
-                Ok(None) => {}
-            }
         }
+    }
+
+    fn read_once(&mut self, number: u32, may_take: bool) -> ControlFlow<Option<(Over, u64)>> {
+        let Some(wire) = self.connections[number as usize].wire.as_mut() else { return ControlFlow::Break(None) };
+        let read = wire.read(&mut self.buffer, may_take);
+        // Before anything is done with the bytes: that is the generator's time.
+        let now = monotonic();
+        let over = match read {
+            Ok(0) => self.ended(number, now),
+            Ok(length) => match self.came(number, length, now) {
+                ControlFlow::Break(over) => over,
+                ControlFlow::Continue(()) => return ControlFlow::Continue(()),
+            },
+            Err(error) if error.kind() == ErrorKind::Interrupted => return ControlFlow::Continue(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.watch(number, now),
+            Err(error) => self.broken(number, now, &error),
+        };
+        ControlFlow::Break(over.map(|over| (over, now)))
+    }
+
+    /// Takes so many bytes from the buffer.
+    fn came(&mut self, number: u32, length: usize, now: u64) -> ControlFlow<Option<Over>> {
+        let connection = &mut self.connections[number as usize];
+        let hasher = &mut connection.hasher;
+        let fed = connection.exchange.feed(&self.buffer[..length], &mut |body| {
+            if let Some(hasher) = hasher {
+                hasher.update(body);
+            }
+        });
+        let is_plain = connection.wire.as_ref().is_some_and(Wire::is_plain);
+        ControlFlow::Break(match fed {
+            Ok(Some(answer)) => {
+                self.unread.add(now - self.woken);
+                Some(self.answer(number, now, answer))
+            }
+            Err(wrong) => self.fail(number, now, Failure::Malformed, wrong),
+            // A plain socket that did not fill the buffer has no more.
+            Ok(None) if is_plain && length < self.buffer.len() => None,
+            Ok(None) => return ControlFlow::Continue(()),
+        })
     }
 
     /// An answer is whole.
@@ -247,7 +268,8 @@ impl Traffic {
         }
         connection.phase = Phase::Idle;
         connection.was_used = true;
-        if !answer.reusable {
+        // The rest of a request that was answered early would be read as the next one.
+        if !answer.reusable || connection.watched_for_room {
             connection.close();
         }
         Over::Answered
@@ -304,6 +326,11 @@ impl Traffic {
             return None;
         }
         self.fail(number, now, Failure::TimedOut, "no answer within the time-out")
+    }
+
+    /// The figures so far.
+    pub(crate) fn figures(&self) -> Load {
+        Load { connections: self.opened, sent_again: self.sent_again, ..self.tally.figures() }
     }
 
     /// How many requests have no answer at the end, each counted with the time that it has waited.

@@ -3,18 +3,50 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
+use crate::error::{Error, Result};
+use crate::setup::Setup;
+use crate::tls;
+
+/// Time within which the server must take the first connection.
+const REACHABLE: Duration = Duration::from_secs(5);
+
+/// Packets of TLS that one call takes: a server may send any number of them that hold no bytes.
+const PACKETS: usize = 64;
+
 /// Where connections go, and how.
-#[derive(Debug)]
-pub(crate) struct Peer {
+#[derive(Clone, Debug)]
+pub struct Peer {
     pub(crate) address: SocketAddr,
     /// Of TLS: how, and the name that its certificate must have.
     pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+impl Peer {
+    /// The first address of the server that takes a connection.
+    ///
+    /// # Errors
+    /// A server that has no address or takes no connection.
+    pub fn reach(setup: &Setup) -> Result<Self> {
+        let target = &setup.target;
+        let addresses = target.addresses().map_err(|why| Error::Name { url: target.url.clone(), why })?;
+        let tls = setup.tls.as_ref().map(|how| Ok((how.clone(), tls::name(&target.host)?))).transpose()?;
+        let mut last = None;
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, REACHABLE) {
+                Ok(_) => return Ok(Self { address, tls }),
+                Err(source) => last = Some((address, source)),
+            }
+        }
+        let (address, source): (SocketAddr, _) = last.expect("at least one address was tried");
+        Err(Error::Connect { url: target.url.clone(), address, source })
+    }
 }
 
 /// A connection.
@@ -77,14 +109,15 @@ impl Wire {
         self.session.is_none()
     }
 
-    /// Reads what has come; `WouldBlock` if nothing has.
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
+        let mut packets = if may_take { PACKETS } else { 0 };
         let Some(session) = &mut self.session else {
-            return (&self.socket).read(buffer);
+            return if may_take { (&self.socket).read(buffer) } else { Err(ErrorKind::WouldBlock.into()) };
         };
         loop {
             match session.reader().read(buffer) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock && packets > 0 => packets -= 1,
                 done => return done,
             }
             if session.read_tls(&mut &self.socket)? == 0 {

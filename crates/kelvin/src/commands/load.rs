@@ -15,7 +15,7 @@ use kelvin_load::schedule::Think;
 use kelvin_load::search::Search;
 use kelvin_load::target::Target;
 use kelvin_load::verify::Verify;
-use kelvin_load::{Demand, Setup, files, tls};
+use kelvin_load::{Demand, Peer, Setup, files, tls};
 use kelvin_model::load::{Load, RateSearch};
 
 use crate::cli::{LoadArgs, VerifyArg};
@@ -44,11 +44,13 @@ pub fn load(args: &LoadArgs) -> Done {
         kelvin_sys::cpu::pin(&[cpu]).map_err(|error| Fault::new(format!("--cpu {cpu}"), error))?;
     }
     allow_connections(setup.demand.connections())?;
+    // Until it is reached there is nothing to be told of, and a signal ends the program at once.
+    let peer = Peer::reach(&setup).map_err(Fault::because)?;
     kelvin_sys::interrupt::watch()?;
     if let Some(objective) = args.slo {
-        return search(args, setup, objective);
+        return search(args, &peer, setup, objective);
     }
-    let load = measure(&setup)?;
+    let load = measure(&setup, &peer)?;
     if args.json {
         output::print_json(&load)?;
     } else {
@@ -58,12 +60,12 @@ pub fn load(args: &LoadArgs) -> Done {
 }
 
 /// Searches the highest rate that keeps the objective.
-fn search(args: &LoadArgs, mut setup: Setup, objective: Objective) -> Done {
+fn search(args: &LoadArgs, peer: &Peer, mut setup: Setup, objective: Objective) -> Done {
     let (mut search, mut tries) = (Search::default(), Vec::new());
     let mut is_generator_limit = false;
     while let Some(rate) = search.next_rate() {
         setup.demand = Demand::Rate { rate, spread: args.spread.into(), connections: args.connections };
-        let load = measure(&setup)?;
+        let load = measure(&setup, peer)?;
         let is_kept = objective.is_kept(&load);
         is_generator_limit = !is_kept && load.generator.limit.is_some();
         let is_over = is_generator_limit || load.interrupted.is_some();
@@ -85,9 +87,9 @@ fn search(args: &LoadArgs, mut setup: Setup, objective: Objective) -> Done {
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) })
 }
 
-fn measure(setup: &Setup) -> Result<Load, Fault> {
+fn measure(setup: &Setup, peer: &Peer) -> Result<Load, Fault> {
     let progress = show::Progress::new(setup.duration);
-    kelvin_load::load(setup, &mut |series| progress.show(series)).map_err(Fault::because)
+    kelvin_load::load(setup, peer, &mut |series| progress.show(series)).map_err(Fault::because)
 }
 
 /// Says which conditions were met.
