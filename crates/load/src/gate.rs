@@ -160,13 +160,15 @@ impl fmt::Display for Objective {
     }
 }
 
+/// The longest time that can be asked for: a week.
+pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(7 * 86_400);
+
 /// A time with its unit, such as `50ms`, from a microsecond to a week.
 ///
 /// # Errors
 /// What would be right, in words.
 pub fn time(text: &str) -> Result<Duration, String> {
     const WRONG: &str = "a time is a number followed by us, ms, s, m or h, such as 50ms or 10s";
-    const WEEK: f64 = 7.0 * 86_400.0;
     let place = text.find(|letter: char| letter.is_ascii_alphabetic()).ok_or(WRONG)?;
     let factor = match &text[place..] {
         "us" => 1e-6,
@@ -177,7 +179,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
         _ => return Err(WRONG.into()),
     };
     let seconds = text[..place].parse::<f64>().map_err(|_| WRONG.to_owned())? * factor;
-    if (1e-6..=WEEK).contains(&seconds) {
+    if (1e-6..=LONGEST_TIME.as_secs_f64()).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
         Err("it must be between a microsecond and a week".into())

@@ -5,6 +5,8 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use jiff::fmt::strtime;
 
+use crate::gate::LONGEST_TIME;
+
 /// Nanoseconds of a second: the logs have no finer time.
 const SECOND: f64 = 1e9;
 
@@ -23,7 +25,7 @@ impl Replay {
     /// Reads a log; it is sent so many times as fast as it came. Requests of one second are spread evenly over it.
     ///
     /// # Errors
-    /// A log without any request that can be sent.
+    /// A log without any request that can be sent, or with more than a week of them.
     pub fn read(log: &str, speed: f64) -> Result<Self, String> {
         let mut requests: Vec<(i64, &str)> = log.lines().filter_map(request).collect();
         // A log is written when answers are over, so its times may be out of order.
@@ -37,12 +39,15 @@ impl Replay {
                 replay.paths.push(path.to_owned());
             }
         }
+        if replay.duration() > LONGEST_TIME {
+            return Err("it would take more than a week".into());
+        }
         Ok(replay)
     }
 
     /// How long it takes.
     pub fn duration(&self) -> Duration {
-        Duration::from_nanos(self.times.last().map_or(0, |last| last + 1))
+        Duration::from_nanos(self.times.last().map_or(0, |last| last.saturating_add(1)))
     }
 }
 
@@ -85,5 +90,13 @@ no line of a log
         for log in ["", "nothing\n", "::1 - - [10/Oct/2000:20:55:36 +0000] \"POST /form HTTP/1.1\" 200 1\n"] {
             assert!(Replay::read(log, 1.0).is_err(), "{log}");
         }
+    }
+
+    #[test]
+    fn a_log_of_years_is_refused_unless_it_is_sent_fast() {
+        let line = |year: &str| format!("::1 - - [10/Oct/{year}:20:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n");
+        let log = line("0001") + &line("9998");
+        assert!(Replay::read(&log, 1.0).unwrap_err().contains("a week") && Replay::read(&log, 0.001).is_err());
+        assert!(Replay::read(&log, 1e6).is_ok());
     }
 }

@@ -103,7 +103,9 @@ fn rest(target: &Target, form: &Form) -> Vec<u8> {
     if !has("user-agent") {
         line("User-Agent", concat!("kelvin/", env!("CARGO_PKG_VERSION")).as_bytes());
     }
-    if !form.body.is_empty() && !has("content-length") {
+    // A body of no bytes is said as well, where one is expected (RFC 9110 8.6).
+    let has_body = !form.body.is_empty() || matches!(form.method, Method::POST | Method::PUT | Method::PATCH);
+    if has_body && !has("content-length") {
         line("Content-Length", form.body.len().to_string().as_bytes());
     }
     for (name, value) in &form.headers {
@@ -145,5 +147,7 @@ mod tests {
         assert!(requests.get(0).starts_with(b"POST /a HTTP/1.1\r\n"));
         assert!(!requests.repeatable && !requests.head_only);
         assert_eq!(requests.count(), 2);
+        let empty = Requests::new(&target, &Form { method: Method::PUT, ..Form::default() }, &["/".into()]);
+        assert!(str::from_utf8(empty.get(0)).unwrap().contains("\r\nContent-Length: 0\r\n"));
     }
 }

@@ -5,7 +5,7 @@ const FIRST: f64 = 100.0;
 
 /// The lowest and the highest rate that are tried.
 const LOWEST: f64 = 0.1;
-const HIGHEST: f64 = 10_000_000.0;
+const HIGHEST: f64 = 1_000_000.0;
 
 /// The search ends when the lowest rate that missed is so many times the highest that kept: rates closer together differ less
 /// than two measurements of one.

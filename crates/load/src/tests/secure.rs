@@ -9,8 +9,17 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use super::*;
 use crate::tls;
 
+/// What follows the head of each answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Body {
+    /// 40 kB, of several records.
+    Whole,
+    /// Bytes without end.
+    Endless,
+}
+
 /// A server whose certificate is for this name, and that certificate (PEM).
-fn start(name: &str) -> (SocketAddr, String) {
+fn start(name: &str, body: Body) -> (SocketAddr, String) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let key = made.signing_key.serialize_der().try_into().unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -21,14 +30,13 @@ fn start(name: &str) -> (SocketAddr, String) {
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
             let session = ServerConnection::new(Arc::clone(&config)).unwrap();
-            std::thread::spawn(move || answer(StreamOwned::new(session, socket)));
+            std::thread::spawn(move || answer(StreamOwned::new(session, socket), body));
         }
     });
     (address, made.cert.pem())
 }
 
-/// Answers what comes with 40 kB, of several records.
-fn answer(mut stream: StreamOwned<ServerConnection, TcpStream>) -> std::io::Result<()> {
+fn answer(mut stream: StreamOwned<ServerConnection, TcpStream>, body: Body) -> std::io::Result<()> {
     let answer = server::ok(&vec![b'x'; 40_000]);
     let mut request = Vec::new();
     let mut byte = [0];
@@ -36,6 +44,12 @@ fn answer(mut stream: StreamOwned<ServerConnection, TcpStream>) -> std::io::Resu
         stream.read_exact(&mut byte)?;
         request.push(byte[0]);
         if request.ends_with(b"\r\n\r\n") {
+            if body == Body::Endless {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n")?;
+                loop {
+                    stream.write_all(&answer)?;
+                }
+            }
             stream.write_all(&answer)?;
             request.clear();
         }
@@ -43,8 +57,8 @@ fn answer(mut stream: StreamOwned<ServerConnection, TcpStream>) -> std::io::Resu
 }
 
 /// A load on this server by the name `localhost`, believing this certificate.
-fn secure_load(name: &str) -> Load {
-    let (address, certificate) = start(name);
+fn secure_load(name: &str, body: Body) -> Load {
+    let (address, certificate) = start(name, body);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ca.pem");
     std::fs::write(&file, certificate).unwrap();
@@ -53,21 +67,28 @@ fn secure_load(name: &str) -> Load {
     setup.target = format!("https://localhost:{}/", address.port()).parse().unwrap();
     setup.tls = Some(tls::config(Some(&file)).unwrap());
     setup.duration = Duration::from_secs(1);
+    setup.timeout = Duration::from_millis(if body == Body::Endless { 100 } else { 30_000 });
     measured(&setup)
 }
 
 #[test]
 fn a_server_with_a_believed_certificate_is_asked() {
-    let load = secure_load("localhost");
+    let load = secure_load("localhost", Body::Whole);
     assert!(load.requests > 0 && load.connections == 2, "{load:?}");
     assert_eq!((load.bytes, load.errors.count()), (40_000 * load.requests, 0));
 }
 
 #[test]
 fn a_certificate_of_another_name_is_not_believed() {
-    let load = secure_load("elsewhere");
+    let load = secure_load("elsewhere", Body::Whole);
     assert!(load.requests == 0 && load.errors.connect > 0, "{load:?}");
     assert!(load.errors.first.as_ref().unwrap().contains("certificate"), "{load:?}");
+}
+
+#[test]
+fn a_body_without_end_keeps_nobody_from_the_time_out() {
+    let load = secure_load("localhost", Body::Endless);
+    assert!(load.errors.timed_out > 0 && load.requests == 0, "{load:?}");
 }
 
 #[test]
