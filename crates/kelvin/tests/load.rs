@@ -5,7 +5,9 @@ mod place;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Output;
+use std::process::{Child, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use place::{PATIENCE, Place, assert_refused, finished, handles_interrupts, signal, stderr, stdout, within};
 use serde_json::Value;
@@ -164,4 +166,59 @@ fn ctrl_c_ends_it_with_what_was_measured() {
     let output = finished(child, &["load"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("ended early by SIGINT"), "{}", stdout(&output));
+}
+
+/// Starts a server that answers each request with a beginning and then the same bytes without end; counts the bytes.
+fn endless(beginning: &'static str, more: &'static str) -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, sent) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default());
+    let counter = Arc::clone(&sent);
+    std::thread::spawn(move || {
+        let more = more.repeat(1000);
+        for connection in listener.incoming().flatten() {
+            let (counter, more) = (Arc::clone(&counter), more.clone());
+            std::thread::spawn(move || -> std::io::Result<()> {
+                let mut writer = &connection;
+                writer.write_all(beginning.as_bytes())?;
+                loop {
+                    writer.write_all(more.as_bytes())?;
+                    counter.fetch_add(more.len() as u64, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    (address, sent)
+}
+
+/// Bytes of memory that a process had at most.
+fn most_memory(child: &Child) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn answers_without_end_take_no_memory_and_ctrl_c_ends_them() {
+    const OK: &str = "HTTP/1.1 200 OK\r\n";
+    let place = Place::new();
+    for (beginning, more) in [
+        ("", "HTTP/1.1 100 Continue\r\n\r\n"),
+        (OK, "X-Header: value\r\n"),
+        (OK, "x"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n", "body"),
+        ("HTTP/1.1 200 OK\r\n\r\n", "body"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "5;extension\r\nchunk\r\n"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "body"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "X-Trailer: value\r\n"),
+    ] {
+        let (address, sent) = endless(beginning, more);
+        let url = format!("http://{address}/");
+        let child = place.start(&["load", &url, "--users", "4", "--duration", "1h", "--no-warm-up", "--json"]);
+        assert!(within(PATIENCE, || sent.load(Ordering::Relaxed) > 100_000_000), "{beginning:?} {more:?}");
+        let most = most_memory(&child);
+        assert!(most < 60 << 20, "{most} after {beginning:?} {more:?}");
+        signal(&child, "INT");
+        let data = json(&finished(child, &["load"]));
+        assert_eq!((&data["interrupted"], &data["requests"]), (&"SIGINT".into(), &0.into()), "{data}");
+    }
 }

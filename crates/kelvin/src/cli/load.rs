@@ -121,6 +121,6 @@ pub enum VerifyArg {
 
 /// A rate or a factor.
 fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse().ok().filter(|rate| (0.001..=10_000_000.0).contains(rate));
-    rate.ok_or_else(|| "it must be a number from 0.001 to 10000000".to_owned())
+    let rate = text.parse().ok().filter(|rate| (0.001..=1_000_000.0).contains(rate));
+    rate.ok_or_else(|| "it must be a number from 0.001 to 1000000".to_owned())
 }

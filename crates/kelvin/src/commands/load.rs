@@ -14,7 +14,7 @@ use kelvin_load::request::{Form, header, method};
 use kelvin_load::schedule::Think;
 use kelvin_load::search::Search;
 use kelvin_load::target::Target;
-use kelvin_load::verify::Verify;
+use kelvin_load::verify::{Known, Verify};
 use kelvin_load::{Demand, Peer, Setup, files, tls};
 use kelvin_model::load::{Load, RateSearch};
 
@@ -77,13 +77,17 @@ fn search(args: &LoadArgs, peer: &Peer, mut setup: Setup, objective: Objective) 
         search.tell(rate, is_kept);
     }
     let (kept, missed) = (search.kept(), search.missed());
-    let found = RateSearch { objective: objective.to_string(), kept, missed, is_generator_limit, tries };
+    tell(args, &RateSearch { objective: objective.to_string(), kept, missed, is_generator_limit, tries })
+}
+
+/// Prints what a search found.
+fn tell(args: &LoadArgs, found: &RateSearch) -> Done {
     if args.json {
-        output::print_json(&found)?;
+        output::print_json(found)?;
     } else {
-        output::print(|out| show::search(&found, out))?;
+        output::print(|out| show::search(found, out))?;
     }
-    let is_whole = kept.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
+    let is_whole = found.kept.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) })
 }
 
@@ -103,15 +107,7 @@ fn conclude(args: &LoadArgs, load: &Load) -> ExitCode {
 /// What the arguments ask for.
 fn setup(args: &LoadArgs) -> Result<Setup, Fault> {
     let (target, paths) = target(args)?;
-    let verify = match args.verify {
-        None => Verify::Nothing,
-        Some(VerifyArg::Length) => Verify::Length,
-        Some(VerifyArg::Content) => Verify::Content,
-    };
-    let known = match &args.root {
-        None => vec![None; paths.len()],
-        Some(root) => files::known(root, &paths, verify).map_err(|why| Fault::new("--root", why))?,
-    };
+    let (verify, known) = right_bodies(args, &paths)?;
     let tls = target.secure.then(|| tls::config(args.ca.as_deref())).transpose();
     let usual = if args.slo.is_some() { DURATION_OF_A_TRY } else { DURATION };
     let duration = args.duration.unwrap_or(usual);
@@ -132,6 +128,20 @@ fn setup(args: &LoadArgs) -> Result<Setup, Fault> {
         // With one CPU the server would have none.
         spin: kelvin_sys::cpu::allowed()?.len() > 1,
     })
+}
+
+/// What of bodies is compared, and the right ones that are known before.
+fn right_bodies(args: &LoadArgs, paths: &[String]) -> Result<(Verify, Vec<Option<Known>>), Fault> {
+    let verify = match args.verify {
+        None => Verify::Nothing,
+        Some(VerifyArg::Length) => Verify::Length,
+        Some(VerifyArg::Content) => Verify::Content,
+    };
+    let known = match &args.root {
+        None => vec![None; paths.len()],
+        Some(root) => files::known(root, paths, verify).map_err(|why| Fault::new("--root", why))?,
+    };
+    Ok((verify, known))
 }
 
 /// Has the setup ask for what a log has.

@@ -139,6 +139,11 @@ fn errors(load: &Load, out: &mut dyn Write) -> io::Result<()> {
         let count = units::count(load.sent_again);
         writeln!(out, "{count} sent again, because the server closed an idle connection")?;
     }
+    due(load, out)
+}
+
+/// What became due at a rate, and what was not sent or answered in time.
+fn due(load: &Load, out: &mut dyn Write) -> io::Result<()> {
     if let Offered::Rate { due, waited, .. } = load.offered {
         writeln!(out, "{} became due", units::plain(due, Unit::PerSecond))?;
         if waited > 0 {
