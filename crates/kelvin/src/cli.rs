@@ -2,6 +2,7 @@
 
 mod file;
 mod load;
+mod serve;
 mod transfer;
 
 use std::convert::Infallible;
@@ -17,6 +18,7 @@ use kelvin_model::Name;
 
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
 pub use load::{LoadArgs, VerifyArg};
+pub use serve::ServeArgs;
 pub use transfer::{Ack, ReceiveArgs, SendArgs};
 
 use crate::fault::Fault;
@@ -78,6 +80,13 @@ pub enum Command {
                             Exit status: 0 measured, 1 no right answer came, a condition of --fail-on was met, or it was \
                             interrupted, 2 could not be done: one line says why.")]
     Load(Box<LoadArgs>),
+    /// Serve the files below a directory over HTTP
+    #[command(
+        after_help = "Examples:\n  kelvin serve site                    at http://127.0.0.1:8080/, for this host only\n  \
+                            kelvin serve site --listen 0.0.0.0:80 --index\n\n\
+                            Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 could not be done: one line says why."
+    )]
+    Serve(ServeArgs),
     /// Run the measurement server for another kelvin's network measurements
     #[command(after_help = "Examples:\n  kelvin agent                       for this host only\n  \
                             kelvin agent --listen 0.0.0.0 --token-file token\n\n\

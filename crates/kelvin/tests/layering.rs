@@ -21,6 +21,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("wire", &["model", "sys"]),
     ("transfer", &["model", "machine", "sys", "file", "wire"]),
     ("load", &["model", "stats", "sys", "wire"]),
+    ("serve", &["sys"]),
     ("probes", &["model", "catalogue", "harness", "sys", "file", "wire", "transfer"]),
     ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),

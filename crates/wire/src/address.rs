@@ -16,6 +16,7 @@ const WANTED: &str = "give HOST or HOST:PORT";
 /// What is wrong with it, in words.
 pub fn addresses(peer: &str) -> Result<Vec<SocketAddr>, String> {
     let (host, port) = parts(peer).ok_or(WANTED)?;
+    let port = port.unwrap_or(PORT);
     if let Some(address) = literal(host, port)? {
         return Ok(vec![address]);
     }
@@ -29,20 +30,28 @@ pub fn addresses(peer: &str) -> Result<Vec<SocketAddr>, String> {
 /// # Errors
 /// What is wrong with it, in words.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
-    let wanted = "give an IP address, such as 0.0.0.0, 192.0.2.7:5000, [::1]:5000 or fe80::1%eth0";
-    let (host, port) = parts(text).ok_or(wanted)?;
-    literal(host, port)?.ok_or_else(|| wanted.into())
+    address_with_port(text, PORT)
 }
 
-/// The host, and the port or the default one.
-fn parts(text: &str) -> Option<(&str, u16)> {
+/// The same with another port where none is given.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn address_with_port(text: &str, usual: u16) -> Result<SocketAddr, String> {
+    let wanted = "give an IP address, such as 0.0.0.0, 192.0.2.7:5000, [::1]:5000 or fe80::1%eth0";
+    let (host, port) = parts(text).ok_or(wanted)?;
+    literal(host, port.unwrap_or(usual))?.ok_or_else(|| wanted.into())
+}
+
+/// The host, and the port if there is one.
+fn parts(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, rest) = match text.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']')?,
         // More than one colon is an IPv6 address without a port.
         None if text.matches(':').count() > 1 => (text, ""),
         None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
-    let port = if rest.is_empty() { PORT } else { rest.strip_prefix(':')?.parse().ok()? };
+    let port = if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?.parse().ok()?) };
     (!host.is_empty()).then_some((host, port))
 }
 

@@ -14,6 +14,7 @@ mod run;
 mod runs;
 mod selfcheck;
 mod send;
+mod serve;
 mod study;
 mod tune;
 
@@ -38,6 +39,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::Send(args) => send::send(&args),
         Command::Receive(args) => receive::receive(&args),
         Command::Load(args) => load::load(&args),
+        Command::Serve(args) => serve::serve(&args),
         Command::Agent(args) => agent::agent(&args),
         Command::Runs(args) => runs::runs(&args),
         Command::Selfcheck(args) => selfcheck::selfcheck(&args),

@@ -1,0 +1,36 @@
+//! The arguments of `kelvin serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use kelvin_serve::sending::Sending;
+
+/// `kelvin serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Directory to serve, and nothing outside of it
+    pub root: PathBuf,
+    /// IP address to listen on, with :PORT unless it is 8080; port 0 lets the system choose
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
+    pub listen: SocketAddr,
+    /// List directories that have no index.html
+    #[arg(long)]
+    pub index: bool,
+    /// By which calls the bytes of files go: rw (read and send) or sendfile
+    #[arg(long, value_name = "CALLS", default_value_t)]
+    pub send: Sending,
+    /// Threads that serve, 1 to 1024 [default: one for each CPU that this process may use]
+    #[arg(long, value_name = "N", value_parser = super::between(1, 1024))]
+    pub threads: Option<u32>,
+    /// Most connections at one time, as far as there are descriptors for them; one more is answered 503
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = super::between(1, 1_000_000))]
+    pub connections: u32,
+}
+
+/// The port of an address that has none: the one that is usual beside 80, which belongs to root.
+const PORT: u16 = 8080;
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    kelvin_wire::address::address_with_port(text, PORT)
+}

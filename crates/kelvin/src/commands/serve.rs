@@ -1,0 +1,59 @@
+//! `kelvin serve`: the files below a directory over HTTP.
+
+use std::process::ExitCode;
+
+use kelvin_serve::limits::Limits;
+use kelvin_serve::{Error, Served, Server, Setup};
+use kelvin_wire::address::Shown;
+
+use super::agent::PATIENCE;
+use super::agent::log::{About, Log};
+use crate::cli::ServeArgs;
+use crate::fault::{Done, Fault};
+use crate::output;
+
+/// Serves until asked to stop. Prints its address on standard output, and what it did on standard error.
+pub fn serve(args: &ServeArgs) -> Done {
+    kelvin_sys::interrupt::watch()?;
+    // With fewer descriptors it serves fewer clients, and says so.
+    let _ = kelvin_sys::process::raise_open_files();
+    let server = Server::listen(args.listen, &args.root, setup(args)).map_err(|error| match error {
+        Error::Listen(source) => Fault::new(format!("--listen {}", Shown(args.listen)), source),
+        error => Fault::because(error),
+    })?;
+    let address = Shown(server.address().map_err(Fault::because)?).to_string();
+    output::print(|out| writeln!(out, "{address}"))?;
+    let log = Log::over(std::io::stderr());
+    let most = server.connections();
+    log.line(
+        About::Client,
+        &format!("serving {} at http://{address}/, at most {most} connections, until Ctrl-C", args.root.display()),
+    );
+    let served = server.serve(|| kelvin_sys::interrupt::requested().is_some());
+    if let Ok(served) = &served {
+        log.line(About::Client, &told(served));
+    }
+    log.end(PATIENCE);
+    served.map(|_| ExitCode::SUCCESS).map_err(Fault::because)
+}
+
+fn setup(args: &ServeArgs) -> Setup {
+    let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+    let mut setup = Setup::of(args.threads.map_or_else(cpus, |threads| threads as usize));
+    (setup.sending, setup.lists) = (args.send, args.index);
+    setup.limits = Limits { connections: args.connections, ..Limits::default() };
+    setup
+}
+
+/// What the server did, in one sentence.
+fn told(served: &Served) -> String {
+    let Served { requests, bytes, connections, refused } = served;
+    let counted = |count: &u64, what: &str| format!("{count} {what}{}", if *count == 1 { "" } else { "s" });
+    let [requests, bytes, connections] =
+        [(requests, "request"), (bytes, "byte"), (connections, "connection")].map(|(count, what)| counted(count, what));
+    let mut told = format!("answered {requests} with {bytes} over {connections}");
+    if *refused > 0 {
+        told += &format!("; {refused} more were turned away, because there were too many");
+    }
+    told
+}

@@ -1,0 +1,159 @@
+//! `kelvin serve` as a whole program: its address, the clients that people use, its refusals and its end.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use kelvin_testing::Missing;
+
+const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
+
+/// A server that is killed if the test does not end it.
+struct Running {
+    child: Child,
+    address: String,
+}
+
+impl Running {
+    fn start(root: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new(KELVIN);
+        command.arg("serve").arg(root).args(["--listen", "127.0.0.1:0"]).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut address = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
+        Self { child, address: address.trim().to_owned() }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Ends it by a signal, and returns its status and its log.
+    fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+        let mut told = String::new();
+        self.child.stderr.take().map(|mut log| log.read_to_string(&mut told).unwrap());
+        (self.child.wait().unwrap().code(), told)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a client does; `None`, and said, where it is not installed.
+fn client(name: &str, package: &str, arguments: &[&str]) -> Option<Output> {
+    match Command::new(name).args(arguments).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            Missing::program(name, package, &error).skips(format!("kelvin serve with {name}"));
+            None
+        }
+    }
+}
+
+fn curl(arguments: &[&str]) -> Option<String> {
+    let output = client("curl", "curl", &[&["-sS", "--max-time", "30"], arguments].concat())?;
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn site() -> tempfile::TempDir {
+    let top = tempfile::tempdir().unwrap();
+    fs::write(top.path().join("a b.txt"), "0123456789").unwrap();
+    fs::write(top.path().join("large"), vec![7; 5_000_000]).unwrap();
+    fs::create_dir(top.path().join("sub")).unwrap();
+    fs::write(top.path().join("sub/c.html"), "<p>").unwrap();
+    top
+}
+
+#[test]
+fn curl_gets_files_parts_and_what_has_changed() {
+    let top = site();
+    let server = Running::start(top.path(), &[]);
+    let url = server.url("/a%20b.txt");
+    let Some(content) = curl(&[&url]) else { return };
+    assert_eq!(content, "0123456789");
+    let code = |arguments: &[&str]| curl(&[&["-o", "/dev/null", "-w", "%{http_code}"], arguments].concat()).unwrap();
+    assert_eq!(curl(&["-r", "2-4", &url]).unwrap(), "234");
+    assert!(curl(&["-r", "0-0,-1", &url]).unwrap().contains("Content-Range: bytes 9-9/10"));
+    assert_eq!(code(&["-r", "10-", &url]), "416");
+    assert_eq!(code(&["-I", &url]), "200");
+    assert_eq!(code(&["-d", "x=y", &url]), "405");
+    assert_eq!(code(&["-z", "Thu, 01 Jan 2099 00:00:00 GMT", &url]), "304");
+    assert_eq!(code(&["--path-as-is", &server.url("/../etc/passwd")]), "400");
+    assert_eq!(code(&[&server.url("/sub/")]), "403");
+    assert_eq!(code(&["-0", &url]), "200");
+    let saved = top.path().join("etag");
+    let saved = saved.to_str().unwrap();
+    assert_eq!(code(&["--etag-save", saved, &url]), "200");
+    assert_eq!(code(&["--etag-compare", saved, &url]), "304");
+    let part = top.path().join("part");
+    fs::write(&part, vec![7; 1_000_000]).unwrap();
+    assert_eq!(code(&["-C", "-", "-o", part.to_str().unwrap(), &server.url("/large")]), "206");
+    assert_eq!(fs::read(&part).unwrap(), vec![7; 5_000_000]);
+}
+
+#[test]
+fn other_clients_get_what_they_ask_for() {
+    let top = site();
+    let server = Running::start(top.path(), &["--index", "--threads", "2"]);
+    if let Some(output) =
+        client("wget", "wget", &["-nv", "-r", "-np", "-P", top.path().join("got").to_str().unwrap(), &server.url("/")])
+    {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let got = top.path().join("got").join(&server.address);
+        assert_eq!(fs::read_to_string(got.join("a b.txt")).unwrap(), "0123456789");
+        assert_eq!(fs::read_to_string(got.join("sub/c.html")).unwrap(), "<p>");
+    }
+    if let Some(output) = client("wrk", "wrk", &["-t1", "-c8", "-d1", &server.url("/large")]) {
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("requests in") && !told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
+    }
+    for keeps in [&["-k"][..], &[]] {
+        let url = server.url("/sub/c.html");
+        let Some(output) = client("ab", "apache2-utils", &[keeps, &["-q", "-n", "500", "-c", "8", &url]].concat())
+        else {
+            break;
+        };
+        let told = String::from_utf8_lossy(&output.stdout);
+        let kept = if keeps.is_empty() { "Keep-Alive requests" } else { "Keep-Alive requests:    500" };
+        assert!(told.contains("Complete requests:      500\nFailed requests:        0\n"), "{told}");
+        assert!(told.contains(kept) != keeps.is_empty(), "{told}");
+    }
+}
+
+#[test]
+fn it_ends_by_a_signal_and_says_what_it_did() {
+    let top = site();
+    for signal in ["-TERM", "-INT"] {
+        let server = Running::start(top.path(), &[]);
+        if curl(&[&server.url("/a%20b.txt")]).is_none() {
+            return;
+        }
+        let (status, told) = server.end(signal);
+        assert_eq!(status, Some(0));
+        assert!(told.contains("serving ") && told.contains("answered 1 request with "), "{told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_one_line() {
+    let top = site();
+    let refused = |arguments: &[&str]| {
+        let output = Command::new(KELVIN).arg("serve").args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let root = top.path().to_str().unwrap();
+    assert!(refused(&["/no such directory"]).contains("/no such directory: No such file or directory"));
+    assert!(refused(&[&format!("{root}/large")]).contains("/large: Not a directory"));
+    assert!(refused(&[root, "--listen", "203.0.113.1:0"]).starts_with("kelvin: --listen 203.0.113.1:0: "));
+    assert!(refused(&[root, "--listen", "localhost"]).contains("give an IP address"));
+    assert!(refused(&[root, "--send", "pigeon"]).contains("it must be one of rw, sendfile"));
+    assert!(refused(&[root, "--threads", "0"]).contains("from 1 to 1024"));
+}

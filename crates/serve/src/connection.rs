@@ -1,0 +1,245 @@
+//! A connection apart from how its bytes move: it is fed what arrives, and says what is to be sent.
+
+use rustix::io::{Errno, pread};
+
+use crate::body::{Body, Part, Parts};
+use crate::request::{Received, read};
+use crate::site::Site;
+use crate::status::Status;
+
+/// Bytes that answers to pipelined requests may come to before they are sent: so a client that does not read costs no more.
+const ENOUGH: usize = 16 << 10;
+
+/// A connection.
+#[derive(Debug, Default)]
+pub struct Connection {
+    /// What has arrived, and how much of it was taken.
+    input: Vec<u8>,
+    taken: usize,
+    /// Bytes received before which it makes no sense to look for a request again.
+    retry_at: usize,
+    /// What is to be sent, and how much of it was.
+    output: Vec<u8>,
+    sent: usize,
+    /// How many of the last of these were read from the part that follows, which begins behind them.
+    read: usize,
+    /// The part of a file that follows.
+    part: Option<Part>,
+    /// The parts that follow it.
+    more: Option<Box<Parts>>,
+    /// Whether it ends when all that is sent.
+    is_last: bool,
+    /// Requests that were answered.
+    answered: u64,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// That bytes are sent: see [`Connection::to_send`].
+    Send,
+    /// That what it has is looked at: see [`Connection::advance`].
+    Advance,
+    /// That bytes are received: see [`Connection::buffer`].
+    Receive,
+    /// Its end.
+    End,
+}
+
+/// What is to be sent next.
+#[derive(Debug)]
+pub enum ToSend<'a> {
+    /// These bytes, and whether more follow at once.
+    Bytes(&'a [u8], bool),
+    /// A part of a file.
+    Part(&'a Part),
+}
+
+/// Large buffers that connections use by turns: one that waits has none.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Connection {
+    /// What it waits for.
+    #[inline]
+    pub fn wants(&self) -> Wants {
+        if self.sent < self.output.len() || self.part.is_some() {
+            Wants::Send
+        } else if self.more.is_some() || (!self.is_last && self.input.len() - self.taken > self.retry_at) {
+            Wants::Advance
+        } else if self.is_last {
+            Wants::End
+        } else {
+            Wants::Receive
+        }
+    }
+
+    /// Takes large buffers for as long as it is worked on.
+    pub fn lend(&mut self, buffers: &mut Buffers) {
+        take(&mut self.input, &mut self.taken, &mut buffers.input);
+        take(&mut self.output, &mut self.sent, &mut buffers.output);
+    }
+
+    /// Gives them back, and keeps what it must in memory of that size.
+    pub fn give_back(&mut self, buffers: &mut Buffers) {
+        self.unread();
+        give(&mut self.input, &mut self.taken, &mut buffers.input);
+        give(&mut self.output, &mut self.sent, &mut buffers.output);
+    }
+
+    /// Where bytes are received: behind what is there already, with room for at least so many.
+    #[inline]
+    pub fn buffer(&mut self, room: usize) -> &mut Vec<u8> {
+        if self.taken > 0 {
+            self.input.drain(..self.taken);
+            self.taken = 0;
+        }
+        self.input.reserve(room);
+        &mut self.input
+    }
+
+    /// So many bytes were received into the buffer.
+    #[inline]
+    pub fn received(&mut self, bytes: usize) {
+        // A head cannot have become whole without the end of a line. What has no end is looked at each time that it doubles.
+        if memchr::memchr(b'\n', &self.input[self.input.len() - bytes..]).is_some() {
+            self.retry_at = 0;
+        }
+    }
+
+    /// Answers requests that have arrived, until there is enough to be sent.
+    pub fn advance(&mut self, site: &mut Site) {
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        }
+        while self.part.is_none() && self.output.len() < ENOUGH {
+            if let Some(parts) = &mut self.more {
+                self.part = parts.next(&mut self.output);
+                if self.part.is_none() {
+                    self.more = None;
+                }
+            } else if self.is_last || !self.take_request(site) {
+                return;
+            }
+        }
+    }
+
+    /// Answers the next request; `false` if there is none yet.
+    fn take_request(&mut self, site: &mut Site) -> bool {
+        let rest = &self.input[self.taken..];
+        match read(rest, site.limits()) {
+            Received::Part => {
+                self.retry_at = (2 * rest.len()).min(site.limits().head - 1);
+                return false;
+            }
+            Received::Refused(status) => self.refuse(status, site),
+            Received::Whole(request, length) => {
+                match site.answer(&request, &mut self.output) {
+                    None => {}
+                    Some(Body::Part(part)) => self.part = Some(part),
+                    Some(Body::Parts(parts)) => self.more = Some(parts),
+                }
+                self.is_last = !site.keeps(&request);
+                self.taken += length;
+                self.retry_at = 0;
+                self.answered += 1;
+            }
+        }
+        true
+    }
+
+    /// Answers that nothing more is taken, and ends after that.
+    pub fn refuse(&mut self, status: Status, site: &Site) {
+        site.refuse(status, &mut self.output);
+        self.taken = self.input.len();
+        self.is_last = true;
+    }
+
+    /// What is to be sent next, if anything is.
+    #[inline]
+    pub fn to_send(&self) -> Option<ToSend<'_>> {
+        let (bytes, part) = (&self.output[self.sent..], self.part.as_ref());
+        match part {
+            _ if !bytes.is_empty() => Some(ToSend::Bytes(bytes, part.is_some())),
+            part => part.map(ToSend::Part),
+        }
+    }
+
+    /// Reads of the part that is to be sent, up to so many bytes, behind the head that is to be sent before it.
+    ///
+    /// # Errors
+    /// Those of pread; `IO` of a file that has become shorter than was said.
+    #[inline]
+    pub fn read_part(&mut self, most: usize) -> rustix::io::Result<()> {
+        let Some(part) = &mut self.part else { return Ok(()) };
+        if self.sent == self.output.len() {
+            self.output.clear();
+            (self.sent, self.read) = (0, 0);
+        }
+        if self.read > 0 || part.range.is_empty() {
+            return Ok(());
+        }
+        let begin = self.output.len();
+        let bytes = (part.range.end - part.range.start).min(most as u64) as usize;
+        self.output.resize(begin + bytes, 0);
+        let read = pread(&part.opened.file, &mut self.output[begin..], part.range.start);
+        self.read = *read.as_ref().unwrap_or(&0);
+        self.output.truncate(begin + self.read);
+        part.range.start += self.read as u64;
+        if read? == 0 { Err(Errno::IO) } else { Ok(()) }
+    }
+
+    /// Forgets what was read of a part and could not be sent: it costs less to read it again than to keep it for each that waits.
+    fn unread(&mut self) {
+        let unsent = std::mem::take(&mut self.read).min(self.output.len() - self.sent);
+        if let Some(part) = &mut self.part {
+            part.range.start -= unsent as u64;
+            self.output.truncate(self.output.len() - unsent);
+        }
+    }
+
+    /// So many bytes were sent of what was to be sent next.
+    #[inline]
+    pub fn sent(&mut self, bytes: usize) {
+        if self.sent < self.output.len() {
+            self.sent += bytes;
+        } else if let Some(part) = &mut self.part {
+            part.range.start += bytes as u64;
+        }
+        if self.sent == self.output.len() && self.part.as_ref().is_some_and(|part| part.range.is_empty()) {
+            self.part = None;
+        }
+    }
+
+    /// Whether a request has begun to arrive and is not whole.
+    pub fn has_begun(&self) -> bool {
+        self.input.len() > self.taken
+    }
+
+    /// Requests answered so far.
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+}
+
+/// Moves what is left of a small buffer into a large one, which takes its place.
+fn take(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
+    large.clear();
+    large.extend_from_slice(&own[*done..]);
+    *done = 0;
+    std::mem::swap(own, large);
+}
+
+/// Gives a large buffer back, and keeps what is left of its content.
+fn give(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
+    // What was swapped is the small one of before.
+    *large = std::mem::replace(own, own[*done..].to_vec());
+    *done = 0;
+}
+
+#[cfg(test)]
+mod tests;

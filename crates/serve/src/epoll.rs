@@ -1,0 +1,463 @@
+//! Threads that each serve many connections as they become ready: epoll, by edges, so that a request costs one wait, one receive
+//! and one send.
+//!
+//! All threads wait for the one listening socket, and the kernel wakes one of them for a new connection. That thread gives it to
+//! the one that has fewest: with a socket for each thread the kernel would choose by a hash of addresses, and of eight
+//! connections one thread would often have six.
+
+use std::collections::VecDeque;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
+
+use crate::connection::{Buffers, Connection, Wants};
+use crate::error::{Error, Result};
+use crate::sending::Sending;
+use crate::server::{Served, close};
+use crate::site::Site;
+use crate::status::Status;
+
+/// Events that are taken at a time.
+const EVENTS: usize = 256;
+/// Room for what is received at a time: a request of a browser has less than 1 KiB.
+const ROOM: usize = 16 << 10;
+/// Bytes that one connection may send before others get their turn.
+const TURN: usize = 4 << 20;
+/// Connections that are accepted before others get their turn.
+const ACCEPTED: usize = 64;
+/// How often connections are looked at whose time may be over.
+const SWEEP: Duration = Duration::from_secs(1);
+/// How long an ended connection is read from, so that its last answer is not lost with what it still sends (RFC 9112, 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+
+/// What events are about: the listener, another thread, or the client of this number.
+const LISTENER: u64 = u64::MAX;
+const WAKER: u64 = u64::MAX - 1;
+
+/// What the threads share.
+#[derive(Debug)]
+pub struct House {
+    listener: Arc<TcpListener>,
+    desks: Vec<Desk>,
+    /// Most connections of all.
+    most: u32,
+    is_over: AtomicBool,
+    deadline: OnceLock<Instant>,
+}
+
+/// Where connections are left for a thread.
+#[derive(Debug)]
+struct Desk {
+    waker: OwnedFd,
+    left: Mutex<Vec<OwnedFd>>,
+    /// Connections that it has or is about to have.
+    load: AtomicU32,
+}
+
+impl House {
+    /// For so many threads and connections.
+    ///
+    /// # Errors
+    /// Those of eventfd.
+    pub fn new(listener: Arc<TcpListener>, threads: usize, most: u32) -> Result<Self> {
+        let desk = |_| {
+            let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            Ok(Desk { waker, left: Mutex::default(), load: AtomicU32::new(0) })
+        };
+        let desks = (0..threads).map(desk).collect::<rustix::io::Result<_>>().map_err(Error::call("wake threads"))?;
+        Ok(Self { listener, desks, most, is_over: AtomicBool::new(false), deadline: OnceLock::new() })
+    }
+
+    /// Has all threads end, at the latest at this time.
+    pub fn end(&self, deadline: Instant) {
+        let _ = self.deadline.set(deadline);
+        self.is_over.store(true, Ordering::Release);
+        self.desks.iter().for_each(Desk::wake);
+    }
+
+    fn load(&self) -> u32 {
+        self.desks.iter().map(|desk| desk.load.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The thread that has fewest connections; this one if it has as few as any.
+    fn least_loaded(&self, own: usize) -> usize {
+        let load = |number: &usize| self.desks[*number].load.load(Ordering::Relaxed);
+        let least = (0..self.desks.len()).min_by_key(load).unwrap_or(own);
+        if load(&own) <= load(&least) { own } else { least }
+    }
+}
+
+impl Desk {
+    fn wake(&self) {
+        // A counter that is full has woken the thread already.
+        let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
+    }
+
+    fn leave(&self, socket: OwnedFd) {
+        self.left.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(socket);
+        self.wake();
+    }
+
+    fn take(&self) -> Vec<OwnedFd> {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.waker, &mut count);
+        std::mem::take(&mut *self.left.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+}
+
+/// A client.
+#[derive(Debug)]
+struct Client {
+    socket: OwnedFd,
+    connection: Connection,
+    /// Whether something may be there to be received: epoll says so once.
+    is_readable: bool,
+    /// Whether the client sends no more.
+    has_ended: bool,
+    /// Whether the server sends no more, and reads only that nothing is lost.
+    lingers: bool,
+    /// When it was last between two requests, began one, or took something.
+    since: Instant,
+}
+
+/// What becomes of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// It waits for an event.
+    Wait,
+    /// It goes on when others have had their turn.
+    Again,
+    /// It is gone.
+    Gone,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub struct Worker {
+    number: usize,
+    house: Arc<House>,
+    epoll: OwnedFd,
+    hall: Hall,
+    clients: Vec<Option<Client>>,
+    free: Vec<usize>,
+    again: VecDeque<usize>,
+    /// Whether connections are accepted just now; not while there are no descriptors for them.
+    accepts: bool,
+    swept: Instant,
+}
+
+/// What a thread needs to serve any client.
+#[derive(Debug)]
+struct Hall {
+    site: Site,
+    sending: Sending,
+    buffers: Buffers,
+    served: Served,
+}
+
+impl Worker {
+    /// One of several.
+    ///
+    /// # Errors
+    /// Those of epoll.
+    pub fn new(number: usize, house: Arc<House>, site: Site, sending: Sending) -> Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::call("wait for events"))?;
+        let waker = &house.desks[number].waker;
+        epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN).map_err(Error::call("wait for events"))?;
+        let hall = Hall { site, sending, buffers: Buffers::default(), served: Served::default() };
+        let (clients, free, again) = Default::default();
+        let mut worker =
+            Self { number, house, epoll, hall, clients, free, again, accepts: false, swept: Instant::now() };
+        worker.listen().map_err(Error::call("wait for connections"))?;
+        Ok(worker)
+    }
+
+    fn listen(&mut self) -> rustix::io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
+        epoll::add(&self.epoll, &self.house.listener, EventData::new_u64(LISTENER), flags)?;
+        self.accepts = true;
+        Ok(())
+    }
+
+    fn pause(&mut self) {
+        if std::mem::take(&mut self.accepts) {
+            let _ = epoll::delete(&self.epoll, &self.house.listener);
+        }
+    }
+
+    /// Serves until all is to end.
+    pub fn serve(mut self) -> Served {
+        let mut events = Vec::with_capacity(EVENTS);
+        while !self.is_done() {
+            events.clear();
+            let timeout = Timespec::try_from(if self.again.is_empty() { SWEEP } else { Duration::ZERO });
+            // A signal is for another thread, and nothing else can fail.
+            let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.ok().as_ref());
+            self.hall.site.tick(Instant::now());
+            for event in &events {
+                self.event(event.data.u64(), event.flags);
+            }
+            for _ in 0..self.again.len() {
+                let number = self.again.pop_front();
+                number.into_iter().for_each(|number| self.drive(number));
+            }
+            self.sweep();
+        }
+        self.hall.served
+    }
+
+    /// Whether it was told to end and has.
+    fn is_done(&mut self) -> bool {
+        if !self.house.is_over.load(Ordering::Acquire) {
+            return false;
+        }
+        if !self.hall.site.is_draining {
+            self.drain();
+        }
+        let is_late = self.house.deadline.get().is_none_or(|deadline| self.hall.site.now() >= *deadline);
+        is_late || self.clients.iter().all(Option::is_none)
+    }
+
+    /// Takes whoever has connected, accepts nobody further, and ends connections that are between two requests.
+    fn drain(&mut self) {
+        self.accept();
+        self.pause();
+        close(&self.house.listener);
+        self.admit();
+        self.hall.site.is_draining = true;
+        for number in 0..self.clients.len() {
+            // What has arrived is answered, even if its event is still to come.
+            self.clients[number].iter_mut().for_each(|client| client.is_readable = true);
+            self.drive(number);
+        }
+    }
+
+    fn event(&mut self, about: u64, flags: EventFlags) {
+        match about {
+            LISTENER => self.accept(),
+            WAKER => self.admit(),
+            number => {
+                let Some(Some(client)) = self.clients.get_mut(number as usize) else { return };
+                client.is_readable |=
+                    flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+                client.has_ended |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+                self.drive(number as usize);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTED {
+            match accept_with(&self.house.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(socket) => self.place(socket),
+                Err(Errno::AGAIN) => return,
+                // Whoever waits goes on waiting: no thread is woken for it again and again.
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                    self.hall.site.release();
+                    return self.pause();
+                }
+                // A connection that has ended meanwhile, or what else accept says about one.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Gives a connection to the thread that has fewest.
+    fn place(&mut self, socket: OwnedFd) {
+        if self.house.load() >= self.house.most {
+            self.hall.served.refused += 1;
+            return turn_away(&socket, &self.hall.site);
+        }
+        self.hall.served.connections += 1;
+        // At the end each thread keeps what it accepts: the others may be gone.
+        let is_over = self.house.is_over.load(Ordering::Acquire);
+        let number = if is_over { self.number } else { self.house.least_loaded(self.number) };
+        self.house.desks[number].load.fetch_add(1, Ordering::Relaxed);
+        if number == self.number { self.enter(socket) } else { self.house.desks[number].leave(socket) }
+    }
+
+    /// Takes what others have left for it.
+    fn admit(&mut self) {
+        self.house.desks[self.number].take().into_iter().for_each(|socket| self.enter(socket));
+    }
+
+    fn enter(&mut self, socket: OwnedFd) {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.clients.push(None);
+            self.clients.len() - 1
+        });
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let is_added = epoll::add(&self.epoll, &socket, EventData::new_u64(number as u64), flags).is_ok();
+        self.clients[number] = Some(Client {
+            socket,
+            connection: Connection::default(),
+            is_readable: false,
+            has_ended: false,
+            lingers: false,
+            since: self.hall.site.now(),
+        });
+        // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
+        if !is_added {
+            self.remove(number);
+        }
+    }
+
+    /// Does for a client what can be done now.
+    #[inline]
+    fn drive(&mut self, number: usize) {
+        let Some(Some(client)) = self.clients.get_mut(number) else { return };
+        match client.drive(&mut self.hall) {
+            Next::Wait if self.hall.site.is_draining && client.is_idle() => self.remove(number),
+            Next::Wait => {}
+            Next::Again => self.again.push_back(number),
+            Next::Gone => self.remove(number),
+        }
+    }
+
+    fn remove(&mut self, number: usize) {
+        if self.clients[number].take().is_some() {
+            self.free.push(number);
+            self.house.desks[self.number].load.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends connections whose time is over, and accepts again if it was paused.
+    fn sweep(&mut self) {
+        let now = self.hall.site.now();
+        if now.saturating_duration_since(self.swept) < SWEEP {
+            return;
+        }
+        self.swept = now;
+        for number in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[number] else { continue };
+            if client.is_late(&mut self.hall) {
+                self.remove(number);
+            }
+        }
+        if !self.accepts && !self.hall.site.is_draining {
+            let _ = self.listen();
+        }
+    }
+}
+
+impl Client {
+    /// Whether it is between two requests.
+    fn is_idle(&self) -> bool {
+        self.connection.wants() == Wants::Receive && !self.connection.has_begun()
+    }
+
+    /// Does what can be done now, with large buffers that it gives back.
+    #[inline]
+    fn drive(&mut self, hall: &mut Hall) -> Next {
+        self.connection.lend(&mut hall.buffers);
+        let answered = self.connection.answered();
+        let next = self.go_on(hall);
+        hall.served.requests += self.connection.answered() - answered;
+        self.connection.give_back(&mut hall.buffers);
+        next
+    }
+
+    fn go_on(&mut self, hall: &mut Hall) -> Next {
+        let mut turn = TURN;
+        loop {
+            match self.connection.wants() {
+                _ if self.lingers => return self.discard(hall),
+                Wants::Send => match hall.sending.send_some(&mut self.connection, &self.socket) {
+                    Ok(sent) => {
+                        hall.served.bytes += sent as u64;
+                        self.since = hall.site.now();
+                        turn = turn.saturating_sub(sent);
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => return Next::Wait,
+                    Err(_) => return Next::Gone,
+                },
+                _ if turn == 0 => return Next::Again,
+                Wants::Advance => self.connection.advance(&mut hall.site),
+                Wants::Receive if !self.is_readable => return Next::Wait,
+                Wants::Receive => match self.receive(hall) {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => return Next::Gone,
+                },
+                Wants::End => self.end(hall),
+            }
+        }
+    }
+
+    /// Receives what is there; `false` at the end.
+    fn receive(&mut self, hall: &Hall) -> rustix::io::Result<bool> {
+        let had_begun = self.connection.has_begun();
+        let buffer = self.connection.buffer(ROOM);
+        match recv(&self.socket, spare_capacity(buffer), RecvFlags::empty()) {
+            Ok((_, 0)) => Ok(false),
+            Ok((_, received)) => {
+                // What is less than the room was all; a later arrival is another edge. Only an end has none of its own.
+                self.is_readable = self.has_ended || received >= ROOM;
+                self.connection.received(received);
+                if !had_begun {
+                    self.since = hall.site.now();
+                }
+                Ok(true)
+            }
+            Err(Errno::AGAIN) => {
+                self.is_readable = false;
+                Ok(true)
+            }
+            Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends no more.
+    fn end(&mut self, hall: &Hall) {
+        let _ = shutdown(&self.socket, Shutdown::Write);
+        (self.lingers, self.is_readable, self.since) = (true, true, hall.site.now());
+    }
+
+    /// Reads and drops what a client still sends.
+    fn discard(&mut self, _: &mut Hall) -> Next {
+        let mut nothing = [0; 4096];
+        for _ in 0..ACCEPTED {
+            match recv(&self.socket, &mut nothing, RecvFlags::empty()) {
+                Ok((_, 0)) => return Next::Gone,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Next::Wait,
+                Err(_) => return Next::Gone,
+            }
+        }
+        Next::Again
+    }
+
+    /// Whether its time is over; one whose request has not come in time is told so.
+    fn is_late(&mut self, hall: &mut Hall) -> bool {
+        let limits = *hall.site.limits();
+        let waited = hall.site.now().saturating_duration_since(self.since);
+        let is_receiving = self.connection.wants() == Wants::Receive;
+        match () {
+            () if self.lingers => waited >= LINGER,
+            () if is_receiving && self.connection.has_begun() && waited >= limits.request => {
+                self.connection.refuse(Status::RequestTimeout, &hall.site);
+                self.drive(hall) == Next::Gone
+            }
+            () => waited >= limits.idle,
+        }
+    }
+}
+
+/// Says to a connection that there are too many, without waiting for anything.
+fn turn_away(socket: impl AsFd, site: &Site) {
+    let mut answer = Vec::new();
+    site.refuse(Status::ServiceUnavailable, &mut answer);
+    let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _ = shutdown(&socket, Shutdown::Write);
+    // What has arrived is taken, so that the end is no reset, which would drop the answer.
+    let _ = recv(&socket, &mut [0; 4096], RecvFlags::DONTWAIT);
+}

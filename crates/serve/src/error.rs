@@ -1,0 +1,40 @@
+//! Errors of a server, in words that say what to do.
+
+use std::path::PathBuf;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a server cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The root.
+    #[error("{}: {source}", path.display())]
+    Root {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why it is none.
+        source: std::io::Error,
+    },
+    /// A kernel that cannot open below a directory alone.
+    #[error("this kernel cannot open files below a directory alone (openat2, since Linux 5.6): {0}")]
+    NotBeneath(std::io::Error),
+    /// The address.
+    #[error("{0}")]
+    Listen(std::io::Error),
+    /// A call of the kernel.
+    #[error("cannot {doing}: {source}")]
+    Call {
+        /// What it was for.
+        doing: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`: a call that was for this.
+    pub(crate) fn call<E: Into<std::io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Call { doing, source: source.into() }
+    }
+}

@@ -1,0 +1,258 @@
+//! Files that are held open between requests, found again by the path that was asked for.
+//!
+//! A path is resolved again after a second: so a file that was replaced is served at most that long. Of a file that was changed
+//! in place nothing old is served: its size or its times are looked at when it is sent.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::condition::Validators;
+use crate::root::{Found, Identity, Root};
+use crate::status::Status;
+use crate::target::Target;
+use crate::types;
+
+/// How long a path leads to the same file without being resolved again.
+const VALID: Duration = Duration::from_secs(1);
+/// Longest path that is remembered: so that clients who write one path in many ways cost little.
+const LONGEST: usize = 512;
+
+/// A file that is open to be sent.
+#[derive(Debug)]
+pub struct Opened {
+    /// The file.
+    pub file: File,
+    /// What it was when it was opened.
+    pub identity: Identity,
+    /// What tells its content from others.
+    pub validators: Validators,
+    /// Its media type.
+    pub media_type: &'static str,
+    /// The header fields of an answer with all of it, and the empty line.
+    head: String,
+    /// Where those end that every answer about it has.
+    common: usize,
+}
+
+impl Opened {
+    fn new(file: File, identity: Identity, name: &[u8]) -> Self {
+        let (validators, media_type) = (Validators::of(identity.size, identity.modified), types::of(name));
+        let modified = httpdate::fmt_http_date(validators.modified);
+        let mut head = format!("Last-Modified: {modified}\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.tag);
+        let common = head.len();
+        head += &format!("Content-Type: {media_type}\r\nContent-Length: {}\r\n\r\n", identity.size);
+        Self { file, identity, validators, media_type, head, common }
+    }
+
+    /// The header fields of an answer with all of it, and the empty line.
+    pub fn whole_head(&self) -> &[u8] {
+        self.head.as_bytes()
+    }
+
+    /// The header fields that every answer about it has.
+    pub fn common_head(&self) -> &[u8] {
+        &self.head.as_bytes()[..self.common]
+    }
+
+    /// Whether it is still what it was when it was opened.
+    pub fn is_unchanged(&self) -> bool {
+        Identity::of(&self.file).is_ok_and(|now| now == self.identity)
+    }
+
+    /// Appends all of it, by one read that would also see that it has grown. `false`, and nothing is appended, if it has another
+    /// size than when it was opened, or cannot be read.
+    pub fn append_to(&self, out: &mut Vec<u8>) -> bool {
+        let (begin, size) = (out.len(), self.identity.size as usize);
+        out.resize(begin + size + 1, 0);
+        let read = loop {
+            match rustix::io::pread(&self.file, &mut out[begin..], 0) {
+                Err(rustix::io::Errno::INTR) => {}
+                read => break read,
+            }
+        };
+        let is_same = read == Ok(size);
+        out.truncate(if is_same { begin + size } else { begin });
+        is_same
+    }
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub enum Entry {
+    /// A file.
+    File(Arc<Opened>),
+    /// A directory.
+    Directory(Target),
+}
+
+/// The root, and files below it that are held open.
+#[derive(Debug)]
+pub struct Files {
+    root: Arc<Root>,
+    /// Those that were used since the last time that there were too many, and those that were used before.
+    young: HashMap<Box<[u8]>, Held>,
+    old: HashMap<Box<[u8]>, Held>,
+    /// Most files in each of the two.
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    opened: Arc<Opened>,
+    checked: Instant,
+}
+
+impl Files {
+    /// Holds at most so many files.
+    pub fn new(root: Arc<Root>, most: usize) -> Self {
+        Self { root, young: HashMap::new(), old: HashMap::new(), most: most / 2 }
+    }
+
+    /// The directory that is served.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// What a path leads to, as a request has it.
+    ///
+    /// # Errors
+    /// What is answered if it leads to nothing.
+    #[inline]
+    pub fn find(&mut self, path: &str, now: Instant) -> Result<Entry, Status> {
+        match self.young.get(path.as_bytes()) {
+            Some(held) if now.saturating_duration_since(held.checked) < VALID => {
+                Ok(Entry::File(Arc::clone(&held.opened)))
+            }
+            _ => self.resolve(path, now),
+        }
+    }
+
+    /// Forgets where a path leads to, because what is there was changed.
+    pub fn forget(&mut self, path: &str) {
+        self.young.remove(path.as_bytes());
+        self.old.remove(path.as_bytes());
+    }
+
+    /// Holds no file any more.
+    pub fn forget_all(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
+    fn resolve(&mut self, path: &str, now: Instant) -> Result<Entry, Status> {
+        let known = self.young.remove(path.as_bytes()).or_else(|| self.old.remove(path.as_bytes()));
+        if let Some(held) = known.as_ref().filter(|held| now.saturating_duration_since(held.checked) < VALID) {
+            let opened = Arc::clone(&held.opened);
+            self.keep(path, &opened, held.checked);
+            return Ok(Entry::File(opened));
+        }
+        let target = Target::decode(path).map_err(|_| Status::BadRequest)?;
+        let found = match self.root.find(&target) {
+            // Descriptors may be what is lacking, and these are the ones that can be spared.
+            Err(Status::ServiceUnavailable) => {
+                self.forget_all();
+                self.root.find(&target)?
+            }
+            found => found?,
+        };
+        let Found::File(file, identity) = found else { return Ok(Entry::Directory(target)) };
+        let same = known.map(|held| held.opened).filter(|opened| opened.identity == identity);
+        let opened = same.unwrap_or_else(|| Arc::new(Opened::new(file, identity, target.name())));
+        self.keep(path, &opened, now);
+        Ok(Entry::File(opened))
+    }
+
+    fn keep(&mut self, path: &str, opened: &Arc<Opened>, checked: Instant) {
+        if path.len() > LONGEST || self.most == 0 {
+            return;
+        }
+        if self.young.len() >= self.most {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(path.as_bytes().into(), Held { opened: Arc::clone(opened), checked });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    fn files(directory: &Path, most: usize) -> Files {
+        Files::new(Arc::new(Root::open(directory).unwrap()), most)
+    }
+
+    fn file(files: &mut Files, path: &str, now: Instant) -> Arc<Opened> {
+        match files.find(path, now) {
+            Ok(Entry::File(opened)) => opened,
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_replaced_file_is_found_after_a_second_and_a_kept_one_is_not_opened_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, begun) = (directory.path().join("a"), Instant::now());
+        fs::write(&path, "old").unwrap();
+        let mut files = files(directory.path(), 8);
+        let first = file(&mut files, "/a", begun);
+        assert!(Arc::ptr_eq(&first, &file(&mut files, "/a", begun)));
+        assert!(Arc::ptr_eq(&first, &file(&mut files, "/a", begun + VALID)), "resolved again, and the same");
+        fs::write(directory.path().join("new"), "newer").unwrap();
+        fs::rename(directory.path().join("new"), &path).unwrap();
+        assert_eq!(file(&mut files, "/a", begun + VALID).identity.size, 3);
+        assert_eq!(file(&mut files, "/a", begun + 2 * VALID).identity.size, 5);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(files.find("/a", begun + 3 * VALID).unwrap_err(), Status::NotFound);
+    }
+
+    #[test]
+    fn a_file_that_was_changed_in_place_is_noticed_when_it_is_sent() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let opened = file(&mut files(directory.path(), 8), "/a", Instant::now());
+        let mut out = b"head ".to_vec();
+        assert!(opened.is_unchanged() && opened.append_to(&mut out));
+        assert_eq!(out, b"head old");
+        for other in ["ol", "older", ""] {
+            fs::write(&path, other).unwrap();
+            assert!(!opened.is_unchanged() && !opened.append_to(&mut out), "{other}");
+            assert_eq!(out, b"head old");
+        }
+    }
+
+    #[test]
+    fn no_more_files_are_held_than_may_be() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..100 {
+            fs::write(directory.path().join(number.to_string()), "x").unwrap();
+        }
+        let (mut files, now) = (files(directory.path(), 8), Instant::now());
+        for round in 0..3 {
+            for number in 0..100 {
+                file(&mut files, &format!("/{number}"), now);
+                let often = file(&mut files, "/0", now);
+                assert!(round == 0 || Arc::strong_count(&often) > 1);
+                assert!(files.young.len() + files.old.len() <= 8);
+            }
+        }
+        assert!(files.young.contains_key(b"/0".as_slice()) || files.old.contains_key(b"/0".as_slice()));
+        file(&mut files, &format!("/{}1", "/".repeat(LONGEST)), now);
+        assert!(files.young.keys().chain(files.old.keys()).all(|path| path.len() <= LONGEST));
+    }
+
+    #[test]
+    fn the_head_is_made_once() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a.txt"), "abc").unwrap();
+        let opened = file(&mut files(directory.path(), 0), "/a%2Etxt", Instant::now());
+        let (whole, common) =
+            [opened.whole_head(), opened.common_head()].map(|head| std::str::from_utf8(head).unwrap()).into();
+        assert!(whole.starts_with(common) && common.contains(&format!("ETag: {}\r\n", opened.validators.tag)));
+        assert!(whole.ends_with("Content-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n\r\n"));
+    }
+}

@@ -1,0 +1,26 @@
+//! A static file server over HTTP/1.1 that says what it costs, in several designs.
+//!
+//! What a request gets is apart from how its bytes move: a [`connection`] is fed what arrives and says what is to be sent, and a
+//! [`site`] answers from the files below a [`root`], of which nothing outside is ever opened.
+#![forbid(unsafe_code)]
+
+pub mod body;
+pub mod condition;
+pub mod connection;
+mod epoll;
+pub mod error;
+pub mod files;
+pub mod limits;
+mod listing;
+pub mod range;
+pub mod request;
+pub mod root;
+pub mod sending;
+pub mod server;
+pub mod site;
+pub mod status;
+pub mod target;
+pub mod types;
+
+pub use error::{Error, Result};
+pub use server::{Served, Server, Setup};

@@ -1,0 +1,382 @@
+//! A request as it arrives: its first line and the header fields that a file server obeys (RFC 9110, RFC 9112).
+//!
+//! Stricter than it need be wherever another program on the way could read the same bytes otherwise: a line ends with CR LF, a
+//! field that says how long the request is or to whom it goes stands there once, and no request has a body.
+
+use httparse::{EMPTY_HEADER, Header};
+
+use crate::limits::Limits;
+use crate::status::Status;
+
+/// Most header fields of a request; browsers send about twenty.
+const FIELDS: usize = 64;
+
+/// What may be done with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Send head and content.
+    Get,
+    /// Send the head alone.
+    Head,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// What is to be done.
+    pub method: Method,
+    /// With what: its path, still encoded, without the query.
+    pub path: &'a str,
+    /// Whether the client can be told more than version 1.0 knows.
+    pub is_current: bool,
+    /// Whether the connection stays open.
+    pub keeps: bool,
+    /// The fields that decide what is sent.
+    pub fields: Fields<'a>,
+}
+
+/// The header fields that decide what is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields<'a> {
+    /// `Range`.
+    pub range: Option<&'a str>,
+    /// `If-Range`.
+    pub if_range: Option<&'a str>,
+    /// `If-Match`.
+    pub if_match: Option<&'a str>,
+    /// `If-None-Match`.
+    pub if_none_match: Option<&'a str>,
+    /// `If-Modified-Since`.
+    pub if_modified_since: Option<&'a str>,
+    /// `If-Unmodified-Since`.
+    pub if_unmodified_since: Option<&'a str>,
+    /// `Authorization`.
+    pub authorization: Option<&'a str>,
+}
+
+/// What the received bytes begin with.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// A request of so many bytes.
+    Whole(Request<'a>, usize),
+    /// A part of one.
+    Part,
+    /// What cannot be answered otherwise; the connection ends, since nobody knows where the next request would begin.
+    Refused(Status),
+}
+
+/// Reads the request that the bytes begin with.
+pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Received<'a> {
+    let mut fields = [EMPTY_HEADER; FIELDS];
+    let mut parsed = httparse::Request::new(&mut fields);
+    match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) if length > limits.head => Received::Refused(too_large(bytes, limits)),
+        Ok(httparse::Status::Complete(length)) => {
+            let request =
+                if has_bare_line_feed(&bytes[..length]) { Err(Status::BadRequest) } else { of(&parsed, limits) };
+            request.map_or_else(Received::Refused, |request| Received::Whole(request, length))
+        }
+        Ok(httparse::Status::Partial) if is_too_large(bytes, limits) => Received::Refused(too_large(bytes, limits)),
+        Ok(httparse::Status::Partial) => Received::Part,
+        Err(httparse::Error::TooManyHeaders) => Received::Refused(Status::HeaderFieldsTooLarge),
+        Err(httparse::Error::Version) if names_a_version(bytes) => Received::Refused(Status::VersionNotSupported),
+        Err(_) => Received::Refused(Status::BadRequest),
+    }
+}
+
+/// Whether the bytes so far can be no request that is taken.
+fn is_too_large(bytes: &[u8], limits: &Limits) -> bool {
+    bytes.len() >= limits.head || (first_line(bytes).is_none() && bytes.len() > limits.target + LINE)
+}
+
+/// More than what stands in a first line besides the target.
+const LINE: usize = 64;
+
+/// What is too large about a request.
+fn too_large(bytes: &[u8], limits: &Limits) -> Status {
+    let is_short = first_line(bytes).is_some_and(|line| line.len() <= limits.target + LINE);
+    if is_short { Status::HeaderFieldsTooLarge } else { Status::UriTooLong }
+}
+
+/// The first line, if it is complete; empty ones before it are skipped.
+fn first_line(bytes: &[u8]) -> Option<&[u8]> {
+    let begin = bytes.iter().position(|byte| !b"\r\n".contains(byte))?;
+    let end = memchr::memchr(b'\n', &bytes[begin..])?;
+    Some(&bytes[begin..begin + end])
+}
+
+/// Whether the first line ends with a version of HTTP, though not one that is spoken here.
+fn names_a_version(bytes: &[u8]) -> bool {
+    let version = first_line(bytes).and_then(|line| line.trim_ascii().rsplit(|&byte| byte == b' ').next());
+    version.and_then(|version| version.strip_prefix(b"HTTP/")).is_some_and(
+        |number| matches!(number, [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit()),
+    )
+}
+
+/// Whether a line ends with a line feed alone, which some programs take for the end of a line and others do not.
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    memchr::memchr_iter(b'\n', head).any(|place| place == 0 || head[place - 1] != b'\r')
+}
+
+/// The request that was parsed, if it is one that may be answered.
+fn of<'a>(parsed: &httparse::Request<'_, 'a>, limits: &Limits) -> Result<Request<'a>, Status> {
+    let (target, version) = (parsed.path.unwrap_or_default(), parsed.version.unwrap_or_default());
+    let seen = Seen::all(parsed.headers)?;
+    seen.check(version == 1)?;
+    let method = match parsed.method {
+        Some("GET") => Method::Get,
+        Some("HEAD") => Method::Head,
+        _ => return Err(Status::MethodNotAllowed),
+    };
+    if seen.has_body {
+        return Err(Status::ContentTooLarge);
+    }
+    if target.len() > limits.target {
+        return Err(Status::UriTooLong);
+    }
+    let keeps = if version == 1 { !seen.closes } else { seen.keeps && !seen.closes };
+    Ok(Request { method, path: path(target)?, is_current: version == 1, keeps, fields: seen.fields })
+}
+
+/// The path of a target: in origin form (`/path?query`), or in absolute form as clients send it to proxies.
+fn path(target: &str) -> Result<&str, Status> {
+    let origin = match target.split_once("://") {
+        Some((scheme, rest)) if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {
+            match &rest[rest.find(['/', '?']).unwrap_or(rest.len())..] {
+                origin if origin.starts_with('/') => origin,
+                _ => "/",
+            }
+        }
+        _ => target,
+    };
+    let path = origin.split_once('?').map_or(origin, |(path, _)| path);
+    if path.starts_with('/') && !path.contains('#') { Ok(path) } else { Err(Status::BadRequest) }
+}
+
+/// What the header fields say.
+#[derive(Default)]
+struct Seen<'a> {
+    fields: Fields<'a>,
+    host: Option<&'a str>,
+    length: Option<&'a str>,
+    has_coding: bool,
+    has_body: bool,
+    closes: bool,
+    keeps: bool,
+}
+
+impl<'a> Seen<'a> {
+    fn all(headers: &[Header<'a>]) -> Result<Self, Status> {
+        let mut seen = Self::default();
+        for header in headers {
+            seen.note(header)?;
+        }
+        Ok(seen)
+    }
+
+    /// Fields are told apart by their lengths first: most of what browsers send is none of these.
+    fn note(&mut self, header: &Header<'a>) -> Result<(), Status> {
+        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        match header.name.len() {
+            4 if is("host") => once(&mut self.host, header),
+            5 if is("range") => once(&mut self.fields.range, header),
+            8 if is("if-range") => once(&mut self.fields.if_range, header),
+            8 if is("if-match") => once(&mut self.fields.if_match, header),
+            10 if is("connection") => self.connection(header),
+            13 if is("if-none-match") => once(&mut self.fields.if_none_match, header),
+            13 if is("authorization") => once(&mut self.fields.authorization, header),
+            14 if is("content-length") => self.content_length(header),
+            17 if is("if-modified-since") => once(&mut self.fields.if_modified_since, header),
+            17 if is("transfer-encoding") => {
+                self.has_coding = true;
+                Ok(())
+            }
+            19 if is("if-unmodified-since") => once(&mut self.fields.if_unmodified_since, header),
+            _ => Ok(()),
+        }
+    }
+
+    fn connection(&mut self, header: &Header<'a>) -> Result<(), Status> {
+        for word in text(header)?.split(',').map(str::trim) {
+            self.closes |= word.eq_ignore_ascii_case("close");
+            self.keeps |= word.eq_ignore_ascii_case("keep-alive");
+        }
+        Ok(())
+    }
+
+    fn content_length(&mut self, header: &Header<'a>) -> Result<(), Status> {
+        once(&mut self.length, header)?;
+        let digits = header.value;
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return Err(Status::BadRequest);
+        }
+        self.has_body |= digits.iter().any(|&digit| digit != b'0');
+        Ok(())
+    }
+
+    /// Whether they can be believed together.
+    fn check(&self, is_current: bool) -> Result<(), Status> {
+        let has_host = self.host.is_some_and(is_host) || (!is_current && self.host.is_none());
+        let is_clear = !self.has_coding || (is_current && self.length.is_none());
+        if !has_host || !is_clear {
+            return Err(Status::BadRequest);
+        }
+        // What is coded has an end that only its coding tells.
+        if self.has_coding { Err(Status::ContentTooLarge) } else { Ok(()) }
+    }
+}
+
+/// Keeps the value of a field that may stand there once.
+fn once<'a>(place: &mut Option<&'a str>, header: &Header<'a>) -> Result<(), Status> {
+    if place.is_some() {
+        return Err(Status::BadRequest);
+    }
+    *place = Some(text(header)?);
+    Ok(())
+}
+
+fn text<'a>(header: &Header<'a>) -> Result<&'a str, Status> {
+    std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)
+}
+
+/// Whether a value can be a host with or without a port; empty is what a client sends that has none.
+fn is_host(value: &str) -> bool {
+    value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_text(text: &str) -> Received<'_> {
+        read(text.as_bytes(), &Limits::default())
+    }
+
+    fn refused(text: &str) -> Option<Status> {
+        match of_text(text) {
+            Received::Refused(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    fn taken(text: &str) -> Request<'_> {
+        match of_text(text) {
+            Received::Whole(request, length) if length == text.len() => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_is_read_with_the_fields_that_matter() {
+        let text = "GET /a/b%20c?d=e HTTP/1.1\r\nHost: localhost:80\r\nRANGE: bytes=0-1\r\nX: y\r\nif-none-match: \"z\"\r\n\r\n";
+        let request = taken(text);
+        assert_eq!((request.method, request.path, request.keeps), (Method::Get, "/a/b%20c", true));
+        assert_eq!((request.fields.range, request.fields.if_none_match), (Some("bytes=0-1"), Some("\"z\"")));
+        assert_eq!(taken("\r\nHEAD / HTTP/1.0\r\n\r\n").method, Method::Head);
+    }
+
+    #[test]
+    fn a_connection_stays_open_as_its_version_and_its_fields_say() {
+        for (version, field, keeps) in [
+            ("1.1", "", true),
+            ("1.1", "Connection: close\r\n", false),
+            ("1.1", "Connection: foo, CLOSE\r\n", false),
+            ("1.0", "", false),
+            ("1.0", "Connection: Keep-Alive\r\n", true),
+        ] {
+            assert_eq!(
+                taken(&format!("GET / HTTP/{version}\r\nHost: a\r\n{field}\r\n")).keeps,
+                keeps,
+                "{version} {field}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_target_is_a_path_whatever_its_form() {
+        for (target, path) in [
+            ("/", "/"),
+            ("/?", "/"),
+            ("http://a.example/b", "/b"),
+            ("HTTP://a.example", "/"),
+            ("https://a.example?b", "/"),
+            ("/a://b", "/a://b"),
+        ] {
+            assert_eq!(taken(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).path, path, "{target}");
+        }
+        for target in ["a", "*", "?a", "ftp://a/b", "/a#b", "a.example:80"] {
+            let status = refused(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert_eq!(status, Some(Status::BadRequest), "{target}");
+        }
+    }
+
+    #[test]
+    fn what_two_programs_could_read_otherwise_is_refused() {
+        for (fields, status) in [
+            ("", Status::BadRequest),
+            ("Host: a\r\nHost: a\r\n", Status::BadRequest),
+            ("Host: a b\r\n", Status::BadRequest),
+            ("Host: a/b\r\n", Status::BadRequest),
+            ("Host : a\r\n", Status::BadRequest),
+            ("Host: a\r\n b\r\n", Status::BadRequest),
+            ("Host: a\nX: y\r\n", Status::BadRequest),
+            ("Host: a\r\nX: a\rb\r\n", Status::BadRequest),
+            ("Host: a\r\nX: a\0b\r\n", Status::BadRequest),
+            ("Host: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n", Status::BadRequest),
+            ("Host: a\r\nContent-Length: +1\r\n", Status::BadRequest),
+            ("Host: a\r\nContent-Length: 1, 1\r\n", Status::BadRequest),
+            ("Host: a\r\nContent-Length: \r\n", Status::BadRequest),
+            ("Host: a\r\nContent-Length: 1\r\n", Status::ContentTooLarge),
+            ("Host: a\r\nContent-Length: 99999999999999999999999\r\n", Status::ContentTooLarge),
+            ("Host: a\r\nTransfer-Encoding: chunked\r\n", Status::ContentTooLarge),
+            ("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n", Status::BadRequest),
+            ("Host: a\r\nRange: bytes=0-1\r\nRange: bytes=2-3\r\n", Status::BadRequest),
+        ] {
+            assert_eq!(refused(&format!("GET / HTTP/1.1\r\n{fields}\r\n")), Some(status), "{fields:?}");
+        }
+        assert_eq!(refused("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Some(Status::BadRequest));
+        assert_eq!(refused("GET / HTTP/1.1\nHost: a\n\n"), Some(Status::BadRequest));
+    }
+
+    #[test]
+    fn other_methods_and_versions_are_refused_by_name() {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "BREW"] {
+            let text = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(refused(&text), Some(Status::MethodNotAllowed), "{method}");
+        }
+        assert_eq!(refused("GET / HTTP/2.0\r\n\r\n"), Some(Status::VersionNotSupported));
+        assert_eq!(refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Some(Status::VersionNotSupported));
+        assert_eq!(refused("GET /\r\n"), Some(Status::BadRequest));
+        assert_eq!(refused("\x16\x03\x01\x02\x00\x01\x00"), Some(Status::BadRequest), "a TLS greeting");
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_as_soon_as_it_is() {
+        let limits = Limits { head: 1000, target: 100, ..Limits::default() };
+        let status = |text: &str| match read(text.as_bytes(), &limits) {
+            Received::Refused(status) => Some(status),
+            _ => None,
+        };
+        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(99))), None);
+        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(100))), Some(Status::UriTooLong));
+        assert_eq!(status(&format!("GET /{}", "a".repeat(170))), Some(Status::UriTooLong));
+        assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(900))), None);
+        assert_eq!(
+            status(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(1000))),
+            Some(Status::HeaderFieldsTooLarge)
+        );
+        let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "a:\r\n".repeat(FIELDS));
+        assert_eq!(refused(&many), Some(Status::HeaderFieldsTooLarge));
+        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n", "a".repeat(1000))), Some(Status::UriTooLong));
+    }
+
+    #[test]
+    fn a_part_of_a_request_is_waited_for() {
+        let whole = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        for length in 0..whole.len() {
+            assert_eq!(of_text(&whole[..length]), Received::Part, "{length}");
+        }
+        let two = format!("{whole}{whole}");
+        assert!(matches!(of_text(&two), Received::Whole(_, length) if length == whole.len()));
+    }
+}

@@ -1,0 +1,201 @@
+//! The directory that is served: what is found below it, and never anything else.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::status::Status;
+use crate::target::Target;
+
+/// How every path is resolved: no link, `..` or mount of another root leads out, and none of /proc's links is followed.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+/// How files are opened: one that has become something else meanwhile must not make the server wait.
+const TO_READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+/// How often a path is resolved again while somebody renames what it goes through (openat2 says EAGAIN).
+const TRIES: usize = 8;
+
+/// The directory that is served.
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+}
+
+/// What is under a path.
+#[derive(Debug)]
+pub enum Found {
+    /// A regular file, opened, and its facts.
+    File(File, Identity),
+    /// A directory.
+    Directory,
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    file: (u64, u64),
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its last modification, in seconds and nanoseconds since 1970.
+    pub modified: (i64, u32),
+    changed: (i64, u32),
+}
+
+impl Identity {
+    /// Of an open file.
+    ///
+    /// # Errors
+    /// Those of fstat.
+    pub fn of(file: &File) -> std::io::Result<Self> {
+        Ok(Self::from_facts(&fstat(file)?))
+    }
+
+    // The fields have other widths on other targets.
+    #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
+    fn from_facts(facts: &Stat) -> Self {
+        Self {
+            file: (facts.st_dev.into(), facts.st_ino.into()),
+            size: u64::try_from(facts.st_size).unwrap_or(0),
+            modified: (facts.st_mtime as i64, facts.st_mtime_nsec as u32),
+            changed: (facts.st_ctime as i64, facts.st_ctime_nsec as u32),
+        }
+    }
+}
+
+impl Root {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// A path that is no directory; a kernel without openat2.
+    pub fn open(path: &Path) -> Result<Self> {
+        let failed = |error: Errno| Error::Root { path: path.to_owned(), source: error.into() };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = Self { directory: rustix::fs::open(path, flags, Mode::empty()).map_err(failed)? };
+        root.open_below(&Target::default(), OFlags::PATH).map_err(|error| Error::NotBeneath(error.into()))?;
+        Ok(root)
+    }
+
+    /// What is under a path.
+    ///
+    /// A path is looked at before what it names is opened: opening a pipe or a device can have effects of its own.
+    ///
+    /// # Errors
+    /// What is answered if there is nothing that may be served.
+    pub fn find(&self, target: &Target) -> std::result::Result<Found, Status> {
+        let looked_at = self.open_below(target, OFlags::PATH | OFlags::CLOEXEC).map_err(status)?;
+        let facts = fstat(&looked_at).map_err(status)?;
+        match FileType::from_raw_mode(facts.st_mode) {
+            FileType::Directory => Ok(Found::Directory),
+            FileType::RegularFile if target.is_directory => Err(Status::NotFound),
+            FileType::RegularFile => self.open_file(target),
+            _ => Err(Status::Forbidden),
+        }
+    }
+
+    fn open_file(&self, target: &Target) -> std::result::Result<Found, Status> {
+        let file = File::from(self.open_below(target, TO_READ).map_err(status)?);
+        let facts = fstat(&file).map_err(status)?;
+        match FileType::from_raw_mode(facts.st_mode) {
+            FileType::RegularFile => Ok(Found::File(file, Identity::from_facts(&facts))),
+            _ => Err(Status::Forbidden),
+        }
+    }
+
+    /// Opens a directory to list it.
+    ///
+    /// # Errors
+    /// What is answered if that is not possible.
+    pub fn open_directory(&self, target: &Target) -> std::result::Result<OwnedFd, Status> {
+        self.open_below(target, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC).map_err(status)
+    }
+
+    fn open_below(&self, target: &Target, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let open = || openat2(&self.directory, target.path(), flags, Mode::empty(), BENEATH);
+        (1..TRIES).find_map(|_| Some(open()).filter(|opened| !matches!(opened, Err(Errno::AGAIN)))).unwrap_or_else(open)
+    }
+}
+
+/// What is answered where a call failed. A link that leads out (EXDEV) leads nowhere, as far as a client can tell.
+fn status(error: Errno) -> Status {
+    match error {
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::XDEV | Errno::NXIO => Status::NotFound,
+        Errno::ACCESS | Errno::PERM => Status::Forbidden,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Status::ServiceUnavailable,
+        _ => Status::InternalServerError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    fn found(root: &Root, path: &str) -> std::result::Result<u64, u16> {
+        match root.find(&Target::decode(path).unwrap()) {
+            Ok(Found::File(_, identity)) => Ok(identity.size),
+            Ok(Found::Directory) => Ok(u64::MAX),
+            Err(status) => Err(status as u16),
+        }
+    }
+
+    #[test]
+    fn only_regular_files_below_are_found() {
+        let top = tempfile::tempdir().unwrap();
+        let directory = top.path().join("root");
+        fs::create_dir_all(directory.join("sub")).unwrap();
+        fs::write(top.path().join("outside"), "secret").unwrap();
+        fs::write(directory.join("a"), "abc").unwrap();
+        fs::write(directory.join("sub/b"), "b").unwrap();
+        symlink("../a", directory.join("sub/within")).unwrap();
+        symlink("../outside", directory.join("out")).unwrap();
+        symlink(top.path().join("outside"), directory.join("absolute")).unwrap();
+        symlink(top.path(), directory.join("above")).unwrap();
+        symlink("/proc/self/root", directory.join("magic")).unwrap();
+        symlink("loop", directory.join("loop")).unwrap();
+        let _socket = UnixListener::bind(directory.join("socket")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, directory.join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let root = Root::open(&directory).unwrap();
+        for (path, expected) in [
+            ("/a", Ok(3)),
+            ("/sub/b", Ok(1)),
+            ("/sub/within", Ok(3)),
+            ("/", Ok(u64::MAX)),
+            ("/sub", Ok(u64::MAX)),
+            ("/a/", Err(404)),
+            ("/a/b", Err(404)),
+            ("/none", Err(404)),
+            ("/out", Err(404)),
+            ("/absolute", Err(404)),
+            ("/above/outside", Err(404)),
+            ("/magic/etc/passwd", Err(404)),
+            ("/loop", Err(404)),
+            ("/socket", Err(403)),
+            ("/pipe", Err(403)),
+        ] {
+            assert_eq!(found(&root, path), expected, "{path}");
+        }
+        assert_eq!(found(&root, &format!("/{}", "a".repeat(300))), Err(404));
+    }
+
+    #[test]
+    fn a_root_that_is_none_is_said() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let why = |path: &Path| Root::open(path).unwrap_err().to_string();
+        assert!(why(file.path()).ends_with("Not a directory (os error 20)"), "{}", why(file.path()));
+        assert!(why(Path::new("/no such directory")).starts_with("/no such directory: No such file"));
+    }
+
+    #[test]
+    fn a_file_that_changes_is_another() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let before = Identity::of(file.as_file()).unwrap();
+        assert_eq!(Identity::of(file.as_file()).unwrap(), before);
+        fs::write(file.path(), "x").unwrap();
+        assert_ne!(Identity::of(file.as_file()).unwrap(), before);
+    }
+}

@@ -1,0 +1,159 @@
+//! The server: its listening socket, its threads, and its end.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::set_tcp_nodelay;
+use rustix::net::{Shutdown, listen, shutdown};
+
+use crate::epoll::{House, Worker};
+use crate::error::{Error, Result};
+use crate::files::Files;
+use crate::limits::Limits;
+use crate::root::Root;
+use crate::sending::Sending;
+use crate::site::{Manner, Site};
+
+/// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
+const BACKLOG: i32 = 4096;
+/// How often it is asked whether the server is to end.
+const LOOK: Duration = Duration::from_millis(50);
+/// Descriptors that are neither connections nor files.
+const OTHERS: u64 = 64;
+/// Files that each thread holds open, at least and at most.
+const HELD: (u64, u64) = (16, 4096);
+
+/// How a server works.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Threads that serve.
+    pub threads: usize,
+    /// By which calls the bytes of files go.
+    pub sending: Sending,
+    /// Whether directories are listed that have no index.html.
+    pub lists: bool,
+    /// The limits.
+    pub limits: Limits,
+}
+
+impl Setup {
+    /// With so many threads, and everything else as is best.
+    pub fn of(threads: usize) -> Self {
+        Self { threads, sending: Sending::default(), lists: false, limits: Limits::default() }
+    }
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: Arc<TcpListener>,
+    root: Arc<Root>,
+    setup: Setup,
+    held: usize,
+}
+
+/// What a server did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Requests that were answered, in whatever way.
+    pub requests: u64,
+    /// Bytes that were sent, heads included.
+    pub bytes: u64,
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// Connections that were turned away because there were too many.
+    pub refused: u64,
+}
+
+impl std::ops::Add for Served {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            bytes: self.bytes + other.bytes,
+            connections: self.connections + other.connections,
+            refused: self.refused + other.refused,
+        }
+    }
+}
+
+impl Server {
+    /// Listens, and opens the root. Connections are limited to what this process may have descriptors for.
+    ///
+    /// # Errors
+    /// An address that cannot be had; a root that is none.
+    pub fn listen(address: SocketAddr, root: &Path, mut setup: Setup) -> Result<Self> {
+        let root = Arc::new(Root::open(root)?);
+        let listener = TcpListener::bind(address).map_err(Error::Listen)?;
+        let ready = listener.set_nonblocking(true).map_err(Error::Listen).and_then(|()| {
+            // What is accepted has what listens has: answers are whole when they are sent, and nothing is to be waited for.
+            set_tcp_nodelay(&listener, true)
+                .and_then(|()| listen(&listener, BACKLOG))
+                .map_err(|error| Error::Listen(error.into()))
+        });
+        ready?;
+        let limits = &mut setup.limits;
+        let descriptors = descriptors().saturating_sub(OTHERS);
+        limits.connections = u64::from(limits.connections).min(descriptors - descriptors / 4).max(1) as u32;
+        let left = descriptors.saturating_sub(limits.connections.into()) / setup.threads.max(1) as u64;
+        let held = left.clamp(HELD.0, HELD.1) as usize;
+        Ok(Self { listener: Arc::new(listener), root, setup, held })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Those of getsockname.
+    pub fn address(&self) -> Result<SocketAddr> {
+        self.listener.local_addr().map_err(Error::Listen)
+    }
+
+    /// Most connections at one time.
+    pub fn connections(&self) -> u32 {
+        self.setup.limits.connections
+    }
+
+    /// Serves until it is to end; then no connection is accepted, and those that are there end with the answer that is being
+    /// sent, or after the time for that.
+    ///
+    /// # Errors
+    /// What kept the threads from being started.
+    pub fn serve(self, is_over: impl Fn() -> bool) -> Result<Served> {
+        let house = Arc::new(House::new(Arc::clone(&self.listener), self.setup.threads, self.connections())?);
+        let workers = (0..self.setup.threads)
+            .map(|number| Worker::new(number, Arc::clone(&house), self.site(), self.setup.sending));
+        let workers = workers.collect::<Result<Vec<Worker>>>()?;
+        let threads: std::io::Result<Vec<_>> = workers.into_iter().map(started).collect();
+        let is_started = threads.is_ok();
+        while is_started && !is_over() {
+            std::thread::sleep(LOOK);
+        }
+        house.end(Instant::now() + self.setup.limits.drain);
+        let threads = threads.map_err(Error::call("start a thread"))?;
+        let served = threads.into_iter().map(|thread| thread.join().unwrap_or_default());
+        Ok(served.fold(Served::default(), std::ops::Add::add))
+    }
+
+    fn site(&self) -> Site {
+        let Setup { sending, lists, limits, .. } = self.setup;
+        Site::new(Files::new(Arc::clone(&self.root), self.held), Manner { lists, inline: sending.inline(), limits })
+    }
+}
+
+fn started(worker: Worker) -> std::io::Result<std::thread::JoinHandle<Served>> {
+    std::thread::Builder::new().name("serve".into()).spawn(move || worker.serve())
+}
+
+/// Refuses further connections.
+pub(crate) fn close(listener: &TcpListener) {
+    // One that is closed already refuses them, too.
+    let _ = shutdown(listener, Shutdown::Both);
+}
+
+/// Descriptors that this process may have.
+fn descriptors() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
