@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Whether `kelvin serve` answers at least as many requests a second as nginx does.
+
+Files of 100 B and of 2 MiB in a tmpfs are fetched over loopback with 1, 8 and 64 connections by wrk, in a network namespace whose
+connections begin under cubic. nginx is Debian's, with one worker for each CPU, no access log, and each of sendfile and
+open_file_cache on and off; the best of the four for a file and a number of connections, found by a visit to each before, is what
+kelvin is compared with. A pair is one visit to either, in random order.
+
+The ratio is kelvin's requests per second over nginx's: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank
+test, whose lower end must be above 1 for 100 B and above 0.97 for 2 MiB, where copies of the kernel are most of the work.
+
+Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+"""
+import itertools
+import os
+import random
+import re
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import common
+import hosts
+from servers import free_port
+
+CONTROL = "cubic"
+HOST = "127.0.0.1"
+# Bytes of each file, and what the lower end of the ratio must be above.
+FILES = {"100": (100, 1.0), "2M": (2 << 20, 0.97)}
+CONNECTIONS = [1, 8, 64]
+PATIENCE = 10
+
+NGINX = """
+daemon off; worker_processes {cpus}; pid {base}/{port}.pid; error_log {base}/{port}.log;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off; sendfile {sendfile}; tcp_nopush {sendfile}; keepalive_requests 1000000000; types {{}}
+    {cache}
+    server {{ listen {host}:{port} backlog=4096; root {root}; }}
+}}
+"""
+
+
+def listening(port):
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return socket.create_connection((HOST, port), timeout=1).close()
+        except OSError:
+            if time.monotonic() > until:
+                raise RuntimeError(f"nothing listens on port {port}") from None
+            time.sleep(0.02)
+
+
+class Server:
+    """A server that listens, ended with the block."""
+
+    def __init__(self, name, port, *command):
+        self.name, self.port, self.command = name, port, [str(word) for word in command]
+
+    def __enter__(self):
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen(self.command, stdin=quiet, stdout=quiet, stderr=quiet)
+        listening(self.port)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+
+def nginx(base, root, sendfile, cache):
+    port = free_port()
+    settings = base / f"{port}.conf"
+    held = "open_file_cache max=1000 inactive=60s;" if cache == "on" else ""
+    cpus = len(os.sched_getaffinity(0))
+    settings.write_text(NGINX.format(cpus=cpus, base=base, port=port, host=HOST, root=root, sendfile=sendfile, cache=held))
+    return Server(f"nginx, sendfile {sendfile}, open_file_cache {cache}", port, "nginx", "-c", settings)
+
+
+def kelvin(program, root, *flags):
+    port = free_port()
+    return Server(" ".join(["kelvin", *flags]), port, program, "serve", root, "--listen", f"{HOST}:{port}", *flags)
+
+
+@dataclass
+class Visit:
+    """What wrk fetches."""
+
+    name: str
+    connections: int
+    seconds: int
+
+    def rate(self, server):
+        """Requests a second; an error if one failed."""
+        threads = min(self.connections, len(os.sched_getaffinity(0)))
+        told = common.run(["wrk", f"-t{threads}", f"-c{self.connections}", f"-d{self.seconds}s", f"http://{HOST}:{server.port}/{self.name}"])
+        if "Socket errors" in told or "Non-2xx" in told:
+            raise RuntimeError(f"{server.name}: {told}")
+        return float(re.search(r"Requests/sec:\s*([0-9.]+)", told)[1])
+
+
+@dataclass
+class Comparison:
+    """kelvin and the nginx that is fastest at one visit; requests per second."""
+
+    visit: Visit
+    bound: float
+    ours: Server
+    theirs: Server
+    measured: list = field(default_factory=list)
+
+    def measure(self, order):
+        taken = {side: getattr(self, side) for side in order.sample(["ours", "theirs"], 2)}
+        rates = {side: self.visit.rate(server) for side, server in taken.items()}
+        self.measured.append((rates["ours"], rates["theirs"]))
+
+    def interval(self):
+        return common.ratio_of_pairs(*zip(*self.measured))
+
+    def verdict(self):
+        ratio, lower, _ = self.interval()
+        return "holds" if lower > self.bound else "slower" if ratio < self.bound else "not settled"
+
+    def row(self):
+        ratio, lower, upper = self.interval()
+        ours, theirs = (sorted(side)[len(side) // 2] for side in zip(*self.measured))
+        return [self.visit.name, self.visit.connections, f"{ours:.0f}", self.theirs.name, f"{theirs:.0f}", f"{ratio:.3f}",
+                f"{lower:.3f}..{upper:.3f}", f"{self.bound:g}", len(self.measured), self.verdict()]  # fmt: skip
+
+
+def fastest(visit, servers):
+    rates = {server: max(visit.rate(server) for _ in range(2)) for server in servers}
+    return max(rates, key=rates.get)
+
+
+def comparisons(arguments, servers, own):
+    found = []
+    for name, connections in itertools.product(arguments.file or FILES, arguments.connections or CONNECTIONS):
+        visit = Visit(name, connections, arguments.seconds)
+        found.append(Comparison(visit, FILES[name][1], own, fastest(visit, servers)))
+        common.say(f"{name} with {connections}: {found[-1].theirs.name}")
+    return found
+
+
+def benchmark():
+    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=30)
+    parser.add_argument("--file", choices=FILES, action="append", help="only this one")
+    parser.add_argument("--connections", type=int, choices=CONNECTIONS, action="append", help="only so many")
+    parser.add_argument("--send", help="how kelvin sends files [default: as it does by itself]")
+    arguments = common.parse_pairs(parser)
+    # wrk counts whole seconds.
+    arguments.seconds = max(round(arguments.seconds), 1)
+    common.need("wrk", "wrk")
+    common.need("nginx", "nginx")
+    hosts.in_own_network(CONTROL)
+    order = random.Random(arguments.seed)
+    flags = ["--send", arguments.send] if arguments.send else []
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as base, ExitStack() as stack:
+        base, root = Path(base), Path(base) / "files"
+        # Workers of nginx are another user.
+        root.mkdir()
+        [path.chmod(0o755) for path in (base, root)]
+        for name, (size, _) in FILES.items():
+            (root / name).write_bytes(os.urandom(size))
+        kinds = itertools.product(["on", "off"], ["on", "off"])
+        servers = [stack.enter_context(nginx(base, root, *kind)) for kind in kinds]
+        own = stack.enter_context(kelvin(common.kelvin_program(arguments.kelvin), root, *flags))
+        chosen = comparisons(arguments, servers, own)
+        for done, todo in common.rounds_of_pairs(arguments, chosen):
+            for one in order.sample(todo, len(todo)):
+                one.measure(order)
+            common.say(f"{done} pairs")
+    header = ["file", "connections", "kelvin, requests/s", "beside it", "its requests/s", "ratio", "90 % interval", "bound", "pairs", "verdict"]
+    print(f"Files over loopback by wrk: {common.describe_machine()}\n")
+    print(common.table(header, [one.row() for one in chosen]))
+    return all(one.verdict() == "holds" for one in chosen)
+
+
+if __name__ == "__main__":
+    common.main(benchmark)
