@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -16,19 +16,16 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
+use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with, recv, shutdown};
 
-use crate::connection::{Buffers, Connection, Wants};
+use crate::connection::{Connection, Wants};
 use crate::error::{Error, Result};
-use crate::sending::Sending;
+use crate::hall::{Hall, ROOM};
 use crate::server::{Served, close};
-use crate::site::Site;
 use crate::status::Status;
 
 /// Events that are taken at a time.
 const EVENTS: usize = 256;
-/// Room for what is received at a time: a request of a browser has less than 1 KiB.
-const ROOM: usize = 16 << 10;
 /// Bytes that one connection may send before others get their turn.
 const TURN: usize = 4 << 20;
 /// Connections that are accepted before others get their turn.
@@ -154,25 +151,15 @@ pub struct Worker {
     swept: Instant,
 }
 
-/// What a thread needs to serve any client.
-#[derive(Debug)]
-struct Hall {
-    site: Site,
-    sending: Sending,
-    buffers: Buffers,
-    served: Served,
-}
-
 impl Worker {
     /// One of several.
     ///
     /// # Errors
     /// Those of epoll.
-    pub fn new(number: usize, house: Arc<House>, site: Site, sending: Sending) -> Result<Self> {
+    pub fn new(number: usize, house: Arc<House>, hall: Hall) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::call("wait for events"))?;
         let waker = &house.desks[number].waker;
         epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN).map_err(Error::call("wait for events"))?;
-        let hall = Hall { site, sending, buffers: Buffers::default(), served: Served::default() };
         let (clients, free, again) = Default::default();
         let mut worker =
             Self { number, house, epoll, hall, clients, free, again, accepts: false, swept: Instant::now() };
@@ -273,8 +260,7 @@ impl Worker {
     /// Gives a connection to the thread that has fewest.
     fn place(&mut self, socket: OwnedFd) {
         if self.house.load() >= self.house.most {
-            self.hall.served.refused += 1;
-            return turn_away(&socket, &self.hall.site);
+            return self.hall.turn_away(&socket);
         }
         self.hall.served.connections += 1;
         // At the end each thread keeps what it accepts: the others may be gone.
@@ -450,14 +436,4 @@ impl Client {
             () => waited >= limits.idle,
         }
     }
-}
-
-/// Says to a connection that there are too many, without waiting for anything.
-fn turn_away(socket: impl AsFd, site: &Site) {
-    let mut answer = Vec::new();
-    site.refuse(Status::ServiceUnavailable, &mut answer);
-    let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-    let _ = shutdown(&socket, Shutdown::Write);
-    // What has arrived is taken, so that the end is no reset, which would drop the answer.
-    let _ = recv(&socket, &mut [0; 4096], RecvFlags::DONTWAIT);
 }

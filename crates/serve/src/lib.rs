@@ -4,12 +4,14 @@
 //! [`site`] answers from the files below a [`root`], of which nothing outside is ever opened.
 #![forbid(unsafe_code)]
 
+mod blocking;
 pub mod body;
 pub mod condition;
 pub mod connection;
 mod epoll;
 pub mod error;
 pub mod files;
+mod hall;
 pub mod limits;
 mod listing;
 pub mod range;
@@ -20,7 +22,9 @@ pub mod server;
 pub mod site;
 pub mod status;
 pub mod target;
+mod threads;
 pub mod types;
+mod words;
 
 pub use error::{Error, Result};
-pub use server::{Served, Server, Setup};
+pub use server::{Model, Served, Server, Setup};

@@ -10,6 +10,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::body::Part;
 use crate::connection::{Connection, ToSend};
+use crate::words;
 
 /// By which calls the bytes of files go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,15 +79,12 @@ impl FromStr for Sending {
     type Err = String;
 
     fn from_str(word: &str) -> std::result::Result<Self, String> {
-        let known = || WORDS.map(|(known, _)| known).join(", ");
-        let found = WORDS.iter().find(|(known, _)| *known == word);
-        found.map(|(_, sending)| *sending).ok_or_else(|| format!("it must be one of {}", known()))
+        words::find(&WORDS, word)
     }
 }
 
 impl fmt::Display for Sending {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = WORDS.iter().find(|(_, sending)| sending == self);
-        out.write_str(found.map_or("", |(word, _)| word))
+        out.write_str(words::of(&WORDS, self))
     }
 }

@@ -1,34 +1,70 @@
 //! The server: its listening socket, its threads, and its end.
 
+use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{Shutdown, listen, shutdown};
 
-use crate::epoll::{House, Worker};
+use crate::epoll::{self, Worker};
 use crate::error::{Error, Result};
 use crate::files::Files;
+use crate::hall::Hall;
 use crate::limits::Limits;
 use crate::root::Root;
 use crate::sending::Sending;
 use crate::site::{Manner, Site};
+use crate::threads::{self, Threads};
+use crate::words;
 
 /// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 /// How often it is asked whether the server is to end.
-const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// Descriptors that are neither connections nor files.
 const OTHERS: u64 = 64;
 /// Files that each thread holds open, at least and at most.
 const HELD: (u64, u64) = (16, 4096);
 
+/// Who serves connections, and how it waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Model {
+    /// A thread for each connection.
+    Thread,
+    /// A fixed number of threads, each of which serves one connection until its end.
+    Pool,
+    /// A fixed number of threads, each of which serves many connections as they become ready.
+    #[default]
+    Epoll,
+}
+
+/// All of them, by the words for them.
+const WORDS: [(&str, Model); 3] = [("thread", Model::Thread), ("pool", Model::Pool), ("epoll", Model::Epoll)];
+
+impl FromStr for Model {
+    type Err = String;
+
+    fn from_str(word: &str) -> std::result::Result<Self, String> {
+        words::find(&WORDS, word)
+    }
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(words::of(&WORDS, self))
+    }
+}
+
 /// How a server works.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Threads that serve.
+    /// Who serves connections.
+    pub model: Model,
+    /// Threads that serve, of a model that has a fixed number.
     pub threads: usize,
     /// By which calls the bytes of files go.
     pub sending: Sending,
@@ -41,7 +77,7 @@ pub struct Setup {
 impl Setup {
     /// With so many threads, and everything else as is best.
     pub fn of(threads: usize) -> Self {
-        Self { threads, sending: Sending::default(), lists: false, limits: Limits::default() }
+        Self { model: Model::default(), threads, sending: Sending::default(), lists: false, limits: Limits::default() }
     }
 }
 
@@ -122,9 +158,17 @@ impl Server {
     /// # Errors
     /// What kept the threads from being started.
     pub fn serve(self, is_over: impl Fn() -> bool) -> Result<Served> {
-        let house = Arc::new(House::new(Arc::clone(&self.listener), self.setup.threads, self.connections())?);
-        let workers = (0..self.setup.threads)
-            .map(|number| Worker::new(number, Arc::clone(&house), self.site(), self.setup.sending));
+        match self.setup.model {
+            Model::Epoll => self.serve_by_events(is_over),
+            Model::Thread => self.house().serve(Threads::Each, is_over),
+            Model::Pool => self.house().serve(Threads::Pool(self.setup.threads), is_over),
+        }
+    }
+
+    fn serve_by_events(self, is_over: impl Fn() -> bool) -> Result<Served> {
+        let house = epoll::House::new(Arc::clone(&self.listener), self.setup.threads, self.connections());
+        let (house, make) = (Arc::new(house?), self.halls());
+        let workers = (0..self.setup.threads).map(|number| Worker::new(number, Arc::clone(&house), make()));
         let workers = workers.collect::<Result<Vec<Worker>>>()?;
         let threads: std::io::Result<Vec<_>> = workers.into_iter().map(started).collect();
         let is_started = threads.is_ok();
@@ -137,9 +181,16 @@ impl Server {
         Ok(served.fold(Served::default(), std::ops::Add::add))
     }
 
-    fn site(&self) -> Site {
-        let Setup { sending, lists, limits, .. } = self.setup;
-        Site::new(Files::new(Arc::clone(&self.root), self.held), Manner { lists, inline: sending.inline(), limits })
+    fn house(&self) -> threads::House<impl Fn() -> Hall + Send + Sync + Clone + 'static> {
+        let (hall, listener) = (self.halls(), Arc::clone(&self.listener));
+        threads::House { hall, listener, most: self.connections(), drain: self.setup.limits.drain }
+    }
+
+    /// Makes what each thread needs.
+    fn halls(&self) -> impl Fn() -> Hall + Send + Sync + Clone + 'static {
+        let (root, held, Setup { sending, lists, limits, .. }) = (Arc::clone(&self.root), self.held, self.setup);
+        let manner = Manner { lists, inline: sending.inline(), limits };
+        move || Hall::new(Site::new(Files::new(Arc::clone(&root), held), manner), sending)
     }
 }
 

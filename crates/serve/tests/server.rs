@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kelvin_serve::limits::Limits;
 use kelvin_serve::sending::Sending;
-use kelvin_serve::{Served, Server, Setup};
+use kelvin_serve::{Model, Served, Server, Setup};
 
 /// A server that ends when it is dropped.
 struct Running {
@@ -92,25 +92,35 @@ fn files() -> (tempfile::TempDir, Vec<u8>) {
 const SMALL: &[u8] = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
 const LARGE: &[u8] = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
 
-fn setup(sending: Sending) -> Setup {
-    Setup { sending, ..Setup::of(2) }
+/// Every way to serve. A pool has a thread for each client of a test.
+fn every() -> impl Iterator<Item = Setup> {
+    let models = [(Model::Epoll, 2), (Model::Thread, 1), (Model::Pool, 32)];
+    let of = |(model, threads)| {
+        let sendings = [Sending::ReadWrite, Sending::SendFile];
+        sendings.map(|sending| Setup { model, sending, ..Setup::of(threads) })
+    };
+    models.into_iter().flat_map(of)
+}
+
+fn named(setup: &Setup) -> String {
+    format!("{} {}", setup.model, setup.sending)
 }
 
 #[test]
 fn files_arrive_whole_over_one_connection_and_over_many() {
     let (top, large) = files();
-    for sending in [Sending::ReadWrite, Sending::SendFile] {
-        let server = Running::start(top.path(), setup(sending));
+    for setup in every() {
+        let server = Running::start(top.path(), setup);
         let mut stream = server.connect();
         for _ in 0..3 {
             stream.write_all(SMALL).unwrap();
             assert_eq!(answer(&mut stream).1, b"small");
             stream.write_all(LARGE).unwrap();
-            assert!(answer(&mut stream).1 == large, "{sending}");
+            assert!(answer(&mut stream).1 == large, "{}", named(&setup));
         }
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| assert!(server.ask(LARGE).ends_with(&large), "{sending}"));
+                scope.spawn(|| assert!(server.ask(LARGE).ends_with(&large), "{}", named(&setup)));
             }
         });
         let served = server.end();
@@ -122,8 +132,8 @@ fn files_arrive_whole_over_one_connection_and_over_many() {
 #[test]
 fn pipelined_requests_are_answered_in_their_order() {
     let (top, large) = files();
-    for sending in [Sending::ReadWrite, Sending::SendFile] {
-        let server = Running::start(top.path(), setup(sending));
+    for setup in every() {
+        let server = Running::start(top.path(), setup);
         let mut stream = server.connect();
         let requests = [SMALL.repeat(500), LARGE.repeat(2), SMALL.repeat(500)].concat();
         let mut writer = stream.try_clone().unwrap();
@@ -131,7 +141,7 @@ fn pipelined_requests_are_answered_in_their_order() {
         for number in 0..1002 {
             let (_, content) = answer(&mut stream);
             let expected: &[u8] = if [500, 501].contains(&number) { &large } else { b"small" };
-            assert!(content == expected, "{sending} {number}");
+            assert!(content == expected, "{} {number}", named(&setup));
         }
         writing.join().unwrap();
     }
@@ -140,14 +150,14 @@ fn pipelined_requests_are_answered_in_their_order() {
 #[test]
 fn who_reads_slowly_keeps_nobody_waiting_and_gets_all() {
     let (top, large) = files();
-    for sending in [Sending::ReadWrite, Sending::SendFile] {
-        let server = Running::start(top.path(), setup(sending));
+    for setup in every() {
+        let server = Running::start(top.path(), setup);
         let mut slow: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
         slow.iter_mut().for_each(|stream| stream.write_all(LARGE).unwrap());
         // They read nothing, and others are served.
         (0..20).for_each(|_| assert!(server.ask(SMALL).ends_with(b"small")));
         for stream in &mut slow {
-            assert!(answer(stream).1 == large, "{sending}");
+            assert!(answer(stream).1 == large, "{}", named(&setup));
         }
     }
 }
@@ -155,89 +165,99 @@ fn who_reads_slowly_keeps_nobody_waiting_and_gets_all() {
 #[test]
 fn a_request_in_single_bytes_is_answered_and_a_refused_one_is_told_why() {
     let (top, _) = files();
-    let server = Running::start(top.path(), setup(Sending::default()));
-    let mut stream = server.connect();
-    stream.set_nodelay(true).unwrap();
-    SMALL.iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());
-    assert_eq!(answer(&mut stream).1, b"small");
-    // A body that is on its way does not drop the answer.
-    let mut stream = server.connect();
-    stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").unwrap();
-    let _ = stream.write_all(&vec![0; 100_000]);
-    let (head, _) = answer(&mut stream);
-    assert!(head.starts_with("HTTP/1.1 405") && head.contains("Connection: close"), "{head}");
+    for setup in every() {
+        let server = Running::start(top.path(), setup);
+        let mut stream = server.connect();
+        stream.set_nodelay(true).unwrap();
+        SMALL.iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());
+        assert_eq!(answer(&mut stream).1, b"small");
+        // A body that is on its way does not drop the answer.
+        let mut stream = server.connect();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").unwrap();
+        let _ = stream.write_all(&vec![0; 100_000]);
+        let (head, _) = answer(&mut stream);
+        assert!(head.starts_with("HTTP/1.1 405") && head.contains("Connection: close"), "{head}");
+    }
 }
 
 #[test]
 fn who_does_not_ask_in_time_is_told_so_and_who_is_idle_is_dropped() {
     let (top, _) = files();
     let limits = Limits { request: Duration::from_millis(1), idle: Duration::from_millis(1), ..Limits::default() };
-    let server = Running::start(top.path(), Setup { limits, ..setup(Sending::default()) });
-    let mut slow = server.connect();
-    slow.write_all(b"GET / HT").unwrap();
-    let told = rest(&mut slow);
-    assert!(told.starts_with(b"HTTP/1.1 408 ") && told.ends_with(b"408 Request Timeout\n"));
-    assert_eq!(rest(&mut server.connect()), b"");
+    for setup in every() {
+        let server = Running::start(top.path(), Setup { limits, ..setup });
+        let mut slow = server.connect();
+        slow.write_all(b"GET / HT").unwrap();
+        let told = rest(&mut slow);
+        assert!(told.starts_with(b"HTTP/1.1 408 ") && told.ends_with(b"408 Request Timeout\n"));
+        assert_eq!(rest(&mut server.connect()), b"");
+    }
 }
 
 #[test]
 fn one_connection_too_many_is_told_so_and_a_place_that_is_free_is_taken() {
     let (top, _) = files();
     let limits = Limits { connections: 3, ..Limits::default() };
-    let server = Running::start(top.path(), Setup { limits, ..setup(Sending::default()) });
-    let mut inside: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
-    for stream in &mut inside {
-        stream.write_all(SMALL).unwrap();
-        assert_eq!(answer(stream).1, b"small");
+    for setup in every() {
+        let server = Running::start(top.path(), Setup { limits, ..setup });
+        let mut inside: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+        for stream in &mut inside {
+            stream.write_all(SMALL).unwrap();
+            assert_eq!(answer(stream).1, b"small");
+        }
+        let mut outside = server.connect();
+        let told = rest(&mut outside);
+        assert!(told.starts_with(b"HTTP/1.1 503 ") && told.windows(13).any(|words| words == b"Retry-After: "));
+        drop(inside);
+        // The server notices in its own time.
+        let is_in = || server.ask(SMALL).ends_with(b"small");
+        assert!((0..1000).any(|_| is_in()));
+        assert!(server.end().refused >= 1);
     }
-    let mut outside = server.connect();
-    let told = rest(&mut outside);
-    assert!(told.starts_with(b"HTTP/1.1 503 ") && told.windows(13).any(|words| words == b"Retry-After: "));
-    drop(inside);
-    // The server notices in its own time.
-    let is_in = || server.ask(SMALL).ends_with(b"small");
-    assert!((0..1000).any(|_| is_in()));
-    assert!(server.end().refused >= 1);
 }
 
 #[test]
 fn at_its_end_what_was_begun_is_finished_and_idle_connections_are_closed() {
     let (top, large) = files();
-    let server = Running::start(top.path(), setup(Sending::default()));
-    let (mut idle, mut busy) = (server.connect(), server.connect());
-    idle.write_all(SMALL).unwrap();
-    answer(&mut idle);
-    busy.write_all(LARGE).unwrap();
-    let mut first = [0; 1];
-    busy.read_exact(&mut first).unwrap();
-    let address = server.address;
-    let ending = std::thread::spawn(move || server.end());
-    // Its end, which comes only after the server was told to end.
-    assert_eq!(rest(&mut idle), b"");
-    let arrived = rest(&mut busy);
-    assert!(arrived.ends_with(&large));
-    ending.join().unwrap();
-    assert!(TcpStream::connect(address).is_err());
+    for setup in every() {
+        let server = Running::start(top.path(), setup);
+        let (mut idle, mut busy) = (server.connect(), server.connect());
+        idle.write_all(SMALL).unwrap();
+        answer(&mut idle);
+        busy.write_all(LARGE).unwrap();
+        let mut first = [0; 1];
+        busy.read_exact(&mut first).unwrap();
+        let address = server.address;
+        let ending = std::thread::spawn(move || server.end());
+        // Its end, which comes only after the server was told to end.
+        assert_eq!(rest(&mut idle), b"");
+        let arrived = rest(&mut busy);
+        assert!(arrived.ends_with(&large));
+        ending.join().unwrap();
+        assert!(TcpStream::connect(address).is_err());
+    }
 }
 
 #[test]
 fn at_its_end_a_client_that_takes_nothing_is_not_waited_for_for_ever() {
     let (top, _) = files();
     let limits = Limits { drain: Duration::from_millis(1), ..Limits::default() };
-    let server = Running::start(top.path(), Setup { limits, ..setup(Sending::default()) });
-    let mut stuck = server.connect();
-    stuck.write_all(&LARGE.repeat(10)).unwrap();
-    let mut first = [0; 1];
-    stuck.read_exact(&mut first).unwrap();
-    assert_eq!(server.end().connections, 1);
+    for setup in every() {
+        let server = Running::start(top.path(), Setup { limits, ..setup });
+        let mut stuck = server.connect();
+        stuck.write_all(&LARGE.repeat(10)).unwrap();
+        let mut first = [0; 1];
+        stuck.read_exact(&mut first).unwrap();
+        assert_eq!(server.end().connections, 1);
+    }
 }
 
 #[test]
 fn a_file_that_shrinks_while_it_is_sent_ends_that_connection_alone() {
     let (top, large) = files();
-    for sending in [Sending::ReadWrite, Sending::SendFile] {
+    for setup in every() {
         fs::write(top.path().join("large"), &large).unwrap();
-        let server = Running::start(top.path(), setup(sending));
+        let server = Running::start(top.path(), setup);
         let mut stream = server.connect();
         stream.write_all(LARGE).unwrap();
         let mut first = [0; 1];
@@ -246,7 +266,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_that_connection_alone() {
         let mut arrived = Vec::new();
         // The rest of what was sent, and then an end or a reset.
         let _ = stream.read_to_end(&mut arrived);
-        assert!(arrived.len() < large.len(), "{sending}");
+        assert!(arrived.len() < large.len(), "{}", named(&setup));
         assert!(server.ask(SMALL).ends_with(b"small"));
     }
 }

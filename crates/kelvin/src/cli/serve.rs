@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use kelvin_serve::Model;
 use kelvin_serve::sending::Sending;
 
 /// `kelvin serve`.
@@ -17,10 +18,15 @@ pub struct ServeArgs {
     /// List directories that have no index.html
     #[arg(long)]
     pub index: bool,
+    /// Who serves connections: epoll (a few threads, each of which serves many connections as they become ready), thread (a
+    /// thread for each connection) or pool (so many threads as --threads says, each of which serves one connection until its end)
+    #[arg(long, value_name = "MODEL", default_value_t)]
+    pub model: Model,
     /// By which calls the bytes of files go: rw (read and send) or sendfile
     #[arg(long, value_name = "CALLS", default_value_t)]
     pub send: Sending,
-    /// Threads that serve, 1 to 1024 [default: one for each CPU that this process may use]
+    /// Threads that serve, 1 to 1024 [default: one for each CPU that this process may use; 64 of a pool]; not with --model thread,
+    /// which has one for each connection
     #[arg(long, value_name = "N", value_parser = super::between(1, 1024))]
     pub threads: Option<u32>,
     /// Most connections at one time, as far as there are descriptors for them; one more is answered 503

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use kelvin_serve::limits::Limits;
-use kelvin_serve::{Error, Served, Server, Setup};
+use kelvin_serve::{Error, Model, Served, Server, Setup};
 use kelvin_wire::address::Shown;
 
 use super::agent::PATIENCE;
@@ -12,12 +12,15 @@ use crate::cli::ServeArgs;
 use crate::fault::{Done, Fault};
 use crate::output;
 
+/// Threads of a pool, unless others are asked for: as many connections are served at one time.
+const POOL: usize = 64;
+
 /// Serves until asked to stop. Prints its address on standard output, and what it did on standard error.
 pub fn serve(args: &ServeArgs) -> Done {
     kelvin_sys::interrupt::watch()?;
     // With fewer descriptors it serves fewer clients, and says so.
     let _ = kelvin_sys::process::raise_open_files();
-    let server = Server::listen(args.listen, &args.root, setup(args)).map_err(|error| match error {
+    let server = Server::listen(args.listen, &args.root, setup(args)?).map_err(|error| match error {
         Error::Listen(source) => Fault::new(format!("--listen {}", Shown(args.listen)), source),
         error => Fault::because(error),
     })?;
@@ -37,12 +40,19 @@ pub fn serve(args: &ServeArgs) -> Done {
     served.map(|_| ExitCode::SUCCESS).map_err(Fault::because)
 }
 
-fn setup(args: &ServeArgs) -> Setup {
-    let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
-    let mut setup = Setup::of(args.threads.map_or_else(cpus, |threads| threads as usize));
+fn setup(args: &ServeArgs) -> Result<Setup, Fault> {
+    if args.model == Model::Thread && args.threads.is_some() {
+        return Err(Fault::new("--threads", "the model thread has one for each connection: give --connections"));
+    }
+    let usual = || match args.model {
+        Model::Pool => POOL,
+        _ => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let mut setup = Setup::of(args.threads.map_or_else(usual, |threads| threads as usize));
+    setup.model = args.model;
     (setup.sending, setup.lists) = (args.send, args.index);
     setup.limits = Limits { connections: args.connections, ..Limits::default() };
-    setup
+    Ok(setup)
 }
 
 /// What the server did, in one sentence.

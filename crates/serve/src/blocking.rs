@@ -1,0 +1,117 @@
+//! A client served with calls that wait, as in a thread or a process of its own.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+
+use crate::connection::{Connection, Wants};
+use crate::hall::{Hall, ROOM};
+use crate::status::Status;
+
+/// How long an ended connection is read from, so that its last answer is not lost with what it still sends (RFC 9112, 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+/// Most calls that read and drop that.
+const DROPPED: usize = 64;
+
+/// Serves a client until its end. A call that waits longer than a limit ends it.
+pub fn attend(socket: &OwnedFd, hall: &mut Hall) {
+    let mut connection = Connection::default();
+    let mut buffers = std::mem::take(&mut hall.buffers);
+    connection.lend(&mut buffers);
+    let idle = hall.site.limits().idle;
+    let is_ready = [Timeout::Recv, Timeout::Send].map(|what| set_socket_timeout(socket, what, Some(idle)));
+    if is_ready.iter().all(Result::is_ok) {
+        // Whatever it is, it is the end.
+        let _ = Attended { socket, connection: &mut connection, begun: None }.go_on(hall);
+    }
+    hall.served.requests += connection.answered();
+    connection.give_back(&mut buffers);
+    hall.buffers = buffers;
+}
+
+struct Attended<'a> {
+    socket: &'a OwnedFd,
+    connection: &'a mut Connection,
+    /// When a request began to arrive that is not whole.
+    begun: Option<Instant>,
+}
+
+impl Attended<'_> {
+    fn go_on(&mut self, hall: &mut Hall) -> rustix::io::Result<()> {
+        loop {
+            match self.connection.wants() {
+                Wants::Send => match hall.sending.send_some(self.connection, self.socket) {
+                    Ok(sent) => hall.served.bytes += sent as u64,
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(error),
+                },
+                Wants::Advance => {
+                    hall.site.tick(Instant::now());
+                    self.connection.advance(&mut hall.site);
+                }
+                Wants::Receive => {
+                    if !self.receive(hall)? {
+                        return Ok(());
+                    }
+                }
+                Wants::End => return self.end(),
+            }
+        }
+    }
+
+    /// Receives what comes; `false` at the end.
+    fn receive(&mut self, hall: &Hall) -> rustix::io::Result<bool> {
+        if !self.is_in_time(hall)? {
+            self.connection.refuse(Status::RequestTimeout, &hall.site);
+            return Ok(true);
+        }
+        match recv(self.socket, spare_capacity(self.connection.buffer(ROOM)), RecvFlags::empty()) {
+            Ok((_, 0)) => Ok(false),
+            Ok((_, received)) => {
+                self.connection.received(received);
+                Ok(true)
+            }
+            Err(Errno::INTR) => Ok(true),
+            // The time of a request that has begun is over, which is said; of one that has not, nothing is.
+            Err(Errno::AGAIN) if self.begun.is_some() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a request that has begun to arrive may go on arriving. Then no call waits longer than that.
+    fn is_in_time(&mut self, hall: &Hall) -> rustix::io::Result<bool> {
+        let limits = hall.site.limits();
+        if !self.connection.has_begun() {
+            if self.begun.take().is_some() {
+                set_socket_timeout(self.socket, Timeout::Recv, Some(limits.idle))?;
+            }
+            return Ok(true);
+        }
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        let left = limits.request.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        // Zero would be for ever.
+        set_socket_timeout(self.socket, Timeout::Recv, Some(left.max(Duration::from_millis(1))))?;
+        Ok(true)
+    }
+
+    /// Sends no more, and drops what still comes.
+    fn end(&mut self) -> rustix::io::Result<()> {
+        shutdown(self.socket, Shutdown::Write)?;
+        let until = Instant::now() + LINGER;
+        set_socket_timeout(self.socket, Timeout::Recv, Some(LINGER))?;
+        let mut nothing = [0; 4096];
+        for _ in 0..DROPPED {
+            if Instant::now() >= until || recv(self.socket, &mut nothing, RecvFlags::empty())?.1 == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

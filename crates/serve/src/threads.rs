@@ -1,0 +1,177 @@
+//! A thread for each connection, or a fixed number of threads that take one connection after another: calls that wait, and nothing
+//! else to be told apart.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
+
+use crate::blocking::attend;
+use crate::error::{Error, Result};
+use crate::hall::Hall;
+use crate::server::{LOOK, Served, close};
+
+/// Bytes of a thread's stack: a request needs a few KiB.
+const STACK: usize = 256 << 10;
+
+/// How connections get their threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// Each gets one of its own.
+    Each,
+    /// So many serve them all, each one at a time; who is left waits.
+    Pool(usize),
+}
+
+/// What the threads share.
+pub struct House<H> {
+    /// Makes what a thread needs.
+    pub hall: H,
+    /// The socket that listens, without waiting.
+    pub listener: Arc<TcpListener>,
+    /// Most connections at one time.
+    pub most: u32,
+    /// Time for them to end.
+    pub drain: Duration,
+}
+
+/// Connections that are here, and what was done so far.
+#[derive(Default)]
+struct Present {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    sockets: HashMap<u64, Arc<OwnedFd>>,
+    /// What threads need that have ended.
+    halls: Vec<Hall>,
+    served: Served,
+}
+
+impl Present {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a connection in: its number.
+    fn enter(&self, socket: &Arc<OwnedFd>) -> u64 {
+        let mut state = self.state();
+        state.next += 1;
+        state.served.connections += 1;
+        let number = state.next;
+        state.sockets.insert(number, Arc::clone(socket));
+        number
+    }
+
+    /// Serves it, and lets it out.
+    fn attend(&self, number: u64, make: impl Fn() -> Hall) {
+        let (socket, hall) = {
+            let mut state = self.state();
+            (state.sockets.get(&number).cloned(), state.halls.pop())
+        };
+        let mut hall = hall.unwrap_or_else(make);
+        socket.into_iter().for_each(|socket| attend(&socket, &mut hall));
+        let mut state = self.state();
+        state.sockets.remove(&number);
+        state.served = state.served + std::mem::take(&mut hall.served);
+        state.halls.push(hall);
+        self.changed.notify_all();
+    }
+
+    /// Has all that wait for a request end, and waits for the others, at the longest so long.
+    fn leave(&self, within: Duration) -> Served {
+        let until = Instant::now() + within;
+        let mut state = self.state();
+        for socket in state.sockets.values() {
+            // What was received is still answered; what waits for more has come to its end.
+            let _ = shutdown(socket, Shutdown::Read);
+        }
+        while !state.sockets.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.served
+    }
+}
+
+impl<H: Fn() -> Hall + Send + Sync + Clone + 'static> House<H> {
+    /// Serves until it is to end.
+    ///
+    /// # Errors
+    /// What kept the threads of a pool from being started; that it cannot be waited for connections.
+    pub fn serve(self, threads: Threads, is_over: impl Fn() -> bool) -> Result<Served> {
+        let present = Arc::new(Present::default());
+        let queue = match threads {
+            Threads::Each => None,
+            Threads::Pool(size) => Some(self.pool(size, &present)?),
+        };
+        let mut door = (self.hall)();
+        while !is_over() {
+            let is_ready = kelvin_sys::ready::readable(self.listener.as_fd(), LOOK);
+            if is_ready.map_err(Error::call("wait for connections"))? {
+                self.accept(&present, queue.as_ref(), &mut door);
+            }
+        }
+        close(&self.listener);
+        Ok(present.leave(self.drain) + door.served)
+    }
+
+    fn accept(&self, present: &Arc<Present>, queue: Option<&Sender<u64>>, door: &mut Hall) {
+        loop {
+            let socket = match accept_with(&self.listener, SocketFlags::CLOEXEC) {
+                Ok(socket) => Arc::new(socket),
+                Err(Errno::AGAIN) => return,
+                // Whoever waits goes on waiting, and this thread does not spin meanwhile.
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => return std::thread::sleep(LOOK),
+                Err(_) => continue,
+            };
+            if present.state().sockets.len() >= self.most as usize {
+                door.turn_away(&socket);
+                continue;
+            }
+            let number = present.enter(&socket);
+            let is_taken = match queue {
+                Some(queue) => queue.send(number).is_ok(),
+                None => self.start(present, number),
+            };
+            if !is_taken {
+                present.state().sockets.remove(&number);
+                door.turn_away(&socket);
+            }
+        }
+    }
+
+    /// Starts a thread for a connection.
+    fn start(&self, present: &Arc<Present>, number: u64) -> bool {
+        let (present, make) = (Arc::clone(present), self.hall.clone());
+        named().spawn(move || present.attend(number, make)).is_ok()
+    }
+
+    /// Starts threads that take connections from a queue.
+    fn pool(&self, size: usize, present: &Arc<Present>) -> Result<Sender<u64>> {
+        let (queue, taken) = channel();
+        let taken: Arc<Mutex<Receiver<u64>>> = Arc::new(Mutex::new(taken));
+        for _ in 0..size {
+            let (present, make, taken) = (Arc::clone(present), self.hall.clone(), Arc::clone(&taken));
+            let next = move || taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let work = move || std::iter::from_fn(|| next().ok()).for_each(|number| present.attend(number, &make));
+            named().spawn(work).map_err(Error::call("start a thread"))?;
+        }
+        Ok(queue)
+    }
+}
+
+fn named() -> std::thread::Builder {
+    std::thread::Builder::new().name("serve".into()).stack_size(STACK)
+}
