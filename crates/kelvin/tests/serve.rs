@@ -155,7 +155,7 @@ fn what_cannot_be_served_is_one_line() {
     assert!(refused(&[&format!("{root}/large")]).contains("/large: Not a directory"));
     assert!(refused(&[root, "--listen", "203.0.113.1:0"]).starts_with("kelvin: --listen 203.0.113.1:0: "));
     assert!(refused(&[root, "--listen", "localhost"]).contains("give an IP address"));
-    assert!(refused(&[root, "--send", "pigeon"]).contains("it must be one of rw, sendfile"));
+    assert!(refused(&[root, "--send", "pigeon"]).contains("it must be one of auto, rw, sendfile"));
     assert!(refused(&[root, "--model", "prefork"]).contains("it must be one of thread, pool, epoll"));
     assert!(refused(&[root, "--model", "thread", "--threads", "2"]).contains("give --connections"));
     assert!(refused(&[root, "--threads", "0"]).contains("from 1 to 1024"));

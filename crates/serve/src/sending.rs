@@ -15,19 +15,21 @@ use crate::words;
 /// By which calls the bytes of files go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// Read into memory and sent from there: two copies, by a buffer that stays in the cache.
+    /// Small files as by [`Self::ReadWrite`], so that one call sends head and content, and larger ones as by [`Self::SendFile`].
     #[default]
+    Auto,
+    /// Read into memory and sent from there: two copies, by a buffer that stays in the cache.
     ReadWrite,
     /// By reference to the page cache (sendfile).
     SendFile,
 }
 
 /// All of them, by the words for them.
-const WORDS: [(&str, Sending); 2] = [("rw", Sending::ReadWrite), ("sendfile", Sending::SendFile)];
+const WORDS: [(&str, Sending); 3] =
+    [("auto", Sending::Auto), ("rw", Sending::ReadWrite), ("sendfile", Sending::SendFile)];
 
 /// Bytes that are read at a time. They are sent as they are, with nothing held back for what follows (MSG_MORE): the client can
-/// take one piece while the next one is read. With 32 KiB a single client got a file of 2 MiB twice as fast over loopback as by
-/// one sendfile, and pieces of 64 KiB and more, or ones held back, were slower.
+/// take one piece while the next one is read.
 const PIECE: usize = 32 << 10;
 /// Most bytes of one sendfile: others wait meanwhile for this thread, and a file that is not in memory is read in its time.
 const CALL: u64 = 2 << 20;
@@ -38,7 +40,7 @@ impl Sending {
     /// Size of the largest file that is read behind its head when it is answered with.
     pub fn inline(self) -> u64 {
         match self {
-            Self::ReadWrite => INLINE,
+            Self::Auto | Self::ReadWrite => INLINE,
             Self::SendFile => 0,
         }
     }
@@ -55,7 +57,7 @@ impl Sending {
         let sent = match connection.to_send() {
             Some(ToSend::Bytes(bytes, follows)) => {
                 // Only a head is held back, for the part of a file that follows it by another call.
-                let more = if follows && self == Self::SendFile { SendFlags::MORE } else { SendFlags::empty() };
+                let more = if follows && self != Self::ReadWrite { SendFlags::MORE } else { SendFlags::empty() };
                 send(socket, bytes, SendFlags::NOSIGNAL | more)?
             }
             Some(ToSend::Part(part)) => send_file(part, socket)?,

@@ -104,7 +104,7 @@ const LARGE: &[u8] = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
 fn every() -> impl Iterator<Item = Setup> {
     let models = [(Model::Epoll, 2), (Model::Thread, 1), (Model::Pool, 32)];
     let of = |(model, threads)| {
-        let sendings = [Sending::ReadWrite, Sending::SendFile];
+        let sendings = [Sending::Auto, Sending::ReadWrite, Sending::SendFile];
         sendings.map(|sending| Setup { model, sending, ..Setup::of(threads) })
     };
     models.into_iter().flat_map(of)

@@ -22,7 +22,8 @@ pub struct ServeArgs {
     /// thread for each connection) or pool (so many threads as --threads says, each of which serves one connection until its end)
     #[arg(long, value_name = "MODEL", default_value_t)]
     pub model: Model,
-    /// By which calls the bytes of files go: rw (read and send) or sendfile
+    /// By which calls the bytes of files go: auto (small files are read and sent with their heads, larger ones
+    /// by sendfile), rw (all are read and sent) or sendfile
     #[arg(long, value_name = "CALLS", default_value_t)]
     pub send: Sending,
     /// Threads that serve, 1 to 1024 [default: one for each CPU that this process may use; 64 of a pool]; not with --model thread,
