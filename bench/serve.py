@@ -151,7 +151,7 @@ def benchmark():
     parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=30)
     parser.add_argument("--file", choices=FILES, action="append", help="only this one")
     parser.add_argument("--connections", type=int, choices=CONNECTIONS, action="append", help="only so many")
-    parser.add_argument("--send", help="how kelvin sends files [default: as it does by itself]")
+    parser.add_argument("--send", choices=["auto", "rw", "sendfile"], help="how kelvin sends files [default: as it does by itself]")
     arguments = common.parse_pairs(parser)
     # wrk counts whole seconds.
     arguments.seconds = max(round(arguments.seconds), 1)
