@@ -10,6 +10,10 @@ use crate::target::{Target, encode};
 
 /// Most names on a page: a directory of millions must not become memory.
 const MOST: usize = 10_000;
+/// Bytes of a page after which no further name is written: whoever asks for pages and does not read them has them kept.
+const ENOUGH: usize = 512 << 10;
+/// Most entries that are looked at for a page, shown or not, since other clients wait meanwhile.
+const LOOKED_AT: usize = 100_000;
 
 /// The page: directories first, each with a slash; hidden files, links and special files are left out.
 ///
@@ -18,7 +22,8 @@ const MOST: usize = 10_000;
 pub fn of(root: &Root, target: &Target) -> Result<String, Status> {
     let directory = root.open_directory(target)?;
     let entries = Dir::new(directory).map_err(|_| Status::InternalServerError)?;
-    let mut names: Vec<(bool, Vec<u8>)> = entries.flatten().filter_map(|entry| shown(&entry)).take(MOST + 1).collect();
+    let mut names: Vec<(bool, Vec<u8>)> =
+        entries.take(LOOKED_AT).flatten().filter_map(|entry| shown(&entry)).take(MOST + 1).collect();
     let is_cut = names.len() > MOST;
     names.truncate(MOST);
     names.sort_by(|(is_directory, name), other| (!is_directory, name).cmp(&(!other.0, &other.1)));
@@ -36,13 +41,17 @@ fn shown(entry: &rustix::fs::DirEntry) -> Option<(bool, Vec<u8>)> {
     (!name.starts_with(b".")).then(|| (is_directory, name.to_vec()))
 }
 
-fn page(target: &Target, names: &[(bool, Vec<u8>)], is_cut: bool) -> String {
+fn page(target: &Target, names: &[(bool, Vec<u8>)], mut is_cut: bool) -> String {
     let path = escaped(&format!("/{}", target.path().display()).replace("/.", "/"));
     let mut page = format!("<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>{path}</title>\n<h1>{path}</h1>\n<ul>\n");
     if !target.name().is_empty() {
         page += "<li><a href=\"../\">../</a>\n";
     }
     for (is_directory, name) in names {
+        if page.len() > ENOUGH {
+            is_cut = true;
+            break;
+        }
         let slash = if *is_directory { "/" } else { "" };
         let mut link = String::new();
         encode(name, &mut link);
@@ -52,7 +61,7 @@ fn page(target: &Target, names: &[(bool, Vec<u8>)], is_cut: bool) -> String {
     }
     page += "</ul>\n";
     if is_cut {
-        let _ = writeln!(page, "<p>The first {MOST} that were found.");
+        page += "<p>There are more.\n";
     }
     page
 }
@@ -99,6 +108,13 @@ mod tests {
         }
         let page = of(&Root::open(top.path()).unwrap(), &Target::default()).unwrap();
         assert_eq!(page.matches("<li>").count(), MOST);
-        assert!(page.ends_with("<p>The first 10000 that were found.\n"));
+        assert!(page.ends_with("<p>There are more.\n"));
+    }
+
+    #[test]
+    fn long_names_make_no_large_page() {
+        let names: Vec<(bool, Vec<u8>)> = (0..MOST).map(|_| (false, vec![b'<'; 255])).collect();
+        let page = page(&Target::default(), &names, false);
+        assert!(page.len() < ENOUGH + 4096 && page.ends_with("<p>There are more.\n"), "{}", page.len());
     }
 }
