@@ -299,6 +299,65 @@ proptest! {
     }
 }
 
+/// A place in a stream of requests where bytes are replaced by others, which may be none.
+fn mutation() -> impl Strategy<Value = (prop::sample::Index, usize, Vec<u8>)> {
+    let bytes = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..4),
+        prop::sample::select(vec![
+            "\r\n", "\n", "\r", "\0", "%", "%2f..", "..", " ", ":", ",", "-", "bytes=", "HTTP/", "?", "#"
+        ])
+        .prop_map(|text| text.as_bytes().to_vec()),
+        (1usize..3000).prop_map(|length| vec![b'a'; length]),
+    ];
+    (any::<prop::sample::Index>(), 0usize..8, bytes)
+}
+
+/// Whole answers one after another, as their lengths say; how many.
+fn answers(mut sent: &[u8]) -> usize {
+    let mut count = 0;
+    while !sent.is_empty() {
+        let end = sent.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+        let head = std::str::from_utf8(&sent[..end]).unwrap();
+        let code: u16 = head.strip_prefix("HTTP/1.1 ").unwrap()[..3].parse().unwrap();
+        let length =
+            head.split_once("\r\nContent-Length: ").map(|(_, rest)| rest.lines().next().unwrap().parse().unwrap());
+        assert!(length.is_some() || code == 304, "{head}");
+        sent = &sent[end + length.unwrap_or(0)..];
+        count += 1;
+    }
+    count
+}
+
+/// More cases by `KELVIN_FUZZ_TIMES`.
+fn cases() -> ProptestConfig {
+    let by = std::env::var("KELVIN_FUZZ_TIMES").map_or(1, |by| by.parse().unwrap());
+    ProptestConfig::with_cases(2000 * by)
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    /// Whatever arrives, what is sent are whole answers, nothing is kept that grows, and nothing panics.
+    #[test]
+    fn mutated_requests_get_whole_answers(
+        requests in prop::collection::vec(request().prop_filter("of GET", |text| !text.starts_with("HEAD")), 1..6),
+        mutations in prop::collection::vec(mutation(), 1..6),
+        (piece, taken) in (1usize..3000, 1usize..200_000),
+    ) {
+        thread_local!(static TOP: tempfile::TempDir = directory());
+        let mut site = TOP.with(|top| site(top.path(), 4096));
+        let mut input = requests.concat().into_bytes();
+        for (place, length, bytes) in mutations {
+            let begin = place.index(input.len() + 1);
+            let end = (begin + length).min(input.len());
+            input.splice(begin..end, bytes);
+        }
+        prop_assume!(!input.windows(4).any(|word| word == b"HEAD"));
+        let (sent, _) = exchange(&mut site, &input, (piece, taken));
+        prop_assert!(answers(&sent) <= input.len() / 14 + 1, "each request has a line");
+    }
+}
+
 /// What was sent, without what is of the moment: dates and boundaries.
 fn timeless(sent: &[u8]) -> String {
     let text: String = sent.iter().map(|&byte| char::from(byte)).collect();
