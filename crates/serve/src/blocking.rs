@@ -1,6 +1,7 @@
 //! A client served with calls that wait, as in a thread or a process of its own.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -9,16 +10,14 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use crate::connection::{Connection, Wants};
-use crate::hall::{Hall, ROOM};
+use crate::hall::{Hall, LINGER, ROOM};
 use crate::status::Status;
 
-/// How long an ended connection is read from, so that its last answer is not lost with what it still sends (RFC 9112, 9.6).
-const LINGER: Duration = Duration::from_secs(2);
 /// Most calls that read and drop that.
 const DROPPED: usize = 64;
 
-/// Serves a client until its end. A call that waits longer than a limit ends it.
-pub fn attend(socket: &OwnedFd, hall: &mut Hall) {
+/// Serves a client until its end; once the server is to end, with one more answer. A call that waits longer than a limit ends it.
+pub fn attend(socket: &OwnedFd, hall: &mut Hall, is_over: &AtomicBool) {
     let mut connection = Connection::default();
     let mut buffers = std::mem::take(&mut hall.buffers);
     connection.lend(&mut buffers);
@@ -26,7 +25,7 @@ pub fn attend(socket: &OwnedFd, hall: &mut Hall) {
     let is_ready = [Timeout::Recv, Timeout::Send].map(|what| set_socket_timeout(socket, what, Some(idle)));
     if is_ready.iter().all(Result::is_ok) {
         // Whatever it is, it is the end.
-        let _ = Attended { socket, connection: &mut connection, begun: None }.go_on(hall);
+        let _ = Attended { socket, connection: &mut connection, is_over, begun: None }.go_on(hall);
     }
     hall.served.requests += connection.answered();
     connection.give_back(&mut buffers);
@@ -36,8 +35,22 @@ pub fn attend(socket: &OwnedFd, hall: &mut Hall) {
 struct Attended<'a> {
     socket: &'a OwnedFd,
     connection: &'a mut Connection,
-    /// When a request began to arrive that is not whole.
-    begun: Option<Instant>,
+    is_over: &'a AtomicBool,
+    begun: Option<Begun>,
+}
+
+/// When a request began to arrive that is not whole, and how many were answered before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Begun {
+    when: Instant,
+    after: u64,
+}
+
+impl Begun {
+    /// The one that was known, if it is of the same request: each has its own time, also where one arrives with a part of the next.
+    fn of(known: Option<Self>, after: u64, now: Instant) -> Self {
+        known.filter(|known| known.after == after).unwrap_or(Self { when: now, after })
+    }
 }
 
 impl Attended<'_> {
@@ -51,6 +64,7 @@ impl Attended<'_> {
                 },
                 Wants::Advance => {
                     hall.site.tick(Instant::now());
+                    hall.site.is_draining = self.is_over.load(Ordering::Acquire);
                     self.connection.advance(&mut hall.site);
                 }
                 Wants::Receive => {
@@ -91,8 +105,10 @@ impl Attended<'_> {
             }
             return Ok(true);
         }
-        let begun = *self.begun.get_or_insert_with(Instant::now);
-        let left = limits.request.saturating_sub(begun.elapsed());
+        let answered = self.connection.answered();
+        let begun = Begun::of(self.begun, answered, Instant::now());
+        self.begun = Some(begun);
+        let left = limits.request.saturating_sub(begun.when.elapsed());
         if left.is_zero() {
             return Ok(false);
         }
@@ -113,5 +129,18 @@ impl Attended<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_request_has_its_own_time_to_arrive() {
+        let (first, later) = (Instant::now(), Instant::now() + Duration::from_secs(9));
+        let begun = Begun::of(None, 0, first);
+        assert_eq!(Begun::of(Some(begun), 0, later).when, first);
+        assert_eq!(Begun::of(Some(begun), 1, later).when, later);
     }
 }

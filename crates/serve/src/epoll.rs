@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -20,8 +20,8 @@ use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with, recv, shutdown}
 
 use crate::connection::{Connection, Wants};
 use crate::error::{Error, Result};
-use crate::hall::{Hall, ROOM};
-use crate::server::{Served, close};
+use crate::hall::{Hall, LINGER, ROOM};
+use crate::server::{LAST, Served, close};
 use crate::status::Status;
 
 /// Events that are taken at a time.
@@ -32,8 +32,6 @@ const TURN: usize = 4 << 20;
 const ACCEPTED: usize = 64;
 /// How often connections are looked at whose time may be over.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How long an ended connection is read from, so that its last answer is not lost with what it still sends (RFC 9112, 9.6).
-const LINGER: Duration = Duration::from_secs(2);
 
 /// What events are about: the listener, another thread, or the client of this number.
 const LISTENER: u64 = u64::MAX;
@@ -54,7 +52,8 @@ pub struct House {
 #[derive(Debug)]
 struct Desk {
     waker: OwnedFd,
-    left: Mutex<Vec<OwnedFd>>,
+    /// Who waits there; nothing once the thread has gone.
+    left: Mutex<Option<Vec<OwnedFd>>>,
     /// Connections that it has or is about to have.
     load: AtomicU32,
 }
@@ -67,7 +66,7 @@ impl House {
     pub fn new(listener: Arc<TcpListener>, threads: usize, most: u32) -> Result<Self> {
         let desk = |_| {
             let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            Ok(Desk { waker, left: Mutex::default(), load: AtomicU32::new(0) })
+            Ok(Desk { waker, left: Mutex::new(Some(Vec::new())), load: AtomicU32::new(0) })
         };
         let desks = (0..threads).map(desk).collect::<rustix::io::Result<_>>().map_err(Error::call("wake threads"))?;
         Ok(Self { listener, desks, most, is_over: AtomicBool::new(false), deadline: OnceLock::new() })
@@ -98,15 +97,37 @@ impl Desk {
         let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
     }
 
-    fn leave(&self, socket: OwnedFd) {
-        self.left.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(socket);
+    fn left(&self) -> MutexGuard<'_, Option<Vec<OwnedFd>>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves a connection, which comes back if the thread has gone.
+    fn leave(&self, socket: OwnedFd) -> Option<OwnedFd> {
+        match &mut *self.left() {
+            Some(left) => {
+                self.load.fetch_add(1, Ordering::Relaxed);
+                left.push(socket);
+            }
+            None => return Some(socket),
+        }
         self.wake();
+        None
     }
 
     fn take(&self) -> Vec<OwnedFd> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.waker, &mut count);
-        std::mem::take(&mut *self.left.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+        self.left().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes nothing any more, unless somebody waits there: whether it could be closed.
+    fn close(&self) -> bool {
+        let mut left = self.left();
+        let is_empty = left.as_ref().is_none_or(Vec::is_empty);
+        if is_empty {
+            *left = None;
+        }
+        is_empty
     }
 }
 
@@ -121,6 +142,8 @@ struct Client {
     has_ended: bool,
     /// Whether the server sends no more, and reads only that nothing is lost.
     lingers: bool,
+    /// Whether it is to go on when others have had their turn.
+    is_queued: bool,
     /// When it was last between two requests, began one, or took something.
     since: Instant,
 }
@@ -189,12 +212,13 @@ impl Worker {
             // A signal is for another thread, and nothing else can fail.
             let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.ok().as_ref());
             self.hall.site.tick(Instant::now());
+            self.drain_if_over();
             for event in &events {
                 self.event(event.data.u64(), event.flags);
             }
             for _ in 0..self.again.len() {
                 let number = self.again.pop_front();
-                number.into_iter().for_each(|number| self.drive(number));
+                number.into_iter().for_each(|number| self.go_on(number));
             }
             self.sweep();
         }
@@ -203,19 +227,28 @@ impl Worker {
 
     /// Whether it was told to end and has.
     fn is_done(&mut self) -> bool {
-        if !self.house.is_over.load(Ordering::Acquire) {
+        self.drain_if_over();
+        if !self.hall.site.is_draining {
             return false;
         }
-        if !self.hall.site.is_draining {
+        let is_late = self.house.deadline.get().is_none_or(|deadline| self.hall.site.now() >= *deadline);
+        is_late || (self.clients.iter().all(Option::is_none) && self.house.desks[self.number].close())
+    }
+
+    /// From when on every answer is the last one of its connection.
+    fn drain_if_over(&mut self) {
+        if !self.hall.site.is_draining && self.house.is_over.load(Ordering::Acquire) {
             self.drain();
         }
-        let is_late = self.house.deadline.get().is_none_or(|deadline| self.hall.site.now() >= *deadline);
-        is_late || self.clients.iter().all(Option::is_none)
     }
 
     /// Takes whoever has connected, accepts nobody further, and ends connections that are between two requests.
     fn drain(&mut self) {
-        self.accept();
+        for _ in 0..LAST {
+            if !self.accept() {
+                break;
+            }
+        }
         self.pause();
         close(&self.house.listener);
         self.admit();
@@ -229,45 +262,52 @@ impl Worker {
 
     fn event(&mut self, about: u64, flags: EventFlags) {
         match about {
-            LISTENER => self.accept(),
+            LISTENER => drop(self.accept()),
             WAKER => self.admit(),
             number => {
                 let Some(Some(client)) = self.clients.get_mut(number as usize) else { return };
                 client.is_readable |=
                     flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
                 client.has_ended |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-                self.drive(number as usize);
+                if !client.is_queued {
+                    self.drive(number as usize);
+                }
             }
         }
     }
 
-    fn accept(&mut self) {
+    /// Accepts some; `false` if nobody waits, or nobody can be accepted.
+    fn accept(&mut self) -> bool {
         for _ in 0..ACCEPTED {
             match accept_with(&self.house.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => self.place(socket),
-                Err(Errno::AGAIN) => return,
+                Err(Errno::AGAIN) => return false,
                 // Whoever waits goes on waiting: no thread is woken for it again and again.
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                     self.hall.site.release();
-                    return self.pause();
+                    self.hall.let_all_go();
+                    self.pause();
+                    return false;
                 }
                 // A connection that has ended meanwhile, or what else accept says about one.
                 Err(_) => {}
             }
         }
+        true
     }
 
     /// Gives a connection to the thread that has fewest.
     fn place(&mut self, socket: OwnedFd) {
         if self.house.load() >= self.house.most {
-            return self.hall.turn_away(&socket);
+            return self.hall.turn_away(socket, self.hall.site.now());
         }
         self.hall.served.connections += 1;
-        // At the end each thread keeps what it accepts: the others may be gone.
-        let is_over = self.house.is_over.load(Ordering::Acquire);
-        let number = if is_over { self.number } else { self.house.least_loaded(self.number) };
-        self.house.desks[number].load.fetch_add(1, Ordering::Relaxed);
-        if number == self.number { self.enter(socket) } else { self.house.desks[number].leave(socket) }
+        let number = self.house.least_loaded(self.number);
+        let socket = if number == self.number { Some(socket) } else { self.house.desks[number].leave(socket) };
+        if let Some(socket) = socket {
+            self.house.desks[self.number].load.fetch_add(1, Ordering::Relaxed);
+            self.enter(socket);
+        }
     }
 
     /// Takes what others have left for it.
@@ -288,6 +328,7 @@ impl Worker {
             is_readable: false,
             has_ended: false,
             lingers: false,
+            is_queued: false,
             since: self.hall.site.now(),
         });
         // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
@@ -303,8 +344,21 @@ impl Worker {
         match client.drive(&mut self.hall) {
             Next::Wait if self.hall.site.is_draining && client.is_idle() => self.remove(number),
             Next::Wait => {}
-            Next::Again => self.again.push_back(number),
+            Next::Again => {
+                // Once, however often it is driven: who sends much has no more turns than others.
+                if !std::mem::replace(&mut client.is_queued, true) {
+                    self.again.push_back(number);
+                }
+            }
             Next::Gone => self.remove(number),
+        }
+    }
+
+    /// Gives a client its next turn.
+    fn go_on(&mut self, number: usize) {
+        if let Some(Some(client)) = self.clients.get_mut(number) {
+            client.is_queued = false;
+            self.drive(number);
         }
     }
 
@@ -322,6 +376,7 @@ impl Worker {
             return;
         }
         self.swept = now;
+        self.hall.let_go(now);
         for number in 0..self.clients.len() {
             let Some(client) = &mut self.clients[number] else { continue };
             if client.is_late(&mut self.hall) {
@@ -435,5 +490,71 @@ impl Client {
             }
             () => waited >= limits.idle,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::server::{Server, Setup};
+
+    const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    /// Two threads that do not run yet, of a site with a file.
+    fn workers() -> (tempfile::TempDir, Arc<House>, [Worker; 2]) {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::write(top.path().join("a"), "content").unwrap();
+        let server = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), Setup::of(2)).unwrap();
+        let (house, make) = server.house_of_events().unwrap();
+        let workers = [0, 1].map(|number| Worker::new(number, Arc::clone(&house), make()).unwrap());
+        (top, house, workers)
+    }
+
+    /// A client that has asked and sends no more, and its other end.
+    fn client() -> (TcpStream, OwnedFd) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        client.write_all(REQUEST).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        (client, socket.into())
+    }
+
+    fn rest(mut client: TcpStream) -> String {
+        let mut all = String::new();
+        client.read_to_string(&mut all).unwrap();
+        all
+    }
+
+    #[test]
+    fn a_connection_for_a_thread_that_has_gone_is_served_by_the_one_that_accepted_it() {
+        let (_top, house, [mut first, mut second]) = workers();
+        house.end(Instant::now() + Duration::from_secs(60));
+        assert!(second.is_done());
+        house.desks[0].load.store(1, Ordering::Relaxed);
+        let (client, socket) = client();
+        first.place(socket);
+        house.desks[0].load.fetch_sub(1, Ordering::Relaxed);
+        assert_eq!((house.load(), first.serve().requests), (1, 1));
+        let told = rest(client);
+        assert!(told.contains("\r\nConnection: close\r\n") && told.ends_with("content"), "{told}");
+        assert_eq!(house.load(), 0);
+    }
+
+    #[test]
+    fn a_thread_does_not_go_while_a_connection_waits_for_it() {
+        let (_top, house, [mut first, mut second]) = workers();
+        house.end(Instant::now() + Duration::from_secs(60));
+        second.drain_if_over();
+        house.desks[0].load.store(1, Ordering::Relaxed);
+        let (client, socket) = client();
+        first.place(socket);
+        assert!(!second.is_done());
+        assert_eq!(second.serve().requests, 1);
+        assert!(rest(client).ends_with("content"));
     }
 }

@@ -25,10 +25,12 @@ use crate::words;
 const BACKLOG: i32 = 4096;
 /// How often it is asked whether the server is to end.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
+/// How often some connections are accepted at the end: whoever waits then is served, and a crowd keeps no server from ending.
+pub(crate) const LAST: usize = 64;
 /// Descriptors that are neither connections nor files.
 const OTHERS: u64 = 64;
-/// Files that each thread holds open, at least and at most.
-const HELD: (u64, u64) = (16, 4096);
+/// Most files that each thread holds open.
+const HELD: u64 = 4096;
 
 /// Who serves connections, and how it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +80,16 @@ impl Setup {
     /// With so many threads, and everything else as is best.
     pub fn of(threads: usize) -> Self {
         Self { model: Model::default(), threads, sending: Sending::default(), lists: false, limits: Limits::default() }
+    }
+}
+
+impl Setup {
+    /// Limits connections to what so many descriptors allow, and says how many files each thread may hold open between requests.
+    fn share(&mut self, descriptors: u64) -> usize {
+        let connections = u64::from(self.limits.connections).min(descriptors - descriptors / 4).max(1);
+        self.limits.connections = connections as u32;
+        let threads = if self.model == Model::Thread { connections } else { self.threads.max(1) as u64 };
+        (descriptors.saturating_sub(connections) / threads).min(HELD) as usize
     }
 }
 
@@ -131,11 +143,7 @@ impl Server {
                 .map_err(|error| Error::Listen(error.into()))
         });
         ready?;
-        let limits = &mut setup.limits;
-        let descriptors = descriptors().saturating_sub(OTHERS);
-        limits.connections = u64::from(limits.connections).min(descriptors - descriptors / 4).max(1) as u32;
-        let left = descriptors.saturating_sub(limits.connections.into()) / setup.threads.max(1) as u64;
-        let held = left.clamp(HELD.0, HELD.1) as usize;
+        let held = setup.share(descriptors().saturating_sub(OTHERS));
         Ok(Self { listener: Arc::new(listener), root, setup, held })
     }
 
@@ -166,8 +174,7 @@ impl Server {
     }
 
     fn serve_by_events(self, is_over: impl Fn() -> bool) -> Result<Served> {
-        let house = epoll::House::new(Arc::clone(&self.listener), self.setup.threads, self.connections());
-        let (house, make) = (Arc::new(house?), self.halls());
+        let (house, make) = self.house_of_events()?;
         let workers = (0..self.setup.threads).map(|number| Worker::new(number, Arc::clone(&house), make()));
         let workers = workers.collect::<Result<Vec<Worker>>>()?;
         let threads: std::io::Result<Vec<_>> = workers.into_iter().map(started).collect();
@@ -179,6 +186,11 @@ impl Server {
         let threads = threads.map_err(Error::call("start a thread"))?;
         let served = threads.into_iter().map(|thread| thread.join().unwrap_or_default());
         Ok(served.fold(Served::default(), std::ops::Add::add))
+    }
+
+    pub(crate) fn house_of_events(&self) -> Result<(Arc<epoll::House>, impl Fn() -> Hall)> {
+        let house = epoll::House::new(Arc::clone(&self.listener), self.setup.threads, self.connections())?;
+        Ok((Arc::new(house), self.halls()))
     }
 
     fn house(&self) -> threads::House<impl Fn() -> Hall + Send + Sync + Clone + 'static> {
@@ -207,4 +219,23 @@ pub(crate) fn close(listener: &TcpListener) {
 /// Descriptors that this process may have.
 fn descriptors() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_and_held_files_together_are_no_more_than_the_descriptors() {
+        for (model, threads) in [(Model::Epoll, 2), (Model::Pool, 64), (Model::Pool, 1024), (Model::Thread, 2)] {
+            for descriptors in [0, 1, 5, 960, 20_000, 1_000_000] {
+                let mut setup = Setup { model, ..Setup::of(threads) };
+                let held = setup.share(descriptors) as u64;
+                let connections = u64::from(setup.limits.connections);
+                let holders = if model == Model::Thread { connections } else { threads as u64 };
+                assert!(connections >= 1 && (connections + held * holders <= descriptors || descriptors == 0));
+            }
+        }
+        assert_eq!(Setup::of(2).share(1_000_000), 4096);
+    }
 }

@@ -104,12 +104,7 @@ impl Site {
 
     fn file(&self, request: &Request<'_>, opened: &Arc<Opened>, out: &mut Vec<u8>) -> Answered {
         match opened.validators.instead(&request.fields) {
-            Some(Status::NotModified) => {
-                self.begin(request, Status::NotModified, out);
-                out.extend_from_slice(opened.common_head());
-                out.extend_from_slice(b"\r\n");
-                return Ok(None);
-            }
+            Some(Status::NotModified) => return Ok(self.not_modified(request, opened, out)),
             Some(status) => return Ok(self.error(request, status, out)),
             None => {}
         }
@@ -124,6 +119,13 @@ impl Site {
                 Ok(self.text(request, (Status::RangeNotSatisfiable, &field), out))
             }
         }
+    }
+
+    fn not_modified(&self, request: &Request<'_>, opened: &Opened, out: &mut Vec<u8>) -> Option<Body> {
+        self.begin(request, Status::NotModified, out);
+        out.extend_from_slice(opened.common_head());
+        out.extend_from_slice(b"\r\n");
+        None
     }
 
     #[inline]

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +15,14 @@ use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
 use crate::blocking::attend;
 use crate::error::{Error, Result};
 use crate::hall::Hall;
-use crate::server::{LOOK, Served, close};
+use crate::server::{LAST, LOOK, Served, close};
 
 /// Bytes of a thread's stack: a request needs a few KiB.
 const STACK: usize = 256 << 10;
+/// Most of what ended threads have left that is kept: buffers and open files.
+const KEPT: usize = 64;
+/// Connections that are accepted before it is asked again whether the server is to end.
+const ACCEPTED: usize = 64;
 
 /// How connections get their threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +50,14 @@ pub struct House<H> {
 struct Present {
     state: Mutex<State>,
     changed: Condvar,
+    is_over: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     next: u64,
     sockets: HashMap<u64, Arc<OwnedFd>>,
-    /// What threads need that have ended.
+    /// What threads need that have ended, as far as it is kept for those that come.
     halls: Vec<Hall>,
     served: Served,
 }
@@ -78,11 +84,13 @@ impl Present {
             (state.sockets.get(&number).cloned(), state.halls.pop())
         };
         let mut hall = hall.unwrap_or_else(make);
-        socket.into_iter().for_each(|socket| attend(&socket, &mut hall));
+        socket.into_iter().for_each(|socket| attend(&socket, &mut hall, &self.is_over));
         let mut state = self.state();
         state.sockets.remove(&number);
         state.served = state.served + std::mem::take(&mut hall.served);
-        state.halls.push(hall);
+        if state.halls.len() < KEPT {
+            state.halls.push(hall);
+        }
         self.changed.notify_all();
     }
 
@@ -100,6 +108,10 @@ impl Present {
                 break;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        for socket in state.sockets.values() {
+            // Their time is over, and no thread stays for them.
+            let _ = shutdown(socket, Shutdown::Both);
         }
         state.served
     }
@@ -122,34 +134,56 @@ impl<H: Fn() -> Hall + Send + Sync + Clone + 'static> House<H> {
             if is_ready.map_err(Error::call("wait for connections"))? {
                 self.accept(&present, queue.as_ref(), &mut door);
             }
+            door.let_go(Instant::now());
+        }
+        present.is_over.store(true, Ordering::Release);
+        for _ in 0..LAST {
+            if !self.accept(&present, queue.as_ref(), &mut door) {
+                break;
+            }
         }
         close(&self.listener);
         Ok(present.leave(self.drain) + door.served)
     }
 
-    fn accept(&self, present: &Arc<Present>, queue: Option<&Sender<u64>>, door: &mut Hall) {
-        loop {
-            let socket = match accept_with(&self.listener, SocketFlags::CLOEXEC) {
-                Ok(socket) => Arc::new(socket),
-                Err(Errno::AGAIN) => return,
+    /// Accepts some; `false` if nobody waits, or nobody can be accepted.
+    fn accept(&self, present: &Arc<Present>, queue: Option<&Sender<u64>>, door: &mut Hall) -> bool {
+        for _ in 0..ACCEPTED {
+            match accept_with(&self.listener, SocketFlags::CLOEXEC) {
+                Ok(socket) => {
+                    let left = self.place(present, queue, socket);
+                    left.into_iter().for_each(|socket| door.turn_away(socket, Instant::now()));
+                }
+                Err(Errno::AGAIN) => return false,
                 // Whoever waits goes on waiting, and this thread does not spin meanwhile.
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => return std::thread::sleep(LOOK),
-                Err(_) => continue,
-            };
-            if present.state().sockets.len() >= self.most as usize {
-                door.turn_away(&socket);
-                continue;
-            }
-            let number = present.enter(&socket);
-            let is_taken = match queue {
-                Some(queue) => queue.send(number).is_ok(),
-                None => self.start(present, number),
-            };
-            if !is_taken {
-                present.state().sockets.remove(&number);
-                door.turn_away(&socket);
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                    door.let_all_go();
+                    std::thread::sleep(LOOK);
+                    return false;
+                }
+                // A connection that has ended meanwhile, or what else accept says about one.
+                Err(_) => {}
             }
         }
+        true
+    }
+
+    /// Gives a connection to a thread; it comes back if there is no place for it.
+    fn place(&self, present: &Arc<Present>, queue: Option<&Sender<u64>>, socket: OwnedFd) -> Option<OwnedFd> {
+        if present.state().sockets.len() >= self.most as usize {
+            return Some(socket);
+        }
+        let socket = Arc::new(socket);
+        let number = present.enter(&socket);
+        let is_taken = match queue {
+            Some(queue) => queue.send(number).is_ok(),
+            None => self.start(present, number),
+        };
+        if is_taken {
+            return None;
+        }
+        present.state().sockets.remove(&number);
+        Arc::into_inner(socket)
     }
 
     /// Starts a thread for a connection.

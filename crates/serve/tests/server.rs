@@ -35,11 +35,10 @@ impl Running {
         stream
     }
 
-    /// Whether it serves one more client. One that is turned away before it has asked may be reset.
+    /// Whether it serves one more client; one that it does not serve is told so.
     fn has_place(&self) -> bool {
-        let (mut stream, mut all) = (self.connect(), Vec::new());
-        let _ = stream.write_all(SMALL).and_then(|()| stream.shutdown(Shutdown::Write));
-        let _ = stream.read_to_end(&mut all);
+        let all = self.ask(SMALL);
+        assert!(all.starts_with(b"HTTP/1.1 200 ") || all.starts_with(b"HTTP/1.1 503 "));
         all.ends_with(b"small")
     }
 
@@ -214,6 +213,9 @@ fn one_connection_too_many_is_told_so_and_a_place_that_is_free_is_taken() {
             assert_eq!(answer(stream).1, b"small");
         }
         let mut outside = server.connect();
+        // It asks only when it has been turned away already, and is not reset for that.
+        outside.peek(&mut [0]).unwrap();
+        (0..3).for_each(|_| outside.write_all(SMALL).unwrap());
         let told = rest(&mut outside);
         assert!(told.starts_with(b"HTTP/1.1 503 ") && told.windows(13).any(|words| words == b"Retry-After: "));
         drop(inside);
@@ -240,8 +242,31 @@ fn at_its_end_what_was_begun_is_finished_and_idle_connections_are_closed() {
         assert_eq!(rest(&mut idle), b"");
         let arrived = rest(&mut busy);
         assert!(arrived.ends_with(&large));
+        drop(busy);
         ending.join().unwrap();
         assert!(TcpStream::connect(address).is_err());
+    }
+}
+
+#[test]
+fn at_its_end_every_answer_says_that_it_is_the_last() {
+    let (top, large) = files();
+    for setup in every() {
+        let server = Running::start(top.path(), setup);
+        let mut busy = server.connect();
+        busy.write_all(&[LARGE, SMALL, SMALL].concat()).unwrap();
+        busy.read_exact(&mut [0; 1]).unwrap();
+        let address = server.address;
+        let ending = std::thread::spawn(move || server.end());
+        // It refuses connections when it knows that it is to end, and the second request waits until then behind the first.
+        while TcpStream::connect(address).is_ok() {}
+        let arrived = rest(&mut busy);
+        let last = arrived.windows(9).rposition(|words| words == b"HTTP/1.1 ").unwrap();
+        let last = String::from_utf8_lossy(&arrived[last..]).into_owned();
+        assert!(last.contains("\r\nConnection: close\r\n") && last.ends_with("small"), "{} {last}", named(&setup));
+        assert!(arrived.len() < large.len() + 1000, "only one more");
+        drop(busy);
+        ending.join().unwrap();
     }
 }
 
