@@ -1,25 +1,22 @@
 //! `kelvin agent` as a whole program: its clients, refusals and exit.
 
+mod running;
+
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use kelvin_testing::Missing;
 use kelvin_wire::address::addresses;
 use kelvin_wire::client::Client;
 use kelvin_wire::secret::Secret;
+use running::Running;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
-
-/// An agent that is killed if the test does not end it.
-struct Running {
-    child: Child,
-    address: String,
-}
 
 impl Running {
     fn start(arguments: &[&str]) -> Self {
@@ -33,26 +30,8 @@ impl Running {
 
     /// The same, with its log to this file.
     fn telling(mut command: Command, arguments: &[&str], log: Stdio) -> Self {
-        command.arg("agent").args(arguments).stdout(Stdio::piped()).stderr(log);
-        let mut child = command.spawn().unwrap();
-        let mut address = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
-        Self { child, address: address.trim().to_owned() }
-    }
-
-    /// Ends it by a signal, and returns its status and its log.
-    fn end(mut self, signal: &str) -> (Option<i32>, String) {
-        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
-        let mut told = String::new();
-        self.child.stderr.take().map(|mut log| log.read_to_string(&mut told).unwrap());
-        (self.child.wait().unwrap().code(), told)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        command.arg("agent").args(arguments);
+        Self::of(command, log)
     }
 }
 

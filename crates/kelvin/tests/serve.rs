@@ -1,47 +1,25 @@
 //! `kelvin serve` as a whole program: its address, the clients that people use, its refusals and its end.
 
+mod running;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use kelvin_testing::Missing;
+use running::Running;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
-
-/// A server that is killed if the test does not end it.
-struct Running {
-    child: Child,
-    address: String,
-}
 
 impl Running {
     fn start(root: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(KELVIN);
         command.arg("serve").arg(root).args(["--listen", "127.0.0.1:0"]).args(arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut address = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
-        Self { child, address: address.trim().to_owned() }
+        Self::of(command, Stdio::piped())
     }
 
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
-    }
-
-    /// Ends it by a signal, and returns its status and its log.
-    fn end(mut self, signal: &str) -> (Option<i32>, String) {
-        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
-        let mut told = String::new();
-        self.child.stderr.take().map(|mut log| log.read_to_string(&mut told).unwrap());
-        (self.child.wait().unwrap().code(), told)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -20,10 +20,7 @@ pub fn serve(args: &ServeArgs) -> Done {
     kelvin_sys::interrupt::watch()?;
     // With fewer descriptors it serves fewer clients, and says so.
     let _ = kelvin_sys::process::raise_open_files();
-    let server = Server::listen(args.listen, &args.root, setup(args)?).map_err(|error| match error {
-        Error::Listen(source) => Fault::new(format!("--listen {}", Shown(args.listen)), source),
-        error => Fault::because(error),
-    })?;
+    let server = listen(args)?;
     let address = Shown(server.address().map_err(Fault::because)?).to_string();
     output::print(|out| writeln!(out, "{address}"))?;
     let log = Log::over(std::io::stderr());
@@ -38,6 +35,13 @@ pub fn serve(args: &ServeArgs) -> Done {
     }
     log.end(PATIENCE);
     served.map(|_| ExitCode::SUCCESS).map_err(Fault::because)
+}
+
+fn listen(args: &ServeArgs) -> Result<Server, Fault> {
+    Server::listen(args.listen, &args.root, setup(args)?).map_err(|error| match error {
+        Error::Listen(source) => Fault::new(format!("--listen {}", Shown(args.listen)), source),
+        error => Fault::because(error),
+    })
 }
 
 fn setup(args: &ServeArgs) -> Result<Setup, Fault> {
