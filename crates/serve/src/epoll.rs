@@ -411,12 +411,8 @@ impl Client {
         loop {
             match self.connection.wants() {
                 _ if self.lingers => return self.discard(hall),
-                Wants::Send => match hall.sending.send_some(&mut self.connection, &self.socket) {
-                    Ok(sent) => {
-                        hall.served.bytes += sent as u64;
-                        self.since = hall.site.now();
-                        turn = turn.saturating_sub(sent);
-                    }
+                Wants::Send => match self.send(hall) {
+                    Ok(sent) => turn = turn.saturating_sub(sent),
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => return Next::Wait,
                     Err(_) => return Next::Gone,
@@ -431,6 +427,15 @@ impl Client {
                 Wants::End => self.end(hall),
             }
         }
+    }
+
+    /// Sends some of what is to be sent: how many bytes.
+    #[inline]
+    fn send(&mut self, hall: &mut Hall) -> rustix::io::Result<usize> {
+        let sent = hall.sending.send_some(&mut self.connection, &self.socket)?;
+        hall.served.bytes += sent as u64;
+        self.since = hall.site.now();
+        Ok(sent)
     }
 
     /// Receives what is there; `false` at the end.
