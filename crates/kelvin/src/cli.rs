@@ -82,7 +82,7 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Serve the files below a directory over HTTP
     #[command(
-        after_help = "Examples:\n  kelvin serve site                    at http://127.0.0.1:8080/, for this host only\n  \
+        after_help = "Examples:\n  kelvin serve site             at http://127.0.0.1:8080/, for this host only\n  \
                             kelvin serve site --listen 0.0.0.0:80 --index\n\n\
                             Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 could not be done: one line says why."
     )]
