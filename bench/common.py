@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -261,6 +262,8 @@ def percent(share):
 
 def main(benchmark):
     """Runs a benchmark that returns whether every bound was kept: exit status 0, 1 if not, 2 if it could not be done."""
+    # As Ctrl-C: what was set up is taken down.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(0 if benchmark() else 1)
     except Missing as error:
