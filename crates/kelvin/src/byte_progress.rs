@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use kelvin_model::Unit;
 use kelvin_report::units;
 
+use crate::output::ERASE;
+
 /// Time before the line first appears, and between updates.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_millis(200);
-
-/// Goes to the beginning of a terminal's line, and erases it.
-pub const ERASE: &str = "\r\x1b[2K";
 
 /// A progress line on the terminal while moving bytes takes long; erased when dropped.
 pub struct Progress {

@@ -538,13 +538,14 @@ fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "it must be a whole number from 0, and not too large".to_owned())
 }
 
-/// A whole number from 1.
+/// An axis and its value.
 fn axis_value(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=').filter(|(axis, value)| !axis.is_empty() && !value.is_empty());
     let (axis, value) = parts.ok_or("an axis, '=' and a value are right, such as files=small")?;
     Ok((axis.to_owned(), value.to_owned()))
 }
 
+/// A whole number from 1.
 fn from_one(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|&number| number > 0);
     number.ok_or_else(|| "it must be a whole number from 1, and not too large".to_owned())

@@ -12,6 +12,9 @@ use serde::Serialize;
 
 use crate::fault::Fault;
 
+/// Goes to the beginning of a terminal's line, and erases it.
+pub const ERASE: &str = "\r\x1b[2K";
+
 /// Columns when the terminal does not say.
 const USUAL_WIDTH: usize = 80;
 
@@ -84,7 +87,7 @@ impl Line {
     /// Replaces the text of the line.
     pub fn show(&self, text: impl std::fmt::Display) {
         if self.shown {
-            let _ = write!(io::stderr(), "\r\x1b[2K{}", visible(&text.to_string()));
+            let _ = write!(io::stderr(), "{ERASE}{}", visible(&text.to_string()));
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use crate::output::ERASE;
+
 use kelvin_harness::Sink;
 use kelvin_model::Event;
 
@@ -31,17 +33,15 @@ impl Sink for Progress {
         }
         self.drawn = Some(Instant::now());
         let what: String = format!("{probe} {case}").chars().take(44).collect();
-        let _ = write!(
-            std::io::stderr(),
-            "\r\x1b[2K{done:>4}/{planned} rounds, at most {seconds_left:>3.0} s left  {what}"
-        );
+        let _ =
+            write!(std::io::stderr(), "{ERASE}{done:>4}/{planned} rounds, at most {seconds_left:>3.0} s left  {what}");
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.drawn.is_some() {
-            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+            let _ = write!(std::io::stderr(), "{ERASE}");
         }
     }
 }

@@ -526,7 +526,9 @@ impl<'a, S: Stream> Session<'a, S> {
         let mut hasher = Hasher::new();
         // What came with messages is in no socket any more.
         let come = self.channel.come(piece.bytes as usize)?;
-        hasher.update(come);
+        if is_seen {
+            hasher.update(come);
+        }
         let (mut rest, mut written) = (piece.bytes as usize - come.len(), deposit.write(come, piece.offset));
         let (begun, mut hashing) = (Instant::now(), 0);
         if written.is_ok() {

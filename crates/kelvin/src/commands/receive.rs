@@ -18,10 +18,10 @@ use serde::Serialize;
 
 use super::agent::PATIENCE;
 use super::agent::log::{About, Log};
-use crate::byte_progress::{self, ERASE};
+use crate::byte_progress;
 use crate::cli::ReceiveArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::output;
+use crate::output::{self, ERASE};
 
 /// Receives until asked to stop, or from one sender. Prints its address and then what each sender moved on standard output, and
 /// logs to standard error.

@@ -8,6 +8,26 @@ use crate::Error;
 use crate::channel::{Channel, PART};
 use crate::message::FromSender;
 
+/// A channel, and what it sends and is sent.
+type End = (Channel<Scripted>, Scripted);
+
+/// A sender's end and a receiver's, of which neither hears the other by itself.
+fn ends(plain: bool) -> (End, End) {
+    let end = |halves| {
+        let stream = Scripted::default();
+        let mut channel = Channel::new(stream.clone(), halves).unwrap();
+        channel.set_plain(plain);
+        (channel, stream)
+    };
+    let (sender, receiver) = shaken();
+    (end(sender), end(receiver))
+}
+
+/// Has these bytes come.
+fn say(here: &Scripted, frame: Vec<u8>) {
+    here.says.borrow_mut().push_back(super::Said { frame, is_late: false });
+}
+
 /// What becomes of two messages that were changed on their way.
 fn received(change: fn(&mut Vec<u8>)) -> [crate::Result<()>; 2] {
     let mut hostile = Hostile::new();
@@ -47,19 +67,14 @@ fn a_message_with_more_behind_it_is_none() {
 fn bytes_of_every_length_arrive_and_only_plain_ones_can_be_read_on_the_way() {
     let content = content(3 * PART, 1);
     for plain in [false, true] {
-        let (sender, receiver) = shaken();
-        let (there, here) = (Scripted::default(), Scripted::default());
-        let mut sender = Channel::new(there.clone(), sender).unwrap();
-        let mut receiver = Channel::new(here.clone(), receiver).unwrap();
-        sender.set_plain(plain);
-        receiver.set_plain(plain);
+        let ((mut sender, there), (mut receiver, here)) = ends(plain);
         for length in [1, 4095, 4096, 4097, 32_767, 32_768, 32_769, 65_536, PART, 2 * PART + 1, 3 * PART] {
             sender.send_data(&content[..length]).unwrap();
             let frame = there.received.take();
             // A few bytes can be among encrypted ones by chance.
             let is_readable = length > 1000 && frame.windows(1000).any(|window| *window == content[..1000]);
             assert_eq!(is_readable, plain && length > 1000, "{length}");
-            here.says.borrow_mut().push_back(super::Said { frame, is_late: false });
+            say(&here, frame);
             // With room for a tag, and without.
             let mut came = vec![0; length + TAG * (length % 2)];
             receiver.data_into(&mut came, length).unwrap();
@@ -72,19 +87,12 @@ fn bytes_of_every_length_arrive_and_only_plain_ones_can_be_read_on_the_way() {
 fn no_read_waits_for_bytes_that_have_already_come() {
     let content = content(2 * PART, 1);
     for plain in [false, true] {
-        let (sender, receiver) = shaken();
-        let (there, here) = (Scripted::default(), Scripted::default());
-        let mut sender = Channel::new(there.clone(), sender).unwrap();
-        let mut receiver = Channel::new(here.clone(), receiver).unwrap();
-        sender.set_plain(plain);
-        receiver.set_plain(plain);
+        let ((mut sender, there), (mut receiver, here)) = ends(plain);
         sender.queue(&FromSender::End).unwrap();
         sender.send_data(&content).unwrap();
         let frames = there.received.take();
         // Some of the bytes come with the message before them, and the others in two parts.
-        for frame in frames.chunks(frames.len() / 3 + 1) {
-            here.says.borrow_mut().push_back(super::Said { frame: frame.to_vec(), is_late: false });
-        }
+        frames.chunks(frames.len() / 3 + 1).for_each(|frame| say(&here, frame.to_vec()));
         receiver.receive::<FromSender>().unwrap();
         let mut came = vec![0; content.len() + TAG];
         receiver.data_into(&mut came, content.len()).unwrap();
@@ -96,19 +104,12 @@ fn no_read_waits_for_bytes_that_have_already_come() {
 fn bytes_that_are_passed_over_are_as_many_as_were_announced() {
     let content = content(2 * PART + 7, 1);
     for plain in [false, true] {
-        let (sender, receiver) = shaken();
-        let (there, here) = (Scripted::default(), Scripted::default());
-        let mut sender = Channel::new(there.clone(), sender).unwrap();
-        let mut receiver = Channel::new(here.clone(), receiver).unwrap();
-        sender.set_plain(plain);
-        receiver.set_plain(plain);
+        let ((mut sender, there), (mut receiver, here)) = ends(plain);
         sender.queue(&FromSender::End).unwrap();
         sender.send_data(&content).unwrap();
         sender.send(&FromSender::End).unwrap();
         let frames = there.received.take();
-        for frame in frames.chunks(PART / 2 + 1) {
-            here.says.borrow_mut().push_back(super::Said { frame: frame.to_vec(), is_late: false });
-        }
+        frames.chunks(PART / 2 + 1).for_each(|frame| say(&here, frame.to_vec()));
         assert!(matches!(receiver.receive().unwrap(), FromSender::End));
         receiver.pass_over(content.len(), &mut vec![0; PART + TAG]).unwrap();
         assert!(matches!(receiver.receive().unwrap(), FromSender::End), "plain: {plain}");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_wire::bounded::cut;
 
-use crate::byte_progress::ERASE;
+use crate::output::ERASE;
 
 /// Maximum bytes of a line.
 const LONGEST: usize = 300;

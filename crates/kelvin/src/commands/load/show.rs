@@ -7,7 +7,7 @@ use kelvin_model::load::{Errors, Generator, GeneratorLimit, Latency, Load, Offer
 use kelvin_model::{Unit, units};
 use kelvin_report::text::{left, right};
 
-use crate::output;
+use crate::output::{self, ERASE};
 
 /// Width of the names and of the columns of the table.
 const NAME: usize = 22;
@@ -41,14 +41,14 @@ impl Progress {
                 units::count(last.errors)
             ),
         };
-        let _ = write!(io::stderr(), "\r\x1b[2K{what}");
+        let _ = write!(io::stderr(), "{ERASE}{what}");
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            let _ = write!(io::stderr(), "\r\x1b[2K");
+            let _ = write!(io::stderr(), "{ERASE}");
         }
     }
 }
