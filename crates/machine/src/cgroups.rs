@@ -1,11 +1,11 @@
-//! Which control groups this process is in, and the files that limit it, for versions 1 and 2.
+//! Which control groups a process is in, and the files that limit it, for versions 1 and 2.
 
 use crate::disks::{self, MountLine};
 use crate::text::Root;
 
-/// The groups of this process.
+/// The groups of a process.
 #[derive(Clone, Debug)]
-pub(crate) struct Groups<'a> {
+pub struct Groups<'a> {
     root: Root<'a>,
     /// `controllers`, path; no controllers for version 2.
     memberships: Vec<(String, String)>,
@@ -24,7 +24,15 @@ pub(crate) struct Place {
 impl<'a> Groups<'a> {
     /// The groups of this process, or why they are unknown.
     pub(crate) fn read(root: Root<'a>) -> Result<Self, String> {
-        let text = root.read("/proc/self/cgroup")?;
+        Self::of(root, "self")
+    }
+
+    /// The groups of a process by its number, as this process sees them.
+    ///
+    /// # Errors
+    /// Why they are unknown.
+    pub fn of(root: Root<'a>, process: &str) -> Result<Self, String> {
+        let text = root.read(&format!("/proc/{process}/cgroup"))?;
         let mounts = disks::mount_lines(root).into_iter().filter(|mount| mount.kind.starts_with("cgroup")).collect();
         Ok(Self { root, memberships: text.lines().filter_map(membership).collect(), mounts })
     }

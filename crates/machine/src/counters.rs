@@ -7,24 +7,32 @@ use crate::text::{Root, number, value};
 
 /// Ticks that one CPU, or all together, spent in each way since boot (proc_stat(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ticks {
-    /// Running: user, nice, system, interrupts. Guest time is already part of user and nice.
-    pub(crate) busy: u64,
+pub struct Ticks {
+    /// In user mode: user and nice, of which guest time is already part.
+    pub user: u64,
+    /// In the kernel: system and interrupts.
+    pub system: u64,
     /// Idle or waiting for input and output.
-    pub(crate) idle: u64,
+    pub idle: u64,
     /// Wanted by us and given to others by the hypervisor.
-    pub(crate) steal: u64,
+    pub steal: u64,
 }
 
 impl Ticks {
+    /// Running.
+    pub(crate) fn busy(self) -> u64 {
+        self.user.saturating_add(self.system)
+    }
+
     pub(crate) fn total(self) -> u64 {
-        self.busy.saturating_add(self.idle).saturating_add(self.steal)
+        self.busy().saturating_add(self.idle).saturating_add(self.steal)
     }
 
     /// The difference from an earlier reading; idle time can step back.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
-            busy: self.busy.saturating_sub(earlier.busy),
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
             idle: self.idle.saturating_sub(earlier.idle),
             steal: self.steal.saturating_sub(earlier.steal),
         }
@@ -35,7 +43,7 @@ impl Ticks {
     }
 
     pub(crate) fn busy_share(self) -> f64 {
-        share(self.busy, self.total())
+        share(self.busy(), self.total())
     }
 }
 
@@ -46,9 +54,11 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
 
 /// The CPU times of /proc/stat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub(crate) all: Ticks,
-    pub(crate) cpus: BTreeMap<u32, Ticks>,
+pub struct Stat {
+    /// Of all CPUs together.
+    pub all: Ticks,
+    /// Of each.
+    pub cpus: BTreeMap<u32, Ticks>,
 }
 
 impl Stat {
@@ -57,7 +67,8 @@ impl Stat {
     }
 }
 
-pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
+/// The CPU times in the text of /proc/stat.
+pub fn parse_stat(text: &str) -> Option<Stat> {
     let mut stat = Stat::default();
     let mut found = false;
     for line in text.lines() {
@@ -78,31 +89,53 @@ fn ticks(text: &str) -> Option<Ticks> {
     let fields: Vec<u64> = text.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
     let [user, nice, system, idle, ref rest @ ..] = fields[..] else { return None };
     let rest = |index: usize| rest.get(index).copied().unwrap_or(0);
-    let busy = [user, nice, system, rest(1), rest(2)].into_iter().fold(0, u64::saturating_add);
-    Some(Ticks { busy, idle: idle.saturating_add(rest(0)), steal: rest(3) })
+    let system = system.saturating_add(rest(1)).saturating_add(rest(2));
+    Some(Ticks { user: user.saturating_add(nice), system, idle: idle.saturating_add(rest(0)), steal: rest(3) })
 }
 
-/// Ticks of this process and its reaped children (fields 14 to 17 of proc_pid_stat(5)).
-pub(crate) fn own_ticks(root: Root<'_>) -> Option<u64> {
-    let text = root.text("/proc/self/stat")?;
-    // The name in parentheses may hold anything, spaces and parentheses included.
+/// What proc_pid_stat(5) says of a process, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// In user mode (field 14).
+    pub user: u64,
+    /// In the kernel (field 15).
+    pub system: u64,
+    /// In user mode, of its reaped children (field 16).
+    pub children_user: u64,
+    /// In the kernel, of its reaped children (field 17).
+    pub children_system: u64,
+    /// Its threads now (field 20).
+    pub threads: u64,
+}
+
+/// The text of /proc/PID/stat.
+pub fn parse_process_stat(text: &str) -> Option<ProcessStat> {
+    // The name in parentheses may hold anything, spaces and parentheses included. The third field follows it.
     let (_, after) = text.rsplit_once(')')?;
-    let fields: Option<Vec<u64>> =
-        after.split_ascii_whitespace().skip(11).take(4).map(|word| word.parse().ok()).collect();
-    fields.filter(|fields| fields.len() == 4).map(|fields| fields.into_iter().fold(0, u64::saturating_add))
+    let mut fields = after.split_ascii_whitespace().skip(11);
+    let mut next = || fields.next()?.parse().ok();
+    let [user, system, children_user, children_system] = [next()?, next()?, next()?, next()?];
+    Some(ProcessStat { user, system, children_user, children_system, threads: fields.nth(2)?.parse().ok()? })
+}
+
+/// Ticks of this process and its reaped children.
+pub(crate) fn own_ticks(root: Root<'_>) -> Option<u64> {
+    let stat = parse_process_stat(&root.text("/proc/self/stat")?)?;
+    let ticks = [stat.user, stat.system, stat.children_user, stat.children_system];
+    Some(ticks.into_iter().fold(0, u64::saturating_add))
 }
 
 /// One line of a pressure file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Pressure {
+pub struct Pressure {
     /// Share of the last ten seconds in which some task waited, in percent.
     pub(crate) average_10: f64,
     /// Microseconds since boot in which some task waited.
-    pub(crate) total_microseconds: u64,
+    pub total_microseconds: u64,
 }
 
 /// The line `some` of /proc/pressure/cpu, io or memory.
-pub(crate) fn pressure(root: Root<'_>, resource: &str) -> Option<Pressure> {
+pub fn pressure(root: Root<'_>, resource: &str) -> Option<Pressure> {
     parse_pressure(&root.text(&format!("/proc/pressure/{resource}"))?)
 }
 
@@ -114,17 +147,21 @@ pub(crate) fn parse_pressure(text: &str) -> Option<Pressure> {
 
 /// How often and for how long its quota throttled a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Throttled {
-    pub(crate) times: u64,
-    pub(crate) microseconds: u64,
+pub struct Throttled {
+    /// Periods in which it ran; 0 without a quota.
+    pub periods: u64,
+    /// Periods in which it was throttled.
+    pub times: u64,
+    /// For how long.
+    pub microseconds: u64,
 }
 
-/// Throttling of this process's group and the groups above it, added up.
-pub(crate) fn throttled(root: Root<'_>) -> Option<Throttled> {
-    let groups = Groups::read(root).ok()?;
+/// Throttling of a process's group and the groups above it, added up.
+pub fn throttled(groups: &Groups<'_>) -> Option<Throttled> {
     let place = groups.place("cpu").ok()??;
     let texts = groups.chain(&place, "cpu.stat");
     texts.iter().filter_map(|(_, text)| parse_throttled(text)).reduce(|a, b| Throttled {
+        periods: a.periods.saturating_add(b.periods),
         times: a.times.saturating_add(b.times),
         microseconds: a.microseconds.saturating_add(b.microseconds),
     })
@@ -142,7 +179,8 @@ pub(crate) fn parse_throttled(text: &str) -> Option<Throttled> {
     let figure = |key: &str| value(text, key, ' ').and_then(|value| value.parse::<u64>().ok());
     // Version 2 counts microseconds, version 1 nanoseconds.
     let microseconds = figure("throttled_usec").or_else(|| figure("throttled_time").map(|time| time / 1000));
-    Some(Throttled { times: figure("nr_throttled")?, microseconds: microseconds? })
+    let periods = figure("nr_periods").unwrap_or(0);
+    Some(Throttled { periods, times: figure("nr_throttled")?, microseconds: microseconds? })
 }
 
 /// Thermal throttling events, summed over all cores; `None` if not reported.
@@ -162,10 +200,22 @@ mod tests {
     #[test]
     fn ticks_of_all_and_of_each_cpu() {
         let stat = parse_stat("cpu  10 1 5 80 4 0 2 3 9 9\ncpu0 10 1 5 80 4 0 2 3 9 9\nintr 1\n").unwrap();
-        assert_eq!(stat.all, Ticks { busy: 18, idle: 84, steal: 3 });
+        assert_eq!(stat.all, Ticks { user: 11, system: 7, idle: 84, steal: 3 });
+        assert_eq!(stat.all.busy(), 18);
         assert_eq!(stat.cpus[&0].total(), 105);
         assert_eq!(parse_stat("cpu0 1 2 3 4\n"), None);
-        assert_eq!(parse_stat("cpu  1 2 3 4\n").unwrap().all, Ticks { busy: 6, idle: 4, steal: 0 });
+        assert_eq!(parse_stat("cpu  1 2 3 4\n").unwrap().all, Ticks { user: 3, system: 3, idle: 4, steal: 0 });
+    }
+
+    #[test]
+    fn the_name_of_a_process_may_hold_anything() {
+        let after = "S 1 1 1 0 -1 4194560 100 200 3 4 50 60 7 8 20 0 9 0 12345 1000 5";
+        for name in ["serve", "a) S 1 (b", "", "0 0 0"] {
+            let stat = parse_process_stat(&format!("17 ({name}) {after}")).unwrap();
+            let expected = ProcessStat { user: 50, system: 60, children_user: 7, children_system: 8, threads: 9 };
+            assert_eq!(stat, expected, "{name}");
+        }
+        assert_eq!(parse_process_stat("17 (serve) S 1 1 1 0 -1 4194560 100 200 3 4 50 60 7"), None);
     }
 
     #[test]
@@ -173,9 +223,9 @@ mod tests {
         let text = "some avg10=11.58 avg60=3.53 avg300=2.00 total=44884980\nfull avg10=0.00 avg60=0 avg300=0 total=0";
         assert_eq!(parse_pressure(text), Some(Pressure { average_10: 11.58, total_microseconds: 44_884_980 }));
         let v2 = "usage_usec 5\nnr_periods 9\nnr_throttled 4\nthrottled_usec 250\n";
-        assert_eq!(parse_throttled(v2), Some(Throttled { times: 4, microseconds: 250 }));
+        assert_eq!(parse_throttled(v2), Some(Throttled { periods: 9, times: 4, microseconds: 250 }));
         let v1 = "nr_periods 9\nnr_throttled 4\nthrottled_time 250000\n";
-        assert_eq!(parse_throttled(v1), Some(Throttled { times: 4, microseconds: 250 }));
+        assert_eq!(parse_throttled(v1), Some(Throttled { periods: 9, times: 4, microseconds: 250 }));
         assert_eq!(parse_throttled("usage_usec 5\n"), None);
     }
 }

@@ -4,7 +4,8 @@ use kelvin_model::{BlockDevice, Fact, Mount};
 
 use crate::text::{Root, bracketed};
 
-const BLOCK: &str = "/sys/block";
+/// Where the kernel shows disks, and not their partitions.
+pub const BLOCK: &str = "/sys/block";
 pub(crate) const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// Pseudo file systems: the kernel's own interfaces.

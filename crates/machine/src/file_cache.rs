@@ -56,7 +56,8 @@ pub fn file_cache(root: &Path) -> Result<FileCache, String> {
     Ok(FileCache { now: pages_of_files(&text), bounds })
 }
 
-fn pages_of_files(meminfo: &str) -> Option<u64> {
+/// Bytes of pages of files, from the text of /proc/meminfo.
+pub fn pages_of_files(meminfo: &str) -> Option<u64> {
     kibibytes(meminfo, ACTIVE)?.checked_add(kibibytes(meminfo, INACTIVE)?)
 }
 

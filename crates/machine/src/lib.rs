@@ -6,11 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod boot;
-mod cgroups;
-mod counters;
+pub mod cgroups;
+pub mod counters;
 mod cpu;
 mod cpuid;
-mod disks;
+pub mod disks;
 mod file_cache;
 #[cfg(test)]
 mod fuzz;
@@ -18,15 +18,15 @@ mod gzip;
 mod hazards;
 mod identity;
 mod kernel;
-mod limits;
+pub mod limits;
 mod line_rate;
-mod memory;
+pub mod memory;
 mod microarchitecture;
-mod nics;
+pub mod nics;
 mod platform;
 pub mod private;
 mod smbios;
-mod text;
+pub mod text;
 mod tlb;
 mod topology;
 pub mod tune;
@@ -41,7 +41,7 @@ use crate::cpuid::Cpuid;
 use crate::smbios::Smbios;
 use crate::text::Root;
 
-pub use file_cache::{Bound, FileCache, Term, file_cache};
+pub use file_cache::{Bound, FileCache, Term, file_cache, pages_of_files};
 pub use hazards::hazards;
 pub use watch::Watch;
 

@@ -25,6 +25,11 @@ pub(crate) fn read(root: Root<'_>) -> Limits {
     }
 }
 
+/// The tightest CPU quota of these groups, in CPUs, if they have one.
+pub fn cpu_quota(groups: &Groups<'_>) -> Option<f64> {
+    limit_of(groups, CPU).get().copied().flatten()
+}
+
 /// One kind of limit: its controller, and for each version its file and parser.
 struct LimitKind<T> {
     controller: &'static str,
@@ -76,10 +81,13 @@ pub(crate) fn amount(text: &str) -> Option<u64> {
 
 /// The tightest limit of the group and its ancestors, which all apply.
 fn limit<T: PartialOrd>(groups: &Result<Groups<'_>, String>, kind: LimitKind<T>) -> Fact<Option<T>> {
-    let groups = match groups {
-        Ok(groups) => groups,
-        Err(reason) => return Fact::unknown(reason.as_str()),
-    };
+    match groups {
+        Ok(groups) => limit_of(groups, kind),
+        Err(reason) => Fact::unknown(reason.as_str()),
+    }
+}
+
+fn limit_of<T: PartialOrd>(groups: &Groups<'_>, kind: LimitKind<T>) -> Fact<Option<T>> {
     let place = match groups.place(kind.controller) {
         Ok(Some(place)) => place,
         Ok(None) => return Fact::known(None, "/proc/self/cgroup shows no such group"),

@@ -5,7 +5,8 @@ use kelvin_model::{Fact, Memory, Name};
 use crate::smbios::{Module, Smbios, TABLE};
 use crate::text::{Root, bracketed, shown, value};
 
-pub(crate) const MEMINFO: &str = "/proc/meminfo";
+/// Where the kernel counts its memory.
+pub const MEMINFO: &str = "/proc/meminfo";
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 /// Key of the page size in the auxiliary vector (`linux/auxvec.h`).
 const AT_PAGESZ: u64 = 6;
@@ -28,8 +29,8 @@ pub(crate) fn read(root: Root<'_>, architecture: Name, smbios: &Result<Smbios, S
     }
 }
 
-/// A line of /proc/meminfo, in bytes.
-pub(crate) fn kibibytes(text: &str, key: &str) -> Option<u64> {
+/// A line of /proc/meminfo or of a process's status, in bytes.
+pub fn kibibytes(text: &str, key: &str) -> Option<u64> {
     value(text, key, ':')?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 

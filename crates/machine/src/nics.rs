@@ -25,9 +25,14 @@ pub(crate) fn read(root: Root<'_>, hypervisor: &Fact<Option<String>>) -> Vec<Nic
         .collect()
 }
 
+/// Whether an interface leads to the same host.
+pub fn is_loopback(root: Root<'_>, name: &str) -> bool {
+    root.text(&format!("{INTERFACES}/{name}/type")).as_deref() == Some(LOOPBACK)
+}
+
 fn nic(root: Root<'_>, name: String, hypervisor: &Fact<Option<String>>) -> Nic {
     let file = |what: &str| format!("{INTERFACES}/{name}/{what}");
-    let loopback = root.text(&file("type")).as_deref() == Some(LOOPBACK);
+    let loopback = is_loopback(root, &name);
     let (driver, bits_per_second) = (driver(root, &name, loopback), speed(root, &name, loopback));
     Nic {
         line_rate: line_rate::of(root, &name, &bits_per_second, &driver, hypervisor),
@@ -62,7 +67,8 @@ fn kind(root: Root<'_>, name: &str) -> Option<String> {
     crate::text::value(&root.text(&format!("{INTERFACES}/{name}/uevent"))?, "DEVTYPE", '=').map(str::to_owned)
 }
 
-fn speed(root: Root<'_>, name: &str, loopback: bool) -> Fact<f64> {
+/// The speed that an interface advertises, in bits per second, or why it has none.
+pub fn speed(root: Root<'_>, name: &str, loopback: bool) -> Fact<f64> {
     if loopback {
         return Fact::unknown("loopback is in memory: it has no line rate");
     }

@@ -14,12 +14,13 @@ const HIGHEST_CPU: u32 = 65_535;
 
 /// A directory used as `/`: this machine, or a recorded tree.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Root<'a> {
+pub struct Root<'a> {
     path: &'a Path,
 }
 
 impl<'a> Root<'a> {
-    pub(crate) fn new(path: &'a Path) -> Self {
+    /// This directory.
+    pub fn new(path: &'a Path) -> Self {
         Self { path }
     }
 
@@ -39,7 +40,7 @@ impl<'a> Root<'a> {
     }
 
     /// The text of a file, if it can be read.
-    pub(crate) fn text(self, name: &str) -> Option<String> {
+    pub fn text(self, name: &str) -> Option<String> {
         self.read(name).ok()
     }
 
@@ -64,7 +65,7 @@ impl<'a> Root<'a> {
     }
 
     /// The names in a directory in natural order; empty if there is none.
-    pub(crate) fn names(self, directory: &str) -> Vec<String> {
+    pub fn names(self, directory: &str) -> Vec<String> {
         let entries = fs::read_dir(self.at(directory)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
             entries.filter_map(|entry| entry.file_name().to_str().map(str::to_owned)).collect();
@@ -72,7 +73,8 @@ impl<'a> Root<'a> {
         names
     }
 
-    pub(crate) fn exists(self, name: &str) -> bool {
+    /// Whether there is a file or link of this name.
+    pub fn exists(self, name: &str) -> bool {
         fs::symlink_metadata(self.at(name)).is_ok()
     }
 
@@ -114,7 +116,7 @@ fn natural(name: &str) -> (String, u64) {
 }
 
 /// A list such as `0-3,8`: empty text is the empty list, `None` is not a list.
-pub(crate) fn cpu_list(text: &str) -> Option<Vec<u32>> {
+pub fn cpu_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -151,7 +153,7 @@ pub(crate) fn suffixed_size(text: &str) -> Option<u64> {
 }
 
 /// The value of the first line `key<separator>value`, with white space trimmed.
-pub(crate) fn value<'t>(text: &'t str, key: &str, separator: char) -> Option<&'t str> {
+pub fn value<'t>(text: &'t str, key: &str, separator: char) -> Option<&'t str> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(separator)?;
         (name.trim() == key).then(|| value.trim())

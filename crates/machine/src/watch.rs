@@ -4,6 +4,7 @@ use std::path::Path;
 
 use kelvin_model::{Hazard, Severity, cpu_ranges};
 
+use crate::cgroups::Groups;
 use crate::counters::{self, Stat, Throttled, share};
 use crate::hazards::{With, difference, hazard, percent};
 use crate::kernel::CLOCK_SOURCE;
@@ -41,7 +42,7 @@ impl Reading {
         Self {
             stat: Stat::read(root),
             own_ticks: counters::own_ticks(root),
-            throttled: counters::throttled(root),
+            throttled: Groups::read(root).ok().and_then(|groups| counters::throttled(&groups)),
             clock_source: root.text(CLOCK_SOURCE),
             thermal: counters::thermal_throttles(root),
             pressures: RESOURCES.map(|(name, ..)| counters::pressure(root, name).map(|p| p.total_microseconds)),
@@ -124,7 +125,7 @@ impl Span<'_> {
     fn other_work(&self) -> Option<Hazard> {
         let stat = self.stat()?;
         let own = self.ended.own_ticks?.saturating_sub(self.begun.own_ticks?);
-        let part = share(stat.all.busy.saturating_sub(own), stat.all.total());
+        let part = share(stat.all.busy().saturating_sub(own), stat.all.total());
         let severity = match part {
             part if part >= 0.25 => Severity::Serious,
             part if part >= 0.05 => Severity::Warning,

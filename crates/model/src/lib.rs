@@ -24,6 +24,7 @@ mod path_to_agent;
 mod prediction;
 mod readings;
 mod reference;
+pub mod resources;
 mod run;
 mod study;
 pub mod text;

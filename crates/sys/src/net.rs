@@ -9,6 +9,7 @@ mod netlink;
 pub mod route;
 pub mod sending;
 pub mod tap;
+pub mod waiting;
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -267,6 +268,8 @@ unsafe impl Plain for [u8; NAME_BYTES] {}
 unsafe impl Plain for libc::tcp_info {}
 // SAFETY: integers.
 unsafe impl Plain for [u32; MEMORY_FIGURES] {}
+// SAFETY: bytes.
+unsafe impl Plain for [u8; waiting::INFO] {}
 
 /// An option, and how many bytes of it the kernel filled; the rest is zero.
 fn option<T: Plain>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> Result<(T, usize)> {

@@ -1,0 +1,327 @@
+//! What a host, and a server or client on it, have used until now.
+//!
+//! A look holds counters that only grow, and a few figures of the moment. The difference of two looks at one host and process is
+//! what was used between them. What the kernel or the user's rights do not give is `None`, never zero.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::text::is_visible;
+
+/// Most bytes of a look as JSON: one of 1,024 threads has 50 KB.
+pub const LONGEST: usize = 1 << 20;
+/// Most entries of a list or map in it.
+const ENTRIES: usize = 4096;
+/// Most bytes of a name: the kernel's names of disks have at most 31, of interfaces 15.
+const NAME: usize = 64;
+/// No figure is larger: 2^63 nanoseconds are 292 years, and 2^63 bytes more than a disk moves in them.
+const MOST: f64 = 9.3e18;
+
+/// A host and a process on it, as they were found at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Look {
+    /// When, in nanoseconds of that host's monotonic clock.
+    pub at: f64,
+    /// The server or client, with its threads and the processes that it has started.
+    pub process: Process,
+    /// The host's CPUs, and what the process may use of them.
+    pub cpu: Cpu,
+    /// The host's disks that have done anything since it started. One that is missing in the earlier of two looks had done nothing.
+    pub disks: Vec<Disk>,
+    /// The network interfaces that the process sees.
+    pub links: Vec<Link>,
+    /// TCP of the network namespace of the process.
+    pub tcp: Tcp,
+    /// The host's memory.
+    pub memory: Memory,
+    /// For how long tasks of the host have waited for something that they needed to go on.
+    pub pressure: Pressure,
+    /// What a server knows of itself; `None` of a client and of another's server.
+    pub served: Option<Served>,
+}
+
+/// A process, with its threads and all processes that it has started and they in turn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Nanoseconds of CPU time in user mode, those of ended processes included that were waited for (proc_pid_stat(5), in clock ticks:
+    /// 10 ms).
+    pub user: f64,
+    /// The same in the kernel.
+    pub system: f64,
+    /// Nanoseconds of CPU time of each thread by its number, at most 1,024 of them; empty where the kernel does not count them
+    /// (/proc/PID/task/TID/schedstat). The one that grew most is the busiest.
+    pub thread_cpu: BTreeMap<u32, f64>,
+    /// Nanoseconds that its threads were runnable without a CPU, added up; a quota that is spent counts as well (schedstat).
+    pub without_cpu: Option<f64>,
+    /// How often its threads were given a CPU: as many context switches as there were to them (schedstat).
+    pub switches: Option<u64>,
+    /// Bytes of memory that hold no file's contents, now: RssAnon and RssShmem of proc_pid_status(5). What processes share is
+    /// counted for each of them.
+    pub memory: u64,
+    /// Threads, now.
+    pub threads: u32,
+    /// Processes, now.
+    pub processes: u32,
+    /// Bytes that it had read from devices (`read_bytes` of proc_pid_io(5), which another user may not read).
+    pub read_bytes: Option<u64>,
+    /// Bytes that it made dirty in the page cache, or wrote past it (`write_bytes`).
+    pub written_bytes: Option<u64>,
+}
+
+/// The CPUs of a host, added up, and what the process may use of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Nanoseconds in user mode (proc_stat(5), in clock ticks: 10 ms).
+    pub user: f64,
+    /// Nanoseconds in the kernel, interrupts included.
+    pub system: f64,
+    /// Nanoseconds in which a CPU was wanted and the hypervisor gave it to others.
+    pub steal: f64,
+    /// Nanoseconds idle, or waiting for a disk.
+    pub idle: f64,
+    /// CPUs of the host.
+    pub cpus: u32,
+    /// CPUs that the process may use: those that it may run on, or its quota if that is less.
+    pub allowed: f64,
+    /// Its quota in CPUs: the tightest of its control group and those above.
+    pub quota: Option<f64>,
+    /// Nanoseconds for which quotas kept the process's control group and those above from running (cpu.stat).
+    pub throttled: Option<f64>,
+    /// Periods of these quotas in which that happened.
+    pub throttled_periods: Option<u64>,
+    /// Periods of these quotas in which the groups ran at all.
+    pub periods: Option<u64>,
+    /// Tasks of the host that are running or runnable, now (`procs_running`).
+    pub running: u32,
+}
+
+/// A disk: a whole one, never a partition (/proc/diskstats).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Disk {
+    /// Its name: `vda`, `nvme0n1`, `loop0`.
+    pub name: String,
+    /// Reads that were completed.
+    pub reads: u64,
+    /// Bytes of them.
+    pub read_bytes: u64,
+    /// Writes that were completed.
+    pub writes: u64,
+    /// Bytes of them.
+    pub written_bytes: u64,
+    /// Nanoseconds with a request in flight: near 100 % long before a disk is full that serves several at once.
+    pub busy: f64,
+    /// Nanoseconds of all requests in flight added up: over the time between two looks, their mean number.
+    pub queued: f64,
+    /// Whether the directory that is served lies on it.
+    pub holds_root: bool,
+}
+
+/// A network interface (proc_pid_net(5), `dev`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Packets dropped, in either direction.
+    pub dropped: u64,
+    /// The speed that its driver advertises, in bits a second; none of an interface without a device.
+    pub speed: Option<u64>,
+    /// Whether it leads to the same host.
+    pub is_loopback: bool,
+}
+
+/// TCP (/proc/net/snmp and netstat).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tcp {
+    /// Segments sent, retransmitted ones left out.
+    pub sent_segments: u64,
+    /// Segments retransmitted.
+    pub retransmitted_segments: u64,
+    /// Connections refused a place because the queue of a listening socket was full.
+    pub listen_overflows: u64,
+    /// Connection requests dropped by listening sockets for that or another reason.
+    pub listen_drops: u64,
+}
+
+/// Memory of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Bytes available without swapping, now (proc_meminfo(5)).
+    pub available: u64,
+    /// Bytes of files in memory, now.
+    pub file_cache: u64,
+    /// Bytes read from all block devices, for the page cache or past it (`pgpgin` of /proc/vmstat).
+    pub paged_in: u64,
+    /// Page faults that waited for a device (`pgmajfault`).
+    pub major_faults: u64,
+}
+
+/// Nanoseconds in which at least one task of the host waited (/proc/pressure, `some`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// For a CPU.
+    pub cpu: Option<f64>,
+    /// For a disk.
+    pub io: Option<f64>,
+    /// For memory.
+    pub memory: Option<f64>,
+}
+
+/// What a server knows of its requests. Requests for looks, and their connections, are not among them.
+///
+/// The integrals are over samples at random moments, about 100 a second: of a figure that is as often one as the other of 0 and 1,
+/// the mean over `n` samples has a standard error of 0.5 / sqrt(n).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Served {
+    /// Requests whose answers were handed to the kernel to the last byte.
+    pub requests: u64,
+    /// Bytes of bodies that were handed to the kernel.
+    pub bytes: u64,
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// Connections that were turned away because there were too many.
+    pub refused: u64,
+    /// Request-nanoseconds: the integral over time of connections with a request in flight, from when its first bytes have arrived
+    /// until the last byte of the answer has arrived, as far as the server can know it by acknowledgements.
+    pub in_flight: f64,
+    /// Connections with a request in flight, now.
+    pub in_flight_now: u32,
+    /// The integral over time of connections with a request in service: from when it is whole until the last byte of its answer was
+    /// handed to the kernel.
+    pub worked: f64,
+    /// Connections that it serves at one time, where the model bounds them; others wait.
+    pub workers: Option<u32>,
+    /// The integral over time of connections that a worker serves, with a request or between two.
+    pub held: f64,
+    /// Nanoseconds, added up over connections, that TCP had something to send and the client's receive window was full.
+    pub window_limited: f64,
+    /// Nanoseconds, added up over connections, that TCP could have sent more and the send buffer had no more for it.
+    pub send_buffer_limited: f64,
+    /// Connections that wait to be accepted.
+    pub accept_queue: Queue,
+    /// Samples so far.
+    pub sampled: u64,
+}
+
+/// A queue of a listening socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Connections in it, now.
+    pub now: u32,
+    /// Most connections in it.
+    pub max: u32,
+}
+
+/// Why bytes are no look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoLook(String);
+
+impl std::fmt::Display for NoLook {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoLook {}
+
+impl Look {
+    /// The one that another host sent as JSON. Its sender is not trusted: figures are finite and not negative, names can be shown, and
+    /// no list is longer than a host's could be.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, NoLook> {
+        if bytes.len() > LONGEST {
+            return Err(NoLook(format!("it has {} bytes, and a look at most {LONGEST}", bytes.len())));
+        }
+        let value: Value = serde_json::from_slice(bytes).map_err(no_look)?;
+        check(&value)?;
+        Self::deserialize(value).map_err(no_look)
+    }
+}
+
+/// The reason without what it quotes.
+fn no_look(error: serde_json::Error) -> NoLook {
+    NoLook(crate::text::visible(&error.to_string()).chars().take(200).collect())
+}
+
+fn check(value: &Value) -> Result<(), NoLook> {
+    let refused = |why: &str| Err(NoLook(why.to_owned()));
+    match value {
+        Value::Number(number) if number.as_f64().is_some_and(|number| (0.0..=MOST).contains(&number)) => Ok(()),
+        Value::Number(_) => refused("a figure is negative or absurdly large"),
+        Value::String(text) if text.len() > NAME || !text.chars().all(is_visible) => refused("a name is no name"),
+        Value::Array(list) if list.len() > ENTRIES => refused("a list is too long"),
+        Value::Object(map) if map.len() > ENTRIES => refused("a list is too long"),
+        Value::Array(list) => list.iter().try_for_each(check),
+        Value::Object(map) => map.values().try_for_each(check),
+        Value::String(_) | Value::Bool(_) | Value::Null => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn look() -> Look {
+        let disk = Disk { name: "vda".into(), read_bytes: 1 << 40, holds_root: true, ..Disk::default() };
+        let served = Served { in_flight: 1.5e9, accept_queue: Queue { now: 1, max: 128 }, ..Served::default() };
+        let thread_cpu = BTreeMap::from([(7, 5.0), (4_194_304, 0.125)]);
+        Look {
+            at: 123_456_789_012.0,
+            process: Process { thread_cpu, without_cpu: Some(3.0), ..Process::default() },
+            disks: vec![disk],
+            links: vec![Link { name: "lo".into(), is_loopback: true, ..Link::default() }],
+            served: Some(served),
+            ..Look::default()
+        }
+    }
+
+    #[test]
+    fn what_is_sent_comes_back() {
+        let json = crate::json::plain(&look()).unwrap();
+        assert_eq!(Look::from_json(json.as_bytes()), Ok(look()));
+    }
+
+    #[test]
+    fn what_no_host_could_have_counted_is_refused() {
+        let json = crate::json::plain(&look()).unwrap();
+        let refused = |from: &str, to: &str| {
+            assert!(json.contains(from), "{from}");
+            Look::from_json(json.replace(from, to).as_bytes()).unwrap_err().to_string()
+        };
+        assert_eq!(refused("123456789012.0", "-1.0"), "a figure is negative or absurdly large");
+        assert_eq!(refused("123456789012.0", "1e300"), "a figure is negative or absurdly large");
+        assert!(refused("123456789012.0", "1e999").contains("out of range"));
+        assert!(refused("123456789012.0", "null").contains("invalid type: null"));
+        assert_eq!(refused("\"vda\"", "\"v\\u001bda\""), "a name is no name");
+        assert_eq!(refused("\"vda\"", &format!("\"{}\"", "a".repeat(65))), "a name is no name");
+        assert_eq!(refused("\"disks\":[", &format!("\"disks\":[{}", "0,".repeat(5000))), "a list is too long");
+        assert!(refused("\"now\":1", "\"now\":4294967296").contains("4294967296"));
+        assert!(refused("\"process\":", "\"program\":").contains("missing field"));
+        assert!(Look::from_json(&[b' '; LONGEST + 1]).unwrap_err().to_string().contains("bytes"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_look_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(Look::from_json(&bytes).is_err());
+        }
+
+        #[test]
+        fn a_look_with_any_byte_changed_has_figures_of_a_host(place in 0_usize..700, byte in any::<u8>()) {
+            let mut json = crate::json::plain(&look()).unwrap().into_bytes();
+            let length = json.len();
+            json[place % length] = byte;
+            if let Ok(look) = Look::from_json(&json) {
+                prop_assert!((0.0..=MOST).contains(&look.at));
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The host's CPUs and memory, and for how long its tasks waited.
+
+use kelvin_machine::cgroups::Groups;
+use kelvin_machine::counters::{self, parse_stat, throttled};
+use kelvin_machine::limits::cpu_quota;
+use kelvin_machine::memory::{MEMINFO, kibibytes};
+use kelvin_machine::pages_of_files;
+use kelvin_machine::text::{Root, value};
+use kelvin_model::resources::{Cpu, Memory, Pressure};
+
+/// Ticks of the kernel's accounting, in nanoseconds.
+pub(crate) fn nanoseconds(ticks: u64) -> f64 {
+    ticks as f64 * (1e9 / kelvin_sys::usage::clock_ticks() as f64)
+}
+
+/// The CPUs, and what a process in these groups that may run on these CPUs may use of them.
+pub(crate) fn cpu(root: Root<'_>, groups: Option<&Groups<'_>>, allowed: &[u32]) -> Cpu {
+    let text = root.text("/proc/stat").unwrap_or_default();
+    let stat = parse_stat(&text).unwrap_or_default();
+    let quota = groups.and_then(cpu_quota);
+    let throttled = groups.and_then(throttled);
+    let cpus = stat.cpus.len() as u32;
+    let may_run_on = if allowed.is_empty() { f64::from(cpus) } else { allowed.len() as f64 };
+    Cpu {
+        user: nanoseconds(stat.all.user),
+        system: nanoseconds(stat.all.system),
+        steal: nanoseconds(stat.all.steal),
+        idle: nanoseconds(stat.all.idle),
+        cpus,
+        allowed: quota.unwrap_or(may_run_on).min(may_run_on),
+        quota,
+        throttled: throttled.map(|throttled| throttled.microseconds as f64 * 1e3),
+        throttled_periods: throttled.map(|throttled| throttled.times),
+        periods: throttled.map(|throttled| throttled.periods),
+        running: value(&text, "procs_running", ' ').and_then(|value| value.parse().ok()).unwrap_or(0),
+    }
+}
+
+/// Memory.
+pub(crate) fn memory(root: Root<'_>) -> Memory {
+    let [now, since] = [MEMINFO, "/proc/vmstat"].map(|file| root.text(file).unwrap_or_default());
+    let counted = |key: &str| value(&since, key, ' ').and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+    Memory {
+        available: kibibytes(&now, "MemAvailable").unwrap_or(0),
+        file_cache: pages_of_files(&now).unwrap_or(0),
+        // In KiB, whatever the size of a page.
+        paged_in: counted("pgpgin").saturating_mul(1024),
+        major_faults: counted("pgmajfault"),
+    }
+}
+
+/// For how long tasks waited.
+pub(crate) fn pressure(root: Root<'_>) -> Pressure {
+    let of = |resource| counters::pressure(root, resource).map(|found| found.total_microseconds as f64 * 1e3);
+    Pressure { cpu: of("cpu"), io: of("io"), memory: of("memory") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::Tree;
+
+    const STAT: &str =
+        "cpu  10 1 5 80 4 0 2 3 9 9\ncpu0 10 1 5 40 4 0 2 3 9 9\ncpu1 0 0 0 40 0 0 0 0 0 0\nintr 1\nprocs_running 3\n";
+
+    fn cpu_of(tree: &Tree, allowed: &[u32]) -> Cpu {
+        let root = Root::new(tree.path());
+        cpu(root, Groups::of(root, "7").ok().as_ref(), allowed)
+    }
+
+    #[test]
+    fn what_a_process_may_use_is_cut_by_its_quota() {
+        let tree = Tree::default();
+        tree.fill("proc/stat", STAT);
+        let of_host = Cpu {
+            user: nanoseconds(11),
+            system: nanoseconds(7),
+            steal: nanoseconds(3),
+            idle: nanoseconds(84),
+            cpus: 2,
+            allowed: 2.0,
+            running: 3,
+            ..Cpu::default()
+        };
+        assert_eq!(cpu_of(&tree, &[]), of_host);
+        assert_eq!(cpu_of(&tree, &[1]), Cpu { allowed: 1.0, ..of_host.clone() });
+        tree.fill("proc/7/cgroup", "0::/a/b\n");
+        tree.fill("proc/self/mountinfo", "30 29 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        tree.fill("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+        tree.fill("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+        tree.fill("sys/fs/cgroup/a/cpu.stat", "nr_periods 9\nnr_throttled 4\nthrottled_usec 250\n");
+        let limited = Cpu {
+            allowed: 0.5,
+            quota: Some(0.5),
+            throttled: Some(250_000.0),
+            throttled_periods: Some(4),
+            periods: Some(9),
+            ..of_host
+        };
+        assert_eq!(cpu_of(&tree, &[0, 1]), limited);
+    }
+
+    #[test]
+    fn memory_and_pressure_are_in_bytes_and_nanoseconds() {
+        let tree = Tree::default();
+        tree.fill("proc/meminfo", "MemAvailable: 100 kB\nActive(file): 3 kB\nInactive(file): 4 kB\n");
+        tree.fill("proc/vmstat", "nr_free_pages 5\npgpgin 8\npgpgout 9\npgmajfault 6\n");
+        tree.fill(
+            "proc/pressure/io",
+            "some avg10=1.00 avg60=0 avg300=0 total=7\nfull avg10=0 avg60=0 avg300=0 total=1\n",
+        );
+        let root = Root::new(tree.path());
+        let expected = Memory { available: 100 << 10, file_cache: 7 << 10, paged_in: 8 << 10, major_faults: 6 };
+        assert_eq!(memory(root), expected);
+        assert_eq!(pressure(root), Pressure { cpu: None, io: Some(7000.0), memory: None });
+    }
+}

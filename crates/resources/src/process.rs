@@ -1,0 +1,253 @@
+//! What a process has used, with its threads and the processes that it has started.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kelvin_machine::counters::{ProcessStat, parse_process_stat};
+use kelvin_machine::memory::kibibytes;
+use kelvin_machine::text::{Root, cpu_list, value};
+use kelvin_model::resources::Process;
+
+use crate::host::nanoseconds;
+
+/// Most processes, and most threads of each, that are looked at one by one, so that a look at a server with thousands of them still
+/// has an end.
+const PROCESSES: usize = 1024;
+const THREADS: usize = 1024;
+/// How often it is begun anew because a child was reaped meanwhile, whose time would be counted twice or not at all.
+const TRIES: usize = 4;
+
+/// A process and those that it has started, and they in turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Family(Vec<Member>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Member {
+    id: u32,
+    stat: ProcessStat,
+    threads: Vec<u32>,
+}
+
+impl Family {
+    /// The family of a process; `None` if it is not there.
+    pub(crate) fn read(root: Root<'_>, process: u32) -> Option<Self> {
+        let mut family = None;
+        for _ in 0..TRIES {
+            family = Self::attempt(root, process);
+            let found = family.as_ref()?.0[0].stat;
+            // Those of a child are its parent's once it is reaped.
+            let reaped = |stat: ProcessStat| (stat.children_user, stat.children_system);
+            if stat(root, process).is_none_or(|now| reaped(now) == reaped(found)) {
+                break;
+            }
+        }
+        family
+    }
+
+    fn attempt(root: Root<'_>, process: u32) -> Option<Self> {
+        let (mut members, mut next) = (Vec::new(), VecDeque::from([process]));
+        while let Some(id) = next.pop_front().filter(|_| members.len() < PROCESSES) {
+            let Some(stat) = stat(root, id) else { continue };
+            let threads: Vec<u32> = numbers(root, id).take(THREADS).collect();
+            next.extend(threads.iter().flat_map(|thread| children(root, id, *thread)));
+            members.push(Member { id, stat, threads });
+        }
+        (!members.is_empty()).then_some(Self(members))
+    }
+
+    /// What they have used.
+    pub(crate) fn used(&self, root: Root<'_>, threads: &mut Threads) -> Process {
+        let stats = || self.0.iter().map(|member| member.stat);
+        // Of a child that was waited for the time is among its parent's.
+        let user = stats().fold(0, |sum: u64, stat| sum.saturating_add(stat.user).saturating_add(stat.children_user));
+        let system =
+            stats().fold(0, |sum: u64, stat| sum.saturating_add(stat.system).saturating_add(stat.children_system));
+        let now = self.0.iter().flat_map(|member| member.schedules(root)).collect();
+        let schedule = threads.go_on(now);
+        let count = stats().fold(0, |sum: u64, stat| sum.saturating_add(stat.threads));
+        Process {
+            user: nanoseconds(user),
+            system: nanoseconds(system),
+            thread_cpu: threads.cpu(),
+            without_cpu: schedule.map(|schedule| schedule.without_cpu as f64),
+            switches: schedule.map(|schedule| schedule.switches),
+            memory: self.0.iter().fold(0, |sum: u64, member| sum.saturating_add(member.memory(root))),
+            threads: u32::try_from(count).unwrap_or(u32::MAX),
+            processes: self.0.len() as u32,
+            read_bytes: self.moved(root, "read_bytes"),
+            written_bytes: self.moved(root, "write_bytes"),
+        }
+    }
+}
+
+impl Family {
+    /// Bytes by a counter of proc_pid_io(5), which also counts those of ended threads and of children that were waited for.
+    fn moved(&self, root: Root<'_>, counter: &str) -> Option<u64> {
+        let of = |member: &Member| value(&root.text(&member.file("io"))?, counter, ':')?.parse::<u64>().ok();
+        let others = self.0[1..].iter().filter_map(of);
+        of(&self.0[0]).map(|first| others.fold(first, u64::saturating_add))
+    }
+}
+
+impl Member {
+    fn file(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.id)
+    }
+
+    fn memory(&self, root: Root<'_>) -> u64 {
+        let status = root.text(&self.file("status")).unwrap_or_default();
+        let bytes = |key: &str| kibibytes(&status, key).unwrap_or(0);
+        bytes("RssAnon").saturating_add(bytes("RssShmem"))
+    }
+
+    fn schedules(&self, root: Root<'_>) -> impl Iterator<Item = (u32, Schedule)> {
+        let schedule = move |thread: &u32| {
+            Some((*thread, parse_schedule(&root.text(&self.file(&format!("task/{thread}/schedstat")))?)?))
+        };
+        self.threads.iter().filter_map(schedule)
+    }
+}
+
+/// CPUs that a process may run on; none if that is unknown.
+pub(crate) fn allowed(root: Root<'_>, process: u32) -> Vec<u32> {
+    let status = root.text(&format!("/proc/{process}/status")).unwrap_or_default();
+    value(&status, "Cpus_allowed_list", ':').and_then(cpu_list).unwrap_or_default()
+}
+
+fn stat(root: Root<'_>, process: u32) -> Option<ProcessStat> {
+    parse_process_stat(&root.text(&format!("/proc/{process}/stat"))?)
+}
+
+/// The threads of a process by their numbers.
+fn numbers(root: Root<'_>, process: u32) -> impl Iterator<Item = u32> {
+    root.names(&format!("/proc/{process}/task")).into_iter().filter_map(|name| name.parse().ok())
+}
+
+/// The processes that a thread has started.
+fn children(root: Root<'_>, process: u32, thread: u32) -> Vec<u32> {
+    let text = root.text(&format!("/proc/{process}/task/{thread}/children")).unwrap_or_default();
+    text.split_ascii_whitespace().map_while(|word| word.parse().ok()).take(PROCESSES).collect()
+}
+
+/// What the scheduler has counted of a thread (Documentation/scheduler/sched-stats.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Schedule {
+    /// Nanoseconds on a CPU.
+    cpu: u64,
+    /// Nanoseconds runnable without one.
+    without_cpu: u64,
+    /// How often it was given one.
+    switches: u64,
+}
+
+impl Schedule {
+    fn and(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_add(other.cpu),
+            without_cpu: self.without_cpu.saturating_add(other.without_cpu),
+            switches: self.switches.saturating_add(other.switches),
+        }
+    }
+}
+
+/// The text of a schedstat file of a thread.
+fn parse_schedule(text: &str) -> Option<Schedule> {
+    let mut fields = text.split_ascii_whitespace().map(|word| word.parse().ok());
+    let mut next = || fields.next()?;
+    Some(Schedule { cpu: next()?, without_cpu: next()?, switches: next()? })
+}
+
+/// The threads of a process as they were found last, and what ended ones had used when they were last seen: nobody else keeps that.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    now: BTreeMap<u32, Schedule>,
+    ended: Schedule,
+}
+
+impl Threads {
+    /// Takes what is found now: all together; `None` where the kernel does not count it.
+    fn go_on(&mut self, now: BTreeMap<u32, Schedule>) -> Option<Schedule> {
+        let before = std::mem::replace(&mut self.now, now);
+        // A number that has used less than before is another thread's now.
+        let has_ended = |(thread, last): &(u32, Schedule)| self.now.get(thread).is_none_or(|now| now.cpu < last.cpu);
+        let ended = before.into_iter().filter(has_ended);
+        self.ended = ended.fold(self.ended, |sum, (_, last)| sum.and(last));
+        let is_known = !self.now.is_empty() || self.ended != Schedule::default();
+        is_known.then(|| self.now.values().fold(self.ended, |sum, one| sum.and(*one)))
+    }
+
+    fn cpu(&self) -> BTreeMap<u32, f64> {
+        self.now.iter().map(|(thread, schedule)| (*thread, schedule.cpu as f64)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::Tree;
+
+    fn schedule(cpu: u64, without_cpu: u64, switches: u64) -> Schedule {
+        Schedule { cpu, without_cpu, switches }
+    }
+
+    #[test]
+    fn what_an_ended_thread_had_used_is_kept() {
+        let mut threads = Threads::default();
+        assert_eq!(threads.go_on(BTreeMap::new()), None);
+        let first = BTreeMap::from([(1, schedule(10, 1, 1)), (2, schedule(20, 2, 2))]);
+        assert_eq!(threads.go_on(first), Some(schedule(30, 3, 3)));
+        // The first one goes on, the second has ended, and a third was begun.
+        let then = BTreeMap::from([(1, schedule(11, 1, 1)), (3, schedule(5, 5, 5))]);
+        assert_eq!(threads.go_on(then), Some(schedule(36, 8, 8)));
+        // Its number is another's.
+        assert_eq!(threads.go_on(BTreeMap::from([(3, schedule(1, 0, 0))])), Some(schedule(37, 8, 8)));
+        assert_eq!(threads.cpu(), BTreeMap::from([(3, 1.0)]));
+        assert_eq!(threads.go_on(BTreeMap::new()), Some(schedule(37, 8, 8)));
+    }
+
+    #[test]
+    fn the_lines_of_the_kernel_are_read() {
+        assert_eq!(parse_schedule("59162225 67387991 215\n"), Some(schedule(59_162_225, 67_387_991, 215)));
+        assert_eq!(parse_schedule("59162225 67387991"), None);
+        assert_eq!(parse_schedule("59162225 x 2"), None);
+    }
+
+    #[test]
+    fn a_family_has_its_children_and_theirs_and_what_ended_ones_had_used() {
+        let tree = Tree::default();
+        let stat = |user, children_user, threads| {
+            format!("9 (a b) S 1 1 1 0 -1 4194560 1 2 3 4 {user} 0 {children_user} 0 20 0 {threads} 0 12345")
+        };
+        tree.fill("proc/9/stat", &stat(100, 7, 2));
+        tree.fill("proc/9/task/9/children", "10 \n");
+        tree.fill("proc/9/task/12/children", "");
+        tree.fill("proc/9/task/9/schedstat", "1000 10 1");
+        tree.fill("proc/9/task/12/schedstat", "2000 20 2");
+        tree.fill(
+            "proc/9/status",
+            "Name:\ta b\nRssAnon:\t      40 kB\nRssFile:\t 9000 kB\nRssShmem:\t 2 kB\nCpus_allowed_list:\t0-2,7\n",
+        );
+        tree.fill("proc/9/io", "rchar: 5\nread_bytes: 4096\nwrite_bytes: 8192\n");
+        tree.fill("proc/10/stat", &stat(10, 0, 1));
+        tree.fill("proc/10/task/10/children", "11");
+        tree.fill("proc/10/task/10/schedstat", "4000 40 4");
+        tree.fill("proc/10/io", "rchar: 5\nread_bytes: 1\nwrite_bytes: 2\n");
+        tree.fill("proc/11/stat", &stat(1, 0, 1));
+        let root = Root::new(tree.path());
+        let used = Family::read(root, 9).unwrap().used(root, &mut Threads::default());
+        let expected = Process {
+            user: nanoseconds(118),
+            system: 0.0,
+            thread_cpu: BTreeMap::from([(9, 1000.0), (10, 4000.0), (12, 2000.0)]),
+            without_cpu: Some(70.0),
+            switches: Some(7),
+            memory: 42 << 10,
+            threads: 4,
+            processes: 3,
+            read_bytes: Some(4097),
+            written_bytes: Some(8194),
+        };
+        assert_eq!(used, expected);
+        assert_eq!(allowed(root, 9), [0, 1, 2, 7]);
+        assert_eq!(Family::read(root, 8), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! What waits in the buffers of a TCP connection or in the queue of a listening socket, and what kept a connection from sending.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use super::option;
+use crate::{Error, Result, check};
+
+/// Bytes of `struct tcp_info` (linux/tcp.h) up to and with `tcpi_sndbuf_limited`, which Linux has had since 4.10; the C library's
+/// structure ends before them.
+pub(super) const INFO: usize = 192;
+/// Where in it `tcpi_unacked` and `tcpi_sacked` are, which of a listening socket are its queue and the most that it holds.
+const QUEUED: usize = 24;
+const QUEUE: usize = 28;
+/// Where `tcpi_lost` and `tcpi_retrans` are, in segments, `tcpi_notsent_bytes` and, in microseconds, `tcpi_min_rtt`.
+const LOST: usize = 32;
+const RETRANSMITTED: usize = 36;
+const NOT_SENT: usize = 144;
+const LEAST_ROUND_TRIP: usize = 148;
+/// Where `tcpi_rwnd_limited` and `tcpi_sndbuf_limited` are, in microseconds.
+const WINDOW_LIMITED: usize = 176;
+const BUFFER_LIMITED: usize = 184;
+
+/// Nanoseconds for which a connection could not send what it had, since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limited {
+    /// The other end's receive window was full.
+    pub by_window: u64,
+    /// The send buffer was, with more to be sent behind it.
+    pub by_buffer: u64,
+}
+
+/// What of a connection is on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnTheWay {
+    /// Bytes that were not sent yet.
+    pub not_sent: u32,
+    /// Segments that were sent and are not acknowledged.
+    pub segments: u32,
+    /// Whether some of them are lost, or were sent again.
+    pub is_recovering: bool,
+    /// The shortest round trip so far, in nanoseconds.
+    pub least_round_trip: u64,
+}
+
+/// The connections that wait to be accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// How many there are.
+    pub now: u32,
+    /// At most.
+    pub most: u32,
+}
+
+/// Bytes that were given to a connection and the other end has not acknowledged (SIOCOUTQ).
+///
+/// # Errors
+/// `EINVAL` of a listening socket.
+pub fn unacknowledged(socket: &impl AsFd) -> Result<u32> {
+    bytes(socket, libc::TIOCOUTQ)
+}
+
+/// Bytes that have arrived and were not read (SIOCINQ).
+///
+/// # Errors
+/// `EINVAL` of a listening socket.
+pub fn unread(socket: &impl AsFd) -> Result<u32> {
+    bytes(socket, libc::FIONREAD)
+}
+
+/// What is on its way.
+///
+/// # Errors
+/// As [`limited`].
+pub fn on_the_way(socket: &impl AsFd) -> Result<OnTheWay> {
+    let info = info(socket)?;
+    let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
+    Ok(OnTheWay {
+        not_sent: number(NOT_SENT),
+        segments: number(QUEUED),
+        is_recovering: number(LOST) > 0 || number(RETRANSMITTED) > 0,
+        least_round_trip: u64::from(number(LEAST_ROUND_TRIP)) * 1000,
+    })
+}
+
+/// What kept a connection from sending.
+///
+/// # Errors
+/// A kernel before 4.10.
+pub fn limited(socket: &impl AsFd) -> Result<Limited> {
+    let info = info(socket)?;
+    let nanoseconds = |at: usize| u64::from_ne_bytes(bytes_at(&info, at)).saturating_mul(1000);
+    Ok(Limited { by_window: nanoseconds(WINDOW_LIMITED), by_buffer: nanoseconds(BUFFER_LIMITED) })
+}
+
+/// The queue of a listening socket.
+///
+/// # Errors
+/// As [`limited`].
+pub fn queue(listener: &impl AsFd) -> Result<Queue> {
+    let info = info(listener)?;
+    let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
+    Ok(Queue { now: number(QUEUED), most: number(QUEUE) })
+}
+
+fn info(socket: &impl AsFd) -> Result<[u8; INFO]> {
+    match option::<[u8; INFO]>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)? {
+        (info, INFO) => Ok(info),
+        (_, length) => {
+            Err(Error::other(format!("the kernel returned {length} bytes of TCP_INFO, but {INFO} are needed")))
+        }
+    }
+}
+
+fn bytes_at<const N: usize>(info: &[u8; INFO], at: usize) -> [u8; N] {
+    std::array::from_fn(|index| info[at + index])
+}
+
+fn bytes(socket: &impl AsFd, request: libc::Ioctl) -> Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: either request writes one integer, and `bytes` is one.
+    check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), request, &raw mut bytes) })?;
+    Ok(u32::try_from(bytes).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn what_waits_is_counted_at_either_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        super::super::set_queue(&listener, 7).unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(queue(&listener).unwrap(), Queue { now: 1, most: 7 });
+        let mut far = listener.accept().unwrap().0;
+        assert_eq!(queue(&listener).unwrap().now, 0);
+        (&near).write_all(&[1; 1000]).unwrap();
+        far.peek(&mut [0]).unwrap();
+        assert_eq!(unread(&far).unwrap(), 1000);
+        far.read_exact(&mut [0; 1000]).unwrap();
+        assert_eq!(unread(&far).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_end_that_reads_nothing_fills_its_window() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        near.set_nonblocking(true).unwrap();
+        assert_eq!(limited(&near).unwrap().by_window, 0);
+        let mut written = 0;
+        // Both buffers, each of which may grow while it is filled.
+        while let Ok(some) = near.write(&[1; 1 << 20]) {
+            written += some;
+        }
+        let waits = unacknowledged(&near).unwrap();
+        assert!(waits > 0 && waits as usize <= written);
+        let way = on_the_way(&near).unwrap();
+        assert!(way.not_sent > 0 && way.not_sent <= waits && !way.is_recovering && way.least_round_trip > 0, "{way:?}");
+        while limited(&near).unwrap().by_window == 0 {}
+        std::thread::scope(|scope| {
+            scope.spawn(|| far.read_exact(&mut vec![0; written]).unwrap());
+        });
+        while unacknowledged(&near).unwrap() > 0 {}
+        assert_eq!(on_the_way(&near).unwrap(), OnTheWay { not_sent: 0, segments: 0, ..way });
+    }
+}
