@@ -83,7 +83,8 @@ pub enum Command {
     /// Serve the files below a directory over HTTP
     #[command(
         after_help = "Examples:\n  kelvin serve site             at http://127.0.0.1:8080/, for this host only\n  \
-                            kelvin serve site --listen 0.0.0.0:80 --index\n\n\
+                            kelvin serve site --listen 0.0.0.0:80 --index\n  \
+                            kelvin serve site --expose-resources --token-file token\n\n\
                             Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 could not be done: one line says why."
     )]
     Serve(ServeArgs),

@@ -3,9 +3,11 @@
 mod running;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use kelvin_model::resources::Look;
 use kelvin_testing::Missing;
 use running::Running;
 
@@ -121,6 +123,37 @@ fn it_ends_by_a_signal_and_says_what_it_did() {
 }
 
 #[test]
+fn what_it_uses_is_told_to_who_has_the_token() {
+    let top = site();
+    let token = top.path().join("token");
+    fs::write(&token, "0123456789abcdef\n").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut server = Running::start(top.path(), &["--expose-resources", "--token-file", token.to_str().unwrap()]);
+    let url = format!("http://{}/.kelvin/resources", server.line());
+    if curl(&["-o", "/dev/null", &server.url("/large")]).is_none() {
+        return;
+    }
+    let bearer = |token: &str| format!("Authorization: Bearer {token}");
+    let look = || {
+        let json = curl(&["-H", &bearer("0123456789abcdef"), &url]).unwrap();
+        Look::from_json(json.as_bytes()).unwrap()
+    };
+    let served = || look().served.unwrap();
+    // The server counts an answer when it has given it to the kernel: the client may be faster.
+    while served().requests < 1 {}
+    assert_eq!((served().requests, served().bytes, served().connections), (1, 5_000_000, 1));
+    assert!(look().process.memory > 0);
+    for wrong in [bearer("0123456789abcdeF"), bearer(""), "X: y".into()] {
+        let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", "-H", &wrong, &url]).unwrap();
+        assert_eq!(code, "401", "{wrong}");
+    }
+    let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", &server.url("/.kelvin/resources")]).unwrap();
+    assert_eq!(code, "404");
+    let (status, told) = server.end("-TERM");
+    assert!(status == Some(0) && told.contains(&format!("at {url}")), "{told}");
+}
+
+#[test]
 fn what_cannot_be_served_is_one_line() {
     let top = site();
     let refused = |arguments: &[&str]| {
@@ -137,4 +170,17 @@ fn what_cannot_be_served_is_one_line() {
     assert!(refused(&[root, "--model", "prefork"]).contains("it must be one of thread, pool, epoll"));
     assert!(refused(&[root, "--model", "thread", "--threads", "2"]).contains("give --connections"));
     assert!(refused(&[root, "--threads", "0"]).contains("from 1 to 1024"));
+    let exposed = |file: &str| refused(&[root, "--expose-resources", "--token-file", file]);
+    assert!(refused(&[root, "--expose-resources"]).contains("--token-file <FILE>"));
+    assert!(refused(&[root, "--token-file", "x"]).contains("--expose-resources"));
+    assert!(refused(&[root, "--resources-listen", "127.0.0.1"]).contains("--expose-resources"));
+    assert!(exposed("/no such file").starts_with("kelvin: --token-file: "));
+    assert!(exposed(&format!("{root}/sub/c.html")).contains("chmod 600"));
+    let token = top.path().join("token");
+    fs::write(&token, "0123456789abcdef").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let token = token.to_str().unwrap();
+    let elsewhere = ["--listen", "127.0.0.1:0", "--resources-listen", "203.0.113.1:0"];
+    let told = refused(&[&[root, "--expose-resources", "--token-file", token][..], &elsewhere].concat());
+    assert!(told.starts_with("kelvin: --resources-listen 203.0.113.1:0: "), "{told}");
 }

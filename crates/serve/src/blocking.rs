@@ -12,13 +12,14 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use crate::connection::{Connection, Wants};
 use crate::hall::{Hall, LINGER, ROOM};
 use crate::status::Status;
+use crate::watch::Registered;
 
 /// Most calls that read and drop that.
 const DROPPED: usize = 64;
 
 /// Serves a client until its end; once the server is to end, with one more answer. A call that waits longer than a limit ends it.
-pub fn attend(socket: &OwnedFd, hall: &mut Hall, is_over: &AtomicBool) {
-    let mut connection = Connection::default();
+pub fn attend((socket, registered): (&OwnedFd, Option<Registered>), hall: &mut Hall, is_over: &AtomicBool) {
+    let mut connection = Connection::watched(registered);
     let mut buffers = std::mem::take(&mut hall.buffers);
     connection.lend(&mut buffers);
     let idle = hall.site.limits().idle;

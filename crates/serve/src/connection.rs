@@ -6,6 +6,7 @@ use crate::body::{Body, Part, Parts};
 use crate::request::{Received, read};
 use crate::site::Site;
 use crate::status::Status;
+use crate::watch::Registered;
 
 /// Bytes that answers to pipelined requests may come to before they are sent: so a client that does not read costs no more.
 const ENOUGH: usize = 16 << 10;
@@ -31,6 +32,8 @@ pub struct Connection {
     is_last: bool,
     /// Requests that were answered.
     answered: u64,
+    /// Who is told what it does, if anybody is.
+    watched: Option<Registered>,
 }
 
 /// What a connection waits for.
@@ -63,6 +66,12 @@ pub struct Buffers {
 }
 
 impl Connection {
+    /// One that is served from now on, and watched if it was registered for that.
+    pub fn watched(watched: Option<Registered>) -> Self {
+        watched.iter().for_each(Registered::attend);
+        Self { watched, ..Self::default() }
+    }
+
     /// What it waits for.
     #[inline]
     pub fn wants(&self) -> Wants {
@@ -138,11 +147,14 @@ impl Connection {
             }
             Received::Refused(status) => self.refuse(status, site),
             Received::Whole(request, length) => {
+                self.watched.iter_mut().for_each(Registered::begin);
+                let begin = self.output.len();
                 match site.answer(&request, &mut self.output) {
                     None => {}
                     Some(Body::Part(part)) => self.part = Some(part),
                     Some(Body::Parts(parts)) => self.more = Some(parts),
                 }
+                self.watched.iter_mut().for_each(|watched| watched.answer(&self.output[begin..]));
                 self.is_last = !site.keeps(&request);
                 self.taken += length;
                 self.retry_at = 0;
@@ -154,7 +166,9 @@ impl Connection {
 
     /// Answers that nothing more is taken, and ends after that.
     pub fn refuse(&mut self, status: Status, site: &Site) {
+        let begin = self.output.len();
         site.refuse(status, &mut self.output);
+        self.watched.iter_mut().for_each(|watched| watched.answer(&self.output[begin..]));
         self.taken = self.input.len();
         self.is_last = true;
     }
@@ -212,6 +226,12 @@ impl Connection {
         }
         if self.sent == self.output.len() && self.part.as_ref().is_some_and(|part| part.range.is_empty()) {
             self.part = None;
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.sent(bytes);
+            if self.sent == self.output.len() && self.part.is_none() && self.more.is_none() {
+                watched.end();
+            }
         }
     }
 

@@ -320,11 +320,12 @@ impl Worker {
             self.clients.push(None);
             self.clients.len() - 1
         });
+        let registered = self.hall.register(&socket);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let is_added = epoll::add(&self.epoll, &socket, EventData::new_u64(number as u64), flags).is_ok();
         self.clients[number] = Some(Client {
             socket,
-            connection: Connection::default(),
+            connection: Connection::watched(registered),
             is_readable: false,
             has_ended: false,
             lingers: false,

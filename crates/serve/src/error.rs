@@ -22,6 +22,9 @@ pub enum Error {
     /// The address.
     #[error("{0}")]
     Listen(std::io::Error),
+    /// The address for looks.
+    #[error("{0}")]
+    ListenForLooks(std::io::Error),
     /// A call of the kernel.
     #[error("cannot {doing}: {source}")]
     Call {

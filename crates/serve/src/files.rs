@@ -96,6 +96,8 @@ pub struct Files {
     old: HashMap<Box<[u8]>, Held>,
     /// Most files in each of the two.
     most: usize,
+    /// The name in the root that is not that of a file.
+    reserved: Option<&'static [u8]>,
 }
 
 #[derive(Debug)]
@@ -107,7 +109,12 @@ struct Held {
 impl Files {
     /// Holds at most so many files.
     pub fn new(root: Arc<Root>, most: usize) -> Self {
-        Self { root, young: HashMap::new(), old: HashMap::new(), most: most / 2 }
+        Self { root, young: HashMap::new(), old: HashMap::new(), most: most / 2, reserved: None }
+    }
+
+    /// Finds nothing below this name in the root.
+    pub fn reserving(self, name: Option<&'static [u8]>) -> Self {
+        Self { reserved: name, ..self }
     }
 
     /// The directory that is served.
@@ -149,6 +156,9 @@ impl Files {
             return Ok(Entry::File(opened));
         }
         let target = Target::decode(path).map_err(|_| Status::BadRequest)?;
+        if self.reserved.is_some_and(|name| target.begins_with(name)) {
+            return Err(Status::NotFound);
+        }
         let found = match self.root.find(&target) {
             // Descriptors may be what is lacking, and these are the ones that can be spared.
             Err(Status::ServiceUnavailable) => {

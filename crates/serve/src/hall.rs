@@ -1,7 +1,8 @@
 //! What a thread needs to serve any client, and how it speaks to one that it does not serve.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
@@ -11,6 +12,7 @@ use crate::sending::Sending;
 use crate::server::Served;
 use crate::site::Site;
 use crate::status::Status;
+use crate::watch::{Registered, Watch};
 
 /// Room for what is received at a time: a request of a browser has less than 1 KiB.
 pub const ROOM: usize = 16 << 10;
@@ -30,6 +32,8 @@ pub struct Hall {
     pub buffers: Buffers,
     /// What was done so far.
     pub served: Served,
+    /// Where connections are registered, if they are watched.
+    pub watch: Option<Arc<Watch>>,
     /// Who was turned away, and when: one whose request is still to come must not be reset before it has read why.
     turned_away: VecDeque<(Instant, OwnedFd)>,
 }
@@ -37,12 +41,25 @@ pub struct Hall {
 impl Hall {
     /// One in which nobody was served yet.
     pub fn new(site: Site, sending: Sending) -> Self {
-        Self { site, sending, buffers: Buffers::default(), served: Served::default(), turned_away: VecDeque::new() }
+        Self {
+            site,
+            sending,
+            buffers: Buffers::default(),
+            served: Served::default(),
+            watch: None,
+            turned_away: VecDeque::new(),
+        }
+    }
+
+    /// Registers a connection, if they are watched.
+    pub fn register(&self, socket: impl AsFd) -> Option<Registered> {
+        self.watch.as_ref()?.register(socket)
     }
 
     /// Says to a connection that there are too many, without waiting for anything.
     pub fn turn_away(&mut self, socket: OwnedFd, now: Instant) {
         self.served.refused += 1;
+        self.watch.iter().for_each(|watch| watch.refuse());
         let mut answer = Vec::new();
         self.site.refuse(Status::ServiceUnavailable, &mut answer);
         let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);

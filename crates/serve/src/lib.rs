@@ -14,6 +14,7 @@ pub mod files;
 mod hall;
 pub mod limits;
 mod listing;
+pub mod looks;
 pub mod range;
 pub mod request;
 pub mod root;
@@ -24,6 +25,7 @@ pub mod status;
 pub mod target;
 mod threads;
 pub mod types;
+pub mod watch;
 mod words;
 
 pub use error::{Error, Result};

@@ -15,10 +15,12 @@ use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::hall::Hall;
 use crate::limits::Limits;
+use crate::looks::{self, Exposure, Looks, Subject};
 use crate::root::Root;
 use crate::sending::Sending;
 use crate::site::{Manner, Site};
 use crate::threads::{self, Threads};
+use crate::watch::Watch;
 use crate::words;
 
 /// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
@@ -100,6 +102,9 @@ pub struct Server {
     root: Arc<Root>,
     setup: Setup,
     held: usize,
+    /// Where looks are answered, and what for, if anybody may look.
+    looks: Option<Looks>,
+    watch: Option<Arc<Watch>>,
 }
 
 /// What a server did.
@@ -144,7 +149,28 @@ impl Server {
         });
         ready?;
         let held = setup.share(descriptors().saturating_sub(OTHERS));
-        Ok(Self { listener: Arc::new(listener), root, setup, held })
+        Ok(Self { listener: Arc::new(listener), root, setup, held, looks: None, watch: None })
+    }
+
+    /// Answers looks at what it uses, at an address of their own, and serves nothing below `.kelvin` in the root. Each connection then
+    /// needs two descriptors, and so there are fewer of them.
+    ///
+    /// # Errors
+    /// [`Error::ListenForLooks`].
+    pub fn expose(mut self, exposure: Exposure) -> Result<Self> {
+        self.looks = Some(Looks::listen(exposure)?);
+        self.watch = Some(Arc::default());
+        let most = descriptors().saturating_sub(OTHERS) / 8 * 3;
+        self.setup.limits.connections = u64::from(self.setup.limits.connections).min(most).max(1) as u32;
+        Ok(self)
+    }
+
+    /// Where it answers looks, if it does.
+    ///
+    /// # Errors
+    /// Those of getsockname.
+    pub fn address_for_looks(&self) -> Result<Option<SocketAddr>> {
+        self.looks.as_ref().map(Looks::address).transpose()
     }
 
     /// Where it listens.
@@ -165,7 +191,18 @@ impl Server {
     ///
     /// # Errors
     /// What kept the threads from being started.
-    pub fn serve(self, is_over: impl Fn() -> bool) -> Result<Served> {
+    pub fn serve(mut self, is_over: impl Fn() -> bool) -> Result<Served> {
+        let subject = Subject {
+            watch: self.watch.clone(),
+            listener: Arc::clone(&self.listener),
+            workers: (self.setup.model == Model::Pool).then_some(self.setup.threads as u32),
+        };
+        // They go on until its end.
+        let _looks = self.looks.take().map(|looks| looks.start(subject)).transpose()?;
+        self.serve_by_model(is_over)
+    }
+
+    fn serve_by_model(self, is_over: impl Fn() -> bool) -> Result<Served> {
         match self.setup.model {
             Model::Epoll => self.serve_by_events(is_over),
             Model::Thread => self.house().serve(Threads::Each, is_over),
@@ -195,14 +232,22 @@ impl Server {
 
     fn house(&self) -> threads::House<impl Fn() -> Hall + Send + Sync + Clone + 'static> {
         let (hall, listener) = (self.halls(), Arc::clone(&self.listener));
-        threads::House { hall, listener, most: self.connections(), drain: self.setup.limits.drain }
+        let (most, watch) = (self.connections(), self.watch.clone());
+        threads::House { hall, listener, most, drain: self.setup.limits.drain, watch }
     }
 
     /// Makes what each thread needs.
     fn halls(&self) -> impl Fn() -> Hall + Send + Sync + Clone + 'static {
         let (root, held, Setup { sending, lists, limits, .. }) = (Arc::clone(&self.root), self.held, self.setup);
         let manner = Manner { lists, inline: sending.inline(), limits };
-        move || Hall::new(Site::new(Files::new(Arc::clone(&root), held), manner), sending)
+        let watch = self.watch.clone();
+        let reserved = watch.as_ref().map(|_| looks::RESERVED);
+        move || {
+            let files = Files::new(Arc::clone(&root), held).reserving(reserved);
+            let mut hall = Hall::new(Site::new(files, manner), sending);
+            hall.watch = watch.clone();
+            hall
+        }
     }
 }
 

@@ -47,6 +47,11 @@ impl Target {
         self.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
     }
 
+    /// Whether its first name is this one.
+    pub fn begins_with(&self, name: &[u8]) -> bool {
+        self.path.split(|&byte| byte == b'/').next() == Some(name)
+    }
+
     /// The same with a name below it.
     pub fn join(&self, name: &str) -> Self {
         let mut path = self.path.clone();

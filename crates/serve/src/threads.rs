@@ -16,6 +16,7 @@ use crate::blocking::attend;
 use crate::error::{Error, Result};
 use crate::hall::Hall;
 use crate::server::{LAST, LOOK, Served, close};
+use crate::watch::{Registered, Watch};
 
 /// Bytes of a thread's stack: a request needs a few KiB.
 const STACK: usize = 256 << 10;
@@ -43,6 +44,8 @@ pub struct House<H> {
     pub most: u32,
     /// Time for them to end.
     pub drain: Duration,
+    /// Where they are registered, if they are watched.
+    pub watch: Option<Arc<Watch>>,
 }
 
 /// Connections that are here, and what was done so far.
@@ -56,10 +59,17 @@ struct Present {
 #[derive(Default)]
 struct State {
     next: u64,
-    sockets: HashMap<u64, Arc<OwnedFd>>,
+    clients: HashMap<u64, Client>,
     /// What threads need that have ended, as far as it is kept for those that come.
     halls: Vec<Hall>,
     served: Served,
+}
+
+/// A client that is here.
+struct Client {
+    socket: Arc<OwnedFd>,
+    /// Taken by the thread that serves it.
+    registered: Option<Registered>,
 }
 
 impl Present {
@@ -68,25 +78,28 @@ impl Present {
     }
 
     /// Lets a connection in: its number.
-    fn enter(&self, socket: &Arc<OwnedFd>) -> u64 {
+    fn enter(&self, client: Client) -> u64 {
         let mut state = self.state();
         state.next += 1;
         state.served.connections += 1;
         let number = state.next;
-        state.sockets.insert(number, Arc::clone(socket));
+        state.clients.insert(number, client);
         number
     }
 
     /// Serves it, and lets it out.
     fn attend(&self, number: u64, make: impl Fn() -> Hall) {
-        let (socket, hall) = {
+        let (client, hall) = {
             let mut state = self.state();
-            (state.sockets.get(&number).cloned(), state.halls.pop())
+            let client = state.clients.get_mut(&number);
+            (client.map(|client| (Arc::clone(&client.socket), client.registered.take())), state.halls.pop())
         };
         let mut hall = hall.unwrap_or_else(make);
-        socket.into_iter().for_each(|socket| attend(&socket, &mut hall, &self.is_over));
+        if let Some((socket, registered)) = client {
+            attend((&socket, registered), &mut hall, &self.is_over);
+        }
         let mut state = self.state();
-        state.sockets.remove(&number);
+        state.clients.remove(&number);
         state.served = state.served + std::mem::take(&mut hall.served);
         if state.halls.len() < KEPT {
             state.halls.push(hall);
@@ -98,18 +111,18 @@ impl Present {
     fn leave(&self, within: Duration) -> Served {
         let until = Instant::now() + within;
         let mut state = self.state();
-        for socket in state.sockets.values() {
+        for Client { socket, .. } in state.clients.values() {
             // What was received is still answered; what waits for more has come to its end.
             let _ = shutdown(socket, Shutdown::Read);
         }
-        while !state.sockets.is_empty() {
+        while !state.clients.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        for socket in state.sockets.values() {
+        for Client { socket, .. } in state.clients.values() {
             // Their time is over, and no thread stays for them.
             let _ = shutdown(socket, Shutdown::Both);
         }
@@ -170,11 +183,12 @@ impl<H: Fn() -> Hall + Send + Sync + Clone + 'static> House<H> {
 
     /// Gives a connection to a thread; it comes back if there is no place for it.
     fn place(&self, present: &Arc<Present>, queue: Option<&Sender<u64>>, socket: OwnedFd) -> Option<OwnedFd> {
-        if present.state().sockets.len() >= self.most as usize {
+        if present.state().clients.len() >= self.most as usize {
             return Some(socket);
         }
         let socket = Arc::new(socket);
-        let number = present.enter(&socket);
+        let registered = self.watch.as_ref().and_then(|watch| watch.register(&socket));
+        let number = present.enter(Client { socket: Arc::clone(&socket), registered });
         let is_taken = match queue {
             Some(queue) => queue.send(number).is_ok(),
             None => self.start(present, number),
@@ -182,7 +196,7 @@ impl<H: Fn() -> Hall + Send + Sync + Clone + 'static> House<H> {
         if is_taken {
             return None;
         }
-        present.state().sockets.remove(&number);
+        present.state().clients.remove(&number);
         Arc::into_inner(socket)
     }
 

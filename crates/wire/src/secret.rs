@@ -80,6 +80,13 @@ impl Secret {
         self.0.is_some()
     }
 
+    /// Whether these bytes are the secret, in the same time wherever they differ; nothing is if there is none.
+    pub fn is(&self, bytes: &[u8]) -> bool {
+        let given = Self::new(bytes).ok().and_then(|secret| secret.0);
+        // Hashes compare in constant time.
+        self.0.zip(given).is_some_and(|(own, given)| blake3::Hash::from_bytes(own) == blake3::Hash::from_bytes(given))
+    }
+
     /// A key for one purpose, which its context names as BLAKE3's key derivation asks: hard-coded, and used for nothing else.
     pub fn key_for(&self, context: &'static str) -> Option<[u8; 32]> {
         self.0.map(|key| blake3::derive_key(context, &key))

@@ -33,6 +33,29 @@ pub struct ServeArgs {
     /// Most connections at one time, as far as there are descriptors for them; one more is answered 503
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = super::between(1, 1_000_000))]
     pub connections: u32,
+    /// Answer GET /.kelvin/resources with what this host and the server have used, to clients with the token; serve nothing below
+    /// .kelvin in ROOT
+    #[arg(long, requires = "token_file")]
+    pub expose_resources: bool,
+    /// File with that token, which clients send as Authorization: Bearer TOKEN
+    #[arg(long, value_name = "FILE", requires = "expose_resources")]
+    pub token_file: Option<PathBuf>,
+    /// IP address to answer it on, so that it is answered however busy the server is [default: the address of --listen, with the
+    /// next port]
+    #[arg(long, value_name = "ADDRESS", requires = "expose_resources", value_parser = address_of_resources)]
+    pub resources_listen: Option<SocketAddr>,
+}
+
+impl ServeArgs {
+    /// Where resources are told.
+    pub fn address_of_resources(&self) -> SocketAddr {
+        let next = match self.listen.port() {
+            // The system chooses both.
+            0 => 0,
+            port => port.checked_add(1).unwrap_or(0),
+        };
+        self.resources_listen.unwrap_or_else(|| SocketAddr::new(self.listen.ip(), next))
+    }
 }
 
 /// The port of an address that has none: the one that is usual beside 80, which belongs to root.
@@ -40,4 +63,8 @@ const PORT: u16 = 8080;
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     kelvin_wire::address::address_with_port(text, PORT)
+}
+
+fn address_of_resources(text: &str) -> Result<SocketAddr, String> {
+    kelvin_wire::address::address_with_port(text, PORT + 1)
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use kelvin_serve::limits::Limits;
+use kelvin_serve::looks::{Exposure, PATH};
 use kelvin_serve::{Error, Model, Served, Server, Setup};
 use kelvin_wire::address::Shown;
 
@@ -22,13 +23,19 @@ pub fn serve(args: &ServeArgs) -> Done {
     let _ = kelvin_sys::process::raise_open_files();
     let server = listen(args)?;
     let address = Shown(server.address().map_err(Fault::because)?).to_string();
-    output::print(|out| writeln!(out, "{address}"))?;
+    let resources = server.address_for_looks().map_err(Fault::because)?.map(|address| Shown(address).to_string());
+    output::print(|out| {
+        [Some(&address), resources.as_ref()].iter().flatten().try_for_each(|one| writeln!(out, "{one}"))
+    })?;
     let log = Log::over(std::io::stderr());
     let most = server.connections();
     log.line(
         About::Client,
         &format!("serving {} at http://{address}/, at most {most} connections, until Ctrl-C", args.root.display()),
     );
+    if let Some(resources) = resources {
+        log.line(About::Client, &format!("telling whoever has the token what it uses at http://{resources}{PATH}"));
+    }
     let served = server.serve(|| kelvin_sys::interrupt::requested().is_some());
     if let Ok(served) = &served {
         log.line(About::Client, &told(served));
@@ -38,10 +45,29 @@ pub fn serve(args: &ServeArgs) -> Done {
 }
 
 fn listen(args: &ServeArgs) -> Result<Server, Fault> {
-    Server::listen(args.listen, &args.root, setup(args)?).map_err(|error| match error {
+    let exposure = exposure(args)?;
+    let server = Server::listen(args.listen, &args.root, setup(args)?);
+    let server = server.and_then(|server| match exposure {
+        Some(exposure) => server.expose(exposure),
+        None => Ok(server),
+    });
+    server.map_err(|error| match error {
         Error::Listen(source) => Fault::new(format!("--listen {}", Shown(args.listen)), source),
+        Error::ListenForLooks(source) => {
+            Fault::new(format!("--resources-listen {}", Shown(args.address_of_resources())), source)
+        }
         error => Fault::because(error),
     })
+}
+
+/// Who may ask what this host and the server have used.
+fn exposure(args: &ServeArgs) -> Result<Option<Exposure>, Fault> {
+    if !args.expose_resources {
+        return Ok(None);
+    }
+    let secret = super::secret(args.token_file.as_deref())?;
+    let allows = Box::new(move |token: &str| secret.is(token.as_bytes()));
+    Ok(Some(Exposure { address: args.address_of_resources(), directory: args.root.clone(), allows }))
 }
 
 fn setup(args: &ServeArgs) -> Result<Setup, Fault> {

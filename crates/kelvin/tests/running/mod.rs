@@ -1,6 +1,6 @@
 //! A program that listens, as an agent or a file server does, and prints its address first.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
 /// One that is killed if the test does not end it.
@@ -12,10 +12,19 @@ pub struct Running {
 impl Running {
     /// By this command, with its log to here.
     pub fn of(mut command: Command, log: Stdio) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut address = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
-        Self { child, address: address.trim().to_owned() }
+        let child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut running = Self { child, address: String::new() };
+        running.address = running.line();
+        running
+    }
+
+    /// The next line that it prints, and nothing of what follows it.
+    pub fn line(&mut self) -> String {
+        let (mut line, mut byte) = (String::new(), [0]);
+        while self.child.stdout.as_mut().unwrap().read(&mut byte).unwrap() > 0 && byte != *b"\n" {
+            line.push(char::from(byte[0]));
+        }
+        line
     }
 
     /// Ends it by a signal, and returns its status and its log.
