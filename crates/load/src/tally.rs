@@ -44,6 +44,8 @@ pub(crate) struct Tally {
     belongs: Belongs,
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
+    /// Bytes of bodies that were read in the measured time.
+    received: u64,
     pub(crate) errors: Errors,
     pub(crate) response: Histogram,
     pub(crate) service: Histogram,
@@ -64,6 +66,7 @@ impl Tally {
             belongs,
             requests: 0,
             bytes: 0,
+            received: 0,
             errors: Errors::default(),
             response: Histogram::new(),
             service: Histogram::new(),
@@ -81,6 +84,13 @@ impl Tally {
         if self.window.contains(&times.due) {
             self.due += 1;
             self.late.record(late);
+        }
+    }
+
+    /// So many bytes of a body were read, whatever becomes of its answer.
+    pub(crate) fn came(&mut self, at: u64, bytes: u64) {
+        if self.window.contains(&at) {
+            self.received += bytes;
         }
     }
 
@@ -149,6 +159,7 @@ impl Tally {
             seconds: self.seconds(),
             requests: self.requests,
             bytes: self.bytes,
+            received: self.received,
             response: latency(&self.response),
             service: latency(&self.service),
             errors: self.errors.clone(),
@@ -245,6 +256,15 @@ mod tests {
         tally.waited(times(15, 22, 22));
         assert_eq!((tally.requests, tally.due, tally.response.count()), (1, 1, 2));
         assert!((latency(&tally.response).max / 7e9 - 1.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn bytes_count_when_they_are_read_whenever_their_answer_began_or_ends() {
+        let mut tally = tally(Belongs::WhenDue);
+        for (at, bytes) in [(10 * SECOND - 1, 1), (10 * SECOND, 10), (20 * SECOND - 1, 100), (20 * SECOND, 1000)] {
+            tally.came(at, bytes);
+        }
+        assert_eq!((tally.received, tally.bytes), (110, 0));
     }
 
     #[test]

@@ -102,6 +102,23 @@ fn what_is_no_right_answer_is_counted_apart() {
 }
 
 #[test]
+fn bytes_of_answers_that_are_not_whole_or_not_right_are_received() {
+    let (load, served) = on(|_| (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf".to_vec(), Then::Stay));
+    assert_eq!((load.requests, load.bytes), (0, 0), "{load:?}");
+    assert!(load.received > 0 && load.received <= 4 * served, "{load:?}: {served}");
+    let (load, served) = on(|_| (b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone".to_vec(), Then::Stay));
+    assert_eq!((load.bytes, load.received), (0, 4 * load.errors.count()), "{load:?}");
+    assert!(load.received > 0 && load.received <= 4 * served);
+}
+
+#[test]
+fn answers_that_come_at_once_are_received_when_they_are_whole() {
+    let server = Server::start(|_| (ok(b"body"), Then::Stay));
+    let load = measured(&Setup { warm_up: Duration::from_millis(50), ..setup(&server) });
+    assert!(load.requests > 0 && load.received == load.bytes, "{load:?}");
+}
+
+#[test]
 fn a_server_that_never_answers_is_given_up_after_the_time_out() {
     let server = Server::start(|_| (Vec::new(), Then::Stay));
     let load = measured(&Setup { timeout: Duration::from_millis(20), ..setup(&server) });

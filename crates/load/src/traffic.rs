@@ -233,7 +233,9 @@ impl Traffic {
     fn came(&mut self, number: u32, length: usize, now: u64) -> ControlFlow<Option<Over>> {
         let connection = &mut self.connections[number as usize];
         let hasher = &mut connection.hasher;
+        let tally = &mut self.tally;
         let fed = connection.exchange.feed(&self.buffer[..length], &mut |body| {
+            tally.came(now, body.len() as u64);
             if let Some(hasher) = hasher {
                 hasher.update(body);
             }

@@ -20,6 +20,10 @@ pub struct Load {
     pub requests: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
+    /// Bytes of all bodies that were read within these seconds: also of answers that had begun before, were not whole at the end,
+    /// or were not right. What the server sent in the same time is compared with this.
+    #[serde(default)]
+    pub received: u64,
     /// From when a request was due until its answer was whole: what a user waits.
     pub response: Latency,
     /// From when it was sent: a generator that waits for a stalled server sees only this.
@@ -54,6 +58,7 @@ impl Load {
             interrupted: None,
             requests: 0,
             bytes: 0,
+            received: 0,
             response: Latency::default(),
             service: Latency::default(),
             corrected: None,
