@@ -165,13 +165,13 @@ impl<'s, S: Schedule> Engine<'s, S> {
     }
 
     fn send(&mut self, number: u32, due: Due, now: u64) {
-        let times = Times { due: due.at, sent: now, over: now };
         let mut possible = due.at;
         if self.starved {
             self.waited += u64::from(self.traffic.tally.window.contains(&due.at));
             possible = possible.max(self.traffic.connections[number as usize].freed);
         }
-        self.traffic.tally.sent(times, now - possible.min(now));
+        let times = Times { due: due.at, sent: now, over: now, own: now - possible.min(now) };
+        self.traffic.tally.sent(times);
         if let Some(over) = self.traffic.send(number, self.chooser.choose(), times) {
             self.over(number, over, now);
         }
@@ -225,8 +225,12 @@ impl<'s, S: Schedule> Engine<'s, S> {
         let unanswered = self.traffic.in_flight_at(now) + unsent;
         let figures = self.traffic.figures();
         let tally = &self.traffic.tally;
-        let waits =
-            Waits { late: latency(&tally.late), unread: self.traffic.unread.mean(), response: figures.response.mean };
+        let waits = Waits {
+            late: latency(&tally.late),
+            unread: self.traffic.unread.mean(),
+            own: latency(&tally.own),
+            response: figures.response,
+        };
         Load {
             target: self.setup.target.url.clone(),
             offered,
@@ -256,7 +260,7 @@ impl<'s, S: Schedule> Engine<'s, S> {
             self.schedule.take();
             if self.traffic.tally.window.contains(&at) {
                 unsent += 1;
-                self.traffic.tally.waited(Times { due: at, sent: now, over: now });
+                self.traffic.tally.waited(Times { due: at, sent: now, over: now, own: 0 });
             }
         }
         unsent

@@ -9,7 +9,8 @@ use kelvin_sys::usage::{CounterFile, Who, usage};
 /// random arrivals is ten times as long as its service (M/M/1).
 const BUSY: f64 = 0.9;
 
-/// Mean lateness, as a share of the mean response time, from which on that time is no longer the server's.
+/// The generator's own delays, as a share of the response times, from which on these are no longer the server's: mean of mean,
+/// and 99 % quantile of 99 % quantile. The time that few requests were late by is lost in a mean, and is all of a tail.
 const LATE: f64 = 0.05;
 
 /// What the thread has used, in nanoseconds.
@@ -97,9 +98,16 @@ pub(crate) fn generator(used: Used, waits: Waits) -> Generator {
     let cpu = (seconds(used.cpu) - spun).max(0.0);
     let without_cpu = used.without_cpu.map(seconds);
     let busy = (cpu + without_cpu.unwrap_or(0.0)) / seconds(used.wall).max(1e-9);
-    let Waits { late, unread, response } = waits;
-    let own_share = if response > 0.0 { (late.mean + unread) / response } else { 0.0 };
-    Generator { cpu, spun, without_cpu, busy, late, unread, limit: limit(busy, own_share) }
+    let Waits { late, unread, own, response } = waits;
+    let limit = limit(busy, share(late.mean + unread, response.mean));
+    let slow_tail = Some(share(own.p99, response.p99)).filter(|&share| share >= LATE);
+    let cpus = kelvin_sys::cpu::allowed().unwrap_or_default();
+    Generator { cpu, spun, without_cpu, busy, late, unread, own, limit, slow_tail, cpus }
+}
+
+/// Which share of a response time a delay is.
+fn share(delay: f64, response: f64) -> f64 {
+    if response > 0.0 { delay / response } else { 0.0 }
 }
 
 /// What the generator's own delays are compared with.
@@ -108,8 +116,9 @@ pub(crate) struct Waits {
     pub(crate) late: Latency,
     /// Mean nanoseconds that an answer waited to be read.
     pub(crate) unread: f64,
-    /// The mean response time.
-    pub(crate) response: f64,
+    /// What the generator itself added to each response time.
+    pub(crate) own: Latency,
+    pub(crate) response: Latency,
 }
 
 fn limit(busy: f64, late: f64) -> Option<GeneratorLimit> {
@@ -134,7 +143,8 @@ mod tests {
             spun: from.spun + nanoseconds(spun),
         };
         let late = Latency { mean: late, ..Latency::default() };
-        generator(Used::between(from, to), Waits { late, unread: 0.0, response: 1e6 })
+        let response = Latency { mean: 1e6, ..Latency::default() };
+        generator(Used::between(from, to), Waits { late, unread: 0.0, own: late, response })
     }
 
     #[test]
@@ -155,6 +165,23 @@ mod tests {
     fn sending_late_makes_the_times_its_own() {
         assert!(matches!(after_ten_seconds(1.0, 0.0, 0.0, 0.1e6).limit, Some(GeneratorLimit::Late { .. })));
         assert_eq!(after_ten_seconds(1.0, 0.0, 0.0, 0.01e6).limit, None);
+    }
+
+    #[test]
+    fn a_tail_of_its_own_is_told_apart_from_that_of_the_server() {
+        let p99 = |p99: f64| Latency { mean: 1e4, p99, ..Latency::default() };
+        let with = |own: Latency| {
+            let response = Latency { mean: 1e6, p99: 50e6, ..Latency::default() };
+            generator(Used { wall: 10, ..Used::default() }, Waits { late: own, unread: 0.0, own, response })
+        };
+        let late = with(p99(40e6));
+        assert_eq!((late.limit, late.slow_tail), (None, Some(0.8)));
+        assert_eq!(with(p99(2.4e6)).slow_tail, None);
+        let none = generator(
+            Used::default(),
+            Waits { late: p99(1e6), unread: 0.0, own: Latency::default(), response: Latency::default() },
+        );
+        assert_eq!(none.slow_tail, None, "without an answer");
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(crate) struct Times {
     pub(crate) due: u64,
     pub(crate) sent: u64,
     pub(crate) over: u64,
+    /// How long of that the generator itself kept it waiting.
+    pub(crate) own: u64,
 }
 
 /// Why a request brought no right answer.
@@ -50,6 +52,8 @@ pub(crate) struct Tally {
     pub(crate) response: Histogram,
     pub(crate) service: Histogram,
     pub(crate) late: Histogram,
+    /// What the generator itself added to response times.
+    pub(crate) own: Histogram,
     /// Requests that became due.
     pub(crate) due: u64,
     /// Nanoseconds in flight of all requests together.
@@ -71,6 +75,7 @@ impl Tally {
             response: Histogram::new(),
             service: Histogram::new(),
             late: Histogram::new(),
+            own: Histogram::new(),
             due: 0,
             in_flight: 0,
             series: Vec::new(),
@@ -79,11 +84,11 @@ impl Tally {
         }
     }
 
-    /// A request was sent at a time so long after it could be.
-    pub(crate) fn sent(&mut self, times: Times, late: u64) {
+    /// A request was sent, by the generator's own doing so late.
+    pub(crate) fn sent(&mut self, times: Times) {
         if self.window.contains(&times.due) {
             self.due += 1;
-            self.late.record(late);
+            self.late.record(times.own);
         }
     }
 
@@ -108,6 +113,7 @@ impl Tally {
         if self.is_counted(times) {
             self.response.record(times.over - times.due);
             self.service.record(times.over - times.sent);
+            self.own.record(times.own);
         }
     }
 
@@ -226,7 +232,7 @@ mod tests {
     use super::*;
 
     fn times(due: u64, sent: u64, over: u64) -> Times {
-        Times { due: due * SECOND, sent: sent * SECOND, over: over * SECOND }
+        Times { due: due * SECOND, sent: sent * SECOND, over: over * SECOND, own: (sent - due) * SECOND }
     }
 
     fn tally(belongs: Belongs) -> Tally {
@@ -249,9 +255,9 @@ mod tests {
     #[test]
     fn an_open_loop_counts_what_was_due_in_the_measured_time_and_how_long_the_rest_had_waited() {
         let mut tally = tally(Belongs::WhenDue);
-        tally.sent(times(9, 9, 0), 0);
+        tally.sent(times(9, 9, 0));
         tally.answer(times(9, 9, 11), 1);
-        tally.sent(times(19, 19, 0), 0);
+        tally.sent(times(19, 19, 0));
         tally.answer(times(19, 19, 21), 1);
         tally.waited(times(15, 22, 22));
         assert_eq!((tally.requests, tally.due, tally.response.count()), (1, 1, 2));

@@ -175,6 +175,20 @@ fn an_open_loop_asks_for_every_request_that_is_due_whether_answers_come_or_not()
 }
 
 #[test]
+fn a_generator_that_was_kept_from_sending_says_that_the_slow_tail_is_its_own() {
+    let server = Server::start(|_| (ok(b"x"), Then::Stay));
+    let mut setup = setup(&server);
+    setup.demand = Demand::Rate { rate: 500.0, spread: Spread::Constant, connections: 100 };
+    // Whoever watches the load keeps its only thread for 25 requests each time.
+    let watch = &mut |_: &[_]| std::thread::sleep(Duration::from_millis(50));
+    let load = load(&setup, &Peer::reach(&setup).unwrap(), watch).unwrap();
+    let own = load.generator.own;
+    assert!(own.count == load.response.count && own.max >= 40e6 && load.generator.late.max >= 40e6, "{load:?}");
+    assert!(load.generator.slow_tail.is_some_and(|share| share > 0.05 && share <= 1.001), "{load:?}");
+    assert!(!load.generator.cpus.is_empty());
+}
+
+#[test]
 fn with_too_few_connections_requests_wait_and_that_is_said() {
     let server = Server::start_serial(|request| {
         if request.number == 0 {

@@ -244,6 +244,7 @@ impl Traffic {
         ControlFlow::Break(match fed {
             Ok(Some(answer)) => {
                 self.unread.add(now - self.woken);
+                connection.times.own += now - self.woken;
                 Some(self.answer(number, now, answer))
             }
             Err(wrong) => self.fail(number, now, Failure::Malformed, wrong),

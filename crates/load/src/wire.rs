@@ -1,7 +1,7 @@
 //! One connection to the server, plain or by TLS, on a socket that never waits.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,13 @@ impl Peer {
         }
         let (address, source): (SocketAddr, _) = last.expect("at least one address was tried");
         Err(Error::Connect { url: target.url.clone(), address, source })
+    }
+}
+
+impl Peer {
+    /// Whether the server is on this host: its address is one that a socket here can have.
+    pub fn is_here(&self) -> bool {
+        UdpSocket::bind((self.address.ip(), 0)).is_ok()
     }
 }
 

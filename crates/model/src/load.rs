@@ -185,6 +185,16 @@ pub struct Generator {
     pub late: Latency,
     /// From when the kernel told of an answer until it was read, on average in nanoseconds.
     pub unread: f64,
+    /// Both delays together, of each request with a right answer.
+    #[serde(default)]
+    pub own: Latency,
+    /// The 99 % quantile of these as a share of that of the response times, where the response times above it are therefore no
+    /// measure of the server. Its rate, mean and median may still be one.
+    #[serde(default)]
+    pub slow_tail: Option<f64>,
+    /// CPUs that its thread might run on.
+    #[serde(default)]
+    pub cpus: Vec<u32>,
     /// Why it, and not the server, may have been the limit.
     pub limit: Option<GeneratorLimit>,
 }
@@ -200,9 +210,16 @@ pub enum GeneratorLimit {
     },
     /// It sent requests late.
     Late {
-        /// The mean time that it was late, as a share of the mean response time.
+        /// Its own delays on average, as a share of the mean response time.
         share: f64,
     },
+}
+
+/// Several loads on one server, one after the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loads {
+    /// In the order in which they were measured.
+    pub loads: Vec<Load>,
 }
 
 /// The highest rate that keeps an objective, and how it was found.
