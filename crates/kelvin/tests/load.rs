@@ -80,6 +80,45 @@ fn a_rate_has_the_times_from_when_requests_were_due() {
 }
 
 #[test]
+fn users_and_rates_are_measured_in_turn_and_drawn_together() {
+    let (place, url) = (Place::new(), format!("http://{}/", server()));
+    let output = load(&place, &[&url, "--users", "1,2", "--rate", "100,200", "--plot", "plot.svg"]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    let lines: Vec<&str> = stdout(&output).lines().filter_map(|line| Some(line.split_once("   ")?.0)).collect();
+    let named = ["1 user", "2 users", "100 a second", "200 a second"];
+    assert!(named.iter().all(|name| lines.contains(name)), "{}", stdout(&output));
+    let drawn = fs::read_to_string(place.path().join("plot.svg")).unwrap();
+    for line in ["users, median", "users, p99", "rates, median", "rates, p99"] {
+        assert!(drawn.contains(line) && stdout(&output).contains(line), "{line}: {}", stdout(&output));
+    }
+    let gates = ["--rate", "100", "--users", "1", "--fail-on", "max>1us", "--json"];
+    let output = load(&place, &[&[&*url], &gates[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("--fail-on max>1us with 1 user: "), "{}", stderr(&output));
+    let loads = &json(&output)["loads"];
+    assert_eq!(
+        (&loads[0]["offered"]["users"]["users"], &loads[1]["offered"]["rate"]["rate"]),
+        (&1.into(), &100.0.into())
+    );
+}
+
+#[test]
+fn beside_a_server_on_this_host_it_keeps_to_one_cpu_unless_told_otherwise() {
+    let (place, url) = (Place::new(), format!("http://{}/", server()));
+    let allowed = kelvin_sys::cpu::allowed().unwrap();
+    let last = allowed.last().unwrap();
+    let cpus = |arguments: &[&str]| {
+        json(&load(&place, &[&[&*url, "--json"], arguments].concat()))["generator"]["cpus"].clone()
+    };
+    assert_eq!(cpus(&[]), serde_json::json!([last]));
+    assert_eq!(cpus(&["--no-pin"]), serde_json::json!(allowed));
+    assert_eq!(cpus(&["--cpu", &allowed[0].to_string()]), serde_json::json!([allowed[0]]));
+    let said = load(&place, &[&url]);
+    let expected = if allowed.len() > 1 { "(taskset -a -p -c " } else { "is allowed to the generator" };
+    assert!(stdout(&said).contains(expected), "{}", stdout(&said));
+}
+
+#[test]
 fn a_condition_that_is_met_and_a_load_without_answers_are_exit_status_one() {
     let (place, address) = (Place::new(), server());
     let output = load(&place, &[&format!("http://{address}/"), "--fail-on", "max>1us", "--fail-on", "errors>0"]);
@@ -144,7 +183,11 @@ fn a_mistake_is_one_line_that_names_it() {
     refused(&[], "<URL>");
     refused(&["localhost"], "give a URL such as");
     refused(&[&url, "--users", "0"], "--users");
-    refused(&[&url, "--users", "2", "--rate", "5"], "--rate");
+    refused(&[&url, "--users", "2,0"], "--users");
+    refused(&[&url, "--rate", "5", "--think", "1s"], "--think");
+    refused(&[&url, "--users", "2", "--connections", "5"], "--connections");
+    refused(&[&url, "--slo", "p99:1ms", "--plot", "x.svg"], "--plot");
+    refused(&[&url, "--cpu", "0", "--no-pin"], "--no-pin");
     refused(&[&url, "--duration", "5"], "--duration");
     refused(&[&url, "--fail-on", "p98>5ms"], "--fail-on");
     refused(&[&url, "-H", "Accept"], "-H 'Accept': give a name, a colon and a value");

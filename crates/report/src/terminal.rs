@@ -1,5 +1,6 @@
 //! Terminal: hazards first, then the verdict, then a table for each area, in 80 columns or more.
 
+mod drawing;
 mod study;
 mod table;
 
@@ -14,6 +15,8 @@ use crate::beside::beside;
 use crate::sections::{Entry, Section, sections};
 use crate::text::{clean, columns, left, right, wrap};
 use crate::{Render, Report, rivals, studies, words};
+
+pub use drawing::drawn;
 
 /// Minimum columns of the tables; a narrower terminal wraps them.
 const LEAST_WIDTH: usize = 80;

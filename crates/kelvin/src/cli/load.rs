@@ -23,21 +23,23 @@ pub struct LoadArgs {
     /// In which order: random, fixed (always the first), sequence, zipf or zipf:EXPONENT
     #[arg(long, default_value = "random", conflicts_with = "replay")]
     pub pattern: Pattern,
-    /// Closed loop: so many users, of whom each waits for its answer and asks again, 1 to 100000 [default: 1]
-    #[arg(long, value_name = "N", value_parser = between(1, 100_000))]
-    pub users: Option<u32>,
+    /// Closed loop: so many users, of whom each waits for its answer and asks again, 1 to 100000; of several, such as 1,2,4,
+    /// one after the other [default: 1]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = between(1, 100_000))]
+    pub users: Vec<u32>,
     /// Time that a user thinks after each answer, such as 1s or 50ms [default: none]
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["rate", "slo", "replay"])]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["slo", "replay"])]
     pub think: Option<Duration>,
-    /// Open loop: so many requests a second, whether answers come or not
-    #[arg(long, value_name = "R", value_parser = rate, conflicts_with = "users")]
-    pub rate: Option<f64>,
+    /// Open loop: so many requests a second, whether answers come or not; of several, such as 100,200, one after the other, and
+    /// after the users
+    #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = rate)]
+    pub rate: Vec<f64>,
     /// How times of thought, or between requests at a rate, are spread
     #[arg(long, value_enum, default_value = "constant", conflicts_with = "replay")]
     pub spread: SpreadArg,
-    /// Open loop: most connections, and so requests in flight, 1 to 100000
-    #[arg(long, value_name = "N", default_value = "1000", conflicts_with = "users", value_parser = between(1, 100_000))]
-    pub connections: u32,
+    /// Open loop: most connections, and so requests in flight, 1 to 100000 [default: 1000]
+    #[arg(long, value_name = "N", value_parser = between(1, 100_000))]
+    pub connections: Option<u32>,
     /// Search the highest rate that keeps a response time without errors, such as p99:50ms
     #[arg(long, value_name = "OBJECTIVE", conflicts_with_all = ["users", "rate", "replay"])]
     pub slo: Option<Objective>,
@@ -47,7 +49,7 @@ pub struct LoadArgs {
     /// With --replay: so many times as fast
     #[arg(long, value_name = "FACTOR", default_value = "1", requires = "replay", value_parser = rate)]
     pub speed: f64,
-    /// Time to measure, with --slo at each rate [default: 10s; 5s with --slo; all of the log with --replay]
+    /// Time to measure, of several loads each [default: 10s; 5s each of several or with --slo; all of the log with --replay]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub duration: Option<Duration>,
     /// Time before that is left out [default: a tenth of it, 10s at most]
@@ -80,9 +82,15 @@ pub struct LoadArgs {
     /// Random seed
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
-    /// CPU for the generator [default: as the system places it]
+    /// CPU for the generator [default: the last allowed one if the server is on this host, else as the system places it]
     #[arg(long, value_name = "CPU", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub cpu: Option<u32>,
+    /// Let the system place the generator in any case
+    #[arg(long, conflicts_with = "cpu")]
+    pub no_pin: bool,
+    /// Draw throughput against response time of all loads, as SVG
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["slo", "replay"])]
+    pub plot: Option<PathBuf>,
     /// Exit with status 1 on a condition, such as 'p99>50ms', 'errors>0' or 'rate<1000'; repeatable
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<Gate>,

@@ -1,5 +1,7 @@
 //! `kelvin load`: requests to an HTTP server, and how long their answers take.
 
+mod placement;
+mod plot;
 mod show;
 
 use std::fs;
@@ -16,58 +18,82 @@ use kelvin_load::search::Search;
 use kelvin_load::target::Target;
 use kelvin_load::verify::{Known, Verify};
 use kelvin_load::{Demand, Peer, Setup, files, tls};
-use kelvin_model::load::{Load, RateSearch};
+use kelvin_model::load::{Load, Loads, RateSearch};
 
 use crate::cli::{LoadArgs, VerifyArg};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
+use placement::Placement;
 
 /// The measured time, unless another one is asked for.
 const DURATION: Duration = Duration::from_secs(10);
 
-/// The same for each rate of a search.
+/// The same for each of several loads.
 const DURATION_OF_A_TRY: Duration = Duration::from_secs(5);
 
 /// Longest warm-up that is not asked for.
 const LONGEST_WARM_UP: Duration = Duration::from_secs(10);
+
+/// Most connections of an open loop, unless others are asked for.
+const CONNECTIONS: u32 = 1000;
 
 /// Descriptors besides those of connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Measures the load and prints what came of it.
 pub fn load(args: &LoadArgs) -> Done {
+    check(args)?;
     let mut setup = setup(args)?;
     if let Some(log) = &args.replay {
         replay(args, log, &mut setup)?;
     }
-    if let Some(cpu) = args.cpu {
-        kelvin_sys::cpu::pin(&[cpu]).map_err(|error| Fault::new(format!("--cpu {cpu}"), error))?;
-    }
-    allow_connections(setup.demand.connections())?;
+    let demands = demands(args, &setup);
+    allow_connections(demands.iter().map(Demand::connections).max().unwrap_or(0))?;
     // Until it is reached there is nothing to be told of, and a signal ends the program at once.
     let peer = Peer::reach(&setup).map_err(Fault::because)?;
+    let place = Placement::of(args, &peer)?;
     kelvin_sys::interrupt::watch()?;
     if let Some(objective) = args.slo {
-        return search(args, &peer, setup, objective);
+        return tell(args, &place, &search(args, &peer, setup, objective)?);
     }
-    let load = measure(&setup, &peer)?;
-    if args.json {
-        output::print_json(&load)?;
-    } else {
-        output::print(|out| show::load(&load, out))?;
+    let loads = in_turn(setup, &peer, demands)?;
+    if let Some(path) = &args.plot {
+        let figure = plot::figure(&loads);
+        output::write_file(path, |out| out.write_all(kelvin_report::svg::standalone(&figure).as_bytes()))?;
     }
-    Ok(conclude(args, &load))
+    match &loads[..] {
+        [load] if args.json => output::print_json(load)?,
+        [load] => output::print(|out| show::load(load, &place, out))?,
+        _ if args.json => output::print_json(&Loads { loads: loads.clone() })?,
+        _ => output::print(|out| show::loads(&loads, &place, out))?,
+    }
+    Ok(conclude(args, &loads))
+}
+
+/// Measures one load after the other, until a signal ends one.
+fn in_turn(mut setup: Setup, peer: &Peer, demands: Vec<Demand>) -> Result<Vec<Load>, Fault> {
+    let mut loads = Vec::new();
+    for demand in demands {
+        setup.demand = demand;
+        let load = measure(&setup, peer)?;
+        let is_over = load.interrupted.is_some();
+        loads.push(load);
+        if is_over {
+            break;
+        }
+    }
+    Ok(loads)
 }
 
 /// Searches the highest rate that keeps the objective.
-fn search(args: &LoadArgs, peer: &Peer, mut setup: Setup, objective: Objective) -> Done {
+fn search(args: &LoadArgs, peer: &Peer, mut setup: Setup, objective: Objective) -> Result<RateSearch, Fault> {
     let (mut search, mut tries) = (Search::default(), Vec::new());
     let mut is_generator_limit = false;
     while let Some(rate) = search.next_rate() {
-        setup.demand = Demand::Rate { rate, spread: args.spread.into(), connections: args.connections };
+        setup.demand = at_rate(args, rate);
         let load = measure(&setup, peer)?;
         let is_kept = objective.is_kept(&load);
-        is_generator_limit = !is_kept && load.generator.limit.is_some();
+        is_generator_limit = !is_kept && objective.is_of_generator(&load);
         let is_over = is_generator_limit || load.interrupted.is_some();
         show::attempt(rate, is_kept, &load);
         tries.push(load);
@@ -77,15 +103,15 @@ fn search(args: &LoadArgs, peer: &Peer, mut setup: Setup, objective: Objective) 
         search.tell(rate, is_kept);
     }
     let (kept, missed) = (search.kept(), search.missed());
-    tell(args, &RateSearch { objective: objective.to_string(), kept, missed, is_generator_limit, tries })
+    Ok(RateSearch { objective: objective.to_string(), kept, missed, is_generator_limit, tries })
 }
 
 /// Prints what a search found.
-fn tell(args: &LoadArgs, found: &RateSearch) -> Done {
+fn tell(args: &LoadArgs, place: &Placement, found: &RateSearch) -> Done {
     if args.json {
         output::print_json(found)?;
     } else {
-        output::print(|out| show::search(found, out))?;
+        output::print(|out| show::search(found, place, out))?;
     }
     let is_whole = found.kept.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) })
@@ -97,10 +123,14 @@ fn measure(setup: &Setup, peer: &Peer) -> Result<Load, Fault> {
 }
 
 /// Says which conditions were met.
-fn conclude(args: &LoadArgs, load: &Load) -> ExitCode {
-    let missed: Vec<String> = args.fail_on.iter().filter_map(|gate| gate.missed(load)).collect();
+fn conclude(args: &LoadArgs, loads: &[Load]) -> ExitCode {
+    let missed = |load: &Load| -> Vec<String> {
+        let at = if loads.len() > 1 { format!(" with {}", show::name(load)) } else { String::new() };
+        args.fail_on.iter().filter_map(|gate| Some(format!("{}{at}", gate.missed(load)?))).collect()
+    };
+    let missed: Vec<String> = loads.iter().flat_map(missed).collect();
     missed.iter().for_each(|why| output::remark(format_args!("kelvin: --fail-on {why}")));
-    let is_good = missed.is_empty() && load.requests > 0 && load.interrupted.is_none();
+    let is_good = missed.is_empty() && loads.iter().all(|load| load.requests > 0 && load.interrupted.is_none());
     if is_good { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) }
 }
 
@@ -109,7 +139,8 @@ fn setup(args: &LoadArgs) -> Result<Setup, Fault> {
     let (target, paths) = target(args)?;
     let (verify, known) = right_bodies(args, &paths)?;
     let tls = target.secure.then(|| tls::config(args.ca.as_deref())).transpose();
-    let usual = if args.slo.is_some() { DURATION_OF_A_TRY } else { DURATION };
+    let is_one = args.slo.is_none() && args.users.len() + args.rate.len() <= 1;
+    let usual = if is_one { DURATION } else { DURATION_OF_A_TRY };
     let duration = args.duration.unwrap_or(usual);
     let warm_up = args.warm_up.unwrap_or_else(|| (duration / 10).min(LONGEST_WARM_UP));
     Ok(Setup {
@@ -118,7 +149,7 @@ fn setup(args: &LoadArgs) -> Result<Setup, Fault> {
         paths,
         pattern: args.pattern,
         form: form(args)?,
-        demand: demand(args),
+        demand: at_rate(args, 1.0),
         warm_up: if args.no_warm_up { Duration::ZERO } else { warm_up },
         duration,
         timeout: args.timeout,
@@ -158,7 +189,7 @@ fn replay(args: &LoadArgs, log: &Path, setup: &mut Setup) -> Result<(), Fault> {
     setup.pattern = Pattern::Sequence;
     setup.known = vec![None; replay.paths.len()];
     setup.paths = replay.paths;
-    setup.demand = Demand::Log { times: replay.times.into(), connections: args.connections };
+    setup.demand = Demand::Log { times: replay.times.into(), connections: connections(args) };
     Ok(())
 }
 
@@ -174,18 +205,35 @@ fn target(args: &LoadArgs) -> Result<(Target, Vec<String>), Fault> {
     files::list(&text, args.url.clone()).map_err(|why| wrong(&why))
 }
 
-fn demand(args: &LoadArgs) -> Demand {
-    let spread = args.spread.into();
-    if args.slo.is_some() {
-        return Demand::Rate { rate: 1.0, spread, connections: args.connections };
+/// The loads that are asked for, one after the other: the users first.
+fn demands(args: &LoadArgs, setup: &Setup) -> Vec<Demand> {
+    if args.slo.is_some() || args.replay.is_some() {
+        return vec![setup.demand.clone()];
     }
-    match args.rate {
-        Some(rate) => Demand::Rate { rate, spread, connections: args.connections },
-        None => {
-            let mean = args.think.unwrap_or_default().as_nanos() as f64;
-            Demand::Users { users: args.users.unwrap_or(1), think: Think { mean, spread } }
-        }
+    let think = Think { mean: args.think.unwrap_or_default().as_nanos() as f64, spread: args.spread.into() };
+    let users: &[u32] = if args.users.is_empty() && args.rate.is_empty() { &[1] } else { &args.users };
+    let users = users.iter().map(|&users| Demand::Users { users, think });
+    users.chain(args.rate.iter().map(|&rate| at_rate(args, rate))).collect()
+}
+
+fn at_rate(args: &LoadArgs, rate: f64) -> Demand {
+    Demand::Rate { rate, spread: args.spread.into(), connections: connections(args) }
+}
+
+/// Most connections of an open loop.
+fn connections(args: &LoadArgs) -> u32 {
+    args.connections.unwrap_or(CONNECTIONS)
+}
+
+/// Refuses what belongs to the other kind of loop only.
+fn check(args: &LoadArgs) -> Result<(), Fault> {
+    if args.think.is_some() && args.users.is_empty() && !args.rate.is_empty() {
+        return Err(Fault::new("--think", "requests at a --rate do not wait for thought: give --users"));
     }
+    if args.connections.is_some() && !args.users.is_empty() && args.rate.is_empty() {
+        return Err(Fault::new("--connections", "users have one connection each: give --rate"));
+    }
+    Ok(())
 }
 
 /// What is sent with every request.

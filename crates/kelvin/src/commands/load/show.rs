@@ -7,6 +7,8 @@ use kelvin_model::load::{Errors, Generator, GeneratorLimit, Latency, Load, Offer
 use kelvin_model::{Unit, units};
 use kelvin_report::text::{left, right};
 
+use super::placement::Placement;
+use super::plot;
 use crate::output::{self, ERASE};
 
 /// Width of the names and of the columns of the table.
@@ -54,7 +56,7 @@ impl Drop for Progress {
 }
 
 /// Writes a load.
-pub fn load(load: &Load, out: &mut dyn Write) -> io::Result<()> {
+pub fn load(load: &Load, place: &Placement, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}: {}, {}", load.target, offered(&load.offered), units::seconds(load.seconds))?;
     if let Some(signal) = &load.interrupted {
         writeln!(out, "ended early by {signal}")?;
@@ -68,7 +70,60 @@ pub fn load(load: &Load, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     table(load, out)?;
     writeln!(out)?;
-    generator(&load.generator, out)
+    generator(&load.generator, out)?;
+    placed(place, out)
+}
+
+/// Writes several loads on one server: a line of each, and their throughput against their response times.
+pub fn loads(loads: &[Load], place: &Placement, out: &mut dyn Write) -> io::Result<()> {
+    let Some(first) = loads.first() else { return Ok(()) };
+    writeln!(out, "{}: each load for {}", first.target, units::seconds(first.seconds))?;
+    if let Some(signal) = loads.iter().find_map(|load| load.interrupted.as_ref()) {
+        writeln!(out, "ended early by {signal}")?;
+    }
+    let titles = ["answers", "mean", "p50", "p95", "p99", "errors"].map(|title| right(title, COLUMN));
+    writeln!(out, "\n{}{}", left("response time of", NAME), titles.concat())?;
+    loads.iter().try_for_each(|load| row(load, out))?;
+    let figure = plot::figure(loads);
+    let kelvin_report::figures::Drawing::Plot(plot) = &figure.drawing else { return Ok(()) };
+    writeln!(out)?;
+    for line in kelvin_report::terminal::drawn(plot, output::width()) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)?;
+    for load in loads {
+        limits(&load.generator, &format!("with {}, ", name(load)), out)?;
+    }
+    placed(place, out)
+}
+
+/// A load in a line of a table.
+fn row(load: &Load, out: &mut dyn Write) -> io::Result<()> {
+    let Latency { mean, p50, p95, p99, .. } = load.response;
+    let times = [mean, p50, p95, p99].map(|value| if load.response.count > 0 { time(value) } else { "-".into() });
+    let [rate, errors] = [units::plain(load.rate(), Unit::PerSecond), units::count(load.errors.count())];
+    let cells = [rate].into_iter().chain(times).chain([errors]);
+    writeln!(out, "{}{}", left(&name(load), NAME), cells.map(|cell| right(&cell, COLUMN)).collect::<String>())
+}
+
+/// What was asked for, in two words.
+pub fn name(load: &Load) -> String {
+    match load.offered {
+        Offered::Users { users: 1, .. } => "1 user".into(),
+        Offered::Users { users, .. } => format!("{} users", units::count(u64::from(users))),
+        Offered::Rate { rate, .. } => format!("{} a second", units::number(rate)),
+    }
+}
+
+/// A load as a point of a figure, in words.
+pub fn sentence(load: &Load) -> String {
+    let (rate, p50) = (units::plain(load.rate(), Unit::PerSecond), time(load.response.p50));
+    format!("{}: {rate}, median {p50}, p99 {}.", name(load), time(load.response.p99))
+}
+
+/// Says where the generator ran, unless that was left to the system.
+fn placed(place: &Placement, out: &mut dyn Write) -> io::Result<()> {
+    if *place == Placement::Anywhere { Ok(()) } else { writeln!(out, "generator: {place}") }
 }
 
 /// Says on standard error what came of one rate of a search.
@@ -79,7 +134,7 @@ pub fn attempt(rate: f64, is_kept: bool, load: &Load) {
 }
 
 /// Writes what a search found.
-pub fn search(found: &RateSearch, out: &mut dyn Write) -> io::Result<()> {
+pub fn search(found: &RateSearch, place: &Placement, out: &mut dyn Write) -> io::Result<()> {
     let rate = |rate: f64| units::plain(rate, Unit::PerSecond);
     let RateSearch { objective, kept, missed, is_generator_limit, tries } = found;
     match (kept, missed) {
@@ -97,9 +152,9 @@ pub fn search(found: &RateSearch, out: &mut dyn Write) -> io::Result<()> {
     match tries.iter().find(is_best) {
         Some(best) => {
             writeln!(out)?;
-            load(best, out)
+            load(best, place, out)
         }
-        None => Ok(()),
+        None => placed(place, out),
     }
 }
 
@@ -201,14 +256,27 @@ fn generator(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
     let Generator { busy, late, unread, .. } = generator;
     let late = if late.count > 0 { format!(", sent {} late on average", time(late.mean)) } else { String::new() };
     writeln!(out, "generator: {} busy{late}, read answers {} late", units::percent(*busy), time(*unread))?;
-    let why = match generator.limit {
-        None => return Ok(()),
-        Some(GeneratorLimit::Busy { share }) => {
+    limits(generator, "", out)
+}
+
+/// Which figures of a load are the generator's own.
+fn limits(generator: &Generator, of: &str, out: &mut dyn Write) -> io::Result<()> {
+    let why = match (generator.limit, generator.slow_tail) {
+        (None, None) => return Ok(()),
+        (None, Some(share)) => {
+            let (own, share) = (time(generator.own.p99), units::percent(share));
+            return writeln!(
+                out,
+                "The slow tail is the generator's: {of}p99 of its own delays is {own}, {share} of that of the response time. \
+                 p99 and above are no measure of the server."
+            );
+        }
+        (Some(GeneratorLimit::Busy { share }), _) => {
             format!("its thread worked or waited for a CPU {} of the time", units::percent(share))
         }
-        Some(GeneratorLimit::Late { share }) => {
+        (Some(GeneratorLimit::Late { share }), _) => {
             format!("its own delays are {} of the response time", units::percent(share))
         }
     };
-    writeln!(out, "The generator was the limit: {why}. These figures are no measure of the server.")
+    writeln!(out, "The generator was the limit: {of}{why}. These figures are no measure of the server.")
 }
