@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""kelvin's load generator beside wrk: CPU time a request against nginx, and response times against planted ones.
+"""kelvin's load generator beside wrk: CPU time a request against nginx, response times against planted ones, and the kept rate.
 
 The planted server answers one request at a time, each after 4 ms, and stalls for 100 ms every 10 s. What users and requests at a
-rate wait there follows from the schedule alone, queueing included; what is found is compared with what the server did by its own
-clock, which is later than planned where others use the machine. wrk has no rate, so it is beside kelvin in the closed loop only.
+rate wait there follows from the schedule alone, queueing included. What is found is compared with the kernel's time stamps of the
+packets, which see as well what was not planned: a pause of the machine moves every request after it, and the clock of a server
+that is paused itself begins to count only when it has read a request. wrk has no rate, so it is beside kelvin in the closed loop
+only. Rates are counted by the same time stamps. Response times and rates need root, for the packets.
 """
 import json
+import math
 import os
 import random
 import re
@@ -17,11 +20,14 @@ from pathlib import Path
 import common
 import servers
 import stalling_server
+import wire_times
 
 SERVICE, STALL, PERIOD = 0.004, 0.1, 10.0
 USERS, RATE = 16, 125
-# Of a response time against what the planted server did.
+# Of a response time against what the packets show.
 BOUND = 0.05
+# Of a constant rate against what was asked for.
+BOUND_OF_RATE = 0.001
 
 NGINX = """worker_processes {workers}; daemon off; pid {directory}/pid; error_log {directory}/errors;
 events {{ worker_connections 4096; }}
@@ -92,13 +98,9 @@ class Stalling:
         arguments = ["--service", SERVICE, "--stall", STALL, "--period", PERIOD]
         command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), sys.executable, script, *arguments]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
-        self.url = f"http://127.0.0.1:{int(self.process.stdout.readline())}/"
+        self.port = int(self.process.stdout.readline())
+        self.url = f"http://127.0.0.1:{self.port}/"
         return self
-
-    def served(self):
-        """Ends it; returns how long after their arrival requests were answered."""
-        self.process.terminate()
-        return json.loads(self.process.communicate()[0])
 
     def __exit__(self, *_):
         self.process.kill()
@@ -120,26 +122,42 @@ def wrk_times(output):
     return {f"p{share}": float(one[1]) * units[one[2]] for share, one in found.items()}
 
 
+def kelvin_load(kelvin, server, cpu, *how):
+    """What kelvin finds, and the exchanges that the packets show."""
+    with wire_times.Wire(server.port) as wire:
+        output, _ = cpu_of([kelvin, "load", server.url, *how, "--no-warm-up", "--json"], cpu)
+        return json.loads(output), wire.exchanges()
+
+
+def seen(exchanges, is_open):
+    """Response times by the packets: at a constant rate from when each request was due, which is the earliest schedule that none
+    was sent ahead of."""
+    if not is_open:
+        return [answered - sent for sent, answered in exchanges]
+    begun = min(sent - number / RATE for number, (sent, _) in enumerate(exchanges))
+    return [answered - begun - number / RATE for number, (_, answered) in enumerate(exchanges)]
+
+
 def truth(kelvin, wrk, seconds):
-    """Response times against those of the planted server; returns rows and whether kelvin's are within the bound."""
+    """Response times against those of the packets; returns rows and whether kelvin's are within the bound."""
     rows, kept, cpu = [], True, common.last_allowed_cpu()
     for tool, is_open in (("kelvin", False), ("wrk", False), ("kelvin", True)):
         with Stalling() as server:
             if tool == "wrk":
-                output, _ = cpu_of([wrk, "-t1", f"-c{USERS}", f"-d{seconds:g}", "--latency", server.url], cpu)
+                with wire_times.Wire(server.port) as wire:
+                    output, _ = cpu_of([wrk, "-t1", f"-c{USERS}", f"-d{seconds:g}", "--latency", server.url], cpu)
+                    exchanges = wire.exchanges()
                 times, late = wrk_times(output), ""
             else:
                 how = ["--rate", RATE] if is_open else ["--users", USERS]
-                command = [kelvin, "load", server.url, *how, "--duration", f"{seconds:g}s", "--no-warm-up", "--json"]
-                load = json.loads(cpu_of(command, cpu)[0])
-                times = {name: load["response"][name] / 1e9 for name in ("p50", "p99", "p999")}
+                load, exchanges = kelvin_load(kelvin, server, cpu, *how, "--duration", f"{seconds:g}s")
+                times = {name: load["response"][name] / 1e9 for name in ("p50", "p95", "p99", "p999")}
                 late = common.time_text(load["generator"]["late"]["p99"])
-            served = server.served()
-        planned = expected(seconds, is_open)
-        for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999)):
+        planned, shown = expected(seconds, is_open), seen(exchanges, is_open)
+        for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
             if name not in times:
                 continue
-            planted, right = (stalling_server.quantile(waits, share) for waits in (planned, served))
+            planted, right = (stalling_server.quantile(waits, share) for waits in (planned, shown))
             off = times[name] / right - 1
             is_kept = abs(off) <= BOUND
             kept &= is_kept or tool == "wrk"
@@ -150,22 +168,47 @@ def truth(kelvin, wrk, seconds):
     return rows, kept
 
 
+def rates(kelvin, seconds):
+    """Rates by the packets of requests against those asked for; returns rows and whether they are kept."""
+    rows, kept, cpu = [], True, common.last_allowed_cpu()
+    for spread in ("constant", "poisson"):
+        with Stalling() as server:
+            how = ["--rate", RATE, "--spread", spread, "--seed", 7, "--duration", f"{seconds:g}s"]
+            load, exchanges = kelvin_load(kelvin, server, cpu, *how)
+        first, last = exchanges[0][0], exchanges[-1][0]
+        found = (len(exchanges) - 1) / (last - first)
+        # A Poisson process of n arrivals has a standard deviation of the root of n; 99.7 % are within three of them.
+        bound = BOUND_OF_RATE if spread == "constant" else 3 / math.sqrt(len(exchanges))
+        off = found / RATE - 1
+        is_kept = abs(off) <= bound and len(exchanges) == load["response"]["count"]
+        kept &= is_kept
+        cells = [f"{RATE} /s", f"{found:.4f} /s", f"{off * 100:+.4f} %", f"{bound * 100:.1f} %", "holds" if is_kept else "does not hold"]
+        rows.append([spread, len(exchanges), *cells])
+        common.say(" ".join(map(str, rows[-1])))
+    return rows, kept
+
+
 def benchmark():
     parser = common.parser_of_pairs(__doc__, seconds=3)
     parser.add_argument("--truth-seconds", type=float, default=60, help="time of each load on the planted server, a multiple of 10 [default: %(default)s]")
-    parser.add_argument("--only", choices=["cpu", "truth"], help="only one of the two parts")
+    parser.add_argument("--only", choices=["cpu", "truth", "rate"], help="only one of the three parts")
+    parser.add_argument("--rate-seconds", type=float, default=10, help="time of each load of which the rate is counted [default: %(default)s]")
     arguments = common.parse_pairs(parser)
     kelvin, wrk = common.kelvin_program(arguments.kelvin), common.need("wrk", "wrk")
     print(f"{common.describe_machine()}\n")
     kept = True
-    if arguments.only != "truth":
+    if arguments.only in (None, "cpu"):
         with tempfile.TemporaryDirectory() as directory:
             rows, kept = cpu_times(arguments, kelvin, wrk, Path(directory))
         print(common.table(["file", "connections", "kelvin, CPU a request", "wrk", "ratio", "90 % interval", "at most 1"], rows) + "\n")
-    if arguments.only != "cpu":
+    if arguments.only in (None, "truth"):
         rows, is_true = truth(kelvin, wrk, arguments.truth_seconds)
         kept &= is_true
-        print(common.table(["load", "by", "figure", "planted", "served", "found", "off", "sent late, p99", "within 5 %"], rows))
+        print(common.table(["load", "by", "figure", "planted", "by packets", "found", "off", "sent late, p99", "within 5 %"], rows) + "\n")
+    if arguments.only in (None, "rate"):
+        rows, is_kept = rates(kelvin, arguments.rate_seconds)
+        kept &= is_kept
+        print(common.table(["spread", "requests", "asked for", "by packets", "off", "bound", "verdict"], rows))
     return kept
 
 
