@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use kelvin_model::load::Load;
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::net::arrival::Arrived;
 
 use crate::connection::{Connection, Phase};
 use crate::exchange::{Answer, Cut};
@@ -217,8 +218,8 @@ impl Traffic {
         // Before anything is done with the bytes: that is the generator's time.
         let now = monotonic();
         let over = match read {
-            Ok(0) => self.ended(number, now),
-            Ok(length) => match self.came(number, length, now) {
+            Ok(Arrived { length: 0, .. }) => self.ended(number, now),
+            Ok(arrived) => match self.came(number, arrived, now) {
                 ControlFlow::Break(over) => over,
                 ControlFlow::Continue(()) => return ControlFlow::Continue(()),
             },
@@ -229,13 +230,24 @@ impl Traffic {
         ControlFlow::Break(over.map(|over| (over, now)))
     }
 
-    /// Takes so many bytes from the buffer.
-    fn came(&mut self, number: u32, length: usize, now: u64) -> ControlFlow<Option<Over>> {
+    /// For how long what has just been read had been there: from when it came, or from when the loop was woken up. A clock that was
+    /// set makes no answer come before its request.
+    fn unread(&self, number: u32, arrived: Arrived, now: u64) -> u64 {
+        let sent = self.connections[number as usize].times.sent;
+        let unread = if arrived.at.is_some() { arrived.waited() } else { now - self.woken };
+        unread.min(now.saturating_sub(sent))
+    }
+
+    /// Takes what has arrived from the buffer. It is counted from when it came, however late it is read.
+    fn came(&mut self, number: u32, arrived: Arrived, now: u64) -> ControlFlow<Option<Over>> {
+        let unread = self.unread(number, arrived, now);
+        let (length, is_timed) = (arrived.length, arrived.at.is_some());
+        let at = if is_timed { now - unread } else { now };
         let connection = &mut self.connections[number as usize];
         let hasher = &mut connection.hasher;
         let tally = &mut self.tally;
         let fed = connection.exchange.feed(&self.buffer[..length], &mut |body| {
-            tally.came(now, body.len() as u64);
+            tally.came(at, body.len() as u64);
             if let Some(hasher) = hasher {
                 hasher.update(body);
             }
@@ -243,9 +255,10 @@ impl Traffic {
         let is_plain = connection.wire.as_ref().is_some_and(Wire::is_plain);
         ControlFlow::Break(match fed {
             Ok(Some(answer)) => {
-                self.unread.add(now - self.woken);
-                connection.times.own += now - self.woken;
-                Some(self.answer(number, now, answer))
+                self.unread.add(unread);
+                // Where it is not known when an answer came, its response time ends when it was read.
+                connection.times.own += if is_timed { 0 } else { unread };
+                Some(self.answer(number, at, answer))
             }
             Err(wrong) => self.fail(number, now, Failure::Malformed, wrong),
             // A plain socket that did not fill the buffer has no more.

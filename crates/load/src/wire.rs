@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelvin_sys::net::arrival::{self, Arrived};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::pki_types::ServerName;
@@ -71,6 +72,7 @@ impl Wire {
         let socket = TcpStream::from(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?);
         // A request is one write; Nagle's algorithm would hold back the rest of one that is not.
         socket.set_nodelay(true)?;
+        arrival::keep(&socket)?;
         match rustix::net::connect(&socket, &peer.address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
@@ -116,12 +118,19 @@ impl Wire {
         self.session.is_none()
     }
 
-    /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has.
-    pub(crate) fn read(&mut self, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
+    /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has. When it came is known of a
+    /// plain connection.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], may_take: bool) -> io::Result<Arrived> {
+        match &self.session {
+            Some(_) => Ok(Arrived { length: self.read_secure(buffer, may_take)?, at: None }),
+            None if may_take => arrival::read(&self.socket, buffer),
+            None => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn read_secure(&mut self, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
         let mut packets = if may_take { PACKETS } else { 0 };
-        let Some(session) = &mut self.session else {
-            return if may_take { (&self.socket).read(buffer) } else { Err(ErrorKind::WouldBlock.into()) };
-        };
+        let Some(session) = &mut self.session else { return Ok(0) };
         loop {
             match session.reader().read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock && packets > 0 => packets -= 1,

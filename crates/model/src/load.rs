@@ -183,9 +183,11 @@ pub struct Generator {
     pub busy: f64,
     /// From when a request was due and could be sent until it was.
     pub late: Latency,
-    /// From when the kernel told of an answer until it was read, on average in nanoseconds.
+    /// From when an answer had come until it was read, on average in nanoseconds: by the kernel's time of its last packet, and with
+    /// TLS from when the kernel told of it.
     pub unread: f64,
-    /// Both delays together, of each request with a right answer.
+    /// What its delays added to the response time of each right answer: how late the request was sent, and with TLS how late the
+    /// answer was read. A plain answer counts until it came.
     #[serde(default)]
     pub own: Latency,
     /// The 99 % quantile of these as a share of that of the response times, where the response times above it are therefore no

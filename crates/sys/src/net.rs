@@ -1,5 +1,6 @@
 //! Socket options beyond the standard library: congestion control, buffers, TCP_INFO.
 
+pub mod arrival;
 pub mod discipline;
 pub mod icmp;
 pub mod interface;

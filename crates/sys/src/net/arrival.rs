@@ -1,0 +1,100 @@
+//! Reading what came over a socket, and when the kernel took it from the network: a reader that is woken up late is late itself,
+//! and what it reads is not.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use super::set;
+use crate::clock::nanoseconds;
+use crate::{Error, Result};
+
+/// Has the kernel keep when the packets of a socket came.
+pub fn keep(socket: &impl AsFd) -> Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// Bytes; none at the end of the connection.
+    pub length: usize,
+    /// Nanoseconds of CLOCK_REALTIME at which the last packet that was wholly read came, where the kernel tells.
+    pub at: Option<u64>,
+}
+
+impl Arrived {
+    /// For how many nanoseconds it waited until now; 0 where that is not known or the clock was set back.
+    pub fn waited(&self) -> u64 {
+        self.at.map_or(0, |at| nanoseconds(libc::CLOCK_REALTIME).saturating_sub(at))
+    }
+}
+
+/// Reads what has come.
+///
+/// # Errors
+/// Those of recvmsg.
+pub fn read(socket: &impl AsFd, buffer: &mut [u8]) -> Result<Arrived> {
+    /// More than a header and a time need.
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut place = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: an all-zero header is valid; both buffers are valid for their lengths while the call writes into them; the control
+    // buffer is aligned for its headers, which are looked through by the C library's macros.
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        (header.msg_iov, header.msg_iovlen) = (&raw mut place, 1);
+        (header.msg_control, header.msg_controllen) = ((&raw mut control).cast(), size_of::<Control>() as _);
+        let length = libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT);
+        let length = usize::try_from(length).map_err(|_| Error::last_os_error())?;
+        let found = libc::CMSG_FIRSTHDR(&raw const header);
+        let is_time =
+            !found.is_null() && ((*found).cmsg_level, (*found).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
+        let time = is_time.then(|| std::ptr::read_unaligned(libc::CMSG_DATA(found).cast::<libc::timespec>()));
+        Ok(Arrived { length, at: time.map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{ErrorKind, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    /// What comes of five bytes on their way, and between which times they were sent.
+    fn arrived(near: &TcpStream, far: &mut TcpStream) -> (Arrived, std::ops::RangeInclusive<u64>) {
+        let before = nanoseconds(libc::CLOCK_REALTIME);
+        far.write_all(b"hello").unwrap();
+        // On the loopback interface a packet has its time before the call that sends it is over.
+        let after = nanoseconds(libc::CLOCK_REALTIME);
+        let mut buffer = [0; 16];
+        loop {
+            match read(near, &mut buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
+                arrived => {
+                    assert_eq!(buffer[..5], *b"hello");
+                    return (arrived.unwrap(), before..=after);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_are_read_with_the_time_at_which_they_came() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        keep(&near).unwrap();
+        assert_eq!(read(&near, &mut [0; 16]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        // The kernel begins to keep times some packets after it was asked to.
+        let (timed, sent) = loop {
+            let (timed, sent) = arrived(&near, &mut far);
+            assert_eq!(timed.length, 5);
+            if timed.at.is_some() {
+                break (timed, sent);
+            }
+        };
+        assert!(timed.at.is_some_and(|at| sent.contains(&at)), "{timed:?} {sent:?}");
+        assert!(timed.waited() >= sent.end() - timed.at.unwrap());
+        assert_eq!(Arrived::default().waited(), 0);
+    }
+}
