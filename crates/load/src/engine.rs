@@ -97,6 +97,7 @@ impl<'s, S: Schedule> Engine<'s, S> {
             let now = monotonic();
             if measured.look(&self.traffic.tally.window, now, self.spun) {
                 self.traffic.unread.clear();
+                self.traffic.queued.clear();
             }
             if now >= tick {
                 tick = now + TICK;
@@ -228,6 +229,7 @@ impl<'s, S: Schedule> Engine<'s, S> {
         let waits = Waits {
             late: latency(&tally.late),
             unread: self.traffic.unread.mean(),
+            queued: self.traffic.queued.mean(),
             own: latency(&tally.own),
             response: figures.response,
         };

@@ -69,8 +69,9 @@ pub(crate) struct Traffic {
     pub(crate) opened: u64,
     /// Requests that were sent a second time.
     pub(crate) sent_again: u64,
-    /// How long answers that had come were not read.
+    /// How long answers that had come were not read: from when they came, and of that from when the loop was awake.
     pub(crate) unread: Mean,
+    pub(crate) queued: Mean,
 }
 
 impl Traffic {
@@ -89,6 +90,7 @@ impl Traffic {
             opened: 0,
             sent_again: 0,
             unread: Mean::default(),
+            queued: Mean::default(),
         }
     }
 
@@ -256,6 +258,7 @@ impl Traffic {
         ControlFlow::Break(match fed {
             Ok(Some(answer)) => {
                 self.unread.add(unread);
+                self.queued.add(now - self.woken);
                 // Where it is not known when an answer came, its response time ends when it was read.
                 connection.times.own += if is_timed { 0 } else { unread };
                 Some(self.answer(number, at, answer))

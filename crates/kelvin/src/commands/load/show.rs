@@ -91,8 +91,17 @@ pub fn loads(loads: &[Load], place: &Placement, out: &mut dyn Write) -> io::Resu
         writeln!(out, "{line}")?;
     }
     writeln!(out)?;
-    for load in loads {
-        limits(&load.generator, &format!("with {}, ", name(load)), out)?;
+    let of = |is_so: fn(&Generator) -> bool| -> String {
+        let names: Vec<String> = loads.iter().filter(|load| is_so(&load.generator)).map(name).collect();
+        names.join(", ")
+    };
+    let limited = of(|generator| generator.limit.is_some());
+    let slow = of(|generator| generator.limit.is_none() && generator.slow_tail.is_some());
+    if !limited.is_empty() {
+        writeln!(out, "The generator was the limit with {limited}: these figures are no measure of the server.")?;
+    }
+    if !slow.is_empty() {
+        writeln!(out, "The slow tail is the generator's with {slow}: p99 is no measure of the server.")?;
     }
     placed(place, out)
 }
@@ -256,18 +265,18 @@ fn generator(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
     let Generator { busy, late, unread, .. } = generator;
     let late = if late.count > 0 { format!(", sent {} late on average", time(late.mean)) } else { String::new() };
     writeln!(out, "generator: {} busy{late}, read answers {} late", units::percent(*busy), time(*unread))?;
-    limits(generator, "", out)
+    limits(generator, out)
 }
 
 /// Which figures of a load are the generator's own.
-fn limits(generator: &Generator, of: &str, out: &mut dyn Write) -> io::Result<()> {
+fn limits(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
     let why = match (generator.limit, generator.slow_tail) {
         (None, None) => return Ok(()),
         (None, Some(share)) => {
             let (own, share) = (time(generator.own.p99), units::percent(share));
             return writeln!(
                 out,
-                "The slow tail is the generator's: {of}p99 of its own delays is {own}, {share} of that of the response time. \
+                "The slow tail is the generator's: p99 of its own delays is {own}, {share} of that of the response time. \
                  p99 and above are no measure of the server."
             );
         }
@@ -278,5 +287,5 @@ fn limits(generator: &Generator, of: &str, out: &mut dyn Write) -> io::Result<()
             format!("its own delays are {} of the response time", units::percent(share))
         }
     };
-    writeln!(out, "The generator was the limit: {of}{why}. These figures are no measure of the server.")
+    writeln!(out, "The generator was the limit: {why}. These figures are no measure of the server.")
 }
