@@ -137,7 +137,7 @@ impl Guarded {
     /// it had to be given up.
     fn wait_until(&mut self, deadline: u64) -> Result<Option<End>> {
         loop {
-            if self.has_ended() {
+            if crate::process::has_ended(self.group) {
                 return Ok(None);
             }
             if crate::interrupt::requested().is_some() {
@@ -147,16 +147,6 @@ impl Guarded {
                 return Ok(Some(End::TimedOut));
             }
             std::thread::sleep(Duration::from_micros(100));
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        // SAFETY: an all-zero siginfo is valid, and the call fills it; WNOWAIT leaves the child to be reaped later.
-        unsafe {
-            let mut information: libc::siginfo_t = std::mem::zeroed();
-            let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-            let result = libc::waitid(libc::P_PID, self.group as libc::id_t, &raw mut information, options);
-            result == -1 || information.si_pid() != 0
         }
     }
 

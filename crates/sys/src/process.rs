@@ -4,6 +4,7 @@
 //! stack and one shared cell; see [`crate::image`], which can exclude everything else.
 
 use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock::Clock;
@@ -34,9 +35,25 @@ impl Child {
     /// Those of waitpid: `ECHILD` where SIGCHLD is ignored.
     #[inline(always)]
     pub fn wait(self) -> Result<Ended> {
+        reap(self.into_id())
+    }
+
+    /// Whether it has ended; it is still to be waited for.
+    pub fn has_ended(&self) -> bool {
+        has_ended(self.pid)
+    }
+
+    /// Ends it at once (SIGKILL).
+    pub fn kill(&self) {
+        // SAFETY: takes no pointers; the child is not reaped, so the number is still its own.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+    }
+
+    /// Its number; whoever takes it reaps it.
+    pub(crate) fn into_id(self) -> libc::pid_t {
         let pid = self.pid;
         std::mem::forget(self);
-        reap(pid)
+        pid
     }
 
     /// Waits for its end; an end other than status 0 is an error.
@@ -56,6 +73,17 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         let _ = reap(self.pid);
+    }
+}
+
+/// Whether a child has ended, which is left to be reaped.
+pub(crate) fn has_ended(pid: libc::pid_t) -> bool {
+    // SAFETY: an all-zero siginfo is valid, and the call fills it; WNOWAIT leaves the child to be reaped later.
+    unsafe {
+        let mut information: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        let result = libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut information, options);
+        result == -1 || information.si_pid() != 0
     }
 }
 
@@ -191,6 +219,27 @@ pub fn fork_to_work(work: impl FnOnce() -> u8) -> Result<Child> {
         unsafe { libc::_exit(i32::from(status)) };
     }
     Ok(Child { pid: check(pid)? })
+}
+
+/// The same, in a child that has no descriptors but the standard ones and these: it keeps no file, pipe or connection of others open.
+///
+/// # Errors
+/// As [`fork_to_work`].
+pub fn fork_to_work_with(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> Result<Child> {
+    let mut kept: Vec<libc::c_uint> = kept.iter().map(|fd| fd.as_raw_fd() as libc::c_uint).collect();
+    kept.sort_unstable();
+    fork_to_work(|| {
+        let mut first = libc::STDERR_FILENO as libc::c_uint + 1;
+        for next in kept.into_iter().chain([libc::c_uint::MAX]) {
+            // SAFETY: takes no pointers. What owns these descriptors is the parent's: of its copies here, `work` uses none, and the
+            // child runs no destructors of them.
+            if next > first && unsafe { libc::syscall(libc::SYS_close_range, first, next - 1, 0) } != 0 {
+                return 1;
+            }
+            first = next.saturating_add(1).max(first);
+        }
+        work()
+    })
 }
 
 /// Ends a forked child that unwinds.
@@ -407,6 +456,42 @@ mod tests {
         assert_eq!(fork_to_work(|| 9).unwrap().wait().unwrap(), Ended::Exited(9));
         let unwinding = fork_to_work(|| std::panic::resume_unwind(Box::new("quietly")));
         assert_eq!(unwinding.unwrap().wait().unwrap(), Ended::Exited(101));
+    }
+
+    #[test]
+    fn a_child_has_no_descriptors_but_those_that_it_keeps() {
+        use std::io::{Read, Write};
+        use std::os::fd::AsFd;
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let (mut ends, others) = std::io::pipe().unwrap();
+        let (wait, end) = std::io::pipe().unwrap();
+        let kept = [wait.as_fd(), writer.as_fd()];
+        let child = fork_to_work_with(&kept, || {
+            let is_told = (&writer).write_all(b"x").is_ok();
+            u8::from(!(is_told && matches!((&wait).read(&mut [0]), Ok(0))))
+        });
+        let child = child.unwrap();
+        reader.read_exact(&mut [0]).unwrap();
+        // It has no copy of this one, though it still waits for the end of another, of which it has none either.
+        drop(others);
+        assert_eq!(ends.read(&mut [0]).unwrap(), 0);
+        assert!(!child.has_ended());
+        drop(end);
+        assert_eq!(child.wait().unwrap(), Ended::Exited(0));
+    }
+
+    #[test]
+    fn a_killed_child_has_ended_before_it_is_waited_for() {
+        let child = fork_to_work(|| {
+            loop {
+                std::thread::park()
+            }
+        })
+        .unwrap();
+        assert!(!child.has_ended());
+        child.kill();
+        while !child.has_ended() {}
+        assert_eq!(child.wait().unwrap(), Ended::Signalled(libc::SIGKILL));
     }
 
     #[test]

@@ -31,6 +31,9 @@ pub struct Window {
     shown: usize,
 }
 
+// SAFETY: it owns its addresses, which are the same in every thread.
+unsafe impl Send for Window {}
+
 impl Window {
     /// Reserves the addresses.
     ///

@@ -1,0 +1,111 @@
+//! SIGTERM to a process that serves one client: it receives no more, and so ends when it has answered what has come.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use crate::{Result, check};
+
+/// Whether the signal has come.
+static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
+/// The socket that receives no more once it comes; none below 0.
+static SOCKET: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn receive_no_more(_: libc::c_int) {
+    IS_REQUESTED.store(true, Ordering::SeqCst);
+    shut_down(SOCKET.load(Ordering::SeqCst));
+}
+
+/// Has every receiving call on a socket return, as at the end of the stream.
+fn shut_down(socket: RawFd) {
+    if socket >= 0 {
+        // SAFETY: shutdown takes no pointers and may be called in a signal handler; errno is this thread's own, and is put back for
+        // the code that the signal interrupted.
+        unsafe {
+            let before = *libc::__errno_location();
+            libc::shutdown(socket, libc::SHUT_RD);
+            *libc::__errno_location() = before;
+        }
+    }
+}
+
+/// From now on SIGTERM does that instead of ending the process, here and in children that are forked later.
+///
+/// # Errors
+/// Those of sigaction.
+pub fn watch() -> Result<()> {
+    // SAFETY: an all-zero sigaction is valid (no flags, so calls are interrupted, not restarted); the handler stores to atomics and
+    // calls shutdown, all of which is async-signal-safe.
+    let result = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = receive_no_more as *const () as usize;
+        libc::sigaction(libc::SIGTERM, &raw const action, std::ptr::null_mut())
+    };
+    check(result).map(drop)
+}
+
+/// Whether it has come.
+pub fn is_requested() -> &'static AtomicBool {
+    &IS_REQUESTED
+}
+
+/// The socket of the client that this process serves, which receives no more once SIGTERM comes, or if it has come already. One at a
+/// time.
+#[derive(Debug)]
+pub struct Receiving<'a>(#[allow(dead_code, reason = "it keeps the socket open")] BorrowedFd<'a>);
+
+impl<'a> Receiving<'a> {
+    /// Of this socket.
+    pub fn on(socket: &'a impl AsFd) -> Self {
+        let socket = socket.as_fd();
+        SOCKET.store(socket.as_raw_fd(), Ordering::SeqCst);
+        if IS_REQUESTED.load(Ordering::SeqCst) {
+            shut_down(socket.as_raw_fd());
+        }
+        Self(socket)
+    }
+}
+
+impl Drop for Receiving<'_> {
+    fn drop(&mut self) {
+        SOCKET.store(-1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::process::{Ended, fork_to_work};
+
+    /// What a child reads of a stream that never ends, after a SIGTERM to itself before or after it took the socket.
+    fn read_after(is_early: bool) -> std::io::Result<usize> {
+        let (mut near, _far) = UnixStream::pair()?;
+        watch()?;
+        // SAFETY: takes no pointers.
+        let raise = || unsafe { libc::raise(libc::SIGTERM) };
+        let other = near.try_clone()?;
+        if is_early {
+            raise();
+        }
+        let receiving = Receiving::on(&other);
+        if !is_early {
+            raise();
+        }
+        let read = near.read(&mut [0]);
+        drop(receiving);
+        read
+    }
+
+    #[test]
+    fn the_socket_receives_no_more_whenever_the_signal_comes() {
+        for is_early in [false, true] {
+            let child = fork_to_work(|| {
+                let is_quiet = !is_requested().load(Ordering::SeqCst);
+                u8::from(!(is_quiet && matches!(read_after(is_early), Ok(0)) && is_requested().load(Ordering::SeqCst)))
+            });
+            assert_eq!(child.unwrap().wait().unwrap(), Ended::Exited(0), "early: {is_early}");
+        }
+    }
+}
