@@ -151,7 +151,8 @@ def benchmark():
     parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=30)
     parser.add_argument("--file", choices=FILES, action="append", help="only this one")
     parser.add_argument("--connections", type=int, choices=CONNECTIONS, action="append", help="only so many")
-    parser.add_argument("--send", choices=["auto", "rw", "sendfile"], help="how kelvin sends files [default: as it does by itself]")
+    parser.add_argument("--send", choices=["auto", "rw", "mmap", "sendfile", "splice"], help="how kelvin sends files [default: as it does by itself]")
+    parser.add_argument("--model", choices=["fork", "thread", "pool", "epoll"], help="how kelvin serves connections [default: as it does by itself]")
     arguments = common.parse_pairs(parser)
     # wrk counts whole seconds.
     arguments.seconds = max(round(arguments.seconds), 1)
@@ -159,7 +160,8 @@ def benchmark():
     common.need("nginx", "nginx")
     hosts.in_own_network(CONTROL)
     order = random.Random(arguments.seed)
-    flags = ["--send", arguments.send] if arguments.send else []
+    wanted = {"--send": arguments.send, "--model": arguments.model}
+    flags = [word for flag, value in wanted.items() if value for word in (flag, value)]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as base, ExitStack() as stack:
         base, root = Path(base), Path(base) / "files"
         # Workers of nginx are another user.

@@ -3,9 +3,12 @@
 mod running;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use kelvin_model::resources::Look;
 use kelvin_testing::Missing;
@@ -108,6 +111,114 @@ fn other_clients_get_what_they_ask_for() {
     }
 }
 
+/// A client that keeps its connection.
+struct Client(TcpStream);
+
+impl Client {
+    fn of(server: &Running) -> Self {
+        let stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Self(stream)
+    }
+
+    /// Whether it gets a file.
+    fn is_served(&mut self) -> bool {
+        let request = b"GET /a%20b.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+        let mut all = Vec::new();
+        // One that has ended may be reset for what it is asked.
+        while self.0.write_all(if all.is_empty() { request } else { b"" }).is_ok() && !all.ends_with(b"0123456789") {
+            let mut some = [0; 1024];
+            match self.0.read(&mut some) {
+                Ok(read @ 1..) => all.extend_from_slice(&some[..read]),
+                _ => return false,
+            }
+        }
+        all.ends_with(b"0123456789")
+    }
+}
+
+/// The children of a process.
+fn children(of: u32) -> Vec<u32> {
+    let processes =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let parent = |process: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
+    };
+    processes.filter(|process| parent(process) == Some(of)).collect()
+}
+
+fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
+}
+
+/// Waits for what comes in the time of another process.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let is_over = (0..3000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        is_so()
+    });
+    assert!(is_over);
+}
+
+/// A server of processes with clients that were each served once, and the processes: the one that forks and its children.
+fn forked(root: &Path, clients: usize) -> (Running, Vec<Client>, u32, Vec<u32>) {
+    let server = Running::start(root, &["--model", "fork"]);
+    let mut clients: Vec<Client> = (0..clients).map(|_| Client::of(&server)).collect();
+    assert!(clients.iter_mut().all(Client::is_served));
+    let forks = children(server.child.id());
+    assert_eq!(forks.len(), 1);
+    let own = children(forks[0]);
+    assert_eq!(own.len(), clients.len());
+    (server, clients, forks[0], own)
+}
+
+#[test]
+fn a_process_that_crashes_ends_its_own_connection() {
+    let top = site();
+    let (server, mut clients, forks, own) = forked(top.path(), 3);
+    // Of a SIGSEGV that somebody sends, the handler of the Rust runtime makes nothing.
+    signal("-ABRT", own[1]);
+    until(|| children(forks).len() == 2);
+    assert_eq!(clients.iter_mut().filter_map(|client| client.is_served().then_some(())).count(), 2);
+    assert!(Client::of(&server).is_served());
+    let (status, told) = server.end("-TERM");
+    assert_eq!(status, Some(0), "{told}");
+    // What a process did is known from those that have ended by themselves.
+    assert!(told.contains(" over 4 connections") && told.contains("answered 5 requests"), "{told}");
+}
+
+#[test]
+fn one_process_that_is_asked_to_end_ends_its_own_connection() {
+    let top = site();
+    let (server, mut clients, forks, own) = forked(top.path(), 2);
+    signal("-TERM", own[0]);
+    until(|| children(forks).len() == 1);
+    assert_eq!(clients.iter_mut().filter_map(|client| client.is_served().then_some(())).count(), 1);
+    assert_eq!(server.end("-INT").0, Some(0));
+}
+
+#[test]
+fn no_process_is_left_when_the_server_is_killed() {
+    let top = site();
+    for first in [true, false] {
+        let (mut server, mut clients, forks, own) = forked(top.path(), 3);
+        // Either the program itself, or the process that forks.
+        signal("-KILL", if first { server.child.id() } else { forks });
+        clients.iter_mut().for_each(|client| until(|| !client.is_served()));
+        // Their new parent may not reap them.
+        until(|| own.iter().chain([&forks]).all(|process| !is_running(*process)));
+        let status = server.child.wait().unwrap();
+        let mut told = String::new();
+        server.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        assert!(first || (status.code() == Some(2) && told.contains("was ended by signal 9")), "{told}");
+    }
+}
+
+fn is_running(process: u32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
 #[test]
 fn it_ends_by_a_signal_and_says_what_it_did() {
     let top = site();
@@ -166,9 +277,12 @@ fn what_cannot_be_served_is_one_line() {
     assert!(refused(&[&format!("{root}/large")]).contains("/large: Not a directory"));
     assert!(refused(&[root, "--listen", "203.0.113.1:0"]).starts_with("kelvin: --listen 203.0.113.1:0: "));
     assert!(refused(&[root, "--listen", "localhost"]).contains("give an IP address"));
-    assert!(refused(&[root, "--send", "pigeon"]).contains("it must be one of auto, rw, sendfile"));
-    assert!(refused(&[root, "--model", "prefork"]).contains("it must be one of thread, pool, epoll"));
-    assert!(refused(&[root, "--model", "thread", "--threads", "2"]).contains("give --connections"));
+    assert!(refused(&[root, "--send", "pigeon"]).contains("it must be one of auto, rw, mmap, sendfile, splice"));
+    assert!(refused(&[root, "--model", "prefork"]).contains("it must be one of fork, thread, pool, epoll"));
+    for model in ["fork", "thread"] {
+        let told = refused(&[root, "--model", model, "--threads", "2"]);
+        assert!(told.contains(&format!("the model {model} has one for each connection: give --connections")), "{told}");
+    }
     assert!(refused(&[root, "--threads", "0"]).contains("from 1 to 1024"));
     let exposed = |file: &str| refused(&[root, "--expose-resources", "--token-file", file]);
     assert!(refused(&[root, "--expose-resources"]).contains("--token-file <FILE>"));

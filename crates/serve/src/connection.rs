@@ -52,7 +52,7 @@ pub enum Wants {
 /// What is to be sent next.
 #[derive(Debug)]
 pub enum ToSend<'a> {
-    /// These bytes, and whether more follow at once.
+    /// These bytes, and whether more follow at once by another call.
     Bytes(&'a [u8], bool),
     /// A part of a file.
     Part(&'a Part),
@@ -178,9 +178,14 @@ impl Connection {
     pub fn to_send(&self) -> Option<ToSend<'_>> {
         let (bytes, part) = (&self.output[self.sent..], self.part.as_ref());
         match part {
-            _ if !bytes.is_empty() => Some(ToSend::Bytes(bytes, part.is_some())),
+            _ if !bytes.is_empty() => Some(ToSend::Bytes(bytes, part.is_some_and(|part| !part.range.is_empty()))),
             part => part.map(ToSend::Part),
         }
+    }
+
+    /// The part of a file that is to be sent, next or behind the head before it.
+    pub fn part(&self) -> Option<&Part> {
+        self.part.as_ref()
     }
 
     /// Reads of the part that is to be sent, up to so many bytes, behind the head that is to be sent before it.

@@ -25,6 +25,12 @@ pub enum Error {
     /// The address for looks.
     #[error("{0}")]
     ListenForLooks(std::io::Error),
+    /// A process with other threads, which cannot be forked from safely.
+    #[error("the model fork needs a process with one thread, and this one has {0}")]
+    Threads(usize),
+    /// The process that accepts connections and forks.
+    #[error("the process that accepts connections {0}")]
+    Ended(String),
     /// A call of the kernel.
     #[error("cannot {doing}: {source}")]
     Call {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::connection::Buffers;
-use crate::sending::Sending;
+use crate::sending::{Sender, Sending};
 use crate::server::Served;
 use crate::site::Site;
 use crate::status::Status;
@@ -27,7 +27,7 @@ pub struct Hall {
     /// What answers.
     pub site: Site,
     /// By which calls the bytes of files go.
-    pub sending: Sending,
+    pub sending: Sender,
     /// What clients use by turns.
     pub buffers: Buffers,
     /// What was done so far.
@@ -43,7 +43,7 @@ impl Hall {
     pub fn new(site: Site, sending: Sending) -> Self {
         Self {
             site,
-            sending,
+            sending: Sender::new(sending),
             buffers: Buffers::default(),
             served: Served::default(),
             watch: None,

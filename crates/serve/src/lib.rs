@@ -4,6 +4,7 @@
 //! [`site`] answers from the files below a [`root`], of which nothing outside is ever opened.
 #![forbid(unsafe_code)]
 
+mod accepting;
 mod blocking;
 pub mod body;
 pub mod condition;
@@ -11,6 +12,7 @@ pub mod connection;
 mod epoll;
 pub mod error;
 pub mod files;
+mod fork;
 mod hall;
 pub mod limits;
 mod listing;

@@ -1,12 +1,17 @@
 //! How what a connection has to send gets into its socket.
 
+mod mapped;
+mod spliced;
+
 use std::fmt;
 use std::str::FromStr;
 
+use mapped::Mapped;
 use rustix::fd::AsFd;
 use rustix::fs::sendfile;
 use rustix::io::{Errno, Result};
 use rustix::net::{SendFlags, send};
+use spliced::Spliced;
 
 use crate::body::Part;
 use crate::connection::{Connection, ToSend};
@@ -20,13 +25,22 @@ pub enum Sending {
     Auto,
     /// Read into memory and sent from there: two copies, by a buffer that stays in the cache.
     ReadWrite,
+    /// Sent from a mapping of the file: one copy, and page faults.
+    Mmap,
     /// By reference to the page cache (sendfile).
     SendFile,
+    /// By reference through a pipe (splice).
+    Splice,
 }
 
 /// All of them, by the words for them.
-const WORDS: [(&str, Sending); 3] =
-    [("auto", Sending::Auto), ("rw", Sending::ReadWrite), ("sendfile", Sending::SendFile)];
+const WORDS: [(&str, Sending); 5] = [
+    ("auto", Sending::Auto),
+    ("rw", Sending::ReadWrite),
+    ("mmap", Sending::Mmap),
+    ("sendfile", Sending::SendFile),
+    ("splice", Sending::Splice),
+];
 
 /// Bytes that are read at a time. They are sent as they are, with nothing held back for what follows (MSG_MORE): the client can
 /// take one piece while the next one is read.
@@ -41,30 +55,71 @@ impl Sending {
     pub fn inline(self) -> u64 {
         match self {
             Self::Auto | Self::ReadWrite => INLINE,
-            Self::SendFile => 0,
+            Self::Mmap | Self::SendFile | Self::Splice => 0,
         }
+    }
+
+    /// Descriptors that each [`Sender`] has.
+    pub fn descriptors(self) -> u64 {
+        if self == Self::Splice { Spliced::DESCRIPTORS } else { 0 }
+    }
+}
+
+/// Sends by the calls that were chosen, with what they need; each thread has its own.
+#[derive(Debug)]
+pub struct Sender(Calls);
+
+#[derive(Debug)]
+enum Calls {
+    ReadWrite,
+    Mmap(Mapped),
+    SendFile,
+    Splice(Spliced),
+}
+
+impl Sender {
+    /// By these calls.
+    pub fn new(sending: Sending) -> Self {
+        Self(match sending {
+            Sending::ReadWrite => Calls::ReadWrite,
+            Sending::Mmap => Calls::Mmap(Mapped::default()),
+            Sending::Auto | Sending::SendFile => Calls::SendFile,
+            Sending::Splice => Calls::Splice(Spliced::default()),
+        })
     }
 
     /// Makes one call to the socket for what is to be sent next, and says how many bytes it moved.
     ///
     /// # Errors
-    /// What the call says: `AGAIN` of a socket that takes no more. A file that has become shorter than was said is `IO`.
+    /// What the call says: `AGAIN` of a socket that takes no more. A file that has become shorter than was said is an error, too.
     #[inline]
-    pub fn send_some(self, connection: &mut Connection, socket: impl AsFd) -> Result<usize> {
-        if self == Self::ReadWrite {
-            connection.read_part(PIECE)?;
+    pub fn send_some(&mut self, connection: &mut Connection, socket: impl AsFd) -> Result<usize> {
+        match self.0 {
+            Calls::ReadWrite => connection.read_part(PIECE)?,
+            Calls::Mmap(_) => mapped::read_last(connection)?,
+            Calls::SendFile | Calls::Splice(_) => {}
         }
         let sent = match connection.to_send() {
             Some(ToSend::Bytes(bytes, follows)) => {
                 // Only a head is held back, for the part of a file that follows it by another call.
-                let more = if follows && self != Self::ReadWrite { SendFlags::MORE } else { SendFlags::empty() };
+                let is_held = follows && !matches!(self.0, Calls::ReadWrite);
+                let more = if is_held { SendFlags::MORE } else { SendFlags::empty() };
                 send(socket, bytes, SendFlags::NOSIGNAL | more)?
             }
-            Some(ToSend::Part(part)) => send_file(part, socket)?,
+            Some(ToSend::Part(part)) => self.send_part(part, socket)?,
             None => 0,
         };
         connection.sent(sent);
         Ok(sent)
+    }
+
+    fn send_part(&mut self, part: &Part, socket: impl AsFd) -> Result<usize> {
+        let sent = match &mut self.0 {
+            Calls::ReadWrite | Calls::SendFile => return send_file(part, socket),
+            Calls::Mmap(mapped) => mapped.send(part, &socket),
+            Calls::Splice(spliced) => spliced.send(part, &socket),
+        };
+        sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 }
 
@@ -88,5 +143,74 @@ impl FromStr for Sending {
 impl fmt::Display for Sending {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(words::of(&WORDS, self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::connection::Wants;
+    use crate::files::Files;
+    use crate::root::Root;
+    use crate::site::{Manner, Site};
+
+    /// Three pages, and a part of one.
+    const LENGTH: usize = 3 * 4096 + 100;
+
+    /// What arrives of a file that is cut to this length after so many calls that sent something.
+    fn cut(sending: Sending, calls: usize, length: u64) -> (Result<()>, Vec<u8>) {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("a");
+        fs::write(&path, [7; LENGTH]).unwrap();
+        let mut site = Site::new(Files::new(Arc::new(Root::open(top.path()).unwrap()), 4), Manner::default());
+        let (mut connection, mut sender) = (Connection::default(), Sender::new(sending));
+        let (near, mut far) = UnixStream::pair().unwrap();
+        connection.buffer(1).extend_from_slice(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        connection.received(28);
+        connection.advance(&mut site);
+        let mut sent = 0;
+        let end = loop {
+            if sent == calls {
+                fs::File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+            }
+            sent += 1;
+            match sender.send_some(&mut connection, &near) {
+                Ok(_) if connection.wants() == Wants::Send => {}
+                end => break end.map(drop),
+            }
+        };
+        drop(near);
+        let mut all = Vec::new();
+        far.read_to_end(&mut all).unwrap();
+        let head = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        (end, all.split_off(head))
+    }
+
+    #[test]
+    fn no_answer_is_complete_of_a_file_that_was_cut_meanwhile() {
+        for (_, sending) in WORDS {
+            let (end, content) = cut(sending, usize::MAX, 0);
+            assert!(end.is_ok() && content == [7; LENGTH], "{sending}");
+            // The first call sends all that is read in one piece; of the others it sends the head.
+            for length in [0, 1, 5000, 8192, LENGTH as u64 - 1].into_iter().filter(|_| sending != Sending::ReadWrite) {
+                let (end, content) = cut(sending, 1, length);
+                assert!(end.is_err() && content.len() < LENGTH, "{sending} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_mapped_file_that_is_cut_within_a_page_is_not_sent_with_zeros_to_its_end() {
+        // The head, then all but the end in one call, then the file is cut within the part that is left to be read.
+        let (end, content) = cut(Sending::Mmap, 2, 3 * 4096 + 10);
+        assert_eq!((end, content.len()), (Err(Errno::IO), 3 * 4096 + 10));
+        assert!(content.iter().all(|&byte| byte == 7));
+        let (end, content) = cut(Sending::Mmap, 2, 100);
+        assert_eq!((end, content.len()), (Err(Errno::IO), 3 * 4096));
     }
 }

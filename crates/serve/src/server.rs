@@ -13,6 +13,7 @@ use rustix::net::{Shutdown, listen, shutdown};
 use crate::epoll::{self, Worker};
 use crate::error::{Error, Result};
 use crate::files::Files;
+use crate::fork::{self, Forking};
 use crate::hall::Hall;
 use crate::limits::Limits;
 use crate::looks::{self, Exposure, Looks, Subject};
@@ -33,10 +34,14 @@ pub(crate) const LAST: usize = 64;
 const OTHERS: u64 = 64;
 /// Most files that each thread holds open.
 const HELD: u64 = 4096;
+/// Most files that a process of one connection holds open: a client comes back to few, and there may be many processes.
+const HELD_ALONE: u64 = 16;
 
 /// Who serves connections, and how it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Model {
+    /// A process for each connection.
+    Fork,
     /// A thread for each connection.
     Thread,
     /// A fixed number of threads, each of which serves one connection until its end.
@@ -47,7 +52,8 @@ pub enum Model {
 }
 
 /// All of them, by the words for them.
-const WORDS: [(&str, Model); 3] = [("thread", Model::Thread), ("pool", Model::Pool), ("epoll", Model::Epoll)];
+const WORDS: [(&str, Model); 4] =
+    [("fork", Model::Fork), ("thread", Model::Thread), ("pool", Model::Pool), ("epoll", Model::Epoll)];
 
 impl FromStr for Model {
     type Err = String;
@@ -88,10 +94,17 @@ impl Setup {
 impl Setup {
     /// Limits connections to what so many descriptors allow, and says how many files each thread may hold open between requests.
     fn share(&mut self, descriptors: u64) -> usize {
-        let connections = u64::from(self.limits.connections).min(descriptors - descriptors / 4).max(1);
+        let own = self.sending.descriptors();
+        if self.model == Model::Fork {
+            // Each process has descriptors of its own.
+            return descriptors.saturating_sub(own + 1).min(HELD_ALONE) as usize;
+        }
+        let (fixed, of_each) = if self.model == Model::Thread { (0, 1 + own) } else { (self.threads.max(1) as u64, 1) };
+        let free = descriptors.saturating_sub(own * fixed);
+        let connections = u64::from(self.limits.connections).min((free - free / 4) / of_each).max(1);
         self.limits.connections = connections as u32;
-        let threads = if self.model == Model::Thread { connections } else { self.threads.max(1) as u64 };
-        (descriptors.saturating_sub(connections) / threads).min(HELD) as usize
+        let threads = if fixed == 0 { connections } else { fixed };
+        (free.saturating_sub(connections * of_each) / threads).min(HELD) as usize
     }
 }
 
@@ -102,9 +115,13 @@ pub struct Server {
     root: Arc<Root>,
     setup: Setup,
     held: usize,
-    /// Where looks are answered, and what for, if anybody may look.
+    /// Whether anybody may look at what it uses.
+    is_exposed: bool,
+    /// Where looks are answered, and what for.
     looks: Option<Looks>,
     watch: Option<Arc<Watch>>,
+    /// The process that accepts, under [`Model::Fork`].
+    forking: Option<Forking>,
 }
 
 /// What a server did.
@@ -134,35 +151,41 @@ impl std::ops::Add for Served {
 }
 
 impl Server {
-    /// Listens, and opens the root. Connections are limited to what this process may have descriptors for.
+    /// Listens, and opens the root. Connections are limited to what this process may have descriptors for. Under [`Model::Fork`] this
+    /// starts the process that accepts and forks, which ends with the thread that called.
     ///
     /// # Errors
-    /// An address that cannot be had; a root that is none.
-    pub fn listen(address: SocketAddr, root: &Path, mut setup: Setup) -> Result<Self> {
-        let root = Arc::new(Root::open(root)?);
-        let listener = TcpListener::bind(address).map_err(Error::Listen)?;
-        let ready = listener.set_nonblocking(true).map_err(Error::Listen).and_then(|()| {
-            // What is accepted has what listens has: answers are whole when they are sent, and nothing is to be waited for.
-            set_tcp_nodelay(&listener, true)
-                .and_then(|()| listen(&listener, BACKLOG))
-                .map_err(|error| Error::Listen(error.into()))
-        });
-        ready?;
-        let held = setup.share(descriptors().saturating_sub(OTHERS));
-        Ok(Self { listener: Arc::new(listener), root, setup, held, looks: None, watch: None })
+    /// An address that cannot be had; a root that is none; under [`Model::Fork`] a process that has other threads.
+    pub fn listen(address: SocketAddr, root: &Path, setup: Setup) -> Result<Self> {
+        Self::open(address, root, setup, None)
     }
 
-    /// Answers looks at what it uses, at an address of their own, and serves nothing below `.kelvin` in the root. Each connection then
-    /// needs two descriptors, and so there are fewer of them.
+    /// The same, and answers looks at what it uses, at an address of their own; nothing below `.kelvin` in the root is served. Each
+    /// connection that is watched needs two descriptors, and so there are fewer of them. Under [`Model::Fork`] the processes that serve
+    /// are not watched.
     ///
     /// # Errors
-    /// [`Error::ListenForLooks`].
-    pub fn expose(mut self, exposure: Exposure) -> Result<Self> {
-        self.looks = Some(Looks::listen(exposure)?);
-        self.watch = Some(Arc::default());
-        let most = descriptors().saturating_sub(OTHERS) / 8 * 3;
-        self.setup.limits.connections = u64::from(self.setup.limits.connections).min(most).max(1) as u32;
-        Ok(self)
+    /// Those of [`Self::listen`], and [`Error::ListenForLooks`].
+    pub fn listen_and_tell(address: SocketAddr, root: &Path, setup: Setup, exposure: Exposure) -> Result<Self> {
+        Self::open(address, root, setup, Some(exposure))
+    }
+
+    fn open(address: SocketAddr, root: &Path, mut setup: Setup, exposure: Option<Exposure>) -> Result<Self> {
+        let root = Arc::new(Root::open(root)?);
+        let listener = Arc::new(bound(address).map_err(Error::Listen)?);
+        let watch = exposure.as_ref().filter(|_| setup.model != Model::Fork).map(|_| Arc::default());
+        if watch.is_some() {
+            setup.limits.connections = watched(setup.limits.connections);
+        }
+        let held = setup.share(descriptors().saturating_sub(OTHERS));
+        let is_exposed = exposure.is_some();
+        let mut server = Self { listener, root, setup, held, is_exposed, looks: None, watch, forking: None };
+        if setup.model == Model::Fork {
+            server.forking = Some(Forking::start(server.house_of_processes())?);
+        }
+        // After that, so that no process that serves has its socket.
+        server.looks = exposure.map(Looks::listen).transpose()?;
+        Ok(server)
     }
 
     /// Where it answers looks, if it does.
@@ -204,6 +227,7 @@ impl Server {
 
     fn serve_by_model(self, is_over: impl Fn() -> bool) -> Result<Served> {
         match self.setup.model {
+            Model::Fork => self.forking.map_or(Ok(Served::default()), |forking| forking.serve(is_over)),
             Model::Epoll => self.serve_by_events(is_over),
             Model::Thread => self.house().serve(Threads::Each, is_over),
             Model::Pool => self.house().serve(Threads::Pool(self.setup.threads), is_over),
@@ -236,12 +260,17 @@ impl Server {
         threads::House { hall, listener, most, drain: self.setup.limits.drain, watch }
     }
 
+    fn house_of_processes(&self) -> fork::House<impl Fn() -> Hall> {
+        let (hall, listener) = (self.halls(), Arc::clone(&self.listener));
+        fork::House { hall, listener, most: self.connections(), drain: self.setup.limits.drain }
+    }
+
     /// Makes what each thread needs.
     fn halls(&self) -> impl Fn() -> Hall + Send + Sync + Clone + 'static {
         let (root, held, Setup { sending, lists, limits, .. }) = (Arc::clone(&self.root), self.held, self.setup);
         let manner = Manner { lists, inline: sending.inline(), limits };
         let watch = self.watch.clone();
-        let reserved = watch.as_ref().map(|_| looks::RESERVED);
+        let reserved = self.is_exposed.then_some(looks::RESERVED);
         move || {
             let files = Files::new(Arc::clone(&root), held).reserving(reserved);
             let mut hall = Hall::new(Site::new(files, manner), sending);
@@ -261,6 +290,21 @@ pub(crate) fn close(listener: &TcpListener) {
     let _ = shutdown(listener, Shutdown::Both);
 }
 
+/// A socket that listens.
+fn bound(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    // What is accepted has what listens has: answers are whole when they are sent, and nothing is to be waited for.
+    set_tcp_nodelay(&listener, true).and_then(|()| listen(&listener, BACKLOG))?;
+    Ok(listener)
+}
+
+/// Most of so many connections that can be watched.
+fn watched(connections: u32) -> u32 {
+    let most = descriptors().saturating_sub(OTHERS) / 8 * 3;
+    u64::from(connections).min(most).max(1) as u32
+}
+
 /// Descriptors that this process may have.
 fn descriptors() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
@@ -272,15 +316,24 @@ mod tests {
 
     #[test]
     fn connections_and_held_files_together_are_no_more_than_the_descriptors() {
-        for (model, threads) in [(Model::Epoll, 2), (Model::Pool, 64), (Model::Pool, 1024), (Model::Thread, 2)] {
-            for descriptors in [0, 1, 5, 960, 20_000, 1_000_000] {
-                let mut setup = Setup { model, ..Setup::of(threads) };
+        let models = [(Model::Epoll, 2), (Model::Pool, 64), (Model::Pool, 1024), (Model::Thread, 2)];
+        for ((model, threads), sending) in
+            models.into_iter().flat_map(|of| [(of, Sending::Auto), (of, Sending::Splice)])
+        {
+            for descriptors in [0, 1, 5, 5000, 20_000, 1_000_000] {
+                let mut setup = Setup { model, sending, ..Setup::of(threads) };
                 let held = setup.share(descriptors) as u64;
                 let connections = u64::from(setup.limits.connections);
                 let holders = if model == Model::Thread { connections } else { threads as u64 };
-                assert!(connections >= 1 && (connections + held * holders <= descriptors || descriptors == 0));
+                let taken = connections + (held + sending.descriptors()) * holders;
+                assert!(
+                    connections >= 1 && (taken <= descriptors || descriptors < 20),
+                    "{model} {sending} {descriptors}"
+                );
             }
         }
+        let mut alone = Setup { model: Model::Fork, ..Setup::of(1) };
+        assert_eq!((alone.share(1000), alone.limits.connections), (16, Limits::default().connections));
         assert_eq!(Setup::of(2).share(1_000_000), 4096);
     }
 }

@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
+use rustix::net::{Shutdown, shutdown};
 
+use crate::accepting::accept_some;
 use crate::blocking::attend;
 use crate::error::{Error, Result};
 use crate::hall::Hall;
@@ -22,8 +22,6 @@ use crate::watch::{Registered, Watch};
 const STACK: usize = 256 << 10;
 /// Most of what ended threads have left that is kept: buffers and open files.
 const KEPT: usize = 64;
-/// Connections that are accepted before it is asked again whether the server is to end.
-const ACCEPTED: usize = 64;
 
 /// How connections get their threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,26 +157,8 @@ impl<H: Fn() -> Hall + Send + Sync + Clone + 'static> House<H> {
         Ok(present.leave(self.drain) + door.served)
     }
 
-    /// Accepts some; `false` if nobody waits, or nobody can be accepted.
     fn accept(&self, present: &Arc<Present>, queue: Option<&Sender<u64>>, door: &mut Hall) -> bool {
-        for _ in 0..ACCEPTED {
-            match accept_with(&self.listener, SocketFlags::CLOEXEC) {
-                Ok(socket) => {
-                    let left = self.place(present, queue, socket);
-                    left.into_iter().for_each(|socket| door.turn_away(socket, Instant::now()));
-                }
-                Err(Errno::AGAIN) => return false,
-                // Whoever waits goes on waiting, and this thread does not spin meanwhile.
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
-                    door.let_all_go();
-                    std::thread::sleep(LOOK);
-                    return false;
-                }
-                // A connection that has ended meanwhile, or what else accept says about one.
-                Err(_) => {}
-            }
-        }
-        true
+        accept_some(&self.listener, door, |socket, _| self.place(present, queue, socket))
     }
 
     /// Gives a connection to a thread; it comes back if there is no place for it.

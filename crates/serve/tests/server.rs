@@ -1,8 +1,9 @@
 //! A server behind real sockets: many clients, slow ones, too many, and its end.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,22 +12,49 @@ use std::time::Duration;
 
 use kelvin_serve::limits::Limits;
 use kelvin_serve::sending::Sending;
-use kelvin_serve::{Model, Served, Server, Setup};
+use kelvin_serve::{Error, Model, Served, Server, Setup};
+use kelvin_sys::process::{Child, Ended, fork_to_work_with};
 
 /// A server that ends when it is dropped.
 struct Running {
     address: SocketAddr,
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Served>>,
+    end: Option<End>,
+}
+
+/// Where it runs, and how it is ended.
+enum End {
+    Thread(Arc<AtomicBool>, JoinHandle<Served>),
+    /// By the end of a pipe; it says in another what it did.
+    Process(Child, PipeWriter, BufReader<PipeReader>),
 }
 
 impl Running {
     fn start(root: &Path, setup: Setup) -> Self {
-        let server = Server::listen("127.0.0.1:0".parse().unwrap(), root, setup).unwrap();
+        if setup.model == Model::Fork { Self::fork(root, setup) } else { Self::spawn(root, setup) }
+    }
+
+    fn spawn(root: &Path, setup: Setup) -> Self {
+        let server = listen(root, setup);
         let (address, is_over) = (server.address().unwrap(), Arc::new(AtomicBool::new(false)));
         let told = Arc::clone(&is_over);
         let thread = std::thread::spawn(move || server.serve(|| told.load(Ordering::Relaxed)).unwrap());
-        Self { address, is_over, thread: Some(thread) }
+        Self { address, end: Some(End::Thread(is_over, thread)) }
+    }
+
+    /// In a process of one thread, with nothing of other tests.
+    fn fork(root: &Path, setup: Setup) -> Self {
+        let ((wait, end), (says, told)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        let child = fork_to_work_with(&[wait.as_fd(), told.as_fd()], || {
+            let server = listen(root, setup);
+            writeln!(&told, "{}", server.address().unwrap()).unwrap();
+            let is_over = || kelvin_sys::ready::readable(wait.as_fd(), Duration::ZERO).unwrap();
+            let Served { requests, bytes, connections, refused } = server.serve(is_over).unwrap();
+            writeln!(&told, "{requests} {bytes} {connections} {refused}").unwrap();
+            0
+        });
+        let mut says = BufReader::new(says);
+        let address = line(&mut says).parse().unwrap();
+        Self { address, end: Some(End::Process(child.unwrap(), end, says)) }
     }
 
     fn connect(&self) -> TcpStream {
@@ -51,16 +79,43 @@ impl Running {
     }
 
     fn end(mut self) -> Served {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap()
+        self.end.take().unwrap().now().unwrap()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.thread.take().into_iter().for_each(|thread| drop(thread.join()));
+        self.end.take().into_iter().for_each(|end| drop(end.now()));
     }
+}
+
+impl End {
+    fn now(self) -> std::thread::Result<Served> {
+        match self {
+            Self::Thread(is_over, thread) => {
+                is_over.store(true, Ordering::Relaxed);
+                thread.join()
+            }
+            Self::Process(child, end, mut says) => {
+                drop(end);
+                let told = line(&mut says);
+                assert_eq!(child.wait().unwrap(), Ended::Exited(0));
+                let counts: Vec<u64> = told.split_whitespace().map(|count| count.parse().unwrap()).collect();
+                let [requests, bytes, connections, refused] = counts.try_into().unwrap();
+                Ok(Served { requests, bytes, connections, refused })
+            }
+        }
+    }
+}
+
+fn listen(root: &Path, setup: Setup) -> Server {
+    Server::listen("127.0.0.1:0".parse().unwrap(), root, setup).unwrap()
+}
+
+fn line(from: &mut BufReader<PipeReader>) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
 }
 
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
@@ -69,15 +124,20 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
     all
 }
 
-/// The next answer: its head, and as much content as that says.
-fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+/// The head of the next answer.
+fn head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         stream.read_exact(&mut byte).unwrap();
         head.push(byte[0]);
     }
-    let head = String::from_utf8(head).unwrap();
+    String::from_utf8(head).unwrap()
+}
+
+/// The next answer: its head, and as much content as that says.
+fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+    let head = head(stream);
     let length = head.split_once("Content-Length: ").unwrap().1.lines().next().unwrap().parse().unwrap();
     let mut content = vec![0; length];
     stream.read_exact(&mut content).unwrap();
@@ -101,12 +161,14 @@ const LARGE: &[u8] = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// Every way to serve. A pool has a thread for each client of a test.
 fn every() -> impl Iterator<Item = Setup> {
-    let models = [(Model::Epoll, 2), (Model::Thread, 1), (Model::Pool, 32)];
-    let of = |(model, threads)| {
-        let sendings = [Sending::Auto, Sending::ReadWrite, Sending::SendFile];
-        sendings.map(|sending| Setup { model, sending, ..Setup::of(threads) })
-    };
-    models.into_iter().flat_map(of)
+    let sendings = [Sending::Auto, Sending::ReadWrite, Sending::Mmap, Sending::SendFile, Sending::Splice];
+    models().flat_map(move |setup| sendings.map(|sending| Setup { sending, ..setup }))
+}
+
+/// Every model, by the way of sending that is usual.
+fn models() -> impl Iterator<Item = Setup> {
+    let models = [(Model::Epoll, 2), (Model::Fork, 1), (Model::Thread, 1), (Model::Pool, 32)];
+    models.into_iter().map(|(model, threads)| Setup { model, ..Setup::of(threads) })
 }
 
 fn named(setup: &Setup) -> String {
@@ -134,6 +196,81 @@ fn files_arrive_whole_over_one_connection_and_over_many() {
         assert_eq!((served.requests, served.connections, served.refused), (14, 9, 0));
         assert!(served.bytes > 11 * 10_000_000);
     }
+}
+
+/// Lengths around what is read, mapped, or goes through a pipe at a time.
+const LENGTHS: [usize; 15] = [
+    0,
+    1,
+    4095,
+    4096,
+    4097,
+    16_384,
+    16_385,
+    65_537,
+    (256 << 10) - 1,
+    (256 << 10) + 1,
+    (2 << 20) - 1,
+    2 << 20,
+    (2 << 20) + 1,
+    (2 << 20) + 4097,
+    (4 << 20) + 1,
+];
+
+/// Asks for a file, or a part of it, and returns what came.
+fn get(stream: &mut TcpStream, path: &str, range: Option<(usize, usize)>) -> Vec<u8> {
+    let field = range.map_or(String::new(), |(first, last)| format!("Range: bytes={first}-{last}\r\n"));
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{field}\r\n").as_bytes()).unwrap();
+    let (head, content) = answer(stream);
+    let code = if range.is_some() { "HTTP/1.1 206 " } else { "HTTP/1.1 200 " };
+    assert!(head.starts_with(code), "{head}");
+    content
+}
+
+#[test]
+fn files_of_any_length_and_their_parts_arrive_byte_for_byte() {
+    let top = tempfile::tempdir().unwrap();
+    let all = noise(LENGTHS[LENGTHS.len() - 1] as u32);
+    LENGTHS.iter().for_each(|length| fs::write(top.path().join(length.to_string()), &all[..*length]).unwrap());
+    for setup in every() {
+        let server = Running::start(top.path(), setup);
+        let mut stream = server.connect();
+        for length in LENGTHS {
+            let path = format!("/{length}");
+            assert!(get(&mut stream, &path, None) == all[..length], "{} {length}", named(&setup));
+            stream.write_all(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+            let edges = [(0, 0), (1, 4096), (4095, 4096), (4096, 8191), (8192, 300_000), (2_097_151, 2_097_152)];
+            let own = [(0, length.saturating_sub(2)), (length / 2, length.saturating_sub(1))];
+            let head = head(&mut stream);
+            assert!(head.contains(&format!("\r\nContent-Length: {length}\r\n")), "{head}");
+            for (first, last) in edges.into_iter().chain(own).filter(|(first, last)| first <= last && *last < length) {
+                let part = get(&mut stream, &path, Some((first, last)));
+                assert!(part == all[first..=last], "{} {length}: {first}-{last}", named(&setup));
+            }
+        }
+        let several = [(0, 5000), (9000, 9000), (2_097_000, 2_100_000)];
+        stream.write_all(b"GET /4194305 HTTP/1.1\r\nHost: a\r\n").unwrap();
+        stream.write_all(b"Range: bytes=0-5000,9000-9000,2097000-2100000\r\n\r\n").unwrap();
+        let (_, mut rest) = answer(&mut stream);
+        for (first, last) in several {
+            let begin = rest.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+            rest.drain(..begin);
+            assert!(rest[..=last - first] == all[first..=last], "{} {first}-{last}", named(&setup));
+            rest.drain(..=last - first);
+        }
+    }
+}
+
+#[test]
+fn a_process_with_several_threads_does_not_fork() {
+    let (top, _) = files();
+    let (held, hold) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || hold.recv());
+    let setup = Setup { model: Model::Fork, ..Setup::of(1) };
+    let refused = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), setup);
+    assert!(matches!(refused.unwrap_err(), Error::Threads(2..)));
+    drop(held);
+    other.join().unwrap().unwrap_err();
 }
 
 #[test]
@@ -191,7 +328,7 @@ fn a_request_in_single_bytes_is_answered_and_a_refused_one_is_told_why() {
 fn who_does_not_ask_in_time_is_told_so_and_who_is_idle_is_dropped() {
     let (top, _) = files();
     let limits = Limits { request: Duration::from_millis(1), idle: Duration::from_millis(1), ..Limits::default() };
-    for setup in every() {
+    for setup in models() {
         let server = Running::start(top.path(), Setup { limits, ..setup });
         let mut slow = server.connect();
         slow.write_all(b"GET / HT").unwrap();

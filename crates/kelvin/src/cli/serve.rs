@@ -18,16 +18,17 @@ pub struct ServeArgs {
     /// List directories that have no index.html
     #[arg(long)]
     pub index: bool,
-    /// Who serves connections: epoll (a few threads, each of which serves many connections as they become ready), thread (a
-    /// thread for each connection) or pool (so many threads as --threads says, each of which serves one connection until its end)
+    /// Who serves connections: epoll (a few threads, each of which serves many connections as they become ready), fork (a process
+    /// for each connection), thread (a thread for each connection) or pool (so many threads as --threads says, each of which serves
+    /// one connection until its end)
     #[arg(long, value_name = "MODEL", default_value_t)]
     pub model: Model,
-    /// By which calls the bytes of files go: auto (small files are read and sent with their heads, larger ones
-    /// by sendfile), rw (all are read and sent) or sendfile
+    /// By which calls the bytes of files go: auto (small files are read and sent with their heads, larger ones by sendfile), rw
+    /// (read and sent), mmap (sent from a mapping), sendfile or splice (through a pipe)
     #[arg(long, value_name = "CALLS", default_value_t)]
     pub send: Sending,
-    /// Threads that serve, 1 to 1024 [default: one for each CPU that this process may use; 64 of a pool]; not with --model thread,
-    /// which has one for each connection
+    /// Threads that serve, 1 to 1024 [default: one for each CPU that this process may use; 64 of a pool]; not with --model fork or
+    /// thread, which have one for each connection
     #[arg(long, value_name = "N", value_parser = super::between(1, 1024))]
     pub threads: Option<u32>,
     /// Most connections at one time, as far as there are descriptors for them; one more is answered 503

@@ -45,12 +45,11 @@ pub fn serve(args: &ServeArgs) -> Done {
 }
 
 fn listen(args: &ServeArgs) -> Result<Server, Fault> {
-    let exposure = exposure(args)?;
-    let server = Server::listen(args.listen, &args.root, setup(args)?);
-    let server = server.and_then(|server| match exposure {
-        Some(exposure) => server.expose(exposure),
-        None => Ok(server),
-    });
+    let setup = setup(args)?;
+    let server = match exposure(args)? {
+        Some(exposure) => Server::listen_and_tell(args.listen, &args.root, setup, exposure),
+        None => Server::listen(args.listen, &args.root, setup),
+    };
     server.map_err(|error| match error {
         Error::Listen(source) => Fault::new(format!("--listen {}", Shown(args.listen)), source),
         Error::ListenForLooks(source) => {
@@ -71,8 +70,9 @@ fn exposure(args: &ServeArgs) -> Result<Option<Exposure>, Fault> {
 }
 
 fn setup(args: &ServeArgs) -> Result<Setup, Fault> {
-    if args.model == Model::Thread && args.threads.is_some() {
-        return Err(Fault::new("--threads", "the model thread has one for each connection: give --connections"));
+    if matches!(args.model, Model::Fork | Model::Thread) && args.threads.is_some() {
+        let why = format!("the model {} has one for each connection: give --connections", args.model);
+        return Err(Fault::new("--threads", why));
     }
     let usual = || match args.model {
         Model::Pool => POOL,

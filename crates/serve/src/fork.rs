@@ -1,0 +1,190 @@
+//! A process for each connection: one process accepts and forks, and each of its children serves one client, with calls that wait.
+//!
+//! The process that forks is forked itself at the beginning, from a process of one thread, and starts none: so no child has a copy
+//! of a lock that another thread held, whatever threads the program starts later. Each of them is killed when its parent ends.
+
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kelvin_sys::children::Children;
+use kelvin_sys::process::{Child, Ended, fork_to_work};
+use kelvin_sys::shared::Shared;
+use kelvin_sys::{image, ready, terminate};
+
+use crate::accepting::accept_some;
+use crate::blocking::attend;
+use crate::error::{Error, Result};
+use crate::hall::Hall;
+use crate::server::{LAST, LOOK, Served, close};
+
+/// How often it is looked at the end whether the last children have ended.
+const END: Duration = Duration::from_millis(2);
+
+/// What the processes tell each other.
+#[derive(Clone, Debug)]
+struct Board(Arc<Shared<[AtomicU64; 5]>>);
+
+impl Board {
+    fn new() -> Result<Self> {
+        Shared::new().map(|shared| Self(Arc::new(shared))).map_err(Error::call("share memory with children"))
+    }
+
+    fn end(&self) {
+        self.0[4].store(1, Ordering::Release);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0[4].load(Ordering::Acquire) != 0
+    }
+
+    /// Adds what a process has done.
+    fn add(&self, served: Served) {
+        let Served { requests, bytes, connections, refused } = served;
+        for (cell, more) in self.0.iter().zip([requests, bytes, connections, refused]) {
+            cell.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    fn served(&self) -> Served {
+        let [requests, bytes, connections, refused, _] = self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+        Served { requests, bytes, connections, refused }
+    }
+}
+
+/// What the process that forks needs.
+pub struct House<H> {
+    /// Makes what a child needs.
+    pub hall: H,
+    /// The socket that listens, without waiting.
+    pub listener: Arc<TcpListener>,
+    /// Most connections at one time.
+    pub most: u32,
+    /// Time for them to end.
+    pub drain: Duration,
+}
+
+/// The process that forks, as its parent sees it.
+#[derive(Debug)]
+pub struct Forking {
+    child: Option<Child>,
+    board: Board,
+}
+
+impl Forking {
+    /// Starts it: it accepts from now on.
+    ///
+    /// # Errors
+    /// A process that has other threads; those of fork.
+    pub fn start<H: Fn() -> Hall>(house: House<H>) -> Result<Self> {
+        let threads = image::threads().map_err(Error::call("count threads"))?;
+        if threads != 1 {
+            return Err(Error::Threads(threads));
+        }
+        let board = Board::new()?;
+        let own = board.clone();
+        let child = fork_to_work(|| Door::new(house, own).map_or(1, Door::work)).map_err(Error::call("fork"))?;
+        Ok(Self { child: Some(child), board })
+    }
+
+    /// Waits until it is to end, and until it has.
+    ///
+    /// # Errors
+    /// That it ended otherwise.
+    pub fn serve(mut self, is_over: impl Fn() -> bool) -> Result<Served> {
+        while !is_over() && self.child.as_ref().is_some_and(|child| !child.has_ended()) {
+            std::thread::sleep(LOOK);
+        }
+        self.board.end();
+        let ended = self.child.take().map(Child::wait).transpose().map_err(Error::call("wait for a child"))?;
+        match ended {
+            None | Some(Ended::Exited(0)) => Ok(self.board.served()),
+            Some(Ended::Exited(_)) => Err(Error::Ended("failed".into())),
+            Some(Ended::Signalled(signal)) => Err(Error::Ended(format!("was ended by signal {signal}"))),
+        }
+    }
+}
+
+impl Drop for Forking {
+    fn drop(&mut self) {
+        // Its own children end with it.
+        self.child.iter().for_each(Child::kill);
+    }
+}
+
+/// The process that forks.
+struct Door<H> {
+    house: House<H>,
+    board: Board,
+    children: Children,
+}
+
+impl<H: Fn() -> Hall> Door<H> {
+    fn new(house: House<H>, board: Board) -> kelvin_sys::Result<Self> {
+        terminate::watch()?;
+        Ok(Self { house, board, children: Children::none()? })
+    }
+
+    /// Serves until it is to end: its exit status.
+    fn work(mut self) -> u8 {
+        let mut door = (self.house.hall)();
+        while !self.is_over() {
+            match ready::readable(self.house.listener.as_fd(), LOOK) {
+                Ok(true) => drop(self.accept(&mut door)),
+                Ok(false) => {}
+                Err(_) => return 1,
+            }
+            self.children.reap();
+            door.let_go(Instant::now());
+        }
+        for _ in 0..LAST {
+            if !self.accept(&mut door) {
+                break;
+            }
+        }
+        close(&self.house.listener);
+        self.leave();
+        self.board.add(door.served);
+        0
+    }
+
+    fn is_over(&self) -> bool {
+        self.board.is_over() || terminate::is_requested().load(Ordering::Acquire)
+    }
+
+    fn accept(&mut self, door: &mut Hall) -> bool {
+        let Self { house, board, children } = self;
+        accept_some(&house.listener, door, |socket, door| {
+            if children.reap() >= house.most as usize {
+                return Some(socket);
+            }
+            let is_forked = children.fork(|| {
+                // Copies of what belongs to others.
+                door.let_all_go();
+                attend_alone(&socket, (house.hall)(), board)
+            });
+            door.served.connections += u64::from(is_forked.is_ok());
+            if is_forked.is_ok() { None } else { Some(socket) }
+        })
+    }
+
+    /// Has all clients that wait for a request end, and waits for the others, at the longest so long; who is left then is dropped.
+    fn leave(&mut self) {
+        let until = Instant::now() + self.house.drain;
+        self.children.ask_to_end();
+        while self.children.reap() > 0 && Instant::now() < until {
+            std::thread::sleep(END);
+        }
+    }
+}
+
+/// Serves a client, in a process of its own: its exit status.
+fn attend_alone(socket: &OwnedFd, mut hall: Hall, board: &Board) -> u8 {
+    let receiving = terminate::Receiving::on(socket);
+    attend(socket, &mut hall, terminate::is_requested());
+    drop(receiving);
+    board.add(hall.served);
+    0
+}
