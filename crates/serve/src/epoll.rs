@@ -171,6 +171,8 @@ pub struct Worker {
     again: VecDeque<usize>,
     /// Whether connections are accepted just now; not while there are no descriptors for them.
     accepts: bool,
+    /// Whether it was told to end, and has ended what is idle.
+    has_drained: bool,
     swept: Instant,
 }
 
@@ -183,9 +185,9 @@ impl Worker {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::call("wait for events"))?;
         let waker = &house.desks[number].waker;
         epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN).map_err(Error::call("wait for events"))?;
-        let (clients, free, again) = Default::default();
-        let mut worker =
-            Self { number, house, epoll, hall, clients, free, again, accepts: false, swept: Instant::now() };
+        let (clients, free, again, accepts, has_drained) = Default::default();
+        let swept = Instant::now();
+        let mut worker = Self { number, house, epoll, hall, clients, free, again, accepts, has_drained, swept };
         worker.listen().map_err(Error::call("wait for connections"))?;
         Ok(worker)
     }
@@ -228,7 +230,7 @@ impl Worker {
     /// Whether it was told to end and has.
     fn is_done(&mut self) -> bool {
         self.drain_if_over();
-        if !self.hall.site.is_draining {
+        if !self.has_drained {
             return false;
         }
         let is_late = self.house.deadline.get().is_none_or(|deadline| self.hall.site.now() >= *deadline);
@@ -237,7 +239,7 @@ impl Worker {
 
     /// From when on every answer is the last one of its connection.
     fn drain_if_over(&mut self) {
-        if !self.hall.site.is_draining && self.house.is_over.load(Ordering::Acquire) {
+        if !self.has_drained && self.house.is_over.load(Ordering::Acquire) {
             self.drain();
         }
     }
@@ -252,7 +254,7 @@ impl Worker {
         self.pause();
         close(&self.house.listener);
         self.admit();
-        self.hall.site.is_draining = true;
+        (self.hall.site.is_draining, self.has_drained) = (true, true);
         for number in 0..self.clients.len() {
             // What has arrived is answered, even if its event is still to come.
             self.clients[number].iter_mut().for_each(|client| client.is_readable = true);
@@ -342,7 +344,7 @@ impl Worker {
     #[inline]
     fn drive(&mut self, number: usize) {
         let Some(Some(client)) = self.clients.get_mut(number) else { return };
-        match client.drive(&mut self.hall) {
+        match client.drive(&mut self.hall, &self.house.is_over) {
             Next::Wait if self.hall.site.is_draining && client.is_idle() => self.remove(number),
             Next::Wait => {}
             Next::Again => {
@@ -380,7 +382,7 @@ impl Worker {
         self.hall.let_go(now);
         for number in 0..self.clients.len() {
             let Some(client) = &mut self.clients[number] else { continue };
-            if client.is_late(&mut self.hall) {
+            if client.is_late(&mut self.hall, &self.house.is_over) {
                 self.remove(number);
             }
         }
@@ -398,16 +400,16 @@ impl Client {
 
     /// Does what can be done now, with large buffers that it gives back.
     #[inline]
-    fn drive(&mut self, hall: &mut Hall) -> Next {
+    fn drive(&mut self, hall: &mut Hall, is_over: &AtomicBool) -> Next {
         self.connection.lend(&mut hall.buffers);
         let answered = self.connection.answered();
-        let next = self.go_on(hall);
+        let next = self.go_on(hall, is_over);
         hall.served.requests += self.connection.answered() - answered;
         self.connection.give_back(&mut hall.buffers);
         next
     }
 
-    fn go_on(&mut self, hall: &mut Hall) -> Next {
+    fn go_on(&mut self, hall: &mut Hall, is_over: &AtomicBool) -> Next {
         let mut turn = TURN;
         loop {
             match self.connection.wants() {
@@ -419,7 +421,11 @@ impl Client {
                     Err(_) => return Next::Gone,
                 },
                 _ if turn == 0 => return Next::Again,
-                Wants::Advance => self.connection.advance(&mut hall.site),
+                Wants::Advance => {
+                    // Also in the middle of a turn: it may last until long after the server was told to end.
+                    hall.site.is_draining = is_over.load(Ordering::Acquire);
+                    self.connection.advance(&mut hall.site);
+                }
                 Wants::Receive if !self.is_readable => return Next::Wait,
                 Wants::Receive => match self.receive(hall) {
                     Ok(true) => {}
@@ -484,7 +490,7 @@ impl Client {
     }
 
     /// Whether its time is over; one whose request has not come in time is told so.
-    fn is_late(&mut self, hall: &mut Hall) -> bool {
+    fn is_late(&mut self, hall: &mut Hall, is_over: &AtomicBool) -> bool {
         let limits = *hall.site.limits();
         let waited = hall.site.now().saturating_duration_since(self.since);
         let is_receiving = self.connection.wants() == Wants::Receive;
@@ -492,7 +498,7 @@ impl Client {
             () if self.lingers => waited >= LINGER,
             () if is_receiving && self.connection.has_begun() && waited >= limits.request => {
                 self.connection.refuse(Status::RequestTimeout, &hall.site);
-                self.drive(hall) == Next::Gone
+                self.drive(hall, is_over) == Next::Gone
             }
             () => waited >= limits.idle,
         }
