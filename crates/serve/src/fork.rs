@@ -183,7 +183,7 @@ impl<H: Fn() -> Hall> Door<H> {
 /// Serves a client, in a process of its own: its exit status.
 fn attend_alone(socket: &OwnedFd, mut hall: Hall, board: &Board) -> u8 {
     let receiving = terminate::Receiving::on(socket);
-    attend(socket, &mut hall, terminate::is_requested());
+    attend((socket, None), &mut hall, terminate::is_requested());
     drop(receiving);
     board.add(hall.served);
     0

@@ -26,9 +26,10 @@ struct Running {
 impl Running {
     fn start(root: &Path, (model, threads): (Model, usize)) -> Self {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let server = Server::listen(any, root, Setup { model, ..Setup::of(threads) }).unwrap();
         let allows = Box::new(|token: &str| token == "the right one");
-        let server = server.expose(Exposure { address: any, directory: root.into(), allows }).unwrap();
+        let exposure = Exposure { address: any, directory: root.into(), allows };
+        let setup = Setup { model, ..Setup::of(threads) };
+        let server = Server::listen_and_tell(any, root, setup, exposure).unwrap();
         let (address, looks) = (server.address().unwrap(), server.address_for_looks().unwrap().unwrap());
         let is_over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_over);
