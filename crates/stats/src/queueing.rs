@@ -86,6 +86,21 @@ pub struct ClosedNetwork {
     think: f64,
 }
 
+/// A part of a device, by what it gives alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// Customers that it serves in a unit of time.
+    pub capacity: f64,
+    /// Customers that it serves at once.
+    pub servers: NonZeroU32,
+}
+
+impl Part {
+    fn station(&self) -> Station {
+        Station::servers(f64::from(self.servers.get()) / self.capacity, self.servers)
+    }
+}
+
 /// A network with so many customers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Population {
@@ -123,6 +138,26 @@ impl ClosedNetwork {
         }
         let network = Self { stations, think };
         if network.demand() > 0.0 { Ok(network) } else { Err(NotANetwork::NoDemand) }
+    }
+
+    /// A network of one station for each group of parts that work at the same time for one request, so that the slowest decides: the
+    /// bytes that a disk reads and the requests that it serves.
+    ///
+    /// # Errors
+    /// If there is no part, or a capacity is not above zero.
+    pub fn of_slowest<G: PartialEq>(
+        parts: impl IntoIterator<Item = (G, Part)>,
+        think: f64,
+    ) -> Result<Self, NotANetwork> {
+        let mut slowest: Vec<(G, Part)> = Vec::new();
+        for (group, part) in parts {
+            match slowest.iter_mut().find(|(known, _)| *known == group) {
+                Some((_, known)) if known.capacity <= part.capacity => {}
+                Some((_, known)) => *known = part,
+                None => slowest.push((group, part)),
+            }
+        }
+        Self::new(slowest.iter().map(|(_, part)| part.station()).collect(), think)
     }
 
     /// The stations.
@@ -258,6 +293,17 @@ mod tests {
     /// R. Jain, "The Art of Computer Systems Performance Analysis", Wiley 1991, examples 33.4 and 34.2: CPU, disk A, disk B.
     fn timesharing() -> ClosedNetwork {
         network(&[2.0, 3.0, 1.0].map(Station::queue), 4.0)
+    }
+
+    #[test]
+    fn of_the_parts_of_a_device_the_slowest_is_its_station() {
+        let part = |capacity, servers| Part { capacity, servers: NonZeroU32::new(servers).unwrap() };
+        let parts = [("disk", part(20.0, 1)), ("cpu", part(8.0, 2)), ("disk", part(5.0, 1)), ("disk", part(9.0, 1))];
+        let network = ClosedNetwork::of_slowest(parts, 1.0).unwrap();
+        assert_eq!(network.stations(), [Station::queue(0.2), servers(0.25, 2)]);
+        assert_eq!(network.capacity(), 5.0);
+        assert_eq!(ClosedNetwork::of_slowest([("disk", part(0.0, 1))], 0.0), Err(NotANetwork::Demand(0)));
+        assert_eq!(ClosedNetwork::of_slowest(Vec::<(u8, Part)>::new(), 0.0), Err(NotANetwork::NoDemand));
     }
 
     #[test]
