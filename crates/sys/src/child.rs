@@ -100,6 +100,40 @@ impl Guarded {
         }
     }
 
+    /// Number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The first lines of its standard output: how a server says that it is ready. Fewer where so many do not come within the time,
+    /// or within this many bytes; what comes after them is not kept.
+    pub fn first_lines(&mut self, count: usize, within: Duration, bytes: usize) -> Result<Vec<String>> {
+        let deadline = monotonic() + within.as_nanos() as u64;
+        let mut output = Stream::new(self.child.stdout.take());
+        let lines = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count();
+        while output.open() && output.bytes.len() <= bytes && lines(&output.bytes) < count {
+            if crate::interrupt::requested().is_some() || monotonic() >= deadline {
+                break;
+            }
+            if wait_readable(&[&output], deadline)? {
+                output.read(usize::MAX)?;
+            }
+        }
+        let whole = lines(&output.bytes).min(count);
+        let lines = String::from_utf8_lossy(&output.bytes).lines().take(whole).map(str::to_owned).collect();
+        self.child.stdout = output.pipe;
+        Ok(lines)
+    }
+
+    /// What it has written to standard error until now.
+    pub fn complaint(&mut self) -> String {
+        let mut complaint = Stream::new(self.child.stderr.take());
+        // What cannot be read is no complaint.
+        let _ = complaint.read(COMPLAINT_BYTES);
+        self.child.stderr = complaint.pipe;
+        String::from_utf8_lossy(&complaint.bytes).trim().to_owned()
+    }
+
     /// Waits until it has ended, for at most `limit`; reads at most `bytes` of its output. This process sleeps, without
     /// polling, until the child writes, ends, or the time is over.
     pub fn wait(mut self, limit: Duration, bytes: usize) -> Result<Ending> {
@@ -275,6 +309,18 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("the grandchild lives on");
+    }
+
+    #[test]
+    fn a_server_says_that_it_is_ready_and_runs_on() {
+        let mut child = shell("echo warm >&2; echo here; echo more; sleep 1000");
+        assert_eq!(child.first_lines(1, Duration::from_secs(20), 100).unwrap(), ["here"]);
+        assert_eq!(child.complaint(), "warm");
+        assert!(std::path::Path::new(&format!("/proc/{}", child.id())).exists());
+        drop(child);
+        let mut silent = shell("echo wrong >&2");
+        assert!(silent.first_lines(1, Duration::from_secs(20), 100).unwrap().is_empty());
+        assert_eq!(silent.complaint(), "wrong");
     }
 
     #[test]
