@@ -18,7 +18,7 @@ use kelvin_machine::text::Root;
 use kelvin_model::resources::Look;
 
 use crate::links::Known;
-use crate::process::{Family, Threads};
+use crate::process::{Family, Scope, Threads};
 
 /// Why there is no look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +37,8 @@ pub struct Watched {
     disk: Option<String>,
     /// What its threads had used, so that nothing is lost when they end.
     threads: Threads,
+    /// Whether what it has started counts as well.
+    scope: Scope,
     /// What does not change about interfaces.
     links: BTreeMap<String, Known>,
 }
@@ -55,7 +57,20 @@ impl Watched {
 
     /// A process of the machine whose files are below a root directory, and the disk that it serves from.
     pub fn within(root: &Path, process: u32, disk: Option<String>) -> Self {
-        Self { root: root.to_owned(), process, disk, threads: Threads::default(), links: BTreeMap::new() }
+        Self {
+            root: root.to_owned(),
+            process,
+            disk,
+            threads: Threads::default(),
+            scope: Scope::Family,
+            links: BTreeMap::new(),
+        }
+    }
+
+    /// The process by itself, without what it has started.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self { scope: Scope::Alone, ..self }
     }
 
     /// What has been used until now.
@@ -64,7 +79,7 @@ impl Watched {
     /// [`Error::Gone`].
     pub fn look(&mut self) -> Result<Look, Error> {
         let root = Root::new(&self.root);
-        let family = Family::read(root, self.process).ok_or(Error::Gone(self.process))?;
+        let family = Family::read(root, self.process, self.scope).ok_or(Error::Gone(self.process))?;
         let groups = Groups::of(root, &self.process.to_string()).ok();
         Ok(Look {
             at: kelvin_sys::clock::monotonic() as f64,

@@ -16,6 +16,15 @@ const THREADS: usize = 1024;
 /// How often it is begun anew because a child was reaped meanwhile, whose time would be counted twice or not at all.
 const TRIES: usize = 4;
 
+/// Whose use is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The process, those that it has started, and they in turn.
+    Family,
+    /// The process by itself.
+    Alone,
+}
+
 /// A process and those that it has started, and they in turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Family(Vec<Member>);
@@ -29,7 +38,15 @@ struct Member {
 
 impl Family {
     /// The family of a process; `None` if it is not there.
-    pub(crate) fn read(root: Root<'_>, process: u32) -> Option<Self> {
+    pub(crate) fn read(root: Root<'_>, process: u32, scope: Scope) -> Option<Self> {
+        if scope == Scope::Alone {
+            let stat = ProcessStat { children_user: 0, children_system: 0, ..stat(root, process)? };
+            return Some(Self(vec![Member {
+                id: process,
+                stat,
+                threads: numbers(root, process).take(THREADS).collect(),
+            }]));
+        }
         let mut family = None;
         for _ in 0..TRIES {
             family = Self::attempt(root, process);
@@ -233,7 +250,7 @@ mod tests {
         tree.fill("proc/10/io", "rchar: 5\nread_bytes: 1\nwrite_bytes: 2\n");
         tree.fill("proc/11/stat", &stat(1, 0, 1));
         let root = Root::new(tree.path());
-        let used = Family::read(root, 9).unwrap().used(root, &mut Threads::default());
+        let used = Family::read(root, 9, Scope::Family).unwrap().used(root, &mut Threads::default());
         let expected = Process {
             user: nanoseconds(118),
             system: 0.0,
@@ -248,6 +265,9 @@ mod tests {
         };
         assert_eq!(used, expected);
         assert_eq!(allowed(root, 9), [0, 1, 2, 7]);
-        assert_eq!(Family::read(root, 8), None);
+        assert_eq!(Family::read(root, 8, Scope::Family), None);
+        let alone = Family::read(root, 9, Scope::Alone).unwrap().used(root, &mut Threads::default());
+        let threads = BTreeMap::from([(9, 1000.0), (12, 2000.0)]);
+        assert_eq!((alone.user, alone.thread_cpu, alone.processes), (nanoseconds(100), threads, 1));
     }
 }
