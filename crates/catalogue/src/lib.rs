@@ -26,10 +26,22 @@ pub use shared::Placement;
 
 /// All metrics, area by area.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    [cpu::ALL, os::ALL, mem::ALL, file::ALL, net::ALL, transfer::IN_MEMORY, transfer::NOT_IN_MEMORY, truth::ALL]
-        .into_iter()
-        .flatten()
-        .copied()
+    [
+        cpu::ALL,
+        os::ALL,
+        mem::ALL,
+        file::ALL,
+        net::ALL,
+        transfer::IN_MEMORY,
+        transfer::NOT_IN_MEMORY,
+        load::OF_USERS,
+        load::OF_RESOURCES,
+        load::OF_CAPACITIES,
+        truth::ALL,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
 }
 
 /// The metric with this id, as this version defines it.

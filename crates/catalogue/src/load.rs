@@ -18,7 +18,7 @@ pub const OF_USERS: &[&Metric] = &[
     &RESPONSE_P95,
     &RESPONSE_P99,
     &IN_FLIGHT,
-    &THINK_TIME,
+    &AWAITED,
     &SENT,
     &FROM_DISK,
     &LATENESS,
@@ -80,6 +80,34 @@ words! {
         Generator = "generator",
         /// Time that the server could not send since the client did not read (its receive window was full).
         ClientWindow = "client-window",
+    }
+}
+
+/// What resources are parts of: of each, the fullest part limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Device {
+    /// What files are read from.
+    Disk,
+    /// What lies between the two hosts.
+    Link,
+    /// The processors of the server.
+    ServerCpu,
+    /// No hardware: full also where each of its requests waits for some.
+    Workers,
+    /// The client.
+    Client,
+}
+
+impl Resource {
+    /// The device that it is a part of.
+    pub const fn device(self) -> Device {
+        match self {
+            Self::Disk | Self::DiskRequests => Device::Disk,
+            Self::Link => Device::Link,
+            Self::ServerCpu | Self::ServerThread => Device::ServerCpu,
+            Self::Workers => Device::Workers,
+            Self::ClientCpu | Self::Generator | Self::ClientWindow => Device::Client,
+        }
     }
 }
 
@@ -159,15 +187,20 @@ pub static IN_FLIGHT: Metric = of_users(
 )
 .unit(Unit::Count, Better::Neither);
 
-/// Think time as kept.
-pub static THINK_TIME: Metric = of_users("load.think", "Mean think time that the load generator kept");
+/// Requests in flight by the client.
+pub static AWAITED: Metric = of_users(
+    "load.awaited",
+    "Mean number of requests that the client waits for: from when they were sent to the last byte of their answer, those without an \
+     answer by the end included",
+)
+.unit(Unit::Count, Better::Neither);
 
 /// Bytes that left.
 pub static SENT: Metric =
     of_users("load.sent", "Bytes of files a second that the server sent").unit(Unit::BytesPerSecond, Better::Higher);
 
 /// Bytes that the disk read.
-pub static FROM_DISK: Metric = of_users("load.from_disk", "Bytes a second that the server's disk read")
+pub static FROM_DISK: Metric = of_users("load.from_disk", "Bytes a second that were read from disks for the server")
     .unit(Unit::BytesPerSecond, Better::Neither);
 
 /// Lateness of the generator.
@@ -198,7 +231,8 @@ pub static BUSY: Metric = of_resources(
     "load.busy",
     "Share of the time in which a resource had work, as the kernel counts it; a device that serves requests in parallel is busy long \
      before it is full",
-);
+)
+.only(Resource::Disk.point());
 
 /// Capacity in requests.
 pub static CAPACITY: Metric = of_capacities(
