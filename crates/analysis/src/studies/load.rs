@@ -2,7 +2,9 @@
 //! that tie them.
 
 use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::{CLIENT_MEMORY, FROM_DISK, LATENESS, RATE, RESPONSE, Resource, SERVER_MEMORY, THROUGHPUT};
+use kelvin_catalogue::load::{
+    CLIENT_MEMORY, Device, FROM_DISK, LATENESS, RATE, RESPONSE, RESPONSE_P99, Resource, SERVER_MEMORY, THROUGHPUT,
+};
 use kelvin_model::{
     Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadLimit, LoadVerdict, LoadWhatIf, Metric, Name, ResourceUse,
     Run, Test, WhatIf,
@@ -11,9 +13,9 @@ use kelvin_stats::{FittedScalability, Repeated, fitted_scalability, mean};
 
 pub(crate) use self::knee::knee_of;
 use self::knee::saturation;
-use self::laws::{Checked, broken, growth, laws};
+use self::laws::{Checked, broken, growth, laws, unanswered};
 use self::sweep::{Sweep, sweeps};
-use self::used::{Device, Saturated, Use, device, estimate};
+use self::used::{Saturated, Use, estimate};
 use self::verdict::{Facts, doubts, name};
 use crate::evidence::Evidence;
 use crate::result::{KneeMark, ModelLine, Study};
@@ -34,6 +36,10 @@ pub(super) const LOAD: Name = Name::new("load");
 const MORE: f64 = 1.1;
 /// Growth of memory that matters, in bytes a request: below it the allocator's pages cannot be told from a leak.
 const LEAK: f64 = 64.0;
+/// Growth over a study that matters, in bytes: below it the allocator's arenas fill up, and the client keeps what it measures.
+const LEAKED: f64 = (1 << 20) as f64;
+/// Requests that wait for all of a visit from which on it is no chance of the visit's ends.
+const WAITING: f64 = 0.5;
 /// Use of the generator's CPU below which it cannot have been the limit.
 const AT_EASE: f64 = 0.85;
 /// Lateness as a share of the response time that cannot matter.
@@ -68,7 +74,14 @@ pub(crate) fn conclusions(sweep: &Sweep) -> Vec<Conclusion> {
     let checked = laws.iter().map(Checked::conclusion);
     let grown = [(true, &SERVER_MEMORY), (false, &CLIENT_MEMORY)];
     let grown = grown.into_iter().filter_map(|(of_server, metric)| leak(sweep, of_server, metric));
-    of_saturation.into_iter().chain(checked).chain(response(sweep)).chain(law_of_users(sweep)).chain(grown).collect()
+    of_saturation
+        .into_iter()
+        .chain(checked)
+        .chain(waiting(sweep))
+        .chain(response(sweep))
+        .chain(law_of_users(sweep))
+        .chain(grown)
+        .collect()
 }
 
 impl Saturated<'_> {
@@ -114,7 +127,7 @@ impl Saturated<'_> {
     /// How far the limit would have to move to meet the next resource; `None` where the limit is not known, or not one.
     fn what_if(&self, devices: &[Use], verdict: &LoadVerdict) -> Option<LoadWhatIf> {
         let LoadVerdict::Resource { by } = verdict else { return None };
-        let is_next = |one: &&Use| device(one.resource) != Device::Client && name(one.resource) != *by;
+        let is_next = |one: &&Use| one.resource.device() != Device::Client && name(one.resource) != *by;
         let (first, next) = (devices.first()?, devices.iter().find(is_next)?);
         let to = |times: f64, throughput: f64| WhatIf { times, throughput };
         let share = next.utilisation.value;
@@ -143,7 +156,7 @@ impl Saturated<'_> {
     fn generator(&self, verdict: &LoadVerdict) -> Option<(LoadClaim, Option<bool>)> {
         let cpu = self.used.iter().find(|one| one.resource == Resource::Generator).map(|one| one.utilisation);
         let of_load = |load: &sweep::Load| {
-            let (late, response) = (load.all(&LATENESS), load.all(&RESPONSE));
+            let (late, response) = (load.all(&LATENESS), load.all(&RESPONSE_P99));
             (!late.is_empty() && !response.is_empty()).then(|| (mean(&late), mean(&response)))
         };
         let latest = self.sweep.loads.iter().filter_map(of_load).max_by(|one, other| one.0.total_cmp(&other.0));
@@ -186,6 +199,17 @@ impl Checked {
     }
 }
 
+/// Whether users wait for all of a visit while others are served again and again: with the fewest users of whom some certainly do.
+fn waiting(sweep: &Sweep) -> Option<Conclusion> {
+    let of_load = |load: &sweep::Load| {
+        let waiting: Vec<f64> = load.visits.iter().filter_map(unanswered).collect();
+        Some((load.users, estimate(&waiting)?))
+    };
+    let (users, waiting) = sweep.loads.iter().filter_map(of_load).find(|(_, waiting)| waiting.low > WAITING)?;
+    let evidence = Test::Visits { loads: sweep.loads.len(), visits: sweep.least_visits() };
+    Some(of(LoadClaim::Waiting { users, waiting }, Some(true), evidence))
+}
+
 /// How the response time grows from the fewest users to the most.
 fn response(sweep: &Sweep) -> Option<Conclusion> {
     let of_load = |load: &sweep::Load| {
@@ -223,5 +247,6 @@ fn leak(sweep: &Sweep, of_server: bool, metric: &Metric) -> Option<Conclusion> {
     let bytes_a_request = growth.a_second.over(mean(&visits));
     let claim = LoadClaim::Growth { of_server, bytes_a_second: growth.a_second, bytes_a_request };
     let evidence = Test::Slope { visits: growth.visits, seconds: growth.seconds };
-    Some(of(claim, bytes_a_request.is_above(LEAK), evidence))
+    let leaks = bytes_a_request.is_above(LEAK);
+    Some(of(claim, if growth.a_second.high * growth.seconds < LEAKED { Some(false) } else { leaks }, evidence))
 }

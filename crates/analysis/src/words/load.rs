@@ -28,6 +28,13 @@ pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
         LoadClaim::Law(check) => law(check, holds),
         LoadClaim::Generator { cpu, late } => generator(cpu.as_ref(), *late),
         LoadClaim::Response { alone, crowded } => response(*alone, *crowded),
+        LoadClaim::Waiting { users, waiting } => format!(
+            "with {users} users, {} of them ({} to {}) are not answered at all while others are served again and again: they wait for \
+             a worker, or for their turn",
+            number(waiting.value),
+            number(waiting.low),
+            number(waiting.high)
+        ),
         LoadClaim::Growth { of_server, bytes_a_second, bytes_a_request } => format!(
             "the memory of the {} grows with the requests: by {} a request ({} to {}), {} a second",
             if *of_server { "server" } else { "load generator" },
@@ -48,7 +55,7 @@ pub(crate) fn resource_name(word: Name) -> &'static str {
         Some(Resource::Link) => "network",
         Some(Resource::ServerCpu) => "CPU of the server",
         Some(Resource::ServerThread) => "busiest thread of the server",
-        Some(Resource::Workers) => "number of the server's workers",
+        Some(Resource::Workers) => "number of workers",
         Some(Resource::ClientCpu) => "CPU of the client",
         Some(Resource::Generator) => "thread of the load generator",
         Some(Resource::ClientWindow) => "client's receive window",
@@ -112,12 +119,19 @@ fn requests(limit: &LoadLimit) -> String {
 
 fn share_of(first: &ResourceUse) -> String {
     let share = percent(first.utilisation.value);
+    if is_workers(first.resource) {
+        return format!("all that they can hold ({share})");
+    }
     match first.capacity_bytes {
         Some(capacity) => {
             format!("{share} of the {} that the {} carries", rate(capacity), resource_name(first.resource))
         }
         None => format!("{share} of what the {} can do", resource_name(first.resource)),
     }
+}
+
+fn is_workers(word: Name) -> bool {
+    word.as_str() == Resource::Workers.name()
 }
 
 /// `disk 27 %`.
@@ -175,9 +189,9 @@ fn doubt(doubt: &LoadDoubt) -> &'static str {
 /// `with a network 3.8 times as fast the disk would be the limit, at 21.8 requests/s; with one 1.6 times as fast, at 9.1, if ...`.
 fn next(of: &LoadWhatIf) -> String {
     let (limit, next) = (resource_name(of.limit), resource_name(of.next));
-    let at = |times: f64, throughput: f64| {
-        format!("{} times as fast", number(times)) + &format!(", at {} requests/s", number(throughput))
-    };
+    let how = if is_workers(of.limit) { "as high" } else { "as fast" };
+    let at =
+        |times: f64, throughput: f64| format!("{} times {how}, at {} requests/s", number(times), number(throughput));
     let measured = at(of.as_measured.times, of.as_measured.throughput);
     match of.from_capacity {
         Some(alone) if (alone.times / of.as_measured.times).ln().abs() > 0.1_f64.ln_1p() => format!(
@@ -194,7 +208,7 @@ fn law(check: &LoadLawCheck, holds: Option<bool>) -> String {
         LoadLaw::Little => "Little's law holds: requests in flight at the server are throughput times response time",
         LoadLaw::FlowBalance => "flow balance holds: the bytes that the server sent are those that the client received",
         LoadLaw::Utilisation => {
-            "the utilisation law holds: the fullest resource works as much for a request at any number of users"
+            "the utilisation law holds: from half the knee on, the fullest resource works as much for a request as at saturation"
         }
     };
     let at = check.at.map_or_else(String::new, |users| format!(" with {users} users"));

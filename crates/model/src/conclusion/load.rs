@@ -52,6 +52,13 @@ pub enum LoadClaim {
         /// With the most.
         crowded: (u64, f64),
     },
+    /// Some users wait for all of a visit while others are served again and again.
+    Waiting {
+        /// The fewest users of whom some do.
+        users: u64,
+        /// How many of their requests, on average.
+        waiting: Estimate,
+    },
     /// The memory of a process grows as long as it serves.
     Growth {
         /// Of the server rather than the load generator.

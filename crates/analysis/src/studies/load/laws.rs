@@ -1,6 +1,6 @@
 //! Laws that tie what was measured, each checked on the data, and the growth of memory.
 
-use kelvin_catalogue::load::{IN_FLIGHT, RATE, RESPONSE, Resource, SENT};
+use kelvin_catalogue::load::{AWAITED, Device, IN_FLIGHT, RATE, RESPONSE, Resource, SENT};
 use kelvin_model::{Case, Estimate, LoadLaw, LoadLawCheck, Metric};
 use kelvin_stats::{mean, t_quantile, variance};
 
@@ -9,8 +9,12 @@ use super::used::{Saturated, estimate};
 
 /// Most that two counts of the same requests or bytes may differ by, as a share.
 const SAME: f64 = 0.02;
-/// Most that the demand of a request may change with the number of users, as a share: caches and batches make it change a little.
+/// Most that the demand of a request may change from half the knee on, as a share: caches make it change a little.
 const SAME_DEMAND: f64 = 0.05;
+/// The same of a processor: with more users, calls and wake-ups serve several requests at once.
+const SAME_CPU_DEMAND: f64 = 0.25;
+/// Share of the requests in flight that were answered in a visit, from which on response times tell of all of them.
+const MOSTLY_ANSWERED: f64 = 0.75;
 /// Use from which a demand can be told from what else the resource does.
 const TELLING: f64 = 0.2;
 
@@ -27,7 +31,7 @@ pub(crate) fn laws(sweep: &Sweep, saturated: Option<&Saturated<'_>>) -> Vec<Chec
     let little = Law {
         law: LoadLaw::Little,
         tolerance: SAME,
-        ratio: &|visit| Some(visit.get(&IN_FLIGHT)? / (visit.throughput * visit.get(&RESPONSE)? / 1e9)),
+        ratio: &|visit| Some(visit.get(&IN_FLIGHT)? / in_flight_at_client(visit)?),
     };
     let flow =
         Law { law: LoadLaw::FlowBalance, tolerance: SAME, ratio: &|visit| Some(visit.get(&SENT)? / visit.get(&RATE)?) };
@@ -35,20 +39,37 @@ pub(crate) fn laws(sweep: &Sweep, saturated: Option<&Saturated<'_>>) -> Vec<Chec
     checks.into_iter().flatten().collect()
 }
 
+/// Requests in flight by the client's figures: throughput times response time. Where many wait for all of the visit, of which no
+/// response time tells, their number itself.
+fn in_flight_at_client(visit: &Visit) -> Option<f64> {
+    let answered = visit.throughput * visit.get(&RESPONSE)? / 1e9;
+    Some(visit.get(&AWAITED).filter(|awaited| answered < MOSTLY_ANSWERED * awaited).unwrap_or(answered))
+}
+
+/// Requests that the client waited for and that were not answered in the visit, on average; by chance of its ends less than none.
+pub(crate) fn unanswered(visit: &Visit) -> Option<f64> {
+    Some(visit.get(&AWAITED)? - visit.throughput * visit.get(&RESPONSE)? / 1e9)
+}
+
 /// The laws that do not hold.
 pub(crate) fn broken(laws: &[Checked]) -> Vec<LoadLaw> {
     laws.iter().filter(|checked| checked.holds == Some(false)).map(|checked| checked.check.law).collect()
 }
 
-/// U = X D with one D: that of the fullest resource with fewer users than the knee over that at saturation.
+/// U = X D with one D: that of the fullest resource with fewer users than the knee, but half as many, over that at saturation.
 fn utilisation(saturated: &Saturated<'_>) -> Option<Checked> {
     let fullest: Resource = saturated.devices().first()?.resource;
     let demand = |visit: &Visit| Some(visit.used.get(&fullest)? / visit.throughput);
     let at_saturation = mean(&saturated.visits().filter_map(demand).collect::<Vec<f64>>());
     let telling = |visit: &Visit| visit.used.get(&fullest).is_some_and(|&share| share >= TELLING);
     let ratio = move |visit: &Visit| demand(visit).filter(|_| telling(visit)).map(|demand| demand / at_saturation);
-    let law = Law { law: LoadLaw::Utilisation, tolerance: SAME_DEMAND, ratio: &ratio };
-    law.check(saturated.sweep, |load| load.users < saturated.at.knee.users)
+    let tolerance = match fullest.device() {
+        Device::ServerCpu | Device::Client => SAME_CPU_DEMAND,
+        Device::Disk | Device::Link | Device::Workers => SAME_DEMAND,
+    };
+    let law = Law { law: LoadLaw::Utilisation, tolerance, ratio: &ratio };
+    let knee = saturated.at.knee.users;
+    law.check(saturated.sweep, |load| load.users < knee && 2 * load.users >= knee)
 }
 
 /// A law: one side over the other in a visit, where it has both.

@@ -2,13 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use kelvin_catalogue::load::{RESPONSE, Resource, THROUGHPUT, USERS};
+use kelvin_catalogue::load::{Device, RESPONSE, THROUGHPUT, USERS};
 use kelvin_model::Metric;
-use kelvin_stats::{ClosedNetwork, Population, Station};
+use kelvin_stats::{ClosedNetwork, Part, Population};
 
 use super::knee::saturation;
-use super::sweep::{Capacity, Sweep};
-use super::used::{Device, device};
+use super::sweep::Sweep;
 use crate::result::{KneeMark, ModelLine};
 
 const NANOSECONDS: f64 = 1e9;
@@ -16,22 +15,11 @@ const NANOSECONDS: f64 = 1e9;
 /// The network that the capacities of a sweep are; `None` where none was measured. Of each device the slowest part; workers hold
 /// requests while these are served elsewhere, and are no station.
 pub(super) fn network(sweep: &Sweep) -> Option<ClosedNetwork> {
-    let mut slowest: Vec<(Device, f64, Station)> = Vec::new();
-    for (&resource, capacity) in &sweep.capacities {
-        let Some((requests, station)) = station(resource, capacity) else { continue };
-        match slowest.iter_mut().find(|(known, ..)| *known == device(resource)) {
-            Some(known) if known.1 <= requests => {}
-            Some(known) => *known = (device(resource), requests, station),
-            None => slowest.push((device(resource), requests, station)),
-        }
-    }
-    ClosedNetwork::new(slowest.into_iter().map(|(.., station)| station).collect(), sweep.think()).ok()
-}
-
-fn station(resource: Resource, capacity: &Capacity) -> Option<(f64, Station)> {
-    let requests = capacity.requests.filter(|_| device(resource) != Device::Workers)?;
-    let servers = NonZeroU32::new(capacity.servers.unwrap_or(1.0).round() as u32).unwrap_or(NonZeroU32::MIN);
-    Some((requests, Station::servers(f64::from(servers.get()) / requests, servers)))
+    let parts = sweep.capacities.iter().filter_map(|(resource, capacity)| {
+        let servers = NonZeroU32::new(capacity.servers.unwrap_or(1.0).round() as u32).unwrap_or(NonZeroU32::MIN);
+        Some((resource.device(), Part { capacity: capacity.requests?, servers }))
+    });
+    ClosedNetwork::of_slowest(parts.filter(|(device, _)| *device != Device::Workers), sweep.think()).ok()
 }
 
 /// The lines over users: throughput and response time as predicted, and their bounds.

@@ -2,7 +2,7 @@
 
 use kelvin_catalogue::load::{
     ERRORS, FROM_DISK, IN_FLIGHT, LATENESS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT,
-    THINK_TIME, THROUGHPUT, UTILISATION,
+    THROUGHPUT, UTILISATION,
 };
 use kelvin_model::{Estimate, Interval, IntervalKind, Metric, Unit};
 use kelvin_stats::{LEVEL, mean};
@@ -64,7 +64,7 @@ fn by_users(sweep: &Sweep) -> StudyTable {
         let shares = watched.iter().map(|&resource| figure(&shares(load, resource)));
         StudyRow { label: users(load.users), cells: figures.chain(predicted).chain(shares).collect() }
     };
-    let metrics = COLUMNS.iter().map(|column| column.metric).chain([&SENT, &THINK_TIME, &UTILISATION]);
+    let metrics = COLUMNS.iter().map(|column| column.metric).chain([&SENT, &&UTILISATION]);
     StudyTable {
         id: file_name(sweep, "users"),
         title: format!("Throughput, response time and use of each resource by users{}", held(&sweep.held)),

@@ -2,34 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use kelvin_catalogue::load::{RESPONSE, Resource};
+use kelvin_catalogue::load::{Device, RESPONSE, Resource};
 use kelvin_model::Estimate;
 use kelvin_stats::{ClosedNetwork, Station, mean, t_quantile, variance};
 
 use super::knee::Saturation;
 use super::sweep::{Load, Sweep, Visit};
-
-/// What resources are parts of: of each, only the fullest part counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Device {
-    Disk,
-    Link,
-    ServerCpu,
-    /// No hardware: full also where each of its requests waits for some.
-    Workers,
-    Client,
-}
-
-/// The device of a resource.
-pub(super) const fn device(resource: Resource) -> Device {
-    match resource {
-        Resource::Disk | Resource::DiskRequests => Device::Disk,
-        Resource::Link => Device::Link,
-        Resource::ServerCpu | Resource::ServerThread => Device::ServerCpu,
-        Resource::Workers => Device::Workers,
-        Resource::ClientCpu | Resource::Generator | Resource::ClientWindow => Device::Client,
-    }
-}
 
 /// A resource at saturation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,11 +66,11 @@ impl<'s> Saturated<'s> {
     pub fn devices(&self) -> Vec<Use> {
         let mut devices: Vec<Use> = Vec::new();
         for one in &self.used {
-            if devices.iter().all(|other| device(other.resource) != device(one.resource)) {
+            if devices.iter().all(|other| other.resource.device() != one.resource.device()) {
                 devices.push(*one);
             }
         }
-        let is_workers = |one: &Use| device(one.resource) == Device::Workers;
+        let is_workers = |one: &Use| one.resource.device() == Device::Workers;
         if devices.iter().any(|one| !is_workers(one) && one.utilisation.value >= FULL) {
             devices.retain(|one| !is_workers(one));
         }
@@ -109,7 +87,7 @@ impl<'s> Saturated<'s> {
     /// Its demands are those under load, U / X; what one user waits beyond them is a delay. Below 1 something else limits.
     pub fn explained(&self) -> Option<f64> {
         let devices: Vec<Use> =
-            self.devices().into_iter().filter(|one| device(one.resource) != Device::Workers).collect();
+            self.devices().into_iter().filter(|one| one.resource.device() != Device::Workers).collect();
         let mut stations: Vec<Station> = devices.iter().map(|one| self.station(one)).collect();
         let demand: f64 = stations.iter().map(|station| station.demand).sum();
         let alone = self.sweep.loads.first().filter(|load| load.users == 1);

@@ -1,11 +1,11 @@
 //! What limits a server: the rules by which it is decided, in their order.
 
-use kelvin_catalogue::load::{ERRORS, LATENESS, RESPONSE, Resource};
+use kelvin_catalogue::load::{Device, ERRORS, LATENESS, RESPONSE_P99, Resource};
 use kelvin_model::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit};
 use kelvin_stats::mean;
 
 use super::sweep::{Sweep, Visit};
-use super::used::{Device, FULL, Saturated, Use, device};
+use super::used::{FULL, Saturated, Use};
 
 /// Utilisation below which a resource is not near its capacity, whatever the errors of both.
 const NEAR: f64 = 0.85;
@@ -17,7 +17,7 @@ const AS_FULL: f64 = 0.9;
 const BEYOND: f64 = 1.1;
 /// Throughput as a share of what the resources that were watched allow, from which they explain it.
 const EXPLAINED: f64 = 0.95;
-/// Lateness as a share of the response time from which the generator's own delays matter.
+/// Lateness as a share of the response time, 99th percentiles both, from which the generator's own delays matter.
 const LATE: f64 = 0.1;
 /// Failed requests for each that was answered, from which they matter.
 const FAILING: f64 = 0.01;
@@ -111,7 +111,7 @@ fn nothing_full(facts: &Facts<'_>) -> Option<LoadVerdict> {
 }
 
 fn client(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let first = facts.first().filter(|first| device(first.resource) == Device::Client)?;
+    let first = facts.first().filter(|first| first.resource.device() == Device::Client)?;
     facts.beside(false).is_empty().then(|| LoadVerdict::Client { by: name(first.resource) })
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn doubts(facts: &Facts<'_>, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
     let is_full = facts.first().is_some_and(|first| first.utilisation.low >= FULL);
     let explains = is_full || saturated.explained().is_some_and(|share| share >= EXPLAINED);
     let share = |of: fn(&Visit) -> Option<f64>| mean(&saturated.visits().filter_map(of).collect::<Vec<f64>>());
-    let late = share(|visit| Some(visit.get(&LATENESS)? / visit.get(&RESPONSE)?));
+    let late = share(|visit| Some(visit.get(&LATENESS)? / visit.get(&RESPONSE_P99)?));
     let failing = share(|visit| Some(visit.get(&ERRORS)? / visit.throughput));
     let all = [
         (!explains).then_some(LoadDoubt::Unexplained),
