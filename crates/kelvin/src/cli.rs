@@ -3,6 +3,7 @@
 mod file;
 mod load;
 mod serve;
+mod study_load;
 mod transfer;
 
 use std::convert::Infallible;
@@ -19,6 +20,7 @@ use kelvin_model::Name;
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
 pub use load::{LoadArgs, VerifyArg};
 pub use serve::ServeArgs;
+pub use study_load::StudyLoadArgs;
 pub use transfer::{Ack, ReceiveArgs, SendArgs};
 
 use crate::fault::Fault;
@@ -127,6 +129,14 @@ pub enum Command {
     /// Read one file under a limit, for `file cache`
     #[command(name = "file-cache-process", hide = true)]
     FileCacheProcess,
+    /// Read the files of a directory past the page cache, for `study load`
+    #[command(name = "disk-rate", hide = true)]
+    DiskRate {
+        /// The directory
+        directory: PathBuf,
+        /// For how many milliseconds
+        milliseconds: u64,
+    },
     /// Print the book's pages, made from the probes' own texts
     #[command(name = "book-page", hide = true)]
     BookPage {
@@ -262,6 +272,9 @@ pub struct StudyArgs {
     /// Every combination of all factors, in 3 rounds: thousands of cases, terabytes and hours; of the study transfer alone
     #[arg(long, conflicts_with_all = ["quick", "thorough"])]
     pub full: bool,
+    /// How the study load is made
+    #[command(flatten)]
+    pub load: StudyLoadArgs,
     /// Only the cases with this value of an axis, such as files=small; several of one axis are alternatives
     #[arg(long, value_name = "AXIS=VALUE", value_parser = axis_value)]
     pub only: Vec<(String, String)>,

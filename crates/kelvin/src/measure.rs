@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse};
-use kelvin_harness::{Effort, Options, Plan, Setup, clock_source, supervise};
+use kelvin_harness::{Effort, Plan, Setup, Sink, clock_source};
 use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings};
 use kelvin_store::{AppendError, Store};
 
@@ -43,19 +43,23 @@ pub struct Finished {
     pub trouble: Option<AppendError>,
 }
 
-/// Measures a plan.
-pub fn measure(plan: &Plan, wishes: &Wishes<'_>, prepared: Prepared, store: Option<&Store>) -> Result<Finished, Fault> {
+/// Measures a plan: whoever conducts it tells all events of the run.
+///
+/// # Errors
+/// A run that never began, or cannot be learned from.
+pub fn measure(
+    plan: &Plan,
+    wishes: &Wishes<'_>,
+    (prepared, store): (Prepared, Option<&Store>),
+    conduct: impl FnOnce(&Outline, &mut dyn Sink),
+) -> Result<Finished, Fault> {
     let root = Path::new("/");
     let outline = outline(plan, wishes, &prepared, store)?;
-    let options = Options {
-        program: ("/proc/self/exe".into(), vec!["probe-process".into()]),
-        round_limit: wishes.args.round_limit,
-        setup: prepared.setup.clone(),
-    };
+    let sockets = prepared.setup.sockets.clone();
     let watch = kelvin_machine::Watch::begin(root);
     let mut record =
         Record::new(store.map(Store::recorder), Progress::new(crate::output::shows_progress()), wishes.told);
-    supervise(plan, &outline, &options, &mut record);
+    conduct(&outline, &mut record);
     prepared.clear_up();
     let Recorded { run, trouble, open } = record.finish();
     let mut run = run.ok_or_else(|| Fault::because("the run never began"))?;
@@ -65,7 +69,7 @@ pub fn measure(plan: &Plan, wishes: &Wishes<'_>, prepared: Prepared, store: Opti
     let run = wishes.told.run(run)?;
     let analysis = analyse(&run);
     let kept = store.zip(open).map_or(Ok(()), |(store, (mut recorder, end))| {
-        let headlines = analysis.teaches(|metric| sockets::is_usual(metric, &options.setup.sockets));
+        let headlines = analysis.teaches(|metric| sockets::is_usual(metric, &sockets));
         store.keep(&run, &headlines).and_then(|()| recorder.event(&end))
     });
     Ok(Finished { run, analysis, trouble: kept.err().or(trouble) })

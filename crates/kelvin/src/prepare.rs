@@ -1,9 +1,10 @@
 //! From flags to a checked setup: each flag is checked once, before anything is printed or measured.
 
 use std::path::Path;
+use std::time::Duration;
 
 use kelvin_file::temporary::Scratch;
-use kelvin_harness::{Plan, Setup, calibrate_clock};
+use kelvin_harness::{Options, Plan, Setup, calibrate_clock};
 use kelvin_model::{Machine, PathToAgent};
 
 use crate::cli::MeasureArgs;
@@ -52,6 +53,12 @@ impl Prepared {
             sockets,
         };
         Ok(Self { setup, machine: here.machine, way, directories: (scratch, remote) })
+    }
+
+    /// How rounds are run: in fresh processes of this program.
+    pub fn options(&self, round_limit: Duration) -> Options {
+        let program = ("/proc/self/exe".into(), vec!["probe-process".into()]);
+        Options { program, round_limit, setup: self.setup.clone() }
     }
 
     /// Removes what was made.

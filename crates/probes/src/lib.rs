@@ -7,6 +7,7 @@
 mod advertised;
 mod cpu;
 mod file;
+mod load;
 mod memory;
 mod net;
 mod os;
@@ -22,7 +23,8 @@ use kelvin_model::Case;
 
 /// All probes, in the order of reports.
 pub fn all() -> Vec<&'static Probe> {
-    [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, net::PROBES, transfer::PROBES, truth::PROBES].concat()
+    [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, net::PROBES, transfer::PROBES, load::PROBES, truth::PROBES]
+        .concat()
 }
 
 /// The metrics that hardware bounds, each at most once.

@@ -21,6 +21,7 @@ const AREAS: &[(&str, &str)] = &[
     ("file", "file"),
     ("net", "net"),
     ("transfer", "transfer"),
+    ("load", "load"),
     ("truth", "truth"),
 ];
 

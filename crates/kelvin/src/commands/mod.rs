@@ -53,6 +53,7 @@ pub fn dispatch(command: Command) -> Done {
             kelvin_harness::serve(&kelvin_probes::all()).map_err(Fault::because).map(|()| ExitCode::SUCCESS)
         }
         Command::FileCacheProcess => file::cache_process(),
+        Command::DiskRate { directory, milliseconds } => study::disk_rate(&directory, milliseconds),
         Command::Nothing => Ok(ExitCode::SUCCESS),
     }
 }

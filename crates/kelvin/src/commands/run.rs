@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, Outcome};
 use kelvin_file::user_file::UserFile;
-use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
-use kelvin_model::{Need, Reference, RunStatus};
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Sink, Unit, supervise};
+use kelvin_model::{Need, Outline, Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
 use kelvin_store::Store;
 
@@ -97,12 +97,52 @@ impl<'a> Destination<'a> {
 
 /// Measures a plan and shows it. Everything that can be wrong with the options is checked first.
 pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
-    let prepared = Prepared::new(here, plan, wishes.args)?;
-    let page = to.page.map(UserFile::find).transpose().map_err(Fault::because)?;
-    let store = to.store.map(open_store).transpose()?;
-    announce(plan, wishes, store.as_ref(), to.page);
-    let finished = measure(plan, wishes, prepared, store.as_ref())?;
-    show(finished, to, page)
+    let checked = Checked::new(here, plan, wishes, to)?;
+    let budget = wishes.args.budget.map_or(wishes.budget, |budget| budget.as_secs_f64());
+    output::remark(format!("kelvin: {} cases in about {budget:.0} s; {}", plan.units.len(), checked.whereto()));
+    let options = checked.prepared.options(wishes.args.round_limit);
+    checked.measure(plan, wishes, |outline, sink| {
+        supervise(plan, outline, &options, sink);
+    })
+}
+
+/// A run whose options are checked, and whose ends are open.
+pub struct Checked<'a> {
+    /// The setup.
+    pub prepared: Prepared,
+    page: Option<UserFile>,
+    store: Option<Store>,
+    to: &'a Destination<'a>,
+}
+
+impl<'a> Checked<'a> {
+    /// Checks all options.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn new(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &'a Destination<'a>) -> Result<Self, Fault> {
+        let prepared = Prepared::new(here, plan, wishes.args)?;
+        let page = to.page.map(UserFile::find).transpose().map_err(Fault::because)?;
+        let store = to.store.map(open_store).transpose()?;
+        Ok(Self { prepared, page, store, to })
+    }
+
+    /// Where the run will be written, in words.
+    pub fn whereto(&self) -> String {
+        let stored =
+            self.store.as_ref().map_or("not stored".into(), |store| format!("stored in {}", store.path().display()));
+        let page = self.to.page.map_or("no report".into(), |page| format!("report in {}", page.display()));
+        format!("{stored}; {page}")
+    }
+
+    /// Measures a plan as it is conducted, and shows the run.
+    ///
+    /// # Errors
+    /// A run that never began, or cannot be written.
+    pub fn measure(self, plan: &Plan, wishes: &Wishes<'_>, conduct: impl FnOnce(&Outline, &mut dyn Sink)) -> Done {
+        let finished = measure(plan, wishes, (self.prepared, self.store.as_ref()), conduct)?;
+        show(finished, self.to, self.page)
+    }
 }
 
 /// Blocks of time for the areas of a plan: the processor and the operating system share one.
@@ -110,14 +150,6 @@ fn blocks(plan: &Plan) -> usize {
     let block = |area: &'static str| if area == "cpu" { "os" } else { area };
     let asked = plan.units.iter().filter(|unit| !unit.only_input);
     asked.map(|unit| block(unit.probe.metrics[0].area())).collect::<BTreeSet<_>>().len().max(1)
-}
-
-/// Says beforehand what will be written and how long it takes at most.
-fn announce(plan: &Plan, wishes: &Wishes<'_>, store: Option<&Store>, page: Option<&Path>) {
-    let budget = wishes.args.budget.map_or(wishes.budget, |budget| budget.as_secs_f64());
-    let stored = store.map_or("not stored".into(), |store| format!("stored in {}", store.path().display()));
-    let page = page.map_or("no report".into(), |page| format!("report in {}", page.display()));
-    output::remark(format!("kelvin: {} cases in about {budget:.0} s; {stored}; {page}", plan.units.len()));
 }
 
 /// Prints a finished run, writes its page, and says how well it went.

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, MetricResult, Outcome, Verdict};
-use kelvin_harness::{Effort, ProbeKind};
-use kelvin_model::{ClockInfo, Run};
+use kelvin_harness::{Effort, ProbeKind, Sink, supervise};
+use kelvin_model::{ClockInfo, Outline, Run};
 use kelvin_report::units;
 use kelvin_sys::usage::{Who, usage};
 use serde::Serialize;
@@ -39,7 +39,11 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let wishes =
         Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure, told: Told::ForFigures };
     let prepared = Prepared::new(here, &plan, &args.measure)?;
-    let Finished { run, analysis, .. } = measure(&plan, &wishes, prepared, None)?;
+    let options = prepared.options(args.measure.round_limit);
+    let supervised = |outline: &Outline, sink: &mut dyn Sink| {
+        supervise(&plan, outline, &options, sink);
+    };
+    let Finished { run, analysis, .. } = measure(&plan, &wishes, (prepared, None), supervised)?;
     let peak = usage(Who::Process).peak_resident;
     if args.json {
         let findings = Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };

@@ -1,9 +1,12 @@
 //! `kelvin study`: one of the long experiments, or a measure of a plain run in its full form.
 
+mod load;
+
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kelvin_catalogue::load::THROUGHPUT;
 use kelvin_catalogue::transfer::{Files, TIME, has_kernel_end};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
 use kelvin_model::units::bytes;
@@ -20,6 +23,8 @@ use crate::output;
 use crate::place::Here;
 use crate::private::Told;
 use crate::selection::{Needing, plan_of};
+
+pub use load::disk_rate;
 
 /// Default seconds and rounds.
 #[derive(Clone, Copy)]
@@ -50,8 +55,14 @@ pub fn study(args: &StudyArgs) -> Done {
     if args.name == page::NAME {
         return page::page(args);
     }
-    let here = Here::read()?;
     let chosen = named(&args.name)?;
+    if chosen.metrics[0].area() == THROUGHPUT.area() {
+        return load::load(args);
+    }
+    if let Some(option) = args.load.given() {
+        return Err(Fault::new(option, "the study load alone has it: leave it out"));
+    }
+    let here = Here::read()?;
     if let Some(needing) = Needing::of(chosen) {
         needing.check(chosen.id, &args.measure)?;
     }
@@ -166,7 +177,11 @@ fn named(name: &str) -> Result<&'static Probe, Fault> {
 
 /// What a study is called: the last part of its id, or its area where it has one to itself.
 fn short(study: &Probe) -> &'static str {
-    if study.id == TIME.id.as_str() { TIME.area() } else { study.id.rsplit('.').next().unwrap_or(study.id) }
+    if [TIME.id, THROUGHPUT.id].iter().any(|id| id.as_str() == study.id) {
+        study.metrics[0].area()
+    } else {
+        study.id.rsplit('.').next().unwrap_or(study.id)
+    }
 }
 
 /// What selects all of a study: its area where that is all one study, as that of transfers, of files in memory and of others.

@@ -1,0 +1,183 @@
+//! The arguments of `kelvin study load`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::{Between, Pattern};
+use kelvin_load::gate::time;
+use kelvin_load::target::Target;
+
+use super::file::bytes;
+use super::{between, from_one};
+
+/// How a server under load is studied.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of the study load")]
+pub struct StudyLoadArgs {
+    /// Numbers of users, each visited --rounds times [default: 1 to the larger of 20 and three times the expected knee]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = between(1, 10_000))]
+    pub users: Vec<u32>,
+    /// Mean think times, a sweep for each
+    #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = time_or_none)]
+    pub think: Vec<Duration>,
+    /// Which files users ask for, a sweep for each [default: random]
+    #[arg(long, value_name = "PATTERN,...", value_delimiter = ',', value_enum)]
+    pub pattern: Vec<PatternArg>,
+    /// Time of a visit that counts [default: what the budget leaves, and at least 25 requests]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub visit: Option<Duration>,
+    /// Whether files are in the page cache, or come from the disk [default: cached]
+    #[arg(long, value_enum)]
+    pub cache: Option<CacheArg>,
+    /// Memory of the server, page cache included; root only
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub server_memory: Option<u64>,
+    /// Files of the set [default: 10000, or as many as fit and may be written]
+    #[arg(long, value_name = "N", value_parser = from_one)]
+    pub file_count: Option<u64>,
+    /// Bytes of each [default: 2MB]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub file_size: Option<u64>,
+    /// What lies between client and server [default: loopback]
+    #[arg(long, value_enum)]
+    pub between: Option<BetweenArg>,
+    /// Limit of the link between two namespaces, in bits a second, such as 100M; root only
+    #[arg(long, value_name = "BITS", value_parser = bits)]
+    pub link: Option<u64>,
+    /// Control group that the server enters, by its directory; repeatable
+    #[arg(long, value_name = "DIR")]
+    pub server_group: Vec<PathBuf>,
+    /// More options of `kelvin serve`, such as '--model pool --threads 4'
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub server_options: Option<String>,
+    /// Study a server that runs already, `kelvin serve --expose-resources`, by the URL of its directory
+    #[arg(long, value_name = "URL", requires_all = ["url_list", "resources_token"],
+          conflicts_with_all = ["cache", "server_memory", "file_count", "file_size", "between", "link", "server_group", "server_options"])]
+    pub url: Option<Target>,
+    /// With --url: file with the name of a file of that directory in each line, all of one size
+    #[arg(long, value_name = "LIST", requires = "url")]
+    pub url_list: Option<PathBuf>,
+    /// With --url: file with the token for what that server uses
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub resources_token: Option<PathBuf>,
+    /// With --url: where that server tells what it uses, if not where it serves files
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "url")]
+    pub resources: Option<std::net::SocketAddr>,
+}
+
+impl StudyLoadArgs {
+    /// The first of these options that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            (!self.users.is_empty(), "--users"),
+            (!self.think.is_empty(), "--think"),
+            (!self.pattern.is_empty(), "--pattern"),
+            (self.visit.is_some(), "--visit"),
+            (self.cache.is_some(), "--cache"),
+            (self.server_memory.is_some(), "--server-memory"),
+            (self.file_count.is_some(), "--file-count"),
+            (self.file_size.is_some(), "--file-size"),
+            (self.between.is_some(), "--between"),
+            (self.link.is_some(), "--link"),
+            (!self.server_group.is_empty(), "--server-group"),
+            (self.server_options.is_some(), "--server-options"),
+            (self.url.is_some(), "--url"),
+        ];
+        all.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
+}
+
+/// Which files users ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PatternArg {
+    /// Any, each as likely
+    Random,
+    /// Always the same
+    Fixed,
+    /// One after another
+    Sequence,
+    /// Any, few of them most of the time
+    Zipf,
+}
+
+impl From<PatternArg> for Pattern {
+    fn from(pattern: PatternArg) -> Self {
+        match pattern {
+            PatternArg::Random => Self::Random,
+            PatternArg::Fixed => Self::Fixed,
+            PatternArg::Sequence => Self::Sequence,
+            PatternArg::Zipf => Self::Zipf,
+        }
+    }
+}
+
+/// Where files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CacheArg {
+    /// In the page cache
+    Cached,
+    /// On the disk: at least twice what the page cache may hold
+    Uncached,
+}
+
+impl From<CacheArg> for CacheState {
+    fn from(cache: CacheArg) -> Self {
+        match cache {
+            CacheArg::Cached => Self::Cached,
+            CacheArg::Uncached => Self::Uncached,
+        }
+    }
+}
+
+/// What lies between client and server on one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BetweenArg {
+    /// The loopback interface
+    Loopback,
+    /// A link between two network namespaces; root only
+    Namespaces,
+}
+
+impl From<BetweenArg> for Between {
+    fn from(between: BetweenArg) -> Self {
+        match between {
+            BetweenArg::Loopback => Self::Loopback,
+            BetweenArg::Namespaces => Self::Namespaces,
+        }
+    }
+}
+
+/// A time, or 0 for none.
+fn time_or_none(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { time(text) }
+}
+
+/// Bits a second, with decimal prefixes as links have them.
+fn bits(text: &str) -> Result<u64, String> {
+    const WRONG: &str = "give bits a second from 100k to 100G, such as 100M";
+    let (number, factor) = match text.strip_suffix(['k', 'M', 'G']) {
+        Some(number) if text.ends_with('k') => (number, 1e3),
+        Some(number) if text.ends_with('M') => (number, 1e6),
+        Some(number) => (number, 1e9),
+        None => (text, 1.0),
+    };
+    let bits = number.parse::<f64>().map_err(|_| WRONG.to_owned())? * factor;
+    if (1e5..=1e11).contains(&bits) { Ok(bits as u64) } else { Err(WRONG.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_a_link_is_in_bits_with_decimal_prefixes() {
+        assert_eq!(bits("100M"), Ok(100_000_000));
+        assert_eq!(bits("1.5G"), Ok(1_500_000_000));
+        assert_eq!(bits("250000"), Ok(250_000));
+        for wrong in ["", "M", "100Mbit", "-1M", "10k", "1000G", "NaN", "inf"] {
+            assert!(bits(wrong).is_err(), "{wrong}");
+        }
+    }
+}

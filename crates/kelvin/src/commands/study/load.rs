@@ -1,0 +1,212 @@
+//! `kelvin study load`: a file server, visited by numbers of users.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::{Between, Pattern};
+use kelvin_harness::{Plan, Unit};
+use kelvin_model::units::bytes;
+use kelvin_sweep::{Error, Load, Own, Setup, Study, Target, Wanted, disk_rate as rate_of};
+
+use crate::cli::{StudyArgs, StudyLoadArgs};
+use crate::commands::run::{Checked, Destination};
+use crate::fault::{Done, Fault};
+use crate::measure::Wishes;
+use crate::output;
+use crate::place::Here;
+use crate::prepare::Prepared;
+use crate::private::Told;
+
+/// Seconds and visits to each number of users.
+#[derive(Clone, Copy)]
+struct Extent {
+    budget: f64,
+    visits: u32,
+}
+
+/// With --quick, without, and with --thorough: visits of 120 s, as published.
+const EXTENTS: [Extent; 3] =
+    [Extent { budget: 60.0, visits: 4 }, Extent { budget: 240.0, visits: 8 }, Extent { budget: 11_520.0, visits: 8 }];
+
+/// Files of a quick study: as many as show a random choice, and are made in a second.
+const QUICK_FILES: u64 = 128;
+/// Files of the published study, and bytes of each.
+const FILES: u64 = 10_000;
+const FILE_BYTES: u64 = 2_000_000;
+/// Share of the free memory that files in the page cache may take.
+const SHARE_OF_MEMORY: u64 = 4;
+/// The files of a server's disk are at least so many times what its page cache may hold, and so many where they may be written: what
+/// is in the cache by chance is not asked of the disk.
+const BEYOND_CACHE: u64 = 2;
+const FAR_BEYOND_CACHE: u64 = 8;
+
+/// Makes the study.
+pub fn load(args: &StudyArgs) -> Done {
+    let extent = EXTENTS[usize::from(!args.quick) + usize::from(args.thorough)];
+    let here = Here::read()?;
+    let wishes = Wishes {
+        mode: "study",
+        budget: extent.budget,
+        rounds: extent.visits,
+        args: &args.measure,
+        told: Told::with(args.to.with_private),
+    };
+    let nothing = Plan { units: Vec::new(), left_out: Vec::new() };
+    let to = Destination::new(&args.to, Vec::new());
+    let checked = Checked::new(here, &nothing, &wishes, &to)?;
+    let setup = setup(args, extent, &checked.prepared)?;
+    let mut study = Study::prepare(&setup).map_err(fault)?;
+    study.expectations().iter().for_each(|line| output::remark(format_args!("kelvin: {line}")));
+    let plan = plan(&study)?;
+    let time = study.time().as_secs_f64();
+    output::remark(format_args!("kelvin: {} visits in about {time:.0} s; {}", study.visits(), checked.whereto()));
+    checked.measure(&plan, &wishes, move |outline, sink| {
+        study.conduct(outline, sink);
+    })
+}
+
+/// Reads the files of a directory past the page cache, and prints how fast.
+pub fn disk_rate(directory: &Path, milliseconds: u64) -> Done {
+    // Whoever started it has put it where it belongs once its input ends.
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    let rate = rate_of(directory, Duration::from_millis(milliseconds)).map_err(Fault::because)?;
+    output::print_json(&rate)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fault(error: Error) -> Fault {
+    match error {
+        Error::Group { .. } => Fault::new("--server-group", error),
+        Error::Memory(_) => Fault::new("--server-memory", error),
+        Error::Namespaces(_) => Fault::new("--between namespaces", error),
+        error => Fault::because(error),
+    }
+}
+
+/// Every case with the probe that documents it.
+fn plan(study: &Study) -> Result<Plan, Fault> {
+    let probes = kelvin_probes::all();
+    let unit = |planned: kelvin_sweep::PlannedCase| {
+        let probe = probes.iter().copied().find(|probe| *planned.probe == *probe.id);
+        let probe = probe.ok_or_else(|| Fault::because(format!("there is no probe {}", planned.probe)))?;
+        Ok(Unit { probe, case: planned.case, only_input: false, block: 0 })
+    };
+    let units: Result<Vec<Unit>, Fault> = study.cases().into_iter().map(unit).collect();
+    Ok(Plan { units: units?, left_out: Vec::new() })
+}
+
+/// What the arguments ask for.
+fn setup(args: &StudyArgs, extent: Extent, prepared: &Prepared) -> Result<Setup, Fault> {
+    let of_load = &args.load;
+    let placement = &prepared.setup.placement;
+    let others: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
+    let target = match &of_load.url {
+        Some(_) => running(of_load)?,
+        None => Target::Own(own(args, prepared, others)?),
+    };
+    Ok(Setup {
+        target,
+        loads: loads(of_load),
+        users: (!of_load.users.is_empty()).then(|| sorted(&of_load.users)),
+        visits: args.measure.rounds.unwrap_or(extent.visits),
+        budget: args.measure.budget.unwrap_or(Duration::from_secs_f64(extent.budget)),
+        duration: of_load.visit,
+        cpus: vec![placement.cpu],
+        seed: args.measure.seed.unwrap_or(1),
+    })
+}
+
+fn sorted(users: &[u32]) -> Vec<u64> {
+    let mut users: Vec<u64> = users.iter().map(|&users| u64::from(users)).collect();
+    users.sort_unstable();
+    users.dedup();
+    users
+}
+
+/// Every pattern with every think time.
+fn loads(args: &StudyLoadArgs) -> Vec<Load> {
+    let patterns: Vec<Pattern> = args.pattern.iter().map(|&pattern| pattern.into()).collect();
+    let patterns = if patterns.is_empty() { vec![Pattern::Random] } else { patterns };
+    let thinks = if args.think.is_empty() { vec![Duration::ZERO] } else { args.think.clone() };
+    patterns.iter().flat_map(|&pattern| thinks.iter().map(move |&think| Load { pattern, think })).collect()
+}
+
+/// A server of the study's own. Without CPUs for it alone it has those of the client.
+fn own(args: &StudyArgs, prepared: &Prepared, others: Vec<u32>) -> Result<Own, Fault> {
+    let StudyLoadArgs { cache, server_memory, between, link, server_group, server_options, .. } = &args.load;
+    let between = between.map_or(Between::Loopback, Between::from);
+    if link.is_some() && between != Between::Namespaces {
+        return Err(Fault::new(
+            "--link",
+            "a link that can be limited is one between namespaces: add --between namespaces",
+        ));
+    }
+    let program = std::env::current_exe()?.to_string_lossy().into_owned();
+    let cache = cache.map_or(CacheState::Cached, CacheState::from);
+    let cpus = if others.is_empty() { prepared.setup.placement.allowed.clone() } else { others };
+    Ok(Own {
+        program: vec![program],
+        arguments: server_options.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect(),
+        directory: Path::new(&prepared.setup.scratch).to_owned(),
+        files: wanted(args, cache, prepared)?,
+        cache,
+        memory: *server_memory,
+        groups: server_group.clone(),
+        cpus,
+        between,
+        link: *link,
+    })
+}
+
+/// The files: what fits into memory, or at least twice of what the page cache may hold.
+fn wanted(args: &StudyArgs, cache: CacheState, prepared: &Prepared) -> Result<Wanted, Fault> {
+    let StudyLoadArgs { file_count, file_size, server_memory, .. } = args.load;
+    let size = file_size.unwrap_or(FILE_BYTES);
+    let count = file_count.unwrap_or(if args.quick { QUICK_FILES } else { FILES });
+    let memory = prepared.machine.memory.available_bytes.get().copied();
+    let limit = args.measure.write_limit;
+    if cache == CacheState::Cached {
+        let most = memory.map_or(limit, |memory| memory / SHARE_OF_MEMORY);
+        return Ok(Wanted { count, bytes: size, limit: limit.min(most) });
+    }
+    let may_hold = server_memory.or(memory).unwrap_or(u64::MAX);
+    let needed = may_hold.saturating_mul(BEYOND_CACHE);
+    let usual = may_hold.saturating_mul(FAR_BEYOND_CACHE).min(limit) / size.max(1);
+    let count = if file_count.is_none() { count.max(usual) } else { count };
+    if count.saturating_mul(size).min(limit) < needed {
+        let [may_hold, needed] = [may_hold, needed].map(bytes);
+        return Err(Fault::new(
+            "--cache uncached",
+            format!(
+                "the page cache may hold {may_hold}, so files of at least {needed} are needed: allow that by --write-limit, or give \
+                 the server less memory by --server-memory"
+            ),
+        ));
+    }
+    let most = may_hold.saturating_mul(FAR_BEYOND_CACHE).div_ceil(size).max(1);
+    Ok(Wanted { count: if file_count.is_none() { count.min(most) } else { count }, bytes: size, limit })
+}
+
+/// A server that runs already.
+fn running(args: &StudyLoadArgs) -> Result<Target, Fault> {
+    let (Some(url), Some(list), Some(token)) = (&args.url, &args.url_list, &args.resources_token) else {
+        return Err(Fault::because("--url needs --url-list and --resources-token"));
+    };
+    let wrong = |why: &dyn std::fmt::Display| Fault::new(format!("--url-list {}", list.display()), why);
+    let text = fs::read_to_string(list).map_err(|error| wrong(&error))?;
+    let (_, paths) = kelvin_load::files::list(&text, Some(url.clone())).map_err(|why| wrong(&why))?;
+    let resources = match args.resources {
+        Some(address) => address,
+        None => *url
+            .addresses()
+            .map_err(|why| Fault::new("--url", why))?
+            .first()
+            .ok_or_else(|| Fault::new("--url", "no address"))?,
+    };
+    let token = fs::read_to_string(token)
+        .map_err(|error| Fault::new(format!("--resources-token {}", token.display()), error))?;
+    Ok(Target::Running { url: url.url.clone(), paths, resources, token: token.trim_end().to_owned() })
+}

@@ -1,0 +1,233 @@
+//! `kelvin study load` as a whole program: a server of its own, one that runs already, limits that are planted, mistakes, Ctrl-C.
+
+mod place;
+mod running;
+
+use std::fs;
+use std::io::Seek;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use kelvin_testing::Missing;
+use place::{KELVIN, PATIENCE, Place, assert_refused, handles_interrupts, signal, stderr, within};
+use running::Running;
+use serde_json::Value;
+
+/// Short visits to few users, whose figures are no measure of anything.
+const SHORT: [&str; 8] = ["--users", "1,2,4", "--rounds", "2", "--budget", "1s", "--file-count", "16"];
+
+/// A whole study, as data; it is more than a pipe holds.
+fn study(place: &Place, arguments: &[&str]) -> Value {
+    let arguments = [&["study", "load", "--no-store", "--no-report", "--json"][..], arguments].concat();
+    let mut printed = tempfile::tempfile().unwrap();
+    let output = place.command(KELVIN, &arguments).stdout(printed.try_clone().unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    printed.rewind().unwrap();
+    serde_json::from_reader(std::io::BufReader::new(printed)).unwrap()
+}
+
+/// What a study says of a server, each conclusion by the name of its claim.
+fn claims(study: &Value) -> Vec<(String, Value)> {
+    let conclusions = study["analysis"]["studies"][0]["conclusions"].as_array().unwrap();
+    let of = |one: &Value| one["claim"]["load"].as_object().unwrap().clone().into_iter().next().unwrap();
+    conclusions.iter().map(of).collect()
+}
+
+fn claim(study: &Value, name: &str) -> Value {
+    claims(study).into_iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("no {name}: {study}")).1
+}
+
+/// The readings of a metric, with the case of each.
+fn readings<'s>(study: &'s Value, metric: &str) -> Vec<(&'s Value, f64)> {
+    let mut found = Vec::new();
+    for measurement in study["run"]["measurements"].as_array().unwrap() {
+        for round in measurement["rounds"].as_array().unwrap() {
+            let measured = round["attempt"]["measured"].as_array().unwrap_or_else(|| panic!("{round}"));
+            let of = measured.iter().filter(|reading| reading["metric"] == metric);
+            found.extend(of.map(|reading| (&measurement["case"], reading["readings"]["scalars"][0].as_f64().unwrap())));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_server_of_its_own_is_studied_and_nothing_is_left() {
+    let place = Place::new();
+    let study = study(
+        &place,
+        &[&SHORT[..], &["--file-size", "10kB", "--think", "0,5ms", "--pattern", "random,fixed"]].concat(),
+    );
+    assert_eq!(study["run"]["status"], "complete");
+    // Four sweeps of three numbers of users, twice each, and each at one user again.
+    assert_eq!(readings(&study, "load.throughput").len(), 4 * (3 * 2 + 1));
+    assert!(readings(&study, "load.throughput").iter().all(|(_, value)| *value > 0.0));
+    assert!(readings(&study, "load.errors").iter().all(|(_, value)| *value == 0.0));
+    for metric in ["load.response", "load.response.p99", "load.rate", "load.sent", "load.awaited", "load.server.memory"]
+    {
+        assert_eq!(readings(&study, metric).len(), 28, "{metric}");
+    }
+    let used: Vec<&str> =
+        readings(&study, "load.utilisation").iter().map(|(case, _)| case["resource"].as_str().unwrap()).collect();
+    for resource in ["server-cpu", "server-thread", "client-cpu", "generator", "client-window"] {
+        assert_eq!(used.iter().filter(|known| **known == resource).count(), 28, "{resource}: {used:?}");
+    }
+    assert!(readings(&study, "load.capacity").iter().all(|(_, value)| *value > 0.0));
+    let limits = claims(&study).into_iter().filter(|(name, _)| name == "limit").count();
+    assert_eq!(limits, 4, "one for each sweep");
+    assert_eq!(place.names(), Vec::<String>::new(), "its files and its token are gone");
+}
+
+#[test]
+fn throughput_and_what_was_sent_are_one_flow() {
+    let place = Place::new();
+    let study = study(
+        &place,
+        &["--users", "3", "--rounds", "2", "--visit", "1s", "--file-size", "100kB", "--file-count", "16"],
+    );
+    for ((_, received), (_, sent)) in readings(&study, "load.rate").into_iter().zip(readings(&study, "load.sent")) {
+        assert!((sent / received - 1.0).abs() < 0.2, "{sent} {received}");
+    }
+    let awaited = readings(&study, "load.awaited");
+    assert!(awaited.iter().all(|(_, users)| *users > 0.0 && *users <= 3.001), "no more than there are: {awaited:?}");
+}
+
+#[test]
+fn a_server_that_runs_already_is_studied_by_what_it_tells() {
+    let place = Place::new();
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    ["a", "b"].iter().for_each(|name| fs::write(root.join(name), vec![7; 5000]).unwrap());
+    let token = place.path().join("token");
+    fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(place.path().join("list"), "a\nb\n").unwrap();
+    let token = token.to_str().unwrap();
+    let root = root.to_str().unwrap();
+    let exposed = ["serve", root, "--listen", "127.0.0.1:0", "--expose-resources", "--token-file", token];
+    let mut server = Running::of(place.command(KELVIN, &exposed), Stdio::null());
+    let (url, resources) = (format!("http://{}/", server.address), server.line());
+    let running = ["--url", &url, "--url-list", "list", "--resources-token", token, "--resources", &resources];
+    let study = study(&place, &[&SHORT[..6], &running[..]].concat());
+    assert_eq!(readings(&study, "load.throughput").len(), 7);
+    assert_eq!(readings(&study, "load.rate")[0].0["file_bytes"], 5000);
+    let wrong = place.path().join("wrong");
+    fs::write(&wrong, "another token of the same sort\n").unwrap();
+    let running = ["--url", &url, "--url-list", "list", "--resources-token", "wrong", "--resources", &resources];
+    let refused = place.run(&[&["study", "load", "--no-store", "--no-report"][..], &SHORT[..6], &running].concat());
+    assert_refused(&refused, &["it answers 401"]);
+}
+
+/// What is named as the limit, and whether without a doubt.
+fn limit(study: &Value) -> (Value, bool) {
+    let limit = claim(study, "limit");
+    (limit["verdict"].clone(), limit["doubts"].as_array().unwrap().is_empty())
+}
+
+#[test]
+fn a_link_that_is_limited_is_named_with_its_capacity() {
+    const BITS: f64 = 20e6;
+    if let Err(missing) = may_make_namespaces() {
+        return missing.skips("a limited link between two namespaces");
+    }
+    let place = Place::new();
+    let planted = ["--between", "namespaces", "--link", "20M", "--file-size", "100kB", "--file-count", "16"];
+    let study = study(&place, &[&["--users", "1,2,4,8", "--rounds", "3", "--visit", "1500ms"], &planted[..]].concat());
+    let (verdict, _) = limit(&study);
+    assert_eq!(verdict["resource"]["by"], "link", "{verdict}");
+    // 1448 bytes of payload in 1514 of a frame, and some of HTTP's.
+    let payload = BITS / 8.0 * 1448.0 / 1514.0;
+    for (case, bytes) in readings(&study, "load.capacity.bytes").iter().filter(|(case, _)| case["resource"] == "link") {
+        assert!((bytes / payload - 1.0).abs() < 0.05, "{case}: {bytes} of {payload}");
+    }
+}
+
+#[test]
+fn few_workers_are_named() {
+    let place = Place::new();
+    let planted = [
+        "--server-options",
+        "--model pool --threads 2",
+        "--think",
+        "50ms",
+        "--file-size",
+        "10kB",
+        "--file-count",
+        "16",
+    ];
+    let study = study(&place, &[&["--users", "1,2,4,6", "--rounds", "3", "--visit", "1s"], &planted[..]].concat());
+    let (verdict, _) = limit(&study);
+    assert_eq!(verdict["resource"]["by"], "workers", "{verdict}");
+    let waiting = claim(&study, "waiting");
+    assert_eq!(waiting["users"], 4, "two of four wait for as long as the others stay: {waiting}");
+}
+
+fn may_make_namespaces() -> Result<(), Missing> {
+    let done = std::process::Command::new("unshare").args(["--net", "true"]).output();
+    let done = done.map_err(|error| Missing::program("unshare", "util-linux", &error))?;
+    if !done.status.success() {
+        return Err(Missing::right(String::from_utf8_lossy(&done.stderr).trim()));
+    }
+    for program in ["ip", "tc"] {
+        let found = std::process::Command::new(program).arg("-V").output();
+        found.map_err(|error| Missing::program(program, "iproute2", &error))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn mistakes_are_one_line() {
+    let place = Place::new();
+    let refused = |arguments: &[&str], wanted: &[&str]| {
+        let output = place.run(&[&["study", "load", "--no-store", "--no-report"][..], arguments].concat());
+        assert_refused(&output, wanted);
+    };
+    refused(&["--users", "0"], &["--users", "from 1 to 10000"]);
+    refused(&["--link", "100M"], &["--link", "add --between namespaces"]);
+    refused(&["--link", "fast", "--between", "namespaces"], &["--link", "bits a second"]);
+    refused(&["--url", "http://127.0.0.1:1/"], &["--url-list"]);
+    refused(
+        &["--cache", "uncached", "--server-memory", "1G", "--write-limit", "1M"],
+        &["--cache uncached", "--write-limit"],
+    );
+    refused(&["--server-options", "--model pigeon"], &["the server did not start", "pigeon"]);
+    refused(&["--server-group", "/no/such/group"], &["--server-group", "/no/such/group"]);
+    refused(&["--file-size", "1G", "--write-limit", "2G"], &["there is room for", "--file-size"]);
+    let elsewhere = place.run(&["study", "tasks", "--users", "3"]);
+    assert_refused(&elsewhere, &["--users", "the study load alone has it"]);
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
+#[test]
+fn interrupted_it_keeps_what_it_has_and_leaves_nothing_else() {
+    let place = Place::new();
+    let mut child =
+        place.start(&[&["study", "load", "--no-store", "--no-report", "--visit", "1s"][..], &SHORT[..4]].concat());
+    assert!(within(PATIENCE, || handles_interrupts(&child)), "it watches for signals");
+    // Its first visits follow when its server and its files are there.
+    assert!(within(PATIENCE, || has_children(child.id())), "its server runs");
+    signal(&child, "INT");
+    let mut ended = None;
+    assert!(within(PATIENCE, || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    }));
+    assert!(matches!(ended.and_then(|ended| ended.code()), Some(1 | 2)), "{ended:?}");
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
+fn has_children(process: u32) -> bool {
+    let path = format!("/proc/{process}/task/{process}/children");
+    Path::new(&path).exists() && fs::read_to_string(path).is_ok_and(|children| !children.trim().is_empty())
+}
+
+#[test]
+fn help_and_explanations_are_there() {
+    let place = Place::new();
+    for arguments in
+        [&["explain", "load.throughput"][..], &["explain", "load.capacity"], &["list", "--studies", "load"]]
+    {
+        let output = place.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+}

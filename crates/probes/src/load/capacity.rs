@@ -1,0 +1,47 @@
+//! What each resource of a server gives alone, for the requests that users will make.
+//!
+//! It shows what to expect before the first visit. It must not be taken for the resource's best at other work.
+
+use kelvin_catalogue::load::{CAPACITY, OF_CAPACITIES, Resource};
+use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+
+use super::users::base;
+
+pub(super) static PROBE: Probe = Probe {
+    id: CAPACITY.id.as_str(),
+    summary: "A file server under load: what each of its resources gives alone",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "Three rounds of a second or more, before the first visit. Disk: a process in the server's control groups reads whole files \
+              in random order, eight at a time, each dropped from the page cache before. Link: four users ask for one file that stays \
+              in memory; what arrives is the link's capacity unless a processor was full. CPUs: the CPU time of a request in that \
+              stream, over the time of the CPUs that the server, or the client, may use; the generator has one.",
+        prediction: "None: these are measured at the state in which users meet them. `kelvin run` measures and predicts disk, network \
+                     and processor by themselves.",
+        not_for: "The best that a resource can do at other work: a disk is read by whole files, a processor serves files of this size.",
+        pitfalls: &[
+            "A link's capacity taken from a stream that a processor limited: it is left out then, and the study says so.",
+            "A disk read from outside the server's control group, whose limits it would miss.",
+            "The CPU time of a single user's requests: each then wakes both ends anew, and costs more than among many.",
+        ],
+        sources: &[
+            "E. D. Lazowska et al., Quantitative System Performance, Prentice-Hall 1984, chapter 12: service demands",
+        ],
+    },
+    metrics: OF_CAPACITIES,
+    inputs: &[],
+    cases,
+    run: super::conducted,
+    predict,
+};
+
+fn cases(_: &Machine, _: Effort) -> Vec<Case> {
+    [Resource::ServerCpu, Resource::ClientCpu, Resource::Generator].map(|resource| base().at(resource)).to_vec()
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because(
+        "it is measured as users will meet it, and is itself what predictions of the study rest on",
+    ))
+}

@@ -1,0 +1,17 @@
+//! A file server under load: what a number of users gets, what of each resource that takes, and what each gives alone.
+
+mod capacity;
+mod model;
+mod resources;
+mod users;
+
+use kelvin_harness::{Bench, Probe, Stop};
+use kelvin_model::Case;
+
+pub(crate) static PROBES: &[&Probe] = &[&users::PROBE, &resources::PROBE, &capacity::PROBE];
+
+/// Rounds of these probes are not independent of each other: one visit has a round of each, and all visits have one server. So
+/// `kelvin study load` makes them itself.
+fn conducted(_: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    Err(Stop::fail("a server under load is measured by `kelvin study load` alone: its visits share one server"))
+}

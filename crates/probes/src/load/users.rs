@@ -1,0 +1,145 @@
+//! What a number of users gets from a file server, with what the server sends and holds in flight for it.
+//!
+//! It shows how many users a server bears and from how many on more bring nothing. It must not be used to compare servers on
+//! different hosts, links or files.
+
+use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::{
+    Between, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, OF_USERS, Pattern, RATE, RESPONSE, SENT, THINK,
+    THROUGHPUT, USERS,
+};
+use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+
+use super::model::{Expected, expected};
+use crate::predict::Predicting;
+
+/// Files of the study, and the bytes of each, as published.
+pub(super) const PUBLISHED: (u64, u64) = (10_000, 2_000_000);
+/// Users of the study as it is without capacities.
+const AS_PUBLISHED: [u64; 12] = [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 19, 20];
+/// How far the throughput may lie below what a network of queues without variance in its demands gives, and above it.
+const RANGE: f64 = 1.3;
+
+pub(super) static PROBE: Probe = Probe {
+    id: THROUGHPUT.id.as_str(),
+    summary: "A file server under load: requests a second and response times by number of users",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "A server (`kelvin serve`, or one that runs already and tells what it uses) has files of one size. Users in a closed loop \
+              each ask for a file, wait for all of it, think, and ask again, over one connection each; answers are compared by their \
+              length. Numbers of users from 1 to 20, or to three times the knee that the capacities let expect, are visited several \
+              times in random order, pass by pass, with a return to the fewest users at the end. In each visit a warm-up of at least one \
+              and a half cycles of a user is left out; the time that counts has at least 25 requests, and is as long as the budget \
+              allows. When it begins and when it ends, both ends are looked at: CPU time by thread, the device's bytes, the \
+              interface's, memory, and what the server itself counts: bytes that it sent and requests in flight, sampled about 100 \
+              times a second until the client's kernel has acknowledged the last byte. Client and server of one host have CPUs of \
+              their own where there are two.",
+        prediction: "By exact mean value analysis of a closed network, from the capacities alone (load.capacity), which are \
+                     measured before the first visit. Each device is one station, a server for each CPU; of a device the slowest \
+                     part decides. The throughput of n users is X(n) = n / (Z + R(n)), and no more than the least capacity. The \
+                     response time is n / X(n) - Z, bytes are X(n) times those of a file, requests in flight are X(n) R(n) (Little's \
+                     law). Predicted range: a factor of 1.3 either way, cut off by the asymptotic bounds where these are closer. What \
+                     a disk reads, memory, lateness and percentiles have no prediction.",
+        not_for: "Comparing servers on different hosts, links or files; what users get who do not wait for their answers, which an open \
+                  loop shows (`kelvin load --rate`).",
+        pitfalls: &[
+            "The knee read off a curve by eye, with steps that only go upward: visits are in random order, and knee and saturation have \
+             intervals.",
+            "The generator as the limit: its CPU time and its lateness are among the figures, and then nothing follows about the server.",
+            "Requests in flight counted until the server has written the last byte: a send buffer of megabytes hides most of the wait \
+             behind a slow link.",
+            "Users who all begin at once: they begin one after the other, and the warm-up is left out.",
+            "A disk measured through the page cache: unless the files are twice what the cache may hold, the study calls itself cached.",
+        ],
+        sources: &[
+            "the study file-server-lan: its users, think time, files and duration",
+            "E. D. Lazowska et al., Quantitative System Performance, Prentice-Hall 1984, chapters 3, 5 and 6",
+        ],
+    },
+    metrics: OF_USERS,
+    inputs: &[kelvin_catalogue::load::CAPACITY.id.as_str()],
+    cases,
+    run: super::conducted,
+    predict,
+};
+
+/// The cases of the published study; those of a run follow from its capacities.
+fn cases(_: &Machine, _: Effort) -> Vec<Case> {
+    AS_PUBLISHED.iter().map(|&users| base().with(USERS, users).with(THINK, 0)).collect()
+}
+
+/// What the cases of the published study have in common.
+pub(super) fn base() -> Case {
+    let (files, bytes) = PUBLISHED;
+    let case = Case::new().at(Pattern::Random).at(CacheState::Cached).at(Between::Loopback);
+    case.with(FILES, files).with(FILE_BYTES, bytes)
+}
+
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let of = |id: &Metric| metric.id == id.id;
+    let expected = || expected(facts, case);
+    if of(&THROUGHPUT) {
+        return Ok(throughput(expected()?, 1.0, "requests/s"));
+    }
+    if of(&RATE) || of(&SENT) {
+        let expected = expected()?;
+        let bytes = expected.bytes;
+        return Ok(throughput(expected, bytes, "bytes/s"));
+    }
+    if of(&RESPONSE) {
+        return Ok(response(expected()?));
+    }
+    if of(&IN_FLIGHT) {
+        return Ok(in_flight(expected()?));
+    }
+    Err(NoPrediction::because(match () {
+        () if of(&FROM_DISK) => "what is read ahead, and what of it is read again, follows from no lower metric",
+        () if of(&ERRORS) => "a server that is in order makes none",
+        () => "it follows from no capacity",
+    }))
+}
+
+fn throughput(expected: Expected, times: f64, unit: &str) -> Prediction {
+    let Expected { users, throughput, most_throughput, limit: (limit, capacity), .. } = expected;
+    let high = (throughput * RANGE).min(most_throughput * RANGE.sqrt());
+    let (value, low, high) = (throughput * times, throughput / RANGE * times, high.max(throughput) * times);
+    let derivation = format!(
+        "{users} users: {throughput:.4} requests/s, of at most {most_throughput:.4}; the least capacity is that of {}, {capacity:.4} \
+         requests/s; {value:.5} {unit}",
+        limit.name()
+    );
+    with_inputs(Predicting::between(Basis::Derived, value, low, high), expected.inputs)
+        .formula("mean value analysis: X(n) = n / (Z + sum R_k(n)), R_k(n) = D_k (1 + Q_k(n - 1)), D_k = 1 / capacity; times the bytes of a file for rates")
+        .derived_as(derivation)
+}
+
+fn response(expected: Expected) -> Prediction {
+    const NANOSECONDS: f64 = 1e9;
+    let Expected { users, throughput, response, least_response, .. } = expected;
+    let low = (response / RANGE).max(least_response / RANGE.sqrt()).min(response);
+    let derivation = format!(
+        "{users} users get {throughput:.4} requests/s, so each waits {response:.6} s, of at least {least_response:.6} s"
+    );
+    let nanoseconds = |seconds: f64| seconds * NANOSECONDS;
+    with_inputs(
+        Predicting::between(Basis::Derived, nanoseconds(response), nanoseconds(low), nanoseconds(response * RANGE)),
+        expected.inputs,
+    )
+    .formula("mean value analysis: R(n) = n / X(n) - Z")
+    .derived_as(derivation)
+}
+
+fn in_flight(expected: Expected) -> Prediction {
+    let Expected { users, throughput, response, .. } = expected;
+    let value = throughput * response;
+    let high = (value * RANGE).min(users as f64 * 1.02).max(value);
+    let derivation = format!("{throughput:.4} requests/s x {response:.6} s = {value:.4} of {users} users");
+    with_inputs(Predicting::between(Basis::Derived, value, value / RANGE, high), expected.inputs)
+        .formula("Little's law: X(n) R(n)")
+        .derived_as(derivation)
+}
+
+pub(super) fn with_inputs(predicting: Predicting, inputs: Vec<kelvin_model::Input>) -> Predicting {
+    inputs.into_iter().fold(predicting, Predicting::input)
+}

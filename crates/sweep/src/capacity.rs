@@ -1,0 +1,85 @@
+//! What each resource gives alone, measured before the first visit.
+
+use kelvin_catalogue::load::{Between, Resource};
+
+use crate::disk::DiskRate;
+use crate::visit::Visited;
+
+/// Share of its CPU from which on a process, and not what lies between, was what limited a stream.
+const BUSY: f64 = 0.85;
+
+/// What a resource gives alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Capacity {
+    /// Requests a second, where the work of one is known.
+    pub requests: Option<f64>,
+    /// Bytes a second: those that it carries, or those of the files of these requests.
+    pub bytes: Option<f64>,
+    /// Requests that it serves at once.
+    pub servers: f64,
+}
+
+/// What all of them give, for the requests of a sweep.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Capacities {
+    /// In the order of the catalogue.
+    pub all: Vec<(Resource, Capacity)>,
+    /// The server's interface towards the client, where it is the link.
+    pub interface: Option<String>,
+    /// Bytes a second that it sends when full, headers included.
+    pub interface_bytes: Option<f64>,
+}
+
+/// What capacities follow from.
+pub(crate) struct Measured<'m> {
+    /// One file that is in memory, asked for by a few users.
+    pub stream: &'m Visited,
+    /// What the disk gave, where files are to come from it.
+    pub disk: Option<DiskRate>,
+    pub bytes_of_a_file: f64,
+    pub between: Between,
+}
+
+impl Capacities {
+    /// A resource's capacity.
+    pub fn get(&self, resource: Resource) -> Option<&Capacity> {
+        self.all.iter().find(|(known, _)| *known == resource).map(|(_, capacity)| capacity)
+    }
+
+    /// All that follows from these measurements.
+    pub(crate) fn of(measured: &Measured<'_>) -> Self {
+        let Measured { stream, disk, bytes_of_a_file, between } = measured;
+        let requests = stream.load.rate();
+        let mut found = Self::default();
+        if let Some(rate) = disk {
+            let bytes = rate.read_per_second.unwrap_or(rate.bytes_per_second);
+            let capacity = Capacity { requests: Some(bytes / bytes_of_a_file), bytes: Some(bytes), servers: 1.0 };
+            found.all.push((Resource::Disk, capacity));
+        }
+        if *between != Between::Loopback && !stream.is_cpu_limited(BUSY) {
+            let bytes = stream.received();
+            let capacity = Capacity { requests: Some(bytes / bytes_of_a_file), bytes: Some(bytes), servers: 1.0 };
+            found.all.push((Resource::Link, capacity));
+            found.interface = stream.server.busiest_link();
+            found.interface_bytes = found.interface.as_deref().and_then(|name| stream.server.sent(name));
+        }
+        found.all.extend(processors(stream, requests, *bytes_of_a_file));
+        found
+    }
+}
+
+/// The CPUs of either end, by the CPU time of a request.
+fn processors(stream: &Visited, requests: f64, bytes_of_a_file: f64) -> Vec<(Resource, Capacity)> {
+    let of = |allowed: f64, used: f64| {
+        let requests = (used > 0.0 && requests > 0.0).then(|| allowed * requests / used);
+        Capacity { requests, bytes: requests.map(|requests| requests * bytes_of_a_file), servers: allowed.max(1.0) }
+    };
+    let mut all = vec![(Resource::ServerCpu, of(stream.server.allowed(), stream.server.cpus()))];
+    if let Some(bound) = stream.server.server().and_then(|server| server.bound) {
+        all.push((Resource::Workers, Capacity { requests: None, bytes: None, servers: f64::from(bound) }));
+    }
+    let generator = &stream.load.generator;
+    all.push((Resource::ClientCpu, of(stream.client.allowed(), stream.client.cpus())));
+    all.push((Resource::Generator, of(1.0, generator.cpu / stream.load.seconds.max(f64::MIN_POSITIVE))));
+    all
+}

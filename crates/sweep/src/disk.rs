@@ -1,0 +1,113 @@
+//! What a disk gives when whole files are read from it, in the order in which a server is asked for them.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kelvin_file::Target;
+use kelvin_file::cache::{State, bring};
+use kelvin_stats::Random;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// Files that are read at the same time: more than one, since a disk may serve requests in parallel, and some can wait in it.
+const AT_ONCE: usize = 8;
+/// Bytes of a read, as a server that copies through its own memory makes them; the kernel reads ahead of it.
+const BLOCK: usize = 256 << 10;
+/// Seed of the order.
+const SEED: u64 = 77;
+
+/// What a disk gave.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DiskRate {
+    /// Bytes a second of files.
+    pub bytes_per_second: f64,
+    /// Bytes a second that were read from the device for them, read ahead or not, by the kernel's count for this process.
+    pub read_per_second: Option<f64>,
+}
+
+/// Reads whole files of a directory in random order for so long, each out of the page cache before, and says how fast the disk gave them.
+///
+/// # Errors
+/// A file that cannot be read or dropped from the page cache.
+pub fn disk_rate(directory: &Path, time: Duration) -> Result<DiskRate> {
+    let failed = |error: std::io::Error| Error::Disk(format!("{}: {error}", directory.display()));
+    let mut paths: Vec<PathBuf> = fs::read_dir(directory)
+        .map_err(failed)?
+        .map(|entry| Ok(entry.map_err(failed)?.path()))
+        .collect::<Result<_>>()?;
+    paths.sort();
+    rate_of(&paths, time)
+}
+
+fn rate_of(paths: &[PathBuf], time: Duration) -> Result<DiskRate> {
+    let failed = |error: &dyn std::fmt::Display| Error::Disk(error.to_string());
+    let targets: Vec<Target> =
+        paths.iter().map(|path| Target::find(path).map_err(|error| failed(&error))).collect::<Result<_>>()?;
+    if targets.is_empty() {
+        return Err(Error::Disk("there is no file to read".into()));
+    }
+    let (is_over, bytes) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (before, begun) = (read_from_devices(), Instant::now());
+    let read: Result<Vec<()>> = std::thread::scope(|scope| {
+        // Each has files of its own: one that another reads cannot be dropped.
+        let own = targets.chunks(targets.len().div_ceil(AT_ONCE)).zip(SEED..);
+        let (is_over, bytes) = (&is_over, &bytes);
+        let readers: Vec<_> =
+            own.map(|(own, seed)| scope.spawn(move || read_files(own, seed, is_over, bytes))).collect();
+        while begun.elapsed() < time && kelvin_sys::interrupt::requested().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let ends = readers.into_iter().map(|reader| reader.join());
+        ends.map(|end| end.unwrap_or_else(|_| Err(Error::Disk("a reader panicked".into())))).collect()
+    });
+    read?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let read = before.zip(read_from_devices()).map(|(before, after)| after.saturating_sub(before) as f64 / seconds);
+    Ok(DiskRate { bytes_per_second: bytes.into_inner() as f64 / seconds, read_per_second: read })
+}
+
+/// Bytes that this process has had read from devices (proc_pid_io(5)).
+fn read_from_devices() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
+}
+
+/// Reads random files until it is over, counting as it goes.
+fn read_files(targets: &[Target], seed: u64, is_over: &AtomicBool, bytes: &AtomicU64) -> Result<()> {
+    let mut random = Random::new(seed);
+    let mut block = vec![0; BLOCK];
+    while !is_over.load(Ordering::Relaxed) {
+        let target = &targets[random.below(targets.len())];
+        bring(target, State::Uncached).map_err(|error| Error::Disk(error.to_string()))?;
+        let mut file = File::open(target.path()).map_err(|error| Error::Disk(error.to_string()))?;
+        while !is_over.load(Ordering::Relaxed) {
+            let read = file.read(&mut block).map_err(|error| Error::Disk(error.to_string()))?;
+            if read == 0 {
+                break;
+            }
+            bytes.fetch_add(read as u64, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set::{FileSet, Wanted};
+
+    #[test]
+    fn files_are_read_and_counted() {
+        // Not in memory, where nothing can be dropped.
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        FileSet::make(directory.path(), Wanted { count: 4, bytes: 300_000, limit: 1 << 30 }).unwrap();
+        let rate = disk_rate(directory.path(), Duration::from_millis(50)).unwrap();
+        assert!(rate.bytes_per_second > 0.0 && rate.read_per_second.is_none_or(|read| read >= 0.0));
+        assert!(matches!(rate_of(&[], Duration::ZERO), Err(Error::Disk(_))));
+    }
+}

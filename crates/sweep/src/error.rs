@@ -1,0 +1,75 @@
+//! What can keep a study of a server from being made.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a study cannot be made, or goes on no longer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The files cannot be made.
+    #[error("cannot make the files in {}: {source}", directory.display())]
+    Files {
+        /// Where.
+        directory: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// There is no room for any.
+    #[error("there is room for {files} files of {bytes} bytes in {}, and at least {least} are needed: give a smaller --file-size or another --dir", directory.display())]
+    Room {
+        /// Where.
+        directory: PathBuf,
+        /// Bytes of each.
+        bytes: u64,
+        /// How many there is room for.
+        files: u64,
+        /// How many are needed.
+        least: u64,
+    },
+    /// The server did not start.
+    #[error("the server did not start: {0}")]
+    Server(String),
+    /// The server does not say what it uses.
+    #[error("the server at {address} does not tell what it uses: {why}")]
+    Resources {
+        /// Where it was asked.
+        address: SocketAddr,
+        /// What came instead.
+        why: String,
+    },
+    /// No namespaces or no link between them.
+    #[error("cannot join two network namespaces: {0}")]
+    Namespaces(String),
+    /// A control group that the server cannot enter.
+    #[error("the server cannot enter the control group {}: {source}", group.display())]
+    Group {
+        /// Which.
+        group: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A control group that cannot be made.
+    #[error("cannot limit the server's memory: {0}")]
+    Memory(String),
+    /// The load generator failed.
+    #[error(transparent)]
+    Load(#[from] kelvin_load::Error),
+    /// What this process or the server uses cannot be read.
+    #[error("cannot read what is used here: {0}")]
+    Look(kelvin_resources::Error),
+    /// The rate of the disk cannot be measured.
+    #[error("cannot measure the disk: {0}")]
+    Disk(String),
+    /// No request was answered when capacities were measured.
+    #[error("the server answered no request rightly: {0}")]
+    Unanswered(String),
+    /// A call of the system.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
+    /// This process was asked to stop.
+    #[error("interrupted by {0}")]
+    Interrupted(String),
+}
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

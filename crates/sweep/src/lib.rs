@@ -1,0 +1,30 @@
+//! A study of a file server under load: what each resource gives alone, and then numbers of users, visited several times in random
+//! order, with the use of every resource at either end.
+//!
+//! A [`Study`] is prepared before anything is stored: its server runs, its files exist, its capacities are known, and so are the
+//! numbers of users. [`Study::conduct`] makes the visits and tells what each brought. What follows from it is the business of whoever
+//! has the run.
+#![forbid(unsafe_code)]
+
+mod capacity;
+mod disk;
+mod endpoint;
+mod error;
+mod figures;
+mod network;
+mod pinned;
+mod place;
+mod server;
+mod set;
+mod setup;
+mod study;
+mod used;
+mod users;
+mod visit;
+
+pub use capacity::Capacities;
+pub use disk::{DiskRate, disk_rate};
+pub use error::{Error, Result};
+pub use set::Wanted;
+pub use setup::{Load, Own, Setup, Target};
+pub use study::{PlannedCase, Study};

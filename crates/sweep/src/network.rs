@@ -1,0 +1,64 @@
+//! What the capacities alone say before the first visit: where the knee is to be expected.
+
+use std::num::NonZeroU32;
+
+use kelvin_catalogue::load::{Device, Resource};
+use kelvin_stats::{ClosedNetwork, Part};
+
+use crate::capacity::Capacities;
+
+/// Share of the capacity from which on more users bring nothing that matters.
+const KNEE_SHARE: f64 = 0.95;
+/// Most users among which a knee is looked for.
+const MOST: usize = 1000;
+
+/// What is expected of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Expected {
+    /// The resource with the least capacity.
+    pub limit: Resource,
+    /// Requests a second that it serves.
+    pub capacity: f64,
+    /// The least number of users with nearly all of it.
+    pub knee: u64,
+}
+
+/// What these capacities let expect with this mean think time, in seconds; nothing, where none was measured.
+pub(crate) fn expected(capacities: &Capacities, think: f64) -> Option<Expected> {
+    let parts = || capacities.all.iter().filter_map(|(resource, one)| Some((*resource, one.part()?)));
+    let is_station = |resource: Resource| resource.device() != Device::Workers;
+    let stations =
+        parts().filter(|(resource, _)| is_station(*resource)).map(|(resource, part)| (resource.device(), part));
+    let network = ClosedNetwork::of_slowest(stations, think).ok()?;
+    let (limit, part) = parts()
+        .filter(|(resource, _)| is_station(*resource))
+        .min_by(|(_, one), (_, other)| one.capacity.total_cmp(&other.capacity))?;
+    let knee = network.reaches(KNEE_SHARE * part.capacity, MOST).unwrap_or(MOST);
+    Some(Expected { limit, capacity: part.capacity, knee: knee as u64 })
+}
+
+impl crate::capacity::Capacity {
+    fn part(&self) -> Option<Part> {
+        let servers = NonZeroU32::new(self.servers.round() as u32).unwrap_or(NonZeroU32::MIN);
+        Some(Part { capacity: self.requests?, servers })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::Capacity;
+
+    #[test]
+    fn the_published_capacities_let_expect_the_published_knees() {
+        let of = |requests| Capacity { requests: Some(requests), bytes: None, servers: 1.0 };
+        let all = [(Resource::Disk, of(21.8)), (Resource::Link, of(5.78))];
+        let capacities = Capacities { all: all.to_vec(), ..Capacities::default() };
+        let found = [0.0, 1.0].map(|think| expected(&capacities, think).unwrap());
+        assert_eq!(
+            found.map(|one| (one.limit, one.capacity, one.knee)),
+            [(Resource::Link, 5.78, 3), (Resource::Link, 5.78, 10)]
+        );
+        assert_eq!(expected(&Capacities::default(), 0.0), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! A server that is started for a study, and ended with it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kelvin_file::group::{Controller, Group};
+use kelvin_sys::child::{End, Guarded};
+
+use crate::disk::DiskRate;
+use crate::endpoint::Endpoint;
+use crate::error::{Error, Result};
+use crate::pinned::Pinned;
+use crate::place::Place;
+use crate::setup::Own;
+
+/// Time in which a server says where it listens.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most bytes of what it says there.
+const MOST: usize = 1 << 10;
+/// Bytes of the token that only this study knows.
+const TOKEN: usize = 32;
+
+/// A server that runs. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it tells what it uses.
+    pub endpoint: Endpoint,
+    _process: Guarded,
+    /// Limits its memory; goes after the process.
+    _memory: Option<Group>,
+}
+
+/// Limits and rights that a process of the server's side has.
+pub(crate) struct Side<'s> {
+    own: &'s Own,
+    place: &'s Place,
+    memory: Option<Group>,
+}
+
+impl<'s> Side<'s> {
+    /// The server's side.
+    ///
+    /// # Errors
+    /// A limit of memory that cannot be had.
+    pub fn new(own: &'s Own, place: &'s Place) -> Result<Self> {
+        let refused = |error: kelvin_file::Error| Error::Memory(error.to_string());
+        let memory = own.memory.map(|_| Group::make(Controller::Memory)).transpose().map_err(refused)?;
+        if let Some((group, bytes)) = memory.as_ref().zip(own.memory) {
+            group.limit_memory(bytes).map_err(refused)?;
+        }
+        Ok(Self { own, place, memory })
+    }
+
+    /// Starts a process there, with the server's CPUs, namespace and control groups.
+    ///
+    /// # Errors
+    /// A program that does not start; a group that it cannot enter.
+    pub fn start(&self, arguments: &[&str]) -> Result<Guarded> {
+        let mut words = self.own.program.iter().map(String::as_str);
+        let program = words.next().unwrap_or_default();
+        let all: Vec<&str> = words.chain(arguments.iter().copied()).collect();
+        let nothing: [(&str, &str); 0] = [];
+        let start = || Guarded::spawn(OsStr::new(program), &all, nothing);
+        let pinned = || Pinned::to(&self.own.cpus).and_then(|_pinned| start());
+        let process = self.place.at_server(pinned)??;
+        let own = self.own.groups.iter().map(|group| group.join("cgroup.procs"));
+        for door in own.chain(self.memory.iter().map(Group::door)) {
+            fs::write(&door, process.id().to_string())
+                .map_err(|source| Error::Group { group: group_of(&door), source })?;
+        }
+        Ok(process)
+    }
+}
+
+/// Time that the disk is read for.
+const TIME: Duration = Duration::from_millis(2000);
+/// Time after which reading it has failed.
+const LIMIT: Duration = Duration::from_secs(60);
+
+impl Side<'_> {
+    /// What the disk gives when the files of a directory are read on the server's side: by a process of its own, since limits are
+    /// those of processes.
+    ///
+    /// # Errors
+    /// What that process says.
+    pub fn disk_rate(&self, directory: &Path) -> Result<DiskRate> {
+        let time = TIME.as_millis().to_string();
+        let mut process = self.start(&["disk-rate", text(directory)?, &time])?;
+        // It waits for its input to end, so that it reads only once it is in its groups.
+        process.give(&[]);
+        let ending = process.wait(LIMIT, MOST)?;
+        if ending.end == End::Interrupted {
+            return Err(Error::Interrupted(kelvin_sys::interrupt::requested().unwrap_or("a signal").into()));
+        }
+        serde_json::from_slice(&ending.output).map_err(|_| Error::Disk(ending.complaint))
+    }
+}
+
+impl Server {
+    /// Starts one for the files of a directory.
+    ///
+    /// # Errors
+    /// A server that does not say where it listens.
+    pub fn start(side: Side<'_>, root: &Path) -> Result<Self> {
+        let token = token()?;
+        let secret = root.with_extension("token");
+        write_secret(&secret, &token).map_err(|source| Error::Files { directory: root.to_owned(), source })?;
+        let (root, secret) = (text(root)?, text(&secret)?);
+        let listen = SocketAddr::new(side.place.address(), 0).to_string();
+        let fixed = ["serve", root, "--listen", &listen, "--expose-resources", "--token-file", secret];
+        let more: Vec<&str> = side.own.arguments.iter().map(String::as_str).collect();
+        let mut process = side.start(&[&fixed[..], &more].concat())?;
+        let [address, resources] = listening(&mut process)?;
+        Ok(Self { address, endpoint: Endpoint { address: resources, token }, _process: process, _memory: side.memory })
+    }
+}
+
+/// Where it serves files, and where it tells what it uses: its first two lines.
+fn listening(process: &mut Guarded) -> Result<[SocketAddr; 2]> {
+    let said = process.first_lines(2, PATIENCE, MOST)?;
+    let addresses: Vec<SocketAddr> = said.iter().filter_map(|line| line.parse().ok()).collect();
+    addresses.try_into().map_err(|_| {
+        let complaint = process.complaint();
+        Error::Server(if complaint.is_empty() { "it does not say where it listens".into() } else { complaint })
+    })
+}
+
+fn group_of(door: &Path) -> PathBuf {
+    door.parent().unwrap_or(door).to_owned()
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| Error::Server(format!("{} is not UTF-8: give another --dir", path.display())))
+}
+
+/// Writes a file that nobody else may read.
+fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// A secret of this study.
+fn token() -> Result<String> {
+    let mut bytes = [0; TOKEN];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

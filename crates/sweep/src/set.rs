@@ -1,0 +1,108 @@
+//! The files that are asked for: noise of one size each.
+
+use std::path::{Path, PathBuf};
+
+use kelvin_file::cache::{State, bring};
+use kelvin_file::{Target, noise};
+use kelvin_sys::fs::room;
+
+use crate::error::{Error, Result};
+
+/// Share of the free room of a file system that the files may take.
+const SHARE_OF_ROOM: u64 = 2;
+/// Fewest files among which a random one is another one most of the time.
+const LEAST: u64 = 16;
+/// Seed of the first file.
+const SEED: u64 = 1400;
+
+/// The files that are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// How many, where there is room.
+    pub count: u64,
+    /// Bytes of each.
+    pub bytes: u64,
+    /// Most bytes of all of them.
+    pub limit: u64,
+}
+
+/// Files that exist.
+#[derive(Clone, Debug)]
+pub(crate) struct FileSet {
+    pub directory: PathBuf,
+    pub count: u64,
+    pub bytes: u64,
+}
+
+impl Wanted {
+    /// How many of them fit into so many free bytes.
+    fn fitting(self, free: u64) -> u64 {
+        self.count.min(self.limit / self.bytes.max(1)).min(free / SHARE_OF_ROOM / self.bytes.max(1))
+    }
+}
+
+impl FileSet {
+    /// Makes the files, as many as there is room for.
+    ///
+    /// # Errors
+    /// Too little room; what the file system says.
+    pub fn make(directory: &Path, wanted: Wanted) -> Result<Self> {
+        let failed = |source| Error::Files { directory: directory.to_owned(), source };
+        let count = wanted.fitting(room(directory).map_err(failed)?.available_bytes);
+        if count < LEAST.min(wanted.count) {
+            let (directory, bytes, least) = (directory.to_owned(), wanted.bytes, LEAST.min(wanted.count));
+            return Err(Error::Room { directory, bytes, files: count, least });
+        }
+        let set = Self { directory: directory.to_owned(), count, bytes: wanted.bytes };
+        for (number, path) in set.paths().into_iter().enumerate() {
+            if let Some(signal) = kelvin_sys::interrupt::requested() {
+                return Err(Error::Interrupted(signal.into()));
+            }
+            noise::file(&path, set.bytes, SEED + number as u64).map_err(failed)?;
+        }
+        Ok(set)
+    }
+
+    /// Names of the files, as a server gives them.
+    pub fn names(&self) -> Vec<String> {
+        (0..self.count).map(|number| format!("file-{number:05}")).collect()
+    }
+
+    /// Where they are.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.names().iter().map(|name| self.directory.join(name)).collect()
+    }
+
+    /// Has all of them in memory, or none.
+    pub fn bring(&self, state: State) -> Result<()> {
+        for path in self.paths() {
+            let target = Target::find(&path).map_err(|error| Error::Disk(error.to_string()))?;
+            bring(&target, state).map_err(|error| Error::Disk(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_files_are_made_as_there_is_room_for() {
+        let wanted = Wanted { count: 10_000, bytes: 2_000_000, limit: 4 << 30 };
+        assert_eq!(wanted.fitting(1 << 40), 2147, "no more than may be written");
+        assert_eq!(wanted.fitting(1 << 30), 268, "half of what is free");
+        assert_eq!(Wanted { count: 20, ..wanted }.fitting(1 << 40), 20, "no more than are wanted");
+    }
+
+    #[test]
+    fn files_are_made_and_too_little_room_is_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let wanted = Wanted { count: 3, bytes: 1000, limit: 1 << 20 };
+        let set = FileSet::make(directory.path(), wanted).unwrap();
+        assert_eq!(set.names(), ["file-00000", "file-00001", "file-00002"]);
+        assert!(set.paths().iter().all(|path| std::fs::metadata(path).unwrap().len() == 1000));
+        let refused = FileSet::make(directory.path(), Wanted { limit: 10_000, count: 100, ..wanted }).unwrap_err();
+        assert!(refused.to_string().starts_with("there is room for 10 files of 1000 bytes"), "{refused}");
+    }
+}

@@ -1,0 +1,83 @@
+//! What is studied: which server, with which files, by how many users, for how long.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::{Between, Pattern};
+
+use crate::set::Wanted;
+
+/// A study of one server.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Who serves.
+    pub target: Target,
+    /// What is asked for: one sweep for each.
+    pub loads: Vec<Load>,
+    /// Numbers of users, where they were told.
+    pub users: Option<Vec<u64>>,
+    /// Visits to each.
+    pub visits: u32,
+    /// Time that all visits together may take.
+    pub budget: Duration,
+    /// Time of a visit that counts, where it was told.
+    pub duration: Option<Duration>,
+    /// CPUs of the load generator.
+    pub cpus: Vec<u32>,
+    /// Seed of all that is drawn.
+    pub seed: u64,
+}
+
+/// One way of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Which files.
+    pub pattern: Pattern,
+    /// Mean think time.
+    pub think: Duration,
+}
+
+/// Who serves.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A server that is started for the study, with files that are made for it.
+    Own(Own),
+    /// One that runs already, and tells what it uses.
+    Running {
+        /// URL of the directory, ending in a slash.
+        url: String,
+        /// Paths of files in it.
+        paths: Vec<String>,
+        /// Where it tells what it uses.
+        resources: SocketAddr,
+        /// The token for that.
+        token: String,
+    },
+}
+
+/// A server of the study's own.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// The program, and its arguments before those that the study adds.
+    pub program: Vec<String>,
+    /// More arguments of the server: its model.
+    pub arguments: Vec<String>,
+    /// Directory for the files, which is emptied by whoever made it.
+    pub directory: PathBuf,
+    /// The files.
+    pub files: Wanted,
+    /// Whether they are to be in the page cache.
+    pub cache: CacheState,
+    /// Bytes of memory that the server may have, page cache included.
+    pub memory: Option<u64>,
+    /// Control groups that it enters.
+    pub groups: Vec<PathBuf>,
+    /// CPUs that it may use.
+    pub cpus: Vec<u32>,
+    /// What lies between it and the load generator.
+    pub between: Between,
+    /// Bits a second that the link between two namespaces passes, if it is limited.
+    pub link: Option<u64>,
+}

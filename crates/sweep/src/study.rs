@@ -1,0 +1,481 @@
+//! A study from its preparation to its last visit.
+
+use std::time::{Duration, Instant};
+
+use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::{Between, CAPACITY, Pattern, Resource, THROUGHPUT, UTILISATION};
+use kelvin_file::cache::State;
+use kelvin_harness::Sink;
+use kelvin_load::pattern;
+use kelvin_model::{Attempt, Case, Event, Name, Outline, Reading, Round, RunStatus};
+use kelvin_resources::Watched;
+
+use crate::capacity::{Capacities, Measured};
+use crate::disk::DiskRate;
+use crate::endpoint::Endpoint;
+use crate::error::{Error, Result};
+use crate::figures::{self, Common};
+use crate::network::{Expected, expected};
+use crate::pinned::Pinned;
+use crate::place::Place;
+use crate::server::{Server, Side};
+use crate::set::FileSet;
+use crate::setup::{Load, Own, Setup, Target};
+use crate::users::{Stop, grid, order};
+use crate::visit::{Visited, Visitor, Wish};
+
+/// Rounds of each capacity.
+const ROUNDS: u32 = 3;
+/// Time of a round of a capacity, and of its warm-up.
+const ROUND: Duration = Duration::from_millis(1000);
+const WARM_UP: Duration = Duration::from_millis(300);
+/// Users of the stream that shows what link and processors give: enough to keep both ends busy.
+const USERS_OF_STREAM: u64 = 4;
+/// Longest time of a round of a capacity: until so many requests of a slow server were answered.
+const REQUESTS_OF_STREAM: f64 = 12.0;
+/// Requests that are to be answered in a visit, at least.
+const REQUESTS: f64 = 25.0;
+/// Shortest time of a visit that counts, and of its warm-up.
+const SHORTEST: Duration = Duration::from_millis(1000);
+const SHORTEST_WARM_UP: Duration = Duration::from_millis(200);
+/// Longest of either, however slow the server is.
+const LONGEST: Duration = Duration::from_secs(120);
+/// Visits in a row that may fail.
+const PATIENCE: u32 = 3;
+
+/// A study that is ready to be conducted. Dropped, its server ends.
+#[derive(Debug)]
+pub struct Study {
+    plan: Plan,
+    visitor: Visitor,
+    /// The server of the study's own: it ends before its place does.
+    _server: Option<Server>,
+    _place: Place,
+    _pinned: Pinned,
+}
+
+/// What is visited, and when.
+#[derive(Debug)]
+struct Plan {
+    common: Common,
+    sweeps: Vec<Sweep>,
+    order: Vec<Stop>,
+    /// What the reader should know.
+    notes: Vec<String>,
+    seed: u64,
+    /// The CPU of the load generator.
+    cpu: u32,
+}
+
+/// One way of asking, by growing numbers of users.
+#[derive(Debug)]
+struct Sweep {
+    load: Load,
+    users: Vec<u64>,
+    /// Time of a visit to each of them.
+    times: Vec<Times>,
+    /// What was measured in each round.
+    rounds: Vec<Capacities>,
+    /// The resources whose use is known.
+    watched: Vec<Resource>,
+    expected: Option<Expected>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Times {
+    warm_up: Duration,
+    duration: Duration,
+}
+
+/// A server that runs, and the files that it has.
+struct Ready {
+    common: Common,
+    visitor: Visitor,
+    disk: Vec<DiskRate>,
+    server: Option<Server>,
+    place: Place,
+}
+
+/// A case of a study, with the metric that names its probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedCase {
+    /// Id of the probe.
+    pub probe: Name,
+    /// The case.
+    pub case: Case,
+}
+
+impl Study {
+    /// Starts what is to be studied and measures what each resource gives alone.
+    ///
+    /// # Errors
+    /// Whatever keeps a server from being started or a capacity from being measured.
+    pub fn prepare(setup: &Setup) -> Result<Self> {
+        let _pinned = Pinned::to(&setup.cpus)?;
+        let mut ready = match &setup.target {
+            Target::Own(own) => Ready::start(own)?,
+            Target::Running { .. } => Ready::join(&setup.target)?,
+        };
+        let streams = ready.streams(setup.seed)?;
+        ready.learn_bytes(&streams);
+        let sweeps: Vec<Sweep> = setup.loads.iter().map(|&load| Sweep::plan(load, &ready, &streams, setup)).collect();
+        let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
+        let Ready { common, visitor, server, place, .. } = ready;
+        let order = order(&users, setup.visits, setup.seed);
+        let notes = notes(&common, &sweeps);
+        let (_server, _place) = (server, place);
+        let cpu = setup.cpus.first().copied().unwrap_or_default();
+        Ok(Self {
+            plan: Plan { common, sweeps, order, notes, seed: setup.seed, cpu },
+            visitor,
+            _server,
+            _place,
+            _pinned,
+        })
+    }
+
+    /// All cases, in the order of reports.
+    pub fn cases(&self) -> Vec<PlannedCase> {
+        self.plan.cases()
+    }
+
+    /// How long all visits take.
+    pub fn time(&self) -> Duration {
+        self.plan.time()
+    }
+
+    /// Visits to be made.
+    pub fn visits(&self) -> usize {
+        self.plan.order.len()
+    }
+
+    /// What is expected of each sweep, from capacities alone, in words.
+    pub fn expectations(&self) -> Vec<String> {
+        self.plan.sweeps.iter().map(Sweep::in_words).collect()
+    }
+
+    /// Tells what the capacities are, makes all visits, and tells what each brought.
+    pub fn conduct(&mut self, outline: &Outline, sink: &mut dyn Sink) -> RunStatus {
+        let Self { plan, visitor, .. } = self;
+        sink.event(&Event::Started(Box::new(outline.clone())));
+        plan.tell_capacities(sink);
+        let begun = Instant::now();
+        let status = plan.visit_all(visitor, begun, sink);
+        let (seconds, notes) = (begun.elapsed().as_secs_f64(), plan.notes.clone());
+        sink.event(&Event::Finished { status: status.clone(), seconds, notes });
+        status
+    }
+}
+
+impl Plan {
+    /// All cases, in the order of reports.
+    fn cases(&self) -> Vec<PlannedCase> {
+        let of = |probe: Name| move |case: Case| PlannedCase { probe, case };
+        let capacities = self.capacity_cases().into_iter().map(of(CAPACITY.id));
+        let users = self.sweeps.iter().flat_map(|sweep| {
+            sweep.users.iter().map(|&users| self.common.of_users(sweep.load, users)).collect::<Vec<_>>()
+        });
+        let resources = self.sweeps.iter().flat_map(|sweep| {
+            let at = |&users: &u64| sweep.watched.iter().map(move |&resource| (users, resource));
+            let all = sweep.users.iter().flat_map(at);
+            all.map(|(users, resource)| self.common.of_resource(sweep.load, users, resource)).collect::<Vec<_>>()
+        });
+        users.map(of(THROUGHPUT.id)).chain(resources.map(of(UTILISATION.id))).chain(capacities).collect()
+    }
+
+    fn capacity_cases(&self) -> Vec<Case> {
+        let mut cases: Vec<Case> = Vec::new();
+        for sweep in &self.sweeps {
+            for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
+                let case = self.common.of_capacity(sweep.load.pattern, *resource);
+                if !cases.contains(&case) {
+                    cases.push(case);
+                }
+            }
+        }
+        cases
+    }
+
+    /// How long all visits take.
+    fn time(&self) -> Duration {
+        self.order.iter().map(|stop| self.sweeps[stop.sweep].times_of(stop.users).whole()).sum()
+    }
+
+    fn tell_capacities(&self, sink: &mut dyn Sink) {
+        let mut told: Vec<Case> = Vec::new();
+        for sweep in &self.sweeps {
+            let cases: Vec<Case> = sweep.capacity_cases(&self.common);
+            for (index, round) in sweep.rounds.iter().enumerate() {
+                for (resource, capacity) in &round.all {
+                    let case = self.common.of_capacity(sweep.load.pattern, *resource);
+                    if !told.contains(&case) {
+                        let at = At { index: index as u32, seconds: 0.0, took: ROUND.as_secs_f64() };
+                        tell(sink, (CAPACITY.id, case), self.round(at, figures::of_capacity(capacity)));
+                    }
+                }
+            }
+            told.extend(cases);
+        }
+    }
+
+    fn visit_all(&self, visitor: &mut Visitor, begun: Instant, sink: &mut dyn Sink) -> RunStatus {
+        let (mut failures, mut left) = (0, self.time());
+        for (done, stop) in self.order.iter().enumerate() {
+            let sweep = &self.sweeps[stop.sweep];
+            let case = self.common.of_users(sweep.load, stop.users);
+            let (planned, seconds_left) = (self.order.len(), left.as_secs_f64());
+            sink.event(&Event::RoundStarted { probe: THROUGHPUT.id, case, done, planned, seconds_left });
+            let from = begun.elapsed().as_secs_f64();
+            let visited = visit(visitor, self.wish(*stop, done as u64));
+            let at = At { index: stop.visit, seconds: from, took: begun.elapsed().as_secs_f64() - from };
+            left = left.saturating_sub(sweep.times_of(stop.users).whole());
+            match visited {
+                Err(Error::Interrupted(signal)) => return RunStatus::Partial(format!("interrupted by {signal}")),
+                Err(error) => {
+                    failures += 1;
+                    self.tell_failure(sweep, *stop, (at, &error), sink);
+                    if failures >= PATIENCE {
+                        return RunStatus::Partial(format!("{PATIENCE} visits in a row failed: {error}"));
+                    }
+                }
+                Ok(visited) => {
+                    failures = 0;
+                    self.tell_visit(sweep, *stop, (at, &visited), sink);
+                }
+            }
+        }
+        RunStatus::Complete
+    }
+
+    fn wish(&self, stop: Stop, number: u64) -> Wish {
+        let sweep = &self.sweeps[stop.sweep];
+        let Times { warm_up, duration } = sweep.times_of(stop.users);
+        let Load { pattern, think } = sweep.load;
+        let (pattern, seed) = (order_of(pattern), self.seed.wrapping_add(number));
+        Wish { users: stop.users, think, pattern, warm_up, duration, seed }
+    }
+
+    fn tell_visit(&self, sweep: &Sweep, stop: Stop, (at, visited): (At, &Visited), sink: &mut dyn Sink) {
+        let users = self.common.of_users(sweep.load, stop.users);
+        tell(sink, (THROUGHPUT.id, users), self.round(at, figures::of_users(visited)));
+        for (resource, readings) in figures::of_resources(visited, sweep.capacities()) {
+            let case = self.common.of_resource(sweep.load, stop.users, resource);
+            tell(sink, (UTILISATION.id, case), self.round(at, readings));
+        }
+    }
+
+    fn tell_failure(&self, sweep: &Sweep, stop: Stop, (at, error): (At, &Error), sink: &mut dyn Sink) {
+        let round = Round { attempt: Attempt::Failed(error.to_string()), ..self.round(at, Vec::new()) };
+        tell(sink, (THROUGHPUT.id, self.common.of_users(sweep.load, stop.users)), round);
+    }
+
+    fn round(&self, at: At, readings: Vec<Reading>) -> Round {
+        Round { index: at.index, at: at.seconds, seconds: at.took, cpu: self.cpu, attempt: Attempt::Measured(readings) }
+    }
+}
+
+/// Makes a visit; one that a signal ended is none.
+fn visit(visitor: &mut Visitor, wish: Wish) -> Result<Visited> {
+    let visited = visitor.visit(wish)?;
+    match visited.load.interrupted.clone() {
+        Some(signal) => Err(Error::Interrupted(signal)),
+        None => Ok(visited),
+    }
+}
+
+/// When a round was made: its number, and seconds from the start of the run on.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    index: u32,
+    seconds: f64,
+    took: f64,
+}
+
+fn tell(sink: &mut dyn Sink, (probe, case): (Name, Case), round: Round) {
+    sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
+}
+
+impl Times {
+    fn whole(self) -> Duration {
+        self.warm_up + self.duration
+    }
+}
+
+impl Ready {
+    /// Makes the files and starts the server.
+    fn start(own: &Own) -> Result<Self> {
+        let place = match own.between {
+            Between::Namespaces => Place::apart(own.link)?,
+            Between::Loopback | Between::Hosts => Place::here(),
+        };
+        let failed = |source| Error::Files { directory: own.directory.clone(), source };
+        let directory = own.directory.join("files");
+        std::fs::create_dir(&directory).map_err(failed)?;
+        let set = FileSet::make(&directory, own.files)?;
+        let side = Side::new(own, &place)?;
+        let disk = if own.cache == CacheState::Uncached { disk_rates(&side, &set)? } else { Vec::new() };
+        let server = Server::start(side, &set.directory)?;
+        // Pages that whoever made the files has left in memory would not count against the server's limit.
+        set.bring(if own.cache == CacheState::Cached { State::Cached } else { State::Uncached })?;
+        let common = Common { cache: own.cache, between: own.between, files: set.count, bytes: set.bytes };
+        let url = format!("http://{}/", server.address);
+        let paths = set.names().iter().map(|name| format!("/{name}")).collect();
+        let visitor = visitor(&url, paths, server.endpoint.clone())?;
+        Ok(Self { common, visitor, disk, server: Some(server), place })
+    }
+
+    /// A server that runs already.
+    fn join(target: &Target) -> Result<Self> {
+        let Target::Running { url, paths, resources, token } = target else {
+            return Err(Error::Server("it is not running".into()));
+        };
+        let endpoint = Endpoint { address: *resources, token: token.clone() };
+        let visitor = visitor(url, paths.clone(), endpoint)?;
+        let between = if resources.ip().is_loopback() { Between::Loopback } else { Between::Hosts };
+        let common = Common { cache: CacheState::Cached, between, files: paths.len() as u64, bytes: 0 };
+        Ok(Self { common, visitor, disk: Vec::new(), server: None, place: Place::here() })
+    }
+
+    /// One file that stays in memory, asked for by a few users: what link and processors give.
+    fn streams(&mut self, seed: u64) -> Result<Vec<Visited>> {
+        let wish = Wish {
+            users: USERS_OF_STREAM,
+            think: Duration::ZERO,
+            pattern: pattern::Pattern::Fixed,
+            warm_up: WARM_UP,
+            duration: ROUND,
+            seed,
+        };
+        let first = self.stream(wish)?;
+        let time = Duration::from_secs_f64(REQUESTS_OF_STREAM / first.load.rate()).clamp(ROUND, LONGEST);
+        // One that was too short to count requests is made again with the time that they take.
+        let mut streams = if time > ROUND { Vec::new() } else { vec![first] };
+        while streams.len() < ROUNDS as usize {
+            streams.push(self.stream(Wish { duration: time, ..wish })?);
+        }
+        Ok(streams)
+    }
+
+    /// Learns the size of files that were not made here from what came of one.
+    fn learn_bytes(&mut self, streams: &[Visited]) {
+        if let Some(load) = streams.first().map(|stream| &stream.load).filter(|_| self.common.bytes == 0) {
+            self.common.bytes = load.bytes / load.requests.max(1);
+        }
+    }
+
+    fn stream(&mut self, wish: Wish) -> Result<Visited> {
+        let visited = visit(&mut self.visitor, wish)?;
+        if visited.load.requests > 0 {
+            return Ok(visited);
+        }
+        if visited.load.errors.count() == 0 && wish.duration < LONGEST {
+            return self.stream(Wish { duration: (wish.duration * 4).min(LONGEST), ..wish });
+        }
+        Err(Error::Unanswered(visited.load.errors.first.unwrap_or_else(|| "none within two minutes".into())))
+    }
+}
+
+fn visitor(url: &str, paths: Vec<String>, endpoint: Endpoint) -> Result<Visitor> {
+    let target = url.parse().map_err(Error::Server)?;
+    let own = Watched::own(None).alone();
+    Ok(Visitor { target, paths, endpoint, own })
+}
+
+/// What the disk gives on the server's side, in its control groups.
+fn disk_rates(side: &Side<'_>, set: &FileSet) -> Result<Vec<DiskRate>> {
+    (0..ROUNDS).map(|_| side.disk_rate(&set.directory)).collect()
+}
+
+impl Sweep {
+    fn plan(load: Load, ready: &Ready, streams: &[Visited], setup: &Setup) -> Self {
+        let Common { cache, between, bytes, .. } = ready.common;
+        let is_from_disk = cache == CacheState::Uncached && load.pattern != Pattern::Fixed;
+        let of_round = |(round, stream): (usize, &Visited)| {
+            let disk = ready.disk.get(round).copied().filter(|_| is_from_disk);
+            Capacities::of(&Measured { stream, disk, bytes_of_a_file: bytes as f64, between })
+        };
+        let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
+        let expected = rounds.first().and_then(|first| expected(first, load.think.as_secs_f64()));
+        let users = setup.users.clone().unwrap_or_else(|| grid(expected.map_or(1, |expected| expected.knee)));
+        let visits = setup.loads.len() * users.len() * setup.visits as usize + 1;
+        let share = setup.duration.unwrap_or(setup.budget / visits as u32);
+        let times = users.iter().map(|&users| times(load, expected, users, share)).collect();
+        let watched =
+            |first: &Capacities| figures::of_resources(&streams[0], first).into_iter().map(|(one, _)| one).collect();
+        let watched = rounds.first().map_or_else(Vec::new, watched);
+        Self { load, users, times, rounds, watched, expected }
+    }
+
+    /// Those by which utilisation is told: of the first round, whose interface all have.
+    fn capacities(&self) -> &Capacities {
+        &self.rounds[0]
+    }
+
+    fn capacity_cases(&self, common: &Common) -> Vec<Case> {
+        let all = self.rounds.iter().flat_map(|round| &round.all);
+        all.map(|(resource, _)| common.of_capacity(self.load.pattern, *resource)).collect()
+    }
+
+    fn times_of(&self, users: u64) -> Times {
+        let at = self.users.iter().position(|&known| known == users).unwrap_or_default();
+        self.times[at]
+    }
+
+    fn in_words(&self) -> String {
+        let Load { pattern, think } = self.load;
+        let who = format!("{} files, think time {} ms", pattern.name(), think.as_millis());
+        match self.expected {
+            Some(Expected { limit, capacity, knee }) => {
+                format!(
+                    "{who}: by capacities alone at most {capacity:.4} requests/s, limited by {}, knee at {knee} users",
+                    limit.name()
+                )
+            }
+            None => format!("{who}: no capacity is known"),
+        }
+    }
+}
+
+/// The time of a visit: its share of the budget, and at least as much as the server needs for some requests.
+fn times(load: Load, expected: Option<Expected>, users: u64, share: Duration) -> Times {
+    let think = load.think.as_secs_f64();
+    let (throughput, cycle) = match expected {
+        // Users do not wait for each other, or the limit is reached.
+        Some(expected) => {
+            let throughput = expected.capacity.min(users as f64 * expected.capacity / expected.knee.max(1) as f64);
+            (throughput, users as f64 / throughput)
+        }
+        None => (f64::INFINITY, think),
+    };
+    let clamped =
+        |seconds: f64, least: Duration| Duration::from_secs_f64(seconds.min(LONGEST.as_secs_f64())).max(least);
+    let warm_up = clamped(1.5 * cycle, SHORTEST_WARM_UP.max(share / 5));
+    let duration = clamped((REQUESTS / throughput).max(2.0 * cycle), SHORTEST.max(share.saturating_sub(warm_up)));
+    Times { warm_up, duration }
+}
+
+/// The order of requests of a pattern.
+fn order_of(pattern: Pattern) -> pattern::Pattern {
+    match pattern {
+        Pattern::Random => pattern::Pattern::Random,
+        Pattern::Fixed => pattern::Pattern::Fixed,
+        Pattern::Sequence => pattern::Pattern::Sequence,
+        Pattern::Zipf => pattern::Pattern::Zipf(1.0),
+    }
+}
+
+/// What the reader should know.
+fn notes(common: &Common, sweeps: &[Sweep]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if common.cache == CacheState::Cached {
+        notes.push("the files are in the page cache: this study says nothing of the server's disk".into());
+    }
+    if common.between == Between::Loopback {
+        notes.push("client and server are on one host: there is no link between them, only memory".into());
+    }
+    let has_link = |sweep: &Sweep| sweep.capacities().get(Resource::Link).is_some();
+    if common.between != Between::Loopback && !sweeps.iter().all(has_link) {
+        notes.push("processors were full before the link was: the link's capacity is not known".into());
+    }
+    notes
+}

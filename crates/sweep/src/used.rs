@@ -1,0 +1,138 @@
+//! What one end has used between two looks.
+
+use kelvin_model::resources::{Disk, Look, Served};
+
+/// Two looks at the same end.
+#[derive(Clone, Debug)]
+pub(crate) struct Used {
+    from: Look,
+    to: Look,
+}
+
+/// What the device below the files did, a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct DiskUse {
+    pub bytes: f64,
+    pub requests: f64,
+    /// Share of the time in which it had work.
+    pub busy: f64,
+}
+
+/// What a server did by its own count, a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ServerUse {
+    /// Bytes of bodies.
+    pub bytes: f64,
+    /// Requests in flight, on average.
+    pub in_flight: f64,
+    /// How often that was looked at.
+    pub samples: u64,
+    /// Share of its workers that served a connection, where it bounds them.
+    pub workers: Option<f64>,
+    /// How many it has.
+    pub bound: Option<u32>,
+    /// Share of the time of requests in flight in which the client's receive window was full.
+    pub window: Option<f64>,
+}
+
+impl Used {
+    /// Between two looks, the earlier first.
+    pub fn between(from: Look, to: Look) -> Self {
+        Self { from, to }
+    }
+
+    /// Nanoseconds between them.
+    fn time(&self) -> f64 {
+        (self.to.at - self.from.at).max(1.0)
+    }
+
+    fn seconds(&self) -> f64 {
+        self.time() / 1e9
+    }
+
+    /// CPUs that the process kept busy.
+    pub fn cpus(&self) -> f64 {
+        let in_ticks = |look: &Look| look.process.user + look.process.system;
+        let exact: f64 = self.threads().sum();
+        let used =
+            if self.to.process.thread_cpu.is_empty() { in_ticks(&self.to) - in_ticks(&self.from) } else { exact };
+        used.max(0.0) / self.time()
+    }
+
+    /// CPUs that it may use.
+    pub fn allowed(&self) -> f64 {
+        self.to.cpu.allowed
+    }
+
+    /// Share of one CPU that its busiest thread used.
+    pub fn busiest_thread(&self) -> f64 {
+        self.threads().fold(0.0, f64::max) / self.time()
+    }
+
+    /// Nanoseconds of CPU time of each thread.
+    fn threads(&self) -> impl Iterator<Item = f64> {
+        let before = |thread: &u32| self.from.process.thread_cpu.get(thread).copied().unwrap_or_default();
+        self.to.process.thread_cpu.iter().map(move |(thread, now)| now - before(thread))
+    }
+
+    /// Its memory at the second look, without page cache.
+    pub fn memory(&self) -> f64 {
+        self.to.process.memory as f64
+    }
+
+    /// Bytes a second that were read from devices for the process; those of all devices below the files where the kernel does not tell.
+    pub fn read_from_disk(&self) -> Option<f64> {
+        let own = self.from.process.read_bytes.zip(self.to.process.read_bytes);
+        let own = own.map(|(from, to)| to.saturating_sub(from) as f64 / self.seconds());
+        own.or_else(|| self.disk().map(|disk| disk.bytes))
+    }
+
+    /// What the devices below the files did together; the busiest decides how busy they were.
+    pub fn disk(&self) -> Option<DiskUse> {
+        // One that is missing in the earlier look had done nothing.
+        let nothing = Disk::default();
+        let before = |name: &str| self.from.disks.iter().find(|disk| disk.name == name).unwrap_or(&nothing);
+        let pairs = self.to.disks.iter().filter(|disk| disk.holds_root).map(|to| (before(&to.name), to));
+        let mut disk: Option<DiskUse> = None;
+        for (from, to) in pairs {
+            let since = |of: fn(&Disk) -> u64| of(to).saturating_sub(of(from)) as f64 / self.seconds();
+            let sum = disk.unwrap_or(DiskUse { bytes: 0.0, requests: 0.0, busy: 0.0 });
+            disk = Some(DiskUse {
+                bytes: sum.bytes + since(|disk| disk.read_bytes),
+                requests: sum.requests + since(|disk| disk.reads),
+                busy: sum.busy.max((to.busy - from.busy).max(0.0) / self.time()),
+            });
+        }
+        disk
+    }
+
+    /// The interface other than loopback that sent most.
+    pub fn busiest_link(&self) -> Option<String> {
+        let links = self.to.links.iter().filter(|link| !link.is_loopback);
+        links
+            .filter_map(|link| Some((self.sent(&link.name)?, link)))
+            .max_by(|one, other| one.0.total_cmp(&other.0))
+            .map(|(_, link)| link.name.clone())
+    }
+
+    /// Bytes a second that an interface sent, headers included.
+    pub fn sent(&self, interface: &str) -> Option<f64> {
+        let of = |look: &Look| look.links.iter().find(|link| link.name == interface).map(|link| link.sent_bytes);
+        Some(of(&self.to)?.saturating_sub(of(&self.from)?) as f64 / self.seconds())
+    }
+
+    /// What the server itself counted, if it is one that does.
+    pub fn server(&self) -> Option<ServerUse> {
+        let (from, to) = (self.from.served.as_ref()?, self.to.served.as_ref()?);
+        let since = |of: fn(&Served) -> f64| (of(to) - of(from)).max(0.0);
+        let in_flight = since(|served| served.in_flight);
+        Some(ServerUse {
+            bytes: to.bytes.saturating_sub(from.bytes) as f64 / self.seconds(),
+            in_flight: in_flight / self.time(),
+            samples: to.sampled.saturating_sub(from.sampled),
+            workers: to.workers.map(|workers| since(|served| served.held) / (f64::from(workers) * self.time())),
+            bound: to.workers,
+            window: (in_flight > 0.0).then(|| (since(|served| served.window_limited) / in_flight).min(1.0)),
+        })
+    }
+}

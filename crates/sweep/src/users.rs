@@ -1,0 +1,79 @@
+//! Which numbers of users are visited, and in which order.
+
+use kelvin_stats::Random;
+
+/// The numbers of users that are visited, in a study that is not told, to at least this.
+const LEAST_MOST: u64 = 20;
+/// A sweep goes on to this many times the knee that is expected: what more users bring is seen only beyond it.
+const BEYOND_KNEE: u64 = 3;
+/// No more users are visited than this, unless told: each has a connection.
+const MOST: u64 = 1000;
+/// The first numbers; each step after them adds a fifth.
+const FIRST: [u64; 7] = [1, 2, 3, 4, 6, 8, 10];
+
+/// The numbers of users of a sweep whose knee is expected at so many.
+pub(crate) fn grid(knee: u64) -> Vec<u64> {
+    let most = (BEYOND_KNEE * knee).clamp(LEAST_MOST, MOST);
+    let mut users = FIRST.to_vec();
+    while users[users.len() - 1] < most {
+        let last = users[users.len() - 1];
+        users.push((last + (last / 5).max(2)).min(most.max(last + 1)));
+    }
+    users
+}
+
+/// One visit: which sweep, how many users, and the number of the visit to these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub sweep: usize,
+    pub users: u64,
+    pub visit: u32,
+}
+
+/// The order of all visits: passes over all numbers of users of all sweeps, each in a random order of its own, so that what changes
+/// over time falls on all alike; and at the end a return to the fewest users, which shows whether the server is what it was.
+pub(crate) fn order(sweeps: &[Vec<u64>], visits: u32, seed: u64) -> Vec<Stop> {
+    let mut random = Random::new(seed);
+    let mut order = Vec::new();
+    for visit in 0..visits {
+        let mut pass: Vec<Stop> = sweeps
+            .iter()
+            .enumerate()
+            .flat_map(|(sweep, users)| users.iter().map(move |&users| Stop { sweep, users, visit }))
+            .collect();
+        random.shuffle(&mut pass);
+        order.extend(pass);
+    }
+    let fewest = |(sweep, users): (usize, &Vec<u64>)| Some(Stop { sweep, users: *users.iter().min()?, visit: visits });
+    order.extend(sweeps.iter().enumerate().filter_map(fewest));
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_sweep_reaches_three_times_the_knee_and_twenty_users() {
+        assert_eq!(grid(2), [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 19, 20]);
+        assert_eq!(*grid(10).last().unwrap(), 30);
+        assert_eq!(*grid(100_000).last().unwrap(), 1000);
+        for knee in 1..400 {
+            assert!(grid(knee).windows(2).all(|pair| pair[0] < pair[1]), "{knee}");
+        }
+    }
+
+    #[test]
+    fn every_number_of_users_is_visited_as_often_and_the_fewest_once_more_at_the_end() {
+        let sweeps = [vec![1, 2, 5], vec![3, 4]];
+        let order = order(&sweeps, 3, 7);
+        assert_eq!(order.len(), 3 * 5 + 2);
+        let distinct: BTreeSet<(usize, u64, u32)> = order.iter().map(|one| (one.sweep, one.users, one.visit)).collect();
+        assert_eq!(distinct.len(), order.len());
+        assert!(order[..5].iter().all(|one| one.visit == 0), "a pass is whole before the next begins");
+        assert_eq!(order[15..], [Stop { sweep: 0, users: 1, visit: 3 }, Stop { sweep: 1, users: 3, visit: 3 }]);
+        assert_ne!(order[..5].iter().map(|one| one.users).collect::<Vec<_>>(), [1, 2, 5, 3, 4], "at random");
+    }
+}
