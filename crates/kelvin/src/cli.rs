@@ -47,7 +47,7 @@ pub enum Command {
     /// Run one of the long experiments, or one probe at all its points
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
                             kelvin study file.depth --dir /data\n  kelvin study transfer --quick")]
-    Study(StudyArgs),
+    Study(Box<StudyArgs>),
     /// Read or write a file by any method; show where its bytes come from or go to
     #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
                             kelvin file autosize data.bin --seconds 10\n  \

@@ -234,7 +234,7 @@ mod tests {
         let stat = |user, children_user, threads| {
             format!("9 (a b) S 1 1 1 0 -1 4194560 1 2 3 4 {user} 0 {children_user} 0 20 0 {threads} 0 12345")
         };
-        tree.fill("proc/9/stat", &stat(100, 7, 2));
+        tree.fill("proc/9/stat", stat(100, 7, 2));
         tree.fill("proc/9/task/9/children", "10 \n");
         tree.fill("proc/9/task/12/children", "");
         tree.fill("proc/9/task/9/schedstat", "1000 10 1");
@@ -244,11 +244,11 @@ mod tests {
             "Name:\ta b\nRssAnon:\t      40 kB\nRssFile:\t 9000 kB\nRssShmem:\t 2 kB\nCpus_allowed_list:\t0-2,7\n",
         );
         tree.fill("proc/9/io", "rchar: 5\nread_bytes: 4096\nwrite_bytes: 8192\n");
-        tree.fill("proc/10/stat", &stat(10, 0, 1));
+        tree.fill("proc/10/stat", stat(10, 0, 1));
         tree.fill("proc/10/task/10/children", "11");
         tree.fill("proc/10/task/10/schedstat", "4000 40 4");
         tree.fill("proc/10/io", "rchar: 5\nread_bytes: 1\nwrite_bytes: 2\n");
-        tree.fill("proc/11/stat", &stat(1, 0, 1));
+        tree.fill("proc/11/stat", stat(1, 0, 1));
         let root = Root::new(tree.path());
         let used = Family::read(root, 9, Scope::Family).unwrap().used(root, &mut Threads::default());
         let expected = Process {

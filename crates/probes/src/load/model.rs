@@ -67,7 +67,7 @@ fn capacities(facts: &Facts<'_>, case: &Case) -> Vec<(Resource, Part, Input)> {
         let input = facts.measured(&CAPACITY, &alone).ok()?;
         let servers = facts.measured(&SERVERS, &alone).map_or(1.0, |input| input.value);
         let servers = NonZeroU32::new(servers.round() as u32).unwrap_or(NonZeroU32::MIN);
-        (input.value > 0.0).then(|| (resource, Part { capacity: input.value, servers }, input))
+        (input.value > 0.0).then_some((resource, Part { capacity: input.value, servers }, input))
     };
     Resource::ALL.iter().filter(|resource| resource.device() != Device::Workers).filter_map(of).collect()
 }

@@ -64,7 +64,7 @@ fn by_users(sweep: &Sweep) -> StudyTable {
         let shares = watched.iter().map(|&resource| figure(&shares(load, resource)));
         StudyRow { label: users(load.users), cells: figures.chain(predicted).chain(shares).collect() }
     };
-    let metrics = COLUMNS.iter().map(|column| column.metric).chain([&SENT, &&UTILISATION]);
+    let metrics = COLUMNS.iter().map(|column| column.metric).chain([&SENT, &UTILISATION]);
     StudyTable {
         id: file_name(sweep, "users"),
         title: format!("Throughput, response time and use of each resource by users{}", held(&sweep.held)),
