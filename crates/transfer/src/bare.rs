@@ -16,6 +16,7 @@ mod send;
 #[cfg(test)]
 mod tests;
 
+pub use ends::Prepare;
 pub use header::{HEADER, Header};
 pub use kernel::{KernelListener, KernelMethod, KernelSetup, send_through_kernel};
 pub use receive::{Arrived, Limits, Receiving, receive};

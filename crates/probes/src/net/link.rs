@@ -175,7 +175,7 @@ pub(crate) fn is_late(error: &Error) -> bool {
 }
 
 /// Requests the congestion control for local links. The one obtained is stated with each result.
-pub(super) fn prefer_congestion_control(socket: BorrowedFd<'_>) -> Result<()> {
+pub(crate) fn prefer_congestion_control(socket: BorrowedFd<'_>) -> Result<()> {
     first_granted(&CONGESTION_CONTROLS, |name| net::set_congestion_control(&socket, name))
 }
 

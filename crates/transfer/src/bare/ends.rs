@@ -3,7 +3,10 @@
 use std::fs::File;
 use std::io::{IoSlice, Result as IoResult};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
+use kelvin_sys::net::connect_prepared;
 use kelvin_wire::address::is_loopback;
 
 use super::connection;
@@ -50,22 +53,26 @@ pub(super) trait ReceiveEnd {
     fn counts(&self) -> Counts;
 }
 
+/// What is done to a socket before it connects.
+pub type Prepare = fn(BorrowedFd<'_>) -> IoResult<()>;
+
 /// A sender whose socket is its own.
 pub(super) struct OwnSend {
     path: SendPath,
     method: SendMethod,
+    prepare: Prepare,
 }
 
 impl OwnSend {
-    pub fn connect(to: SocketAddr, setup: SendSetup) -> Result<Self> {
-        let path = SendPath::new(connect(to)?, setup).map_err(connection)?;
-        Ok(Self { path, method: setup.method })
+    pub fn connect(to: SocketAddr, setup: SendSetup, prepare: Prepare) -> Result<Self> {
+        let path = SendPath::new(connect(to, setup.patience, prepare)?, setup).map_err(connection)?;
+        Ok(Self { path, method: setup.method, prepare })
     }
 }
 
 impl SendEnd for OwnSend {
     fn reconnect(&mut self, to: SocketAddr) -> Result<()> {
-        self.path.reconnect(connect(to)?).map_err(connection)
+        self.path.reconnect(connect(to, self.path.setup().patience, self.prepare)?).map_err(connection)
     }
 
     fn write(&mut self, parts: &[IoSlice<'_>]) -> IoResult<()> {
@@ -146,9 +153,9 @@ impl ReceiveEnd for OwnReceive<'_> {
     }
 }
 
-fn connect(to: SocketAddr) -> Result<TcpStream> {
+fn connect(to: SocketAddr, patience: Duration, prepare: Prepare) -> Result<TcpStream> {
     check_is_here(to)?;
-    let stream = TcpStream::connect(to).map_err(connection)?;
+    let stream = connect_prepared(to, patience, |socket| prepare(socket.as_fd())).map_err(connection)?;
     check_is_here(stream.peer_addr().map_err(connection)?)?;
     // Framing that nothing follows must not wait for an acknowledgement.
     stream.set_nodelay(true).map_err(connection)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use kelvin_file::Error as FileError;
 use kelvin_wire::Hasher;
 
-use super::ends::{OwnSend, SendEnd};
+use super::ends::{OwnSend, Prepare, SendEnd};
 use super::{Connection, DIGEST, HAVE, Header, Moved, connection, digest};
 use crate::moving::SendSetup;
 use crate::name::Name;
@@ -28,13 +28,13 @@ pub struct Sending<Setup = SendSetup> {
     pub digest: bool,
 }
 
-/// Connects and sends these files, each by the last component of its path.
+/// Connects by a socket that is prepared, and sends these files, each by the last component of its path.
 ///
 /// # Errors
 /// An address of another machine, a file that cannot be read or that becomes shorter, a failed connection, a receiver that does
 /// not reply.
-pub fn send(files: &[PathBuf], to: SocketAddr, how: &Sending) -> Result<Moved> {
-    all(&mut OwnSend::connect(to, how.setup)?, files, to, how)
+pub fn send(files: &[PathBuf], to: SocketAddr, how: &Sending, prepare: Prepare) -> Result<Moved> {
+    all(&mut OwnSend::connect(to, how.setup, prepare)?, files, to, how)
 }
 
 /// Sends them through a connection that there is.

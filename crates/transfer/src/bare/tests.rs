@@ -77,7 +77,7 @@ fn moved(files: &[PathBuf], how: (&Sending, &Receiving)) -> (TempDir, Moved, Mov
             });
             (received, told)
         });
-        (send(files, to, how.0), receiver.join().unwrap())
+        (send(files, to, how.0, |_| Ok(())), receiver.join().unwrap())
     });
     (there, sent.unwrap(), received.unwrap(), told)
 }
@@ -186,7 +186,7 @@ fn a_receiver_that_does_not_reply_as_it_should_is_an_error() {
             near.read_exact(&mut [0; HEADER]).unwrap();
             near.write_all(answer).unwrap();
         });
-        let outcome = send(&files[..2], to, &how);
+        let outcome = send(&files[..2], to, &how, |_| Ok(()));
         receiver.join().unwrap();
         outcome
     };
@@ -195,10 +195,20 @@ fn a_receiver_that_does_not_reply_as_it_should_is_an_error() {
 }
 
 #[test]
+fn a_socket_is_prepared_before_it_connects() {
+    let listener = listener();
+    listener.set_nonblocking(true).unwrap();
+    let how = sending(SendMethod::ReadWrite, Connection::Persistent);
+    let outcome = send(&[], listener.local_addr().unwrap(), &how, |_| Err(std::io::Error::other("not ready")));
+    assert!(outcome.unwrap_err().to_string().contains("not ready"));
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody has connected");
+}
+
+#[test]
 fn a_transfer_stays_on_this_machine() {
     let how = sending(SendMethod::ReadWrite, Connection::Persistent);
     // 192.0.2.0/24 is for documentation (RFC 5737).
-    let outcome = send(&[], "192.0.2.1:7".parse().unwrap(), &how);
+    let outcome = send(&[], "192.0.2.1:7".parse().unwrap(), &how, |_| Ok(()));
     let why = outcome.unwrap_err().to_string();
     assert_eq!(why, "192.0.2.1:7 is another host: what is not encrypted stays on this one");
 }
