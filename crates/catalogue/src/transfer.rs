@@ -222,6 +222,7 @@ const fn whole(id: &'static str, summary: &'static str) -> Metric {
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
         .not_in_cycles()
         .needs(Need::SecondCpu)
+        .version(2)
 }
 
 const fn counted(id: &'static str, summary: &'static str) -> Metric {

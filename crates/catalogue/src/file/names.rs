@@ -58,7 +58,8 @@ words! {
 pub static NEW: Metric =
     of_disk(Metric::duration("file.new", "Creating a file, writing so many bytes into it, and closing it"))
         .over([FilledBy::AXIS, BLOCK, BYTES])
-        .overhead(Overhead::ClockPair);
+        .overhead(Overhead::ClockPair)
+        .version(2);
 
 /// A flushed write. The disk is measured: samples count as found, and waiting for it is no disturbance.
 pub static SYNC: Metric =

@@ -23,7 +23,7 @@ mod rivals;
 mod seqrand;
 mod sync;
 mod threads;
-mod tree;
+pub(crate) mod tree;
 mod tune;
 mod ways;
 mod writing;

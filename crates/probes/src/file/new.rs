@@ -18,13 +18,15 @@ use kelvin_sys::net::moving::{Access, Window};
 
 use super::cases::known;
 use super::data::{KIB, MIB, cannot, has_room, stopped, written_back};
+use super::tree::OwnPlace;
 
 pub(super) static PROBE: Probe = Probe {
     id: NEW.id.as_str(),
     summary: "Creating a file and writing it, by blocks or through a mapping, without flushing it",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A file is created under a new name in the scratch directory, filled from its beginning to its end, and \
+        how: "A file is created under a new name in a directory of the round, which lies in a place of its own on the disk (see \
+              file.metadata), filled from its beginning to its end, and \
               closed; all of that is timed together, once a file. filled=write: one pwrite a block, from a buffer of \
               the program. filled=mmap: the file is first made as long as whole pages (ftruncate), and a window of so \
               many bytes of it at a time is mapped (shared) in the place of the last one and filled by one read from \
@@ -67,6 +69,8 @@ pub(crate) const LARGE: u64 = 256 * MIB;
 /// Blocks of pwrite, from the smallest that programs use, and the window of mmap.
 pub(crate) const BLOCKS: [u64; 4] = [512, 4 * KIB, 64 * KIB, MIB];
 pub(crate) const WINDOW: u64 = MIB;
+/// A window of as many pages as one fault maps of a file that is read.
+pub(crate) const SMALL_WINDOW: u64 = 64 * KIB;
 
 /// A file of so many bytes, filled by so many at a time.
 pub(crate) fn filled(by: FilledBy, block: u64, bytes: u64) -> Case {
@@ -82,6 +86,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     }
     if effort > Effort::Default {
         all.extend([filled(FilledBy::Write, small, MIDDLE), filled(FilledBy::Write, large, MIDDLE)]);
+        all.push(filled(FilledBy::MmapRandom, SMALL_WINDOW, MIDDLE));
         let mapped = [FilledBy::Mmap, FilledBy::MmapRandom];
         all.extend(mapped.into_iter().flat_map(|by| [SMALL, LARGE].map(|bytes| filled(by, WINDOW, bytes))));
     }
@@ -97,7 +102,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (block, bytes) = (known(BLOCK.of(case), case)?, known(BYTES.of(case), case)?);
     has_room(bench, bytes)?;
     let mut filling = Filling::new(known(FilledBy::of(case), case)?, block)?;
-    let mut made = Made { directory: bench.scratch(), paths: Vec::new() };
+    let place = OwnPlace::make(bench, "new")?;
+    let mut made = Made { directory: place.path(), paths: Vec::new() };
     // A first file, untimed: the directory and the buffer are touched.
     made.one(|path| filling.make(path, SMALL, bench.clock()))?;
     let files = (ROUND_BYTES / bytes).clamp(1, MOST_FILES);
@@ -231,5 +237,6 @@ mod tests {
             assert!(all.contains(&filled(FilledBy::MmapRandom, WINDOW, bytes)), "{bytes}");
         }
         assert!(all.contains(&filled(FilledBy::Write, BLOCKS[1], SMALL)));
+        assert!(all.contains(&filled(FilledBy::MmapRandom, SMALL_WINDOW, MIDDLE)));
     }
 }

@@ -49,6 +49,33 @@ impl Tree {
     }
 }
 
+/// A directory of one round in a place of its own on the disk, for the reason that file.metadata gives; removed on drop with all that
+/// is in it.
+pub(crate) struct OwnPlace(PathBuf);
+
+impl OwnPlace {
+    /// Makes one of this name.
+    pub(crate) fn make(bench: &mut Bench<'_>, name: &str) -> Result<Self, Stop> {
+        let top = bench.scratch().join(TOP);
+        top_of_trees(bench, &top)?;
+        let path = top.join(format!("kelvin-{name}-{}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| cannot("make", &path, &error))?;
+        Ok(Self(path))
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for OwnPlace {
+    fn drop(&mut self) {
+        // The scratch directory is removed in any case.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// The directory of the trees, which a file system may spread over its groups; see the pitfalls of file.metadata.
 fn top_of_trees(bench: &mut Bench<'_>, top: &Path) -> Result<(), Stop> {
     fs::create_dir_all(top).map_err(|error| cannot("make", top, &error))?;

@@ -1,8 +1,7 @@
 //! The trials of a round: a set of files sent from this process to another, each time timed, compared and removed.
 
-use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kelvin_catalogue::transfer::Files;
 use kelvin_file::cache::State;
@@ -13,6 +12,7 @@ use kelvin_sys::usage::{Who, usage};
 use super::cells::Cell;
 use super::files::{Set, split};
 use super::receiver::{self, Setting, Work};
+use crate::file::tree::OwnPlace;
 
 /// Trials in a round: rounds differ by more than the trials of one, so more rounds of fewer tell more. A large transfer takes as long
 /// as all else of a round.
@@ -52,10 +52,10 @@ pub(super) fn trials(bench: &mut Bench<'_>, case: &Case, state: State) -> Result
     let set = Set::ready(bench, cell.set)?;
     let small = Set::ready(bench, Files::Small)?;
     small.bring(State::Cached)?;
-    let target = Target::make(bench)?;
-    let (directory, clock) = (target.0.clone(), bench.clock());
+    let target = OwnPlace::make(bench, "arrives")?;
+    let (directory, clock) = (target.path().to_path_buf(), bench.clock());
     let receiver = receiver::Receiver::start(Setting { how: cell.receiving, directory, clock, cpu: partner })?;
-    let ends = Ends { bench, cell: &cell, receiver: &receiver, target: &target.0 };
+    let ends = Ends { bench, cell: &cell, receiver: &receiver, target: target.path() };
     ends.trial(&small)?;
     let one = |_| {
         if state == State::Uncached {
@@ -83,24 +83,6 @@ fn lengths(set: Files) -> String {
     let mut lengths = split(set);
     lengths.dedup();
     lengths.iter().map(u64::to_string).collect::<Vec<_>>().join(" and ")
-}
-
-/// The directory that files arrive in, removed on drop.
-struct Target(PathBuf);
-
-impl Target {
-    fn make(bench: &Bench<'_>) -> Result<Self, Stop> {
-        let path = bench.scratch().join(format!("kelvin-arrives-{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| Stop::fail(format!("cannot make {}: {error}", path.display())))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        // The scratch directory is removed in any case.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Both ends of the transfers of a round.
