@@ -33,7 +33,7 @@ const HUGE: usize = 2 << 20;
 impl Arena {
     /// Maps `bytes` (rounded up to 2 MiB for huge pages) without touching them.
     pub fn map(bytes: usize, pages: Pages) -> Result<Self> {
-        let bytes = bytes.max(1).next_multiple_of(if pages == Pages::Huge { HUGE } else { 4096 });
+        let bytes = Self::whole_pages(bytes, pages);
         let padded = bytes + HUGE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing that exists.
         let address = unsafe {
@@ -72,8 +72,21 @@ impl Arena {
     /// goes to the device in one segment; a large direct request of scattered pages has hundreds, more than some
     /// devices accept.
     pub fn for_files(bytes: usize) -> Result<Self> {
+        Self::populated(bytes, Self::pages_for_files(bytes))
+    }
+
+    fn pages_for_files(bytes: usize) -> Pages {
         const LARGE: usize = 512 << 10;
-        Self::populated(bytes, if bytes >= LARGE { Pages::Huge } else { Pages::Base })
+        if bytes >= LARGE { Pages::Huge } else { Pages::Base }
+    }
+
+    /// Bytes that [`Self::for_files`] makes resident for so many, if huge pages are available.
+    pub fn resident_for_files(bytes: usize) -> usize {
+        Self::whole_pages(bytes, Self::pages_for_files(bytes))
+    }
+
+    fn whole_pages(bytes: usize, pages: Pages) -> usize {
+        bytes.max(1).next_multiple_of(if pages == Pages::Huge { HUGE } else { 4096 })
     }
 
     /// The same by one system call instead of a fault per page, if available (MADV_POPULATE_WRITE, Linux 5.14).

@@ -96,8 +96,21 @@ pub(crate) fn cached_file_around() -> Case {
     Case::new().at(FaultPage::FileAround)
 }
 
+fn offers_huge(machine: &Machine) -> bool {
+    machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never")
+}
+
+/// The case of the largest pages of anonymous memory that there are, which are nearly all clearing, and their bytes.
+pub(crate) fn cleared_page(machine: &Machine) -> (Case, usize) {
+    if offers_huge(machine) {
+        (Case::new().at(FaultPage::Huge), HUGE_BYTES)
+    } else {
+        (Case::new().at(FaultPage::Anonymous), page_bytes())
+    }
+}
+
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let offers_huge = machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never");
+    let offers_huge = offers_huge(machine);
     let wanted = |kind: &FaultPage| match kind {
         FaultPage::Huge => offers_huge,
         FaultPage::FileAround => effort > Effort::Quick,

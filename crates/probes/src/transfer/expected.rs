@@ -10,6 +10,8 @@ use kelvin_transfer::moving::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, Sen
 pub(super) const SEGMENT: f64 = 65_483.0;
 /// Bytes of a cache line.
 const LINE: f64 = 64.0;
+/// Lines in flight of a copy (line fill buffers of a core): after the first one, so many arrive in the time of one.
+pub(super) const LINES_IN_FLIGHT: f64 = 10.0;
 /// Bytes that one fault maps of a file in memory (fault-around).
 const AROUND: f64 = 65_536.0;
 
@@ -34,9 +36,14 @@ impl Curve {
 
     /// The cost of all bytes of a file, so many by a call.
     fn of_calls(&self, bytes: f64, each: f64) -> f64 {
-        let rest = bytes % each;
-        (bytes / each).floor() * self.at(each) + if rest > 0.0 { self.at(rest) } else { 0.0 }
+        of_calls(bytes, each, |bytes| self.at(bytes))
     }
+}
+
+/// What all bytes of a file cost, so many by a call.
+fn of_calls(bytes: f64, each: f64, at: impl Fn(f64) -> f64) -> f64 {
+    let rest = bytes % each;
+    (bytes / each).floor() * at(each) + if rest > 0.0 { at(rest) } else { 0.0 }
 }
 
 /// What things cost one by one, in nanoseconds.
@@ -59,23 +66,26 @@ pub(super) struct Costs {
     /// Sending and receiving a message of so many bytes.
     pub send: Curve,
     pub receive: Curve,
-    /// A cache line that another CPU has written, of a copy.
+    /// A cache line from another CPU, which has read or written it.
     pub line: f64,
     /// Reading so many bytes of a file in memory by a call.
     pub read: Curve,
     /// A byte that comes from memory, where no call reads it into a buffer before.
     pub from_memory: f64,
-    /// Mapping a window in the place of another.
+    /// Mapping a window in the place of another, and the same of a window of 16 pages that were written to.
     pub window: f64,
+    pub written_window: f64,
     /// A fault that maps pages of a file in memory.
     pub fault: f64,
     /// Creating a file and closing it; a block of so many bytes written to its end.
     pub create: f64,
     pub block: Curve,
+    /// A byte of a buffer that is cleared when it is made.
+    pub cleared: f64,
     /// A new file of so many bytes written through a mapping, from its creation to its end, and the window of that.
     pub mapped: Curve,
     pub mapped_window: f64,
-    /// A byte of a sender that copies none, or sends without a copy, if it is one.
+    /// A byte that is sent by reference, or without a copy, if it is.
     pub referred: Option<f64>,
     /// What a request of a ring takes longer than a call, if there is a ring.
     pub request: Option<f64>,
@@ -104,6 +114,20 @@ pub(super) struct Expected {
     pub time: f64,
 }
 
+impl Costs {
+    /// How long a call that copies so many bytes waits for lines from the other CPU.
+    fn crossing(&self, bytes: f64) -> f64 {
+        self.line * (1.0 + (bytes / LINE - 1.0).max(0.0) / LINES_IN_FLIGHT)
+    }
+
+    /// From the connection until the receiver may take what the sender sends: both make their buffers meanwhile, and a receiver that
+    /// is ready first sleeps again.
+    fn until_ready(&self, sender: usize, receiver: usize) -> f64 {
+        let [sender, receiver] = [sender, receiver].map(|bytes| bytes as f64 * self.cleared);
+        if sender > self.wake + receiver { sender + self.wake } else { self.wake + receiver }
+    }
+}
+
 impl Transfer<'_> {
     /// The expected times.
     pub(super) fn expected(&self, costs: &Costs) -> Expected {
@@ -112,7 +136,8 @@ impl Transfer<'_> {
         let reconnecting = if self.sending.connection == Connection::PerFile { costs.reconnect } else { 0.0 };
         let again = reconnecting * (files - 1.0);
         let sender = lengths().map(|bytes| sent(&self.sending.setup, bytes, costs)).sum::<f64>() + again;
-        let receiver = lengths().map(|bytes| received(&self.receiving.setup, bytes, costs)).sum::<f64>() + again;
+        let received = |bytes| received(&self.receiving.setup, bytes, costs) + bytes * self.copied_on_arrival(costs);
+        let receiver = lengths().map(received).sum::<f64>() + again;
         let segments = lengths().map(|bytes| (bytes / SEGMENT).ceil().max(1.0)).sum::<f64>();
         let (each_sent, each_received) = (sender / segments, receiver / segments);
         // A receiver that is faster sleeps when it has all that there is; while it is being woken, more arrives.
@@ -122,8 +147,15 @@ impl Transfer<'_> {
         let turns = if self.sending.reply { files } else { 1.0 };
         let between = if self.sending.reply { files * costs.round_trip } else { 0.0 };
         let first_or_last = if sender > receiver { each_received } else { each_sent };
-        let alone = costs.connect + costs.wake + turns * first_or_last + between;
+        let ready = costs.until_ready(self.sending.setup.own_bytes(), self.receiving.setup.own_bytes());
+        let alone = costs.connect + ready + turns * first_or_last + between;
         Expected { sender, receiver, wakes, alone, time: alone + sender.max(receiver) }
+    }
+
+    /// What a byte costs the receiver beside its own calls: over loopback the kernel copies what is sent without a copy when it
+    /// arrives (skb_orphan_frags_rx), and a receiver that is behind has the kernel deliver the next segment while it acknowledges.
+    fn copied_on_arrival(&self, costs: &Costs) -> f64 {
+        if self.sending.setup.method == SendMethod::ZeroCopy { costs.referred.unwrap_or(0.0) } else { 0.0 }
     }
 
     /// System calls of the sender as its path counts them, where its method fixes them.
@@ -199,14 +231,15 @@ fn sent(setup: &SendSetup, bytes: f64, costs: &Costs) -> f64 {
             (2.0, costs.read.of_calls(bytes, each) + costs.send.of_calls(bytes, each))
         }
         SendMethod::Mmap => {
-            let windows = (bytes / each).ceil() * costs.window + (bytes / AROUND).ceil() * costs.fault;
+            // The last one is mapped away.
+            let windows = ((bytes / each).ceil() + 1.0) * costs.window + (bytes / AROUND).ceil() * costs.fault;
             (1.0, windows + costs.send.of_calls(bytes, each) + bytes * costs.from_memory)
         }
         SendMethod::Sendfile | SendMethod::Splice => (1.0, bytes * costs.referred.unwrap_or(0.0)),
-        SendMethod::ZeroCopy => (2.0, costs.read.of_calls(bytes, each) + bytes * costs.referred.unwrap_or(0.0)),
+        SendMethod::ZeroCopy => (2.0, costs.read.of_calls(bytes, each)),
     };
     // What a buffer of the socket is copied into, the other CPU has read before.
-    let lines = if copies(setup.method) { bytes / LINE * costs.line } else { 0.0 };
+    let lines = if copies(setup.method) { of_calls(bytes, each, |part| costs.crossing(part)) } else { 0.0 };
     // The header gathers with the file's bytes; the last of them leave at once.
     costs.open + costs.send.at(0.0) + costs.packet + lines + moved + requests(calls, bytes / each, costs)
 }
@@ -219,13 +252,13 @@ fn copies(method: SendMethod) -> bool {
 /// What the receiver does for a file of so many bytes.
 fn received(setup: &ReceiveSetup, bytes: f64, costs: &Costs) -> f64 {
     let each = setup.buffer as f64;
-    let lines = bytes / LINE * costs.line;
+    let lines = of_calls(bytes, each.min(SEGMENT), |part| costs.crossing(part));
     let framing = 2.0 * costs.receive.at(0.0);
     let moved = match setup.method {
         ReceiveMethod::Mmap => {
             let more = (bytes / each).ceil() - (bytes / costs.mapped_window).ceil();
             let received = costs.receive.of_calls(bytes, each.min(SEGMENT));
-            costs.mapped.at(bytes) + more.max(0.0) * costs.window + received
+            costs.mapped.at(bytes) + more.max(0.0) * costs.written_window + received
         }
         // What has arrived is copied into the file, wherever it was before.
         ReceiveMethod::ReadWrite | ReceiveMethod::Splice | ReceiveMethod::Uring => {

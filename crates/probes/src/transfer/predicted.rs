@@ -19,7 +19,7 @@ use super::cells::Cell;
 use super::expected::{Costs, Curve, Expected, Transfer};
 use super::files::split;
 use crate::file::new::{self, filled};
-use crate::memory::core_to_core;
+use crate::memory::{core_to_core, fault};
 use crate::predict::Predicting;
 
 /// The probes that measure the costs.
@@ -40,12 +40,11 @@ pub(super) const INPUTS: &[&str] = &[
 ];
 
 /// The predicted range as a factor either way: of transfers each of whose steps is measured, and of others: methods that are
-/// predicted by what is most like them, and transfers so short that most of their steps are first ones, which no cache holds.
-const FACTOR: f64 = 1.4;
+/// predicted by what is most like them, and transfers so short that most of their steps are first ones, which no cache holds, and a
+/// wake-up or two more make half of the time.
+const FACTOR: f64 = 1.35;
 const FACTOR_OF_OTHERS: f64 = 2.0;
 const SHORT: f64 = 1e6;
-/// Lines in flight of a copy: between one, where each waits for the one before, and the line fill buffers of a core.
-const LINE_FILL_BUFFERS: f64 = 10.0;
 const FILL_BUFFERS: &str =
     "Intel 64 and IA-32 Architectures Optimization Reference Manual: 10 line fill buffers, from Nehalem to Skylake";
 /// What the kernel knows of CPU time between two of its timer ticks is too little for less than some of them.
@@ -96,9 +95,9 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
     Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
 }
 
-const FORMULA: &str = "connecting + waking the receiver + the longer of (sender: files x (open + packet) + calls x (read + send), or \
+const FORMULA: &str = "connecting + waking the receiver and clearing buffers + the longer of (sender: files x (open + packet) + calls x (read + send), or \
                        windows + faults + bytes; and a wake for each segment where it is the slower end) and (receiver: new files \
-                       + calls x receive + cache lines from the other CPU) + the other end's part of a segment";
+                       + calls x receive), either with cache lines from the other CPU + the other end's part of a segment";
 
 fn derivation(expected: &Expected) -> String {
     let time = |nanoseconds| plain(nanoseconds, Unit::Nanoseconds);
@@ -165,9 +164,7 @@ fn count(transfer: &Transfer<'_>, (least, most): (f64, f64), formula: &str) -> P
 /// Whether each step of both ends is measured by itself.
 fn is_measured_step_by_step(transfer: &Transfer<'_>) -> bool {
     let (sending, receiving) = (transfer.sending.setup, transfer.receiving.setup);
-    sending.mode == Mode::Blocking
-        && matches!(sending.method, SendMethod::ReadWrite | SendMethod::Mmap)
-        && matches!(receiving.method, ReceiveMethod::ReadWrite | ReceiveMethod::Mmap)
+    matches!(sending.method, SendMethod::ReadWrite | SendMethod::Mmap) && receiving.method != ReceiveMethod::Uring
 }
 
 /// Inputs that were asked for, each once.
@@ -212,6 +209,8 @@ impl<'a, 'f> Asked<'a, 'f> {
             from_memory: self.engine(ReadEngine::Mmap, BETWEEN)? / BETWEEN as f64,
             window: self.get(&SYSCALL_MMAP_MUNMAP, Case::new())?,
             fault: self.get(&FAULT_MINOR, Case::new().at(FaultPage::FileAround))?,
+            written_window: self.written_window()?,
+            cleared: self.cleared()?,
             mapped: self.mapped()?,
             mapped_window: new::WINDOW as f64,
             referred: self.referred(transfer.sending.setup.method)?,
@@ -227,11 +226,25 @@ impl<'a, 'f> Asked<'a, 'f> {
         Ok(Curve::through(MESSAGES.iter().map(of).collect::<Result<_, NoPrediction>>()?))
     }
 
-    /// A line of a copy with some in flight: in the geometric middle between one and all.
+    /// A line from the other CPU.
     fn line(&mut self) -> Result<f64, NoPrediction> {
         let pair = core_to_core::of_every_run(self.facts.machine());
         let pair = pair.ok_or_else(|| NoPrediction::because("it is not known which CPUs there are"))?;
-        Ok(self.get(&CORE_TO_CORE, pair)? / LINE_FILL_BUFFERS.sqrt())
+        self.get(&CORE_TO_CORE, pair)
+    }
+
+    /// A byte of a buffer that is cleared: by the kernel when it is first touched, or by the allocator when it is used again.
+    fn cleared(&mut self) -> Result<f64, NoPrediction> {
+        let (page, bytes) = fault::cleared_page(self.facts.machine());
+        Ok(self.get(&FAULT_MINOR, page)? / bytes as f64)
+    }
+
+    /// What each window of 64 KiB of a new file takes longer than its part of one of 1 MiB.
+    fn written_window(&mut self) -> Result<f64, NoPrediction> {
+        let of = |window: u64| (new::MIDDLE / window) as f64;
+        let small = self.made(FilledBy::MmapRandom, new::SMALL_WINDOW, new::MIDDLE)?;
+        let large = self.made(FilledBy::MmapRandom, new::WINDOW, new::MIDDLE)?;
+        Ok((small - large).max(0.0) / (of(new::SMALL_WINDOW) - of(new::WINDOW)))
     }
 
     fn engine(&mut self, engine: ReadEngine, bytes: u64) -> Result<f64, NoPrediction> {

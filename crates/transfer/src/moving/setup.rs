@@ -4,6 +4,7 @@ use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
 use kelvin_sys::mapping::page_bytes;
+use kelvin_sys::memory::Arena;
 
 use super::method::{Mode, ReceiveMethod, SendMethod};
 
@@ -59,6 +60,15 @@ impl SendSetup {
         check_sizes(self.buffer, self.window, self.patience)
     }
 
+    /// Bytes of memory of its own that a path makes.
+    pub fn own_bytes(&self) -> usize {
+        match self.method {
+            SendMethod::ReadWrite => self.buffer,
+            SendMethod::ZeroCopy | SendMethod::Uring => Arena::resident_for_files(self.slots() * self.buffer),
+            SendMethod::Mmap | SendMethod::Sendfile | SendMethod::Splice => 0,
+        }
+    }
+
     /// Buffers in a ring, or to be sent without a copy.
     pub(super) fn slots(&self) -> usize {
         match self.method {
@@ -77,6 +87,15 @@ impl ReceiveSetup {
     pub fn check(&self) -> Result<(), String> {
         self.method.check(self.mode)?;
         check_sizes(self.buffer, self.window, self.patience)
+    }
+
+    /// As [`SendSetup::own_bytes`].
+    pub fn own_bytes(&self) -> usize {
+        match self.method {
+            ReceiveMethod::ReadWrite => self.buffer,
+            ReceiveMethod::Uring => Arena::resident_for_files(self.slots() * self.buffer),
+            ReceiveMethod::Mmap | ReceiveMethod::Splice => 0,
+        }
     }
 
     /// Buffers in a ring.
@@ -148,6 +167,14 @@ mod tests {
             receivers += Mode::ALL.iter().filter(makes_sense).count();
         }
         assert_eq!((senders, receivers), (6 * 4 - 1 - 3, 4 * 4 - 3));
+    }
+
+    #[test]
+    fn memory_of_its_own_is_a_buffer_or_huge_pages_for_as_many_as_are_in_flight() {
+        let of = |method, buffer| SendSetup { method, buffer, ..SEND }.own_bytes();
+        assert_eq!([SendMethod::ReadWrite, SendMethod::Mmap].map(|method| of(method, 65_536)), [65_536, 0]);
+        assert_eq!([SendMethod::Uring, SendMethod::ZeroCopy].map(|method| of(method, 65_536)), [2 << 20, 4 << 20]);
+        assert_eq!(of(SendMethod::Uring, 32 << 20), 64 << 20);
     }
 
     #[test]

@@ -26,6 +26,8 @@ fn costs() -> Costs {
         read: line(200.0, 0.0),
         from_memory: 0.0,
         window: 2_000.0,
+        written_window: 2_000.0,
+        cleared: 0.0,
         fault: 1_000.0,
         create: 8_000.0,
         block: line(400.0, 0.0),
@@ -94,7 +96,21 @@ fn cache_lines_of_the_other_cpu_cost_either_end() {
     let (sending, receiving) = (sending(SendMethod::ReadWrite, 512), receiving(ReceiveMethod::ReadWrite, 512));
     let transfer = Transfer { lengths: &[64_000], sending: &sending, receiving: &receiving };
     let (none, some) = (transfer.expected(&costs()), transfer.expected(&Costs { line: 20.0, ..costs() }));
-    assert_eq!((some.sender - none.sender, some.receiver - none.receiver), (20_000.0, 20_000.0));
+    // 125 calls of 8 lines each: one is waited for, and the others arrive ten at a time.
+    assert_eq!((some.sender - none.sender, some.receiver - none.receiver), (4_250.0, 4_250.0));
+}
+
+#[test]
+fn both_ends_clear_their_buffers_while_the_receiver_wakes_up() {
+    let (sending, receiving) = (sending(SendMethod::ZeroCopy, 65_536), receiving(ReceiveMethod::ReadWrite, 1 << 20));
+    let transfer = Transfer { lengths: &[1], sending: &sending, receiving: &receiving };
+    let alone = |cleared| transfer.expected(&Costs { cleared, ..costs() }).alone;
+    // 64 buffers of the sender, and one of the receiver.
+    let (sender, receiver) = ((4 << 20) as f64, (1 << 20) as f64);
+    let receiver_is_last = 1e-3;
+    assert!((alone(receiver_is_last) - alone(0.0) - receiver_is_last * receiver).abs() < 1e-6);
+    let sender_is_last = 1e-1;
+    assert!((alone(sender_is_last) - alone(0.0) - sender_is_last * sender).abs() < 1e-6);
 }
 
 #[test]
@@ -105,9 +121,9 @@ fn connections_replies_and_windows_are_counted() {
         Transfer { lengths: &lengths, sending, receiving }.expected(&costs())
     };
     let once = of(&sending, &receiving);
-    // Three windows, three faults and three sends for each file; at the receiver two more windows than one of 1 MiB, and four
+    // Three windows and mapping away the last, three faults and three sends for each file; at the receiver two more windows than one of 1 MiB, and four
     // segments.
-    assert_eq!(once.sender, 4.0 * (3.0 * 3_100.0 + 2_000.0));
+    assert_eq!(once.sender, 4.0 * (3.0 * 3_100.0 + 2_000.0 + 2_000.0));
     assert_eq!(once.receiver, 4.0 * (20_000.0 + 3.0 * WINDOW as f64 + 2.0 * 2_000.0 + 400.0 + 200.0));
     (sending.connection, receiving.connection) = (Connection::PerFile, Connection::PerFile);
     assert_eq!(of(&sending, &receiving).receiver, once.receiver + 3.0 * 5_000.0);
@@ -129,6 +145,12 @@ fn a_ring_adds_to_each_request_and_a_reference_costs_a_byte() {
     let transfer = Transfer { lengths: &lengths, sending: &sendfile, receiving: &receiving };
     let expected = transfer.expected(&Costs { referred: Some(0.5), ..costs() });
     assert_eq!(expected.sender - expected.wakes * 15_000.0, 327_680.0 + 2_000.0);
+    let zero_copy = sending(SendMethod::ZeroCopy, 65_536);
+    let of = |referred| {
+        let transfer = Transfer { lengths: &lengths, sending: &zero_copy, receiving: &receiving };
+        transfer.expected(&Costs { referred, ..costs() }).receiver
+    };
+    assert_eq!(of(Some(0.5)) - of(None), 327_680.0, "copied when it arrives");
 }
 
 #[test]
