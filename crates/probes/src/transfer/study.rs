@@ -61,7 +61,7 @@ pub(crate) static PROBE: Probe = Probe {
                      either way. A factor of two: transfers shorter than a millisecond, whose steps are mostly first ones that \
                      no cache holds, and CPU times; and methods that are predicted by what is most like them: by reference \
                      (net.bandwidth.tcp.way), and by a ring, by what that adds to a read in file.engines - making one, and the \
-                     worker that it passes writes to, are in no lower metric. A receiver with buffers of 64 KiB took 1.15 to 1.35 times as \
+                     worker that it passes writes to, are in no lower metric. A receiver with buffers of 64 KiB took 1.15 to 1.4 times as \
                      long as predicted, one with 1 MiB did not: that is not explained. Calls follow from the method: those of the sender exactly; the receiver may make one or two more for \
                      each segment. Faults of mappings: one for each window or each 16 pages of it at the sender, one for \
                      each page or fewer at the receiver. Cells with ends in the kernel have none. Switches and device bytes have no prediction.",
