@@ -119,7 +119,8 @@ fn files_of_every_length_arrive_byte_for_byte_in_every_manner() {
     let odd = OsStr::from_bytes(b"no text \xff\xfe\n");
     fs::write(place.path().join(odd), "odd").unwrap();
     let all: Vec<&OsStr> = files.iter().map(OsStr::new).chain([odd]).collect();
-    for options in [&[][..], &["--plain"], &["--no-verify"], &["--plain", "--no-verify"]] {
+    let connection = &["--connection", "per-file"][..];
+    for options in [&[][..], &["--plain"], &["--no-verify"], &["--plain", "--no-verify"], connection] {
         let receiver = Running::start(&place, &[&FROM_HERE[..], &["--once", "--overwrite"]].concat());
         let output = send(&place, &all, &receiver.address, options);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -130,6 +131,7 @@ fn files_of_every_length_arrive_byte_for_byte_in_every_manner() {
         assert!(printed.starts_with("moved 9 files, "), "{printed}");
         assert_eq!(printed.contains("not encrypted"), options.contains(&"--plain"), "{printed}");
         assert_eq!(printed.contains("not verified"), options.contains(&"--no-verify"), "{printed}");
+        assert_eq!(printed.contains("a connection for each file"), options == connection, "{printed}");
         assert!(
             printed.contains(" from connecting to the last byte: ") && printed.contains("; limited by "),
             "{printed}"
@@ -224,6 +226,11 @@ fn a_mistake_in_an_argument_is_one_line_and_nothing_is_sent() {
         (&["send", "-", "--name", "a/b", to], "--name"),
         (&["send", "data", to, "--limit", "fast"], "--limit"),
         (&["send", "data", to, "--links"], "--recursive"),
+        (
+            &["send", "data", to, "--connection", "per-file", "--streams", "2"],
+            "--connection per-file: a file has one connection then: leave out --streams",
+        ),
+        (&["send", "data", to, "--plain", "--device", "--connection", "per-file"], "--device"),
         (&["receive", "in", "--discard"], "--discard"),
         (&["send", "none", to], "cannot find none: No such file"),
         (&["send", "data", "other", to], "other is a directory, which only -r sends"),

@@ -28,8 +28,15 @@ use kelvin_wire::secret::Secret;
 use place::{KELVIN, PATIENCE, Place, finished, names, signal, stderr, stdout, within};
 
 const MIB: u64 = 1 << 20;
-/// Over how many streams one attempt after the other goes.
-const STREAMS: [&str; 5] = ["1", "3", "8", "1", "2"];
+/// Over what connections one attempt after the other goes.
+const OVER: [[&str; 2]; 6] = [
+    ["--streams", "1"],
+    ["--streams", "3"],
+    ["--connection", "per-file"],
+    ["--streams", "8"],
+    ["--streams", "1"],
+    ["--streams", "2"],
+];
 /// How often each end is killed.
 const KILLS: usize = 50;
 /// Bytes of the large file of a tree: some blocks.
@@ -117,16 +124,16 @@ fn arrived(place: &Place) -> (usize, Vec<String>) {
     if target.exists() { whole_files(&place.path().join("tree"), &target) } else { (0, Vec::new()) }
 }
 
-/// Sends over so many streams.
-fn sender(place: &Place, to: &str, streams: &str) -> Child {
-    place.start(&[&["send", "tree", to, "-r", "--update", "--streams", streams], &LIMIT[..]].concat())
+/// Sends over such connections.
+fn sender(place: &Place, to: &str, over: [&str; 2]) -> Child {
+    place.start(&[&["send", "tree", to, "-r", "--update"], &over[..], &LIMIT].concat())
 }
 
 /// Sends once more, until the receiver is done with the connection that was cut: all arrives, and nothing else is there.
 fn completed(place: &Place, to: &str) {
     let mut last = None;
     let is_sent = within(PATIENCE, || {
-        let output = finished(sender(place, to, "2"), &["send"]);
+        let output = finished(sender(place, to, ["--streams", "2"]), &["send"]);
         let is_sent = output.status.success();
         last = Some(output);
         is_sent
@@ -154,8 +161,8 @@ fn whenever_the_sender_is_killed_files_are_whole_or_absent_and_the_next_one_comp
     let (mut instants, mut killed) = (Instants(1), 0);
     while killed < KILLS {
         // Several on the same target: what one has left, the next goes on with.
-        for streams in STREAMS {
-            let mut sender = sender(&place, &receiver.address, streams);
+        for over in OVER {
+            let mut sender = sender(&place, &receiver.address, over);
             instants.wait();
             killed += usize::from(sender.try_wait().unwrap().is_none());
             sender.kill().unwrap();
@@ -175,9 +182,9 @@ fn whenever_the_receiver_is_killed_files_are_whole_or_absent_and_the_next_one_co
     make_tree(&place);
     let (mut instants, mut killed) = (Instants(2), 0);
     while killed < KILLS {
-        for streams in STREAMS {
+        for over in OVER {
             let mut receiver = Running::start(&place);
-            let mut sender = sender(&place, &receiver.address, streams);
+            let mut sender = sender(&place, &receiver.address, over);
             instants.wait();
             killed += usize::from(sender.try_wait().unwrap().is_none());
             receiver.kill();
@@ -330,8 +337,7 @@ impl Hostile {
         let deadline = Deadline::within(HANDSHAKE);
         let halves = Handshake { protocol: &PROTOCOL, secret: &Secret::none(), deadline }.call(&mut stream).unwrap();
         let mut channel = Channel::new(stream, halves).unwrap();
-        let settings =
-            Settings { plain: false, verify: true, sync: false, update: false, dry_run, bytes: None, streams: 1 };
+        let settings = Settings { dry_run, ..Settings::USUAL };
         channel.send(&FromSender::Begin(settings)).unwrap();
         Self(channel)
     }

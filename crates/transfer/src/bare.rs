@@ -26,17 +26,28 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use kelvin_wire::{Hash, Hasher};
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::moving::Counts;
 
 /// How long a connection lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Connection {
     /// One for each file.
     PerFile,
     /// One for all files.
     Persistent,
+}
+
+impl Connection {
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::PerFile => "per-file",
+            Self::Persistent => "persistent",
+        }
+    }
 }
 
 /// What was moved, at one end.

@@ -192,6 +192,11 @@ impl<P: Path> Ways<P> {
         Ok((number, Way::Path(Box::new(path))))
     }
 
+    /// The next piece goes over another socket; what was learnt of the ways holds for it too.
+    pub(crate) fn leave_socket(&mut self) {
+        self.all.iter_mut().for_each(|tried| tried.path = None);
+    }
+
     /// What a piece took that went this way.
     pub(crate) fn took(&mut self, (number, way): (usize, Way<P>), bytes: u64, begun: Instant) {
         let Some(tried) = self.all.get_mut(number) else { return };

@@ -464,6 +464,33 @@ impl<S: Stream> Channel<S> {
     }
 }
 
+/// The connection of the file that is being moved, if it has one of its own.
+pub(crate) struct Apart<S>(Option<Channel<S>>);
+
+impl<S: Stream> Apart<S> {
+    /// It has none.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    /// That over which the file goes: its own, else the first one of the session.
+    pub(crate) fn or<'c>(&'c mut self, first: &'c mut Channel<S>) -> &'c mut Channel<S> {
+        self.0.as_mut().unwrap_or(first)
+    }
+
+    /// From now on files go over this one.
+    pub(crate) fn begin(&mut self, own: Channel<S>) {
+        self.0 = Some(own);
+    }
+
+    /// They go over the first one again, which takes over what was measured.
+    pub(crate) fn end(&mut self, first: &mut Channel<S>) -> Option<Channel<S>> {
+        let own = self.0.take()?;
+        first.times.add(&own.times);
+        Some(own)
+    }
+}
+
 /// An encrypted frame without content where bytes of a file were announced.
 const NO_BYTES: &str = "it sent fewer bytes of a file than it had announced";
 

@@ -87,6 +87,9 @@ pub enum Error {
     /// A sender that would have several streams, where bytes come in order.
     #[error("this receiver takes one stream: send without --streams")]
     OneStream,
+    /// A sender that would have a connection for each file, where there is one.
+    #[error("this receiver takes one connection: send without --connection per-file")]
+    OneConnection,
     /// A sender whose bytes cannot come by the method that the receiver was told to use.
     #[error("this receiver takes the bytes of files by {0}: send with --plain, and over one stream")]
     Method(ReceiveMethod),

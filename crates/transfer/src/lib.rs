@@ -5,7 +5,7 @@
 //! is to be sent ([`source`]) and offers it; for each sender the receiver has a [`session`], which decides on every entry
 //! ([`decide`]) and has the files arrive ([`deposit`]) in blocks ([`blocks`]). Both ends finish with the same [`summary`]: what
 //! was moved, how fast, what limited it ([`load`]) and what was to be expected ([`expected`]). Blocks of large files may come over
-//! more connections, which have [`joined`] the session.
+//! more connections, which have [`joined`] the session, and each file over one of its own.
 //!
 //! Either end can have its socket in the kernel instead ([`device`]), whose module also tells the entry of a [`page`].
 //!
@@ -51,7 +51,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caller: Part { program: "kelvin send", role: "sender" },
     magic: *b"kelvin transfer\n",
     context: "kelvin 2026 transfer, Noise pre-shared key",
-    version: 6,
+    version: 7,
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

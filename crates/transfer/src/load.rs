@@ -32,6 +32,18 @@ pub struct Times {
 const WAITED: u64 = 100_000;
 
 impl Times {
+    /// Adds those of another connection.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { file, file_wait, verify, cipher, connection, sync, limit } = *other;
+        self.file = self.file.saturating_add(file);
+        self.file_wait = self.file_wait.saturating_add(file_wait);
+        self.verify = self.verify.saturating_add(verify);
+        self.cipher = self.cipher.saturating_add(cipher);
+        self.connection = self.connection.saturating_add(connection);
+        self.sync = self.sync.saturating_add(sync);
+        self.limit = self.limit.saturating_add(limit);
+    }
+
     /// Does something with a file, and adds the time that it took.
     pub(crate) fn file<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let begun = Instant::now();

@@ -13,6 +13,7 @@ use kelvin_wire::bounded::{self, REASON};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::bare::Connection;
 use crate::expected::{Costs, Expected};
 use crate::joined::SessionId;
 use crate::load::Load;
@@ -67,13 +68,27 @@ pub enum FromSender {
     End,
     /// What the sender measured.
     Finish(Measured),
-    /// The first word of a connection that is one more stream of a session: blocks of the file that is split will follow.
-    Join(SessionId),
+    /// The first word of a connection that joins a session.
+    Join(Join),
     /// Blocks of this file, each one whole, may come over all streams from now on, until the next one is split.
     Split {
         /// The file.
         file: Number,
     },
+    /// What follows of this file comes over a connection of its own, until that one says that all was sent.
+    Apart {
+        /// The file.
+        file: Number,
+    },
+}
+
+/// Which session a connection joins, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Join {
+    /// The session.
+    pub session: SessionId,
+    /// The file whose content will follow; none if it is one more stream, for blocks of the file that is split.
+    pub file: Option<Number>,
 }
 
 /// What holds for all files of a session.
@@ -93,6 +108,22 @@ pub struct Settings {
     pub bytes: Option<u64>,
     /// Over how many connections blocks come, this one included.
     pub streams: u32,
+    /// Whether each file comes over a connection of its own, with the first one for all else.
+    pub connection: Connection,
+}
+
+impl Settings {
+    /// All over one connection, encrypted and verified, and nothing more.
+    pub const USUAL: Self = Self {
+        plain: false,
+        verify: true,
+        sync: false,
+        update: false,
+        dry_run: false,
+        bytes: None,
+        streams: 1,
+        connection: Connection::Persistent,
+    };
 }
 
 /// A file, directory or symbolic link that is offered.
@@ -241,7 +272,7 @@ pub enum FromReceiver {
     Refused(Reason),
     /// All was written.
     Finished(Finished),
-    /// By what more streams can join.
+    /// By what more connections can join.
     Session(SessionId),
     /// Over a stream that has joined: that it has, and then of each block in turn that it was written, or why not.
     Took(Option<Reason>),

@@ -17,8 +17,8 @@ use kelvin_wire::secret::Secret;
 
 use crate::channel::Channel;
 use crate::decide::{Desk, Destination};
-use crate::joined::{STREAMS, SessionId, Sessions};
-use crate::message::{FromReceiver, FromSender, Reason};
+use crate::joined::{Joined, STREAMS, Sessions};
+use crate::message::{FromReceiver, FromSender, Join, Reason};
 use crate::moving::ReceiveSetup;
 use crate::seats::{Newcomer, Newcomers, Seat, Seats};
 use crate::session::{Event, Session};
@@ -114,7 +114,7 @@ impl Receiver {
             newcomers,
             senders,
             joining,
-            sessions: Sessions::default(),
+            sessions: Sessions::none(),
             open,
             unserved,
             served,
@@ -197,8 +197,8 @@ impl Receiver {
         drop(newcomer);
         let tell = |event| (self.tell)(from, event);
         match self.hear(stream, halves) {
-            Ok(Heard { channel, handle, first: Ok(FromSender::Join(id)) }) => {
-                self.join((&id, seat), (channel, handle)).unwrap_or_else(|why| tell(Event::Fault(why)));
+            Ok(Heard { channel, handle, first: Ok(FromSender::Join(join)) }) => {
+                self.join((&join, seat), (channel, handle)).unwrap_or_else(|why| tell(Event::Fault(why)));
             }
             heard => match self.senders_seat(seat) {
                 Some(seat) => self.serve_sender(seat, heard, &tell),
@@ -223,10 +223,14 @@ impl Receiver {
         Ok(Heard { channel, handle, first })
     }
 
-    fn join(&self, (id, seat): (&SessionId, Seated), connection: (Channel<TcpStream>, TcpStream)) -> Result<()> {
-        let joined = self.sessions.join(id, connection)?;
+    fn join(&self, (join, seat): (&Join, Seated), (channel, handle): (Channel, TcpStream)) -> Result<()> {
+        let member = self.sessions.join(join, handle)?;
         drop(seat);
-        match joined.serve() {
+        if let Some(file) = join.file {
+            member.lend(file, channel);
+            return Ok(());
+        }
+        match Joined::new(channel, member).serve() {
             // What ends a stream ends its session, which says so.
             Err(Error::Wire(_) | Error::Interrupted(_)) => Ok(()),
             ended => ended,

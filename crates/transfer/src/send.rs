@@ -19,9 +19,10 @@ use kelvin_wire::noise::Handshake;
 use kelvin_wire::secret::Secret;
 use kelvin_wire::{Error as WireError, Hasher};
 
+use crate::bare::Connection;
 use crate::blocks::{self, BLOCK, bit, set_bit};
 use crate::by_method::{self, Way, Ways};
-use crate::channel::{Channel, PART, Stream};
+use crate::channel::{Apart, Channel, PART, Stream};
 use crate::deposit::digest;
 use crate::expected::{self, Costs, Expected, Work};
 use crate::load::{Storage, Watch, timed};
@@ -35,7 +36,7 @@ use crate::session::{BATCH, BATCH_BYTES, SMALL, WINDOW, is_small};
 use crate::source::{Collection, Source};
 use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
-use joining::Joined;
+use joining::{Another, Joined};
 
 /// Time to connect.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
@@ -87,6 +88,8 @@ pub struct Sender<S = TcpStream> {
     channel: Channel<S>,
     /// More connections of its session.
     joined: Vec<Joined>,
+    /// Makes the connections of files, if each has one of its own.
+    another: Option<Another<S>>,
     manner: Manner,
     begun: Instant,
     watch: Watch,
@@ -103,7 +106,10 @@ impl Sender {
         let stream = connect(addresses)?;
         let peer = stream.peer_addr().map_err(WireError::call("set up the connection"))?;
         let mut sender = Self::over(shake_hands(stream, secret)?, (manner, begun))?;
-        if manner.settings.streams > 1 {
+        let Settings { streams, connection, .. } = manner.settings;
+        if connection == Connection::PerFile {
+            sender.connect_for_each(peer, secret)?;
+        } else if streams > 1 {
             sender.join(peer, secret)?;
         }
         Ok(sender)
@@ -122,7 +128,7 @@ impl<S: Stream> Sender<S> {
     pub(crate) fn over(mut channel: Channel<S>, (manner, begun): (Manner, Instant)) -> Result<Self> {
         channel.set_plain(manner.settings.plain);
         channel.queue(&FromSender::Begin(manner.settings))?;
-        Ok(Self { channel, joined: Vec::new(), manner, begun, watch: Watch::begin() })
+        Ok(Self { channel, joined: Vec::new(), another: None, manner, begun, watch: Watch::begin() })
     }
 
     /// Sends all, and finishes. `progress` sees the bytes sent so far.
@@ -135,6 +141,7 @@ impl<S: Stream> Sender<S> {
         let mut sending = Sending::new(&mut self.channel, self.manner, &sources, progress);
         sending.unsent = unsent;
         sending.joined = std::mem::take(&mut self.joined);
+        sending.another = self.another.take();
         sending.run()?;
         sending.ways.finish()?;
         let method = sending.ways.method();
@@ -164,7 +171,7 @@ impl<S: Stream> Sender<S> {
         let load = self.watch.load(self.channel.times, storage(sources));
         let expected = finished.costs.and_then(|receiver| self.expected(sources, receiver, &moved));
         self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, load, expected, method }))?;
-        let Settings { plain, verify, sync, streams, .. } = self.manner.settings;
+        let Settings { plain, verify, sync, streams, connection, .. } = self.manner.settings;
         Ok(Summary {
             moved,
             failed,
@@ -173,6 +180,7 @@ impl<S: Stream> Sender<S> {
             encrypted: !plain,
             flushed: sync.then_some(finished.since),
             streams,
+            connection,
             sender: load,
             receiver: finished.load,
             received_by: finished.method,
@@ -184,8 +192,9 @@ impl<S: Stream> Sender<S> {
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
     fn expected(&self, sources: &[Source], receiver: Costs, moved: &Moved) -> Option<Expected> {
-        if self.manner.settings.streams > 1 {
-            // What its threads take from each other is not known.
+        let Settings { streams, connection, .. } = self.manner.settings;
+        if streams > 1 || connection == Connection::PerFile {
+            // What its threads take from each other is not known, nor what connecting takes.
             return None;
         }
         let [sender, _] = expected::stages(&self.manner.settings).ok()?;
@@ -282,6 +291,10 @@ struct Told {
 struct Sending<'a, S> {
     channel: &'a mut Channel<S>,
     joined: Vec<Joined>,
+    another: Option<Another<S>>,
+    apart: Apart<S>,
+    /// The last files that had connections of their own, and these, until the receiver has closed them.
+    ending: VecDeque<(usize, Channel<S>)>,
     manner: Manner,
     sources: &'a [Source],
     progress: &'a dyn Fn(u64),
@@ -319,6 +332,9 @@ impl<'a, S: Stream> Sending<'a, S> {
         Self {
             channel,
             joined: Vec::new(),
+            another: None,
+            apart: Apart::none(),
+            ending: VecDeque::new(),
             manner,
             sources,
             progress,
@@ -477,11 +493,13 @@ impl<'a, S: Stream> Sending<'a, S> {
     fn send_next(&mut self, wanted: Wanted) -> Result<()> {
         let source = &self.sources[wanted.number];
         let number = wanted.number;
+        self.begin_apart(number)?;
         if is_small(&source.entry) {
             self.send_small(wanted)?;
         } else {
             self.send_large(source, &wanted)?;
         }
+        self.end_apart(number)?;
         while self.manner.acknowledge && self.unjudged.contains_key(&number) {
             let message = self.channel.receive()?;
             self.hear(message)?;
@@ -507,7 +525,7 @@ impl<'a, S: Stream> Sending<'a, S> {
                 Err(why) => return Err(why),
             }
             let room = most.saturating_sub(content.len() as u64);
-            let is_full = self.manner.acknowledge || files.len() == BATCH;
+            let is_full = self.manner.acknowledge || self.another.is_some() || files.len() == BATCH;
             let fits = |wanted: &mut Wanted| {
                 let source = &self.sources[wanted.number];
                 is_small(&source.entry) && source.bytes() <= room
@@ -518,7 +536,7 @@ impl<'a, S: Stream> Sending<'a, S> {
             let verify = self.manner.settings.verify;
             let hash = || verify.then(|| *kelvin_wire::hash(&content).as_bytes());
             let digest = timed(&mut self.channel.times.verify, hash);
-            self.channel.queue(&FromSender::Batch { files, digest })?;
+            self.apart.or(self.channel).queue(&FromSender::Batch { files, digest })?;
             self.send_bytes(&content)?;
         }
         self.buffer = content;
@@ -566,7 +584,7 @@ impl<'a, S: Stream> Sending<'a, S> {
                 self.abandon(number, why)
             }
             Err(why) => Err(why.during(source.entry.name.as_os_str())),
-            Ok(()) => self.channel.flush(),
+            Ok(()) => self.apart.or(self.channel).flush(),
         }
     }
 
@@ -613,7 +631,7 @@ impl<'a, S: Stream> Sending<'a, S> {
         if piece.is_last {
             source.check(file)?;
         }
-        self.channel.queue(&FromSender::Hole(piece))?;
+        self.apart.or(self.channel).queue(&FromSender::Hole(piece))?;
         self.count(piece.file as usize, |amount| amount.holes += u64::from(piece.bytes));
         self.pass(piece.bytes.into());
         Ok(())
@@ -637,7 +655,7 @@ impl<'a, S: Stream> Sending<'a, S> {
     }
 
     fn send_end(&mut self, end: Piece, content: &[u8]) -> Result<()> {
-        self.channel.queue(&FromSender::Block(end))?;
+        self.apart.or(self.channel).queue(&FromSender::Block(end))?;
         self.count(end.file as usize, |amount| amount.moved += u64::from(end.bytes));
         let mut hasher = Hasher::new();
         self.send_part(content, &mut hasher)?;
@@ -646,7 +664,7 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     /// Sends a piece of a file.
     fn send_piece(&mut self, source: &Source, file: &File, piece: Piece) -> Result<()> {
-        self.channel.queue(&FromSender::Block(piece))?;
+        self.apart.or(self.channel).queue(&FromSender::Block(piece))?;
         self.count(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
         let range = (piece.offset, u64::from(piece.bytes));
         let is_whole = self.send_range(file, range)?;
@@ -659,7 +677,7 @@ impl<'a, S: Stream> Sending<'a, S> {
             return self.send_parts(file, range);
         }
         let failed = WireError::call("set up the connection");
-        let channel = &self.channel;
+        let channel = self.apart.or(self.channel);
         let (number, mut way) = self.ways.next(|| channel.socket()).map_err(failed)?;
         let begun = Instant::now();
         let is_whole = match &mut way {
@@ -682,7 +700,7 @@ impl<'a, S: Stream> Sending<'a, S> {
         let (verify, shows) = (self.manner.settings.verify, path.setup().method.shows_bytes());
         let mut hasher = Hasher::new();
         let mut done = 0;
-        self.channel.flush()?;
+        self.apart.or(self.channel).flush()?;
         while done < bytes {
             let part = self.pace.most(bytes - done);
             let range = offset + done..offset + done + part;
@@ -783,7 +801,7 @@ impl<'a, S: Stream> Sending<'a, S> {
         if !self.manner.settings.verify {
             return Ok(());
         }
-        self.channel.queue(&FromSender::Digests(vec![*hasher.finalize().as_bytes()]))
+        self.apart.or(self.channel).queue(&FromSender::Digests(vec![*hasher.finalize().as_bytes()]))
     }
 
     /// Sends what is read from a pipe until its end.
@@ -795,11 +813,11 @@ impl<'a, S: Stream> Sending<'a, S> {
             let count = read.map_err(|error| FileError::call("read", std::path::Path::new("-"), error))?;
             self.stop_if_asked()?;
             let piece = Piece { file: number as Number, offset, bytes: count as u32, is_last: count == 0 };
-            self.channel.queue(&FromSender::Block(piece))?;
+            self.apart.or(self.channel).queue(&FromSender::Block(piece))?;
             let mut hasher = Hasher::new();
             self.send_part(&buffer[..count], &mut hasher)?;
             self.say_digest(&hasher)?;
-            self.channel.flush()?;
+            self.apart.or(self.channel).flush()?;
             offset += count as u64;
             self.unjudged.insert(number, Amount::sent(offset));
             if count == 0 || !self.is_still_wanted(number)? {
@@ -809,7 +827,7 @@ impl<'a, S: Stream> Sending<'a, S> {
     }
 
     fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        self.channel.send_data(bytes)?;
+        self.apart.or(self.channel).send_data(bytes)?;
         self.keep_pace(bytes.len() as u64);
         Ok(())
     }

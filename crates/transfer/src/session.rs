@@ -9,9 +9,10 @@ use kelvin_file::Error as FileError;
 use kelvin_wire::sealed::TAG;
 use kelvin_wire::{Error as WireError, Hasher};
 
+use crate::bare::Connection;
 use crate::blocks::{self, BLOCK};
 use crate::by_method::{self, Received, Way, Ways};
-use crate::channel::{Channel, Stream};
+use crate::channel::{Apart, Channel, Stream};
 use crate::decide::Desk;
 use crate::deposit::{Deposit, digests};
 use crate::expected::{self, Costs};
@@ -102,11 +103,12 @@ struct Arriving {
 /// A sender that is being served.
 pub(crate) struct Session<'a, S> {
     channel: &'a mut Channel<S>,
+    apart: Apart<S>,
     desk: Desk,
     tell: &'a dyn Fn(Event),
     /// Where other connections find it, if they may; and that they may, after it has begun.
-    sessions: Option<&'a Sessions>,
-    streams: Option<Joinable<'a>>,
+    sessions: Option<&'a Sessions<S>>,
+    streams: Option<Joinable<'a, S>>,
     settings: Settings,
     /// By what the bytes of large files come: what was asked for, and then all that there is.
     receiving: Option<ReceiveSetup>,
@@ -130,26 +132,18 @@ pub(crate) struct Session<'a, S> {
 
 impl<'a, S: Stream> Session<'a, S> {
     pub(crate) fn new(channel: &'a mut Channel<S>, desk: Desk, tell: &'a dyn Fn(Event)) -> Self {
-        let settings = Settings {
-            plain: false,
-            verify: true,
-            sync: false,
-            update: false,
-            dry_run: false,
-            bytes: None,
-            streams: 1,
-        };
         let (offered, wanted, arriving, hashed) = (0, HashMap::new(), VecDeque::new(), VecDeque::new());
         let (failed, verdicts, begun) = (VecDeque::new(), Vec::new(), Instant::now());
         let buffer = vec![0; BATCH_BYTES as usize + TAG];
         let (moved, watch) = (Moved::default(), Watch::begin());
         Self {
             channel,
+            apart: Apart::none(),
             desk,
             tell,
             sessions: None,
             streams: None,
-            settings,
+            settings: Settings::USUAL,
             receiving: None,
             ways: Ways::of_receiving(None, false, true),
             offered,
@@ -173,7 +167,7 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     /// Has it be found there by other connections.
-    pub(crate) fn among(self, sessions: &'a Sessions) -> Self {
+    pub(crate) fn among(self, sessions: &'a Sessions<S>) -> Self {
         Self { sessions: Some(sessions), ..self }
     }
 
@@ -186,6 +180,7 @@ impl<'a, S: Stream> Session<'a, S> {
     /// The same, after the first message.
     pub(crate) fn serve_after(mut self, first: Result<FromSender>) -> Result<Summary> {
         let served = self.run(first);
+        drop(self.apart.end(self.channel));
         // Nobody writes a file any more when it is left.
         self.streams = None;
         // Parts whose turn did not come stay what they were.
@@ -220,29 +215,52 @@ impl<'a, S: Stream> Session<'a, S> {
             self.channel.send(&FromReceiver::Refused(Reason(why.told())))?;
             return Err(why);
         }
-        if settings.streams > 1 {
-            self.expect_streams()?;
+        if settings.streams > 1 || settings.connection == Connection::PerFile {
+            self.expect_others()?;
         }
         loop {
             match self.channel.receive()? {
                 FromSender::Offer(entries) => self.decide(entries)?,
                 FromSender::Keep { file, blocks } => self.keep_blocks(file, &blocks)?,
-                FromSender::Batch { files, digest } => {
-                    self.batch(&files, digest)?;
-                    self.say_how_far();
-                }
-                FromSender::Block(piece) => {
-                    self.block(&piece)?;
-                    self.say_how_far();
-                }
-                FromSender::Hole(piece) => self.hole(&piece)?,
-                FromSender::Digests(digests) => self.compare(digests)?,
                 FromSender::Abandoned { file, why } => self.abandoned(file, why)?,
                 FromSender::Split { file } => self.split(file)?,
+                FromSender::Apart { file } => self.come_apart(file)?,
                 FromSender::End => return self.end(),
-                _ => return Err(Error::Nonsense("it neither offers nor sends anything, nor ends")),
+                content => self.content_of_files(content)?,
             }
         }
+    }
+
+    /// Has content arrive.
+    fn content_of_files(&mut self, message: FromSender) -> Result<()> {
+        match message {
+            FromSender::Batch { files, digest } => self.batch(&files, digest)?,
+            FromSender::Block(piece) => self.block(&piece)?,
+            FromSender::Hole(piece) => return self.hole(&piece),
+            FromSender::Digests(digests) => return self.compare(digests),
+            _ => return Err(Error::Nonsense("it neither offers nor sends anything, nor ends")),
+        }
+        self.say_how_far();
+        Ok(())
+    }
+
+    /// Has the content of a file come over a connection of its own.
+    fn come_apart(&mut self, file: Number) -> Result<()> {
+        let streams = self.streams.as_ref().filter(|_| self.settings.connection == Connection::PerFile);
+        let own = streams.ok_or(Error::Nonsense("it has one connection for all files"))?.of_file(file)?;
+        self.apart.begin(own);
+        loop {
+            match self.apart.or(self.channel).receive()? {
+                FromSender::End => break,
+                content => self.content_of_files(content)?,
+            }
+        }
+        drop(self.apart.end(self.channel));
+        self.ways.leave_socket();
+        if let Some(streams) = &self.streams {
+            streams.end_file(file);
+        }
+        Ok(())
     }
 
     /// Tells how much has arrived, now and then.
@@ -258,11 +276,13 @@ impl<'a, S: Stream> Session<'a, S> {
         (self.tell)(Event::Moving { bytes, of, elapsed });
     }
 
-    /// Tells the sender by what more streams can join.
-    fn expect_streams(&mut self) -> Result<()> {
-        let Some(sessions) = self.sessions.filter(|_| self.desk.takes_any_order()) else {
-            self.channel.send(&FromReceiver::Refused(Reason(Error::OneStream.told())))?;
-            return Err(Error::OneStream);
+    /// Tells the sender by what more connections can join.
+    fn expect_others(&mut self) -> Result<()> {
+        let is_per_file = self.settings.connection == Connection::PerFile;
+        let Some(sessions) = self.sessions.filter(|_| is_per_file || self.desk.takes_any_order()) else {
+            let why = if is_per_file { Error::OneConnection } else { Error::OneStream };
+            self.channel.send(&FromReceiver::Refused(Reason(why.told())))?;
+            return Err(why);
         };
         let streams = sessions.begin(self.settings)?;
         self.channel.send(&FromReceiver::Session(streams.id()))?;
@@ -272,7 +292,7 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Begins a file of which blocks may come over all streams.
     fn split(&mut self, file: Number) -> Result<()> {
-        if self.streams.is_none() {
+        if self.streams.is_none() || self.settings.connection == Connection::PerFile {
             return Err(Error::Nonsense("it splits a file, and has one stream"));
         }
         if self.place(file).is_none() && !self.failed.contains(&file) {
@@ -384,7 +404,7 @@ impl<'a, S: Stream> Session<'a, S> {
             return Err(Error::Nonsense("it sends too many files at once"));
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        self.channel.data_into(&mut buffer, bytes)?;
+        self.apart.or(self.channel).data_into(&mut buffer, bytes)?;
         let verify = self.settings.verify;
         let is_right = timed(&mut self.channel.times.verify, || {
             !verify || digest == Some(*kelvin_wire::hash(&buffer[..bytes]).as_bytes())
@@ -483,7 +503,7 @@ impl<'a, S: Stream> Session<'a, S> {
     fn content(&mut self, piece: &Piece, place: Option<usize>) -> Result<(Digest, Result<()>)> {
         let Some(place) = place else { return self.by_parts(piece, None) };
         let (digest, mut written) = if self.arriving[place].deposit.is_dropped() && !self.settings.verify {
-            self.channel.pass_over(piece.bytes as usize, &mut self.buffer)?;
+            self.apart.or(self.channel).pass_over(piece.bytes as usize, &mut self.buffer)?;
             self.arriving[place].deposit.count(piece.bytes.into());
             (Digest::default(), Ok(()))
         } else {
@@ -499,7 +519,7 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// By the way that is due.
     fn by_its_way(&mut self, piece: &Piece, place: usize) -> Result<(Digest, Result<()>)> {
-        let channel = &self.channel;
+        let channel = self.apart.or(self.channel);
         let next = self.ways.next(|| channel.socket());
         let (number, mut way) = next.map_err(WireError::call("set up the connection"))?;
         let begun = Instant::now();
@@ -515,7 +535,7 @@ impl<'a, S: Stream> Session<'a, S> {
     fn by_parts(&mut self, piece: &Piece, place: Option<usize>) -> Result<(Digest, Result<()>)> {
         let mut deposit = place.map(|place| &mut self.arriving[place].deposit);
         let write = |part: &[u8], offset| deposit.as_mut().map_or(Ok(()), |deposit| deposit.write(part, offset));
-        self.channel.content((piece, self.settings.verify), &mut self.buffer, write)
+        self.apart.or(self.channel).content((piece, self.settings.verify), &mut self.buffer, write)
     }
 
     /// By a method of its own, past the channel.
@@ -525,7 +545,7 @@ impl<'a, S: Stream> Session<'a, S> {
         let deposit = &mut self.arriving[place].deposit;
         let mut hasher = Hasher::new();
         // What came with messages is in no socket any more.
-        let come = self.channel.come(piece.bytes as usize)?;
+        let come = self.apart.or(self.channel).come(piece.bytes as usize)?;
         if is_seen {
             hasher.update(come);
         }
@@ -541,7 +561,7 @@ impl<'a, S: Stream> Session<'a, S> {
         }
         self.channel.times.verify += hashing;
         self.channel.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
-        self.channel.pass_over(rest, &mut self.buffer)?;
+        self.apart.or(self.channel).pass_over(rest, &mut self.buffer)?;
         if is_seen || !self.settings.verify || written.is_err() {
             return Ok((*hasher.finalize().as_bytes(), written));
         }
@@ -680,7 +700,7 @@ impl<'a, S: Stream> Session<'a, S> {
             return Err(Error::Nonsense("it does not say what it measured"));
         };
         let Measured { nanoseconds, failed, load: sender, expected, method } = measured;
-        let Settings { plain, verify, sync, .. } = self.settings;
+        let Settings { plain, verify, sync, connection, .. } = self.settings;
         Ok(Summary {
             moved: self.moved,
             failed,
@@ -688,7 +708,8 @@ impl<'a, S: Stream> Session<'a, S> {
             verified: verify,
             encrypted: !plain,
             flushed: sync.then_some(since),
-            streams: 1 + self.streams.as_ref().map_or(0, Joinable::joined),
+            streams: self.streams.as_ref().map_or(1, Joinable::streams),
+            connection,
             sender,
             receiver: load,
             expected,

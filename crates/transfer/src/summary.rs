@@ -5,6 +5,7 @@ use std::fmt;
 use kelvin_model::{Unit, units};
 use serde::Serialize;
 
+use crate::bare::Connection;
 use crate::expected::Expected;
 use crate::load::{Load, Storage, Times};
 use crate::message::Entry;
@@ -83,6 +84,8 @@ pub struct Summary {
     pub flushed: Option<u64>,
     /// Over how many connections blocks of large files could come.
     pub streams: u32,
+    /// Whether each file had a connection of its own.
+    pub connection: Connection,
     /// What the sender did.
     pub sender: Load,
     /// What the receiver did.
@@ -321,6 +324,7 @@ pub struct Record {
     encrypted: bool,
     synced: bool,
     streams: u32,
+    connection: &'static str,
     seconds_flushing: Option<f64>,
     unwritten: Option<u64>,
     method: Option<&'static str>,
@@ -332,7 +336,7 @@ pub struct Record {
 
 impl From<&Summary> for Record {
     fn from(summary: &Summary) -> Self {
-        let Summary { failed, verified, encrypted, flushed, unwritten, expected, streams, .. } = *summary;
+        let Summary { failed, verified, encrypted, flushed, unwritten, expected, streams, connection, .. } = *summary;
         let Moved { files, amount, .. } = summary.moved;
         Self {
             files,
@@ -347,6 +351,7 @@ impl From<&Summary> for Record {
             encrypted,
             synced: flushed.is_some(),
             streams,
+            connection: connection.word(),
             seconds_flushing: flushed.map(|flushed| flushed as f64 / 1e9),
             unwritten,
             method: summary.method.map(SendMethod::word),
@@ -359,6 +364,15 @@ impl From<&Summary> for Record {
 }
 
 impl Summary {
+    /// Over what; one connection is not worth a word.
+    fn over(&self) -> String {
+        match (self.connection, self.streams) {
+            (Connection::PerFile, _) => ", over a connection for each file".into(),
+            (Connection::Persistent, 1) => String::new(),
+            (Connection::Persistent, streams) => format!(", over {streams} streams"),
+        }
+    }
+
     /// By what methods; the usual ones are not worth a word.
     fn by_methods(&self) -> String {
         let sent = self.method.filter(|method| *method != SendMethod::ReadWrite);
@@ -389,7 +403,7 @@ impl fmt::Display for Summary {
         write!(
             out,
             "{}, {}, {}{}; {}",
-            if self.streams > 1 { format!(", over {} streams", self.streams) } else { String::new() },
+            self.over(),
             if self.encrypted { "encrypted" } else { "not encrypted" },
             if self.verified { "verified" } else { "not verified" },
             self.by_methods(),
@@ -429,6 +443,7 @@ mod tests {
             encrypted: true,
             flushed: None,
             streams: 1,
+            connection: Connection::Persistent,
             sender,
             receiver,
             expected: None,
@@ -511,6 +526,8 @@ mod tests {
         assert_eq!(range(&Expected { low: 999_900_000, rate: 1, high: 123_456 }), "1.00 GB/s to 120 kB/s");
         let split = Summary { streams: 4, ..slow }.to_string();
         assert!(split.contains(": 500 MB/s, over 4 streams, encrypted, "), "{split}");
+        let apart = Summary { connection: Connection::PerFile, ..slow }.to_string();
+        assert!(apart.contains(": 500 MB/s, over a connection for each file, encrypted, "), "{apart}");
         assert!(more.ends_with(" % of the time; up to 700 MiB not yet on the target's disk"), "{more}");
         let amount = Amount { holes: 1 << 20, resumed: 3 << 20, moved: 4 << 20 };
         let partly = Summary { moved: Moved { amount, ..slow.moved }, ..slow };

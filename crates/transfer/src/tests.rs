@@ -1,5 +1,6 @@
 //! Both ends against hostile ones and each other: scripted, fuzzed, cut off; over connections that are none of the network's.
 
+mod apart;
 mod channel;
 mod fuzz;
 mod hostile_receiver;
@@ -36,8 +37,7 @@ use crate::{Error, PROTOCOL, Result};
 
 const LONG: Duration = Duration::from_secs(30);
 /// What holds where a test does not say otherwise.
-const SETTINGS: Settings =
-    Settings { plain: false, verify: true, sync: false, update: false, dry_run: false, bytes: None, streams: 1 };
+const SETTINGS: Settings = Settings::USUAL;
 
 type Halves = (Sealer, Opener);
 

@@ -31,6 +31,7 @@ pub fn nonce() -> Result<Nonce> {
 }
 
 /// What both sides must know, or nothing.
+#[derive(Clone)]
 pub struct Secret(Option<[u8; 32]>);
 
 impl Secret {

@@ -63,6 +63,9 @@ pub struct SendArgs {
     /// Send the blocks of large files over so many connections, 1 to 8; everything else goes over the first one
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["device", "method"], value_parser = clap::value_parser!(u32).range(1..=i64::from(STREAMS)))]
     pub streams: u32,
+    /// Have one connection for all files, or connect and shake hands for each, with a first one for all else
+    #[arg(long, value_enum, default_value_t = Lasting::Persistent, conflicts_with = "device")]
+    pub connection: Lasting,
     /// Whether the next file waits until the receiver has this one in its place
     #[arg(long, value_enum, default_value_t = Ack::None)]
     pub ack: Ack,
@@ -94,6 +97,9 @@ impl SendArgs {
     /// # Errors
     /// What makes no sense together.
     pub fn setup(&self) -> Result<Option<SendSetup>, Fault> {
+        if self.connection == Lasting::PerFile && self.streams > 1 {
+            return Err(Fault::new("--connection per-file", "a file has one connection then: leave out --streams"));
+        }
         let Some(method) = self.calls.asked(self.method)? else { return Ok(None) };
         let kind = Kind { word: method.word(), maps: method == SendMethod::Mmap, is_ring: method == SendMethod::Uring };
         let Calls { mode, buffer, window } = self.calls.of(kind)?;
@@ -179,6 +185,15 @@ impl<M: FromStr<Err = String>> FromStr for Method<M> {
             word => word.parse().map(Self::One).map_err(|why: String| format!("{why}, auto")),
         }
     }
+}
+
+/// How long a connection lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Lasting {
+    /// For all files
+    Persistent,
+    /// For one file
+    PerFile,
 }
 
 /// What a sender waits for after each file.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kelvin_sys::kernel_end::Device;
+use kelvin_transfer::bare::Connection;
 use kelvin_transfer::channel::Stream;
 use kelvin_transfer::message::Settings;
 use kelvin_transfer::moving::SendSetup;
@@ -18,7 +19,7 @@ use kelvin_wire::address::addresses;
 use serde::Serialize;
 
 use crate::byte_progress::Progress;
-use crate::cli::{Ack, SendArgs};
+use crate::cli::{Ack, Lasting, SendArgs};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
 
@@ -64,7 +65,11 @@ fn carry<S: Stream>(
 fn manner(args: &SendArgs, moving: Option<SendSetup>, collection: &Collection) -> Manner {
     let SendArgs { plain, no_verify, sync, update, dry_run, limit, streams, .. } = *args;
     let stored = collection.stored();
-    let settings = Settings { plain, verify: !no_verify, sync, update, dry_run, bytes: stored, streams };
+    let connection = match args.connection {
+        Lasting::Persistent => Connection::Persistent,
+        Lasting::PerFile => Connection::PerFile,
+    };
+    let settings = Settings { plain, verify: !no_verify, sync, update, dry_run, bytes: stored, streams, connection };
     Manner { settings, acknowledge: args.ack == Ack::PerFile, limit, moving }
 }
 

@@ -1,4 +1,5 @@
-//! More streams of a sender: connections that join its session, and carry whole blocks of the file that is being sent.
+//! More connections of a sender, which join its session: streams, which carry whole blocks of the file that is being sent, or one for
+//! each file.
 //!
 //! All streams take blocks of it from one place, the first one too, and the last block is left to the first one: when it goes,
 //! the receiver has said of all others that it has them.
@@ -18,7 +19,8 @@ use super::{Sender, Sending, Wanted, connect, shake_hands, shortened};
 use crate::blocks::{self, BLOCK, bit};
 use crate::channel::{Channel, PART, Stream};
 use crate::joined::SessionId;
-use crate::message::{FromReceiver, FromSender, Number, Piece, Reason};
+use crate::load::timed;
+use crate::message::{FromReceiver, FromSender, Join, Number, Piece, Reason};
 use crate::pace::Pace;
 use crate::source::Source;
 use crate::{Error, Result};
@@ -30,18 +32,80 @@ const TICK: Duration = Duration::from_millis(100);
 impl Sender {
     /// Has more connections join the session, once the receiver has said by what.
     pub(super) fn join(&mut self, peer: SocketAddr, secret: &Secret) -> Result<()> {
-        self.channel.flush()?;
-        let id = match self.channel.receive()? {
-            FromReceiver::Session(id) => id,
-            FromReceiver::Refused(Reason(why)) => return Err(Error::RefusedAll(why)),
-            _ => return Err(Error::Nonsense("it does not say how its session is joined")),
-        };
+        let session = self.session()?;
         let plain = self.manner.settings.plain;
         for _ in 1..self.manner.settings.streams {
             let mut channel = shake_hands(connect(&[peer])?, secret)?;
             channel.set_plain(plain);
-            self.joined.push(Joined::new(channel, id)?);
+            self.joined.push(Joined::new(channel, session)?);
         }
+        Ok(())
+    }
+
+    /// Has each file go over a connection of its own, which joins the session.
+    pub(super) fn connect_for_each(&mut self, peer: SocketAddr, secret: &Secret) -> Result<()> {
+        let (session, secret, plain) = (self.session()?, secret.clone(), self.manner.settings.plain);
+        self.another = Some(Box::new(move |file| {
+            let mut channel = shake_hands(connect(&[peer])?, &secret)?;
+            channel.set_plain(plain);
+            channel.send(&FromSender::Join(Join { session, file: Some(file) }))?;
+            Ok(channel)
+        }));
+        Ok(())
+    }
+
+    /// By what its session is joined.
+    fn session(&mut self) -> Result<SessionId> {
+        self.channel.flush()?;
+        match self.channel.receive()? {
+            FromReceiver::Session(id) => Ok(id),
+            FromReceiver::Refused(Reason(why)) => Err(Error::RefusedAll(why)),
+            _ => Err(Error::Nonsense("it does not say how its session is joined")),
+        }
+    }
+}
+
+/// Makes a connection for the content of a file.
+pub(super) type Another<S> = Box<dyn Fn(Number) -> Result<Channel<S>>>;
+
+/// Most files that have connections of their own and no verdict: with more, the receiver would hold more than it works on.
+const AHEAD: usize = 4;
+
+impl<S: Stream> Sending<'_, S> {
+    /// Has a file go over a connection of its own, if each does.
+    pub(super) fn begin_apart(&mut self, number: usize) -> Result<()> {
+        let Some(another) = self.another.take() else { return Ok(()) };
+        while !self.may_not_listen() || self.is_far_ahead() {
+            let message = self.channel.receive()?;
+            self.hear(message)?;
+        }
+        let file = number as Number;
+        let own = timed(&mut self.channel.times.connection, || another(file))?;
+        self.another = Some(another);
+        // It joins first, so that the receiver need not wait for it.
+        self.channel.send(&FromSender::Apart { file })?;
+        self.apart.begin(own);
+        Ok(())
+    }
+
+    /// Whether so many files have no verdict. Their connections are kept for a while after it: closed by the other end first, they leave
+    /// this one its port.
+    fn is_far_ahead(&mut self) -> bool {
+        if self.ending.len() == AHEAD {
+            self.ending.pop_front_if(|(number, _)| !self.unjudged.contains_key(number));
+        }
+        self.ending.len() == AHEAD
+    }
+
+    /// Ends the connection of a file.
+    pub(super) fn end_apart(&mut self, number: usize) -> Result<()> {
+        if self.another.is_none() {
+            return Ok(());
+        }
+        self.ways.finish()?;
+        self.ways.leave_socket();
+        self.apart.or(self.channel).send(&FromSender::End)?;
+        self.ending.extend(self.apart.end(self.channel).map(|own| (number, own)));
         Ok(())
     }
 }
@@ -81,8 +145,8 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    fn new(mut channel: Channel<TcpStream>, id: SessionId) -> Result<Self> {
-        channel.send(&FromSender::Join(id))?;
+    fn new(mut channel: Channel<TcpStream>, session: SessionId) -> Result<Self> {
+        channel.send(&FromSender::Join(Join { session, file: None }))?;
         match channel.receive()? {
             FromReceiver::Took(None) => Ok(Self { channel, buffer: vec![0; PART] }),
             _ => Err(Error::Nonsense("it does not say that a stream has joined")),

@@ -17,7 +17,7 @@ use super::{Hostile, SETTINGS, digest, directory, entry, file, into, names, piec
 use crate::expected::Costs;
 use crate::load::Load;
 use crate::message::{
-    Attribute, Decision, Entry, EntryKind, Finished, FromReceiver, FromSender, Measured, Piece, Reason, Settings,
+    Attribute, Decision, Entry, EntryKind, Finished, FromReceiver, FromSender, Join, Measured, Piece, Reason, Settings,
     Verdict, Whole,
 };
 use crate::send::Sender;
@@ -95,8 +95,10 @@ fn from_senders() -> Vec<FromSender> {
         FromSender::Hole(piece(file, 0, 1 << 22)),
         FromSender::Digests(vec![[7; 32]; 3]),
         FromSender::Abandoned { file, why: "it became shorter".into() },
-        FromSender::Join([7; 32]),
+        FromSender::Join(Join { session: [7; 32], file: None }),
+        FromSender::Join(Join { session: [7; 32], file: Some(file) }),
         FromSender::Split { file },
+        FromSender::Apart { file },
         FromSender::End,
         FromSender::Finish(Measured { nanoseconds: 5, failed: 1, load: Load::default(), expected: None, method: None }),
     ]

@@ -15,7 +15,7 @@ use crate::blocks::BLOCK;
 use crate::channel::Channel;
 use crate::decide::Destination;
 use crate::joined::{STREAMS, SessionId};
-use crate::message::{FromReceiver, FromSender, Piece, Settings};
+use crate::message::{FromReceiver, FromSender, Join, Piece, Settings};
 use crate::receive::{Manner, Receiver};
 use crate::send::{self, Sender, Sent};
 use crate::session::Event;
@@ -26,10 +26,10 @@ const BYTES: usize = BLOCK as usize;
 const SPLIT: Settings = Settings { streams: 4, ..SETTINGS };
 
 /// A receiver that serves a test.
-struct Served<'a>(&'a Receiver);
+pub(super) struct Served<'a>(pub(super) &'a Receiver);
 
 /// Runs a test with a receiver, which has ended when this returns; what happened there.
-fn with_receiver(destination: Destination, test: impl FnOnce(&Served<'_>)) -> Vec<Event> {
+pub(super) fn with_receiver(destination: Destination, test: impl FnOnce(&Served<'_>)) -> Vec<Event> {
     let events = std::sync::Arc::new(Mutex::new(Vec::new()));
     let (told, is_over) = (std::sync::Arc::clone(&events), AtomicBool::new(false));
     let tell = Box::new(move |_, event| told.lock().unwrap().push(event));
@@ -56,7 +56,7 @@ impl Served<'_> {
     }
 
     /// A connection that may say anything.
-    fn connect(&self) -> Channel {
+    pub(super) fn connect(&self) -> Channel {
         let mut stream = TcpStream::connect(self.0.address().unwrap()).unwrap();
         let secret = Secret::none();
         let handshake = Handshake { protocol: &PROTOCOL, secret: &secret, deadline: Deadline::within(LONG) };
@@ -65,7 +65,7 @@ impl Served<'_> {
     }
 
     /// The first stream of a session, which may be joined by so many others.
-    fn begin(&self, streams: u32) -> (Channel, SessionId) {
+    pub(super) fn begin(&self, streams: u32) -> (Channel, SessionId) {
         let mut channel = self.connect();
         channel.send(&FromSender::Begin(Settings { streams, ..SETTINGS })).unwrap();
         let FromReceiver::Session(id) = channel.receive().unwrap() else { panic!("no session") };
@@ -83,7 +83,7 @@ impl Served<'_> {
 
     fn join(&self, id: SessionId) -> Result<Channel> {
         let mut channel = self.connect();
-        channel.send(&FromSender::Join(id))?;
+        channel.send(&FromSender::Join(Join { session: id, file: None }))?;
         let answer: FromReceiver = channel.receive()?;
         assert_eq!(answer, FromReceiver::Took(None));
         Ok(channel)
@@ -103,7 +103,7 @@ fn is_taken(answer: &Result<FromReceiver>) -> bool {
 }
 
 /// Files of these sizes, in a directory of their own.
-fn sources(sizes: &[usize]) -> (tempfile::TempDir, Vec<PathBuf>) {
+pub(super) fn sources(sizes: &[usize]) -> (tempfile::TempDir, Vec<PathBuf>) {
     let directory = tempfile::tempdir().unwrap();
     let make = |(number, bytes): (usize, &usize)| {
         let path = directory.path().join(format!("{number}"));
@@ -114,7 +114,7 @@ fn sources(sizes: &[usize]) -> (tempfile::TempDir, Vec<PathBuf>) {
     (directory, paths)
 }
 
-fn are_equal(paths: &[PathBuf], target: &Path) {
+pub(super) fn are_equal(paths: &[PathBuf], target: &Path) {
     for path in paths {
         let arrived = target.join(path.file_name().unwrap());
         assert!(fs::read(path).unwrap() == fs::read(&arrived).unwrap(), "{} differs", arrived.display());
@@ -272,9 +272,12 @@ fn a_stream_that_sends_what_is_no_block_of_the_file_is_not_heard_any_more() {
     let (_outer, inner) = place();
     with_receiver(into(&inner), |served| {
         let (_first, id) = served.split(bytes);
-        for message in
-            [FromSender::End, FromSender::Begin(SETTINGS), FromSender::Join(id), FromSender::Hole(piece(0, 0, 1))]
-        {
+        for message in [
+            FromSender::End,
+            FromSender::Begin(SETTINGS),
+            FromSender::Join(Join { session: id, file: None }),
+            FromSender::Hole(piece(0, 0, 1)),
+        ] {
             let mut joined = served.join(id).unwrap();
             joined.send(&message).unwrap();
             assert!(joined.receive::<FromReceiver>().is_err(), "{message:?}");
