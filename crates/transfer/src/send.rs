@@ -33,7 +33,7 @@ use crate::message::{
 use crate::moving::{SendMethod, SendPath, SendSetup};
 use crate::pace::Pace;
 use crate::session::{BATCH, BATCH_BYTES, SMALL, WINDOW, is_small};
-use crate::source::{Collection, Source};
+use crate::source::{Collection, Opener, Source};
 use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 use joining::{Another, Joined};
@@ -79,6 +79,8 @@ pub struct Sent {
     pub unsent: Vec<Unsent>,
     /// Files that were there already, and unchanged.
     pub unchanged: u64,
+    /// Files that were sent without extended attributes that they have, if they are counted then.
+    pub without_attributes: u64,
     /// In a dry run: what would be sent.
     pub planned: Vec<PathBuf>,
 }
@@ -136,18 +138,19 @@ impl<S: Stream> Sender<S> {
     /// # Errors
     /// A broken connection, a receiver that refuses all, or a signal. What concerns one file alone is returned.
     pub fn send(mut self, collection: Collection, progress: &dyn Fn(u64)) -> Result<Sent> {
-        let Collection { sources, unread, .. } = collection;
+        let Collection { sources, unread, counts_attributes, .. } = collection;
         let unsent = unread.into_iter().map(|(path, why)| Unsent { path, why }).collect();
         let mut sending = Sending::new(&mut self.channel, self.manner, &sources, progress);
         sending.unsent = unsent;
+        sending.counts_attributes = counts_attributes;
         sending.joined = std::mem::take(&mut self.joined);
         sending.another = self.another.take();
         sending.run()?;
         sending.ways.finish()?;
         let method = sending.ways.method();
-        let Sending { unsent, unchanged, planned, moved, .. } = sending;
+        let Sending { unsent, unchanged, without_attributes, planned, moved, .. } = sending;
         let summary = self.finish(&sources, (moved, method), unsent.len() as u64)?;
-        Ok(Sent { summary, unsent, unchanged, planned })
+        Ok(Sent { summary, unsent, unchanged, without_attributes, planned })
     }
 
     /// Has the receiver finish, and exchanges what was measured.
@@ -223,10 +226,10 @@ fn reading(sources: &[Source]) -> Result<u64> {
 /// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.
 fn opening(sources: &[Source]) -> Result<u64> {
     let small: Vec<&Source> = sources.iter().filter(|source| is_small(&source.entry)).take(expected::FILES).collect();
-    let mut content = Vec::new();
+    let (mut content, mut opener) = (Vec::new(), Opener::default());
     let mut failed = Ok(());
     let spent = expected::cpu_time(|| {
-        failed = small.iter().try_for_each(|source| read_whole(source, &mut content));
+        failed = small.iter().try_for_each(|source| read_whole(source, opener.open(source)?, &mut content));
         Ok(())
     });
     let unknown = |error| FileError::call("time", std::path::Path::new("."), error);
@@ -234,9 +237,8 @@ fn opening(sources: &[Source]) -> Result<u64> {
 }
 
 /// Adds the content of a small file, if it is what was offered.
-fn read_whole(source: &Source, content: &mut Vec<u8>) -> Result<()> {
+fn read_whole(source: &Source, mut file: File, content: &mut Vec<u8>) -> Result<()> {
     let before = content.len();
-    let mut file = source.open()?;
     content.resize(before + source.bytes() as usize, 0);
     let read = file.read_exact(&mut content[before..]);
     // A file that became shorter says so itself.
@@ -316,6 +318,10 @@ struct Sending<'a, S> {
     moved: Moved,
     unsent: Vec<Unsent>,
     unchanged: u64,
+    opener: Opener,
+    /// Whether files with extended attributes are counted, and how many were.
+    counts_attributes: bool,
+    without_attributes: u64,
     planned: Vec<PathBuf>,
     buffer: Vec<u8>,
 }
@@ -350,6 +356,9 @@ impl<'a, S: Stream> Sending<'a, S> {
             moved,
             unsent,
             unchanged,
+            opener: Opener::default(),
+            counts_attributes: false,
+            without_attributes: 0,
             planned,
             buffer,
         }
@@ -547,7 +556,14 @@ impl<'a, S: Stream> Sending<'a, S> {
     /// Adds the content of a small file, if it is what was offered.
     fn read_small(&mut self, source: &Source, content: &mut Vec<u8>) -> Result<()> {
         let before = content.len();
-        let read = self.channel.times.file(|| read_whole(source, content));
+        let (opener, without) = (&mut self.opener, self.counts_attributes.then_some(&mut self.without_attributes));
+        let read = self.channel.times.file(|| {
+            let file = opener.open(source)?;
+            if let Some(without) = without {
+                *without += u64::from(source.has_attributes(&file));
+            }
+            read_whole(source, file, content)
+        });
         if read.is_err() {
             content.truncate(before);
         }
@@ -575,7 +591,10 @@ impl<'a, S: Stream> Sending<'a, S> {
         }
         let sent = match source.open() {
             Ok(file) if source.entry.kind == EntryKind::Stream => self.send_stream(number, &file),
-            Ok(file) => source.check(&file).and_then(|()| self.send_blocks(source, wanted, &file)),
+            Ok(file) => {
+                self.without_attributes += u64::from(self.counts_attributes && source.has_attributes(&file));
+                source.check(&file).and_then(|()| self.send_blocks(source, wanted, &file))
+            }
             Err(error) => Err(error),
         };
         match sent {

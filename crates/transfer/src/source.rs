@@ -1,14 +1,15 @@
 //! What is to be sent: the files that a user named, and what is below the directories, as found before anything is sent.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
-use std::os::fd::AsFd;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kelvin_file::Error as FileError;
-use kelvin_sys::fs::{NO_FOLLOW, NONBLOCK, effective_user};
+use kelvin_sys::fs::effective_user;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::message::{ATTRIBUTE_BYTES, ATTRIBUTES, Attribute, Entry, EntryKind, Modified};
 use crate::name::Name;
@@ -22,6 +23,10 @@ const STAT_BLOCK: u64 = 512;
 const USER: &[u8] = b"user.";
 /// What a system labels every file with, by its own policy.
 const LABEL: &[u8] = b"security.selinux";
+/// Directories on the way to what is looked at that are held open: from the lowest one a file is found sooner than by its path.
+const HELD: usize = 32;
+/// How a file is opened: one that became a pipe does not block.
+const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 /// Most files in one transfer: their numbers have 32 bits.
 const MOST: usize = u32::MAX as usize;
 
@@ -35,7 +40,19 @@ pub struct Keep {
     /// Users and groups.
     pub owners: bool,
     /// Extended attributes of the user's name space.
-    pub attributes: bool,
+    pub attributes: Attributes,
+}
+
+/// What becomes of the extended attributes of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attributes {
+    /// Those of the user's name space are kept, and files that have others counted.
+    Kept,
+    /// Files that have some are counted when they are found.
+    CountedAtOnce,
+    /// Files that have some are counted when they are sent, which costs less for a file that is open.
+    #[default]
+    CountedWhenSent,
 }
 
 /// What was found and is not sent.
@@ -86,10 +103,21 @@ impl Source {
             let input = std::io::stdin().as_fd().try_clone_to_owned();
             return Ok(input.map_err(|error| FileError::call("open", Path::new("-"), error))?.into());
         }
-        let flags = if self.is_named { NONBLOCK } else { NONBLOCK | NO_FOLLOW };
-        let opened = File::options().read(true).custom_flags(flags).open(&self.path);
-        let file = opened.map_err(|error| FileError::call("open", &self.path, error))?;
-        Ok(file)
+        self.open_at(CWD, &self.path)
+    }
+
+    /// The same, by a path from a directory.
+    fn open_at(&self, directory: BorrowedFd<'_>, path: &Path) -> Result<File> {
+        let flags = if self.is_named { READING } else { READING | OFlags::NOFOLLOW };
+        let opened = retry_on_intr(|| rustix::fs::openat(directory, path, flags, Mode::empty()));
+        Ok(opened.map_err(|error| FileError::call("open", &self.path, error.into()))?.into())
+    }
+
+    /// Whether an open file has extended attributes.
+    pub(crate) fn has_attributes(&self, file: &File) -> bool {
+        // A file system may have none.
+        matches!(self.entry.kind, EntryKind::File { .. })
+            && Named::Open(file.as_fd()).attributes().is_ok_and(|names| names.iter().any(|name| name != LABEL))
     }
 
     /// That an open file is the one that was found, with the same size and time.
@@ -98,12 +126,12 @@ impl Source {
     /// That it was changed, and how.
     pub fn check(&self, file: &File) -> Result<()> {
         let EntryKind::File { bytes, .. } = self.entry.kind else { return Ok(()) };
-        let found = file.metadata().map_err(|error| FileError::call("look at", &self.path, error))?;
-        if (found.dev(), found.ino()) != self.identity {
+        let found = rustix::fs::fstat(file).map_err(|error| FileError::call("look at", &self.path, error.into()))?;
+        if (found.st_dev, found.st_ino) != self.identity {
             return Err(self.changed("another file has taken its place".into()));
         }
-        if found.len() != bytes {
-            return Err(self.changed(format!("its size went from {bytes} to {} bytes", found.len())));
+        if found.st_size as u64 != bytes {
+            return Err(self.changed(format!("its size went from {bytes} to {} bytes", found.st_size)));
         }
         if modified(&found) != self.entry.modified {
             return Err(self.changed("it was written".into()));
@@ -117,6 +145,70 @@ impl Source {
     }
 }
 
+/// Opens one file after the other, a second one of the same directory from there.
+#[derive(Debug, Default)]
+pub(crate) struct Opener {
+    /// The number of the directory of the last file, and it, if it is open.
+    last: u32,
+    directory: Option<OwnedFd>,
+}
+
+impl Opener {
+    /// As [`Source::open`].
+    pub(crate) fn open(&mut self, source: &Source) -> Result<File> {
+        let number = source.entry.parent;
+        if number == 0 || number != self.last {
+            (self.last, self.directory) = (number, None);
+            return source.open();
+        }
+        if self.directory.is_none() {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let path = source.path.parent().unwrap_or(Path::new("."));
+            self.directory = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty())).ok();
+        }
+        match &self.directory {
+            // A file that is not the one that was found shows when it is looked at.
+            Some(directory) => source.open_at(directory.as_fd(), source.entry.name.as_os_str().as_ref()),
+            None => source.open(),
+        }
+    }
+}
+
+/// A directory that is being walked.
+struct Level {
+    path: PathBuf,
+    /// It, if it is held open.
+    directory: Option<Dir>,
+    names: std::vec::IntoIter<OsString>,
+    /// Its number.
+    number: u32,
+}
+
+impl Level {
+    /// Reads a directory: the names in it, in their order.
+    fn read(above: BorrowedFd<'_>, (from_there, flags): (&Path, OFlags), path: &Path) -> Result<Self> {
+        let failed = |error: Errno| FileError::call("read", path, error.into());
+        let opened = retry_on_intr(|| rustix::fs::openat(above, from_there, flags, Mode::empty()));
+        let mut directory = Dir::new(opened.map_err(failed)?).map_err(failed)?;
+        let mut names = Vec::new();
+        while let Some(entry) = directory.read() {
+            let entry = entry.map_err(failed)?;
+            match entry.file_name().to_bytes() {
+                b"." | b".." => {}
+                name => names.push(OsStr::from_bytes(name).to_owned()),
+            }
+        }
+        names.sort();
+        Ok(Self { path: path.to_owned(), directory: Some(directory), names: names.into_iter(), number: 0 })
+    }
+
+    /// What a call for something in it takes: a directory, and a path from there.
+    fn at<'a>(&'a self, name: &'a OsStr, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+        let directory = self.directory.as_ref().and_then(|directory| directory.fd().ok());
+        directory.map_or((CWD, path), |directory| (directory, Path::new(name)))
+    }
+}
+
 /// All that is to be sent, each directory before what is in it.
 #[derive(Debug, Default)]
 pub struct Collection {
@@ -126,6 +218,10 @@ pub struct Collection {
     pub left_out: LeftOut,
     /// What could not be looked at.
     pub unread: Vec<(PathBuf, Error)>,
+    /// Whether files with extended attributes are counted when they are sent.
+    pub(crate) counts_attributes: bool,
+    /// Who sends, once asked for.
+    user: Option<u32>,
     /// Directories so far, and bytes of their names.
     directories: u32,
     names: usize,
@@ -137,7 +233,8 @@ impl Collection {
     /// # Errors
     /// What is no regular file, nor a directory where those are sent; what may not be read.
     pub fn of(paths: &[PathBuf], keep: Keep) -> Result<Self> {
-        let mut found = Self::default();
+        let counts_attributes = keep.attributes == Attributes::CountedWhenSent;
+        let mut found = Self { counts_attributes, ..Self::default() };
         for path in paths {
             found.add_named(path, keep)?;
         }
@@ -176,20 +273,21 @@ impl Collection {
     }
 
     fn add_named(&mut self, path: &Path, keep: Keep) -> Result<()> {
-        let found = fs::metadata(path).map_err(|error| FileError::call("find", path, error))?;
-        let name = if found.is_dir() { directory_name(path) } else { Name::of(path).map_err(invalid) };
+        let found = rustix::fs::stat(path).map_err(|error| FileError::call("find", path, error.into()))?;
+        let kind = FileType::from_raw_mode(found.st_mode);
+        let name = if kind == FileType::Directory { directory_name(path) } else { Name::of(path).map_err(invalid) };
         let name = name.map_err(|source| FileError::call("send", path, source))?;
-        if found.is_dir() {
+        if kind == FileType::Directory {
             if !keep.recursive {
                 return Err(
                     FileError::Special { path: path.to_owned(), kind: "a directory, which only -r sends" }.into()
                 );
             }
-            let entries = read(path)?;
-            let parent = self.add_directory(path, 0, name, (&found, keep))?;
-            return self.descend(entries, parent, keep);
+            let level = Level::read(CWD, (path, LISTING), path)?;
+            let number = self.add_directory(path, 0, name, (&found, keep))?;
+            return self.descend(Level { number, ..level }, keep);
         }
-        if let Some(kind) = special(&found) {
+        if let Some(kind) = special(kind) {
             return Err(FileError::Special { path: path.to_owned(), kind }.into());
         }
         let file = self.add(path, 0, name, (&found, keep), file(&found))?;
@@ -199,60 +297,61 @@ impl Collection {
     }
 
     /// Adds what is in a directory, by name, so that an order of sending can be repeated.
-    fn descend(&mut self, entries: Vec<PathBuf>, parent: u32, keep: Keep) -> Result<()> {
-        let mut waiting = vec![(entries.into_iter(), parent)];
-        while let Some((entries, parent)) = waiting.last_mut() {
-            let (Some(path), parent) = (entries.next(), *parent) else {
-                waiting.pop();
+    fn descend(&mut self, first: Level, keep: Keep) -> Result<()> {
+        let mut levels = vec![first];
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.names.next() else {
+                levels.pop();
                 continue;
             };
-            if let Some(below) = self.look(path, parent, keep)? {
-                waiting.push(below);
+            if let Some(mut below) = self.look(level, name, keep)? {
+                below.directory = below.directory.filter(|_| levels.len() < HELD);
+                levels.push(below);
             }
         }
         Ok(())
     }
 
-    /// Adds what is at a path; for a directory, returns what is in it and its number.
-    fn look(&mut self, path: PathBuf, parent: u32, keep: Keep) -> Result<Option<(std::vec::IntoIter<PathBuf>, u32)>> {
-        let found = match fs::symlink_metadata(&path) {
+    /// Adds what has a name in a directory; returns it if it is a directory itself.
+    fn look(&mut self, level: &Level, name: OsString, keep: Keep) -> Result<Option<Level>> {
+        let (path, parent) = (level.path.join(&name), level.number);
+        let (above, from_there) = level.at(&name, &path);
+        let found = match rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => found,
             Err(error) => {
-                let error = FileError::call("find", &path, error).into();
-                self.unread.push((path, error));
+                self.could_not("find", path, error.into());
                 return Ok(None);
             }
         };
-        let Ok(name) = Name::of(&path) else { return Ok(None) };
-        let kind = found.file_type();
-        if kind.is_dir() {
-            match read(&path) {
-                Ok(entries) => {
-                    let number = self.add_directory(&path, parent, name, (&found, keep))?;
-                    return Ok(Some((entries.into_iter(), number)));
+        let Ok(own) = Name::of(&path) else { return Ok(None) };
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => match Level::read(above, (from_there, LISTING | OFlags::NOFOLLOW), &path) {
+                Ok(below) => {
+                    let number = self.add_directory(&path, parent, own, (&found, keep))?;
+                    return Ok(Some(Level { number, ..below }));
                 }
                 Err(error) => self.unread.push((path, error)),
-            }
-        } else if kind.is_file() {
-            self.add(&path, parent, name, (&found, keep), file(&found))?;
-        } else if kind.is_symlink() && keep.links {
-            let target = fs::read_link(&path).map(|target| target.into_os_string().into_vec());
-            match target {
-                Ok(target) => drop(self.add(&path, parent, name, (&found, keep), EntryKind::Link { target })?),
-                Err(error) => {
-                    let error = FileError::call("read the link", &path, error).into();
-                    self.unread.push((path, error));
+            },
+            FileType::RegularFile => drop(self.add(&path, parent, own, (&found, keep), file(&found))?),
+            FileType::Symlink if keep.links => match fs::read_link(&path) {
+                Ok(target) => {
+                    let target = target.into_os_string().into_vec();
+                    self.add(&path, parent, own, (&found, keep), EntryKind::Link { target })?;
                 }
-            }
-        } else if kind.is_symlink() {
-            self.left_out.links += 1;
-        } else {
-            self.left_out.special += 1;
+                Err(error) => self.could_not("read the link", path, error),
+            },
+            FileType::Symlink => self.left_out.links += 1,
+            _ => self.left_out.special += 1,
         }
         Ok(None)
     }
 
-    fn add_directory(&mut self, path: &Path, parent: u32, name: Name, found: (&Metadata, Keep)) -> Result<u32> {
+    fn could_not(&mut self, doing: &'static str, path: PathBuf, error: std::io::Error) {
+        let error = FileError::call(doing, &path, error).into();
+        self.unread.push((path, error));
+    }
+
+    fn add_directory(&mut self, path: &Path, parent: u32, name: Name, found: (&Stat, Keep)) -> Result<u32> {
         self.names += name.as_os_str().len();
         if self.directories as usize >= tree::MOST || self.names > tree::NAMES {
             return Err(Error::TooMany);
@@ -267,28 +366,30 @@ impl Collection {
         path: &Path,
         parent: u32,
         name: Name,
-        (found, keep): (&Metadata, Keep),
+        (found, keep): (&Stat, Keep),
         kind: EntryKind,
     ) -> Result<&mut Source> {
         if self.sources.len() >= MOST {
             return Err(Error::TooMany);
         }
-        let owner = keep.owners.then_some((found.uid(), found.gid()));
-        if owner.is_none() && found.uid() != effective_user() {
-            self.left_out.owners += 1;
-        }
-        let attributes = if found.is_symlink() { Vec::new() } else { self.attributes(path, keep.attributes)? };
-        let (mode, modified) = (found.mode() & RIGHTS, modified(found));
-        let has_holes = found.is_file() && found.blocks() * STAT_BLOCK < found.len();
+        let owner = keep.owners.then_some((found.st_uid, found.st_gid));
+        let user = *self.user.get_or_insert_with(effective_user);
+        self.left_out.owners += u64::from(owner.is_none() && found.st_uid != user);
+        let attributes = match (&kind, keep.attributes) {
+            (EntryKind::Link { .. }, _) | (EntryKind::File { .. }, Attributes::CountedWhenSent) => Vec::new(),
+            (_, attributes) => self.attributes(path, attributes == Attributes::Kept)?,
+        };
+        let (mode, modified) = (found.st_mode & RIGHTS, modified(found));
+        let has_holes = matches!(kind, EntryKind::File { bytes, stored } if stored < bytes);
         let entry = Entry { parent, name, kind, mode, modified, owner, attributes };
-        let identity = (found.dev(), found.ino());
+        let identity = (found.st_dev, found.st_ino);
         self.sources.push(Source { path: path.to_owned(), entry, identity, is_named: false, has_holes });
         self.sources.last_mut().ok_or(Error::TooMany)
     }
 
     /// The extended attributes that are to be sent; counts a file that has others, or too many.
     fn attributes(&mut self, path: &Path, wanted: bool) -> Result<Vec<Attribute>> {
-        let Ok(names) = names_of_attributes(path) else {
+        let Ok(names) = Named::Path(path).attributes() else {
             // A file system without them, or a file that cannot be read, which its own opening says.
             return Ok(Vec::new());
         };
@@ -311,14 +412,8 @@ impl Collection {
     }
 }
 
-/// The paths in a directory, by name.
-fn read(path: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |error: std::io::Error| FileError::call("read", path, error);
-    let entries = fs::read_dir(path).map_err(failed)?.map(|entry| entry.map(|entry| entry.path()));
-    let mut entries = entries.collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
-    entries.sort();
-    Ok(entries)
-}
+/// How a directory is opened whose names are read.
+const LISTING: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The name of a directory, even if its path ends in dots.
 fn directory_name(path: &Path) -> std::io::Result<Name> {
@@ -330,39 +425,54 @@ fn invalid(why: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned())
 }
 
-fn file(found: &Metadata) -> EntryKind {
-    EntryKind::File { bytes: found.len(), stored: found.blocks() * STAT_BLOCK }
+fn file(found: &Stat) -> EntryKind {
+    EntryKind::File { bytes: found.st_size as u64, stored: found.st_blocks as u64 * STAT_BLOCK }
 }
 
-fn modified(found: &Metadata) -> Modified {
-    Modified { seconds: found.mtime(), nanoseconds: found.mtime_nsec() as u32 }
+fn modified(found: &Stat) -> Modified {
+    Modified { seconds: found.st_mtime, nanoseconds: found.st_mtime_nsec as u32 }
 }
 
 /// The kind of a named file that cannot be sent.
-fn special(found: &Metadata) -> Option<&'static str> {
-    let kind = found.file_type();
-    match () {
-        () if kind.is_file() => None,
-        () if kind.is_fifo() => Some("a pipe"),
-        () if kind.is_socket() => Some("a socket"),
-        () if kind.is_block_device() => Some("a block device"),
-        () if kind.is_char_device() => Some("a character device"),
-        () => Some("no regular file"),
+fn special(kind: FileType) -> Option<&'static str> {
+    match kind {
+        FileType::RegularFile => None,
+        FileType::Fifo => Some("a pipe"),
+        FileType::Socket => Some("a socket"),
+        FileType::BlockDevice => Some("a block device"),
+        FileType::CharacterDevice => Some("a character device"),
+        _ => Some("no regular file"),
     }
 }
 
 /// Bytes that names of attributes, or a value, can have at most (XATTR_LIST_MAX, XATTR_SIZE_MAX of limits.h).
 const LONGEST: usize = 64 << 10;
 
-fn names_of_attributes(path: &Path) -> rustix::io::Result<Vec<Vec<u8>>> {
-    // Most files have none: a first call without a buffer says so.
-    if rustix::fs::llistxattr_query(path)? == 0 {
-        return Ok(Vec::new());
+/// By what a file is known.
+enum Named<'a> {
+    Path(&'a Path),
+    Open(BorrowedFd<'a>),
+}
+
+impl Named<'_> {
+    /// The names of its extended attributes.
+    fn attributes(&self) -> rustix::io::Result<Vec<Vec<u8>>> {
+        // Most files have none: a first call without a buffer says so.
+        let length = match self {
+            Self::Path(path) => rustix::fs::llistxattr_query(*path)?,
+            Self::Open(file) => rustix::fs::flistxattr_query(file)?,
+        };
+        if length == 0 {
+            return Ok(Vec::new());
+        }
+        let mut names = vec![0; LONGEST];
+        let length = match self {
+            Self::Path(path) => rustix::fs::llistxattr(*path, &mut names)?,
+            Self::Open(file) => rustix::fs::flistxattr(file, &mut names)?,
+        };
+        let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(<[u8]>::to_vec).collect())
     }
-    let mut names = vec![0; LONGEST];
-    let length = rustix::fs::llistxattr(path, &mut names)?;
-    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    Ok(names.map(<[u8]>::to_vec).collect())
 }
 
 fn value_of_attribute(path: &Path, name: &[u8]) -> rustix::io::Result<Vec<u8>> {

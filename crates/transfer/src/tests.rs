@@ -2,6 +2,7 @@
 
 mod apart;
 mod channel;
+mod found;
 mod fuzz;
 mod hostile_receiver;
 mod hostile_sender;

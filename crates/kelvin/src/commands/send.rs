@@ -12,7 +12,7 @@ use kelvin_transfer::message::Settings;
 use kelvin_transfer::moving::SendSetup;
 use kelvin_transfer::name::Name;
 use kelvin_transfer::send::{Manner, Sender, Sent, Unsent};
-use kelvin_transfer::source::{Collection, Keep, left_out};
+use kelvin_transfer::source::{Attributes, Collection, Keep, LeftOut, left_out};
 use kelvin_transfer::summary::Record;
 use kelvin_transfer::{Error, device};
 use kelvin_wire::address::addresses;
@@ -31,7 +31,7 @@ pub fn send(args: &SendArgs) -> Done {
     let collection = collected(args, &files)?;
     let addresses = addresses(to).map_err(|why| Fault::new(to, why))?;
     kelvin_sys::interrupt::watch()?;
-    let left = left_out(&collection.left_out);
+    let left = collection.left_out.clone();
     let manner = manner(args, moving, &collection);
     let sent = if args.device {
         carry(device::connect(&addresses, &secret, manner), to, collection)?
@@ -39,7 +39,10 @@ pub fn send(args: &SendArgs) -> Done {
         carry(Sender::connect(&addresses, &secret, manner), to, collection)?
     };
     match sent {
-        Ok(sent) => conclude(args, &sent, left),
+        Ok(sent) => {
+            let attributes = left.attributes + sent.without_attributes;
+            conclude(args, &sent, left_out(&LeftOut { attributes, ..left }))
+        }
         Err(error @ Error::RefusedAll(_)) => Err(Fault::new(to, error)),
         Err(error) => {
             Fault::because(error).report();
@@ -90,7 +93,12 @@ fn collected(args: &SendArgs, files: &[PathBuf]) -> Result<Collection, Fault> {
             return Err(Fault::because(format!("{one} and {other} would arrive under one name: send them apart")));
         }
     }
-    let keep = Keep { recursive: args.recursive, links: args.links, owners: args.owners, attributes: args.xattrs };
+    let attributes = match (args.xattrs, args.dry_run) {
+        (true, _) => Attributes::Kept,
+        (false, true) => Attributes::CountedAtOnce,
+        (false, false) => Attributes::CountedWhenSent,
+    };
+    let keep = Keep { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
     Collection::of(files, keep).map_err(Fault::because)
 }
 
@@ -110,7 +118,7 @@ struct Answer {
 }
 
 fn conclude(args: &SendArgs, sent: &Sent, left: Option<String>) -> Done {
-    let Sent { summary, unsent, unchanged, planned } = sent;
+    let Sent { summary, unsent, unchanged, planned, .. } = sent;
     let device = args.device.then_some(Device::Sender);
     unsent.iter().for_each(report);
     if args.json {

@@ -14,12 +14,12 @@ use crate::decide::Desk;
 use crate::message::Settings;
 use crate::send::{Manner, Sender, Sent};
 use crate::session::{SMALL, Session};
-use crate::source::{Collection, Keep};
+use crate::source::{Attributes, Collection, Keep};
 use crate::summary::Summary;
 use crate::tree;
 use crate::{Error, Result};
 
-const ALL: Keep = Keep { recursive: true, links: true, owners: true, attributes: true };
+const ALL: Keep = Keep { recursive: true, links: true, owners: true, attributes: Attributes::Kept };
 /// Trees of each test.
 const TREES: u64 = 12;
 
