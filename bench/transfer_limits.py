@@ -36,6 +36,7 @@ from pathlib import Path
 
 import common
 import hosts
+from planted import cgroup, disk, number
 
 MB = 10**6
 MIB = 1 << 20
@@ -119,50 +120,6 @@ def two_hosts():
     finally:
         for name in names:
             subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
-
-
-@contextmanager
-def cgroup(controller, **limits):
-    """A cgroup with limits: the file by which a process enters it."""
-    group = Path("/sys/fs/cgroup", controller, f"kelvin-bench-{os.getpid()}")
-    try:
-        group.mkdir()
-    except OSError as error:
-        raise common.Missing(f"needs root and the cgroup controller {controller}, version 1: {error}") from error
-    try:
-        for name, value in limits.items():
-            (group / name.replace("__", ".")).write_text(value)
-        yield group / "cgroup.procs"
-    finally:
-        # Its processes have ended, and may not have left yet.
-        for _ in range(100):
-            try:
-                group.rmdir()
-                break
-            except OSError:
-                time.sleep(0.05)
-
-
-@contextmanager
-def disk(base):
-    """A file system on a loop device: where it is mounted, and its number."""
-    image, place = Path(base, "image"), Path(base, "disk")
-    with open(image, "wb") as file:
-        file.truncate(1 << 30)
-    common.run([common.need("mkfs.ext4", "e2fsprogs"), "-q", "-F", image])
-    place.mkdir()
-    common.run(["mount", "-o", "loop", image, place])
-    try:
-        yield place
-    finally:
-        common.run(["umount", place])
-        image.unlink()
-        place.rmdir()
-
-
-def number(place):
-    device = os.stat(place).st_dev
-    return f"{os.major(device)}:{os.minor(device)}"
 
 
 # ---- transfers

@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""Whether `kelvin study load` names what limits a file server where that is known because it was planted.
+
+Each case is one study with a limit that is known by construction: a link shaped by a token bucket filter, a disk throttled by its
+control group, a quota of CPU time on either side, few workers, a client that cannot take more, two limits near balance, and cases in
+which nothing is reached. Of each the verdict is compared, and where the construction gives it, the throughput at saturation (within
+5 %) and the knee (within one step of the numbers of users that were visited).
+
+A verdict that is wrong and given without a doubt is the worst: it is said apart, and there must be none. Links carry 1448 bytes of
+payload in each frame of 1514 that the shaper counts.
+
+Needs root, and control groups of version 1. Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import common
+from planted import cgroup, number
+
+PAYLOAD = 1448 / 1514
+PERIOD = 100_000
+PATIENCE = 900
+CAPACITY_ERROR = 0.05
+
+
+# ---- limits
+
+
+@contextmanager
+def nothing(_):
+    yield []
+
+
+def link(bits):
+    """A link between two namespaces."""
+
+    @contextmanager
+    def planted(_):
+        yield ["--between", "namespaces", "--link", str(bits)]
+
+    return planted
+
+
+@contextmanager
+def of_disk(base, name, value):
+    with cgroup("blkio", **{f"blkio__throttle__{name}": f"{whole_disk(base)} {value}"}) as door:
+        yield ["--cache", "uncached", "--server-memory", "64M", "--server-group", str(door.parent)]
+
+
+def disk_bytes(rate):
+    return lambda base: of_disk(base, "read_bps_device", rate)
+
+
+def disk_requests(rate):
+    return lambda base: of_disk(base, "read_iops_device", rate)
+
+
+def whole_disk(base):
+    """The number of the disk that a directory lies on, not of its partition."""
+    own = Path("/sys/dev/block", number(base)).resolve()
+    return (own.parent if (own / "partition").exists() else own).joinpath("dev").read_text().strip()
+
+
+@contextmanager
+def quota(share):
+    with cgroup("cpu", cpu__cfs_quota_us=str(round(share * PERIOD)), cpu__cfs_period_us=str(PERIOD)) as door:
+        yield door
+
+
+def server_quota(share):
+    @contextmanager
+    def planted(_):
+        with quota(share) as door:
+            yield ["--server-group", str(door.parent)]
+
+    return planted
+
+
+def client_quota(share):
+    """The client has a quota, and the server leaves its group."""
+
+    @contextmanager
+    def planted(_):
+        with quota(share) as door:
+            yield ["--server-group", "/sys/fs/cgroup/cpu", door]
+
+    return planted
+
+
+def both(*plants):
+    @contextmanager
+    def planted(base):
+        with ExitStack() as stack:
+            yield [word for plant in plants for word in stack.enter_context(plant(base))]
+
+    return planted
+
+
+def workers(count):
+    @contextmanager
+    def planted(_):
+        yield ["--server-options", f"--model pool --threads {count}"]
+
+    return planted
+
+
+@contextmanager
+def small_window(_):
+    """Sockets that can receive little at a time. New namespaces have what this one has."""
+    setting = Path("/proc/sys/net/ipv4/tcp_rmem")
+    before = setting.read_text()
+    try:
+        setting.write_text("4096 4096 4096")
+        yield ["--between", "namespaces"]
+    finally:
+        setting.write_text(before)
+
+
+# ---- what is expected
+
+
+class Expected:
+    """Any of these names; all of them together, or one in doubt, where they are near balance."""
+
+    def __init__(self, *names, together=False, capacity=None, knee=None):
+        self.names, self.together, self.capacity, self.knee = set(names), together, capacity, knee
+
+    def allows(self, found, is_certain):
+        return found <= self.names and not (self.together and is_certain and found != self.names)
+
+
+def of_link(bits, file_bytes, **more):
+    return Expected("link", capacity=bits / 8 * PAYLOAD / file_bytes, **more)
+
+
+def named(verdict):
+    """The resources that a verdict names, or why it names none."""
+    if isinstance(verdict, str):
+        return {verdict}
+    ((kind, what),) = verdict.items()
+    if kind == "unknown":
+        because = what["because"]
+        return {"unknown: " + (because if isinstance(because, str) else next(iter(because)))}
+    by = what["by"]
+    names = {by} if isinstance(by, str) else set(by)
+    return {"client"} if kind == "client" else names
+
+
+MB, KB = 10**6, 10**3
+FEW, MORE = "1,2,3,4,6,8", "1,2,3,4,6,8,10,12,16,20,24,28,32,40,48"
+# Work for a request falls with the number of users, since calls and wake-ups are shared, and throughput goes on growing.
+MANY = "1,2,4,8,12,16,24,32,48"
+
+# Name: what is planted, arguments, what is expected.
+CASES = {
+    "link 10M": (link(10 * MB), ["--file-size", "100kB", "--users", FEW], of_link(10 * MB, 100 * KB, knee=1)),
+    "link 50M": (link(50 * MB), ["--file-size", "500kB", "--users", FEW], of_link(50 * MB, 500 * KB, knee=1)),
+    "link 200M": (link(200 * MB), ["--users", FEW], of_link(200 * MB, 2 * MB, knee=1)),
+    "link 600M": (link(600 * MB), ["--users", FEW], of_link(600 * MB, 2 * MB, knee=1)),
+    "link, fixed file": (
+        link(100 * MB),
+        ["--pattern", "fixed", "--users", FEW],
+        of_link(100 * MB, 2 * MB, knee=1),
+    ),
+    "link, small files": (link(20 * MB), ["--file-size", "20kB", "--users", FEW], Expected("link")),
+    "link, think time": (
+        link(20 * MB),
+        ["--file-size", "200kB", "--think", "1s", "--users", MORE],
+        of_link(20 * MB, 200 * KB),
+    ),
+    "disk 5 MB/s": (disk_bytes(5 * MB), ["--file-size", "500kB", "--users", FEW], Expected("disk")),
+    "disk 20 MB/s": (disk_bytes(20 * MB), ["--users", FEW], Expected("disk")),
+    "disk 60 MB/s": (disk_bytes(60 * MB), ["--users", FEW], Expected("disk")),
+    "disk 100 requests/s": (disk_requests(100), ["--users", FEW], Expected("disk", "disk-requests")),
+    "disk 400 requests/s": (disk_requests(400), ["--users", FEW], Expected("disk", "disk-requests")),
+    "server quota 5 %": (server_quota(0.05), ["--file-size", "100kB", "--users", MANY], Expected("server-cpu")),
+    "server quota 15 %": (server_quota(0.15), ["--file-size", "100kB", "--users", MANY], Expected("server-cpu")),
+    "server quota 30 %": (server_quota(0.3), ["--file-size", "2MB", "--users", MANY], Expected("server-cpu")),
+    "one worker": (workers(1), ["--think", "20ms", "--file-size", "20kB", "--users", FEW], Expected("workers", knee=1)),
+    "three workers": (
+        workers(3),
+        ["--think", "20ms", "--file-size", "20kB", "--users", FEW],
+        Expected("workers", knee=3),
+    ),
+    "six workers": (
+        workers(6),
+        ["--think", "50ms", "--file-size", "20kB", "--users", "1,2,4,6,8,12,16"],
+        Expected("workers", knee=6),
+    ),
+    "client quota 5 %": (client_quota(0.05), ["--file-size", "100kB", "--users", MANY], Expected("client")),
+    "client quota 15 %": (client_quota(0.15), ["--file-size", "500kB", "--users", MANY], Expected("client")),
+    "client's window": (small_window, ["--file-size", "200kB", "--users", MANY], Expected("client")),
+    "link and disk alike": (
+        both(link(80 * MB), disk_bytes(round(80 * MB / 8 * PAYLOAD))),
+        ["--users", FEW],
+        Expected("link", "disk", together=True),
+    ),
+    "link below disk": (
+        both(link(40 * MB), disk_bytes(20 * MB)),
+        ["--users", FEW],
+        of_link(40 * MB, 2 * MB),
+    ),
+    "disk below link": (both(link(400 * MB), disk_bytes(10 * MB)), ["--users", FEW], Expected("disk")),
+    "nothing reached": (
+        link(400 * MB),
+        ["--think", "1s", "--users", "1,2,3,4"],
+        Expected("unknown: still_growing", "unknown: nothing_busy"),
+    ),
+    "nothing reached, no link": (
+        nothing,
+        ["--think", "200ms", "--file-size", "10kB", "--users", "1,2,4,8"],
+        Expected("unknown: still_growing", "unknown: nothing_busy"),
+    ),
+}
+
+
+# ---- studies
+
+
+def study(kelvin, base, plant, arguments, budget):
+    with plant(base) as words:
+        doors = [word for word in words if isinstance(word, Path)]
+        flags = [word for word in words if not isinstance(word, Path)]
+        command = [kelvin, "study", "load", "--json", "--no-store", "--no-report", "--dir", base]
+        command += ["--rounds", "4", "--budget", budget]
+        command += [] if "--cache" in flags else ["--file-count", "128"]
+        enter = (lambda: [door.write_text(str(os.getpid())) for door in doors]) if doors else None
+        done = subprocess.run(
+            [str(word) for word in command + flags + arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=PATIENCE,
+            preexec_fn=enter,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.decode().strip().splitlines()[-1])
+    return json.loads(done.stdout)
+
+
+def limit_of(study):
+    """What the study says of the limit, and its sentence."""
+    for conclusion in study["analysis"]["studies"][0]["conclusions"]:
+        limit = conclusion["claim"].get("load", {}).get("limit")
+        if limit:
+            return limit, conclusion["text"]
+    raise RuntimeError("the study says nothing of a limit")
+
+
+def step_apart(users, found, wanted):
+    """How many steps of those that were visited lie between two numbers of users."""
+    grid = [int(word) for word in users.split(",")]
+    nearest = min(range(len(grid)), key=lambda at: abs(grid[at] - wanted))
+    return abs(grid.index(found) - nearest)
+
+
+def judge_case(name, kelvin, base, budget):
+    plant, arguments, expected = CASES[name]
+    limit, text = limit_of(study(kelvin, base, plant, arguments, budget))
+    found, is_certain = named(limit["verdict"]), not limit["doubts"]
+    is_right = expected.allows(found, is_certain)
+    problems = [] if is_right else ["WRONG AND CERTAIN" if is_certain and not is_unknown(found) else "NOT NAMED"]
+    saturation = limit["saturation"]["value"]
+    if expected.capacity and abs(saturation / expected.capacity - 1) > CAPACITY_ERROR:
+        problems.append(f"CAPACITY {saturation:.4g}, NOT {expected.capacity:.4g}")
+    users = arguments[arguments.index("--users") + 1]
+    knee = limit["knee"] and limit["knee"]["users"]
+    if expected.knee and (knee is None or step_apart(users, knee, expected.knee) > 1):
+        problems.append(f"KNEE {knee}, NOT {expected.knee}")
+    common.say(f"{name}: {text}")
+    sure = "" if is_certain else ", in doubt"
+    return [name, ", ".join(sorted(found)) + sure, f"{saturation:.4g}/s", str(knee), "; ".join(problems) or "holds"]
+
+
+def is_unknown(found):
+    return any(one.startswith("unknown") for one in found)
+
+
+def parse():
+    parser = common.parser_of(__doc__)
+    parser.add_argument("--budget", default="30s", help="time of the visits of a study [default: %(default)s]")
+    parser.add_argument("--only", action="append", choices=CASES, help="this one alone; repeatable")
+    parser.add_argument("--dir", default=".", help="directory on a disk, for the files [default: %(default)s]")
+    return parser.parse_args()
+
+
+def benchmark():
+    arguments = parse()
+    if os.geteuid() != 0:
+        raise common.Missing("needs root")
+    kelvin, rows = common.kelvin_program(arguments.kelvin), []
+    base = tempfile.mkdtemp(prefix="kelvin-bench-", dir=arguments.dir)
+    try:
+        for name in arguments.only or CASES:
+            rows.append(judge_case(name, kelvin, base, arguments.budget))
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    print(f"What limits a file server: {common.describe_machine()}\n")
+    print(common.table(["planted", "found", "saturation", "knee", "verdict"], rows))
+    return all(row[-1] == "holds" for row in rows)
+
+
+if __name__ == "__main__":
+    common.main(benchmark)
