@@ -34,9 +34,9 @@ pub use kelvin_model::{Interval, IntervalKind};
 pub use levels::{CurvePoint, levels};
 pub use reference::references;
 pub use result::{
-    Analysis, BesideRival, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Compared,
-    Concluded, CountOf, Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, KneeMark, LineCeiling,
-    MemoryLevel, MemoryLevels, MetricResult, Mode, ModelLine, ModesOf, Moved, Outcome, Place, RivalOutcome, Study,
-    StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails, Translation, Verdict, Warning,
+    Analysis, Answer, BesideRival, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient,
+    Compared, Concluded, CountOf, Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, KneeMark,
+    LineCeiling, MemoryLevel, MemoryLevels, MetricResult, Mode, ModelLine, ModesOf, Moved, Outcome, Place,
+    RivalOutcome, Study, StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails, Translation, Verdict, Warning,
 };
 pub use studies::{FULL, published_load, studies};

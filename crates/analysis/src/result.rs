@@ -697,6 +697,9 @@ pub enum Importance {
 pub struct Study {
     /// Id of the study: `os.tasks`.
     pub id: Name,
+    /// The answer, of each case that was studied; empty where the conclusions are short enough.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Answer>,
     /// The design: what was varied and held fixed.
     pub design: String,
     /// The conclusions.
@@ -704,6 +707,15 @@ pub struct Study {
     /// Tables of what was compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<StudyTable>,
+}
+
+/// What a study answers of a case, before its proof.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The answer in a sentence.
+    pub says: String,
+    /// The figures that it rests on, in a line each, the weightiest first.
+    pub because: Vec<String>,
 }
 
 /// A table of a study: a row for each of what was compared.

@@ -2,9 +2,10 @@
 
 use kelvin_analysis::testing::load::{Planted, Simulated, Station, grid};
 use kelvin_analysis::testing::study;
-use kelvin_analysis::{Concluded, Study, studies};
+use kelvin_analysis::{Answer, Concluded, Study, studies};
+use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, Workers};
-use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, SENT, UTILISATION};
+use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, Pattern, SENT, UTILISATION};
 use kelvin_model::{
     Attempt, Case, Claim, LoadClaim, LoadDoubt, LoadLaw, LoadLimit, LoadVerdict, LoadWhatIf, Metric, Name, Readings,
     Run, UnknownLimit,
@@ -208,10 +209,7 @@ fn the_sentence_says_it_all() {
     let text = &study.conclusions[0].text;
     let beginning = "from 3 users (2 to 4) on the network is the limit: 5.8";
     assert!(text.starts_with(beginning), "{text}");
-    assert!(
-        text.contains(" requests/s of 2.00 MB (11.") && text.contains("that the network carries; disk 2"),
-        "{text}"
-    );
+    assert!(text.contains(" requests/s of 2 MB (11.") && text.contains("that the network carries; disk 2"), "{text}");
     let table = &study.tables[0];
     assert_eq!(table.rows.len(), grid(20).len());
     assert_eq!(study.tables[1].rows[0].label, "network");
@@ -226,4 +224,44 @@ fn no_verdict_on_random_servers_is_wrong_and_certain() {
         assert!(!judged.is_wrong(), "{seed}: {judged:?} of {planted:?}");
         assert!(!judged.is_far(), "{seed}: {judged:?} of {planted:?}");
     }
+}
+
+/// The answers of a study, as lines.
+fn answered(what: &str, run: &Run) -> String {
+    let line = |answer: &Answer| format!("{}\n  {}\n", answer.says, answer.because.join("\n  "));
+    format!("# {what}\n{}", concluded(run).answers.iter().map(line).collect::<String>())
+}
+
+#[test]
+fn the_answer_reads_well_in_every_form() {
+    let certain = published().run();
+    let [mut amplified, mut beyond, mut late, mut once] = [&certain; 4].map(Run::clone);
+    times(&mut amplified, &UTILISATION, 2.4, at(Disk));
+    times(&mut beyond, &UTILISATION, 1.3, at(Link));
+    times(&mut late, &LATENESS, 1e4, |_| true);
+    times(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_catalogue::load::USERS.of(case) == Some(6));
+    let planted = [
+        ("a slow link, and a disk that reads more than is served", amplified),
+        ("think time", Simulated { think: 1000, ..published() }.run()),
+        (
+            "one fixed file from memory",
+            Simulated { pattern: Pattern::Fixed, cache: CacheState::Cached, ..published() }.run(),
+        ),
+        ("a single user", server([2.0, 1.0, 150.0, 1.0]).run()),
+        ("two equal", server([100.0, 10.0, 98.0, 5.0]).run()),
+        ("two near", Simulated { error: 0.03, ..server([100.0, 10.0, 90.0, 5.0]) }.run()),
+        ("a slow client", server([10.0, 10.0, 20.0, 70.0]).run()),
+        ("slow CPUs", server([10.0, 90.0, 20.0, 5.0]).run()),
+        ("one worker", Simulated { workers: Some(1), ..server([50.0, 30.0, 40.0, 5.0]) }.run()),
+        ("late requests", late),
+        ("a law broken once", once),
+        ("a leak", Simulated { leak: 1024.0, ..published() }.run()),
+        ("one visit", Simulated { visits: 1, ..published() }.run()),
+        ("few users", Simulated { think: 9_000, ..published() }.run()),
+        ("a lock", with_lock(server([40.0, 10.0, 50.0, 5.0]), 110.0).run()),
+        ("a lock beside a disk", with_lock(server([80.0, 10.0, 40.0, 5.0]), 110.0).run()),
+        ("a wrong capacity", beyond),
+    ];
+    let all: Vec<String> = planted.iter().map(|(what, run)| answered(what, run)).collect();
+    insta::assert_snapshot!(all.join("\n"));
 }

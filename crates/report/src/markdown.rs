@@ -2,7 +2,7 @@
 
 use std::io;
 
-use kelvin_analysis::{MetricResult, StudyTable};
+use kelvin_analysis::{Answer, MetricResult, StudyTable};
 use kelvin_model::{Hazard, RunStatus};
 
 use crate::beside::beside;
@@ -167,7 +167,9 @@ fn explained(result: &MetricResult) -> Marked {
 fn studies(report: &Report<'_>) -> Marked {
     let mut page = Marked::new();
     for study in &report.analysis.studies {
-        page.push(md!("## Study {}\n\n{}\n\n", Marked::code(&study.id), study.design));
+        page.push(md!("## Study {}\n\n", Marked::code(&study.id)));
+        page.push(study.answers.iter().map(answer).collect());
+        page.push(md!("{}\n\n", study.design));
         page.push(study.tables.iter().map(study_table).collect());
         for conclusion in &study.conclusions {
             let word = tables::verdict(conclusion.holds);
@@ -176,6 +178,12 @@ fn studies(report: &Report<'_>) -> Marked {
         page.push(md!("\n"));
     }
     page
+}
+
+/// What a study answers, and what that rests on.
+fn answer(answer: &Answer) -> Marked {
+    let because: Marked = answer.because.iter().map(|line| md!("- {}\n", line)).collect();
+    md!("**{}**\n\n{}\n", answer.says, because)
 }
 
 /// A table of a study, all of its columns.

@@ -7,7 +7,7 @@ mod table;
 use std::io;
 
 use anstyle::{AnsiColor, Style};
-use kelvin_analysis::Study;
+use kelvin_analysis::{Answer, Study};
 use kelvin_model::text::visible_lines;
 use kelvin_model::{RunStatus, Severity};
 
@@ -225,6 +225,9 @@ impl Terminal {
 
     fn study(&self, study: &Study, out: &mut dyn io::Write) -> io::Result<()> {
         self.heading(out, &format!("Study {}", clean(&study.id)))?;
+        for answer in &study.answers {
+            self.answer(answer, out)?;
+        }
         self.hanging(out, (Paint::Faint, ""), 0, &study.design)?;
         for table in &study.tables {
             self.study_table(table, out)?;
@@ -242,6 +245,15 @@ impl Terminal {
             self.hanging(out, (paint, word), 9, &format!("{text} ({})", conclusion.test))?;
         }
         Ok(())
+    }
+
+    /// What a study answers, and below it, indented, what that rests on.
+    fn answer(&self, answer: &Answer, out: &mut dyn io::Write) -> io::Result<()> {
+        for line in wrap(&answer.says, self.width()) {
+            writeln!(out, "{}", self.paint(Paint::Title, &line))?;
+        }
+        answer.because.iter().try_for_each(|line| self.hanging(out, (Paint::Faint, ""), 2, line))?;
+        writeln!(out)
     }
 
     fn notes(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {

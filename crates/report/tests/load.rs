@@ -58,13 +58,14 @@ fn use_is_drawn_for_each_resource() {
 
 #[test]
 fn the_terminal_shows_sentences_and_tables() {
-    insta::assert_snapshot!(text(&Terminal { width: 100, color: false }));
+    insta::assert_snapshot!(text(&Terminal { width: 80, color: false }));
 }
 
 #[test]
 fn every_format_has_the_limit() {
     for text in [text(&Markdown), text(&Html)] {
-        assert!(text.contains("the network is") && text.contains("the next limit is the disk"));
+        assert!(text.contains("The network is the limit from 3 users on"), "the answer");
+        assert!(text.contains("the network is") && text.contains("the next limit is the disk"), "its proof");
     }
 }
 

@@ -6,8 +6,8 @@ use kelvin_catalogue::load::{
     CLIENT_MEMORY, Device, FROM_DISK, LATENESS, RATE, RESPONSE, RESPONSE_P99, Resource, SERVER_MEMORY, THROUGHPUT,
 };
 use kelvin_model::{
-    Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadLimit, LoadVerdict, LoadWhatIf, Metric, Name, ResourceUse,
-    Run, Test, WhatIf,
+    Case, Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadLimit, LoadVerdict, LoadWhatIf, Metric, Name,
+    ResourceUse, Run, Test, WhatIf,
 };
 use kelvin_stats::{FittedScalability, Repeated, fitted_scalability, mean};
 
@@ -19,6 +19,7 @@ use self::used::{Saturated, Use, estimate};
 use self::verdict::{Facts, doubts, name};
 use crate::evidence::Evidence;
 use crate::result::{KneeMark, ModelLine, Study};
+use crate::words;
 
 mod knee;
 mod laws;
@@ -48,8 +49,11 @@ const IN_TIME: f64 = 0.1;
 /// Conclusions from the metrics `load.*`; `None` where they were not measured.
 pub(crate) fn load(evidence: &Evidence<'_>) -> Option<Study> {
     let sweeps = sweeps(evidence.run);
-    let study = Study::new(LOAD, DESIGN, sweeps.iter().flat_map(conclusions).collect())?;
-    Some(Study { tables: sweeps.iter().flat_map(tables::tables).collect(), ..study })
+    let each: Vec<Vec<Conclusion>> = sweeps.iter().map(conclusions).collect();
+    let held: Vec<Case> = sweeps.iter().map(|sweep| sweep.held.clone()).collect();
+    let answers = each.iter().filter_map(|its| words::load::answer(its, &held)).collect();
+    let study = Study::new(LOAD, DESIGN, each.concat())?;
+    Some(Study { answers, tables: sweeps.iter().flat_map(tables::tables).collect(), ..study })
 }
 
 /// What the capacities allow at each number of users, and where the knee was found, for the curves of a run.
@@ -60,7 +64,8 @@ pub(crate) fn models(run: &Run) -> (Vec<ModelLine>, Vec<KneeMark>) {
 
 const DESIGN: &str = "Numbers of users, each of which sends a request, waits for the answer, thinks and sends the next, were visited \
      several times in random order. Saturation is the highest mean throughput of neighbouring numbers of users, \
-     a third of all and at least three, the knee the least number with 95 % of it, the use of a resource the share of the capacity that it was measured to have alone.";
+     a third of all and at least three, the knee the least number with 95 % of it, the use of a resource the share of the capacity that it was measured to have alone. Intervals are of 95 %: Student's of means and \
+     slopes, a parametric bootstrap's of saturation and knee.";
 
 /// The conclusions of a sweep, the limit first.
 pub(crate) fn conclusions(sweep: &Sweep) -> Vec<Conclusion> {

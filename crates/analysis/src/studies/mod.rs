@@ -53,7 +53,13 @@ impl Study {
     /// A study of some conclusions; `None` without any.
     fn new(id: Name, design: impl Into<String>, conclusions: Vec<Conclusion>) -> Option<Self> {
         let conclusions: Vec<Concluded> = conclusions.into_iter().map(Concluded::from).collect();
-        (!conclusions.is_empty()).then(|| Self { id, design: design.into(), conclusions, tables: Vec::new() })
+        (!conclusions.is_empty()).then(|| Self {
+            id,
+            answers: Vec::new(),
+            design: design.into(),
+            conclusions,
+            tables: Vec::new(),
+        })
     }
 }
 

@@ -40,6 +40,10 @@ pub struct Simulated {
     pub workers: Option<usize>,
     /// Mean milliseconds of think time.
     pub think: u64,
+    /// Which file a user asks for next.
+    pub pattern: Pattern,
+    /// Whether the files are in memory: if not, the disk reads 2.4 bytes for each byte served, of a fixed file none.
+    pub cache: CacheState,
     /// Numbers of users.
     pub users: Vec<u64>,
     /// Visits to each.
@@ -229,6 +233,8 @@ impl Simulated {
             stations: WATCHED.iter().zip(milliseconds).map(of).collect(),
             workers: None,
             think: 0,
+            pattern: Pattern::Random,
+            cache: CacheState::Uncached,
             users: grid(20),
             visits: 4,
             requests: 1000,
@@ -243,6 +249,12 @@ impl Simulated {
     /// The published server: the link takes nearly four times as long as the disk.
     pub fn published() -> Self {
         Self::server([46.0, 10.0, 173.0, 5.0])
+    }
+
+    /// Bytes that the disk reads for each byte served.
+    fn amplification(&self) -> f64 {
+        let is_from_disk = self.pattern != Pattern::Fixed && self.cache == CacheState::Uncached;
+        if is_from_disk { 2.4 } else { 0.0 }
     }
 
     /// A study of these stations, as a run has it.
@@ -268,7 +280,7 @@ impl Simulated {
     }
 
     fn held(&self) -> Case {
-        let case = Case::new().at(Pattern::Random).at(CacheState::Uncached).at(Between::Namespaces);
+        let case = Case::new().at(self.pattern).at(self.cache).at(Between::Namespaces);
         case.with(THINK, self.think).with(FILES, 10_000).with(FILE_BYTES, BYTES as u64)
     }
 
@@ -306,7 +318,7 @@ impl Figures<'_> {
             (&THROUGHPUT, throughput),
             (&RATE, throughput * BYTES),
             (&SENT, self.off(throughput * BYTES)),
-            (&FROM_DISK, self.off(2.4 * throughput * BYTES)),
+            (&FROM_DISK, self.off(self.study.amplification() * throughput * BYTES)),
             (&RESPONSE, responses.iter().sum::<f64>() / responses.len() as f64 * 1e9),
             (&RESPONSE_P50, quantile(0.5)),
             (&RESPONSE_P95, quantile(0.95)),

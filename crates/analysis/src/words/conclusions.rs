@@ -649,14 +649,11 @@ pub(crate) fn evidence(conclusion: &Conclusion) -> String {
             if *apart { "apart" } else { "overlapping" },
             number(base / huge)
         ),
-        Test::Visits { loads, visits } => format!(
-            "means of {visits} visits or more to each of {loads} numbers of users, 95 % intervals by a parametric bootstrap"
-        ),
-        Test::Saturated { visits } => format!("mean of {visits} visits with Student's 95 % interval"),
-        Test::Slope { visits, seconds } => format!(
-            "slope over {} in {visits} visits, compared at equal numbers of users, with Student's 95 % interval",
-            plain(seconds * 1e9, Unit::Nanoseconds)
-        ),
+        Test::Visits { loads, visits } => format!("{loads} numbers of users, {visits} visits or more to each"),
+        Test::Saturated { visits } => format!("{visits} visits"),
+        Test::Slope { visits, seconds } => {
+            format!("{visits} visits in {}, compared at equal numbers of users", kelvin_model::units::seconds(*seconds))
+        }
         Test::ClosedNetwork { capacities, think } => {
             let each: Vec<String> = capacities
                 .iter()

@@ -4,8 +4,12 @@ use kelvin_catalogue::load::{Pattern, Resource, THINK};
 use kelvin_model::units::{number, percent, plain};
 use kelvin_model::{
     Case, Estimate, Furthest, Knee, LoadClaim, LoadDoubt, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf,
-    Name, PublishedLoad, ResourceUse, Unit, UnknownLimit,
+    Name, PublishedLoad, ResourceUse, Unit, UnknownLimit, WhatIf,
 };
+
+mod answer;
+
+pub(crate) use answer::answer;
 
 /// The sentence of a claim.
 pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
@@ -72,7 +76,7 @@ pub(crate) fn held(case: &Case) -> String {
         _ => None,
     };
     let think = THINK.of(case).filter(|&think| think > 0);
-    let think = think.map(|think| format!("{} of think time", plain(think as f64 * 1e6, Unit::Nanoseconds)));
+    let think = think.map(|think| format!("{} of think time", given(plain(think as f64 * 1e6, Unit::Nanoseconds))));
     let parts: Vec<String> = pattern.into_iter().chain(think).collect();
     if parts.is_empty() { String::new() } else { format!(" with {}", parts.join(" and ")) }
 }
@@ -193,14 +197,19 @@ fn next(of: &LoadWhatIf) -> String {
     let at =
         |times: f64, throughput: f64| format!("{} times {how}, at {} requests/s", number(times), number(throughput));
     let measured = at(of.as_measured.times, of.as_measured.throughput);
-    match of.from_capacity {
-        Some(alone) if (alone.times / of.as_measured.times).ln().abs() > 0.1_f64.ln_1p() => format!(
+    match alone(of) {
+        Some(alone) => format!(
             "the next limit is the {next}: if the {limit} were {}, by its capacity alone; {measured}, if each request goes on \
              taking as much of it as under load",
             at(alone.times, alone.throughput)
         ),
-        _ => format!("the next limit is the {next}: if the {limit} were {measured}"),
+        None => format!("the next limit is the {next}: if the {limit} were {measured}"),
     }
+}
+
+/// How far the next limit is away by capacities alone, where that is more than 10 % from what follows from the use under load.
+fn alone(of: &LoadWhatIf) -> Option<WhatIf> {
+    of.from_capacity.filter(|alone| (alone.times / of.as_measured.times).ln().abs() > 0.1_f64.ln_1p())
 }
 
 fn law(check: &LoadLawCheck, holds: Option<bool>) -> String {
@@ -224,7 +233,8 @@ fn law(check: &LoadLawCheck, holds: Option<bool>) -> String {
 }
 
 fn signed(share: f64) -> String {
-    format!("{:+.1} %", share * 100.0)
+    // Zero that is added makes minus zero plain.
+    format!("{:+.1} %", (share * 1000.0).round() / 10.0 + 0.0)
 }
 
 fn generator(cpu: Option<&Estimate>, late: Option<f64>) -> String {
@@ -236,7 +246,6 @@ fn generator(cpu: Option<&Estimate>, late: Option<f64>) -> String {
 
 fn response((few, alone): (u64, f64), (many, crowded): (u64, f64)) -> String {
     let time = |value: f64| plain(value, Unit::Nanoseconds);
-    let users = |count: u64| if count == 1 { "one user".to_owned() } else { format!("{count} users") };
     format!(
         "the response time grows from {} with {} to {} with {}, {} of it spent waiting",
         time(alone),
@@ -245,6 +254,10 @@ fn response((few, alone): (u64, f64), (many, crowded): (u64, f64)) -> String {
         users(many),
         time((crowded - alone).max(0.0))
     )
+}
+
+fn users(count: u64) -> String {
+    if count == 1 { "one user".to_owned() } else { format!("{count} users") }
 }
 
 fn scalability(contention: &Estimate, coherency: &Estimate, peak: Option<f64>, furthest: &Furthest) -> String {
@@ -277,9 +290,14 @@ fn of_published(of: &PublishedLoad) -> String {
     )
 }
 
-/// Bytes of a file, in the decimal units of rates: `2.00 MB`.
+/// Bytes of a file, in the decimal units of rates: `2 MB`.
 fn decimal(bytes: f64) -> String {
-    rate(bytes).trim_end_matches("/s").to_owned()
+    given(rate(bytes).trim_end_matches("/s").to_owned())
+}
+
+/// What was asked for rather than measured, without digits that tell of measurement: `2 MB` for `2.00 MB`.
+fn given(text: String) -> String {
+    text.replace(".00 ", " ").replace(".0 ", " ")
 }
 
 fn rate(bytes_a_second: f64) -> String {

@@ -1,6 +1,6 @@
 //! The back of the page: studies, published machines, how it was measured, and the glossary.
 
-use kelvin_analysis::StudyTable;
+use kelvin_analysis::{Answer, StudyTable};
 
 use super::{detail, heading, list, scrolling, terms};
 use crate::figures::{Figure, file_name};
@@ -11,7 +11,9 @@ use crate::{Report, rivals, studies as tables, svg, units, words};
 pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
     let mut page = heading("studies", "Studies");
     for study in &report.analysis.studies {
-        page.push(html!("<h3><code>{}</code></h3><p class=\"lead\">{}</p>", study.id, study.design));
+        page.push(html!("<h3><code>{}</code></h3>", study.id));
+        page.push(study.answers.iter().map(answer).collect());
+        page.push(html!("<p class=\"lead\">{}</p>", study.design));
         let conclusions = study.conclusions.iter().map(|conclusion| {
             let class = match conclusion.holds {
                 Some(true) => "good",
@@ -31,6 +33,15 @@ pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
         page.push(figures_of(&study.id, figures));
     }
     page
+}
+
+/// What a study answers, and what that rests on.
+fn answer(answer: &Answer) -> Markup {
+    html!(
+        "<div class=\"answer\"><p><strong>{}</strong></p>{}</div>",
+        answer.says,
+        list("because", answer.because.iter().map(String::as_str))
+    )
 }
 
 /// A table of a study with its bars.

@@ -480,6 +480,7 @@ fn levels() -> MemoryLevels {
 fn studies() -> Vec<Study> {
     vec![Study {
         id: "os.tasks".into(),
+        answers: Vec::new(),
         design:
             "A fixed amount of CPU work split over 1 to 4 threads and over 1 to 4 processes; elapsed, user and system \
                  time from getrusage."

@@ -19,6 +19,7 @@ pub(crate) fn published(file: &File) -> Study {
     let conclusions = file.case.iter().flat_map(|case| Judged::of(file, case)).flat_map(|judged| judged.conclusions());
     Study {
         id: super::LOAD,
+        answers: Vec::new(),
         design: format!(
             "{}. Nothing was measured here: the asymptotic bounds and the exact mean value analysis of a closed network follow from \
              the published capacities of disk and network; a file that is always the same comes from the page cache, and needs the \

@@ -1,0 +1,273 @@
+//! The answer of a study of a server under load: for each of its sweeps a few lines, drawn from its conclusions.
+
+use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::{Pattern, Resource, THINK};
+use kelvin_model::units::{number, percent, plain};
+use kelvin_model::{
+    Axis, Case, Claim, Conclusion, Estimate, Knee, LoadClaim, LoadDoubt, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict,
+    LoadWhatIf, ResourceUse, Unit, UnknownLimit,
+};
+
+use super::{alone, decimal, doubt, given, is_workers, joined, rate, resource_name, signed, users};
+use crate::result::Answer;
+
+/// Resources whose use is said beside that of the limit; the table has all.
+const MOST_OTHERS: usize = 3;
+
+/// The answer of a sweep; `None` where its limit was not asked for. `all` are the cases of the study's sweeps.
+pub(crate) fn answer(conclusions: &[Conclusion], all: &[Case]) -> Option<Answer> {
+    let claims = || conclusions.iter().filter_map(|one| Some((of_load(one)?, one.holds)));
+    let limit = claims().find_map(|(claim, _)| match claim {
+        LoadClaim::Limit(limit) => Some(limit),
+        _ => None,
+    })?;
+    let laws: Vec<(&LoadLawCheck, Option<bool>)> = claims().filter_map(law_of).collect();
+    let line = |wanted: &dyn Fn(&LoadClaim, Option<bool>) -> Option<String>| {
+        claims().filter_map(|(claim, holds)| wanted(claim, holds)).collect::<Vec<String>>().join(" ")
+    };
+    let lines = [
+        doubted(&limit.doubts),
+        used(limit),
+        others(limit),
+        line(&next),
+        self::laws(&laws),
+        line(&|claim, holds| generator(claim, holds, &limit.verdict)),
+        line(&response),
+        line(&trouble),
+    ];
+    let apart = told_apart(&limit.held, all);
+    let says = if apart.is_empty() { verdict(limit) } else { format!("{apart}: {}", verdict(limit)) };
+    let says = format!("{}.", capitalised(&says));
+    Some(Answer { says, because: lines.into_iter().filter(|line| !line.is_empty()).collect() })
+}
+
+fn of_load(conclusion: &Conclusion) -> Option<&LoadClaim> {
+    match &conclusion.claim {
+        Claim::Load(claim) => Some(claim),
+        _ => None,
+    }
+}
+
+fn law_of((claim, holds): (&LoadClaim, Option<bool>)) -> Option<(&LoadLawCheck, Option<bool>)> {
+    match claim {
+        LoadClaim::Law(check) => Some((check, holds)),
+        _ => None,
+    }
+}
+
+/// What tells a sweep from the others of its study or from a usual one: `one fixed file, 1 s of think time`; often nothing.
+fn told_apart(held: &Case, all: &[Case]) -> String {
+    let differs = |axis: Axis| all.iter().any(|other| other.get(&axis.name) != held.get(&axis.name));
+    let pattern = match Pattern::of(held) {
+        Some(Pattern::Fixed) => "one fixed file",
+        Some(Pattern::Sequence) => "files in sequence",
+        Some(Pattern::Zipf) => "few files asked for most",
+        Some(Pattern::Random) | None => "random files",
+    };
+    let cache =
+        if CacheState::of(held) == Some(CacheState::Cached) { "files in memory" } else { "files from the disk" };
+    let think = match THINK.of(held).unwrap_or(0) {
+        0 => "no think time".to_owned(),
+        milliseconds => format!("{} of think time", given(plain(milliseconds as f64 * 1e6, Unit::Nanoseconds))),
+    };
+    let parts = [
+        (Pattern::AXIS, pattern == "random files", pattern.to_owned()),
+        (CacheState::AXIS, true, cache.to_owned()),
+        (THINK, think == "no think time", think),
+    ];
+    let said = parts.into_iter().filter(|(axis, is_usual, _)| !is_usual || differs(*axis));
+    said.map(|(_, _, part)| part).collect::<Vec<String>>().join(", ")
+}
+
+/// `the network is the limit from 10 users on (9 to 11)`.
+fn verdict(limit: &LoadLimit) -> String {
+    let sure = if limit.doubts.is_empty() { "" } else { "probably " };
+    let from = limit.knee.map_or_else(String::new, from);
+    match &limit.verdict {
+        LoadVerdict::Resource { by } => format!("the {} is {sure}the limit{from}", resource_name(*by)),
+        LoadVerdict::Both { by } => format!("{} are {sure}the limit together{from}", joined(by, "and")),
+        LoadVerdict::OneOf { by } => {
+            format!("{} is {sure}the limit{from}: they are too close to tell which", joined(by, "or"))
+        }
+        LoadVerdict::Client { .. } => {
+            format!("the client is {sure}the limit{from}: nothing follows about the server")
+        }
+        LoadVerdict::Unknown { because } => format!("what limits is not known: {}", reason(because)),
+    }
+}
+
+fn from(knee: Knee) -> String {
+    let span = if knee.low == knee.high { String::new() } else { format!(" ({} to {})", knee.low, knee.high) };
+    match knee.users {
+        1 => format!(" with a single user{span}"),
+        users => format!(" from {users} users on{span}"),
+    }
+}
+
+fn reason(because: &UnknownLimit) -> String {
+    match because {
+        UnknownLimit::TooLittle => "too little was measured".into(),
+        UnknownLimit::StillGrowing { users } => format!("throughput still grows at {users} users"),
+        UnknownLimit::NothingBusy => "no resource is above 60 %".into(),
+        UnknownLimit::NothingFull { .. } => "no resource is full, so something that was not watched limits".into(),
+        UnknownLimit::BeyondCapacity { resource } => {
+            format!("the {} gave more than it was measured to have", resource_name(*resource))
+        }
+    }
+}
+
+fn doubted(doubts: &[LoadDoubt]) -> String {
+    let words: Vec<&str> = doubts.iter().map(doubt).collect();
+    if words.is_empty() { String::new() } else { format!("Not certain, as {}.", words.join(" and ")) }
+}
+
+/// `5.6 requests/s of 2 MB are 11.2 MB/s: 97 % of the 11.6 MB/s that the network carries`.
+fn used(limit: &LoadLimit) -> String {
+    let rate = limit.request_bytes.map_or_else(String::new, |bytes| {
+        format!(" of {} are {}", decimal(bytes), rate(bytes * limit.saturation.value))
+    });
+    let at_most = if is_unknown(limit) { "At most " } else { "" };
+    let shares: Vec<String> = limit.used.iter().filter(|one| is_named(limit, one)).map(share_of).collect();
+    let shares = if shares.is_empty() { String::new() } else { format!(": {}", shares.join(", ")) };
+    format!("{at_most}{} requests/s{rate}{shares}.", number(limit.saturation.value))
+}
+
+fn share_of(one: &ResourceUse) -> String {
+    let (share, name) = (percent(one.utilisation.value), resource_name(one.resource));
+    match (Resource::ALL.iter().find(|resource| one.resource == *resource.name()), one.capacity_bytes) {
+        (Some(Resource::Workers), _) => format!("the workers are busy {share} of the time"),
+        (Some(Resource::ClientWindow), _) => format!("the {name} is full {share} of the time"),
+        (_, Some(capacity)) => format!("{share} of the {} that the {name} carries", super::rate(capacity)),
+        (_, None) => format!("{share} of what the {name} can do"),
+    }
+}
+
+/// Whether the verdict names this resource.
+fn is_named(limit: &LoadLimit, one: &ResourceUse) -> bool {
+    match &limit.verdict {
+        LoadVerdict::Resource { by } | LoadVerdict::Client { by } => *by == one.resource,
+        LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.contains(&one.resource),
+        LoadVerdict::Unknown { .. } => false,
+    }
+}
+
+/// `In use besides: disk 27 %, CPU of the server 6 %`.
+fn others(limit: &LoadLimit) -> String {
+    let others: Vec<&ResourceUse> = limit.used.iter().filter(|one| !is_named(limit, one)).collect();
+    let busy = |one: &&ResourceUse| format!("{} {}", resource_name(one.resource), percent(one.utilisation.value));
+    let mut said: Vec<String> = others.iter().take(MOST_OTHERS).map(busy).collect();
+    if others.len() > MOST_OTHERS {
+        said.push("others less".into());
+    }
+    let (beginning, said) = (if is_unknown(limit) { "In use" } else { "In use besides" }, said.join(", "));
+    if said.is_empty() { said } else { format!("{beginning}: {said}.") }
+}
+
+fn is_unknown(limit: &LoadLimit) -> bool {
+    matches!(limit.verdict, LoadVerdict::Unknown { .. })
+}
+
+/// `The next limit is the disk, at 9.1 requests/s, if the network were 1.6 times as fast`, and what the limit does in excess.
+fn next(claim: &LoadClaim, holds: Option<bool>) -> Option<String> {
+    match claim {
+        LoadClaim::WhatIf(what_if) => Some(next_limit(what_if)),
+        LoadClaim::Amplification { resource, times, .. } if holds == Some(true) => {
+            Some(format!("The {} reads {} bytes for each byte served.", resource_name(*resource), number(times.value)))
+        }
+        _ => None,
+    }
+}
+
+fn next_limit(of: &LoadWhatIf) -> String {
+    let (limit, how) = (resource_name(of.limit), if is_workers(of.limit) { "as high" } else { "as fast" });
+    let measured = format!(
+        "The next limit is the {}, at {} requests/s, if the {limit} were {} times {how}",
+        resource_name(of.next),
+        number(of.as_measured.throughput),
+        number(of.as_measured.times)
+    );
+    match alone(of) {
+        Some(alone) => format!(
+            "{measured}; by its capacity alone at {}, if {} times.",
+            number(alone.throughput),
+            number(alone.times)
+        ),
+        None => format!("{measured}."),
+    }
+}
+
+/// `Little's law +0.4 %, flow balance +0.2 %: both hold`, and those that do not, or may not.
+fn laws(laws: &[(&LoadLawCheck, Option<bool>)]) -> String {
+    let of = |wanted: Option<bool>| laws.iter().filter(move |(_, holds)| *holds == wanted).map(|(check, _)| *check);
+    let held: Vec<String> =
+        of(Some(true)).map(|check| format!("{} {}", law(check.law), signed(check.off.value))).collect();
+    let verdict = match held.len() {
+        0 => None,
+        1 => Some("holds"),
+        2 if laws.len() == 2 => Some("both hold"),
+        count if count == laws.len() => Some("all hold"),
+        _ => Some("hold"),
+    };
+    let held = verdict.map(|verdict| capitalised(&format!("{}: {verdict}.", held.join(", "))));
+    let broken = of(Some(false)).map(|check| {
+        let at = check.at.map_or_else(String::new, |count| format!(" with {}", users(count)));
+        let (off, most) = (signed(check.off.value), percent(check.tolerance));
+        capitalised(&format!("{} does not hold: {off}{at}, and {most} is allowed.", law(check.law)))
+    });
+    let open = of(None).map(|check| {
+        let Estimate { low, high, .. } = check.off;
+        let span = format!("{} ({} to {})", signed(check.off.value), signed(low), signed(high));
+        capitalised(&format!("{} {span}: not certain.", law(check.law)))
+    });
+    broken.chain(held).chain(open).collect::<Vec<String>>().join(" ")
+}
+
+fn law(law: LoadLaw) -> &'static str {
+    match law {
+        LoadLaw::Little => "Little's law",
+        LoadLaw::FlowBalance => "flow balance",
+        LoadLaw::Utilisation => "utilisation law",
+    }
+}
+
+fn generator(claim: &LoadClaim, holds: Option<bool>, limit: &LoadVerdict) -> Option<String> {
+    let LoadClaim::Generator { cpu, late } = claim else { return None };
+    let cpu = cpu.as_ref().map(|cpu| format!("{} of its CPU", percent(cpu.value)));
+    let late = late.map(|late| format!("at most {} late", plain(late, Unit::Nanoseconds)));
+    let used = cpu.into_iter().chain(late).collect::<Vec<String>>().join(", ");
+    let verdict = match (holds, limit) {
+        (Some(true), _) => "was not",
+        (_, LoadVerdict::Client { by }) if *by == *Resource::Generator.name() => "was",
+        _ => "may have been",
+    };
+    Some(format!("The load generator {verdict} the limit: {used}."))
+}
+
+fn response(claim: &LoadClaim, _: Option<bool>) -> Option<String> {
+    let LoadClaim::Response { alone: (few, alone), crowded: (many, crowded) } = claim else { return None };
+    let time = |value: f64| plain(value, Unit::Nanoseconds);
+    let waiting =
+        if crowded > alone { format!(", {} of it spent waiting", time(crowded - alone)) } else { String::new() };
+    Some(format!("Response time {} with {}, {} with {many}{waiting}.", time(*alone), users(*few), time(*crowded)))
+}
+
+/// What is wrong beside: users who are not served, memory that grows.
+fn trouble(claim: &LoadClaim, holds: Option<bool>) -> Option<String> {
+    match claim {
+        LoadClaim::Waiting { users, waiting } => Some(format!(
+            "With {users} users, {} of them are not answered at all while others are served again and again.",
+            number(waiting.value)
+        )),
+        LoadClaim::Growth { of_server, bytes_a_request, .. } if holds == Some(true) => Some(format!(
+            "The memory of the {} grows by {} a request.",
+            if *of_server { "server" } else { "load generator" },
+            super::bytes(bytes_a_request.value)
+        )),
+        _ => None,
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
