@@ -1,14 +1,14 @@
 //! What limits a server under load, on simulated studies whose limit is known by construction.
 
-use kelvin_analysis::testing::load::{Planted, Simulated, Station, grid};
+use kelvin_analysis::testing::load::{Planted, Simulated, Station, grid, together};
 use kelvin_analysis::testing::study;
 use kelvin_analysis::{Answer, Concluded, Study, studies};
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, Workers};
 use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, Pattern, SENT, UTILISATION};
 use kelvin_model::{
-    Attempt, Case, Claim, LoadClaim, LoadDoubt, LoadLaw, LoadLimit, LoadVerdict, LoadWhatIf, Metric, Name, Readings,
-    Run, UnknownLimit,
+    Attempt, Case, Claim, LoadClaim, LoadDoubt, LoadFigure, LoadLaw, LoadLimit, LoadVerdict, LoadWhatIf, Metric, Name,
+    Readings, Run, UnknownLimit,
 };
 
 fn server(milliseconds: [f64; 4]) -> Simulated {
@@ -264,4 +264,71 @@ fn the_answer_reads_well_in_every_form() {
     ];
     let all: Vec<String> = planted.iter().map(|(what, run)| answered(what, run)).collect();
     insta::assert_snapshot!(all.join("\n"));
+}
+
+/// The conclusions across cases, by what they compare.
+fn compared(run: &Run) -> Vec<(&'static str, Option<bool>, String)> {
+    let study = concluded(run);
+    let found = claims(&study, |claim| match claim {
+        LoadClaim::Across(comparison) => Some(match comparison.figure {
+            LoadFigure::Throughput { .. } => "throughput",
+            LoadFigure::Knee => "knee",
+            LoadFigure::FromDisk => "from disk",
+        }),
+        _ => None,
+    });
+    found.into_iter().map(|(what, one)| (what, one.conclusion.holds, one.text.clone())).collect()
+}
+
+fn held(run: &Run) -> Vec<(&'static str, Option<bool>)> {
+    compared(run).into_iter().map(|(what, holds, _)| (what, holds)).collect()
+}
+
+/// Visits that are long enough to tell 5 %.
+fn long(simulated: Simulated) -> Simulated {
+    Simulated { requests: 1500, ..simulated }
+}
+
+#[test]
+fn a_fixed_file_leaves_the_throughput_and_not_the_disk_where_the_link_limits() {
+    let fixed = Simulated { pattern: Pattern::Fixed, seed: 8, ..server([0.1, 10.0, 173.0, 5.0]) };
+    let run = together(&[long(published()), long(fixed)]);
+    assert_eq!(held(&run), [("throughput", Some(true)), ("from disk", Some(true))]);
+    let said: String = compared(&run).into_iter().map(|(_, _, text)| text + "\n").collect();
+    assert!(
+        said.contains("with one fixed file as with random files: 5.") && said.contains("disk reads less"),
+        "{said}"
+    );
+    let answers = concluded(&run).answers;
+    let says: Vec<&str> = answers.iter().map(|answer| answer.says.as_str()).collect();
+    assert!(says[0].starts_with("Random files: the network is the limit"), "{says:?}");
+    assert!(says[1].starts_with("One fixed file: the network is the limit"), "{says:?}");
+}
+
+#[test]
+fn a_fixed_file_is_faster_where_the_disk_limits() {
+    let random = server([120.0, 10.0, 40.0, 5.0]);
+    let fixed = Simulated { pattern: Pattern::Fixed, seed: 8, ..server([0.1, 10.0, 40.0, 5.0]) };
+    let run = together(&[long(random), long(fixed)]);
+    assert_eq!(held(&run), [("throughput", Some(false)), ("from disk", Some(true))]);
+}
+
+#[test]
+fn think_time_moves_the_knee_and_not_the_saturation() {
+    let thinking = Simulated { think: 1000, users: grid(30), seed: 8, ..published() };
+    let run = together(&[long(published()), long(thinking)]);
+    assert_eq!(held(&run), [("throughput", Some(true)), ("knee", Some(true))]);
+    // The order in which they were measured is no matter, and the same think time is none.
+    let shorter = Simulated { think: 1, seed: 8, ..published() };
+    let alike = held(&together(&[long(shorter), long(published())]));
+    assert_eq!(alike[0], ("throughput", Some(true)));
+    assert_ne!(alike[1], ("knee", Some(true)));
+}
+
+#[test]
+fn files_in_memory_are_compared_with_those_from_the_disk() {
+    let cached = Simulated { cache: CacheState::Cached, seed: 8, ..server([0.1, 10.0, 40.0, 5.0]) };
+    let run = together(&[long(cached), long(server([120.0, 10.0, 40.0, 5.0]))]);
+    assert_eq!(held(&run), [("throughput", Some(false)), ("from disk", Some(true))]);
+    assert_eq!(held(&published().run()), [], "one case has nothing beside it");
 }

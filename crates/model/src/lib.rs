@@ -34,9 +34,9 @@ pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
 pub use conclusion::{
     BestQuestion, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, Knee, LawClaim,
-    LevelClaim, LoadClaim, LoadDoubt, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, OverFiles,
-    PublishedLoad, RatioQuestion, ResourceUse, Setting, ShareQuestion, Side, Test, TransferClaim, TransferFactor,
-    UnknownLimit, WhatIf,
+    LevelClaim, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict,
+    LoadWhatIf, OverFiles, PublishedLoad, RatioQuestion, ResourceUse, Setting, ShareQuestion, Side, Test,
+    TransferClaim, TransferFactor, UnknownLimit, WhatIf,
 };
 pub use event::Event;
 pub use hazard::{Hazard, Severity};

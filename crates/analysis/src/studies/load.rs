@@ -21,6 +21,7 @@ use crate::evidence::Evidence;
 use crate::result::{KneeMark, ModelLine, Study};
 use crate::words;
 
+mod cases;
 mod knee;
 mod laws;
 mod model;
@@ -52,7 +53,7 @@ pub(crate) fn load(evidence: &Evidence<'_>) -> Option<Study> {
     let each: Vec<Vec<Conclusion>> = sweeps.iter().map(conclusions).collect();
     let held: Vec<Case> = sweeps.iter().map(|sweep| sweep.held.clone()).collect();
     let answers = each.iter().filter_map(|its| words::load::answer(its, &held)).collect();
-    let study = Study::new(LOAD, DESIGN, each.concat())?;
+    let study = Study::new(LOAD, DESIGN, [each.concat(), cases::across(&sweeps)].concat())?;
     Some(Study { answers, tables: sweeps.iter().flat_map(tables::tables).collect(), ..study })
 }
 

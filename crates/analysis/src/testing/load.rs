@@ -344,6 +344,19 @@ impl Figures<'_> {
     }
 }
 
+/// Several studies as one run has them: what they measured alike, as capacities, once.
+pub fn together(all: &[Simulated]) -> Run {
+    let mut runs = all.iter().map(Simulated::run);
+    let Some(mut run) = runs.next() else { panic!("no study is given") };
+    for measurement in runs.flat_map(|other| other.measurements) {
+        if run.measurements.iter().all(|known| known.planned.case != measurement.planned.case) {
+            run.outline.plan.push(measurement.planned.clone());
+            run.measurements.push(measurement);
+        }
+    }
+    run
+}
+
 /// Adds a round of these figures at a case.
 fn add(run: &mut Run, case: Case, (index, at): (u32, f64), figures: Vec<(&'static Metric, f64)>) {
     let readings: Vec<Reading> =

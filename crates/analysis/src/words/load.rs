@@ -3,8 +3,8 @@
 use kelvin_catalogue::load::{Pattern, Resource, THINK};
 use kelvin_model::units::{number, percent, plain};
 use kelvin_model::{
-    Case, Estimate, Furthest, Knee, LoadClaim, LoadDoubt, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf,
-    Name, PublishedLoad, ResourceUse, Unit, UnknownLimit, WhatIf,
+    Case, Estimate, Furthest, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw, LoadLawCheck, LoadLimit,
+    LoadVerdict, LoadWhatIf, Name, PublishedLoad, ResourceUse, Unit, UnknownLimit, WhatIf,
 };
 
 mod answer;
@@ -47,6 +47,7 @@ pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
             bytes(bytes_a_request.high),
             bytes(bytes_a_second.value)
         ),
+        LoadClaim::Across(comparison) => across(comparison),
         LoadClaim::Published(published) => of_published(published),
     }
 }
@@ -273,6 +274,31 @@ fn scalability(contention: &Estimate, coherency: &Estimate, peak: Option<f64>, f
     )
 }
 
+/// `the throughput at saturation is the same within 5.0 % with 1 s of think time as with no think time: 5.8 and 5.7 requests/s`.
+fn across(of: &LoadComparison) -> String {
+    let [usual, other] = [&of.cases[0], &of.cases[1]].map(|held| answer::property(of.by, held));
+    let [before, after] = of.values.map(|estimate| number(estimate.value));
+    match of.figure {
+        LoadFigure::Throughput { off, tolerance } => format!(
+            "the throughput at saturation is the same within {} with {other} as with {usual}: {after} and {before} requests/s, {} \
+             ({} to {})",
+            percent(tolerance),
+            signed(off.value),
+            signed(off.low),
+            signed(off.high)
+        ),
+        LoadFigure::Knee => {
+            let [before, after] = of.values.map(|knee| {
+                from_users(Knee { users: knee.value as u64, low: knee.low as u64, high: knee.high as u64 })
+            });
+            format!("with {other} the knee is later than with {usual}: {}, and {}", after.trim_end(), before.trim_end())
+        }
+        LoadFigure::FromDisk => format!(
+            "with {other} the disk reads less than with {usual}: {after} and {before} bytes for each byte served"
+        ),
+    }
+}
+
 fn of_published(of: &PublishedLoad) -> String {
     format!(
         "{}: the capacities say that the {} is the limit, at {} requests/s; the study named the {}, and saw {}{}. The bounds cross at \
@@ -306,5 +332,5 @@ fn rate(bytes_a_second: f64) -> String {
 
 /// Bytes of which a fraction is no more than noise.
 fn bytes(value: f64) -> String {
-    if value.abs() < 10.0 { format!("{value:.1} B") } else { plain(value, Unit::Bytes) }
+    if value.abs() < 10.0 { format!("{:.1} B", (value * 10.0).round() / 10.0 + 0.0) } else { plain(value, Unit::Bytes) }
 }

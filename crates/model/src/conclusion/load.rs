@@ -68,8 +68,40 @@ pub enum LoadClaim {
         /// Bytes a request, at the mean throughput.
         bytes_a_request: Estimate,
     },
+    /// What changes from one sweep to another that differs in one property.
+    Across(Box<LoadComparison>),
     /// A published study, judged from its capacities alone, is as it was seen.
     Published(PublishedLoad),
+}
+
+/// A figure of two sweeps that differ in one property.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadComparison {
+    /// The axis of the property.
+    pub by: Name,
+    /// What is common to all numbers of users: of the usual sweep, and of the other.
+    pub cases: [Case; 2],
+    /// What is compared.
+    pub figure: LoadFigure,
+    /// It in both.
+    pub values: [Estimate; 2],
+}
+
+/// What is compared of two sweeps.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadFigure {
+    /// Whether the throughput at saturation, in requests a second, is the same.
+    Throughput {
+        /// The other's over the usual one's, less 1.
+        off: Estimate,
+        /// How far off counts as the same.
+        tolerance: f64,
+    },
+    /// Whether the other's knee, in users, is later.
+    Knee,
+    /// Whether the disk reads less for each byte served.
+    FromDisk,
 }
 
 /// What limits throughput.

@@ -5,7 +5,7 @@ use kelvin_catalogue::load::{Pattern, Resource, THINK};
 use kelvin_model::units::{number, percent, plain};
 use kelvin_model::{
     Axis, Case, Claim, Conclusion, Estimate, Knee, LoadClaim, LoadDoubt, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict,
-    LoadWhatIf, ResourceUse, Unit, UnknownLimit,
+    LoadWhatIf, Name, ResourceUse, Unit, UnknownLimit,
 };
 
 use super::{alone, decimal, doubt, given, is_workers, joined, rate, resource_name, signed, users};
@@ -58,25 +58,43 @@ fn law_of((claim, holds): (&LoadClaim, Option<bool>)) -> Option<(&LoadLawCheck, 
 /// What tells a sweep from the others of its study or from a usual one: `one fixed file, 1 s of think time`; often nothing.
 fn told_apart(held: &Case, all: &[Case]) -> String {
     let differs = |axis: Axis| all.iter().any(|other| other.get(&axis.name) != held.get(&axis.name));
-    let pattern = match Pattern::of(held) {
+    let parts = [
+        (Pattern::AXIS, matches!(Pattern::of(held), Some(Pattern::Random) | None), pattern(held)),
+        (CacheState::AXIS, true, cache(held)),
+        (THINK, THINK.of(held).unwrap_or(0) == 0, think(held)),
+    ];
+    let said = parts.into_iter().filter(|(axis, is_usual, _)| !is_usual || differs(*axis));
+    said.map(|(_, _, part)| part).collect::<Vec<String>>().join(", ")
+}
+
+/// What a sweep has of the property of an axis by which sweeps differ.
+pub(super) fn property(by: Name, held: &Case) -> String {
+    match by {
+        by if by == THINK.name => think(held),
+        by if by == CacheState::AXIS.name => cache(held),
+        _ => pattern(held),
+    }
+}
+
+fn pattern(held: &Case) -> String {
+    let words = match Pattern::of(held) {
         Some(Pattern::Fixed) => "one fixed file",
         Some(Pattern::Sequence) => "files in sequence",
         Some(Pattern::Zipf) => "few files asked for most",
         Some(Pattern::Random) | None => "random files",
     };
-    let cache =
-        if CacheState::of(held) == Some(CacheState::Cached) { "files in memory" } else { "files from the disk" };
-    let think = match THINK.of(held).unwrap_or(0) {
-        0 => "no think time".to_owned(),
-        milliseconds => format!("{} of think time", given(plain(milliseconds as f64 * 1e6, Unit::Nanoseconds))),
-    };
-    let parts = [
-        (Pattern::AXIS, pattern == "random files", pattern.to_owned()),
-        (CacheState::AXIS, true, cache.to_owned()),
-        (THINK, think == "no think time", think),
-    ];
-    let said = parts.into_iter().filter(|(axis, is_usual, _)| !is_usual || differs(*axis));
-    said.map(|(_, _, part)| part).collect::<Vec<String>>().join(", ")
+    words.into()
+}
+
+fn cache(held: &Case) -> String {
+    if CacheState::of(held) == Some(CacheState::Cached) { "files in memory" } else { "files from the disk" }.into()
+}
+
+fn think(held: &Case) -> String {
+    match THINK.of(held).unwrap_or(0) {
+        0 => "no think time".into(),
+        milliseconds => format!("{} of think time", plain(milliseconds as f64 * 1e6, Unit::Nanoseconds)),
+    }
 }
 
 /// `the network is the limit from 10 users on (9 to 11)`.
