@@ -42,6 +42,7 @@ pub fn analyse(run: &Run) -> Analysis {
         laws: threads::laws(run),
         model_lines,
         knees,
+        timelines: load::timelines(run),
         best_cells: threads::best_cells(run),
         findings: Vec::new(),
         verdict: Vec::new(),

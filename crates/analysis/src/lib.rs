@@ -37,6 +37,7 @@ pub use result::{
     Analysis, Answer, BesideRival, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient,
     Compared, Concluded, CountOf, Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, KneeMark,
     LineCeiling, MemoryLevel, MemoryLevels, MetricResult, Mode, ModelLine, ModesOf, Moved, Outcome, Place,
-    RivalOutcome, Study, StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails, Translation, Verdict, Warning,
+    RivalOutcome, Study, StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails, Timeline, TimelineGroup,
+    Translation, Verdict, Warning,
 };
 pub use studies::{FULL, published_load, studies};

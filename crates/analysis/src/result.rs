@@ -30,6 +30,9 @@ pub struct Analysis {
     /// The knees of curves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knees: Vec<KneeMark>,
+    /// Visits over the time of a study.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timelines: Vec<Timeline>,
     /// The best cases of metrics over two parameters.
     #[serde(default)]
     pub best_cells: Vec<BestCell>,
@@ -155,6 +158,30 @@ pub struct KneeMark {
     pub held: Case,
     /// Where it is.
     pub knee: Knee,
+}
+
+/// What was measured again and again over the time of a study, relative to what is usual of each: steady where it stays at 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Timeline {
+    /// The metric.
+    pub metric: Name,
+    /// Title.
+    pub title: String,
+    /// The visits, in groups that are alike.
+    pub groups: Vec<TimelineGroup>,
+    /// How far from 1 counts as the same.
+    pub same: f64,
+    /// A moment of note: its name, and seconds since the start of the run.
+    pub back: Option<(String, f64)>,
+}
+
+/// Visits that are alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TimelineGroup {
+    /// Their name.
+    pub label: String,
+    /// Seconds since the start of the run, and the figure over the mean of its own case; in the order of time.
+    pub points: Vec<(f64, f64)>,
 }
 
 /// A fitted coefficient with its 95 % interval.

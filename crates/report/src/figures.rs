@@ -5,6 +5,7 @@ mod curves;
 mod groups;
 mod heat;
 mod tails;
+mod timeline;
 
 use kelvin_model::{Name, Unit};
 use serde::{Serialize, Serializer};
@@ -230,12 +231,14 @@ pub enum Role {
     Reference,
     /// Over time: a thin line with its spread.
     History,
+    /// One measurement each: markers without a line.
+    Visits,
 }
 
 impl Role {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Measured, Self::Predicted, Self::Fitted, Self::AsFound, Self::Reference, Self::History];
+    pub const ALL: [Self; 7] =
+        [Self::Measured, Self::Predicted, Self::Fitted, Self::AsFound, Self::Reference, Self::History, Self::Visits];
 
     /// Its name in data and style sheets.
     pub fn name(self) -> &'static str {
@@ -246,6 +249,7 @@ impl Role {
             Self::AsFound => "as_found",
             Self::Reference => "reference",
             Self::History => "history",
+            Self::Visits => "visits",
         }
     }
 }
@@ -280,7 +284,7 @@ pub fn figures(report: &Report<'_>) -> Vec<Figure> {
 /// The same for a report that is cut already.
 pub(crate) fn of_sections(report: &Report<'_>, sections: &[Section<'_>]) -> Vec<Figure> {
     let areas = sections.iter().flat_map(|section| groups::figures(report, &section.entries));
-    canary_figure(report).into_iter().chain(areas).collect()
+    canary_figure(report).into_iter().chain(areas).chain(timeline::figures(report)).collect()
 }
 
 /// A number as it is drawn: whole, or a fraction of six significant digits, which is more than any interval here.

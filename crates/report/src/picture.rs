@@ -96,6 +96,7 @@ impl Look {
             Role::Predicted => Self { width: 1.6, dash: &[6.0, 4.0], band: 0.09, ..line },
             Role::Fitted => Self { width: 2.6, dash: &[0.1, 5.0], round: true, ..line },
             Role::AsFound | Role::Reference => Self { width: 0.0, hollow: true, ..line },
+            Role::Visits => Self { width: 0.0, ..line },
             Role::History => Self { width: 1.2, band: 0.18, ..line },
         }
     }
@@ -172,7 +173,9 @@ fn shape(style: usize) -> Marker {
 fn marker(series: &Series) -> Option<Marker> {
     match (series.role, series.points.len()) {
         (Role::Predicted, 1) => Some(Marker::Dash),
-        (Role::Measured, 0..=MOST_MARKERS) | (Role::AsFound | Role::Reference, _) => Some(shape(series.style)),
+        (Role::Measured, 0..=MOST_MARKERS) | (Role::AsFound | Role::Reference | Role::Visits, _) => {
+            Some(shape(series.style))
+        }
         _ => None,
     }
 }

@@ -50,6 +50,15 @@ fn throughput_is_drawn_with_prediction_bound_and_knee() {
 }
 
 #[test]
+fn visits_are_drawn_over_time_with_the_return() {
+    let plot = plot("load.throughput.time");
+    assert!(plot.series.iter().all(|series| series.role == Role::Visits));
+    assert_eq!(plot.series.iter().map(|series| series.points.len()).sum::<usize>(), 3 * grid(20).len() + 1);
+    let [back] = plot.marks.as_slice() else { panic!("{:?}", plot.marks) };
+    assert_eq!(back.label, "back to 1 user");
+}
+
+#[test]
 fn use_is_drawn_for_each_resource() {
     let plot = plot("load.utilisation");
     assert_eq!(plot.series.len(), 4, "disk, CPU, link, generator");

@@ -18,7 +18,7 @@ use self::sweep::{Sweep, sweeps};
 use self::used::{Saturated, Use, estimate};
 use self::verdict::{Facts, doubts, name};
 use crate::evidence::Evidence;
-use crate::result::{KneeMark, ModelLine, Study};
+use crate::result::{KneeMark, ModelLine, Study, Timeline};
 use crate::words;
 
 mod cases;
@@ -28,6 +28,7 @@ mod model;
 pub(super) mod published;
 mod sweep;
 pub(super) mod tables;
+mod time;
 mod used;
 mod verdict;
 
@@ -63,6 +64,13 @@ pub(crate) fn models(run: &Run) -> (Vec<ModelLine>, Vec<KneeMark>) {
     (sweeps.iter().flat_map(model::lines).collect(), sweeps.iter().flat_map(model::knees).collect())
 }
 
+/// The visits of each sweep over the time of the study.
+pub(crate) fn timelines(run: &Run) -> Vec<Timeline> {
+    let sweeps = sweeps(run);
+    let held: Vec<Case> = sweeps.iter().map(|sweep| sweep.held.clone()).collect();
+    sweeps.iter().filter_map(|sweep| time::timeline(sweep, &words::load::told_apart(&sweep.held, &held))).collect()
+}
+
 const DESIGN: &str = "Numbers of users, each of which sends a request, waits for the answer, thinks and sends the next, were visited \
      several times in random order. Saturation is the highest mean throughput of neighbouring numbers of users, \
      a third of all and at least three, the knee the least number with 95 % of it, the use of a resource the share of the capacity that it was measured to have alone. Intervals are of 95 %: Student's of means and \
@@ -83,6 +91,7 @@ pub(crate) fn conclusions(sweep: &Sweep) -> Vec<Conclusion> {
     of_saturation
         .into_iter()
         .chain(checked)
+        .chain(time::steady(sweep))
         .chain(waiting(sweep))
         .chain(response(sweep))
         .chain(law_of_users(sweep))

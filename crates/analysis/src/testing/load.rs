@@ -56,6 +56,8 @@ pub struct Simulated {
     pub leak: f64,
     /// What the requests in flight are counted too many by, as a factor.
     pub miscounted: f64,
+    /// Share by which all services take longer at the end of the study than at its start.
+    pub slowing: f64,
     /// Requests that fail for each that is answered.
     pub failing: f64,
     /// Seed.
@@ -241,6 +243,7 @@ impl Simulated {
             error: 0.005,
             leak: 0.0,
             miscounted: 1.0,
+            slowing: 0.0,
             failing: 0.0,
             seed: 7,
         }
@@ -268,15 +271,26 @@ impl Simulated {
         let mut order: Vec<(u32, u64)> =
             (0..self.visits as u32).flat_map(|visit| self.users.iter().map(move |&users| (visit, users))).collect();
         random.shuffle(&mut order);
+        // A return to the fewest users, as a study makes it.
+        order.extend(self.users.first().map(|&fewest| (self.visits as u32, fewest)));
         let (mut at, mut served) = (0.0, 0.0);
-        for (visit, users) in order {
-            let seen = Network::new(self, users as usize, random.bits()).observe();
+        let visits = order.len() as f64;
+        for (place, (visit, users)) in order.into_iter().enumerate() {
+            let now = self.slowed(place as f64 / visits);
+            let seen = Network::new(&now, users as usize, random.bits()).observe();
             served += seen.responses.len() as f64;
             let mut figures = Figures { study: self, seen: &seen, served, wrong: &wrong, random: &mut random };
             figures.add(&mut run, users, (visit, at));
             at += seen.seconds;
         }
         run
+    }
+
+    /// It after this share of its visits.
+    fn slowed(&self, passed: f64) -> Self {
+        let mut now = self.clone();
+        now.stations.iter_mut().for_each(|station| station.demand *= 1.0 + self.slowing * passed);
+        now
     }
 
     fn held(&self) -> Case {

@@ -9,7 +9,7 @@ use kelvin_model::{
 
 mod answer;
 
-pub(crate) use answer::answer;
+pub(crate) use answer::{answer, told_apart};
 
 /// The sentence of a claim.
 pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
@@ -47,6 +47,7 @@ pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
             bytes(bytes_a_request.high),
             bytes(bytes_a_second.value)
         ),
+        LoadClaim::Steady { drift, back, tolerance, .. } => steady(drift, back.as_ref(), *tolerance),
         LoadClaim::Across(comparison) => across(comparison),
         LoadClaim::Published(published) => of_published(published),
     }
@@ -236,6 +237,19 @@ fn law(check: &LoadLawCheck, holds: Option<bool>) -> String {
 fn signed(share: f64) -> String {
     // Zero that is added makes minus zero plain.
     format!("{:+.1} %", (share * 1000.0).round() / 10.0 + 0.0)
+}
+
+fn steady(drift: &Estimate, back: Option<&(u64, Estimate)>, tolerance: f64) -> String {
+    let span = |of: &Estimate| format!("{} ({} to {})", signed(of.value), signed(of.low), signed(of.high));
+    let back = back.map_or_else(String::new, |(count, off)| {
+        format!("; the last visit, to {} again, differs from those before by {}", users(*count), span(off))
+    });
+    format!(
+        "the server is at the end what it was at the start, within {}: over the study throughput changes by {} at equal numbers of \
+         users{back}",
+        percent(tolerance),
+        span(drift)
+    )
 }
 
 fn generator(cpu: Option<&Estimate>, late: Option<f64>) -> String {

@@ -68,6 +68,18 @@ pub enum LoadClaim {
         /// Bytes a request, at the mean throughput.
         bytes_a_request: Estimate,
     },
+    /// The server is at the end what it was at the start.
+    Steady {
+        /// What is common to all numbers of users.
+        held: Case,
+        /// By how much throughput changes over the study at equal numbers of users, as a share.
+        drift: Estimate,
+        /// Throughput in the last visit, to the fewest users, over that of the visits to them before, less 1: how many users, and by
+        /// how much, with the interval in which a visit like those before would be.
+        back: Option<(u64, Estimate)>,
+        /// How much counts as the same.
+        tolerance: f64,
+    },
     /// What changes from one sweep to another that differs in one property.
     Across(Box<LoadComparison>),
     /// A published study, judged from its capacities alone, is as it was seen.

@@ -129,13 +129,18 @@ pub(crate) struct Growth {
     pub seconds: f64,
 }
 
-/// The growth of a figure over the visits: least squares with one slope and a level for each number of users, since memory
-/// follows the number of connections. `None` where no number of users was visited again, or only once.
+/// The growth of a figure over the visits; memory, for one, follows the number of connections.
 pub(crate) fn growth(sweep: &Sweep, metric: &Metric) -> Option<Growth> {
     let points = |load: &Load| -> Vec<(f64, f64)> {
         load.visits.iter().filter_map(|visit| Some((visit.at, visit.get(metric)?))).collect()
     };
-    let loads: Vec<Vec<(f64, f64)>> = sweep.loads.iter().map(points).filter(|points| points.len() > 1).collect();
+    slope(sweep.loads.iter().map(points).collect())
+}
+
+/// Least squares with one slope over time and a level for each number of users, of figures at their times. `None` where no number
+/// of users was visited again, or only once.
+pub(super) fn slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<Growth> {
+    loads.retain(|points| points.len() > 1);
     let centred: Vec<(f64, f64)> = loads.iter().flat_map(|points| centred(points)).collect();
     let degrees = centred.len().checked_sub(loads.len() + 1).filter(|&degrees| degrees > 0)? as f64;
     let of_times: f64 = centred.iter().map(|(time, _)| time * time).sum();

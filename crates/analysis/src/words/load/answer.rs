@@ -56,7 +56,7 @@ fn law_of((claim, holds): (&LoadClaim, Option<bool>)) -> Option<(&LoadLawCheck, 
 }
 
 /// What tells a sweep from the others of its study or from a usual one: `one fixed file, 1 s of think time`; often nothing.
-fn told_apart(held: &Case, all: &[Case]) -> String {
+pub(crate) fn told_apart(held: &Case, all: &[Case]) -> String {
     let differs = |axis: Axis| all.iter().any(|other| other.get(&axis.name) != held.get(&axis.name));
     let parts = [
         (Pattern::AXIS, matches!(Pattern::of(held), Some(Pattern::Random) | None), pattern(held)),
@@ -93,7 +93,7 @@ fn cache(held: &Case) -> String {
 fn think(held: &Case) -> String {
     match THINK.of(held).unwrap_or(0) {
         0 => "no think time".into(),
-        milliseconds => format!("{} of think time", plain(milliseconds as f64 * 1e6, Unit::Nanoseconds)),
+        milliseconds => format!("{} of think time", given(plain(milliseconds as f64 * 1e6, Unit::Nanoseconds))),
     }
 }
 
@@ -275,6 +275,10 @@ fn trouble(claim: &LoadClaim, holds: Option<bool>) -> Option<String> {
         LoadClaim::Waiting { users, waiting } => Some(format!(
             "With {users} users, {} of them are not answered at all while others are served again and again.",
             number(waiting.value)
+        )),
+        LoadClaim::Steady { drift, .. } if holds == Some(false) => Some(format!(
+            "The server is not what it was at the start: throughput changes by {} over the study, at equal numbers of users.",
+            signed(drift.value)
         )),
         LoadClaim::Growth { of_server, bytes_a_request, .. } if holds == Some(true) => Some(format!(
             "The memory of the {} grows by {} a request.",
