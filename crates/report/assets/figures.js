@@ -140,6 +140,9 @@ function kelvinFigures(data, say) {
 
   /** A vertical line with its band and its name: where a cache ends. */
   function markSeries(mark, view) {
+    // At either end of the axis the name stands inwards: centred it would leave the drawing.
+    const share = (place(view.x, mark.at) - view.left) / (view.right - view.left);
+    const align = share < 0.08 ? 'left' : share > 0.92 ? 'right' : 'center';
     return {
       type: 'line', data: [], silent: true, tooltip: { show: false }, z: 1,
       markArea: {
@@ -148,7 +151,7 @@ function kelvinFigures(data, say) {
       },
       markLine: {
         silent: true, symbol: 'none', animation: false, lineStyle: { color: colors.soft, type: [2, 3], width: 1 },
-        label: { formatter: () => mark.label, position: 'end', distance: 3, color: colors.soft, fontSize: 12 },
+        label: { formatter: () => mark.label, position: 'end', align, distance: 3, color: colors.soft, fontSize: 12 },
         data: [{ xAxis: place(view.x, mark.at) }],
       },
     };

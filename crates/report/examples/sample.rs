@@ -1,4 +1,4 @@
-//! Writes the tests' synthetic report: `sample PATH [full|partial|empty|hostile|large]`; the extension of the path
+//! Writes the tests' synthetic report: `sample PATH [full|partial|empty|hostile|large|load]`; the extension of the path
 //! chooses the format (html, md, json, csv, svg, txt).
 
 #[path = "../tests/synthetic/mod.rs"]
@@ -8,11 +8,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use kelvin_analysis::analyse;
+use kelvin_analysis::testing::load::{Simulated, grid, together};
 use kelvin_report::{CsvSummary, Html, Json, Markdown, Render, Terminal, figures, svg};
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large]");
+    let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large|load]");
     let path = Path::new(arguments.first().ok_or_else(usage)?);
     let sample = match arguments.get(1).map_or("full", String::as_str) {
         "full" => synthetic::full(),
@@ -20,6 +22,7 @@ fn main() -> io::Result<()> {
         "empty" => synthetic::empty(),
         "hostile" => synthetic::hostile(),
         "large" => synthetic::large(8),
+        "load" => load(),
         _ => return Err(usage()),
     };
     let report = sample.report();
@@ -37,4 +40,12 @@ fn main() -> io::Result<()> {
         _ => return Err(usage()),
     }
     out.flush()
+}
+
+/// A simulated study of a server under load, without think time and with a second of it.
+fn load() -> synthetic::Sample {
+    let thinking = Simulated { think: 1000, users: grid(30), ..Simulated::published() };
+    let run = together(&[Simulated::published(), thinking]);
+    let analysis = analyse(&run);
+    synthetic::Sample { run, analysis, references: Vec::new(), probes: Vec::new() }
 }

@@ -177,14 +177,27 @@ fn draw_mark(picture: &Picture<'_>, mark: &Mark) -> Markup {
     let [x, from, to] = [mark.at, mark.low, mark.high].map(|at| picture.across(at));
     html!(
         "<path class=\"guide\" d=\"{}\"/><path class=\"mark-line\" d=\"{}V{}\"/>\
-         <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+         <text x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>",
         path::rectangle(from, TOP, to - from, PLOT_HEIGHT),
         path::begin(x, TOP),
         TOP + PLOT_HEIGHT,
         number(x),
         TOP - 3.0,
+        anchor(x),
         mark.label
     )
+}
+
+/// Share of the width at either end in which a name beside a place would leave the drawing if it were centred.
+const EDGE: f64 = 0.08;
+
+/// How a name stands to its place so that it stays within the drawing.
+fn anchor(x: f64) -> &'static str {
+    match (x - LEFT) / (WIDTH - RIGHT - LEFT) {
+        share if share < EDGE => "start",
+        share if share > 1.0 - EDGE => "end",
+        _ => "middle",
+    }
 }
 
 /// The grid as one path, and the labels of its lines.

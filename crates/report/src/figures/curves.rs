@@ -12,15 +12,16 @@ use crate::{Report, units, words};
 
 /// The figure of a curve; `None` where nothing of it was measured.
 pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Figure> {
+    let names = Names::of(curve);
     let mut series = Vec::new();
-    for (style, line) in curve.series.iter().enumerate() {
-        series.extend(measured_series(line, &line.label, style));
-        series.extend(law(report, curve, line).and_then(|law| fitted_series(law, &line.label, style)));
+    for (style, (line, name)) in curve.series.iter().zip(&names.each).enumerate() {
+        series.extend(measured_series(line, name, style));
+        series.extend(law(report, curve, line).and_then(|law| fitted_series(law, name, style)));
     }
     if !is_measured(&series) {
         return None;
     }
-    series.extend(model_series(report, curve));
+    series.extend(model_series(report, curve, &names));
     let ceilings = ceilings(report, curve);
     series.extend(ceilings.iter().filter_map(ceiling_series));
     let published = |(index, reference): (usize, &Reference)| {
@@ -32,8 +33,8 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
         id: file_name(&curve.metric.id),
         title: title(curve.metric).to_owned(),
         description: [
-            describe(curve),
-            laws_in_words(report, curve),
+            describe(curve, &names),
+            laws_in_words(report, curve, &names),
             conclusions(report, curve),
             ceilings.iter().map(said_of).collect(),
         ]
@@ -48,10 +49,40 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
                 from_zero: true,
             },
             guides: Vec::new(),
-            marks: marks(report, curve),
+            marks: marks(report, curve, &names),
             series,
         }),
     })
+}
+
+/// Longest name of a line that a legend has room for.
+const LONGEST_NAME: usize = 40;
+
+/// What the lines of a curve are called in its figure.
+struct Names {
+    each: Vec<String>,
+    /// What they have alike, where it is left out of their names.
+    alike: Option<String>,
+}
+
+impl Names {
+    /// Their labels; where one is too long, what tells them apart.
+    fn of(curve: &Curve<'_>) -> Self {
+        if curve.series.iter().all(|line| line.label.chars().count() <= LONGEST_NAME) {
+            return Self { each: curve.series.iter().map(|line| line.label.clone()).collect(), alike: None };
+        }
+        let parts = |line: &CurveSeries<'_>| -> Vec<String> {
+            let case = line.points.first().map(|(_, result)| units::case_pairs(curve.metric, &result.case));
+            let own = case.into_iter().flatten().filter(|(axis, _)| *axis != curve.axis.name.as_str());
+            own.map(|(axis, value)| format!("{axis}={value}")).collect()
+        };
+        let each: Vec<Vec<String>> = curve.series.iter().map(parts).collect();
+        let is_alike = |part: &&String| each.iter().all(|others| others.contains(part));
+        let of = |parts: Vec<&String>| parts.into_iter().cloned().collect::<Vec<String>>().join(" ");
+        let names = each.iter().map(|parts| of(parts.iter().filter(|part| !is_alike(part)).collect()));
+        let alike = of(each.iter().take(1).flatten().filter(is_alike).collect());
+        Self { each: names.collect(), alike: (!alike.is_empty()).then_some(alike) }
+    }
 }
 
 /// The law that was fitted to a line and describes it.
@@ -77,8 +108,8 @@ fn fitted_series(law: &FittedLaw, name: &str, style: usize) -> Option<Series> {
 }
 
 /// The laws that are drawn, in words.
-fn laws_in_words(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
-    let sentence = |line: &CurveSeries<'_>| {
+fn laws_in_words(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<String> {
+    let sentence = |(line, name): (&CurveSeries<'_>, &String)| {
         let law = law(report, curve, line)?;
         let share = |of: Coefficient| {
             let percent = |share: f64| units::plain(100.0 * share, Unit::Ratio);
@@ -86,12 +117,12 @@ fn laws_in_words(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
         };
         Some(format!(
             "{}dotted is the fitted universal scalability law, no prediction: contention {}, coherency {}.",
-            prefix(&line.label),
+            prefix(name),
             share(law.sigma),
             share(law.kappa)
         ))
     };
-    curve.series.iter().filter_map(sentence).collect()
+    curve.series.iter().zip(&names.each).filter_map(sentence).collect()
 }
 
 /// The memory levels, for the curve from which they were derived.
@@ -100,26 +131,25 @@ fn levels<'a>(report: &Report<'a>, curve: &Curve<'_>) -> Option<&'a MemoryLevels
 }
 
 /// The working sets between which memory levels end, with a line in their middle on the logarithmic axis.
-fn marks(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Mark> {
+fn marks(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Mark> {
     let end = |level: &MemoryLevel| {
         let capacity = level.capacity?;
         let (low, high) = (capacity.low as f64, capacity.high as f64);
         Some(Mark { label: format!("end of {}", level.name), at: (low * high).sqrt(), low, high })
     };
     let levels = levels(report, curve);
-    levels.iter().flat_map(|found| &found.levels).filter_map(end).chain(knees(report, curve)).collect()
+    levels.iter().flat_map(|found| &found.levels).filter_map(end).chain(knees(report, curve, names)).collect()
 }
 
 /// The knees of a curve's lines, with the line's name where there are several.
-fn knees(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Mark> {
-    let mark = |line: &CurveSeries<'_>| {
+fn knees(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Mark> {
+    let mark = |(line, name): (&CurveSeries<'_>, &String)| {
         let is_its = |knee: &&KneeMark| is_of(curve, line, (knee.metric, knee.axis), &knee.held);
         let KneeMark { knee, .. } = report.analysis.knees.iter().find(is_its)?;
-        let name = if curve.series.len() > 1 { line.label.as_str() } else { "" };
-        let label = named(name, "knee");
+        let label = named(if curve.series.len() > 1 { name } else { "" }, "knee");
         Some(Mark { label, at: knee.users as f64, low: knee.low as f64, high: knee.high as f64 })
     };
-    curve.series.iter().filter_map(mark).collect()
+    curve.series.iter().zip(&names.each).filter_map(mark).collect()
 }
 
 /// Whether data of a metric over an axis, with the other parameters held, are those of a curve's line.
@@ -128,11 +158,11 @@ fn is_of(curve: &Curve<'_>, line: &CurveSeries<'_>, (metric, axis): (Name, Name)
 }
 
 /// What follows from lower metrics beside the lines of a curve: predictions dashed, bounds dotted.
-fn model_series(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Series> {
+fn model_series(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Series> {
     let of_line = |(style, line): (usize, &CurveSeries<'_>)| -> Vec<Series> {
         let its = report.analysis.model_lines.iter();
         let its = its.filter(|model| is_of(curve, line, (model.metric, model.axis), &model.held));
-        let name = if curve.series.len() > 1 { line.label.as_str() } else { "" };
+        let name = if curve.series.len() > 1 { names.each[style].as_str() } else { "" };
         let series = |model: &ModelLine| {
             let role = if model.is_bound { Role::Fitted } else { Role::Predicted };
             let points = model.points.iter().map(|&(x, y)| Point { x: x as f64, y, low: y, high: y });
@@ -306,10 +336,14 @@ pub(super) fn reference_series(
 }
 
 /// A curve in words: the range of each series, and its ratio to the prediction.
-fn describe(curve: &Curve<'_>) -> Vec<String> {
-    let sentences: Vec<String> =
-        curve.series.iter().filter_map(|line| describe_line(curve, line, &line.label)).collect();
-    if sentences.is_empty() { vec!["No point has a value.".into()] } else { sentences }
+fn describe(curve: &Curve<'_>, names: &Names) -> Vec<String> {
+    let lines = curve.series.iter().zip(&names.each);
+    let mut sentences: Vec<String> = lines.filter_map(|(line, name)| describe_line(curve, line, name)).collect();
+    if sentences.is_empty() {
+        return vec!["No point has a value.".into()];
+    }
+    sentences.extend(names.alike.iter().map(|alike| format!("All at {alike}.")));
+    sentences
 }
 
 /// A line of a curve in words; `None` where nothing of it was measured.
