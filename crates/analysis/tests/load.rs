@@ -303,6 +303,9 @@ fn a_fixed_file_leaves_the_throughput_and_not_the_disk_where_the_link_limits() {
     let says: Vec<&str> = answers.iter().map(|answer| answer.says.as_str()).collect();
     assert!(says[0].starts_with("Random files: the network is the limit"), "{says:?}");
     assert!(says[1].starts_with("One fixed file: the network is the limit"), "{says:?}");
+    assert_eq!(says[2], "One fixed file instead of random files: the throughput at saturation is the same.");
+    let disk = answers[2].because.last().unwrap();
+    assert!(disk.starts_with("The disk reads 0 instead of 2.4"), "{disk}");
 }
 
 #[test]
@@ -318,6 +321,9 @@ fn think_time_moves_the_knee_and_not_the_saturation() {
     let thinking = Simulated { think: 1000, users: grid(30), seed: 8, ..published() };
     let run = together(&[long(published()), long(thinking)]);
     assert_eq!(held(&run), [("throughput", Some(true)), ("knee", Some(true))]);
+    let answers = concluded(&run).answers;
+    assert!(answers[2].says.starts_with("1 s of think time instead of no think time: "), "{}", answers[2].says);
+    assert!(answers[2].because[1].starts_with("The knee is later: at 1"), "{:?}", answers[2].because);
     // The order in which they were measured is no matter, and the same think time is none.
     let shorter = Simulated { think: 1, seed: 8, ..published() };
     let alike = held(&together(&[long(shorter), long(published())]));

@@ -53,8 +53,10 @@ pub(crate) fn load(evidence: &Evidence<'_>) -> Option<Study> {
     let sweeps = sweeps(evidence.run);
     let each: Vec<Vec<Conclusion>> = sweeps.iter().map(conclusions).collect();
     let held: Vec<Case> = sweeps.iter().map(|sweep| sweep.held.clone()).collect();
-    let answers = each.iter().filter_map(|its| words::load::answer(its, &held)).collect();
-    let study = Study::new(LOAD, DESIGN, [each.concat(), cases::across(&sweeps)].concat())?;
+    let across = cases::across(&sweeps);
+    let answers = each.iter().filter_map(|its| words::load::answer(its, &held)).chain(words::load::across(&across));
+    let answers = answers.collect();
+    let study = Study::new(LOAD, DESIGN, [each.concat(), across].concat())?;
     Some(Study { answers, tables: sweeps.iter().flat_map(tables::tables).collect(), ..study })
 }
 

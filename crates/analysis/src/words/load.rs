@@ -9,7 +9,7 @@ use kelvin_model::{
 
 mod answer;
 
-pub(crate) use answer::{answer, told_apart};
+pub(crate) use answer::{across, answer, told_apart};
 
 /// The sentence of a claim.
 pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
@@ -48,7 +48,7 @@ pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
             bytes(bytes_a_second.value)
         ),
         LoadClaim::Steady { drift, back, tolerance, .. } => steady(drift, back.as_ref(), *tolerance),
-        LoadClaim::Across(comparison) => across(comparison),
+        LoadClaim::Across(comparison) => comparison_of(comparison),
         LoadClaim::Published(published) => of_published(published),
     }
 }
@@ -289,7 +289,7 @@ fn scalability(contention: &Estimate, coherency: &Estimate, peak: Option<f64>, f
 }
 
 /// `the throughput at saturation is the same within 5.0 % with 1 s of think time as with no think time: 5.8 and 5.7 requests/s`.
-fn across(of: &LoadComparison) -> String {
+fn comparison_of(of: &LoadComparison) -> String {
     let [usual, other] = [&of.cases[0], &of.cases[1]].map(|held| answer::property(of.by, held));
     let [before, after] = of.values.map(|estimate| number(estimate.value));
     match of.figure {
@@ -302,15 +302,19 @@ fn across(of: &LoadComparison) -> String {
             signed(off.high)
         ),
         LoadFigure::Knee => {
-            let [before, after] = of.values.map(|knee| {
-                from_users(Knee { users: knee.value as u64, low: knee.low as u64, high: knee.high as u64 })
-            });
-            format!("with {other} the knee is later than with {usual}: {}, and {}", after.trim_end(), before.trim_end())
+            let [before, after] = of.values.map(|knee| knee_span(&knee));
+            format!("with {other} the knee is later than with {usual}: at {after} and {before} users")
         }
         LoadFigure::FromDisk => format!(
             "with {other} the disk reads less than with {usual}: {after} and {before} bytes for each byte served"
         ),
     }
+}
+
+/// `12 (10 to 14)`.
+fn knee_span(knee: &Estimate) -> String {
+    let span = if knee.low == knee.high { String::new() } else { format!(" ({} to {})", knee.low, knee.high) };
+    format!("{}{span}", knee.value)
 }
 
 fn of_published(of: &PublishedLoad) -> String {

@@ -4,11 +4,11 @@ use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::{Pattern, Resource, THINK};
 use kelvin_model::units::{number, percent, plain};
 use kelvin_model::{
-    Axis, Case, Claim, Conclusion, Estimate, Knee, LoadClaim, LoadDoubt, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict,
-    LoadWhatIf, Name, ResourceUse, Unit, UnknownLimit,
+    Axis, Case, Claim, Conclusion, Estimate, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw,
+    LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, Name, ResourceUse, Unit, UnknownLimit,
 };
 
-use super::{alone, decimal, doubt, given, is_workers, joined, rate, resource_name, signed, users};
+use super::{alone, decimal, doubt, given, is_workers, joined, knee_span, rate, resource_name, signed, users};
 use crate::result::Answer;
 
 /// Resources whose use is said beside that of the limit; the table has all.
@@ -52,6 +52,48 @@ fn law_of((claim, holds): (&LoadClaim, Option<bool>)) -> Option<(&LoadLawCheck, 
     match claim {
         LoadClaim::Law(check) => Some((check, holds)),
         _ => None,
+    }
+}
+
+/// The answers on pairs of cases.
+pub(crate) fn across(conclusions: &[Conclusion]) -> Vec<Answer> {
+    let claims = conclusions.iter().filter_map(|one| match of_load(one)? {
+        LoadClaim::Across(comparison) => Some((&**comparison, one.holds)),
+        _ => None,
+    });
+    let claims: Vec<(&LoadComparison, Option<bool>)> = claims.collect();
+    let pairs = claims.chunk_by(|(one, _), (other, _)| one.cases == other.cases);
+    pairs.filter_map(|pair| pair.split_first()).map(|(first, rest)| of_pair(*first, rest)).collect()
+}
+
+/// `1 s of think time instead of no think time: the throughput at saturation is the same`, and what changes instead.
+fn of_pair((first, holds): (&LoadComparison, Option<bool>), rest: &[(&LoadComparison, Option<bool>)]) -> Answer {
+    let [usual, other] = [&first.cases[0], &first.cases[1]].map(|held| property(first.by, held));
+    let is_same = match holds {
+        Some(true) => "is the same",
+        Some(false) => "differs",
+        None => "is not certainly the same",
+    };
+    let says = format!("{other} instead of {usual}: the throughput at saturation {is_same}.");
+    let lines = std::iter::once((first, holds)).chain(rest.iter().copied()).map(|(of, holds)| change(of, holds));
+    Answer { says: capitalised(&says), because: lines.collect() }
+}
+
+fn change(of: &LoadComparison, holds: Option<bool>) -> String {
+    let [before, after] = of.values.map(|estimate| number(estimate.value));
+    match of.figure {
+        LoadFigure::Throughput { off, .. } => format!(
+            "{after} instead of {before} requests/s: {} ({} to {}).",
+            signed(off.value),
+            signed(off.low),
+            signed(off.high)
+        ),
+        LoadFigure::Knee => {
+            let [before, after] = of.values.map(|knee| knee_span(&knee));
+            let is_later = if holds == Some(true) { "later" } else { "not certainly later" };
+            format!("The knee is {is_later}: at {after} instead of {before} users.")
+        }
+        LoadFigure::FromDisk => format!("The disk reads {after} instead of {before} bytes for each byte served."),
     }
 }
 
