@@ -272,9 +272,6 @@ pub struct StudyArgs {
     /// Every combination of all factors, in 3 rounds: thousands of cases, terabytes and hours; of the study transfer alone
     #[arg(long, conflicts_with_all = ["quick", "thorough"])]
     pub full: bool,
-    /// How the study load is made
-    #[command(flatten)]
-    pub load: StudyLoadArgs,
     /// Only the cases with this value of an axis, such as files=small; several of one axis are alternatives
     #[arg(long, value_name = "AXIS=VALUE", value_parser = axis_value)]
     pub only: Vec<(String, String)>,
@@ -284,6 +281,9 @@ pub struct StudyArgs {
     /// Where it goes
     #[command(flatten)]
     pub to: DestinationArgs,
+    /// How the study load is made
+    #[command(flatten)]
+    pub load: StudyLoadArgs,
 }
 
 /// `kelvin agent`.

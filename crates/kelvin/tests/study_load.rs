@@ -183,6 +183,7 @@ fn mistakes_are_one_line() {
         assert_refused(&output, wanted);
     };
     refused(&["--users", "0"], &["--users", "from 1 to 10000"]);
+    refused(&["--server-memory", "1M"], &["--server-memory", "at least 16M"]);
     refused(&["--link", "100M"], &["--link", "add --between namespaces"]);
     refused(&["--link", "fast", "--between", "namespaces"], &["--link", "bits a second"]);
     refused(&["--url", "http://127.0.0.1:1/"], &["--url-list"]);

@@ -31,8 +31,8 @@ pub struct StudyLoadArgs {
     /// Whether files are in the page cache, or come from the disk [default: cached]
     #[arg(long, value_enum)]
     pub cache: Option<CacheArg>,
-    /// Memory of the server, page cache included; root only
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    /// Memory of the server, page cache included, from 16M; root only
+    #[arg(long, value_name = "BYTES", value_parser = memory)]
     pub server_memory: Option<u64>,
     /// Files of the set [default: 10000, or as many as fit and may be written]
     #[arg(long, value_name = "N", value_parser = from_one)]
@@ -152,6 +152,13 @@ impl From<BetweenArg> for Between {
 /// A time, or 0 for none.
 fn time_or_none(text: &str) -> Result<Duration, String> {
     if text == "0" { Ok(Duration::ZERO) } else { time(text) }
+}
+
+/// Memory in which a server can start.
+fn memory(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 16 << 20;
+    let memory = bytes(text)?;
+    if memory < LEAST { Err("a server needs at least 16M".into()) } else { Ok(memory) }
 }
 
 /// Bits a second, with decimal prefixes as links have them.
