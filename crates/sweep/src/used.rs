@@ -132,7 +132,12 @@ impl Used {
             samples: to.sampled.saturating_sub(from.sampled),
             workers: to.workers.map(|workers| since(|served| served.held) / (f64::from(workers) * self.time())),
             bound: to.workers,
-            window: (in_flight > 0.0).then(|| (since(|served| served.window_limited) / in_flight).min(1.0)),
+            window: share(since(|served| served.window_limited), in_flight),
         })
     }
+}
+
+/// A part of a whole, of which nothing is no part either; `None` of a part of nothing.
+fn share(part: f64, whole: f64) -> Option<f64> {
+    if part == 0.0 { Some(0.0) } else { (whole > 0.0).then(|| (part / whole).min(1.0)) }
 }
