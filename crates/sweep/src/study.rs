@@ -7,6 +7,7 @@ use kelvin_catalogue::load::{Between, CAPACITY, Pattern, Resource, THROUGHPUT, U
 use kelvin_file::cache::State;
 use kelvin_harness::Sink;
 use kelvin_load::pattern;
+use kelvin_model::units::number;
 use kelvin_model::{Attempt, Case, Event, Name, Outline, Reading, Round, RunStatus};
 use kelvin_resources::Watched;
 
@@ -426,10 +427,9 @@ impl Sweep {
         let who = format!("{} files, think time {} ms", pattern.name(), think.as_millis());
         match self.expected {
             Some(Expected { limit, capacity, knee }) => {
-                format!(
-                    "{who}: by capacities alone at most {capacity:.4} requests/s, limited by {}, knee at {knee} users",
-                    limit.name()
-                )
+                let users = if knee == 1 { "one user".to_owned() } else { format!("{knee} users") };
+                let (capacity, limit) = (number(capacity), limit.name());
+                format!("{who}: by capacities alone at most {capacity} requests/s, limited by {limit}, knee at {users}")
             }
             None => format!("{who}: no capacity is known"),
         }
