@@ -7,18 +7,20 @@ mod crowd;
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::address::is_loopback;
 use crate::channel::Channel;
 use crate::deadline::Deadline;
+use crate::files::Start;
 use crate::limits::Limits;
 use crate::message::{Answer, Ask, PROTOCOL};
 use crate::noise::Handshake;
 use crate::secret::Secret;
-use crate::{Error, Result, service};
+use crate::service::{self, Means};
+use crate::{Error, Result};
 use crowd::{Crowd, Newcomer};
 
 /// How often the agent checks whether it is to stop while no connection arrives.
@@ -64,6 +66,8 @@ struct House {
     clients: AtomicU32,
     /// Tests being served.
     tests: AtomicU32,
+    /// Starts servers of files, if there are any.
+    files: OnceLock<Box<Start>>,
 }
 
 impl Agent {
@@ -79,8 +83,16 @@ impl Agent {
         kelvin_sys::net::set_queue(&listener, QUEUE).map_err(Error::call("listen"))?;
         // A connection that is gone before it is accepted must not block the loop.
         listener.set_nonblocking(true).map_err(Error::call("listen"))?;
-        let house = House { secret, limits, log, clients: AtomicU32::new(0), tests: AtomicU32::new(0) };
+        let (clients, tests, files) = (AtomicU32::new(0), AtomicU32::new(0), OnceLock::new());
+        let house = House { secret, limits, log, clients, tests, files };
         Ok(Self { listener, house: Arc::new(house) })
+    }
+
+    /// Lets clients have files served, each by one server at a time, which this starts.
+    #[must_use]
+    pub fn with_files(self, start: Box<Start>) -> Self {
+        self.house.files.get_or_init(|| start);
+        self
     }
 
     /// Where it listens: the port too, if the system chose it.
@@ -182,7 +194,8 @@ impl House {
                 continue;
             }
             (self.log)(from, &Event::Asked(ask.clone()));
-            let answer = match service::serve(&ask, &mut channel, &self.limits, &self.tests) {
+            let means = Means { limits: &self.limits, tests: &self.tests, files: self.files.get().map(Box::as_ref) };
+            let answer = match service::serve(&ask, &mut channel, &means) {
                 Ok(seen) => Answer::Done(seen),
                 // The client itself reports that it was refused.
                 Err(Error::Refused(why)) => Answer::failed(why),

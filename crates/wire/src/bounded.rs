@@ -7,13 +7,15 @@ use std::fmt::Display;
 use kelvin_model::text::is_visible;
 use serde::de::{Deserialize, Deserializer, Error};
 
+use crate::files;
+
 /// Most bytes of a reason, of which much is written for people.
 pub const REASON: usize = 400;
 /// Most bytes of the name of a program, of its version, or of a driver.
 pub const NAME: usize = 64;
 /// Most entries of a list.
 const ENTRIES: usize = 128;
-/// Most of a rate in bits per second, and of a share of a host's time: the largest there is, times a thousand.
+/// Most of a rate in bits or bytes per second, and of a share of a host's time: the largest there is, times a thousand.
 const RATE: f64 = 1e15;
 const SHARE: f64 = 1e6;
 
@@ -36,6 +38,15 @@ pub(crate) fn optional<'de, const MOST: usize, D: Deserializer<'de>>(from: D) ->
     Option::deserialize(from)?.map(checked_text::<MOST, _>).transpose()
 }
 
+/// Names of files, no more than a message has.
+pub(crate) fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    if names.len() > files::AT_ONCE {
+        return Err(beyond("a list", names.len(), files::AT_ONCE));
+    }
+    if names.iter().all(|name| files::is_name(name)) { Ok(names) } else { Err(D::Error::custom("a name of no file")) }
+}
+
 /// The same of a list.
 pub(crate) fn list<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
     let Some(all) = Option::<Vec<String>>::deserialize(from)? else { return Ok(None) };
@@ -45,9 +56,14 @@ pub(crate) fn list<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Res
     all.into_iter().map(checked_text::<MOST, _>).collect::<Result<_, _>>().map(Some)
 }
 
-/// A rate in bits per second, if there is one.
+/// A rate in bits or bytes per second, if there is one.
 pub(crate) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     Option::deserialize(from)?.map(|rate| checked_number(rate, RATE)).transpose()
+}
+
+/// A rate in bytes per second.
+pub(crate) fn speed<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    checked_number(f64::deserialize(from)?, RATE)
 }
 
 /// A share of a host's time; of many CPUs more than one.

@@ -5,7 +5,8 @@
 //! encrypted and numbered ([`sealed`]), so that nobody in between can read, forge or change one. The bytes of a test travel over
 //! connections of their own, which begin with a cookie sent over the first; they are random, and neither secret nor protected.
 //!
-//! The agent ([`agent`]) gives away only time and random bytes: no message names a file, a program or a third address.
+//! The agent ([`agent`]) gives away only time and random bytes, and the [`mod@files`] of one directory where whoever started it allows it:
+//! no message of a client names a file, a program or a third address.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -16,6 +17,7 @@ pub mod channel;
 pub mod client;
 pub mod deadline;
 pub mod error;
+pub mod files;
 pub mod frame;
 pub mod interface;
 pub mod limits;

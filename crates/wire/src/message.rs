@@ -6,18 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounded::{self, REASON};
 use crate::busy::Busy;
+use crate::files::{Cache, Design, Rate, Served};
 use crate::interface::Interface;
 use crate::noise::{Part, Protocol};
 use crate::numbered::Numbered;
 use crate::sockets::{Sockets, TcpEnd};
 
-/// What is spoken with an agent. Up to version 4 its hello was followed by a handshake of kelvin's own.
+/// What is spoken with an agent. Up to version 4 its hello was followed by a handshake of kelvin's own; files are served
+/// from version 6 on.
 pub const PROTOCOL: Protocol = Protocol {
     listener: Part { program: "kelvin agent", role: "agent" },
     caller: Part { program: "client of kelvin agent", role: "client" },
     magic: *b"kelvin to agent\n",
     context: "kelvin 2026 agent, Noise pre-shared key",
-    version: 5,
+    version: 6,
 };
 
 /// A number that marks a connection, or a datagram, as part of a test.
@@ -71,6 +73,24 @@ pub enum Ask {
     /// Accept connections one after the other: return the cookie with which each begins, and reset it when the client has
     /// closed it.
     Accept,
+    /// Start a server of the agent's files, and keep it until the client ends it or is silent.
+    ServeFiles(Design),
+    /// Name the files that are served, from this one on.
+    Names {
+        /// How many are known.
+        from: u32,
+    },
+    /// Read the files that are served past the page cache, and say how fast.
+    ReadFromDisk,
+    /// Have the files that are served in memory or not, from this one on.
+    Bring {
+        /// Which of the two.
+        cache: Cache,
+        /// How many are where they are to be.
+        from: u32,
+    },
+    /// Keep the server of files: the client is there.
+    Stay,
     /// Report what has arrived so far in the running test, or was sent.
     Count,
     /// End the running test: one over datagrams has no end of its own.
@@ -89,6 +109,14 @@ impl fmt::Display for Ask {
             }
             Self::TakeDatagrams { bytes } => write!(out, "sends datagrams of {bytes} bytes"),
             Self::Accept => write!(out, "asks for connections to be accepted"),
+            Self::ServeFiles(_) => write!(out, "asks for a server of files"),
+            Self::Names { from } => write!(out, "asks for the names of files from {from} on"),
+            Self::ReadFromDisk => write!(out, "asks for files to be read from the disk"),
+            Self::Bring { cache: Cache::Cached, from } => write!(out, "asks for files from {from} on to be in memory"),
+            Self::Bring { cache: Cache::Uncached, from } => {
+                write!(out, "asks for files from {from} on not to be in memory")
+            }
+            Self::Stay => write!(out, "asks for the server of files to stay"),
             Self::Count => write!(out, "asks what has been counted"),
             Self::End => write!(out, "asks for the end of a test"),
         }
@@ -117,6 +145,16 @@ pub enum Answer {
     },
     /// What has arrived so far, or was sent, in the agent's own time: a rate is a difference of two of these.
     Counted(Counted),
+    /// The server of files runs.
+    Serving(Served),
+    /// Names of files that are served.
+    Names(#[serde(deserialize_with = "bounded::names")] Vec<String>),
+    /// How fast the disk gave them.
+    Read(Rate),
+    /// So many of the files are where they are to be.
+    Brought(u32),
+    /// The server of files is there.
+    Stays,
     /// It is over, and this is the agent's account of it.
     Done(Seen),
     /// It is impossible, or ended by a fault.

@@ -2,6 +2,7 @@
 
 mod accepting;
 mod counted;
+mod files;
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -17,6 +18,7 @@ use crate::address::{at_port, is_same_host};
 use crate::channel::Channel;
 use crate::deadline::Deadline;
 use crate::error::is_late;
+use crate::files::Start;
 use crate::interface::Interface;
 use crate::limits::Limits;
 use crate::message::{Answer, Ask, Cookie, Seen, Transport};
@@ -28,8 +30,18 @@ const LOOK: u64 = 256;
 /// Most bytes of a datagram over IPv4.
 const LARGEST_DATAGRAM: u32 = 65_507;
 
+/// What an agent serves with.
+pub struct Means<'a> {
+    pub limits: &'a Limits,
+    /// Tests being served.
+    pub tests: &'a AtomicU32,
+    /// Starts servers of files, if it may.
+    pub files: Option<&'a Start>,
+}
+
 /// Serves one test, and returns its account.
-pub fn serve(ask: &Ask, channel: &mut Channel, limits: &Limits, tests: &AtomicU32) -> Result<Seen> {
+pub fn serve(ask: &Ask, channel: &mut Channel, means: &Means<'_>) -> Result<Seen> {
+    let Means { limits, tests, files } = means;
     let served = Served::begin(tests);
     let before = cpu_time();
     let mut seen = match *ask {
@@ -49,6 +61,13 @@ pub fn serve(ask: &Ask, channel: &mut Channel, limits: &Limits, tests: &AtomicU3
             counted::datagrams(channel, bytes, limits, &served)?
         }
         Ask::Accept => Seen { arrived: accepting::accept_all(channel, limits, &served)?, ..Seen::default() },
+        Ask::ServeFiles(ref design) => {
+            files::serve(channel, design, *files, limits)?;
+            Seen::default()
+        }
+        Ask::Names { .. } | Ask::ReadFromDisk | Ask::Bring { .. } | Ask::Stay => {
+            return Err(Error::Refused("no server of files is running".into()));
+        }
         Ask::Count | Ask::End => return Err(Error::Refused("no test is running".into())),
     };
     for (all, (now, before)) in seen.cpu_nanoseconds.iter_mut().zip(cpu_time().into_iter().zip(before)) {

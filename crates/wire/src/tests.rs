@@ -17,6 +17,7 @@ use crate::busy::{Busy, BusyCpu};
 use crate::channel::Channel;
 use crate::client::shake;
 use crate::deadline::{Connection, Deadline};
+use crate::files::{Cache, Design, NAME, Rate, Served, is_name};
 use crate::interface::Interface;
 use crate::limits::Limits;
 use crate::message::{Answer, Ask, Counted, Direction, PROTOCOL, Seen, Transport};
@@ -194,13 +195,17 @@ fn a_kelvin_of_another_version_is_told_so_by_either_end() {
         };
         let stream = Scripted::saying(framed(&serde_json::to_vec(&hello).unwrap()));
         let said = shake(stream, &secret(), LONG).unwrap_err().to_string();
-        let expected = format!("version {version} of the protocol (kelvin 9.9.9), this one version 5");
+        let expected = format!("version {version} of the protocol (kelvin 9.9.9), this one version 6");
         assert!(said.contains(&expected), "{said}");
     }
     let mut stream = Scripted::default();
     handshake(&PROTOCOL, &secret()).greet(&mut stream).unwrap();
     let hello: Version4 = serde_json::from_slice(&frames(&stream.received)[0]).unwrap();
-    assert_eq!((hello.name.as_str(), hello.protocol, hello.secret), ("kelvin agent", 5, true), "{hello:?}");
+    assert_eq!(
+        (hello.name.as_str(), hello.protocol, hello.secret),
+        ("kelvin agent", PROTOCOL.version, true),
+        "{hello:?}"
+    );
 }
 
 impl Channel<Scripted> {
@@ -220,6 +225,11 @@ fn asks() -> Vec<Ask> {
         streams(Direction::FromAgent),
         Ask::TakeDatagrams { bytes: 100 },
         Ask::Accept,
+        Ask::ServeFiles(Design { model: Some("pool".into()), send: None, threads: Some(2) }),
+        Ask::Names { from: 100 },
+        Ask::ReadFromDisk,
+        Ask::Bring { cache: Cache::Uncached, from: 7 },
+        Ask::Stay,
         Ask::Count,
         Ask::End,
     ]
@@ -255,6 +265,19 @@ fn answers() -> Vec<Answer> {
             ..Seen::default()
         }),
         Answer::failed("it is impossible"),
+        Answer::Serving(Served {
+            files_port: 1,
+            looks_port: 2,
+            token: "f00".into(),
+            files: 2,
+            bytes: 5,
+            left_out: 1,
+            may_be_cached: Some(1 << 30),
+        }),
+        Answer::Names(vec!["one".into(), "two \"2\"".into()]),
+        Answer::Read(Rate { bytes_per_second: 1e9, read_per_second: Some(2e9) }),
+        Answer::Brought(2),
+        Answer::Stays,
     ]
 }
 
@@ -353,6 +376,16 @@ fn is_answer_bounded(text: &[u8]) -> bool {
             )
         }
         Ok(Answer::Failed { why }) => why,
+        Ok(Answer::Serving(Served { token, .. })) => token,
+        Ok(Answer::Names(names)) => {
+            assert!(names.len() <= 100 && names.iter().all(|name| is_name(name)), "{names:?}");
+            names.into_iter().find(|name| name.len() > NAME).unwrap_or_default()
+        }
+        Ok(Answer::Read(rate)) => {
+            assert!(rate.bytes_per_second >= 0.0, "{rate:?}");
+            String::new()
+        }
+        Ok(Answer::Brought(_) | Answer::Stays) => String::new(),
         Err(why) => return is_short(&why),
     };
     assert!(shown.len() < 1000 + 128 * 65 && !shown.contains(char::is_control), "{shown}");

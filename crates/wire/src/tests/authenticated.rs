@@ -11,6 +11,7 @@ use super::{LONG, answers, asks, handshake, mutate, secret};
 use crate::agent::Agent;
 use crate::channel::Channel;
 use crate::client::{Client, shake};
+use crate::files::Design;
 use crate::limits::Limits;
 use crate::message::{Answer, Ask, Cookie, Direction, PROTOCOL, Transport};
 use crate::sealed::CONTENT;
@@ -284,4 +285,48 @@ fn an_agent_that_counts_backwards_or_beyond_all_bounds_is_not_believed() {
             assert!(said.contains(why), "{said}");
         });
     }
+}
+
+/// What comes of an agent's files by these answers, one for each request.
+fn listed(texts: &[String]) -> Result<Vec<String>> {
+    let control = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut texts = texts.iter();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            answer_with(&control, |_| texts.next().map(|text| text.clone().into_bytes()).into_iter().collect())
+        });
+        let client = Client::connect(&[control.local_addr().unwrap()], &secret()).unwrap();
+        client.serve_files(&Design::default())?.names()
+    })
+}
+
+fn serving(files: u64) -> String {
+    let served = serde_json::json!({
+        "files_port": 1, "looks_port": 2, "token": "t", "files": files, "bytes": 5, "left_out": 0, "may_be_cached": null
+    });
+    serde_json::json!({ "serving": served }).to_string()
+}
+
+fn names(names: &[&str]) -> String {
+    serde_json::json!({ "names": names }).to_string()
+}
+
+#[test]
+fn an_agent_that_lies_about_its_files_is_not_believed() {
+    assert_eq!(listed(&[serving(3), names(&["a", "b"]), names(&["c"])]).unwrap(), ["a", "b", "c"]);
+    let why = |texts: &[String]| listed(texts).unwrap_err().to_string();
+    for files in [0, 100_001, 1_000_000_000] {
+        assert!(why(&[serving(files)]).contains(&format!("{files} files, where 1 to 100000 are possible")));
+    }
+    assert!(why(&[serving(u64::MAX)]).contains("malformed message"));
+    for name in ["", ".", "..", "a/b", "/etc/passwd", "../a", "a\nb", "\u{1b}[2J", &"x".repeat(256)] {
+        assert!(why(&[serving(1), names(&[name])]).contains("a name of no file"), "{name:?}");
+    }
+    assert!(why(&[serving(200), names(&["a"; 101])]).contains("a list of 101, where 100 is the most"));
+    for wrong in [names(&["a", "b"]), names(&[])] {
+        assert!(why(&[serving(1), wrong]).contains("it names more or fewer files than it has"));
+    }
+    assert!(why(&[serving(1), "\"stays\"".into()]).contains("its answer does not match the request"));
+    let token = serving(1).replace("\"t\"", &format!("\"{}\"", "t".repeat(65)));
+    assert!(why(&[token]).contains("a text of 65, where 64 is the most"));
 }
