@@ -92,7 +92,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run the measurement server for another kelvin's network measurements
     #[command(after_help = "Examples:\n  kelvin agent                       for this host only\n  \
-                            kelvin agent --listen 0.0.0.0 --token-file token\n\n\
+                            kelvin agent --listen 0.0.0.0 --token-file token\n  \
+                            kelvin agent --listen 0.0.0.0 --token-file token --serve files\n\n\
                             Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 could not be done: one line says why.")]
     Agent(AgentArgs),
     /// List, show, delete, export or import stored runs
@@ -195,7 +196,8 @@ pub struct MeasureArgs {
     /// Directory mounted from another machine, measured beside --dir; see `kelvin explain file.remote`
     #[arg(long, value_name = "DIR")]
     pub remote: Option<PathBuf>,
-    /// Host running `kelvin agent`, to measure the network to it; see `kelvin explain net.peer`
+    /// Host running `kelvin agent`, to measure the network to it (see `kelvin explain net.peer`), or, by study load, the file server
+    /// that it starts with --serve
     #[arg(long, value_name = "HOST[:PORT]")]
     pub peer: Option<String>,
     /// File with that agent's secret
@@ -298,6 +300,10 @@ pub struct AgentArgs {
     /// Maximum concurrent clients, 1 to 64
     #[arg(long, value_name = "N", default_value = "4", value_parser = between(1, 64))]
     pub clients: u32,
+    /// Let clients study a server of the files in this directory (`kelvin study load --peer`): meanwhile whoever reaches it can read
+    /// them, unencrypted by HTTP
+    #[arg(long, value_name = "DIR")]
+    pub serve: Option<PathBuf>,
 }
 
 /// `kelvin selfcheck`.

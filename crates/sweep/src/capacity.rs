@@ -51,8 +51,7 @@ impl Capacities {
         let Measured { stream, disk, bytes_of_a_file, between } = measured;
         let requests = stream.load.rate();
         let mut found = Self::default();
-        if let Some(rate) = disk {
-            let bytes = rate.read_per_second.unwrap_or(rate.bytes_per_second);
+        if let Some(bytes) = disk.and_then(DiskRate::of_device) {
             let capacity = Capacity { requests: Some(bytes / bytes_of_a_file), bytes: Some(bytes), servers: 1.0 };
             found.all.push((Resource::Disk, capacity));
         }

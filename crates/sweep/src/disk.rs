@@ -12,6 +12,7 @@ use kelvin_stats::Random;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::listed::Listed;
 
 /// Files that are read at the same time: more than one, since a disk may serve requests in parallel, and some can wait in it.
 const AT_ONCE: usize = 8;
@@ -29,18 +30,21 @@ pub struct DiskRate {
     pub read_per_second: Option<f64>,
 }
 
-/// Reads whole files of a directory in random order for so long, each out of the page cache before, and says how fast the disk gave them.
+impl DiskRate {
+    /// Bytes a second that the device gave: those that were counted there, or, where nothing is counted for what comes over a network or
+    /// out of holes, those of the files.
+    pub(crate) fn of_device(self) -> Option<f64> {
+        [self.read_per_second, Some(self.bytes_per_second)].into_iter().flatten().find(|rate| *rate > 0.0)
+    }
+}
+
+/// Reads whole files of a directory in random order for so long, each out of the page cache before, and says how fast the disk gave
+/// them: of those that a [`Hosted`](crate::Hosted) server would name.
 ///
 /// # Errors
 /// A file that cannot be read or dropped from the page cache.
 pub fn disk_rate(directory: &Path, time: Duration) -> Result<DiskRate> {
-    let failed = |error: std::io::Error| Error::Disk(format!("{}: {error}", directory.display()));
-    let mut paths: Vec<PathBuf> = fs::read_dir(directory)
-        .map_err(failed)?
-        .map(|entry| Ok(entry.map_err(failed)?.path()))
-        .collect::<Result<_>>()?;
-    paths.sort();
-    rate_of(&paths, time)
+    rate_of(&Listed::of(directory)?.paths(directory), time)
 }
 
 fn rate_of(paths: &[PathBuf], time: Duration) -> Result<DiskRate> {
@@ -100,6 +104,13 @@ fn read_files(targets: &[Target], seed: u64, is_over: &AtomicBool, bytes: &Atomi
 mod tests {
     use super::*;
     use crate::set::{FileSet, Wanted};
+
+    #[test]
+    fn what_no_device_counts_is_counted_by_the_bytes_of_files() {
+        let of = |bytes_per_second, read_per_second| DiskRate { bytes_per_second, read_per_second }.of_device();
+        assert_eq!((of(5.0, Some(7.0)), of(5.0, Some(0.0)), of(5.0, None)), (Some(7.0), Some(5.0), Some(5.0)));
+        assert_eq!(of(0.0, None), None);
+    }
 
     #[test]
     fn files_are_read_and_counted() {

@@ -60,6 +60,17 @@ pub enum Error {
     /// The rate of the disk cannot be measured.
     #[error("cannot measure the disk: {0}")]
     Disk(String),
+    /// A directory whose files cannot be asked for.
+    #[error("{}: {why}", directory.display())]
+    Listing {
+        /// Which.
+        directory: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Files that cannot be had in memory, or out of it.
+    #[error(transparent)]
+    Bring(#[from] kelvin_file::Error),
     /// No request was answered when capacities were measured.
     #[error("the server answered no request rightly: {0}")]
     Unanswered(String),

@@ -82,7 +82,23 @@ impl<'s> Side<'s> {
 /// Time that the disk is read for.
 const TIME: Duration = Duration::from_millis(2000);
 /// Time after which reading it has failed.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What the disk gives when the files of a directory are read by a process of its own, which this starts.
+///
+/// # Errors
+/// What that process says.
+pub(crate) fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Result<Guarded>) -> Result<DiskRate> {
+    let time = TIME.as_millis().to_string();
+    let mut process = start(&["disk-rate", text(directory)?, &time])?;
+    // It waits for its input to end, so that it reads only once it is in its groups.
+    process.give(&[]);
+    let ending = process.wait(LIMIT, MOST)?;
+    if ending.end == End::Interrupted {
+        return Err(Error::Interrupted(kelvin_sys::interrupt::requested().unwrap_or("a signal").into()));
+    }
+    serde_json::from_slice(&ending.output).map_err(|_| Error::Disk(ending.complaint))
+}
 
 impl Side<'_> {
     /// What the disk gives when the files of a directory are read on the server's side: by a process of its own, since limits are
@@ -91,16 +107,45 @@ impl Side<'_> {
     /// # Errors
     /// What that process says.
     pub fn disk_rate(&self, directory: &Path) -> Result<DiskRate> {
-        let time = TIME.as_millis().to_string();
-        let mut process = self.start(&["disk-rate", text(directory)?, &time])?;
-        // It waits for its input to end, so that it reads only once it is in its groups.
-        process.give(&[]);
-        let ending = process.wait(LIMIT, MOST)?;
-        if ending.end == End::Interrupted {
-            return Err(Error::Interrupted(kelvin_sys::interrupt::requested().unwrap_or("a signal").into()));
-        }
-        serde_json::from_slice(&ending.output).map_err(|_| Error::Disk(ending.complaint))
+        disk_rate_by(directory, |words| self.start(words))
     }
+}
+
+/// What `kelvin serve` is told.
+pub(crate) struct Words<'w> {
+    /// The directory.
+    pub root: &'w Path,
+    /// Where it finds the token, which is written there.
+    pub secret: &'w Path,
+    pub listen: SocketAddr,
+    /// More of its options.
+    pub more: &'w [String],
+}
+
+/// A server that was started: its process, where it serves files, and where it tells what it uses.
+pub(crate) type Started = (Guarded, SocketAddr, Endpoint);
+
+impl Words<'_> {
+    /// Has a server started with these words.
+    ///
+    /// # Errors
+    /// A server that does not say where it listens.
+    pub fn start(&self, start: impl FnOnce(&[&str]) -> Result<Guarded>) -> Result<Started> {
+        let token = token()?;
+        let place = || self.secret.parent().unwrap_or(self.secret).to_owned();
+        write_secret(self.secret, &token).map_err(|source| Error::Files { directory: place(), source })?;
+        let (root, secret, listen) = (text(self.root)?, text(self.secret)?, self.listen.to_string());
+        let fixed = ["serve", root, "--listen", &listen, "--expose-resources", "--token-file", secret];
+        let more: Vec<&str> = self.more.iter().map(String::as_str).collect();
+        let mut process = start(&[&fixed[..], &more].concat())?;
+        let [address, resources] = listening(&mut process)?.map(|port| at_port(self.listen, port));
+        Ok((process, address, Endpoint { address: resources, token }))
+    }
+}
+
+fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
 }
 
 impl Server {
@@ -109,24 +154,19 @@ impl Server {
     /// # Errors
     /// A server that does not say where it listens.
     pub fn start(side: Side<'_>, root: &Path) -> Result<Self> {
-        let token = token()?;
         let secret = root.with_extension("token");
-        write_secret(&secret, &token).map_err(|source| Error::Files { directory: root.to_owned(), source })?;
-        let (root, secret) = (text(root)?, text(&secret)?);
-        let listen = SocketAddr::new(side.place.address(), 0).to_string();
-        let fixed = ["serve", root, "--listen", &listen, "--expose-resources", "--token-file", secret];
-        let more: Vec<&str> = side.own.arguments.iter().map(String::as_str).collect();
-        let mut process = side.start(&[&fixed[..], &more].concat())?;
-        let [address, resources] = listening(&mut process)?;
-        Ok(Self { address, endpoint: Endpoint { address: resources, token }, _process: process, _memory: side.memory })
+        let listen = SocketAddr::new(side.place.address(), 0);
+        let words = Words { root, secret: &secret, listen, more: &side.own.arguments };
+        let (process, address, endpoint) = words.start(|words| side.start(words))?;
+        Ok(Self { address, endpoint, _process: process, _memory: side.memory })
     }
 }
 
-/// Where it serves files, and where it tells what it uses: its first two lines.
-fn listening(process: &mut Guarded) -> Result<[SocketAddr; 2]> {
+/// The ports at which it serves files and tells what it uses: the ends of its first two lines.
+fn listening(process: &mut Guarded) -> Result<[u16; 2]> {
     let said = process.first_lines(2, PATIENCE, MOST)?;
-    let addresses: Vec<SocketAddr> = said.iter().filter_map(|line| line.parse().ok()).collect();
-    addresses.try_into().map_err(|_| {
+    let ports: Vec<u16> = said.iter().filter_map(|line| line.rsplit(':').next()?.parse().ok()).collect();
+    ports.try_into().map_err(|_| {
         let complaint = process.complaint();
         Error::Server(if complaint.is_empty() { "it does not say where it listens".into() } else { complaint })
     })

@@ -7,6 +7,7 @@ use std::time::Duration;
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::{Between, Pattern};
 
+use crate::disk::DiskRate;
 use crate::set::Wanted;
 
 /// A study of one server.
@@ -45,16 +46,33 @@ pub enum Target {
     /// A server that is started for the study, with files that are made for it.
     Own(Own),
     /// One that runs already, and tells what it uses.
-    Running {
-        /// URL of the directory, ending in a slash.
-        url: String,
-        /// Paths of files in it.
-        paths: Vec<String>,
-        /// Where it tells what it uses.
-        resources: SocketAddr,
-        /// The token for that.
-        token: String,
-    },
+    Running(Running),
+}
+
+/// A server that runs already.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// URL of the directory, ending in a slash.
+    pub url: String,
+    /// Paths of files in it.
+    pub paths: Vec<String>,
+    /// Where it tells what it uses.
+    pub resources: SocketAddr,
+    /// The token for that.
+    pub token: String,
+    /// Its files, where somebody at the server knows them.
+    pub files: Option<KnownFiles>,
+}
+
+/// What is known of a server's files.
+#[derive(Clone, Debug)]
+pub struct KnownFiles {
+    /// Bytes of each.
+    pub bytes: u64,
+    /// Whether they are in the page cache there.
+    pub cache: CacheState,
+    /// What the disk gave in each round, where they are to come from it.
+    pub disk: Vec<DiskRate>,
 }
 
 /// A server of the study's own.

@@ -21,12 +21,12 @@ use crate::pinned::Pinned;
 use crate::place::Place;
 use crate::server::{Server, Side};
 use crate::set::FileSet;
-use crate::setup::{Load, Own, Setup, Target};
+use crate::setup::{KnownFiles, Load, Own, Running, Setup, Target};
 use crate::users::{Stop, grid, order};
 use crate::visit::{Visited, Visitor, Wish};
 
 /// Rounds of each capacity.
-const ROUNDS: u32 = 3;
+pub const ROUNDS: u32 = 3;
 /// Time of a round of a capacity, and of its warm-up.
 const ROUND: Duration = Duration::from_millis(1000);
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -115,7 +115,7 @@ impl Study {
         let _pinned = Pinned::to(&setup.cpus)?;
         let mut ready = match &setup.target {
             Target::Own(own) => Ready::start(own)?,
-            Target::Running { .. } => Ready::join(&setup.target)?,
+            Target::Running(running) => Ready::join(running)?,
         };
         let streams = ready.streams(setup.seed)?;
         ready.learn_bytes(&streams);
@@ -326,15 +326,15 @@ impl Ready {
     }
 
     /// A server that runs already.
-    fn join(target: &Target) -> Result<Self> {
-        let Target::Running { url, paths, resources, token } = target else {
-            return Err(Error::Server("it is not running".into()));
-        };
-        let endpoint = Endpoint { address: *resources, token: token.clone() };
-        let visitor = visitor(url, paths.clone(), endpoint)?;
-        let between = if resources.ip().is_loopback() { Between::Loopback } else { Between::Hosts };
-        let common = Common { cache: CacheState::Cached, between, files: paths.len() as u64, bytes: 0 };
-        Ok(Self { common, visitor, disk: Vec::new(), server: None, place: Place::here() })
+    fn join(running: &Running) -> Result<Self> {
+        let Running { url, paths, resources, token, files } = running.clone();
+        let count = paths.len() as u64;
+        let visitor = visitor(&url, paths, Endpoint { address: resources, token })?;
+        let between = if resources.ip().to_canonical().is_loopback() { Between::Loopback } else { Between::Hosts };
+        let KnownFiles { bytes, cache, disk } =
+            files.unwrap_or(KnownFiles { bytes: 0, cache: CacheState::Cached, disk: Vec::new() });
+        let common = Common { cache, between, files: count, bytes };
+        Ok(Self { common, visitor, disk, server: None, place: Place::here() })
     }
 
     /// One file that stays in memory, asked for by a few users: what link and processors give.

@@ -32,29 +32,30 @@ pub struct StudyLoadArgs {
     #[arg(long, value_enum)]
     pub cache: Option<CacheArg>,
     /// Memory of the server, page cache included, from 16M; root only
-    #[arg(long, value_name = "BYTES", value_parser = memory)]
+    #[arg(long, value_name = "BYTES", value_parser = memory, conflicts_with = "peer")]
     pub server_memory: Option<u64>,
     /// Files of the set [default: 10000, or as many as fit and may be written]
-    #[arg(long, value_name = "N", value_parser = from_one)]
+    #[arg(long, value_name = "N", value_parser = from_one, conflicts_with = "peer")]
     pub file_count: Option<u64>,
     /// Bytes of each [default: 2MB]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = bytes, conflicts_with = "peer")]
     pub file_size: Option<u64>,
     /// What lies between client and server [default: loopback]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, conflicts_with = "peer")]
     pub between: Option<BetweenArg>,
     /// Limit of the link between two namespaces, in bits a second, such as 100M; root only
-    #[arg(long, value_name = "BITS", value_parser = bits)]
+    #[arg(long, value_name = "BITS", value_parser = bits, conflicts_with = "peer")]
     pub link: Option<u64>,
     /// Control group that the server enters, by its directory; repeatable
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "peer")]
     pub server_group: Vec<PathBuf>,
     /// More options of `kelvin serve`, such as '--model pool --threads 4'
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, conflicts_with = "peer")]
     pub server_options: Option<String>,
-    /// Study a server that runs already, `kelvin serve --expose-resources`, by the URL of its directory
+    /// Study a server that runs already, `kelvin serve --expose-resources`, by the URL of its directory; one that
+    /// `kelvin agent --serve` starts on another host is studied by --peer
     #[arg(long, value_name = "URL", requires_all = ["url_list", "resources_token"],
-          conflicts_with_all = ["cache", "server_memory", "file_count", "file_size", "between", "link", "server_group", "server_options"])]
+          conflicts_with_all = ["peer", "cache", "server_memory", "file_count", "file_size", "between", "link", "server_group", "server_options"])]
     pub url: Option<Target>,
     /// With --url: file with the name of a file of that directory in each line, all of one size
     #[arg(long, value_name = "LIST", requires = "url")]

@@ -1,8 +1,10 @@
 //! `kelvin agent`: the measurement server for another kelvin's network measurements.
 
+mod files;
 pub(super) mod log;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use kelvin_wire::limits::Limits;
 use crate::cli::AgentArgs;
 use crate::fault::{Done, Fault};
 use crate::output;
+use files::Files;
 use log::{About, Log};
 
 /// How long exiting waits for the reader of the log.
@@ -23,6 +26,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Serves until asked to stop. Prints its address on standard output, and logs to standard error.
 pub fn agent(args: &AgentArgs) -> Done {
     let secret = super::secret(args.token_file.as_deref())?;
+    let files = args.serve.as_deref().map(Files::of).transpose()?;
     kelvin_sys::interrupt::watch()?;
     // With fewer descriptors it serves fewer clients.
     let _ = kelvin_sys::process::raise_open_files();
@@ -34,13 +38,29 @@ pub fn agent(args: &AgentArgs) -> Done {
         Error::Call { source, .. } => Fault::new(format!("--listen {}", Shown(args.listen)), source),
         error => Fault::new("--listen", error),
     })?;
+    let agent = match files {
+        Some(files) => agent.with_files(Box::new(move |design, listen| files.start(design, listen))),
+        None => agent,
+    };
     let address = agent.address().map_err(Fault::because)?;
     output::print(|out| writeln!(out, "{}", Shown(address)))?;
-    let whom = if args.token_file.is_some() { "clients with the secret" } else { "any process on this host" };
-    log.line(About::Client, &format!("serving {whom}, at most {} at a time, until Ctrl-C", args.clients));
+    log.line(About::Client, &offer(args));
     let served = agent.serve(|| kelvin_sys::interrupt::requested().is_some());
     log.end(PATIENCE);
     served.map(|()| ExitCode::SUCCESS).map_err(Fault::because)
+}
+
+/// What is offered to whom.
+fn offer(args: &AgentArgs) -> String {
+    let whom = if args.token_file.is_some() { "clients with the secret" } else { "any process on this host" };
+    let files = |directory: &Path| {
+        let directory = directory.display();
+        format!(
+            "; while one studies a server of files, whoever reaches it can read the files of {directory} by HTTP, unencrypted"
+        )
+    };
+    let files = args.serve.as_deref().map_or_else(String::new, files);
+    format!("serving {whom}, at most {} at a time, until Ctrl-C{files}", args.clients)
 }
 
 /// Logs an event with the client's address.

@@ -1,5 +1,7 @@
 //! `kelvin study load`: a file server, visited by numbers of users.
 
+mod peer;
+
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +11,7 @@ use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::{Between, Pattern};
 use kelvin_harness::{Plan, Unit};
 use kelvin_model::units::bytes;
-use kelvin_sweep::{Error, Load, Own, Setup, Study, Target, Wanted, disk_rate as rate_of};
+use kelvin_sweep::{Error, Load, Own, Running, Setup, Study, Target, Wanted, disk_rate as rate_of};
 
 use crate::cli::{StudyArgs, StudyLoadArgs};
 use crate::commands::run::{Checked, Destination};
@@ -19,6 +21,7 @@ use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
 use crate::private::Told;
+use peer::Peer;
 
 /// Seconds and visits to each number of users.
 #[derive(Clone, Copy)]
@@ -57,7 +60,8 @@ pub fn load(args: &StudyArgs) -> Done {
     let nothing = Plan { units: Vec::new(), left_out: Vec::new() };
     let to = Destination::new(&args.to, Vec::new());
     let checked = Checked::new(here, &nothing, &wishes, &to)?;
-    let setup = setup(args, extent, &checked.prepared)?;
+    let peer = peer::start(&args.load, &checked.prepared)?;
+    let setup = setup(args, extent, (&checked.prepared, peer.as_ref()))?;
     let mut study = Study::prepare(&setup).map_err(fault)?;
     study.expectations().iter().for_each(|line| output::remark(format_args!("kelvin: {line}")));
     let plan = plan(&study)?;
@@ -65,6 +69,7 @@ pub fn load(args: &StudyArgs) -> Done {
     output::remark(format_args!("kelvin: {} visits in about {time:.0} s; {}", study.visits(), checked.whereto()));
     checked.measure(&plan, &wishes, move |outline, sink| {
         study.conduct(outline, sink);
+        drop(peer);
     })
 }
 
@@ -99,13 +104,14 @@ fn plan(study: &Study) -> Result<Plan, Fault> {
 }
 
 /// What the arguments ask for.
-fn setup(args: &StudyArgs, extent: Extent, prepared: &Prepared) -> Result<Setup, Fault> {
+fn setup(args: &StudyArgs, extent: Extent, (prepared, peer): (&Prepared, Option<&Peer>)) -> Result<Setup, Fault> {
     let of_load = &args.load;
     let placement = &prepared.setup.placement;
     let others: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
-    let target = match &of_load.url {
-        Some(_) => running(of_load)?,
-        None => Target::Own(own(args, prepared, others)?),
+    let target = match (&of_load.url, peer) {
+        (Some(_), _) => Target::Running(running(of_load)?),
+        (None, Some(peer)) => Target::Running(peer.server.clone()),
+        (None, None) => Target::Own(own(args, prepared, others)?),
     };
     Ok(Setup {
         target,
@@ -191,7 +197,7 @@ fn wanted(args: &StudyArgs, cache: CacheState, prepared: &Prepared) -> Result<Wa
 }
 
 /// A server that runs already.
-fn running(args: &StudyLoadArgs) -> Result<Target, Fault> {
+fn running(args: &StudyLoadArgs) -> Result<Running, Fault> {
     let (Some(url), Some(list), Some(token)) = (&args.url, &args.url_list, &args.resources_token) else {
         return Err(Fault::because("--url needs --url-list and --resources-token"));
     };
@@ -208,5 +214,6 @@ fn running(args: &StudyLoadArgs) -> Result<Target, Fault> {
     };
     let token = fs::read_to_string(token)
         .map_err(|error| Fault::new(format!("--resources-token {}", token.display()), error))?;
-    Ok(Target::Running { url: url.url.clone(), paths, resources, token: token.trim_end().to_owned() })
+    let token = token.trim_end().to_owned();
+    Ok(Running { url: url.url.clone(), paths, resources, token, files: None })
 }
