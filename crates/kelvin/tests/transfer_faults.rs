@@ -2,6 +2,7 @@
 //!
 //! Whatever happens, a file is whole or absent, and the next attempt completes it.
 
+mod link;
 mod place;
 
 use std::fs::{self, File};
@@ -13,7 +14,6 @@ use std::process::{Child, Command, Output};
 use std::time::Duration;
 
 use kelvin_sys::random::split_mix;
-use kelvin_testing::Missing;
 use kelvin_transfer::channel::Channel;
 use kelvin_transfer::message::{
     ATTRIBUTES, Attribute, Decision, Entry, EntryKind, FromReceiver, FromSender, Modified, Reason, Settings,
@@ -25,6 +25,7 @@ use kelvin_wire::bounded::REASON;
 use kelvin_wire::deadline::Deadline;
 use kelvin_wire::noise::Handshake;
 use kelvin_wire::secret::Secret;
+use link::Link;
 use place::{KELVIN, PATIENCE, Place, finished, names, signal, stderr, stdout, within};
 
 const MIB: u64 = 1 << 20;
@@ -208,56 +209,6 @@ fn wait_for_part(place: &Place) {
         parts.any(|part| part.metadata().is_ok_and(|found| found.len() > 4 * MIB))
     };
     assert!(within(PATIENCE, has_part), "nothing has arrived");
-}
-
-/// Two hosts: network namespaces, and a pair of virtual interfaces between them.
-struct Link {
-    near: String,
-    far: String,
-}
-
-impl Link {
-    const FAR: &str = "198.18.79.2";
-
-    fn new() -> Result<Self, Missing> {
-        let id = std::process::id();
-        let link = Self { near: format!("kelvin-near{id}"), far: format!("kelvin-far{id}") };
-        let Self { near, far } = &link;
-        ip(&format!("netns add {near}"))?;
-        ip(&format!("netns add {far}"))?;
-        ip(&format!("link add one netns {near} type veth peer name other netns {far}"))?;
-        ip(&format!("-netns {near} address add 198.18.79.1/30 dev one"))?;
-        ip(&format!("-netns {far} address add {}/30 dev other", Self::FAR))?;
-        ip(&format!("-netns {far} link set other up"))?;
-        link.set("up")?;
-        Ok(link)
-    }
-
-    /// Cuts it, or joins it again.
-    fn set(&self, state: &str) -> Result<(), Missing> {
-        ip(&format!("-netns {} link set one {state}", self.near))
-    }
-
-    fn kelvin(place: &Place, host: &str, arguments: &[&str]) -> Command {
-        place.command("ip", &[&["netns", "exec", host, KELVIN], arguments].concat())
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        for host in [&self.near, &self.far] {
-            let _ = Command::new("ip").args(["netns", "delete", host]).status();
-        }
-    }
-}
-
-fn ip(line: &str) -> Result<(), Missing> {
-    let output = Command::new("ip").args(line.split(' ')).output();
-    let output = output.map_err(|error| Missing::program("ip", "iproute2", &error))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(Missing::right(format!("ip {line} (root may): {}", stderr(&output))))
 }
 
 #[test]

@@ -1,0 +1,224 @@
+//! `kelvin study load --peer` and `kelvin agent --serve` as whole programs: two hosts, what is served to whom, and agents that are gone.
+
+mod link;
+mod place;
+mod running;
+
+use std::fs;
+use std::io::{Read, Seek, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::{Command, Output, Stdio};
+
+use kelvin_wire::address::addresses;
+use kelvin_wire::client::Client;
+use kelvin_wire::files::Design;
+use kelvin_wire::secret::Secret;
+use link::Link;
+use place::{KELVIN, PATIENCE, Place, assert_refused, finished, stderr, within};
+use running::Running;
+use serde_json::Value;
+
+const SECRET: &str = "a secret of sixteen bytes, or more";
+
+/// A place with a secret and a directory of so many files of this size.
+fn place(files: usize, bytes: usize) -> Place {
+    let place = Place::new();
+    let token = place.path().join("token");
+    fs::write(&token, SECRET).unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::create_dir(place.path().join("files")).unwrap();
+    (0..files).for_each(|number| fs::write(place.path().join(format!("files/file {number}")), vec![7; bytes]).unwrap());
+    place
+}
+
+/// The words of an agent that listens there.
+fn words(listen: &str) -> Vec<&str> {
+    vec!["agent", "--serve", "files", "--listen", listen, "--token-file", "token"]
+}
+
+fn agent(place: &Place) -> Running {
+    Running::of(place.command(KELVIN, &words("127.0.0.1:0")), Stdio::piped())
+}
+
+/// The words of a study of an agent's files.
+fn study<'a>(peer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let fixed = ["study", "load", "--no-store", "--no-report", "--json", "--peer", peer, "--token-file", "token"];
+    [&fixed[..], more].concat()
+}
+
+/// What a study prints, which is more than a pipe holds, and what became of it.
+fn printed(mut command: Command) -> (Output, Value) {
+    let mut printed = tempfile::tempfile().unwrap();
+    let output = command.stdout(printed.try_clone().unwrap()).output().unwrap();
+    printed.rewind().unwrap();
+    let mut text = String::new();
+    printed.read_to_string(&mut text).unwrap();
+    let study = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    (output, study)
+}
+
+fn client(address: &str) -> Client {
+    Client::connect(&addresses(address).unwrap(), &Secret::new(SECRET.as_bytes()).unwrap()).unwrap()
+}
+
+/// The processes that a process has started.
+fn children(process: u32) -> usize {
+    let path = format!("/proc/{process}/task");
+    let tasks = fs::read_dir(path).into_iter().flatten().flatten();
+    let of = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    tasks.map(|task| of(task).split_whitespace().count()).sum()
+}
+
+/// The head and body of what a server answers.
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn over_a_limited_link_between_two_hosts_the_link_is_named() {
+    let link = match Link::new().and_then(|link| link.limit("20mbit").map(|()| link)) {
+        Ok(link) => link,
+        Err(missing) => return missing.skips("a study of a server on another host"),
+    };
+    let place = place(16, 100_000);
+    fs::write(place.path().join("files/other"), [1; 7]).unwrap();
+    let listen = format!("{}:0", Link::FAR);
+    let agent = Running::of(Link::kelvin(&place, &link.far, &words(&listen)), Stdio::piped());
+    let short = ["--users", "1,2,4,8", "--rounds", "3", "--visit", "1500ms"];
+    let words = study(&agent.address, &short);
+    let (output, study) = printed(Link::kelvin(&place, &link.near, &words));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("the agent serves 16 files of ") && said.contains("; left out of its directory: 1"),
+        "{said}"
+    );
+    let conclusions = study["analysis"]["studies"][0]["conclusions"].as_array().unwrap();
+    let limit = conclusions.iter().find_map(|one| one["claim"]["load"].get("limit")).unwrap();
+    assert_eq!(limit["verdict"]["resource"]["by"], "link", "{limit}");
+    let measurements = study["run"]["measurements"].as_array().unwrap();
+    assert!(measurements.iter().all(|one| one["case"]["between"] == "hosts" && one["case"]["file_bytes"] == 100_000));
+    assert!(within(PATIENCE, || children(agent.child.id()) == 0), "its server ended with the study");
+    let (status, log) = agent.end("-TERM");
+    assert_eq!(status, Some(0));
+    let first = log.lines().next().unwrap_or_default();
+    assert!(first.contains("can read the files of files by HTTP, unencrypted"), "{log}");
+    assert!(log.contains("asks for a server of files"), "{log}");
+}
+
+#[test]
+fn only_regular_files_of_the_directory_are_served_and_only_while_the_client_is_there() {
+    let place = place(3, 500);
+    fs::write(place.path().join("outside"), "secret").unwrap();
+    symlink("../outside", place.path().join("files/link")).unwrap();
+    let agent = agent(&place);
+    let mut server = client(&agent.address).serve_files(&Design::default()).unwrap();
+    let [files, looks] = server.addresses();
+    assert_eq!(server.names().unwrap(), ["file 0", "file 1", "file 2"]);
+    assert_eq!((server.served().files, server.served().bytes, server.served().left_out), (3, 500, 1));
+    assert!(get(files, "/file%201").starts_with("HTTP/1.1 200 "));
+    for outside in ["/link", "/../outside", "/%2e%2e/outside"] {
+        let answer = get(files, outside);
+        assert!(!answer.starts_with("HTTP/1.1 200 ") && !answer.contains("secret"), "{outside}: {answer}");
+    }
+    assert!(get(looks, "/.kelvin/resources").starts_with("HTTP/1.1 401 "), "its token is asked for");
+    drop(server);
+    assert!(within(PATIENCE, || TcpStream::connect(files).is_err()), "it ends with the client");
+    assert!(within(PATIENCE, || children(agent.child.id()) == 0));
+}
+
+#[test]
+fn who_asks_for_servers_without_end_has_one() {
+    let place = place(1, 10);
+    let agent = agent(&place);
+    let mut client = client(&agent.address);
+    for _ in 0..20 {
+        let server = client.serve_files(&Design { model: Some("fork".into()), ..Design::default() }).unwrap();
+        assert_eq!(children(agent.child.id()), 1);
+        client = server.end().unwrap();
+        assert_eq!(children(agent.child.id()), 0);
+    }
+    let refused = client.serve_files(&Design { model: Some("--index".into()), ..Design::default() }).unwrap_err();
+    assert!(refused.to_string().contains("the agent refused: "), "{refused}");
+    assert_eq!(children(agent.child.id()), 0);
+    assert_eq!(agent.end("-TERM").0, Some(0));
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let place = place(16, 5000);
+    let refused = |arguments: &[&str], wanted: &[&str]| assert_refused(&place.run(arguments), wanted);
+    refused(&["agent", "--serve", "none"], &["--serve none: No such file"]);
+    refused(&["agent", "--serve", "token"], &["--serve: ", "token: Not a directory"]);
+    let agent = agent(&place);
+    for (option, value) in [
+        ("--between", "namespaces"),
+        ("--link", "100M"),
+        ("--server-memory", "1G"),
+        ("--server-group", "/x"),
+        ("--server-options", "--index"),
+        ("--file-count", "3"),
+        ("--file-size", "1M"),
+        ("--url", "http://127.0.0.1:1/"),
+    ] {
+        refused(&study(&agent.address, &[option, value]), &[option, "--peer"]);
+    }
+    refused(&study(&agent.address, &["--cache", "uncached"]), &["--cache uncached: the agent serves", "may hold"]);
+    let without = Running::of(place.command(KELVIN, &["agent", "--listen", "127.0.0.1:0"]), Stdio::null());
+    let peer = ["study", "load", "--no-store", "--no-report", "--peer", &without.address];
+    refused(&peer, &["--peer: the agent refused: it serves no files: start it with --serve DIR"]);
+}
+
+#[test]
+fn files_of_the_disk_are_read_past_the_page_cache_first() {
+    const FILES: u64 = 4000;
+    // Holes, of which there is more than twice the memory.
+    let place = place(0, 0);
+    let text = fs::read_to_string("/proc/meminfo").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+    let memory = line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024;
+    for number in 0..FILES {
+        let file = fs::File::create(place.path().join(format!("files/{number}"))).unwrap();
+        file.set_len(2 * memory / FILES + 1).unwrap();
+    }
+    let agent = agent(&place);
+    let short = ["--cache", "uncached", "--users", "1,2", "--rounds", "2", "--visit", "300ms"];
+    let (output, study) = printed(place.command(KELVIN, &study(&agent.address, &short)));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let measurements = study["run"]["measurements"].as_array().unwrap();
+    assert!(measurements.iter().all(|one| one["case"]["cache"] == "uncached" && one["case"]["files"] == FILES));
+    let disk = |one: &&Value| one["probe"] == "load.capacity" && one["case"]["resource"] == "disk";
+    let disk = measurements.iter().find(disk).unwrap_or_else(|| panic!("{}", stderr(&output)));
+    assert_eq!(disk["rounds"].as_array().unwrap().len(), 3, "{disk}");
+}
+
+#[test]
+fn a_study_whose_agent_is_killed_is_partial_and_says_why() {
+    let place = place(16, 5000);
+    let mut agent = agent(&place);
+    let words = study(&agent.address, &["--users", "1,2", "--rounds", "20", "--visit", "300ms"]);
+    let mut file = tempfile::tempfile().unwrap();
+    let mut command = place.command(KELVIN, &words);
+    let mut study = command.stdout(file.try_clone().unwrap()).spawn().unwrap();
+    let mut said = String::new();
+    // What it says before its first visit.
+    let log = study.stderr.as_mut().unwrap();
+    let mut byte = [0];
+    while !said.contains(" visits in about ") && log.read(&mut byte).unwrap() > 0 {
+        said.push(char::from(byte[0]));
+    }
+    agent.child.kill().unwrap();
+    agent.child.wait().unwrap();
+    let output = finished(study, &words);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", stderr(&output));
+    file.rewind().unwrap();
+    let study: Value = serde_json::from_reader(file).unwrap();
+    let why = study["run"]["status"]["partial"].as_str().unwrap().to_owned();
+    assert!(why.starts_with("3 visits in a row failed: ") && why.lines().count() == 1, "{why}");
+    assert_eq!(place.names(), ["files", "token"], "nothing is left");
+}
