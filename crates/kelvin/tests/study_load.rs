@@ -15,7 +15,8 @@ use running::Running;
 use serde_json::Value;
 
 /// Short visits to few users, whose figures are no measure of anything.
-const SHORT: [&str; 8] = ["--users", "1,2,4", "--rounds", "2", "--budget", "1s", "--file-count", "16"];
+const SHORT: [&str; 10] =
+    ["--users", "1,2,4", "--rounds", "2", "--budget", "1s", "--visit", "300ms", "--file-count", "16"];
 
 /// A whole study, as data; it is more than a pipe holds.
 fn study(place: &Place, arguments: &[&str]) -> Value {
@@ -54,27 +55,24 @@ fn readings<'s>(study: &'s Value, metric: &str) -> Vec<(&'s Value, f64)> {
 #[test]
 fn a_server_of_its_own_is_studied_and_nothing_is_left() {
     let place = Place::new();
-    let study = study(
-        &place,
-        &[&SHORT[..], &["--file-size", "10kB", "--think", "0,5ms", "--pattern", "random,fixed"]].concat(),
-    );
+    let study = study(&place, &[&SHORT[..], &["--file-size", "10kB", "--think", "0,5ms"]].concat());
     assert_eq!(study["run"]["status"], "complete");
-    // Four sweeps of three numbers of users, twice each, and each at one user again.
-    assert_eq!(readings(&study, "load.throughput").len(), 4 * (3 * 2 + 1));
+    // Two sweeps of three numbers of users, twice each, and each at one user again.
+    assert_eq!(readings(&study, "load.throughput").len(), 2 * (3 * 2 + 1));
     assert!(readings(&study, "load.throughput").iter().all(|(_, value)| *value > 0.0));
     assert!(readings(&study, "load.errors").iter().all(|(_, value)| *value == 0.0));
     for metric in ["load.response", "load.response.p99", "load.rate", "load.sent", "load.awaited", "load.server.memory"]
     {
-        assert_eq!(readings(&study, metric).len(), 28, "{metric}");
+        assert_eq!(readings(&study, metric).len(), 14, "{metric}");
     }
     let used: Vec<&str> =
         readings(&study, "load.utilisation").iter().map(|(case, _)| case["resource"].as_str().unwrap()).collect();
     for resource in ["server-cpu", "server-thread", "client-cpu", "generator", "client-window"] {
-        assert_eq!(used.iter().filter(|known| **known == resource).count(), 28, "{resource}: {used:?}");
+        assert_eq!(used.iter().filter(|known| **known == resource).count(), 14, "{resource}: {used:?}");
     }
     assert!(readings(&study, "load.capacity").iter().all(|(_, value)| *value > 0.0));
     let limits = claims(&study).into_iter().filter(|(name, _)| name == "limit").count();
-    assert_eq!(limits, 4, "one for each sweep");
+    assert_eq!(limits, 2, "one for each sweep");
     assert_eq!(place.names(), Vec::<String>::new(), "its files and its token are gone");
 }
 
@@ -83,7 +81,7 @@ fn throughput_and_what_was_sent_are_one_flow() {
     let place = Place::new();
     let study = study(
         &place,
-        &["--users", "3", "--rounds", "2", "--visit", "1s", "--file-size", "100kB", "--file-count", "16"],
+        &["--users", "3", "--rounds", "2", "--visit", "500ms", "--file-size", "100kB", "--file-count", "16"],
     );
     for ((_, received), (_, sent)) in readings(&study, "load.rate").into_iter().zip(readings(&study, "load.sent")) {
         assert!((sent / received - 1.0).abs() < 0.2, "{sent} {received}");
@@ -108,13 +106,13 @@ fn a_server_that_runs_already_is_studied_by_what_it_tells() {
     let mut server = Running::of(place.command(KELVIN, &exposed), Stdio::null());
     let (url, resources) = (format!("http://{}/", server.address), server.line());
     let running = ["--url", &url, "--url-list", "list", "--resources-token", token, "--resources", &resources];
-    let study = study(&place, &[&SHORT[..6], &running[..]].concat());
+    let study = study(&place, &[&SHORT[..8], &running[..]].concat());
     assert_eq!(readings(&study, "load.throughput").len(), 7);
     assert_eq!(readings(&study, "load.rate")[0].0["file_bytes"], 5000);
     let wrong = place.path().join("wrong");
     fs::write(&wrong, "another token of the same sort\n").unwrap();
     let running = ["--url", &url, "--url-list", "list", "--resources-token", "wrong", "--resources", &resources];
-    let refused = place.run(&[&["study", "load", "--no-store", "--no-report"][..], &SHORT[..6], &running].concat());
+    let refused = place.run(&[&["study", "load", "--no-store", "--no-report"][..], &SHORT[..8], &running].concat());
     assert_refused(&refused, &["it answers 401"]);
 }
 
@@ -132,7 +130,7 @@ fn a_link_that_is_limited_is_named_with_its_capacity() {
     }
     let place = Place::new();
     let planted = ["--between", "namespaces", "--link", "20M", "--file-size", "100kB", "--file-count", "16"];
-    let study = study(&place, &[&["--users", "1,2,4,8", "--rounds", "3", "--visit", "1500ms"], &planted[..]].concat());
+    let study = study(&place, &[&["--users", "1,2,4,8", "--rounds", "3", "--visit", "1s"], &planted[..]].concat());
     let (verdict, _) = limit(&study);
     assert_eq!(verdict["resource"]["by"], "link", "{verdict}");
     // 1448 bytes of payload in 1514 of a frame, and some of HTTP's.
@@ -155,7 +153,7 @@ fn few_workers_are_named() {
         "--file-count",
         "16",
     ];
-    let study = study(&place, &[&["--users", "1,2,4,6", "--rounds", "3", "--visit", "1s"], &planted[..]].concat());
+    let study = study(&place, &[&["--users", "1,2,4,6", "--rounds", "3", "--visit", "700ms"], &planted[..]].concat());
     let (verdict, _) = limit(&study);
     assert_eq!(verdict["resource"]["by"], "workers", "{verdict}");
     let waiting = claim(&study, "waiting");

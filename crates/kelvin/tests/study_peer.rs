@@ -89,7 +89,7 @@ fn over_a_limited_link_between_two_hosts_the_link_is_named() {
     fs::write(place.path().join("files/other"), [1; 7]).unwrap();
     let listen = format!("{}:0", Link::FAR);
     let agent = Running::of(Link::kelvin(&place, &link.far, &words(&listen)), Stdio::piped());
-    let short = ["--users", "1,2,4,8", "--rounds", "3", "--visit", "1500ms"];
+    let short = ["--users", "1,2,4,8", "--rounds", "3", "--visit", "1s"];
     let words = study(&agent.address, &short);
     let (output, study) = printed(Link::kelvin(&place, &link.near, &words));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

@@ -400,7 +400,11 @@ impl Sweep {
         let users = setup.users.clone().unwrap_or_else(|| grid(expected.map_or(1, |expected| expected.knee)));
         let visits = setup.loads.len() * users.len() * setup.visits as usize + 1;
         let share = setup.duration.unwrap_or(setup.budget / visits as u32);
-        let times = users.iter().map(|&users| times(load, expected, users, share)).collect();
+        let times = users.iter().map(|&users| {
+            let times = times(load, expected, users, share);
+            Times { duration: setup.duration.unwrap_or(times.duration), ..times }
+        });
+        let times = times.collect();
         let watched =
             |first: &Capacities| figures::of_resources(&streams[0], first).into_iter().map(|(one, _)| one).collect();
         let watched = rounds.first().map_or_else(Vec::new, watched);
