@@ -98,6 +98,13 @@ pub enum Device {
     Client,
 }
 
+impl Device {
+    /// Whether requests are served by it, one after another. Workers hold requests while these are served elsewhere.
+    pub fn is_station(self) -> bool {
+        self != Self::Workers
+    }
+}
+
 impl Resource {
     /// The device that it is a part of.
     pub const fn device(self) -> Device {

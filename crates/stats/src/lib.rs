@@ -27,7 +27,7 @@ pub use interval::{
     headline_interval, repeat_interval, within_spread,
 };
 pub use modes::{Cluster, clusters, dominant_mode, fastest_mode};
-pub use queueing::{AsymptoticBounds, ClosedNetwork, NotANetwork, Part, Population, Service, Station};
+pub use queueing::{AsymptoticBounds, ClosedNetwork, NotANetwork, Part, Population, Service, Station, whole_servers};
 pub use random::Random;
 pub use ranks::spearman;
 pub use samples::{MAD_TO_STD, NotSamples, Samples, Sorted, mad, mean, median, median_in_place, variance};

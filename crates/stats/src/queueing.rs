@@ -95,6 +95,11 @@ pub struct Part {
     pub servers: NonZeroU32,
 }
 
+/// The whole number of servers that is nearest to a measured one, and at least one.
+pub fn whole_servers(measured: f64) -> NonZeroU32 {
+    NonZeroU32::new(measured.round() as u32).unwrap_or(NonZeroU32::MIN)
+}
+
 impl Part {
     fn station(&self) -> Station {
         Station::servers(f64::from(self.servers.get()) / self.capacity, self.servers)
@@ -293,6 +298,14 @@ mod tests {
     /// R. Jain, "The Art of Computer Systems Performance Analysis", Wiley 1991, examples 33.4 and 34.2: CPU, disk A, disk B.
     fn timesharing() -> ClosedNetwork {
         network(&[2.0, 3.0, 1.0].map(Station::queue), 4.0)
+    }
+
+    #[test]
+    fn servers_are_whole_and_at_least_one() {
+        assert_eq!(
+            [-1.0, 0.0, 0.4, f64::NAN, 1.6, 3.0].map(|measured| whole_servers(measured).get()),
+            [1, 1, 1, 1, 2, 3]
+        );
     }
 
     #[test]

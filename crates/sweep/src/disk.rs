@@ -1,6 +1,6 @@
 //! What a disk gives when whole files are read from it, in the order in which a server is asked for them.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_file::Target;
 use kelvin_file::cache::{State, bring};
+use kelvin_resources::Watched;
 use kelvin_stats::Random;
 use serde::{Deserialize, Serialize};
 
@@ -75,10 +76,9 @@ fn rate_of(paths: &[PathBuf], time: Duration) -> Result<DiskRate> {
     Ok(DiskRate { bytes_per_second: bytes.into_inner() as f64 / seconds, read_per_second: read })
 }
 
-/// Bytes that this process has had read from devices (proc_pid_io(5)).
+/// Bytes that this process has had read from devices.
 fn read_from_devices() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/io").ok()?;
-    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
+    Watched::own(None).alone().look().ok()?.process.read_bytes
 }
 
 /// Reads random files until it is over, counting as it goes.

@@ -1,11 +1,9 @@
 //! What the capacities alone say before the first visit: where the knee is to be expected.
 
-use std::num::NonZeroU32;
+use kelvin_catalogue::load::Resource;
+use kelvin_stats::{ClosedNetwork, Part, whole_servers};
 
-use kelvin_catalogue::load::{Device, Resource};
-use kelvin_stats::{ClosedNetwork, Part};
-
-use crate::capacity::Capacities;
+use crate::capacity::{Capacities, Capacity};
 
 /// Share of the capacity from which on more users bring nothing that matters.
 const KNEE_SHARE: f64 = 0.95;
@@ -25,29 +23,21 @@ pub(crate) struct Expected {
 
 /// What these capacities let expect with this mean think time, in seconds; nothing, where none was measured.
 pub(crate) fn expected(capacities: &Capacities, think: f64) -> Option<Expected> {
-    let parts = || capacities.all.iter().filter_map(|(resource, one)| Some((*resource, one.part()?)));
-    let is_station = |resource: Resource| resource.device() != Device::Workers;
-    let stations =
-        parts().filter(|(resource, _)| is_station(*resource)).map(|(resource, part)| (resource.device(), part));
+    let part = |(resource, one): &(Resource, Capacity)| {
+        let part = Part { capacity: one.requests?, servers: whole_servers(one.servers) };
+        resource.device().is_station().then_some((*resource, part))
+    };
+    let parts: Vec<(Resource, Part)> = capacities.all.iter().filter_map(part).collect();
+    let stations = parts.iter().map(|(resource, part)| (resource.device(), *part));
     let network = ClosedNetwork::of_slowest(stations, think).ok()?;
-    let (limit, part) = parts()
-        .filter(|(resource, _)| is_station(*resource))
-        .min_by(|(_, one), (_, other)| one.capacity.total_cmp(&other.capacity))?;
+    let (limit, part) = parts.into_iter().min_by(|(_, one), (_, other)| one.capacity.total_cmp(&other.capacity))?;
     let knee = network.reaches(KNEE_SHARE * part.capacity, MOST).unwrap_or(MOST);
     Some(Expected { limit, capacity: part.capacity, knee: knee as u64 })
-}
-
-impl crate::capacity::Capacity {
-    fn part(&self) -> Option<Part> {
-        let servers = NonZeroU32::new(self.servers.round() as u32).unwrap_or(NonZeroU32::MIN);
-        Some(Part { capacity: self.requests?, servers })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::Capacity;
 
     #[test]
     fn the_published_capacities_let_expect_the_published_knees() {

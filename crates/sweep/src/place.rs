@@ -1,8 +1,8 @@
 //! Where server and client are: on one host, joined by its loopback interface or by a link between two network namespaces.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::Command;
 
+use kelvin_sys::net::iproute::{Unconfigured, configure, limit};
 use kelvin_sys::net::namespace::Namespace;
 
 use crate::error::{Error, Result};
@@ -13,13 +13,6 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 83, 78, 2);
 /// Names of its interfaces.
 const AT_SERVER: &str = "server";
 const AT_CLIENT: &str = "client";
-/// Bytes that pass a limited link at once: what is due in 5 ms, and at least two of the largest segments that TCP passes on. With
-/// less the timer of the kernel decides the rate.
-const LEAST_BURST: u64 = 128 << 10;
-const BURSTS_A_SECOND: u64 = 200;
-/// Longest time that a packet waits in front of a limited link.
-const LATENCY: &str = "50ms";
-
 /// Where either end is. The calling thread is at the client's until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -62,9 +55,7 @@ impl Place {
         configure("ip", &[&["link", "add", AT_SERVER, "type", "veth"][..], &peer].concat())?;
         up(AT_SERVER, SERVER)?;
         if let Some(rate) = link {
-            let burst = (rate / 8 / BURSTS_A_SECOND).max(LEAST_BURST).to_string();
-            let limits = ["rate", &format!("{rate}bit"), "burst", &burst, "latency", LATENCY];
-            configure("tc", &[&["qdisc", "add", "dev", AT_SERVER, "root", "tbf"][..], &limits].concat())?;
+            limit(AT_SERVER, rate)?;
         }
         client.enter()?;
         up(AT_CLIENT, CLIENT)
@@ -100,17 +91,14 @@ impl Drop for Place {
 fn up(interface: &str, address: Ipv4Addr) -> Result<()> {
     configure("ip", &["link", "set", "lo", "up"])?;
     configure("ip", &["address", "add", &format!("{address}/30"), "dev", interface])?;
-    configure("ip", &["link", "set", interface, "up"])
+    Ok(configure("ip", &["link", "set", interface, "up"])?)
 }
 
-/// Runs ip or tc in this thread's namespace.
-fn configure(program: &str, arguments: &[&str]) -> Result<()> {
-    let output = Command::new(program).args(arguments).output();
-    let output =
-        output.map_err(|error| Error::Namespaces(format!("it needs {program} (Debian: iproute2): {error}")))?;
-    if output.status.success() {
-        return Ok(());
+impl From<Unconfigured> for Error {
+    fn from(error: Unconfigured) -> Self {
+        Self::Namespaces(match error {
+            Unconfigured::Program { name, error } => format!("it needs {name} (Debian: iproute2): {error}"),
+            Unconfigured::Refused { command, said } => format!("{command}: {said}"),
+        })
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::Namespaces(format!("{program} {}: {said}", arguments.join(" "))))
 }

@@ -184,9 +184,18 @@ impl Plan {
         users.map(of(THROUGHPUT.id)).chain(resources.map(of(UTILISATION.id))).chain(capacities).collect()
     }
 
+    /// A sweep of each pattern: the capacities of others with it are the same.
+    fn of_patterns(&self) -> impl Iterator<Item = &Sweep> {
+        let is_first = |at: usize| {
+            let known = |sweep: &Sweep| sweep.load.pattern == self.sweeps[at].load.pattern;
+            !self.sweeps[..at].iter().any(known)
+        };
+        self.sweeps.iter().enumerate().filter(move |(at, _)| is_first(*at)).map(|(_, sweep)| sweep)
+    }
+
     fn capacity_cases(&self) -> Vec<Case> {
         let mut cases: Vec<Case> = Vec::new();
-        for sweep in &self.sweeps {
+        for sweep in self.of_patterns() {
             for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
                 let case = self.common.of_capacity(sweep.load.pattern, *resource);
                 if !cases.contains(&case) {
@@ -203,19 +212,14 @@ impl Plan {
     }
 
     fn tell_capacities(&self, sink: &mut dyn Sink) {
-        let mut told: Vec<Case> = Vec::new();
-        for sweep in &self.sweeps {
-            let cases: Vec<Case> = sweep.capacity_cases(&self.common);
+        for sweep in self.of_patterns() {
             for (index, round) in sweep.rounds.iter().enumerate() {
                 for (resource, capacity) in &round.all {
                     let case = self.common.of_capacity(sweep.load.pattern, *resource);
-                    if !told.contains(&case) {
-                        let at = At { index: index as u32, seconds: 0.0, took: ROUND.as_secs_f64() };
-                        tell(sink, (CAPACITY.id, case), self.round(at, figures::of_capacity(capacity)));
-                    }
+                    let at = At { index: index as u32, seconds: 0.0, took: ROUND.as_secs_f64() };
+                    tell(sink, (CAPACITY.id, case), self.round(at, figures::of_capacity(capacity)));
                 }
             }
-            told.extend(cases);
         }
     }
 
@@ -414,11 +418,6 @@ impl Sweep {
     /// Those by which utilisation is told: of the first round, whose interface all have.
     fn capacities(&self) -> &Capacities {
         &self.rounds[0]
-    }
-
-    fn capacity_cases(&self, common: &Common) -> Vec<Case> {
-        let all = self.rounds.iter().flat_map(|round| &round.all);
-        all.map(|(resource, _)| common.of_capacity(self.load.pattern, *resource)).collect()
     }
 
     fn times_of(&self, users: u64) -> Times {

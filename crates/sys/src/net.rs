@@ -4,6 +4,7 @@ pub mod arrival;
 pub mod discipline;
 pub mod icmp;
 pub mod interface;
+pub mod iproute;
 pub mod moving;
 pub mod namespace;
 mod netlink;

@@ -1,11 +1,9 @@
 //! What capacities alone say of a number of users: a closed network of the devices, by exact mean value analysis.
 
-use std::num::NonZeroU32;
-
-use kelvin_catalogue::load::{CAPACITY, Device, FILE_BYTES, Resource, SERVERS, THINK, USERS};
+use kelvin_catalogue::load::{CAPACITY, FILE_BYTES, Resource, SERVERS, THINK, USERS};
 use kelvin_harness::Facts;
 use kelvin_model::{Case, Input, Name, NoPrediction, Unit};
-use kelvin_stats::{ClosedNetwork, Part};
+use kelvin_stats::{ClosedNetwork, Part, whole_servers};
 
 /// What is expected of a number of users.
 #[derive(Clone, Debug)]
@@ -60,16 +58,16 @@ pub(super) fn expected(facts: &Facts<'_>, case: &Case) -> Result<Expected, NoPre
     })
 }
 
-/// The parts of devices whose capacity was measured. Workers hold requests while these are served elsewhere, and are none.
+/// The parts of devices whose capacity was measured.
 fn capacities(facts: &Facts<'_>, case: &Case) -> Vec<(Resource, Part, Input)> {
     let of = |&resource: &Resource| {
         let alone = alone(case, resource);
         let input = facts.measured(&CAPACITY, &alone).ok()?;
         let servers = facts.measured(&SERVERS, &alone).map_or(1.0, |input| input.value);
-        let servers = NonZeroU32::new(servers.round() as u32).unwrap_or(NonZeroU32::MIN);
-        (input.value > 0.0).then_some((resource, Part { capacity: input.value, servers }, input))
+        let part = Part { capacity: input.value, servers: whole_servers(servers) };
+        (input.value > 0.0).then_some((resource, part, input))
     };
-    Resource::ALL.iter().filter(|resource| resource.device() != Device::Workers).filter_map(of).collect()
+    Resource::ALL.iter().filter(|resource| resource.device().is_station()).filter_map(of).collect()
 }
 
 /// The case of a resource alone, of a case with users.

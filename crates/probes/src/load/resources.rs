@@ -2,7 +2,7 @@
 //!
 //! It shows what limits a server. It must not be read as a queue's length: a resource that is full has some, of whatever length.
 
-use kelvin_catalogue::load::{CAPACITY, Device, OF_RESOURCES, Resource, UTILISATION};
+use kelvin_catalogue::load::{CAPACITY, OF_RESOURCES, Resource, UTILISATION};
 use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
@@ -61,7 +61,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
             "how long a device has work while it serves several requests follows from no capacity",
         ));
     }
-    let resource = Resource::of(case).filter(|resource| resource.device() != Device::Workers);
+    let resource = Resource::of(case).filter(|resource| resource.device().is_station());
     let resource =
         resource.ok_or_else(|| NoPrediction::because("workers hold requests while these are served elsewhere"))?;
     let expected = expected(facts, case)?;

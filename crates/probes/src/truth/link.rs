@@ -3,7 +3,6 @@
 //! The namespaces and interfaces belong to this process and end with it. Nothing is sent anywhere else.
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::process::Command;
 use std::time::Duration;
 
 use kelvin_catalogue::net::SendMethod;
@@ -11,6 +10,7 @@ use kelvin_catalogue::truth::{LINK, LINK_COUNTED, LINK_RATE};
 use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::net::discipline::{Counts, Discipline};
+use kelvin_sys::net::iproute::{self, Unconfigured, limit};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::set_congestion_control;
 
@@ -26,11 +26,6 @@ const MTU: f64 = 1500.0;
 const OF_HEADERS: f64 = 20.0 + 20.0 + 12.0;
 /// What the shaper counts beside the packet: the Ethernet header. There is no wire, so nothing else.
 const ETHERNET: f64 = 14.0;
-/// Burst in bytes: what is due in 5 ms, and at least this much. A smaller burst loses rate to late timers.
-const LEAST_BURST: u64 = 128 << 10;
-const BURSTS_PER_SECOND: u64 = 200;
-/// Maximum queueing delay of a packet.
-const LATENCY: &str = "50ms";
 /// It fills the shaper's queue until a packet is dropped, so the link stays saturated even while this machine is busy;
 /// a delay-based one keeps the queue nearly empty. It is part of every kernel.
 const CONGESTION_CONTROL: &str = "reno";
@@ -104,9 +99,7 @@ fn shaped_link(rate: u64) -> Result<((Link, Link), Discipline), Stop> {
     configure("ip", &["link", "set", "far", "netns", &far.path()])?;
     configure("ip", &["address", "add", &format!("{here}/30"), "dev", "near"])?;
     configure("ip", &["link", "set", "near", "up"])?;
-    let burst = (rate / 8 / BURSTS_PER_SECOND).max(LEAST_BURST).to_string();
-    let limits = ["rate", &format!("{rate}bit"), "burst", &burst, "latency", LATENCY];
-    configure("tc", &[&["qdisc", "add", "dev", "near", "root", "tbf"][..], &limits].concat())?;
+    limit("near", rate).map_err(unconfigured)?;
     let shaper = Discipline::of("near")?;
     far.enter()?;
     configure("ip", &["address", "add", &format!("{there}/30"), "dev", "far"])?;
@@ -120,13 +113,14 @@ fn shaped_link(rate: u64) -> Result<((Link, Link), Discipline), Stop> {
 
 /// Runs ip or tc in this thread's namespace.
 pub(super) fn configure(program: &str, arguments: &[&str]) -> Result<(), Stop> {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.map_err(|error| Stop::skip(format!("needs {program} (Debian: iproute2): {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Stop::skip(format!("needs a kernel and rights for `{program} {}`: {said}", arguments.join(" "))))
+    iproute::configure(program, arguments).map_err(unconfigured)
+}
+
+fn unconfigured(error: Unconfigured) -> Stop {
+    Stop::skip(match error {
+        Unconfigured::Program { name, error } => format!("needs {name} (Debian: iproute2): {error}"),
+        Unconfigured::Refused { command, said } => format!("needs a kernel and rights for `{command}`: {said}"),
+    })
 }
 
 fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {

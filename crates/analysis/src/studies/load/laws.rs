@@ -42,13 +42,18 @@ pub(crate) fn laws(sweep: &Sweep, saturated: Option<&Saturated<'_>>) -> Vec<Chec
 /// Requests in flight by the client's figures: throughput times response time. Where many wait for all of the visit, of which no
 /// response time tells, their number itself.
 fn in_flight_at_client(visit: &Visit) -> Option<f64> {
-    let answered = visit.throughput * visit.get(&RESPONSE)? / 1e9;
+    let answered = answered(visit)?;
     Some(visit.get(&AWAITED).filter(|awaited| answered < MOSTLY_ANSWERED * awaited).unwrap_or(answered))
 }
 
 /// Requests that the client waited for and that were not answered in the visit, on average; by chance of its ends less than none.
 pub(crate) fn unanswered(visit: &Visit) -> Option<f64> {
-    Some(visit.get(&AWAITED)? - visit.throughput * visit.get(&RESPONSE)? / 1e9)
+    Some(visit.get(&AWAITED)? - answered(visit)?)
+}
+
+/// Requests in flight among those that were answered.
+fn answered(visit: &Visit) -> Option<f64> {
+    Some(visit.throughput * visit.get(&RESPONSE)? / 1e9)
 }
 
 /// The laws that do not hold.

@@ -1,10 +1,8 @@
 //! What the capacities alone say of each number of users, made before any was visited: bounds and mean value analysis.
 
-use std::num::NonZeroU32;
-
-use kelvin_catalogue::load::{Device, RESPONSE, THROUGHPUT, USERS};
+use kelvin_catalogue::load::{RESPONSE, THROUGHPUT, USERS};
 use kelvin_model::Metric;
-use kelvin_stats::{ClosedNetwork, Part, Population};
+use kelvin_stats::{ClosedNetwork, Part, Population, whole_servers};
 
 use super::knee::saturation;
 use super::sweep::Sweep;
@@ -12,14 +10,13 @@ use crate::result::{KneeMark, ModelLine};
 
 const NANOSECONDS: f64 = 1e9;
 
-/// The network that the capacities of a sweep are; `None` where none was measured. Of each device the slowest part; workers hold
-/// requests while these are served elsewhere, and are no station.
+/// The network that the capacities of a sweep are; `None` where none was measured. Of each device the slowest part.
 pub(super) fn network(sweep: &Sweep) -> Option<ClosedNetwork> {
     let parts = sweep.capacities.iter().filter_map(|(resource, capacity)| {
-        let servers = NonZeroU32::new(capacity.servers.unwrap_or(1.0).round() as u32).unwrap_or(NonZeroU32::MIN);
-        Some((resource.device(), Part { capacity: capacity.requests?, servers }))
+        let part = Part { capacity: capacity.requests?, servers: whole_servers(capacity.servers.unwrap_or(1.0)) };
+        resource.device().is_station().then_some((resource.device(), part))
     });
-    ClosedNetwork::of_slowest(parts.filter(|(device, _)| *device != Device::Workers), sweep.think()).ok()
+    ClosedNetwork::of_slowest(parts, sweep.think()).ok()
 }
 
 /// The lines over users: throughput and response time as predicted, and their bounds.

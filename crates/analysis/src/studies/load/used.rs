@@ -1,10 +1,8 @@
 //! How full each resource is at saturation, and whether what is full explains the throughput.
 
-use std::num::NonZeroU32;
-
 use kelvin_catalogue::load::{Device, RESPONSE, Resource};
 use kelvin_model::Estimate;
-use kelvin_stats::{ClosedNetwork, Station, mean, t_quantile, variance};
+use kelvin_stats::{ClosedNetwork, Station, mean, t_quantile, variance, whole_servers};
 
 use super::knee::Saturation;
 use super::sweep::{Load, Sweep, Visit};
@@ -86,8 +84,7 @@ impl<'s> Saturated<'s> {
     /// Throughput over what a network of the resources that were watched gives with as many users, by mean value analysis.
     /// Its demands are those under load, U / X; what one user waits beyond them is a delay. Below 1 something else limits.
     pub fn explained(&self) -> Option<f64> {
-        let devices: Vec<Use> =
-            self.devices().into_iter().filter(|one| one.resource.device() != Device::Workers).collect();
+        let devices: Vec<Use> = self.devices().into_iter().filter(|one| one.resource.device().is_station()).collect();
         let mut stations: Vec<Station> = devices.iter().map(|one| self.station(one)).collect();
         let demand: f64 = stations.iter().map(|station| station.demand).sum();
         let alone = self.sweep.loads.first().filter(|load| load.users == 1);
@@ -101,7 +98,7 @@ impl<'s> Saturated<'s> {
 
     fn station(&self, one: &Use) -> Station {
         let servers = self.sweep.capacities.get(&one.resource).and_then(|capacity| capacity.servers).unwrap_or(1.0);
-        let servers = NonZeroU32::new(servers.round() as u32).unwrap_or(NonZeroU32::MIN);
+        let servers = whole_servers(servers);
         let share = one.utilisation.value.max(0.0) / self.at.throughput.value;
         Station::servers(share * f64::from(servers.get()), servers)
     }

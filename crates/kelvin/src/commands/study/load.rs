@@ -13,6 +13,7 @@ use kelvin_harness::{Plan, Unit};
 use kelvin_model::units::bytes;
 use kelvin_sweep::{Error, Load, Own, Running, Setup, Study, Target, Wanted, disk_rate as rate_of};
 
+use super::Extent;
 use crate::cli::{StudyArgs, StudyLoadArgs};
 use crate::commands::run::{Checked, Destination};
 use crate::fault::{Done, Fault};
@@ -23,16 +24,9 @@ use crate::prepare::Prepared;
 use crate::private::Told;
 use peer::Peer;
 
-/// Seconds and visits to each number of users.
-#[derive(Clone, Copy)]
-struct Extent {
-    budget: f64,
-    visits: u32,
-}
-
-/// With --quick, without, and with --thorough: visits of 120 s, as published.
+/// With --quick, without, and with --thorough: visits of 120 s, as published. A round is a visit to each number of users.
 const EXTENTS: [Extent; 3] =
-    [Extent { budget: 60.0, visits: 4 }, Extent { budget: 240.0, visits: 8 }, Extent { budget: 11_520.0, visits: 8 }];
+    [Extent { budget: 60.0, rounds: 4 }, Extent { budget: 240.0, rounds: 8 }, Extent { budget: 11_520.0, rounds: 8 }];
 
 /// Files of a quick study: as many as show a random choice, and are made in a second.
 const QUICK_FILES: u64 = 128;
@@ -53,7 +47,7 @@ pub fn load(args: &StudyArgs) -> Done {
     let wishes = Wishes {
         mode: "study",
         budget: extent.budget,
-        rounds: extent.visits,
+        rounds: extent.rounds,
         args: &args.measure,
         told: Told::with(args.to.with_private),
     };
@@ -117,7 +111,7 @@ fn setup(args: &StudyArgs, extent: Extent, (prepared, peer): (&Prepared, Option<
         target,
         loads: loads(of_load),
         users: (!of_load.users.is_empty()).then(|| sorted(&of_load.users)),
-        visits: args.measure.rounds.unwrap_or(extent.visits),
+        visits: args.measure.rounds.unwrap_or(extent.rounds),
         budget: args.measure.budget.unwrap_or(Duration::from_secs_f64(extent.budget)),
         duration: of_load.visit,
         cpus: vec![placement.cpu],

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kelvin_catalogue::file::CacheState;
 use kelvin_model::units::bytes;
+use kelvin_serve::target::encode;
 use kelvin_sweep::{DiskRate, KnownFiles, ROUNDS, Running};
 use kelvin_sys::interrupt;
 use kelvin_wire::address::Shown;
@@ -106,13 +107,11 @@ fn disk_rates(server: &mut FileServer, cache: CacheState) -> Result<Vec<DiskRate
     (0..rounds).map(rate).collect()
 }
 
-/// The path of a URL to a file of this name (RFC 3986, section 2.3: what may stand as it is).
+/// The path of a URL to a file of this name.
 fn path(name: &str) -> String {
-    let written = |byte: u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    name.bytes().fold("/".to_owned(), |path, byte| path + &written(byte))
+    let mut path = "/".to_owned();
+    encode(name.as_bytes(), &mut path);
+    path
 }
 
 /// Keeps a server by saying from time to time that somebody is there. Dropped, it has the server end.
