@@ -1,16 +1,22 @@
 //! `kelvin file cache` from outside: the quick figure, the proof under a limit, and that nothing is left behind.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use kelvin_testing::Missing;
 use serde_json::Value;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
 
-/// Runs `kelvin file cache` in a directory on a disk.
+/// `kelvin file cache` in a directory on a disk.
+fn command(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(KELVIN);
+    command.args(["file", "cache"]).arg(directory).args(arguments);
+    command
+}
+
 fn run(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(KELVIN).args(["file", "cache"]).arg(directory).args(arguments).output().unwrap()
+    command(directory, arguments).output().unwrap()
 }
 
 fn json(output: &Output) -> Value {
@@ -26,20 +32,20 @@ fn on_disk() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
 }
 
-/// Control groups of ours, wherever they are mounted.
-fn groups() -> Vec<PathBuf> {
-    fn below(directory: &Path, depth: u32, found: &mut Vec<PathBuf>) {
+/// The control groups that a process has made, wherever they are mounted. Others may have left some of their own.
+fn groups_of(process: u32) -> Vec<PathBuf> {
+    fn below(directory: &Path, name: &str, depth: u32, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with("kelvin-memory-") {
+            if entry.file_name() == name {
                 found.push(entry.path());
             }
             if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                below(&entry.path(), depth - 1, found);
+                below(&entry.path(), name, depth - 1, found);
             }
         }
     }
     let mut found = Vec::new();
-    below(Path::new("/sys/fs/cgroup"), 6, &mut found);
+    below(Path::new("/sys/fs/cgroup"), &format!("kelvin-memory-{process}"), 6, &mut found);
     found
 }
 
@@ -109,11 +115,13 @@ fn without_rights_there_is_the_quick_figure_and_the_reason() {
     refused(&[], "not --cache as-found");
 }
 
-/// One test for all that makes a group, so that none sees the groups of another.
 #[test]
 fn a_limit_of_128_mib_is_found_within_a_tenth_and_nothing_is_left() {
     let directory = on_disk();
-    let output = run(directory.path(), &["--measure", "--limit", "128M", "--json"]);
+    let mut measuring = command(directory.path(), &["--measure", "--limit", "128M", "--json"]);
+    let child = measuring.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let process = child.id();
+    let output = child.wait_with_output().unwrap();
     let measured = json(&output)["measured"].clone();
     if let Some(reason) = measured["outcome"]["not_possible"].as_str() {
         assert_eq!(output.status.code(), Some(1));
@@ -126,8 +134,7 @@ fn a_limit_of_128_mib_is_found_within_a_tenth_and_nothing_is_left() {
     let bytes = found["bytes"].as_u64().unwrap();
     assert!(bytes.abs_diff(128 << 20) <= (128 << 20) / 10, "{measured:#}");
     assert!(found["agrees"].as_bool().unwrap() && found["resident_bytes"].as_u64().unwrap() <= 128 << 20, "{found}");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-    assert_eq!(groups(), Vec::<PathBuf>::new());
+    nothing_is_left(directory.path(), process);
 
     interrupted_leaves_nothing(directory.path());
     killed_is_tidied_up_by_the_next(directory.path());
@@ -147,36 +154,39 @@ fn within_half_a_minute(what: &str, is_so: impl Fn() -> bool) {
 
 /// Starts a measurement, and waits until it reads.
 fn start(directory: &Path) -> std::process::Child {
-    let mut command = Command::new(KELVIN);
-    command.args(["file", "cache"]).arg(directory).args(["--measure", "--limit", "128M"]);
-    let child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
-    let own = format!("-{}", child.id());
-    within_half_a_minute("it reads", || {
-        groups().iter().any(|group| group.to_string_lossy().ends_with(&own) && !is_empty(group))
-    });
+    let mut command = command(directory, &["--measure", "--limit", "128M"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    within_half_a_minute("it reads", || groups_of(child.id()).iter().any(|group| !is_empty(group)));
     child
+}
+
+fn signal(child: &std::process::Child, name: &str) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Nothing in the directory, and no group of the process.
+fn nothing_is_left(directory: &Path, process: u32) {
+    assert_eq!((std::fs::read_dir(directory).unwrap().count(), groups_of(process)), (0, Vec::new()));
 }
 
 fn interrupted_leaves_nothing(directory: &Path) {
     let mut child = start(directory);
-    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
+    signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(2));
-    assert_eq!((std::fs::read_dir(directory).unwrap().count(), groups()), (0, Vec::new()));
+    nothing_is_left(directory, child.id());
 }
 
 fn killed_is_tidied_up_by_the_next(directory: &Path) {
     let mut child = start(directory);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!((std::fs::read_dir(directory).unwrap().count(), groups().len()), (1, 1));
-    within_half_a_minute("the reading process has died with it", || groups().iter().all(|group| is_empty(group)));
+    let left = groups_of(child.id());
+    assert_eq!((std::fs::read_dir(directory).unwrap().count(), left.len()), (1, 1));
+    within_half_a_minute("the reading process has died with it", || is_empty(&left[0]));
     // What it left is removed by the first step of the next, even if that fails.
     let mut next = start(directory);
-    let left = groups();
-    assert!(left.len() == 1 && left[0].to_string_lossy().ends_with(&next.id().to_string()), "{left:?}");
-    let status = Command::new("kill").args(["-TERM", &next.id().to_string()]).status().unwrap();
-    assert!(status.success());
+    assert_eq!(groups_of(child.id()), Vec::<PathBuf>::new());
+    signal(&next, "-TERM");
     next.wait().unwrap();
-    assert_eq!((std::fs::read_dir(directory).unwrap().count(), groups()), (0, Vec::new()));
+    nothing_is_left(directory, next.id());
 }
