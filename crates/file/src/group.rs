@@ -189,7 +189,10 @@ fn sweep(parent: &Path) {
 
 /// The process that made a group of this name, if it is kelvin's.
 fn owner(name: &str) -> Option<u32> {
-    name.strip_prefix(PREFIX)?.rsplit_once('-')?.1.parse().ok()
+    let (controller, process) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let known = [Controller::Cpu, Controller::Memory, Controller::BlockIo];
+    let is_known = known.iter().any(|one| [1, 2].iter().any(|&version| one.name(version) == controller));
+    process.parse().ok().filter(|&process| is_known && process > 0)
 }
 
 /// The group of a process in the hierarchy of a controller.
@@ -303,7 +306,8 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let place = Place { version: 1, mount: parent.path().into(), group: parent.path().into() };
         let alive = format!("{PREFIX}memory-{}", std::process::id());
-        for name in [format!("{PREFIX}memory-4194999"), "kelvin-other".into(), "jobs-4194999".into()] {
+        let of_others = ["jobs-4194999", "kelvin-cpu-0", "kelvin-jobs-4194999", "kelvin-other"].map(str::to_owned);
+        for name in of_others.iter().chain([&format!("{PREFIX}memory-4194999")]) {
             fs::create_dir(parent.path().join(name)).unwrap();
         }
         let group = Group::below(&place, Controller::Memory).unwrap();
@@ -314,7 +318,9 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
-        assert_eq!(left, ["jobs-4194999".to_owned(), alive, "kelvin-other".to_owned()]);
+        let mut expected: Vec<String> = of_others.into_iter().chain([alive]).collect();
+        expected.sort();
+        assert_eq!(left, expected);
         assert!(matches!(Group::below(&place, Controller::Memory), Err(Error::NoGroup(_))));
         // An ordinary directory, unlike a group, is not removed with files in it.
         fs::remove_file(group.path.join("memory.limit_in_bytes")).unwrap();

@@ -4,13 +4,13 @@ mod place;
 mod running;
 
 use std::fs;
-use std::io::Seek;
+use std::io::{BufRead, BufReader, Seek};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
 use kelvin_testing::Missing;
-use place::{KELVIN, PATIENCE, Place, assert_refused, handles_interrupts, signal, stderr, within};
+use place::{KELVIN, PATIENCE, Place, assert_refused, signal, stderr, within};
 use running::Running;
 use serde_json::Value;
 
@@ -200,11 +200,11 @@ fn mistakes_are_one_line() {
 #[test]
 fn interrupted_it_keeps_what_it_has_and_leaves_nothing_else() {
     let place = Place::new();
-    let mut child =
-        place.start(&[&["study", "load", "--no-store", "--no-report", "--visit", "1s"][..], &SHORT[..4]].concat());
-    assert!(within(PATIENCE, || handles_interrupts(&child)), "it watches for signals");
-    // Its first visits follow when its server and its files are there.
-    assert!(within(PATIENCE, || has_children(child.id())), "its server runs");
+    let quiet = ["study", "load", "--no-store", "--no-report"];
+    let mut child = place.start(&[&quiet[..], &SHORT[..4], &SHORT[8..]].concat());
+    // Its first visits follow when it has said how many there will be.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains(" visits in about ")), "it says how long it takes");
     signal(&child, "INT");
     let mut ended = None;
     assert!(within(PATIENCE, || {
@@ -212,6 +212,13 @@ fn interrupted_it_keeps_what_it_has_and_leaves_nothing_else() {
         ended.is_some()
     }));
     assert!(matches!(ended.and_then(|ended| ended.code()), Some(1 | 2)), "{ended:?}");
+    assert_eq!(place.names(), Vec::<String>::new());
+
+    // Nor while it makes its files.
+    let mut child = place.start(&[&quiet[..], &SHORT[..4]].concat());
+    assert!(within(PATIENCE, || has_children(child.id())), "its server runs");
+    signal(&child, "INT");
+    assert!(within(PATIENCE, || child.try_wait().unwrap().is_some()));
     assert_eq!(place.names(), Vec::<String>::new());
 }
 

@@ -33,8 +33,6 @@ pub(crate) struct Server {
     /// Where it tells what it uses.
     pub endpoint: Endpoint,
     _process: Guarded,
-    /// Limits its memory; goes after the process.
-    _memory: Option<Group>,
 }
 
 /// Limits and rights that a process of the server's side has.
@@ -56,6 +54,11 @@ impl<'s> Side<'s> {
             group.limit_memory(bytes).map_err(refused)?;
         }
         Ok(Self { own, place, memory })
+    }
+
+    /// The group that limits the memory of its processes, to be dropped once these have ended.
+    pub fn into_memory(self) -> Option<Group> {
+        self.memory
     }
 
     /// Starts a process there, with the server's CPUs, namespace and control groups.
@@ -153,12 +156,12 @@ impl Server {
     ///
     /// # Errors
     /// A server that does not say where it listens.
-    pub fn start(side: Side<'_>, root: &Path) -> Result<Self> {
+    pub fn start(side: &Side<'_>, root: &Path) -> Result<Self> {
         let secret = root.with_extension("token");
         let listen = SocketAddr::new(side.place.address(), 0);
         let words = Words { root, secret: &secret, listen, more: &side.own.arguments };
         let (process, address, endpoint) = words.start(|words| side.start(words))?;
-        Ok(Self { address, endpoint, _process: process, _memory: side.memory })
+        Ok(Self { address, endpoint, _process: process })
     }
 }
 

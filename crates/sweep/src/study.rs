@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::{Between, CAPACITY, Pattern, Resource, THROUGHPUT, UTILISATION};
 use kelvin_file::cache::State;
+use kelvin_file::group::Group;
 use kelvin_harness::Sink;
 use kelvin_load::pattern;
 use kelvin_model::units::number;
@@ -94,6 +95,8 @@ struct Ready {
     visitor: Visitor,
     disk: Vec<DiskRate>,
     server: Option<Server>,
+    /// The group that limits the server's memory; it goes after the server.
+    _memory: Option<Group>,
     place: Place,
 }
 
@@ -307,7 +310,7 @@ impl Times {
 }
 
 impl Ready {
-    /// Makes the files and starts the server.
+    /// Starts the server, of which much may be refused, and makes the files, which takes long.
     fn start(own: &Own) -> Result<Self> {
         let place = match own.between {
             Between::Namespaces => Place::apart(own.link)?,
@@ -316,17 +319,18 @@ impl Ready {
         let failed = |source| Error::Files { directory: own.directory.clone(), source };
         let directory = own.directory.join("files");
         std::fs::create_dir(&directory).map_err(failed)?;
-        let set = FileSet::make(&directory, own.files)?;
         let side = Side::new(own, &place)?;
+        let server = Server::start(&side, &directory)?;
+        let set = FileSet::make(&directory, own.files)?;
         let disk = if own.cache == CacheState::Uncached { disk_rates(&side, &set)? } else { Vec::new() };
-        let server = Server::start(side, &set.directory)?;
         // Pages that whoever made the files has left in memory would not count against the server's limit.
         set.bring(if own.cache == CacheState::Cached { State::Cached } else { State::Uncached })?;
         let common = Common { cache: own.cache, between: own.between, files: set.count, bytes: set.bytes };
         let url = format!("http://{}/", server.address);
         let paths = set.names().iter().map(|name| format!("/{name}")).collect();
         let visitor = visitor(&url, paths, server.endpoint.clone())?;
-        Ok(Self { common, visitor, disk, server: Some(server), place })
+        let memory = side.into_memory();
+        Ok(Self { common, visitor, disk, server: Some(server), _memory: memory, place })
     }
 
     /// A server that runs already.
@@ -338,7 +342,7 @@ impl Ready {
         let KnownFiles { bytes, cache, disk } =
             files.unwrap_or(KnownFiles { bytes: 0, cache: CacheState::Cached, disk: Vec::new() });
         let common = Common { cache, between, files: count, bytes };
-        Ok(Self { common, visitor, disk, server: None, place: Place::here() })
+        Ok(Self { common, visitor, disk, server: None, _memory: None, place: Place::here() })
     }
 
     /// One file that stays in memory, asked for by a few users: what link and processors give.
