@@ -102,7 +102,7 @@ fn of_limit(limit: &LoadLimit) -> String {
         LoadVerdict::Unknown { because } => return unknown(limit, because),
     };
     let amount = requests(limit);
-    let used = limit.used.first().map_or_else(String::new, |first| format!(" are {}", share_of(first)));
+    let used = limit.used.first().map_or_else(String::new, |first| format!(" {}", takes(limit, first)));
     let others: Vec<String> = limit.used.iter().skip(1).map(busy).collect();
     let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
     format!("{from}{said}{}: {amount}{used}{others}{}", held(&limit.held), doubted(&limit.doubts))
@@ -123,17 +123,36 @@ fn requests(limit: &LoadLimit) -> String {
     format!("{} requests/s{bytes}", number(limit.saturation.value))
 }
 
-fn share_of(first: &ResourceUse) -> String {
-    let share = percent(first.utilisation.value);
-    if is_workers(first.resource) {
-        return format!("all that they can hold ({share})");
-    }
-    match first.capacity_bytes {
-        Some(capacity) => {
-            format!("{share} of the {} that the {} carries", rate(capacity), resource_name(first.resource))
+/// What the requests take of a resource: `are 97 % of the 11.6 MB/s that the network carries`. What is served is that share only where
+/// a request takes as much under load as alone, and all of it passes there; else the share is said of what was watched.
+fn takes(limit: &LoadLimit, one: &ResourceUse) -> String {
+    const ALIKE: f64 = 0.05;
+    let (share, name) = (percent(one.utilisation.value), resource_name(one.resource));
+    let used = one.capacity_bytes.map(|capacity| (one.utilisation.value * capacity, capacity));
+    let served = limit.request_bytes.map(|bytes| bytes * limit.saturation.value);
+    let is_served = |used: f64| served.is_some_and(|served| (used / served - 1.0).abs() <= ALIKE);
+    let resource = Resource::ALL.iter().find(|resource| one.resource == *resource.name());
+    match (resource, used) {
+        (Some(Resource::Workers), _) => format!("keep the workers busy for {}", of_time(one.utilisation.value)),
+        (Some(Resource::ClientWindow), _) => format!("keep the {name} full for {}", of_time(one.utilisation.value)),
+        (_, Some((used, capacity))) if is_served(used) => {
+            format!("are {share} of the {} that the {name} carries", rate(capacity))
         }
-        None => format!("{share} of what the {} can do", resource_name(first.resource)),
+        (Some(Resource::Disk), Some((used, capacity))) => {
+            format!("take {share} of the {name}, which reads {} for them and carries {}", rate(used), rate(capacity))
+        }
+        (Some(Resource::ServerThread | Resource::Generator), _) => {
+            format!("keep the {name} busy for {}", of_time(one.utilisation.value))
+        }
+        (Some(Resource::ServerCpu), _) => format!("take {share} of the CPU time that the server may use"),
+        (Some(Resource::ClientCpu), _) => format!("take {share} of the CPU time that the client may use"),
+        _ => format!("take {share} of the {name}"),
     }
+}
+
+/// A share of the time, of which there is no more than all.
+fn of_time(share: f64) -> String {
+    if share >= 0.995 { "all of the time".into() } else { format!("{} of the time", percent(share)) }
 }
 
 fn is_workers(word: Name) -> bool {
@@ -351,4 +370,42 @@ fn rate(bytes_a_second: f64) -> String {
 /// Bytes of which a fraction is no more than noise.
 fn bytes(value: f64) -> String {
     if value.abs() < 10.0 { format!("{:.1} B", (value * 10.0).round() / 10.0 + 0.0) } else { plain(value, Unit::Bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What 100 requests a second of 1 MB take of a resource that carries so much.
+    fn taken(resource: Resource, utilisation: f64, capacity_bytes: Option<f64>) -> String {
+        let certain = |value| Estimate { value, low: value, high: value };
+        let one = ResourceUse { resource: resource.name().into(), utilisation: certain(utilisation), capacity_bytes };
+        let limit = LoadLimit {
+            held: Case::new(),
+            verdict: LoadVerdict::Resource { by: one.resource },
+            rule: String::new(),
+            doubts: Vec::new(),
+            knee: None,
+            saturation: certain(100.0),
+            request_bytes: Some(1e6),
+            used: vec![one],
+        };
+        takes(&limit, &one)
+    }
+
+    #[test]
+    fn a_share_is_said_of_what_is_served_only_where_that_is_what_was_used() {
+        let network = |utilisation| taken(Resource::Link, utilisation, Some(103e6));
+        assert_eq!(network(0.97), "are 97 % of the 103 MB/s that the network carries");
+        assert_eq!(network(0.7), "take 70 % of the network");
+        assert_eq!(
+            taken(Resource::Disk, 1.01, Some(80e6)),
+            "take 101 % of the disk, which reads 80.8 MB/s for them and carries 80.0 MB/s"
+        );
+        assert_eq!(taken(Resource::ServerCpu, 1.09, Some(60e6)), "take 109 % of the CPU time that the server may use");
+        let thread = |utilisation| taken(Resource::Generator, utilisation, Some(8e9));
+        assert_eq!(thread(0.98), "keep the thread of the load generator busy for 98 % of the time");
+        assert_eq!(thread(1.02), "keep the thread of the load generator busy for all of the time");
+        assert_eq!(taken(Resource::Workers, 1.06, None), "keep the workers busy for all of the time");
+    }
 }

@@ -8,7 +8,7 @@ use kelvin_model::{
     LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, Name, ResourceUse, Unit, UnknownLimit,
 };
 
-use super::{alone, decimal, doubt, given, is_workers, joined, knee_span, rate, resource_name, signed, users};
+use super::{alone, doubt, given, is_workers, joined, knee_span, resource_name, signed, users};
 use crate::result::Answer;
 
 /// Resources whose use is said beside that of the limit; the table has all.
@@ -181,25 +181,17 @@ fn doubted(doubts: &[LoadDoubt]) -> String {
     if words.is_empty() { String::new() } else { format!("Not certain, as {}.", words.join(" and ")) }
 }
 
-/// `5.6 requests/s of 2 MB are 11.2 MB/s: 97 % of the 11.6 MB/s that the network carries`.
+/// `5.6 requests/s of 2 MB (11.2 MB/s) are 97 % of the 11.6 MB/s that the network carries`.
 fn used(limit: &LoadLimit) -> String {
-    let rate = limit.request_bytes.map_or_else(String::new, |bytes| {
-        format!(" of {} are {}", decimal(bytes), rate(bytes * limit.saturation.value))
-    });
-    let at_most = if is_unknown(limit) { "At most " } else { "" };
-    let shares: Vec<String> = limit.used.iter().filter(|one| is_named(limit, one)).map(share_of).collect();
-    let shares = if shares.is_empty() { String::new() } else { format!(": {}", shares.join(", ")) };
-    format!("{at_most}{} requests/s{rate}{shares}.", number(limit.saturation.value))
-}
-
-fn share_of(one: &ResourceUse) -> String {
-    let (share, name) = (percent(one.utilisation.value), resource_name(one.resource));
-    match (Resource::ALL.iter().find(|resource| one.resource == *resource.name()), one.capacity_bytes) {
-        (Some(Resource::Workers), _) => format!("the workers are busy {share} of the time"),
-        (Some(Resource::ClientWindow), _) => format!("the {name} is full {share} of the time"),
-        (_, Some(capacity)) => format!("{share} of the {} that the {name} carries", super::rate(capacity)),
-        (_, None) => format!("{share} of what the {name} can do"),
-    }
+    let at_most = if is_unknown(limit) { "It serves at most " } else { "" };
+    let taken: Vec<String> =
+        limit.used.iter().filter(|one| is_named(limit, one)).map(|one| super::takes(limit, one)).collect();
+    let taken = if taken.is_empty() {
+        String::new()
+    } else {
+        format!(" {}", taken.join(" and ").replace(" and are ", " and "))
+    };
+    format!("{at_most}{}{taken}.", super::requests(limit))
 }
 
 /// Whether the verdict names this resource.
