@@ -128,19 +128,34 @@ pub(crate) fn own_ticks(root: Root<'_>) -> Option<u64> {
 /// One line of a pressure file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pressure {
-    /// Share of the last ten seconds in which some task waited, in percent.
+    /// Share of the last ten seconds in which tasks waited, in percent.
     pub(crate) average_10: f64,
-    /// Microseconds since boot in which some task waited.
+    /// Microseconds since boot in which tasks waited.
     pub total_microseconds: u64,
+}
+
+/// Who waits in a line of a pressure file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// At least one task.
+    Some,
+    /// All tasks that have work.
+    Full,
 }
 
 /// The line `some` of /proc/pressure/cpu, io or memory.
 pub fn pressure(root: Root<'_>, resource: &str) -> Option<Pressure> {
-    parse_pressure(&root.text(&format!("/proc/pressure/{resource}"))?)
+    pressure_of(root, resource, Waiting::Some)
 }
 
-pub(crate) fn parse_pressure(text: &str) -> Option<Pressure> {
-    let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
+/// A line of /proc/pressure/cpu, io or memory.
+pub fn pressure_of(root: Root<'_>, resource: &str, waiting: Waiting) -> Option<Pressure> {
+    parse_pressure(&root.text(&format!("/proc/pressure/{resource}"))?, waiting)
+}
+
+pub(crate) fn parse_pressure(text: &str, waiting: Waiting) -> Option<Pressure> {
+    let kind = if waiting == Waiting::Some { "some " } else { "full " };
+    let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
     let field = |key: &str| line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     Some(Pressure { average_10: number(field("avg10")?)?, total_microseconds: field("total")?.parse().ok()? })
 }
@@ -220,8 +235,11 @@ mod tests {
 
     #[test]
     fn pressure_and_throttling() {
-        let text = "some avg10=11.58 avg60=3.53 avg300=2.00 total=44884980\nfull avg10=0.00 avg60=0 avg300=0 total=0";
-        assert_eq!(parse_pressure(text), Some(Pressure { average_10: 11.58, total_microseconds: 44_884_980 }));
+        let text = "some avg10=11.58 avg60=3.53 avg300=2.00 total=44884980\nfull avg10=0.00 avg60=0 avg300=0 total=7";
+        let some = parse_pressure(text, Waiting::Some);
+        assert_eq!(some, Some(Pressure { average_10: 11.58, total_microseconds: 44_884_980 }));
+        let full = parse_pressure(text, Waiting::Full);
+        assert_eq!(full, Some(Pressure { average_10: 0.0, total_microseconds: 7 }));
         let v2 = "usage_usec 5\nnr_periods 9\nnr_throttled 4\nthrottled_usec 250\n";
         assert_eq!(parse_throttled(v2), Some(Throttled { periods: 9, times: 4, microseconds: 250 }));
         let v1 = "nr_periods 9\nnr_throttled 4\nthrottled_time 250000\n";

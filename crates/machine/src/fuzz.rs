@@ -138,7 +138,7 @@ proptest! {
         memory::kibibytes(&text, "MemTotal");
         disks::mount_line(&text);
         counters::parse_stat(&text);
-        counters::parse_pressure(&text);
+        counters::parse_pressure(&text, counters::Waiting::Some);
         counters::parse_throttled(&text);
         cpu_list(&text);
         suffixed_size(&text);

@@ -146,6 +146,9 @@ pub struct Tcp {
     pub listen_overflows: u64,
     /// Connection requests dropped by listening sockets for that or another reason.
     pub listen_drops: u64,
+    /// Sockets in use, now (/proc/net/sockstat); `None` in a look of a kelvin that did not count them.
+    #[serde(default)]
+    pub sockets: Option<u64>,
 }
 
 /// Memory of the host.
@@ -161,15 +164,22 @@ pub struct Memory {
     pub major_faults: u64,
 }
 
-/// Nanoseconds in which at least one task of the host waited (/proc/pressure, `some`).
+/// Nanoseconds in which at least one task of the host waited (/proc/pressure, `some`), or all that had work did (`full`, which has no
+/// meaning for the CPUs of a host).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pressure {
     /// For a CPU.
     pub cpu: Option<f64>,
     /// For a disk.
     pub io: Option<f64>,
+    /// All of them for a disk; `None` also in a look of a kelvin that did not read it.
+    #[serde(default)]
+    pub io_full: Option<f64>,
     /// For memory.
     pub memory: Option<f64>,
+    /// All of them for memory; `None` also in a look of a kelvin that did not read it.
+    #[serde(default)]
+    pub memory_full: Option<f64>,
 }
 
 /// What a server knows of its requests. Requests for looks, and their connections, are not among them.
@@ -287,6 +297,15 @@ mod tests {
     fn what_is_sent_comes_back() {
         let json = crate::json::plain(&look()).unwrap();
         assert_eq!(Look::from_json(json.as_bytes()), Ok(look()));
+    }
+
+    #[test]
+    fn a_look_of_a_kelvin_that_counted_less_is_read() {
+        let json = crate::json::plain(&look()).unwrap();
+        let (sockets, full) = (",\"sockets\":null", [",\"io_full\":null", ",\"memory_full\":null"]);
+        let older = full.iter().fold(json.replace(sockets, ""), |json, field| json.replace(field, ""));
+        assert_eq!(older.len() + sockets.len() + full.concat().len(), json.len());
+        assert_eq!(Look::from_json(older.as_bytes()), Ok(look()));
     }
 
     #[test]

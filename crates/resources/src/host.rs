@@ -1,7 +1,7 @@
 //! The host's CPUs and memory, and for how long its tasks waited.
 
 use kelvin_machine::cgroups::Groups;
-use kelvin_machine::counters::{self, parse_stat, throttled};
+use kelvin_machine::counters::{Waiting, parse_stat, pressure_of, throttled};
 use kelvin_machine::limits::cpu_quota;
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 use kelvin_machine::pages_of_files;
@@ -51,8 +51,15 @@ pub(crate) fn memory(root: Root<'_>) -> Memory {
 
 /// For how long tasks waited.
 pub(crate) fn pressure(root: Root<'_>) -> Pressure {
-    let of = |resource| counters::pressure(root, resource).map(|found| found.total_microseconds as f64 * 1e3);
-    Pressure { cpu: of("cpu"), io: of("io"), memory: of("memory") }
+    let of =
+        |resource, waiting| pressure_of(root, resource, waiting).map(|found| found.total_microseconds as f64 * 1e3);
+    Pressure {
+        cpu: of("cpu", Waiting::Some),
+        io: of("io", Waiting::Some),
+        io_full: of("io", Waiting::Full),
+        memory: of("memory", Waiting::Some),
+        memory_full: of("memory", Waiting::Full),
+    }
 }
 
 #[cfg(test)]
@@ -112,6 +119,6 @@ mod tests {
         let root = Root::new(tree.path());
         let expected = Memory { available: 100 << 10, file_cache: 7 << 10, paged_in: 8 << 10, major_faults: 6 };
         assert_eq!(memory(root), expected);
-        assert_eq!(pressure(root), Pressure { cpu: None, io: Some(7000.0), memory: None });
+        assert_eq!(pressure(root), Pressure { io: Some(7000.0), io_full: Some(1000.0), ..Pressure::default() });
     }
 }

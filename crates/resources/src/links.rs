@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kelvin_machine::nics::{is_loopback, speed};
-use kelvin_machine::text::Root;
+use kelvin_machine::text::{Root, value};
 use kelvin_model::resources::{Link, Tcp};
 
 /// Most interfaces: a host of containers has hundreds, and of those beyond few carry the load.
@@ -59,7 +59,18 @@ pub(crate) fn tcp(root: Root<'_>, process: u32) -> Tcp {
         retransmitted_segments: counter(&basic, ("Tcp:", "RetransSegs")),
         listen_overflows: counter(&extended, ("TcpExt:", "ListenOverflows")),
         listen_drops: counter(&extended, ("TcpExt:", "ListenDrops")),
+        sockets: sockets(root, process),
     }
+}
+
+/// Sockets of TCP in use, of either version of IP: `TCP: inuse 5 orphan 0 ...`.
+fn sockets(root: Root<'_>, process: u32) -> Option<u64> {
+    let in_use = |(file, protocol): (&str, &str)| {
+        let text = root.text(&format!("/proc/{process}/net/{file}"))?;
+        value(&text, protocol, ':')?.strip_prefix("inuse ")?.split(' ').next()?.parse::<u64>().ok()
+    };
+    let [old, new] = [("sockstat", "TCP"), ("sockstat6", "TCP6")].map(in_use);
+    Some(old?.saturating_add(new.unwrap_or(0)))
 }
 
 /// A counter of a table of two lines, one of names and one of figures.
@@ -118,7 +129,15 @@ mod tests {
             "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm OutSegs RetransSegs\nTcp: 1 20 3\nTcp: 9 9 9\n",
         );
         tree.fill("proc/7/net/netstat", "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 0 4 5\n");
-        let expected = Tcp { sent_segments: 20, retransmitted_segments: 3, listen_overflows: 4, listen_drops: 5 };
+        let expected =
+            Tcp { sent_segments: 20, retransmitted_segments: 3, listen_overflows: 4, listen_drops: 5, sockets: None };
         assert_eq!(tcp(Root::new(tree.path()), 7), expected);
+        tree.fill(
+            "proc/7/net/sockstat",
+            "sockets: used 54\nTCP: inuse 27 orphan 0 tw 0 alloc 54 mem 2\nUDP: inuse 4\n",
+        );
+        assert_eq!(tcp(Root::new(tree.path()), 7).sockets, Some(27));
+        tree.fill("proc/7/net/sockstat6", "TCP6: inuse 3\nUDP6: inuse 1\n");
+        assert_eq!(tcp(Root::new(tree.path()), 7), Tcp { sockets: Some(30), ..expected });
     }
 }
