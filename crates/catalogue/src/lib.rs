@@ -36,6 +36,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         transfer::NOT_IN_MEMORY,
         load::OF_USERS,
         load::OF_RESOURCES,
+        load::hosts::OF_HOSTS,
         load::OF_CAPACITIES,
         truth::ALL,
     ]

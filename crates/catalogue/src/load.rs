@@ -1,13 +1,16 @@
 //! A file server under load: what a number of users gets, and what of each resource that takes.
 //!
 //! A study visits each number of users several times, in random order. Each visit is a round: its figures are at the case of the
-//! users, its figures of a resource at the same case with [`Resource`]; rounds of one visit have the same index at all of them.
+//! users, its figures of a resource at the same case with [`Resource`], those of a host with [`hosts::Host`]; rounds of one visit have the
+//! same index at all of them.
 //! Capacities are at the case of the resource alone.
 
 use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Overhead, Tags, Treatment, Unit};
 
 use crate::file::CacheState;
 use crate::words::words;
+
+pub mod hosts;
 
 /// The metrics of a number of users, in the order of reports.
 pub const OF_USERS: &[&Metric] = &[
@@ -25,6 +28,8 @@ pub const OF_USERS: &[&Metric] = &[
     &ERRORS,
     &SERVER_MEMORY,
     &CLIENT_MEMORY,
+    &CACHE_HITS,
+    &ACCEPT_QUEUE,
 ];
 
 /// The metrics of a resource with a number of users.
@@ -226,6 +231,20 @@ pub static SERVER_MEMORY: Metric =
 /// Memory of the client.
 pub static CLIENT_MEMORY: Metric = of_users("load.client.memory", "Memory of the load generator at the end of a visit")
     .unit(Unit::Bytes, Better::Lower);
+
+/// Bytes that came from no device.
+pub static CACHE_HITS: Metric = of_users(
+    "load.cache_hits",
+    "Share of the bytes that the server sent which no disk had to read for it: 0 where disks read as much as was sent, or more",
+)
+.unit(Unit::Ratio, Better::Higher);
+
+/// Connections that are not accepted yet.
+pub static ACCEPT_QUEUE: Metric = of_users(
+    "load.accept_queue",
+    "Connections that wait for the server to accept them: the mean of when the time that counts begins and when it ends",
+)
+.unit(Unit::Count, Better::Lower);
 
 /// Use of a resource.
 pub static UTILISATION: Metric = of_resources(

@@ -1,10 +1,11 @@
 //! What visits and capacities are as readings, each at its case.
 
 use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::hosts::Host;
 use kelvin_catalogue::load::{
-    AWAITED, BUSY, Between, CAPACITY, CAPACITY_BYTES, CLIENT_MEMORY, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT,
-    LATENESS, Pattern, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT, SERVER_MEMORY,
-    SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+    ACCEPT_QUEUE, AWAITED, BUSY, Between, CACHE_HITS, CAPACITY, CAPACITY_BYTES, CLIENT_MEMORY, ERRORS, FILE_BYTES,
+    FILES, FROM_DISK, IN_FLIGHT, LATENESS, Pattern, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource,
+    SENT, SERVER_MEMORY, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
 };
 use kelvin_model::{Case, Metric, OverheadReading, Reading, Readings};
 
@@ -38,13 +39,18 @@ impl Common {
         self.of_users(load, users).at(resource)
     }
 
+    /// The case of a host with a number of users.
+    pub fn of_host(&self, load: Load, users: u64, host: Host) -> Case {
+        self.of_users(load, users).at(host)
+    }
+
     /// The case of what a resource gives alone.
     pub fn of_capacity(&self, pattern: Pattern, resource: Resource) -> Case {
         self.case(pattern).at(resource)
     }
 }
 
-fn reading(metric: &Metric, value: f64) -> Reading {
+pub(crate) fn reading(metric: &Metric, value: f64) -> Reading {
     let overhead = OverheadReading::default();
     Reading { metric: metric.id, readings: Readings::Scalars(vec![value]), overhead, notes: Vec::new() }
 }
@@ -69,8 +75,15 @@ pub(crate) fn of_users(visited: &Visited) -> Vec<Reading> {
         (&ERRORS, Some(load.errors.count() as f64 / seconds)),
         (&SERVER_MEMORY, Some(server.memory())),
         (&CLIENT_MEMORY, Some(client.memory())),
+        (&CACHE_HITS, own.zip(server.read_from_disk()).and_then(|(own, read)| hits(own.bytes, read))),
+        (&ACCEPT_QUEUE, own.map(|own| own.accept_queue)),
     ];
     all.into_iter().filter_map(|(metric, value)| Some(reading(metric, value?))).collect()
+}
+
+/// The share of what was sent that no disk had to read; none of nothing.
+fn hits(sent: f64, read: f64) -> Option<f64> {
+    (sent > 0.0).then(|| (1.0 - read / sent).max(0.0))
 }
 
 /// Requests in flight at the server, where they were sampled often enough that some were to be met: an error of a fifth by chance, of

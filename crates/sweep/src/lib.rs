@@ -12,6 +12,7 @@ mod endpoint;
 mod error;
 mod figures;
 mod hosted;
+mod hosts;
 mod listed;
 mod network;
 mod pinned;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::hosts::{CPU_USER, Host};
 use kelvin_catalogue::load::{Between, CAPACITY, Pattern, Resource, THROUGHPUT, UTILISATION};
 use kelvin_file::cache::State;
 use kelvin_file::group::Group;
@@ -17,6 +18,7 @@ use crate::disk::DiskRate;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::figures::{self, Common};
+use crate::hosts::{Told, of_hosts};
 use crate::network::{Expected, expected};
 use crate::pinned::Pinned;
 use crate::place::Place;
@@ -62,6 +64,8 @@ struct Plan {
     common: Common,
     sweeps: Vec<Sweep>,
     order: Vec<Stop>,
+    /// What is told of either host.
+    told: Told,
     /// What the reader should know.
     notes: Vec<String>,
     seed: u64,
@@ -124,13 +128,14 @@ impl Study {
         ready.learn_bytes(&streams);
         let sweeps: Vec<Sweep> = setup.loads.iter().map(|&load| Sweep::plan(load, &ready, &streams, setup)).collect();
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
+        let told = Told::of(&streams[0], ready.common.between);
         let Ready { common, visitor, server, place, .. } = ready;
         let order = order(&users, setup.visits, setup.seed);
         let notes = notes(&common, &sweeps);
         let (_server, _place) = (server, place);
         let cpu = setup.cpus.first().copied().unwrap_or_default();
         Ok(Self {
-            plan: Plan { common, sweeps, order, notes, seed: setup.seed, cpu },
+            plan: Plan { common, sweeps, order, told, notes, seed: setup.seed, cpu },
             visitor,
             _server,
             _place,
@@ -161,7 +166,8 @@ impl Study {
     /// Tells what the capacities are, makes all visits, and tells what each brought.
     pub fn conduct(&mut self, outline: &Outline, sink: &mut dyn Sink) -> RunStatus {
         let Self { plan, visitor, .. } = self;
-        sink.event(&Event::Started(Box::new(outline.clone())));
+        let planned = outline.plan.iter().map(|planned| plan.told.plan(planned.clone())).collect();
+        sink.event(&Event::Started(Box::new(Outline { plan: planned, ..outline.clone() })));
         plan.tell_capacities(sink);
         let begun = Instant::now();
         let status = plan.visit_all(visitor, begun, sink);
@@ -184,7 +190,16 @@ impl Plan {
             let all = sweep.users.iter().flat_map(at);
             all.map(|(users, resource)| self.common.of_resource(sweep.load, users, resource)).collect::<Vec<_>>()
         });
-        users.map(of(THROUGHPUT.id)).chain(resources.map(of(UTILISATION.id))).chain(capacities).collect()
+        let hosts = self.sweeps.iter().flat_map(|sweep| {
+            let at = |host: Host| sweep.users.iter().map(move |&users| self.common.of_host(sweep.load, users, host));
+            self.told.hosts().flat_map(at).collect::<Vec<_>>()
+        });
+        users
+            .map(of(THROUGHPUT.id))
+            .chain(resources.map(of(UTILISATION.id)))
+            .chain(hosts.map(of(CPU_USER.id)))
+            .chain(capacities)
+            .collect()
     }
 
     /// A sweep of each pattern: the capacities of others with it are the same.
@@ -269,6 +284,10 @@ impl Plan {
         for (resource, readings) in figures::of_resources(visited, sweep.capacities()) {
             let case = self.common.of_resource(sweep.load, stop.users, resource);
             tell(sink, (UTILISATION.id, case), self.round(at, readings));
+        }
+        for (host, readings) in of_hosts(visited, self.common.between) {
+            let case = self.common.of_host(sweep.load, stop.users, host);
+            tell(sink, (CPU_USER.id, case), self.round(at, readings));
         }
     }
 

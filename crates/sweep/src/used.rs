@@ -2,19 +2,25 @@
 
 use kelvin_model::resources::{Disk, Look, Served};
 
-/// Two looks at the same end.
+/// Looks at the same end.
 #[derive(Clone, Debug)]
 pub(crate) struct Used {
+    /// Before the first request of the warm-up.
+    before: Look,
+    /// When the time that counts begins.
     from: Look,
+    /// When it ends.
     to: Look,
 }
 
-/// What the device below the files did, a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What the devices below the files did, a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct DiskUse {
-    pub bytes: f64,
-    pub requests: f64,
-    /// Share of the time in which it had work.
+    pub reads: f64,
+    pub read_bytes: f64,
+    pub writes: f64,
+    pub written_bytes: f64,
+    /// Share of the time in which the busiest had work.
     pub busy: f64,
 }
 
@@ -33,12 +39,44 @@ pub(crate) struct ServerUse {
     pub bound: Option<u32>,
     /// Share of the time of requests in flight in which the client's receive window was full.
     pub window: Option<f64>,
+    /// Connections that wait to be accepted.
+    pub accept_queue: f64,
 }
 
 impl Used {
-    /// Between two looks, the earlier first.
-    pub fn between(from: Look, to: Look) -> Self {
-        Self { from, to }
+    /// Between the last two looks, the earlier first.
+    pub fn between([before, from, to]: [Look; 3]) -> Self {
+        Self { before, from, to }
+    }
+
+    /// How much a counter has grown.
+    pub fn since(&self, of: impl Fn(&Look) -> f64) -> f64 {
+        (of(&self.to) - of(&self.from)).max(0.0)
+    }
+
+    /// How much a counter has grown a second.
+    pub fn a_second(&self, of: impl Fn(&Look) -> f64) -> f64 {
+        self.since(of) / self.seconds()
+    }
+
+    /// The mean of a counter of nanoseconds that not every host has.
+    pub fn mean(&self, of: impl Fn(&Look) -> Option<f64>) -> Option<f64> {
+        Some((of(&self.to)? - of(&self.from)?).max(0.0) / self.time())
+    }
+
+    /// How much a counter has grown with the warm-up.
+    pub fn with_warm_up(&self, of: impl Fn(&Look) -> u64) -> f64 {
+        of(&self.to).saturating_sub(of(&self.before)) as f64
+    }
+
+    /// A figure of the moment: the mean of when the time that counts begins and when it ends.
+    pub fn of_edges(&self, of: impl Fn(&Look) -> f64) -> f64 {
+        f64::midpoint(of(&self.from), of(&self.to))
+    }
+
+    /// The second look.
+    pub fn end(&self) -> &Look {
+        &self.to
     }
 
     /// Nanoseconds between them.
@@ -84,7 +122,7 @@ impl Used {
     pub fn read_from_disk(&self) -> Option<f64> {
         let own = self.from.process.read_bytes.zip(self.to.process.read_bytes);
         let own = own.map(|(from, to)| to.saturating_sub(from) as f64 / self.seconds());
-        own.or_else(|| self.disk().map(|disk| disk.bytes))
+        own.or_else(|| self.disk().map(|disk| disk.read_bytes))
     }
 
     /// What the devices below the files did together; the busiest decides how busy they were.
@@ -96,10 +134,12 @@ impl Used {
         let mut disk: Option<DiskUse> = None;
         for (from, to) in pairs {
             let since = |of: fn(&Disk) -> u64| of(to).saturating_sub(of(from)) as f64 / self.seconds();
-            let sum = disk.unwrap_or(DiskUse { bytes: 0.0, requests: 0.0, busy: 0.0 });
+            let sum = disk.unwrap_or_default();
             disk = Some(DiskUse {
-                bytes: sum.bytes + since(|disk| disk.read_bytes),
-                requests: sum.requests + since(|disk| disk.reads),
+                reads: sum.reads + since(|disk| disk.reads),
+                read_bytes: sum.read_bytes + since(|disk| disk.read_bytes),
+                writes: sum.writes + since(|disk| disk.writes),
+                written_bytes: sum.written_bytes + since(|disk| disk.written_bytes),
                 busy: sum.busy.max((to.busy - from.busy).max(0.0) / self.time()),
             });
         }
@@ -133,6 +173,7 @@ impl Used {
             workers: to.workers.map(|workers| since(|served| served.held) / (f64::from(workers) * self.time())),
             bound: to.workers,
             window: share(since(|served| served.window_limited), in_flight),
+            accept_queue: f64::midpoint(f64::from(from.accept_queue.now), f64::from(to.accept_queue.now)),
         })
     }
 }

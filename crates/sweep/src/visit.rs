@@ -1,4 +1,4 @@
-//! One visit to a number of users: the load, and looks at both ends when the time that counts begins and when it ends.
+//! One visit to a number of users: the load, and looks at both ends before it, and when the time that counts begins and ends.
 
 use std::time::{Duration, Instant};
 
@@ -85,10 +85,11 @@ impl Visitor {
     pub fn visit(&mut self, wish: Wish) -> Result<Visited> {
         let setup = self.setup(wish);
         let peer = Peer::reach(&setup)?;
-        let begun = Instant::now();
         let (from, to) = (wish.warm_up, wish.warm_up + wish.duration);
         let Self { endpoint, own, .. } = self;
         let mut ends = Ends { endpoint, own };
+        let before = ends.look()?;
+        let begun = Instant::now();
         let (load, looks) = std::thread::scope(|scope| {
             let generator = std::thread::Builder::new()
                 .name("load".into())
@@ -98,9 +99,9 @@ impl Visitor {
                 generator.join().unwrap_or_else(|_| Err(Error::Unanswered("the load generator panicked".into())));
             Ok::<_, Error>((load?, looks?))
         })?;
-        let [(server_from, client_from), (server_to, client_to)] = looks;
-        let server = Used::between(server_from, server_to);
-        Ok(Visited { load, server, client: Used::between(client_from, client_to) })
+        let [from, to] = looks;
+        let server = Used::between([before.server, from.server, to.server]);
+        Ok(Visited { load, server, client: Used::between([before.client, from.client, to.client]) })
     }
 
     fn setup(&self, wish: Wish) -> kelvin_load::Setup {
@@ -129,9 +130,20 @@ struct Ends<'v> {
     own: &'v mut Watched,
 }
 
+/// A look at each of them.
+struct Looks {
+    server: Look,
+    client: Look,
+}
+
 impl Ends<'_> {
+    /// Both ends now.
+    fn look(&mut self) -> Result<Looks> {
+        Ok(Looks { server: self.endpoint.look()?, client: self.own.look().map_err(Error::Look)? })
+    }
+
     /// Both ends at two times after the begin.
-    fn looks_at(&mut self, begun: Instant, times: [Duration; 2]) -> Result<[(Look, Look); 2]> {
+    fn looks_at(&mut self, begun: Instant, times: [Duration; 2]) -> Result<[Looks; 2]> {
         let mut look = |time: Duration| {
             while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
                 if let Some(signal) = kelvin_sys::interrupt::requested() {
@@ -139,7 +151,7 @@ impl Ends<'_> {
                 }
                 std::thread::sleep(left.min(LOOK));
             }
-            Ok((self.endpoint.look()?, self.own.look().map_err(Error::Look)?))
+            self.look()
         };
         Ok([look(times[0])?, look(times[1])?])
     }

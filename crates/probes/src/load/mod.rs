@@ -1,6 +1,8 @@
-//! A file server under load: what a number of users gets, what of each resource that takes, and what each gives alone.
+//! A file server under load: what a number of users gets, what of each resource that takes, what the hosts did meanwhile, and what
+//! each resource gives alone.
 
 mod capacity;
+mod hosts;
 mod model;
 mod resources;
 mod users;
@@ -8,7 +10,7 @@ mod users;
 use kelvin_harness::{Bench, Probe, Stop};
 use kelvin_model::Case;
 
-pub(crate) static PROBES: &[&Probe] = &[&users::PROBE, &resources::PROBE, &capacity::PROBE];
+pub(crate) static PROBES: &[&Probe] = &[&users::PROBE, &resources::PROBE, &hosts::PROBE, &capacity::PROBE];
 
 /// Rounds of these probes are not independent of each other: one visit has a round of each, and all visits have one server. So
 /// `kelvin study load` makes them itself.
