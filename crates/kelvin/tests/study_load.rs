@@ -71,6 +71,16 @@ fn a_server_of_its_own_is_studied_and_nothing_is_left() {
         assert_eq!(used.iter().filter(|known| **known == resource).count(), 14, "{resource}: {used:?}");
     }
     assert!(readings(&study, "load.capacity").iter().all(|(_, value)| *value > 0.0));
+    // Both ends are on one host and in one network namespace: the client has only its process of its own.
+    let hosts = |metric| readings(&study, metric).into_iter().map(|(case, _)| case["host"].as_str().unwrap()).collect();
+    let count = |hosts: &Vec<&str>, host: &str| hosts.iter().filter(|known| **known == host).count();
+    for (metric, of_client) in
+        [("load.host.cpu.system", 0), ("load.host.listen.overflows", 0), ("load.host.count.threads", 14)]
+    {
+        let hosts: Vec<&str> = hosts(metric);
+        assert_eq!((count(&hosts, "server"), count(&hosts, "client")), (14, of_client), "{metric}");
+    }
+    assert!(readings(&study, "load.cache_hits").iter().all(|(_, share)| (0.0..=1.0).contains(share)));
     let limits = claims(&study).into_iter().filter(|(name, _)| name == "limit").count();
     assert_eq!(limits, 2, "one for each sweep");
     assert_eq!(place.names(), Vec::<String>::new(), "its files and its token are gone");

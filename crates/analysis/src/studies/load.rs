@@ -22,6 +22,7 @@ use crate::result::{KneeMark, ModelLine, Study, Timeline};
 use crate::words;
 
 mod cases;
+mod hosts;
 mod knee;
 mod laws;
 mod model;

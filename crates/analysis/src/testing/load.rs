@@ -6,6 +6,10 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
 
 use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::load::hosts::{
+    CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_SIZE, DISK_READS, Host, LISTEN_OVERFLOWS, OF_HOSTS,
+    PRESSURE_IO, RETRANSMITTED, SWITCHES, THREADS,
+};
 use kelvin_catalogue::load::{
     Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, LATENESS, OF_CAPACITIES,
     OF_RESOURCES, OF_USERS, Pattern, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT,
@@ -60,9 +64,27 @@ pub struct Simulated {
     pub slowing: f64,
     /// Requests that fail for each that is answered.
     pub failing: f64,
+    /// What each visit counts on a host.
+    pub hosts: Vec<(Host, &'static Metric, f64)>,
     /// Seed.
     pub seed: u64,
 }
+
+/// A host on which nothing hinders.
+const AT_EASE: [(Host, &Metric, f64); 12] = [
+    (Host::Server, &CPU_USER, 0.03),
+    (Host::Server, &CPU_SYSTEM, 0.12),
+    (Host::Server, &CPU_STEAL, 0.001),
+    (Host::Server, &CPU_THROTTLED, 0.0),
+    (Host::Server, &PRESSURE_IO, 0.21),
+    (Host::Server, &DISK_READS, 53.0),
+    (Host::Server, &DISK_READ_SIZE, 524_288.0),
+    (Host::Server, &RETRANSMITTED, 2e-4),
+    (Host::Server, &LISTEN_OVERFLOWS, 0.0),
+    (Host::Server, &THREADS, 4.0),
+    (Host::Client, &SWITCHES, 1250.0),
+    (Host::Client, &THREADS, 3.0),
+];
 
 /// The numbers of users of a sweep up to so many.
 pub fn grid(most: u64) -> Vec<u64> {
@@ -245,8 +267,16 @@ impl Simulated {
             miscounted: 1.0,
             slowing: 0.0,
             failing: 0.0,
+            hosts: AT_EASE.to_vec(),
             seed: 7,
         }
+    }
+
+    /// It with a figure of the server's host as planted.
+    pub fn with(mut self, metric: &'static Metric, value: f64) -> Self {
+        self.hosts.retain(|(host, known, _)| *host != Host::Server || known.id != metric.id);
+        self.hosts.push((Host::Server, metric, value));
+        self
     }
 
     /// The published server: the link takes nearly four times as long as the disk.
@@ -262,7 +292,7 @@ impl Simulated {
 
     /// A study of these stations, as a run has it.
     pub fn run(&self) -> Run {
-        let all = [OF_USERS, OF_RESOURCES, OF_CAPACITIES].concat();
+        let all = [OF_USERS, OF_RESOURCES, OF_HOSTS, OF_CAPACITIES].concat();
         let mut run = super::run(&all.into_iter().copied().collect::<Vec<Metric>>());
         let mut random = Random::new(self.seed);
         // A capacity that was measured too high makes each use of it too low. It is measured longer than a visit.
@@ -349,6 +379,13 @@ impl Figures<'_> {
         for (resource, share) in used.chain(workers).collect::<Vec<_>>() {
             let share = self.off(share);
             add(run, case.clone().at(resource), round, vec![(&UTILISATION, share)]);
+        }
+        for &host in Host::ALL {
+            let its = self.study.hosts.iter().filter(|(of, ..)| *of == host);
+            let figures: Vec<_> = its.map(|(_, metric, value)| (*metric, *value)).collect();
+            if !figures.is_empty() {
+                add(run, case.clone().at(host), round, figures);
+            }
         }
     }
 

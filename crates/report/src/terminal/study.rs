@@ -15,11 +15,14 @@ const WIDEST_LABEL: usize = 48;
 const GAP: &str = " ";
 
 impl Terminal {
-    /// Writes a table.
+    /// Writes a table, if it has a main column.
     pub(super) fn study_table(&self, table: &StudyTable, out: &mut dyn io::Write) -> io::Result<()> {
+        let shown = studies::columns(table, true);
+        if shown.is_empty() {
+            return Ok(());
+        }
         writeln!(out)?;
         self.hanging(out, (Paint::Faint, ""), 0, &table.title)?;
-        let shown = studies::columns(table, true);
         let widths: Vec<usize> = shown.iter().map(|&column| width(table, column)).collect();
         let taken: usize = widths.iter().map(|width| width + GAP.len()).sum();
         let longest = table.rows.iter().map(|row| columns(&clean(&row.label))).max().unwrap_or(0);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kelvin_catalogue::load::hosts::Host;
 use kelvin_catalogue::load::{
     CAPACITY, CAPACITY_BYTES, FILE_BYTES, Resource, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
 };
@@ -35,10 +36,15 @@ pub(crate) struct Visit {
     pub at: f64,
     /// Requests a second.
     pub throughput: f64,
-    figures: BTreeMap<Name, f64>,
+    figures: Figures,
     /// Share of each resource's capacity that was used.
     pub used: BTreeMap<Resource, f64>,
+    /// The figures of each host.
+    hosts: BTreeMap<Host, Figures>,
 }
+
+/// Figures by the ids of their metrics.
+type Figures = BTreeMap<Name, f64>;
 
 /// What a resource gives alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -55,6 +61,11 @@ impl Visit {
     /// A figure of the visit, in the metric's unit.
     pub fn get(&self, metric: &Metric) -> Option<f64> {
         self.figures.get(&metric.id).copied()
+    }
+
+    /// A figure of a host in the visit.
+    pub fn of_host(&self, host: Host, metric: &Metric) -> Option<f64> {
+        self.hosts.get(&host)?.get(&metric.id).copied()
     }
 }
 
@@ -117,18 +128,20 @@ fn measured<'r>(run: &'r Run, metric: &'static Metric) -> impl Iterator<Item = &
 /// The visits of a measurement; `None` where none served a request.
 fn load(run: &Run, measurement: &Measurement) -> Option<Load> {
     let users = USERS.of(&measurement.planned.case)?;
-    let used = used(run, &measurement.planned.case);
-    let visit = |(index, (at, figures)): (u32, (f64, BTreeMap<Name, f64>))| {
+    let mut used = used(run, &measurement.planned.case);
+    let mut hosts = hosts(run, &measurement.planned.case);
+    let visit = |(index, (at, figures)): (u32, (f64, Figures))| {
         let throughput = figures.get(&THROUGHPUT.id).copied().filter(|&rate| rate > 0.0)?;
-        Some(Visit { at, throughput, figures, used: used.get(&index).cloned().unwrap_or_default() })
+        let (used, hosts) = (used.remove(&index).unwrap_or_default(), hosts.remove(&index).unwrap_or_default());
+        Some(Visit { at, throughput, figures, used, hosts })
     };
     let visits: Vec<Visit> = rounds(measurement).into_iter().filter_map(visit).collect();
     (!visits.is_empty()).then_some(Load { users, visits })
 }
 
 /// The figures of each round, by its index, with the seconds at which it began.
-fn rounds(measurement: &Measurement) -> BTreeMap<u32, (f64, BTreeMap<Name, f64>)> {
-    let mut rounds: BTreeMap<u32, (f64, BTreeMap<Name, f64>)> = BTreeMap::new();
+fn rounds(measurement: &Measurement) -> BTreeMap<u32, (f64, Figures)> {
+    let mut rounds: BTreeMap<u32, (f64, Figures)> = BTreeMap::new();
     for metric in &measurement.planned.metrics {
         for (round, reading) in measurement.readings(metric) {
             if let Some(value) = value(&reading.readings) {
@@ -160,6 +173,19 @@ fn used(run: &Run, case: &Case) -> BTreeMap<u32, BTreeMap<Resource, f64>> {
         }
     }
     used
+}
+
+/// The figures of each host in each visit to a case, by the index of the round.
+fn hosts(run: &Run, case: &Case) -> BTreeMap<u32, BTreeMap<Host, Figures>> {
+    let mut hosts: BTreeMap<u32, BTreeMap<Host, Figures>> = BTreeMap::new();
+    for measurement in &run.measurements {
+        let its = &measurement.planned.case;
+        let Some(host) = Host::of(its).filter(|_| without(its, &[Host::AXIS]) == *case) else { continue };
+        for (index, (_, figures)) in rounds(measurement) {
+            hosts.entry(index).or_default().insert(host, figures);
+        }
+    }
+    hosts
 }
 
 /// What was measured of each resource alone, for the requests of these sweeps.

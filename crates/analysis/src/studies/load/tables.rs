@@ -17,7 +17,7 @@ use crate::words::load::{held, resource_name};
 
 /// The tables of a sweep.
 pub(super) fn tables(sweep: &Sweep) -> Vec<StudyTable> {
-    [Some(by_users(sweep)), resources(sweep)].into_iter().flatten().collect()
+    [Some(by_users(sweep)), resources(sweep)].into_iter().flatten().chain(super::hosts::tables(sweep)).collect()
 }
 
 /// A column of figures of visits.
@@ -108,16 +108,16 @@ fn resource(saturated: &Saturated<'_>, one: &Use) -> StudyRow {
     StudyRow { label: resource_name(name(one.resource)).to_owned(), cells }
 }
 
-fn column(label: &str, unit: Unit, is_main: bool) -> StudyColumn {
+pub(super) fn column(label: &str, unit: Unit, is_main: bool) -> StudyColumn {
     StudyColumn { label: label.into(), unit, is_main }
 }
 
-fn users(count: u64) -> String {
+pub(super) fn users(count: u64) -> String {
     if count == 1 { "1 user".into() } else { format!("{count} users") }
 }
 
 /// The name of a table, apart from those of the run's other sweeps.
-fn file_name(sweep: &Sweep, what: &str) -> String {
+pub(super) fn file_name(sweep: &Sweep, what: &str) -> String {
     let held = sweep.held.to_string().replace(' ', "-").replace('=', "_");
     format!("{}.{what}.{held}", super::LOAD)
 }
@@ -143,6 +143,6 @@ fn with_interval(of: &Estimate, n: usize) -> Figure {
     Figure { value: of.value, interval: Some(interval), n: n as u64 }
 }
 
-fn alone(value: f64) -> Figure {
+pub(super) fn alone(value: f64) -> Figure {
     Figure { value, interval: None, n: 1 }
 }
