@@ -5,10 +5,11 @@ use kelvin_analysis::testing::study;
 use kelvin_analysis::{Answer, Concluded, Study, studies};
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, Workers};
+use kelvin_catalogue::load::hosts::{CPU_STEAL, CPU_THROTTLED, LISTEN_OVERFLOWS, RETRANSMITTED};
 use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, Pattern, SENT, UTILISATION};
 use kelvin_model::{
-    Attempt, Case, Claim, LoadClaim, LoadDoubt, LoadFigure, LoadLaw, LoadLimit, LoadVerdict, LoadWhatIf, Metric, Name,
-    Readings, Run, UnknownLimit,
+    Attempt, Case, Claim, Hindrance, LoadClaim, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLimit, LoadVerdict,
+    LoadWhatIf, Metric, Name, Readings, Run, UnknownLimit,
 };
 
 fn server(milliseconds: [f64; 4]) -> Simulated {
@@ -146,6 +147,64 @@ fn what_is_doubtful_is_said() {
     assert_eq!(doubts(&unwatched.run()), [LoadDoubt::ClientNotWatched]);
     let failing_requests = Simulated { failing: 0.02, ..published() }.run();
     assert_eq!(doubts(&failing_requests), [LoadDoubt::Errors]);
+}
+
+/// What hinders requests, with whether it is certain.
+fn hindrances(run: &Run) -> Vec<(LoadHindrance, Option<bool>, String)> {
+    let study = concluded(run);
+    let found = claims(&study, |claim| match claim {
+        LoadClaim::Hindrance(hindrance) => Some(hindrance.clone()),
+        _ => None,
+    });
+    found.into_iter().map(|(hindrance, of)| (hindrance, of.conclusion.holds, of.text.clone())).collect()
+}
+
+#[test]
+fn what_hinders_requests_is_said_and_casts_doubt_unless_the_limit_acts_by_it() {
+    let hindered = |by| LoadDoubt::Hindered { by, of_server: true };
+    // A disk that a lock keeps from being so full that nothing else can matter.
+    let near = || with_lock(server([100.0, 10.0, 20.0, 5.0]), 100.0);
+    let planted: [(&Metric, f64, Hindrance, &str); 4] = [
+        (&LISTEN_OVERFLOWS, 3.0, Hindrance::AcceptQueue, "the accept queue of the server overflows: 3.00 connections"),
+        (&CPU_STEAL, 0.2, Hindrance::Steal, "the hypervisor takes 20 % (20 % to 20 %) of the CPU time of the host"),
+        (&CPU_THROTTLED, 0.5, Hindrance::Quota, "its CPU quota keeps the server from running in 50 %"),
+        (
+            &RETRANSMITTED,
+            0.03,
+            Hindrance::Retransmissions,
+            "TCP sends 3.0 % (3.0 % to 3.0 %) of the server's segments again",
+        ),
+    ];
+    assert_eq!(hindrances(&near().run()), []);
+    for (metric, amount, by, said) in planted {
+        let run = near().with(metric, amount).run();
+        let limit = limit(&run);
+        assert_eq!(limit.verdict, LoadVerdict::Resource { by: name(Disk) });
+        assert!(limit.doubts.contains(&hindered(by)), "{by:?}: {:?}", limit.doubts);
+        let seen = hindrances(&run);
+        let [(hindrance, Some(true), text)] = seen.as_slice() else { panic!("{seen:?}") };
+        assert_eq!((hindrance.by, hindrance.of_server, hindrance.is_how_it_limits), (by, true, false));
+        assert!(text.starts_with(said), "{text}");
+        let study = concluded(&run);
+        let [Answer { says, because }] = study.answers.as_slice() else { panic!("{:?}", study.answers) };
+        assert!(says.contains("is probably the limit"), "{says}");
+        assert!(because.iter().any(|line| line.contains(&said[1..])), "{because:?}");
+    }
+}
+
+#[test]
+fn how_a_limit_acts_is_no_doubt_about_it() {
+    let by_quota = server([10.0, 173.0, 46.0, 5.0]).with(&CPU_THROTTLED, 0.95).run();
+    let by_link = published().with(&RETRANSMITTED, 0.03).run();
+    for (run, resource) in [(by_quota, ServerCpu), (by_link, Link)] {
+        let limit = limit(&run);
+        assert_eq!((&limit.verdict, limit.doubts.as_slice()), (&LoadVerdict::Resource { by: name(resource) }, &[][..]));
+        let seen = hindrances(&run);
+        assert!(matches!(seen.as_slice(), [(hindrance, ..)] if hindrance.is_how_it_limits), "{seen:?}");
+    }
+    // Users who were not let in are missing whatever is full.
+    let missing = published().with(&LISTEN_OVERFLOWS, 12.0).run();
+    assert_eq!(limit(&missing).doubts, [LoadDoubt::Hindered { by: Hindrance::AcceptQueue, of_server: true }]);
 }
 
 #[test]

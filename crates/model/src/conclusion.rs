@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::{Case, Name, Unit};
 
 pub use load::{
-    Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf,
-    PublishedLoad, ResourceUse, UnknownLimit, WhatIf,
+    Hindrance, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLawCheck, LoadLimit,
+    LoadVerdict, LoadWhatIf, PublishedLoad, ResourceUse, UnknownLimit, WhatIf,
 };
 pub use transfer::{Change, GainOverFiles, OverFiles, TransferClaim, TransferFactor};
 

@@ -11,6 +11,7 @@ use kelvin_model::{
 };
 use kelvin_stats::{FittedScalability, Repeated, fitted_scalability, mean};
 
+use self::hindrance::Seen;
 pub(crate) use self::knee::knee_of;
 use self::knee::saturation;
 use self::laws::{Checked, broken, growth, laws, unanswered};
@@ -22,6 +23,7 @@ use crate::result::{KneeMark, ModelLine, Study, Timeline};
 use crate::words;
 
 mod cases;
+mod hindrance;
 mod hosts;
 mod knee;
 mod laws;
@@ -107,6 +109,8 @@ impl Saturated<'_> {
         let limit = self.limit(facts, laws);
         let generator = self.generator(&limit.verdict);
         let what_if = self.what_if(&facts.devices, &limit.verdict);
+        let hindrances = Seen::all(self).into_iter().map(|seen| seen.conclusion(self, &limit.verdict));
+        let hindrances: Vec<Conclusion> = hindrances.collect();
         let is_certain = limit.doubts.is_empty() && !matches!(limit.verdict, LoadVerdict::Unknown { .. });
         let visits = self.visits().count();
         let evidence = Test::Visits { loads: self.sweep.loads.len(), visits: self.sweep.least_visits() };
@@ -114,14 +118,14 @@ impl Saturated<'_> {
         let first = of(LoadClaim::Limit(Box::new(limit)), is_certain.then_some(true), evidence);
         let next = what_if.map(|claim| at_saturation(LoadClaim::WhatIf(claim), Some(true)));
         let others = [next, self.amplification(visits), generator.map(|(claim, holds)| at_saturation(claim, holds))];
-        std::iter::once(first).chain(others.into_iter().flatten()).collect()
+        std::iter::once(first).chain(others.into_iter().flatten()).chain(hindrances).collect()
     }
 
     fn limit(&self, facts: &Facts<'_>, laws: &[Checked]) -> LoadLimit {
         let (verdict, rule) = facts.verdict();
         let doubts = match verdict {
             LoadVerdict::Unknown { .. } => Vec::new(),
-            _ => doubts(facts, &broken(laws)),
+            _ => doubts(facts, &verdict, &broken(laws)),
         };
         let bytes = |visit: &sweep::Visit| Some(visit.get(&RATE)? / visit.throughput);
         let bytes: Vec<f64> = self.visits().filter_map(bytes).collect();

@@ -3,8 +3,9 @@
 use kelvin_catalogue::load::{Pattern, Resource, THINK};
 use kelvin_model::units::{number, percent, plain};
 use kelvin_model::{
-    Case, Estimate, Furthest, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw, LoadLawCheck, LoadLimit,
-    LoadVerdict, LoadWhatIf, Name, PublishedLoad, ResourceUse, Unit, UnknownLimit, WhatIf,
+    Case, Estimate, Furthest, Hindrance, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance,
+    LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, Name, PublishedLoad, ResourceUse, Unit, UnknownLimit,
+    WhatIf,
 };
 
 mod answer;
@@ -48,6 +49,7 @@ pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
             bytes(bytes_a_second.value)
         ),
         LoadClaim::Steady { drift, back, tolerance, .. } => steady(drift, back.as_ref(), *tolerance),
+        LoadClaim::Hindrance(hindrance) => hindered(hindrance),
         LoadClaim::Across(comparison) => comparison_of(comparison),
         LoadClaim::Published(published) => of_published(published),
     }
@@ -208,6 +210,36 @@ fn doubt(doubt: &LoadDoubt) -> &'static str {
         LoadDoubt::ClientNotWatched => "the client was not watched",
         LoadDoubt::LateGenerator => "requests were sent late",
         LoadDoubt::Errors => "more than one request in a hundred failed",
+        LoadDoubt::Hindered { by, of_server } => match (by, of_server) {
+            (Hindrance::AcceptQueue, _) => "connections found the accept queue full",
+            (Hindrance::Steal, true) => "the hypervisor took CPU time from the server",
+            (Hindrance::Steal, false) => "the hypervisor took CPU time from the client",
+            (Hindrance::Quota, true) => "a CPU quota kept the server from running",
+            (Hindrance::Quota, false) => "a CPU quota kept the client from running",
+            (Hindrance::Retransmissions, _) => "segments were lost and sent again",
+        },
+    }
+}
+
+/// `the hypervisor took 12 % (11 % to 13 %) of the CPU time of the server's host`.
+fn hindered(of: &LoadHindrance) -> String {
+    let Estimate { value, low, high } = of.amount;
+    let share = format!("{} ({} to {})", percent(value), percent(low.max(0.0)), percent(high));
+    let whose = if of.of_server { "server" } else { "load generator" };
+    match of.by {
+        Hindrance::AcceptQueue => format!(
+            "the accept queue of the server overflows: {} connections of a visit ({} to {}) find it full, and are tried again a second \
+             or more later",
+            number(value),
+            number(low.max(0.0)),
+            number(high)
+        ),
+        Hindrance::Steal => format!("the hypervisor takes {share} of the CPU time of the host of the {whose}"),
+        Hindrance::Quota => format!("its CPU quota keeps the {whose} from running in {share} of the quota's periods"),
+        Hindrance::Retransmissions => {
+            let why = if of.is_how_it_limits { ", as a full link makes it" } else { "" };
+            format!("TCP sends {share} of the server's segments again{why}")
+        }
     }
 }
 

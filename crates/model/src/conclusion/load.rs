@@ -80,6 +80,8 @@ pub enum LoadClaim {
         /// How much counts as the same.
         tolerance: f64,
     },
+    /// Something on a host hinders requests at saturation.
+    Hindrance(LoadHindrance),
     /// What changes from one sweep to another that differs in one property.
     Across(Box<LoadComparison>),
     /// A published study, judged from its capacities alone, is as it was seen.
@@ -229,6 +231,42 @@ pub enum LoadDoubt {
     LateGenerator,
     /// More than one request in a hundred failed.
     Errors,
+    /// Something hindered requests that is not how the limit acts.
+    Hindered {
+        /// What.
+        by: Hindrance,
+        /// On the server's side rather than on the load generator's.
+        of_server: bool,
+    },
+}
+
+/// What hinders requests without being a resource that is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Hindrance {
+    /// Connections found the accept queue full, and were tried again later.
+    AcceptQueue,
+    /// The hypervisor gave CPU time to others.
+    Steal,
+    /// A CPU quota kept a process from running.
+    Quota,
+    /// Segments were lost and sent again.
+    Retransmissions,
+}
+
+/// What hinders requests at saturation, and how much.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadHindrance {
+    /// What is common to all numbers of users.
+    pub held: Case,
+    /// What it is.
+    pub by: Hindrance,
+    /// On the server's side rather than on the load generator's.
+    pub of_server: bool,
+    /// Connections of a visit for the accept queue; else a share: of CPU time, of the quota's periods, of the segments sent.
+    pub amount: Estimate,
+    /// Whether that is how the limit acts: a full link drops segments, a quota that is used up stops its process.
+    pub is_how_it_limits: bool,
 }
 
 /// A law that ties measured quantities.

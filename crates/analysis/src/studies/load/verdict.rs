@@ -4,6 +4,7 @@ use kelvin_catalogue::load::{Device, ERRORS, LATENESS, RESPONSE_P99, Resource};
 use kelvin_model::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit};
 use kelvin_stats::mean;
 
+use super::hindrance::Seen;
 use super::sweep::{Sweep, Visit};
 use super::used::{FULL, Saturated, Use};
 
@@ -138,8 +139,8 @@ fn names(first: &Use, others: &[Resource]) -> Vec<Name> {
     std::iter::once(first.resource).chain(others.iter().copied()).map(name).collect()
 }
 
-/// Why a verdict on these facts is not certain, beside laws that fail.
-pub(crate) fn doubts(facts: &Facts<'_>, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
+/// Why a verdict on these facts is not certain: the laws that fail among the reasons.
+pub(crate) fn doubts(facts: &Facts<'_>, verdict: &LoadVerdict, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
     let Some(saturated) = facts.saturated else { return Vec::new() };
     let is_watched = |one: &&Use| matches!(one.resource, Resource::ClientCpu | Resource::Generator);
     let is_full = facts.first().is_some_and(|first| first.utilisation.low >= FULL);
@@ -153,5 +154,6 @@ pub(crate) fn doubts(facts: &Facts<'_>, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
         (late > LATE).then_some(LoadDoubt::LateGenerator),
         (failing > FAILING).then_some(LoadDoubt::Errors),
     ];
-    all.into_iter().flatten().chain(broken.iter().map(|&law| LoadDoubt::Law(law))).collect()
+    let hindered = Seen::all(saturated).into_iter().filter_map(|seen| seen.doubt(facts, verdict));
+    all.into_iter().flatten().chain(broken.iter().map(|&law| LoadDoubt::Law(law))).chain(hindered).collect()
 }

@@ -310,6 +310,7 @@ fn trouble(claim: &LoadClaim, holds: Option<bool>) -> Option<String> {
             "With {users} users, {} of them are not answered at all while others are served again and again.",
             number(waiting.value)
         )),
+        LoadClaim::Hindrance(hindrance) => Some(format!("{}.", capitalised(&super::hindered(hindrance)))),
         LoadClaim::Steady { drift, .. } if holds == Some(false) => Some(format!(
             "The server is not what it was at the start: throughput changes by {} over the study, at equal numbers of users.",
             signed(drift.value)
