@@ -2,7 +2,7 @@
 
 use kelvin_catalogue::load::{Between, Resource};
 
-use crate::disk::DiskRate;
+use crate::disk::{DiskRate, RequestRate};
 use crate::visit::Visited;
 
 /// Share of its CPU from which on a process, and not what lies between, was what limited a stream.
@@ -28,6 +28,8 @@ pub struct Capacities {
     pub interface: Option<String>,
     /// Bytes a second that it sends when full, headers included.
     pub interface_bytes: Option<f64>,
+    /// Requests a second that the disk serves, however little each asks for.
+    pub disk_requests: Option<f64>,
 }
 
 /// What capacities follow from.
@@ -51,14 +53,15 @@ impl Capacities {
         let Measured { stream, disk, bytes_of_a_file, between } = measured;
         let requests = stream.load.rate();
         let mut found = Self::default();
-        if let Some(bytes) = disk.and_then(DiskRate::of_device) {
-            let capacity = Capacity { requests: Some(bytes / bytes_of_a_file), bytes: Some(bytes), servers: 1.0 };
-            found.all.push((Resource::Disk, capacity));
+        let of_bytes =
+            |bytes: f64| Capacity { requests: Some(bytes / bytes_of_a_file), bytes: Some(bytes), servers: 1.0 };
+        found.all.extend(disk.and_then(DiskRate::of_device).map(|bytes| (Resource::Disk, of_bytes(bytes))));
+        if let Some(RequestRate { per_second, bytes }) = disk.and_then(|disk| disk.requests) {
+            found.all.push((Resource::DiskRequests, of_bytes(per_second * bytes)));
+            found.disk_requests = Some(per_second);
         }
         if *between != Between::Loopback && !stream.is_cpu_limited(BUSY) {
-            let bytes = stream.received();
-            let capacity = Capacity { requests: Some(bytes / bytes_of_a_file), bytes: Some(bytes), servers: 1.0 };
-            found.all.push((Resource::Link, capacity));
+            found.all.push((Resource::Link, of_bytes(stream.received())));
             found.interface = stream.server.busiest_link();
             found.interface_bytes = found.interface.as_deref().and_then(|name| stream.server.sent(name));
         }

@@ -1,13 +1,15 @@
-//! What a disk gives when whole files are read from it, in the order in which a server is asked for them.
+//! What a disk gives when whole files are read from it, in the order in which a server is asked for them, and how many requests it serves
+//! however little each asks for.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kelvin_file::Target;
 use kelvin_file::cache::{State, bring};
+use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
+use kelvin_model::resources::Look;
 use kelvin_resources::Watched;
 use kelvin_stats::Random;
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,12 @@ use crate::listed::Listed;
 const AT_ONCE: usize = 8;
 /// Bytes of a read, as a server that copies through its own memory makes them; the kernel reads ahead of it.
 const BLOCK: usize = 256 << 10;
+/// Bytes of a request whose size does not matter.
+const SMALL: usize = 4 << 10;
+/// Small requests to a file before another one is opened.
+const TO_ONE: u64 = 4;
+/// Share of the time that goes to small requests, of that for whole files.
+const SHARE_OF_SMALL: u32 = 2;
 /// Seed of the order.
 const SEED: u64 = 77;
 
@@ -29,6 +37,17 @@ pub struct DiskRate {
     pub bytes_per_second: f64,
     /// Bytes a second that were read from the device for them, read ahead or not, by the kernel's count for this process.
     pub read_per_second: Option<f64>,
+    /// What it gave in requests, where these can be made past the page cache, and the device counts its own.
+    pub requests: Option<RequestRate>,
+}
+
+/// What a disk gave in requests.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestRate {
+    /// Requests a second of 4 KiB each.
+    pub per_second: f64,
+    /// Mean bytes of a request when whole files were read.
+    pub bytes: f64,
 }
 
 impl DiskRate {
@@ -39,30 +58,61 @@ impl DiskRate {
     }
 }
 
-/// Reads whole files of a directory in random order for so long, each out of the page cache before, and says how fast the disk gave
-/// them: of those that a [`Hosted`](crate::Hosted) server would name.
+/// Reads whole files of a directory in random order for so long, each out of the page cache before, and then for half as long a little of
+/// each past the page cache, and says how fast the disk gave them: of those that a [`Hosted`](crate::Hosted) server would name.
 ///
 /// # Errors
 /// A file that cannot be read or dropped from the page cache.
 pub fn disk_rate(directory: &Path, time: Duration) -> Result<DiskRate> {
-    rate_of(&Listed::of(directory)?.paths(directory), time)
+    rate_of(directory, &Listed::of(directory)?.paths(directory), time)
 }
 
-fn rate_of(paths: &[PathBuf], time: Duration) -> Result<DiskRate> {
-    let failed = |error: &dyn std::fmt::Display| Error::Disk(error.to_string());
-    let targets: Vec<Target> =
-        paths.iter().map(|path| Target::find(path).map_err(|error| failed(&error))).collect::<Result<_>>()?;
+fn rate_of(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<DiskRate> {
+    let targets: Vec<Target> = paths.iter().map(|path| Target::find(path).map_err(failed)).collect::<Result<_>>()?;
     if targets.is_empty() {
         return Err(Error::Disk("there is no file to read".into()));
     }
-    let (is_over, bytes) = (AtomicBool::new(false), AtomicU64::new(0));
-    let (before, begun) = (read_from_devices(), Instant::now());
-    let read: Result<Vec<()>> = std::thread::scope(|scope| {
-        // Each has files of its own: one that another reads cannot be dropped.
+    let mut watched = Watched::own(Some(directory)).alone();
+    let before = watched.look().ok();
+    let (bytes, seconds) = together(&targets, time, read_files)?;
+    let looks = before.zip(watched.look().ok());
+    let since = |of: fn(&Look) -> Option<u64>| {
+        let (before, after) = looks.as_ref()?;
+        Some(of(after)?.saturating_sub(of(before)?) as f64)
+    };
+    let reads = since(|look| of_disk(look, |disk| disk.reads)).filter(|reads| *reads > 0.0);
+    let size = since(|look| of_disk(look, |disk| disk.read_bytes)).zip(reads).map(|(bytes, reads)| bytes / reads);
+    let small = |bytes| {
+        let (requests, seconds) = together(&targets, time / SHARE_OF_SMALL, read_a_little).ok()?;
+        Some(RequestRate { per_second: requests as f64 / seconds, bytes })
+    };
+    Ok(DiskRate {
+        bytes_per_second: bytes as f64 / seconds,
+        read_per_second: since(|look| look.process.read_bytes).map(|bytes| bytes / seconds),
+        requests: size.and_then(small).filter(|requests| requests.per_second > 0.0),
+    })
+}
+
+/// A counter of the devices below the files.
+fn of_disk(look: &Look, of: fn(&kelvin_model::resources::Disk) -> u64) -> Option<u64> {
+    look.disks.iter().filter(|disk| disk.holds_root).map(of).reduce(|sum, one| sum + one)
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Disk(error.to_string())
+}
+
+/// Has several readers work at the same time for so long: what they count together, and the seconds that it took. Each has files of its
+/// own: one that another reads cannot be dropped from the page cache.
+fn together(
+    targets: &[Target],
+    time: Duration,
+    read: fn(&[Target], u64, &AtomicBool) -> Result<u64>,
+) -> Result<(u64, f64)> {
+    let (is_over, begun) = (&AtomicBool::new(false), Instant::now());
+    let counts: Result<Vec<u64>> = std::thread::scope(|scope| {
         let own = targets.chunks(targets.len().div_ceil(AT_ONCE)).zip(SEED..);
-        let (is_over, bytes) = (&is_over, &bytes);
-        let readers: Vec<_> =
-            own.map(|(own, seed)| scope.spawn(move || read_files(own, seed, is_over, bytes))).collect();
+        let readers: Vec<_> = own.map(|(own, seed)| scope.spawn(move || read(own, seed, is_over))).collect();
         while begun.elapsed() < time && kelvin_sys::interrupt::requested().is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -70,34 +120,43 @@ fn rate_of(paths: &[PathBuf], time: Duration) -> Result<DiskRate> {
         let ends = readers.into_iter().map(|reader| reader.join());
         ends.map(|end| end.unwrap_or_else(|_| Err(Error::Disk("a reader panicked".into())))).collect()
     });
-    read?;
-    let seconds = begun.elapsed().as_secs_f64();
-    let read = before.zip(read_from_devices()).map(|(before, after)| after.saturating_sub(before) as f64 / seconds);
-    Ok(DiskRate { bytes_per_second: bytes.into_inner() as f64 / seconds, read_per_second: read })
+    Ok((counts?.into_iter().sum(), begun.elapsed().as_secs_f64()))
 }
 
-/// Bytes that this process has had read from devices.
-fn read_from_devices() -> Option<u64> {
-    Watched::own(None).alone().look().ok()?.process.read_bytes
-}
-
-/// Reads random files until it is over, counting as it goes.
-fn read_files(targets: &[Target], seed: u64, is_over: &AtomicBool, bytes: &AtomicU64) -> Result<()> {
-    let mut random = Random::new(seed);
+/// Reads random files until it is over, and counts their bytes.
+fn read_files(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Result<u64> {
+    let (mut random, mut bytes) = (Random::new(seed), 0);
     let mut block = vec![0; BLOCK];
     while !is_over.load(Ordering::Relaxed) {
         let target = &targets[random.below(targets.len())];
-        bring(target, State::Uncached).map_err(|error| Error::Disk(error.to_string()))?;
-        let mut file = File::open(target.path()).map_err(|error| Error::Disk(error.to_string()))?;
+        bring(target, State::Uncached).map_err(failed)?;
+        let mut file = File::open(target.path()).map_err(failed)?;
         while !is_over.load(Ordering::Relaxed) {
-            let read = file.read(&mut block).map_err(|error| Error::Disk(error.to_string()))?;
+            let read = file.read(&mut block).map_err(failed)?;
             if read == 0 {
                 break;
             }
-            bytes.fetch_add(read as u64, Ordering::Relaxed);
+            bytes += read as u64;
         }
     }
-    Ok(())
+    Ok(bytes)
+}
+
+/// Reads a few small blocks of random files past the page cache until it is over, and counts the requests.
+fn read_a_little(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Result<u64> {
+    let (mut random, mut tally) = (Random::new(seed), Tally::default());
+    for seed in seed.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let target = &targets[random.below(targets.len())];
+        let order = Order::Random { seed };
+        let how = How { access: Access::Direct, block: SMALL, order };
+        let mut reader = Engine::Pread.open(target, how).map_err(failed)?;
+        let mut requests = Requests::new(0..target.bytes(), SMALL, order).at_most(TO_ONE);
+        reader.read(&mut requests, &mut tally).map_err(failed)?;
+    }
+    Ok(tally.requests)
 }
 
 #[cfg(test)]
@@ -107,7 +166,9 @@ mod tests {
 
     #[test]
     fn what_no_device_counts_is_counted_by_the_bytes_of_files() {
-        let of = |bytes_per_second, read_per_second| DiskRate { bytes_per_second, read_per_second }.of_device();
+        let of = |bytes_per_second, read_per_second| {
+            DiskRate { bytes_per_second, read_per_second, requests: None }.of_device()
+        };
         assert_eq!((of(5.0, Some(7.0)), of(5.0, Some(0.0)), of(5.0, None)), (Some(7.0), Some(5.0), Some(5.0)));
         assert_eq!(of(0.0, None), None);
     }
@@ -119,6 +180,7 @@ mod tests {
         FileSet::make(directory.path(), Wanted { count: 4, bytes: 300_000, limit: 1 << 30 }).unwrap();
         let rate = disk_rate(directory.path(), Duration::from_millis(50)).unwrap();
         assert!(rate.bytes_per_second > 0.0 && rate.read_per_second.is_none_or(|read| read >= 0.0));
-        assert!(matches!(rate_of(&[], Duration::ZERO), Err(Error::Disk(_))));
+        assert!(rate.requests.is_none_or(|requests| requests.per_second > 0.0 && requests.bytes >= 512.0), "{rate:?}");
+        assert!(matches!(rate_of(directory.path(), &[], Duration::ZERO), Err(Error::Disk(_))));
     }
 }

@@ -115,8 +115,10 @@ fn used(visited: &Visited, capacities: &Capacities, resource: Resource) -> (Opti
             let used = server.read_from_disk().zip(capacity(resource)).map(|(bytes, most)| bytes / most);
             (used, server.disk().map(|disk| disk.busy))
         }
-        // No capacity of requests alone is measured: that of bytes was measured with requests of the same kind.
-        Resource::DiskRequests => (None, None),
+        Resource::DiskRequests => {
+            let used = server.disk().zip(capacities.disk_requests).map(|(disk, most)| disk.reads / most);
+            (used, None)
+        }
         Resource::Link => (link(visited, capacities), None),
         Resource::ServerCpu => (Some(server.cpus() / server.allowed()), None),
         Resource::ServerThread => (Some(server.busiest_thread()), None),

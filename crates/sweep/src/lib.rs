@@ -26,7 +26,7 @@ mod users;
 mod visit;
 
 pub use capacity::Capacities;
-pub use disk::{DiskRate, disk_rate};
+pub use disk::{DiskRate, RequestRate, disk_rate};
 pub use error::{Error, Result};
 pub use hosted::{Host, Hosted};
 pub use listed::Listed;

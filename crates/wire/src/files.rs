@@ -71,6 +71,19 @@ pub struct Rate {
     /// Bytes a second that were read from the device for them, where the system says.
     #[serde(deserialize_with = "bounded::rate")]
     pub read_per_second: Option<f64>,
+    /// Requests a second that it serves, and mean bytes of those for whole files, where both are known.
+    pub requests: Option<RequestRate>,
+}
+
+/// What a disk gave in requests.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestRate {
+    /// Small requests a second.
+    #[serde(deserialize_with = "bounded::speed")]
+    pub per_second: f64,
+    /// Mean bytes of a request when whole files were read.
+    #[serde(deserialize_with = "bounded::speed")]
+    pub bytes: f64,
 }
 
 /// Starts a server with this design that listens at the agent's address as its client sees it, at ports that the system chooses.

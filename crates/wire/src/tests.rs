@@ -275,7 +275,7 @@ fn answers() -> Vec<Answer> {
             may_be_cached: Some(1 << 30),
         }),
         Answer::Names(vec!["one".into(), "two \"2\"".into()]),
-        Answer::Read(Rate { bytes_per_second: 1e9, read_per_second: Some(2e9) }),
+        Answer::Read(Rate { bytes_per_second: 1e9, read_per_second: Some(2e9), requests: None }),
         Answer::Brought(2),
         Answer::Stays,
     ]

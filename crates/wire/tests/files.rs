@@ -8,10 +8,16 @@ use std::time::Duration;
 use kelvin_wire::Error;
 use kelvin_wire::agent::{Agent, Event};
 use kelvin_wire::client::{Client, shake};
-use kelvin_wire::files::{Cache, Design, Host, Rate, Served};
+use kelvin_wire::files::{Cache, Design, Host, Rate, RequestRate, Served};
 use kelvin_wire::limits::Limits;
 use kelvin_wire::message::{Answer, Ask};
 use kelvin_wire::secret::Secret;
+
+const RATE: Rate = Rate {
+    bytes_per_second: 1e6,
+    read_per_second: None,
+    requests: Some(RequestRate { per_second: 100.0, bytes: 4096.0 }),
+};
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -37,7 +43,7 @@ impl Host for Imagined {
     }
 
     fn disk_rate(&self) -> Result<Rate, String> {
-        Ok(Rate { bytes_per_second: 1e6, read_per_second: None })
+        Ok(RATE)
     }
 
     fn bring(&self, cache: Cache, from: u32) -> Result<u32, String> {
@@ -99,7 +105,7 @@ fn a_client_has_files_named_read_and_brought_and_one_server_at_a_time() {
         assert_eq!(server.addresses().map(|one| one.port()), [81, 82]);
         let names = server.names().unwrap();
         assert_eq!((names.len(), names[249].as_str()), (250, "file 249"));
-        assert_eq!(server.disk_rate().unwrap(), Rate { bytes_per_second: 1e6, read_per_second: None });
+        assert_eq!(server.disk_rate().unwrap(), RATE);
         server.bring(Cache::Uncached, || true).unwrap();
         assert!(matches!(server.bring(Cache::Uncached, || false), Err(Error::Gone)));
         let refused = server.bring(Cache::Cached, || true).unwrap_err();

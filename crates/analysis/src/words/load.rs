@@ -135,6 +135,7 @@ fn takes(limit: &LoadLimit, one: &ResourceUse) -> String {
     let is_served = |used: f64| served.is_some_and(|served| (used / served - 1.0).abs() <= ALIKE);
     let resource = Resource::ALL.iter().find(|resource| one.resource == *resource.name());
     match (resource, used) {
+        (Some(Resource::DiskRequests), _) => format!("take {share} of the requests that the disk serves"),
         (Some(Resource::Workers), _) => format!("keep the workers busy for {}", of_time(one.utilisation.value)),
         (Some(Resource::ClientWindow), _) => format!("keep the {name} full for {}", of_time(one.utilisation.value)),
         (_, Some((used, capacity))) if is_served(used) => {
@@ -434,6 +435,7 @@ mod tests {
             taken(Resource::Disk, 1.01, Some(80e6)),
             "take 101 % of the disk, which reads 80.8 MB/s for them and carries 80.0 MB/s"
         );
+        assert_eq!(taken(Resource::DiskRequests, 0.98, Some(80e6)), "take 98 % of the requests that the disk serves");
         assert_eq!(taken(Resource::ServerCpu, 1.09, Some(60e6)), "take 109 % of the CPU time that the server may use");
         let thread = |utilisation| taken(Resource::Generator, utilisation, Some(8e9));
         assert_eq!(thread(0.98), "keep the thread of the load generator busy for 98 % of the time");

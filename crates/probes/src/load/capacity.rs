@@ -14,7 +14,8 @@ pub(super) static PROBE: Probe = Probe {
     kind: ProbeKind::Study,
     method: Method {
         how: "Three rounds of a second or more, before the first visit. Disk: a process in the server's control groups reads whole files \
-              in random order, eight at a time, each dropped from the page cache before. Link: four users ask for one file that stays \
+              in random order, eight at a time, each dropped from the page cache before, and then 4 KiB at a time past the page cache: what it serves in requests, \
+              however little each asks for. Link: four users ask for one file that stays \
               in memory; what arrives is the link's capacity unless a processor was full. CPUs: the CPU time of a request in that \
               stream, over the time of the CPUs that the server, or the client, may use; the generator has one.",
         prediction: "None: these are measured at the state in which users meet them. `kelvin run` measures and predicts disk, network \

@@ -11,8 +11,8 @@ use kelvin_file::temporary::Scratch;
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 use kelvin_serve::Model;
 use kelvin_serve::sending::Sending;
-use kelvin_sweep::{Host, Hosted, Listed};
-use kelvin_wire::files::{self, Cache, Design, MOST, Rate, Served};
+use kelvin_sweep::{DiskRate, Host, Hosted, Listed};
+use kelvin_wire::files::{self, Cache, Design, MOST, Rate, RequestRate, Served};
 
 use crate::fault::Fault;
 
@@ -93,8 +93,11 @@ impl files::Host for Running {
     }
 
     fn disk_rate(&self) -> Result<Rate, String> {
-        let rate = self.0.disk_rate().map_err(|error| error.to_string())?;
-        Ok(Rate { bytes_per_second: rate.bytes_per_second, read_per_second: rate.read_per_second })
+        let DiskRate { bytes_per_second, read_per_second, requests } =
+            self.0.disk_rate().map_err(|error| error.to_string())?;
+        let requests =
+            requests.map(|kelvin_sweep::RequestRate { per_second, bytes }| RequestRate { per_second, bytes });
+        Ok(Rate { bytes_per_second, read_per_second, requests })
     }
 
     fn bring(&self, cache: Cache, from: u32) -> Result<u32, String> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kelvin_catalogue::file::CacheState;
 use kelvin_model::units::bytes;
 use kelvin_serve::target::encode;
-use kelvin_sweep::{DiskRate, KnownFiles, ROUNDS, Running};
+use kelvin_sweep::{DiskRate, KnownFiles, ROUNDS, RequestRate, Running};
 use kelvin_sys::interrupt;
 use kelvin_wire::address::Shown;
 use kelvin_wire::client::{Client, FileServer};
@@ -101,8 +101,10 @@ fn tell(served: &Served) {
 fn disk_rates(server: &mut FileServer, cache: CacheState) -> Result<Vec<DiskRate>, Fault> {
     let rounds = if cache == CacheState::Uncached { ROUNDS } else { 0 };
     let rate = |_| {
-        let Rate { bytes_per_second, read_per_second } = server.disk_rate().map_err(of_peer)?;
-        Ok(DiskRate { bytes_per_second, read_per_second })
+        let Rate { bytes_per_second, read_per_second, requests } = server.disk_rate().map_err(of_peer)?;
+        let requests =
+            requests.map(|kelvin_wire::files::RequestRate { per_second, bytes }| RequestRate { per_second, bytes });
+        Ok(DiskRate { bytes_per_second, read_per_second, requests })
     };
     (0..rounds).map(rate).collect()
 }
