@@ -47,7 +47,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    fn membership(&self, controller: &str) -> Option<&str> {
+    pub(crate) fn membership(&self, controller: &str) -> Option<&str> {
         let has = |list: &str| list.split(',').any(|one| one == controller);
         self.memberships.iter().find(|(list, _)| has(list)).map(|(_, path)| path.as_str())
     }
@@ -85,6 +85,11 @@ impl<'a> Groups<'a> {
 }
 
 impl Place {
+    /// Whether no group above it can be seen.
+    pub(crate) fn is_top(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// A path as /proc/self/cgroup gives it, seen through a mount that may show a part of the hierarchy only.
     fn below(version: u32, mount: &MountLine, path: &str) -> Self {
         let inner = match mount.root.as_str() {

@@ -182,6 +182,26 @@ pub fn throttled(groups: &Groups<'_>) -> Option<Throttled> {
     })
 }
 
+/// Reads that a process's control group has asked a device for, given as `major:minor`; `None` in the group that is above all others
+/// here, to which whatever has no group of its own belongs.
+pub fn device_reads(groups: &Groups<'_>, device: &str) -> Option<u64> {
+    let of_version_1 = groups.membership("blkio").map(|_| ("blkio", "blkio.throttle.io_serviced"));
+    let (controller, file) = of_version_1.unwrap_or(("io", "io.stat"));
+    let place = groups.place(controller).ok()??;
+    let (_, text) = groups.chain(&place, file).into_iter().next().filter(|_| !place.is_top())?;
+    Some(parse_device_reads(&text, device))
+}
+
+/// `254:0 Read 12`, or `254:0 rbytes=4096 wbytes=0 rios=12 ...`. A device that was never used is not listed.
+fn parse_device_reads(text: &str, device: &str) -> u64 {
+    let of_device = text.lines().filter_map(|line| line.strip_prefix(device)?.strip_prefix(' '));
+    let count = |line: &str| match line.strip_prefix("Read ") {
+        Some(reads) => reads.trim().parse().ok(),
+        None => line.split_ascii_whitespace().find_map(|field| field.strip_prefix("rios=")?.parse().ok()),
+    };
+    of_device.filter_map(count).next().unwrap_or(0)
+}
+
 /// The file that counts how often this process's control group, or its nearest ancestor that counts, was throttled;
 /// `None` where there is none.
 pub(crate) fn throttle_file(root: Root<'_>) -> Option<String> {
@@ -211,6 +231,16 @@ pub(crate) fn thermal_throttles(root: Root<'_>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_s_reads_of_a_device_are_those_of_either_version() {
+        let v1 = "254:0 Read 12\n254:0 Write 8\n254:0 Total 20\n254:16 Read 5\nTotal 25\n";
+        let v2 = "254:0 rbytes=4096 wbytes=8 rios=12 wios=1 dbytes=0 dios=0\n254:16 rbytes=5 wbytes=0 rios=5 wios=0\n";
+        for text in [v1, v2] {
+            let reads = ["254:0", "254:16", "254:1", "25"].map(|device| parse_device_reads(text, device));
+            assert_eq!(reads, [12, 5, 0, 0], "{text}");
+        }
+    }
 
     #[test]
     fn ticks_of_all_and_of_each_cpu() {

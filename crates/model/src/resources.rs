@@ -116,6 +116,8 @@ pub struct Disk {
     pub queued: f64,
     /// Whether the directory that is served lies on it.
     pub holds_root: bool,
+    /// Reads that the control group of the process asked it for, where that group is not everybody's.
+    pub reads_of_group: Option<u64>,
 }
 
 /// A network interface (proc_pid_net(5), `dev`).

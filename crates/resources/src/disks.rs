@@ -5,6 +5,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use kelvin_machine::cgroups::Groups;
+use kelvin_machine::counters::device_reads;
 use kelvin_machine::disks::BLOCK;
 use kelvin_machine::text::Root;
 use kelvin_model::resources::Disk;
@@ -15,25 +17,31 @@ const SECTOR: u64 = 512;
 /// The unit of its times, in nanoseconds.
 const MILLISECOND: f64 = 1e6;
 
-/// The disks that have done anything, and on which of them the directory lies that is served.
-pub(crate) fn all(root: Root<'_>, served: Option<&str>) -> Vec<Disk> {
+/// The disks that have done anything, on which of them the directory lies that is served, and what the groups of the process read there.
+pub(crate) fn all(root: Root<'_>, served: Option<&str>, groups: Option<&Groups<'_>>) -> Vec<Disk> {
     let whole = root.names(BLOCK);
     let text = root.text("/proc/diskstats").unwrap_or_default();
-    let disks = text.lines().filter_map(parse).filter(|disk| whole.contains(&disk.name));
-    let active = disks.filter(|disk| disk.reads > 0 || disk.writes > 0);
-    active.map(|disk| Disk { holds_root: served == Some(&disk.name), ..disk }).collect()
+    let disks = text.lines().filter_map(parse).filter(|(_, disk)| whole.contains(&disk.name));
+    let active = disks.filter(|(_, disk)| disk.reads > 0 || disk.writes > 0);
+    let known = |(number, disk): (String, Disk)| {
+        let holds_root = served == Some(&disk.name);
+        let reads_of_group = groups.filter(|_| holds_root).and_then(|groups| device_reads(groups, &number));
+        Disk { holds_root, reads_of_group, ..disk }
+    };
+    active.map(known).collect()
 }
 
-/// A line of /proc/diskstats.
-fn parse(line: &str) -> Option<Disk> {
-    let mut fields = line.split_ascii_whitespace().skip(2);
+/// A line of /proc/diskstats: `major:minor`, and the counters.
+fn parse(line: &str) -> Option<(String, Disk)> {
+    let mut fields = line.split_ascii_whitespace();
+    let number = format!("{}:{}", fields.next()?, fields.next()?);
     let name = fields.next()?.to_owned();
     let mut counters = [0_u64; 11];
     for counter in &mut counters {
         *counter = fields.next()?.parse().ok()?;
     }
     let [reads, _, read, _, writes, _, written, _, _, busy, queued] = counters;
-    Some(Disk {
+    let disk = Disk {
         name,
         reads,
         read_bytes: read.saturating_mul(SECTOR),
@@ -41,8 +49,9 @@ fn parse(line: &str) -> Option<Disk> {
         written_bytes: written.saturating_mul(SECTOR),
         busy: busy as f64 * MILLISECOND,
         queued: queued as f64 * MILLISECOND,
-        holds_root: false,
-    })
+        ..Disk::default()
+    };
+    Some((number, disk))
 }
 
 /// The disk that a directory lies on; none if it is on no block device.
@@ -89,7 +98,11 @@ mod tests {
         let tree = Tree::default();
         tree.fill("proc/diskstats", STATS);
         ["loop0", "loop2", "nvme0n1"].iter().for_each(|name| tree.fill(&format!("sys/block/{name}/size"), "1"));
-        let disks = all(Root::new(tree.path()), Some("nvme0n1"));
+        tree.fill("proc/9/cgroup", "7:blkio:/jobs\n0::/\n");
+        tree.fill("proc/self/mountinfo", "32 25 0:28 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n");
+        tree.fill("sys/fs/cgroup/blkio/jobs/blkio.throttle.io_serviced", "7:0 Read 3\n259:0 Read 7\n259:0 Total 9\n");
+        let root = Root::new(tree.path());
+        let disks = all(root, Some("nvme0n1"), Groups::of(root, "9").ok().as_ref());
         assert_eq!(disks.iter().map(|disk| disk.name.as_str()).collect::<Vec<_>>(), ["loop0", "nvme0n1"]);
         let expected = Disk {
             name: "nvme0n1".into(),
@@ -100,9 +113,13 @@ mod tests {
             busy: 6e6,
             queued: 7e6,
             holds_root: true,
+            reads_of_group: Some(7),
         };
         assert_eq!(disks[1], expected);
-        assert!(!disks[0].holds_root);
+        assert!(!disks[0].holds_root && disks[0].reads_of_group.is_none());
+        tree.fill("proc/9/cgroup", "7:blkio:/\n0::/\n");
+        let disks = all(root, Some("nvme0n1"), Groups::of(root, "9").ok().as_ref());
+        assert_eq!(disks[1].reads_of_group, None, "everybody's");
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Watched {
             at: kelvin_sys::clock::monotonic() as f64,
             process: family.used(root, &mut self.threads),
             cpu: host::cpu(root, groups.as_ref(), &process::allowed(root, self.process)),
-            disks: disks::all(root, self.disk.as_deref()),
+            disks: disks::all(root, self.disk.as_deref(), groups.as_ref()),
             links: links::all(root, self.process, &mut self.links),
             tcp: links::tcp(root, self.process),
             memory: host::memory(root),

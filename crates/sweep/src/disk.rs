@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_file::cache::{State, bring};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
-use kelvin_model::resources::Look;
+use kelvin_model::resources::{Disk, Look};
 use kelvin_resources::Watched;
 use kelvin_stats::Random;
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,12 @@ fn rate_of(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<DiskRa
         let (before, after) = looks.as_ref()?;
         Some(of(after)?.saturating_sub(of(before)?) as f64)
     };
-    let reads = since(|look| of_disk(look, |disk| disk.reads)).filter(|reads| *reads > 0.0);
-    let size = since(|look| of_disk(look, |disk| disk.read_bytes)).zip(reads).map(|(bytes, reads)| bytes / reads);
+    let own = since(|look| look.process.read_bytes).zip(since(|look| of_disk(look, |disk| disk.reads_of_group)));
+    let all = || {
+        since(|look| of_disk(look, |disk| Some(disk.read_bytes)))
+            .zip(since(|look| of_disk(look, |disk| Some(disk.reads))))
+    };
+    let size = own.or_else(all).filter(|(_, reads)| *reads > 0.0).map(|(bytes, reads)| bytes / reads);
     let small = |bytes| {
         let (requests, seconds) = together(&targets, time / SHARE_OF_SMALL, read_a_little).ok()?;
         Some(RequestRate { per_second: requests as f64 / seconds, bytes })
@@ -94,8 +98,8 @@ fn rate_of(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<DiskRa
 }
 
 /// A counter of the devices below the files.
-fn of_disk(look: &Look, of: fn(&kelvin_model::resources::Disk) -> u64) -> Option<u64> {
-    look.disks.iter().filter(|disk| disk.holds_root).map(of).reduce(|sum, one| sum + one)
+fn of_disk(look: &Look, of: fn(&Disk) -> Option<u64>) -> Option<u64> {
+    look.disks.iter().filter(|disk| disk.holds_root).filter_map(of).reduce(|sum, one| sum + one)
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {

@@ -116,7 +116,7 @@ fn used(visited: &Visited, capacities: &Capacities, resource: Resource) -> (Opti
             (used, server.disk().map(|disk| disk.busy))
         }
         Resource::DiskRequests => {
-            let used = server.disk().zip(capacities.disk_requests).map(|(disk, most)| disk.reads / most);
+            let used = server.disk().zip(capacities.disk_requests).map(|(disk, most)| disk.own_reads / most);
             (used, None)
         }
         Resource::Link => (link(visited, capacities), None),

@@ -22,6 +22,8 @@ pub(crate) struct DiskUse {
     pub written_bytes: f64,
     /// Share of the time in which the busiest had work.
     pub busy: f64,
+    /// Reads for the server's control group where it has one, else for whomever.
+    pub own_reads: f64,
 }
 
 /// What a server did by its own count, a second.
@@ -141,6 +143,7 @@ impl Used {
                 writes: sum.writes + since(|disk| disk.writes),
                 written_bytes: sum.written_bytes + since(|disk| disk.written_bytes),
                 busy: sum.busy.max((to.busy - from.busy).max(0.0) / self.time()),
+                own_reads: sum.own_reads + since(|disk| disk.reads_of_group.unwrap_or(disk.reads)),
             });
         }
         disk
