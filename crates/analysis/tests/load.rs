@@ -90,6 +90,7 @@ fn each_rule_decides_where_it_should() {
     let mut beyond = published().run();
     times(&mut beyond, &UTILISATION, 1.3, at(Link));
     let one = |resource| LoadVerdict::Resource { by: name(resource) };
+    let quota = |periods| with_lock(server([20.0, 80.0, 10.0, 5.0]), 110.0).with(&CPU_THROTTLED, periods).run();
     let planted: Vec<(&str, Run, LoadVerdict)> = vec![
         ("one visit", Simulated { visits: 1, ..published() }.run(), unknown(UnknownLimit::TooLittle)),
         ("two numbers", Simulated { users: vec![1, 2], ..published() }.run(), unknown(UnknownLimit::TooLittle)),
@@ -109,6 +110,18 @@ fn each_rule_decides_where_it_should() {
         ("a slow link", published().run(), one(Link)),
         ("a slow disk", server([120.0, 10.0, 40.0, 5.0]).run(), one(Disk)),
         ("slow CPUs", server([10.0, 90.0, 20.0, 5.0]).run(), one(ServerCpu)),
+        // A lock keeps the mean use of the CPU low, as the quota's unused remainders do.
+        ("a quota that is spent", quota(0.95), one(ServerCpu)),
+        (
+            "a quota that is spent now and then",
+            quota(0.85),
+            unknown(UnknownLimit::NothingFull { fullest: name(ServerCpu) }),
+        ),
+        (
+            "a quota spent in the few periods in which the server runs",
+            with_lock(server([20.0, 50.0, 10.0, 5.0]), 110.0).with(&CPU_THROTTLED, 1.0).run(),
+            unknown(UnknownLimit::NothingBusy),
+        ),
         ("one worker", Simulated { workers: Some(1), ..server([50.0, 30.0, 40.0, 5.0]) }.run(), one(Workers)),
     ];
     for (what, run, verdict) in planted {

@@ -78,8 +78,10 @@ pub(crate) fn timelines(run: &Run) -> Vec<Timeline> {
 
 const DESIGN: &str = "Numbers of users, each of which sends a request, waits for the answer, thinks and sends the next, were visited \
      several times in random order. Saturation is the highest mean throughput of neighbouring numbers of users, \
-     a third of all and at least three, the knee the least number with 95 % of it, the use of a resource the share of the capacity that it was measured to have alone. Intervals are of 95 %: Student's of means and \
-     slopes, a parametric bootstrap's of saturation and knee.";
+     a third of all and at least three, the knee the least number with 95 % of it, the use of a resource the share of the \
+     capacity that it was measured to have alone. CPUs count as full where a quota stopped the \
+     process in more than 90 % of the quota's periods. Intervals are of 95 %: Student's of means and slopes, a parametric \
+     bootstrap's of saturation and knee.";
 
 /// The conclusions of a sweep, the limit first.
 pub(crate) fn conclusions(sweep: &Sweep) -> Vec<Conclusion> {
@@ -152,14 +154,14 @@ impl Saturated<'_> {
         let is_next = |one: &&Use| one.resource.device() != Device::Client && name(one.resource) != *by;
         let (first, next) = (devices.first()?, devices.iter().find(is_next)?);
         let to = |times: f64, throughput: f64| WhatIf { times, throughput };
-        let share = next.utilisation.value;
+        let share = next.fullness.value;
         let capacity = |one: &Use| self.sweep.capacities.get(&one.resource).and_then(|capacity| capacity.requests);
         let alone = capacity(first).zip(capacity(next)).map(|(limit, next)| to(next / limit, next));
         (share > 0.0).then(|| LoadWhatIf {
             held: self.sweep.held.clone(),
             limit: *by,
             next: name(next.resource),
-            as_measured: to(first.utilisation.value / share, self.at.throughput.value / share),
+            as_measured: to(first.fullness.value / share, self.at.throughput.value / share),
             from_capacity: alone.filter(|alone| alone.times > 1.0),
         })
     }

@@ -225,7 +225,7 @@ fn doubt(doubt: &LoadDoubt) -> &'static str {
 /// `the hypervisor took 12 % (11 % to 13 %) of the CPU time of the server's host`.
 fn hindered(of: &LoadHindrance) -> String {
     let Estimate { value, low, high } = of.amount;
-    let share = format!("{} ({} to {})", percent(value), percent(low.max(0.0)), percent(high));
+    let share = format!("{} ({} to {})", percent(value), percent(low.max(0.0)), percent(high.min(1.0)));
     let whose = if of.of_server { "server" } else { "load generator" };
     match of.by {
         Hindrance::AcceptQueue => format!(
@@ -236,7 +236,10 @@ fn hindered(of: &LoadHindrance) -> String {
             number(high)
         ),
         Hindrance::Steal => format!("the hypervisor takes {share} of the CPU time of the host of the {whose}"),
-        Hindrance::Quota => format!("its CPU quota keeps the {whose} from running in {share} of the quota's periods"),
+        Hindrance::Quota => {
+            let why = if of.is_how_it_limits { ", which is how it limits" } else { "" };
+            format!("its CPU quota keeps the {whose} from running in {share} of the quota's periods{why}")
+        }
         Hindrance::Retransmissions => {
             let why = if of.is_how_it_limits { ", as a full link makes it" } else { "" };
             format!("TCP sends {share} of the server's segments again{why}")

@@ -1,5 +1,6 @@
 //! How full each resource is at saturation, and whether what is full explains the throughput.
 
+use kelvin_catalogue::load::hosts::{CPU_THROTTLED, Host};
 use kelvin_catalogue::load::{Device, RESPONSE, Resource};
 use kelvin_model::Estimate;
 use kelvin_stats::{ClosedNetwork, Station, mean, t_quantile, variance, whole_servers};
@@ -13,6 +14,15 @@ pub(crate) struct Use {
     pub resource: Resource,
     /// Share of its capacity that the saturation throughput takes.
     pub utilisation: Estimate,
+    /// That share as it limits: of a CPU that its quota keeps from more, all.
+    pub fullness: Estimate,
+}
+
+impl Use {
+    /// How much more counts than is used.
+    fn fuller(&self) -> f64 {
+        if self.fullness == self.utilisation { 1.0 } else { self.fullness.value / self.utilisation.value }
+    }
 }
 
 /// A mean with Student's 95 % interval; `None` with fewer than two values.
@@ -39,7 +49,7 @@ impl<'s> Saturated<'s> {
         let mut saturated = Self { sweep, at, used: Vec::new() };
         let every = Resource::ALL.iter();
         saturated.used = every.filter_map(|&resource| saturated.use_of(resource)).collect();
-        saturated.used.sort_by(|one, other| other.utilisation.value.total_cmp(&one.utilisation.value));
+        saturated.used.sort_by(|one, other| other.fullness.value.total_cmp(&one.fullness.value));
         saturated
     }
 
@@ -57,7 +67,25 @@ impl<'s> Saturated<'s> {
     fn use_of(&self, resource: Resource) -> Option<Use> {
         let of = |visit: &Visit| Some(visit.used.get(&resource)? / visit.throughput * self.at.throughput.value);
         let values: Vec<f64> = self.visits().filter_map(of).collect();
-        Some(Use { resource, utilisation: estimate(&values)? })
+        let utilisation = estimate(&values)?;
+        let is_cut_short = utilisation.value > BUSY && self.is_cut_short(resource);
+        let least = if is_cut_short { 1.0 } else { f64::NEG_INFINITY };
+        let Estimate { value, low, high } = utilisation;
+        let fullness = Estimate { value: value.max(least), low: low.max(least), high: high.max(least) };
+        Some(Use { resource, utilisation, fullness })
+    }
+
+    /// Whether a quota keeps the processes on these CPUs from running in nearly all of its periods. Then they have no more to give,
+    /// although a part of each period's share is left with CPUs on which nothing runs. The kernel counts no period in which nothing
+    /// ran, so that this alone would not tell a server that mostly sleeps.
+    fn is_cut_short(&self, resource: Resource) -> bool {
+        let host = match resource {
+            Resource::ServerCpu => Host::Server,
+            Resource::ClientCpu => Host::Client,
+            _ => return false,
+        };
+        let periods: Vec<f64> = self.visits().filter_map(|visit| visit.of_host(host, &CPU_THROTTLED)).collect();
+        estimate(&periods).is_some_and(|share| share.low > NEARLY_ALL)
     }
 
     /// The fullest part of each device, the fullest first. Workers that wait for full hardware are not what limits.
@@ -69,16 +97,17 @@ impl<'s> Saturated<'s> {
             }
         }
         let is_workers = |one: &Use| one.resource.device() == Device::Workers;
-        if devices.iter().any(|one| !is_workers(one) && one.utilisation.value >= FULL) {
+        if devices.iter().any(|one| !is_workers(one) && one.fullness.value >= FULL) {
             devices.retain(|one| !is_workers(one));
         }
         devices
     }
 
-    /// The use of a resource over that of another in the same visits.
-    pub fn ratio(&self, of: Resource, to: Resource) -> Option<Estimate> {
-        let ratio = |visit: &Visit| Some(visit.used.get(&of)? / visit.used.get(&to)?);
-        estimate(&self.visits().filter_map(ratio).collect::<Vec<f64>>())
+    /// How full a resource is over how full another is, in the same visits.
+    pub fn ratio(&self, of: &Use, to: &Use) -> Option<Estimate> {
+        let ratio = |visit: &Visit| Some(visit.used.get(&of.resource)? / visit.used.get(&to.resource)?);
+        let times = of.fuller() / to.fuller();
+        estimate(&self.visits().filter_map(ratio).map(|ratio| ratio * times).collect::<Vec<f64>>())
     }
 
     /// Throughput over what a network of the resources that were watched gives with as many users, by mean value analysis.
@@ -99,10 +128,14 @@ impl<'s> Saturated<'s> {
     fn station(&self, one: &Use) -> Station {
         let servers = self.sweep.capacities.get(&one.resource).and_then(|capacity| capacity.servers).unwrap_or(1.0);
         let servers = whole_servers(servers);
-        let share = one.utilisation.value.max(0.0) / self.at.throughput.value;
+        let share = one.fullness.value.max(0.0) / self.at.throughput.value;
         Station::servers(share * f64::from(servers.get()), servers)
     }
 }
 
+/// Utilisation above which a resource may matter at all.
+pub(super) const BUSY: f64 = 0.6;
+/// Share of the periods of a quota that is nearly all of them.
+const NEARLY_ALL: f64 = 0.9;
 /// Utilisation from which a resource is full: more cannot be told from a measured capacity.
 pub(super) const FULL: f64 = 0.95;

@@ -6,12 +6,10 @@ use kelvin_stats::mean;
 
 use super::hindrance::Seen;
 use super::sweep::{Sweep, Visit};
-use super::used::{FULL, Saturated, Use};
+use super::used::{BUSY, FULL, Saturated, Use};
 
 /// Utilisation below which a resource is not near its capacity, whatever the errors of both.
 const NEAR: f64 = 0.85;
-/// Utilisation above which a resource may matter at all.
-const BUSY: f64 = 0.6;
 /// Two resources are both the limit if the use of one is at least this share of the other's.
 const AS_FULL: f64 = 0.9;
 /// A resource that gives more than its capacity times this has another capacity.
@@ -78,7 +76,7 @@ impl<'s> Facts<'s> {
         let Some((saturated, first)) = self.saturated.zip(self.first()) else { return Vec::new() };
         let is_beside = |one: &&Use| {
             saturated
-                .ratio(one.resource, first.resource)
+                .ratio(one, first)
                 .is_some_and(|ratio| if is_certain { ratio.low >= AS_FULL } else { ratio.high >= AS_FULL })
         };
         self.devices[1..].iter().filter(is_beside).map(|one| one.resource).collect()
@@ -90,24 +88,24 @@ fn too_little(facts: &Facts<'_>) -> Option<LoadVerdict> {
 }
 
 fn beyond_capacity(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let first = facts.first().filter(|first| first.utilisation.value > BEYOND)?;
+    let first = facts.first().filter(|first| first.fullness.value > BEYOND)?;
     Some(LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { resource: name(first.resource) } })
 }
 
 fn still_growing(facts: &Facts<'_>) -> Option<LoadVerdict> {
     let users = facts.sweep.most_users();
     let is_late = facts.saturated.is_some_and(|saturated| 2 * saturated.at.knee.users > users);
-    let is_full = facts.first().is_some_and(|first| first.utilisation.low >= AS_FULL);
+    let is_full = facts.first().is_some_and(|first| first.fullness.low >= AS_FULL);
     (is_late && !is_full).then_some(LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users } })
 }
 
 fn nothing_busy(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let is_idle = facts.first().is_some_and(|first| first.utilisation.value <= BUSY);
+    let is_idle = facts.first().is_some_and(|first| first.fullness.value <= BUSY);
     is_idle.then_some(LoadVerdict::Unknown { because: UnknownLimit::NothingBusy })
 }
 
 fn nothing_full(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let first = facts.first().filter(|first| first.utilisation.value < NEAR)?;
+    let first = facts.first().filter(|first| first.fullness.value < NEAR)?;
     Some(LoadVerdict::Unknown { because: UnknownLimit::NothingFull { fullest: name(first.resource) } })
 }
 
@@ -143,7 +141,7 @@ fn names(first: &Use, others: &[Resource]) -> Vec<Name> {
 pub(crate) fn doubts(facts: &Facts<'_>, verdict: &LoadVerdict, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
     let Some(saturated) = facts.saturated else { return Vec::new() };
     let is_watched = |one: &&Use| matches!(one.resource, Resource::ClientCpu | Resource::Generator);
-    let is_full = facts.first().is_some_and(|first| first.utilisation.low >= FULL);
+    let is_full = facts.first().is_some_and(|first| first.fullness.low >= FULL);
     let explains = is_full || saturated.explained().is_some_and(|share| share >= EXPLAINED);
     let share = |of: fn(&Visit) -> Option<f64>| mean(&saturated.visits().filter_map(of).collect::<Vec<f64>>());
     let late = share(|visit| Some(visit.get(&LATENESS)? / visit.get(&RESPONSE_P99)?));
