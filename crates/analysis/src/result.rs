@@ -734,6 +734,9 @@ pub struct Study {
     /// Tables of what was compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<StudyTable>,
+    /// Ids of metrics for which these tables are place enough: they are for reading beside others, and need no figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_tables: Vec<Name>,
 }
 
 /// What a study answers of a case, before its proof.

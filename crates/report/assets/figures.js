@@ -17,6 +17,9 @@ function kelvinFigures(data, say) {
   const light = document.styleSheets[0].cssRules[0].style;
   const inLight = (drawing) => drawing.replace(/var\((--[\w-]+)\)/g, (_, name) => light.getPropertyValue(name));
 
+  /** Distance of names that stand above each other. */
+  const nameLine = 14;
+
   // ---- Texts and places
   function text(kind, value, digits) {
     if (value === 0) return '0';
@@ -138,11 +141,24 @@ function kelvinFigures(data, say) {
     };
   }
 
+  /** Where the names of vertical lines stand above a plot of some width: inwards at either end, and a row higher than one that they would touch. */
+  function markNames(marks, view, width) {
+    const { left, right } = data.margins;
+    const ends = [];
+    return [...marks].sort((one, other) => one.at - other.at).map((mark) => {
+      const at = (place(view.x, mark.at) - view.left) / (view.right - view.left) * (width - left - right);
+      const long = mark.label.length * data.character;
+      const align = at - long / 2 < -left ? 'left' : at + long / 2 > width - left ? 'right' : 'center';
+      const from = at - { left: 0, center: long / 2, right: long }[align];
+      const free = ends.findIndex((end) => end <= from);
+      const row = free < 0 ? ends.length : free;
+      ends[row] = from + long + data.character;
+      return { mark, align, row };
+    });
+  }
+
   /** A vertical line with its band and its name: where a cache ends. */
-  function markSeries(mark, view) {
-    // At either end of the axis the name stands inwards: centred it would leave the drawing.
-    const share = (place(view.x, mark.at) - view.left) / (view.right - view.left);
-    const align = share < 0.08 ? 'left' : share > 0.92 ? 'right' : 'center';
+  function markSeries({ mark, align, row }, view) {
     return {
       type: 'line', data: [], silent: true, tooltip: { show: false }, z: 1,
       markArea: {
@@ -151,7 +167,7 @@ function kelvinFigures(data, say) {
       },
       markLine: {
         silent: true, symbol: 'none', animation: false, lineStyle: { color: colors.soft, type: [2, 3], width: 1 },
-        label: { formatter: () => mark.label, position: 'end', align, distance: 3, color: colors.soft, fontSize: 12 },
+        label: { formatter: () => mark.label, position: 'end', align, distance: 3 + nameLine * row, color: colors.soft, fontSize: 12 },
         data: [{ xAxis: place(view.x, mark.at) }],
       },
     };
@@ -179,11 +195,10 @@ function kelvinFigures(data, say) {
     return box;
   }
 
-  function seriesOf(figure, state, view) {
-    const isIn = (mark) => place(view.x, mark.at) > view.left && place(view.x, mark.at) < view.right;
+  function seriesOf(figure, state, view, names) {
     const series = [
       ...figure.guides.map((guide) => guideSeries(guide, view)),
-      ...figure.marks.filter(isIn).map((mark) => markSeries(mark, view)),
+      ...names.map((name) => markSeries(name, view)),
     ];
     const ranges = shownLines(figure, state).filter((line) => line.role === 'predicted').length;
     figure.lines.forEach((line, index) => {
@@ -196,9 +211,13 @@ function kelvinFigures(data, say) {
     return series;
   }
 
-  function option(figure, state, exported) {
+  /** What the library draws at some width. */
+  function option(figure, state, width, exported) {
     const view = layout(figure, state);
-    const { left, right, top, bottom } = data.margins;
+    const isIn = (mark) => place(view.x, mark.at) > view.left && place(view.x, mark.at) < view.right;
+    const names = markNames(figure.marks.filter(isIn), view, width);
+    const { left, right, bottom } = data.margins;
+    const top = data.margins.top + nameLine * Math.max(0, ...names.map((name) => name.row));
     const result = {
       animation: false,
       backgroundColor: exported ? colors.panel : 'transparent',
@@ -210,7 +229,7 @@ function kelvinFigures(data, say) {
         name: figure.x.label, nameLocation: 'middle', nameGap: 30, nameTextStyle: { color: colors.soft },
       },
       yAxis: axisOption(figure.y, view.y, view.bottom, view.top),
-      series: seriesOf(figure, state, view),
+      series: seriesOf(figure, state, view, names),
       tooltip: {
         trigger: 'axis', confine: true, transitionDuration: 0, backgroundColor: colors.panel, borderColor: colors.grid,
         textStyle: { color: colors.ink }, formatter: (params) => tooltip(figure, [].concat(params)),
@@ -245,7 +264,7 @@ function kelvinFigures(data, say) {
 
   function svgOf(figure, state) {
     const chart = echarts.init(null, null, { renderer: 'svg', ssr: true, width: 960, height: 560 });
-    chart.setOption(option(figure, state, true).option);
+    chart.setOption(option(figure, state, 960, true).option);
     const drawing = chart.renderToSVGString();
     chart.dispose();
     return drawing;
@@ -333,7 +352,7 @@ function kelvinFigures(data, say) {
 
     const draw = () => {
       if (!chart) return;
-      const drawn = option(figure, state, false);
+      const drawn = option(figure, state, chart.getWidth(), false);
       axes = drawn.axes;
       chart.setOption(drawn.option, { notMerge: true });
       reset.disabled = state.view === null;
@@ -352,7 +371,7 @@ function kelvinFigures(data, say) {
       draw();
       inspect(figure, state, box, chart, () => look(null));
       zoom(canvas, box, chart, () => axes, look);
-      watchWidth(box, () => chart.resize());
+      watchWidth(box, () => { chart.resize(); if (figure.marks.length > 1) draw(); });
     };
 
     for (const [action, name] of Object.entries({ 'log-x': 'logX', 'log-y': 'logY', bands: 'bands' })) {

@@ -321,6 +321,11 @@ impl Point {
     }
 }
 
+/// Whether values are of many magnitudes, and none of them is to be compared with a whole: shares are.
+fn spans_magnitudes(series: &[Series], unit: Unit) -> bool {
+    unit != Unit::Ratio && spans_wide(series)
+}
+
 /// Whether positive values are so far apart that a linear axis would hide the small ones.
 fn spans_wide(series: &[Series]) -> bool {
     let values = || series.iter().flat_map(|line| line.points.iter().map(|point| point.y));

@@ -44,6 +44,8 @@ struct Data<'f> {
     looks: BTreeMap<Role, Look>,
     most_ranges: usize,
     margins: Margins,
+    /// Width of an average character of a name.
+    character: f64,
     figures: Vec<Drawn<'f>>,
 }
 
@@ -63,6 +65,7 @@ impl<'f> Data<'f> {
             looks: Role::ALL.map(|role| (role, Look::of(role))).into(),
             most_ranges: MOST_RANGES,
             margins: svg::MARGINS,
+            character: svg::CHARACTER,
             figures: figures.iter().map(Drawn::of).collect(),
         }
     }

@@ -112,6 +112,15 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// The metric of them all.
+    pub fn metric(&self) -> &'a Metric {
+        match self {
+            Self::Single(result) => &result.metric,
+            Self::Curve(curve) => curve.metric,
+            Self::Matrix(matrix) => matrix.metric,
+        }
+    }
+
     /// Whether it was measured only as an input of predictions.
     pub fn only_input(&self) -> bool {
         self.results().iter().all(|result| result.only_input)

@@ -1,6 +1,7 @@
 //! The tables of studies, as all formats that show them have them in common.
 
 use kelvin_analysis::{MetricResult, StudyColumn, StudyRow, StudyTable};
+use kelvin_model::Metric;
 
 use crate::{Report, units};
 
@@ -17,6 +18,11 @@ pub(crate) fn verdict(holds: Option<bool>) -> &'static str {
 pub(crate) fn has(report: &Report<'_>, result: &MetricResult) -> bool {
     let mut tables = report.analysis.studies.iter().flat_map(|study| &study.tables);
     result.outcome.summary().is_some() && tables.any(|table| table.metrics.contains(&result.metric.id))
+}
+
+/// Whether tables of studies are place enough for a metric.
+pub(crate) fn is_in_tables(report: &Report<'_>, metric: &Metric) -> bool {
+    report.analysis.studies.iter().any(|study| study.in_tables.contains(&metric.id))
 }
 
 /// The columns of a table that have a figure in some row, with their places; where there is little room, the main ones.

@@ -36,7 +36,7 @@ pub(crate) const MARGINS: Margins = Margins { left: LEFT, right: RIGHT, top: TOP
 /// Height of a line of the legend.
 const LEGEND_LINE: f64 = 20.0;
 /// Width of an average character at 12 px, on the wide side, since text cannot be measured here.
-const CHARACTER: f64 = 6.8;
+pub(crate) const CHARACTER: f64 = 6.8;
 
 /// Half the width of the bar that replaces a band around a single point.
 const HALF_BAR: f64 = 3.0;
@@ -140,7 +140,7 @@ fn plot_body(picture: &Picture<'_>) -> (Markup, f64) {
     let mut svg = Markup::new();
     picture.guides.iter().for_each(|guide| svg.push(draw_guide(picture, guide)));
     svg.push(axes(picture));
-    picture.marks.iter().for_each(|mark| svg.push(draw_mark(picture, mark)));
+    draw_marks(picture).into_iter().for_each(|mark| svg.push(mark));
     picture.lines.iter().filter(|line| picture.shows_band(line)).for_each(|line| svg.push(draw_band(picture, line)));
     picture.lines.iter().for_each(|line| svg.push(draw_line(picture, line)));
     let (legend, lines) = legend(picture);
@@ -172,8 +172,39 @@ fn draw_guide(picture: &Picture<'_>, guide: &Guide) -> Markup {
     )
 }
 
-/// A vertical line with its band, and its name above it.
-fn draw_mark(picture: &Picture<'_>, mark: &Mark) -> Markup {
+/// Distance of names that stand below each other.
+const NAME_LINE: f64 = 14.0;
+
+/// Vertical lines with their bands and names, in the order of their places; a name that would touch one to its left stands lower.
+fn draw_marks(picture: &Picture<'_>) -> Vec<Markup> {
+    let mut marks: Vec<&Mark> = picture.marks.iter().collect();
+    marks.sort_by(|one, other| one.at.total_cmp(&other.at));
+    let mut free_from: Vec<f64> = Vec::new();
+    let row = |mark: &&Mark| {
+        let [from, to] = extent(picture.across(mark.at), &mark.label);
+        let row = free_from.iter().position(|free| *free <= from).unwrap_or(free_from.len());
+        match free_from.get_mut(row) {
+            Some(free) => *free = to + CHARACTER,
+            None => free_from.push(to + CHARACTER),
+        }
+        row
+    };
+    let rows: Vec<usize> = marks.iter().map(row).collect();
+    marks.into_iter().zip(rows).map(|(mark, row)| draw_mark(picture, mark, row)).collect()
+}
+
+/// From where to where the name of a place reaches.
+fn extent(x: f64, name: &str) -> [f64; 2] {
+    let width = name.chars().count() as f64 * CHARACTER;
+    match anchor(x) {
+        "start" => [x, x + width],
+        "end" => [x - width, x],
+        _ => [x - width / 2.0, x + width / 2.0],
+    }
+}
+
+/// A vertical line with its band, and its name at its upper end.
+fn draw_mark(picture: &Picture<'_>, mark: &Mark, row: usize) -> Markup {
     let [x, from, to] = [mark.at, mark.low, mark.high].map(|at| picture.across(at));
     html!(
         "<path class=\"guide\" d=\"{}\"/><path class=\"mark-line\" d=\"{}V{}\"/>\
@@ -182,7 +213,7 @@ fn draw_mark(picture: &Picture<'_>, mark: &Mark) -> Markup {
         path::begin(x, TOP),
         TOP + PLOT_HEIGHT,
         number(x),
-        TOP - 3.0,
+        TOP - 3.0 + row as f64 * NAME_LINE,
         anchor(x),
         mark.label
     )

@@ -3,7 +3,8 @@
 use kelvin_analysis::testing::load::{Simulated, grid};
 use kelvin_analysis::{Analysis, analyse};
 use kelvin_model::Run;
-use kelvin_report::figures::{Drawing, Plot, Role, figures};
+use kelvin_report::figures::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, figures};
+use kelvin_report::svg::standalone;
 use kelvin_report::{Html, Markdown, Render, Report, Terminal};
 
 /// A server whose link is the limit from three users on.
@@ -63,6 +64,66 @@ fn use_is_drawn_for_each_resource() {
     let plot = plot("load.utilisation");
     assert_eq!(plot.series.len(), 4, "disk, CPU, link, generator");
     assert!(plot.series.iter().all(|series| series.points.len() == grid(20).len()));
+}
+
+#[test]
+fn shares_are_compared_with_a_whole_on_a_linear_axis() {
+    let plot = plot("load.utilisation");
+    let values = || plot.series.iter().flat_map(|series| series.points.iter().map(|point| point.y));
+    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    assert!(least > 0.0 && most > 30.0 * least && !plot.y.logarithmic, "{least} to {most}");
+}
+
+#[test]
+fn what_says_little_is_in_tables_that_fold_and_has_no_figure() {
+    let sample = sample();
+    let ids: Vec<String> = figures(&report(&sample)).into_iter().map(|figure| figure.id).collect();
+    assert_eq!(
+        ids,
+        [
+            "load.throughput",
+            "load.response",
+            "load.response-p50-p95-p99",
+            "load.utilisation",
+            "load.host.cpu-user-system",
+            "load.host.pressure.io",
+            "load.host.disk_requests.read",
+            "load.host.disk_size.read",
+            "load.throughput.time",
+        ]
+    );
+    let page = text(&Html);
+    assert!(page.contains("more lines <span class=\"why\">also in the tables of the study</span></summary>"));
+    let (_, table) = page.split_once(">The server and its host by users</h4>").unwrap();
+    let (main, all) = table.split_once("<summary>All 11 columns</summary>").unwrap();
+    assert!(main.contains("<th>user<") && !main.contains("<th>steal<"), "nothing is stolen");
+    assert!(all.contains("<th>steal<") && all.contains("<th>overflows<"));
+}
+
+/// The heights at which a drawing names places on an axis from 0 to 30.
+fn heights(places: &[f64]) -> Vec<String> {
+    let mark = |&at: &f64| Mark { label: format!("think={at}, knee"), at, low: at, high: at };
+    let axis = || FigureAxis { label: String::new(), kind: AxisKind::Number, logarithmic: false, from_zero: true };
+    let points = [0.0, 30.0].map(|x| Point { x, y: 1.0, low: 1.0, high: 1.0 });
+    let series = vec![Series { label: String::new(), role: Role::Measured, style: 0, points: points.to_vec() }];
+    let (guides, marks) = (Vec::new(), places.iter().map(mark).collect());
+    let drawing = Drawing::Plot(Plot { x: axis(), y: axis(), guides, marks, series });
+    let text = || "knees".to_owned();
+    let drawn = standalone(&Figure { id: text(), title: text(), description: Vec::new(), shows: Vec::new(), drawing });
+    let height = |at: &f64| {
+        let (before, _) = drawn.split_once(&format!(">think={at}, knee<")).unwrap();
+        let (_, from) = before.rsplit_once(" y=\"").unwrap();
+        from.split_once('"').unwrap().0.to_owned()
+    };
+    places.iter().map(height).collect()
+}
+
+#[test]
+fn names_of_places_stand_below_those_that_they_would_touch() {
+    let [apart, near, back] = [[5.0, 15.0, 25.0], [15.0, 5.0, 16.0], [5.0, 6.0, 12.0]].map(|places| heights(&places));
+    assert!(apart[0] == apart[1] && apart[1] == apart[2], "{apart:?}");
+    assert!(near[0] == near[1] && near[1] != near[2], "{near:?}");
+    assert!(back[0] != back[1] && back[0] == back[2], "{back:?}");
 }
 
 #[test]

@@ -60,7 +60,8 @@ pub(crate) fn load(evidence: &Evidence<'_>) -> Option<Study> {
     let answers = each.iter().filter_map(|its| words::load::answer(its, &held)).chain(words::load::across(&across));
     let answers = answers.collect();
     let study = Study::new(LOAD, DESIGN, [each.concat(), across].concat())?;
-    Some(Study { answers, tables: sweeps.iter().flat_map(tables::tables).collect(), ..study })
+    let tables = sweeps.iter().flat_map(tables::tables).collect();
+    Some(Study { answers, tables, in_tables: tables::undrawn(&sweeps), ..study })
 }
 
 /// What the capacities allow at each number of users, and where the knee was found, for the curves of a run.

@@ -59,6 +59,7 @@ impl Study {
             design: design.into(),
             conclusions,
             tables: Vec::new(),
+            in_tables: Vec::new(),
         })
     }
 }

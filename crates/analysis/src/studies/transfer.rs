@@ -42,7 +42,14 @@ pub(super) fn study(conclusions: Vec<Conclusion>) -> Study {
                   fresh processes, interleaved; each trial's bytes were compared. Three sets: 10 files of 2.4 kB, 1 file of 12 MB, \
                   2 files of 182 MB. One factor is changed at a time.";
     let conclusions = conclusions.into_iter().map(Concluded::from).collect();
-    Study { id: TRANSFER, answers: Vec::new(), design: design.into(), conclusions, tables: Vec::new() }
+    Study {
+        id: TRANSFER,
+        answers: Vec::new(),
+        design: design.into(),
+        conclusions,
+        tables: Vec::new(),
+        in_tables: Vec::new(),
+    }
 }
 
 /// The rounds of all cells.

@@ -6,7 +6,7 @@ use kelvin_analysis::{
 };
 use kelvin_model::{AxisScale, Case, Metric, Name, Reference, Unit, Value};
 
-use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, file_name, spans_wide};
+use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, file_name, spans_magnitudes};
 use crate::sections::{Curve, CurveSeries};
 use crate::{Report, units, words};
 
@@ -45,7 +45,7 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
             y: FigureAxis {
                 label: "measured".into(),
                 kind: curve.metric.unit.into(),
-                logarithmic: spans_wide(&series),
+                logarithmic: spans_magnitudes(&series, curve.metric.unit),
                 from_zero: true,
             },
             guides: Vec::new(),
@@ -59,8 +59,8 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
 const LONGEST_NAME: usize = 40;
 
 /// What the lines of a curve are called in its figure.
-struct Names {
-    each: Vec<String>,
+pub(super) struct Names {
+    pub(super) each: Vec<String>,
     /// What they have alike, where it is left out of their names.
     alike: Option<String>,
 }
@@ -68,20 +68,32 @@ struct Names {
 impl Names {
     /// Their labels; where one is too long, what tells them apart.
     fn of(curve: &Curve<'_>) -> Self {
-        if curve.series.iter().all(|line| line.label.chars().count() <= LONGEST_NAME) {
-            return Self { each: curve.series.iter().map(|line| line.label.clone()).collect(), alike: None };
+        Self::of_lines(curve, &curve.series.iter().collect::<Vec<_>>())
+    }
+
+    /// The same of lines of several curves over the same parameters, of which this is one.
+    pub(super) fn of_lines(curve: &Curve<'_>, lines: &[&CurveSeries<'_>]) -> Self {
+        if lines.iter().all(|line| line.label.chars().count() <= LONGEST_NAME) {
+            return Self { each: lines.iter().map(|line| line.label.clone()).collect(), alike: None };
         }
-        let parts = |line: &CurveSeries<'_>| -> Vec<String> {
+        let parts = |line: &&CurveSeries<'_>| -> Vec<String> {
             let case = line.points.first().map(|(_, result)| units::case_pairs(curve.metric, &result.case));
             let own = case.into_iter().flatten().filter(|(axis, _)| *axis != curve.axis.name.as_str());
             own.map(|(axis, value)| format!("{axis}={value}")).collect()
         };
-        let each: Vec<Vec<String>> = curve.series.iter().map(parts).collect();
+        let each: Vec<Vec<String>> = lines.iter().map(parts).collect();
         let is_alike = |part: &&String| each.iter().all(|others| others.contains(part));
         let of = |parts: Vec<&String>| parts.into_iter().cloned().collect::<Vec<String>>().join(" ");
         let names = each.iter().map(|parts| of(parts.iter().filter(|part| !is_alike(part)).collect()));
         let alike = of(each.iter().take(1).flatten().filter(is_alike).collect());
         Self { each: names.collect(), alike: (!alike.is_empty()).then_some(alike) }
+    }
+}
+
+impl Names {
+    /// What all lines have alike, as a sentence, where their names leave it out.
+    pub(super) fn said_of_all(&self) -> Option<String> {
+        self.alike.as_ref().map(|alike| format!("All at {alike}."))
     }
 }
 
@@ -342,7 +354,7 @@ fn describe(curve: &Curve<'_>, names: &Names) -> Vec<String> {
     if sentences.is_empty() {
         return vec!["No point has a value.".into()];
     }
-    sentences.extend(names.alike.iter().map(|alike| format!("All at {alike}.")));
+    sentences.extend(names.said_of_all());
     sentences
 }
 

@@ -4,14 +4,14 @@ use kelvin_analysis::MetricResult;
 use kelvin_model::{Name, Unit, Value};
 
 use super::curves::{
-    KINDS, Reading, curve_figure, describe_line, foreseen, headline, is_measured, lines_of, measured_series, named,
-    prefix, reference_series, standing, x_axis,
+    KINDS, Names, Reading, curve_figure, describe_line, foreseen, headline, is_measured, lines_of, measured_series,
+    named, prefix, reference_series, standing, x_axis,
 };
 use super::heat::{grid_figures, heat_figure};
 use super::tails;
-use super::{Drawing, Figure, FigureAxis, Plot, Point, Role, Series, file_name, spans_wide};
+use super::{Drawing, Figure, FigureAxis, Plot, Point, Role, Series, file_name, spans_magnitudes, spans_wide};
 use crate::sections::{Curve, CurveSeries, Entry};
-use crate::{Report, units};
+use crate::{Report, studies, units};
 
 /// Fewest parts of an id whose children can be a family: below an area alone, everything would be related.
 const LEAST_PARTS: usize = 2;
@@ -20,6 +20,8 @@ const LEAST_PARTS: usize = 2;
 pub(super) fn figures(report: &Report<'_>, entries: &[Entry<'_>]) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut drawn: Vec<Name> = Vec::new();
+    let is_drawn = |entry: &&Entry<'_>| !studies::is_in_tables(report, entry.metric());
+    let entries: &[Entry<'_>] = &entries.iter().filter(is_drawn).cloned().collect::<Vec<_>>();
     for entry in entries {
         match entry {
             Entry::Single(_) => {}
@@ -74,16 +76,32 @@ fn group_figures(report: &Report<'_>, group: &[&Curve<'_>]) -> Vec<Figure> {
 // ---- A family: one figure for each combination of the other parameters, one series for each member.
 
 fn family_figures(report: &Report<'_>, family: &[&Curve<'_>]) -> Vec<Figure> {
-    let mut labels: Vec<&str> = Vec::new();
+    let mut lines: Vec<&CurveSeries<'_>> = Vec::new();
     for line in family.iter().flat_map(|curve| &curve.series) {
-        if !labels.contains(&line.label.as_str()) {
-            labels.push(&line.label);
+        if lines.iter().all(|known| known.label != line.label) {
+            lines.push(line);
         }
     }
-    labels.into_iter().filter_map(|label| family_figure(report, family, label)).collect()
+    let Some(first) = family.first() else { return Vec::new() };
+    let names = Names::of_lines(first, &lines);
+    let figure = |(line, name): (&&CurveSeries<'_>, &String)| {
+        let figure = family_figure(report, family, Combination { label: &line.label, name })?;
+        Some(Figure { description: figure.description.into_iter().chain(names.said_of_all()).collect(), ..figure })
+    };
+    lines.iter().zip(&names.each).filter_map(figure).collect()
 }
 
-fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], label: &str) -> Option<Figure> {
+/// A combination of the other parameters.
+#[derive(Clone, Copy)]
+struct Combination<'l> {
+    /// The label of its lines.
+    label: &'l str,
+    /// What sets it apart from the others.
+    name: &'l str,
+}
+
+fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: Combination<'_>) -> Option<Figure> {
+    let Combination { label, name: which } = combination;
     let (mut series, mut description, mut shows) = (Vec::new(), Vec::new(), Vec::new());
     let mut published = Vec::new();
     for (style, curve) in family.iter().enumerate() {
@@ -102,12 +120,12 @@ fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], label: &str) -> Opt
     }
     series.extend(published);
     let first = family.first()?;
-    let logarithmic = spans_wide(&series);
+    let logarithmic = spans_magnitudes(&series, first.metric.unit);
     let y = FigureAxis { label: "measured".into(), kind: first.metric.unit.into(), logarithmic, from_zero: true };
     let (guides, marks) = (Vec::new(), Vec::new());
     Some(Figure {
-        id: family_id(family, label),
-        title: family_title(family, label),
+        id: family_id(family, which),
+        title: family_title(family, which),
         description,
         shows,
         drawing: Drawing::Plot(Plot { x: x_axis(first), y, guides, marks, series }),
@@ -135,7 +153,12 @@ fn family_title(family: &[&Curve<'_>], label: &str) -> String {
     format!("{} of {names} over {over}{which}", capitalised(what))
 }
 
-fn capitalised(word: &str) -> String {
+/// The part of an id as the beginning of a title.
+fn capitalised(part: &str) -> String {
+    let word = part.replace('_', " ");
+    if word == "cpu" {
+        return "CPU".into();
+    }
     let mut characters = word.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }

@@ -1,6 +1,6 @@
 //! The back of the page: studies, published machines, how it was measured, and the glossary.
 
-use kelvin_analysis::{Answer, StudyTable};
+use kelvin_analysis::{Answer, StudyColumn, StudyTable};
 
 use super::{detail, heading, list, scrolling, terms};
 use crate::figures::{Figure, file_name};
@@ -44,26 +44,37 @@ fn answer(answer: &Answer) -> Markup {
     )
 }
 
-/// A table of a study with its bars.
+/// A table of a study with its bars: its main columns, and all of them to be opened.
 fn study_table(table: &StudyTable) -> Markup {
-    let columns = tables::columns(table, false);
+    let [main, all] = [true, false].map(|is_narrow| tables::columns(table, is_narrow));
+    let folded = (main.len() < all.len()).then(|| {
+        let what = words::plural(all.len() as u64, "column");
+        let whole = grid(table, &format!("{}, all columns", table.title), &all);
+        html!("<details class=\"data\"><summary>All {}</summary>{}</details>", what, whole)
+    });
+    html!(
+        "<h4 id=\"study-{}\">{}</h4>{}{}{}",
+        file_name(&table.id),
+        table.title,
+        svg::bars::inline(table),
+        (!main.is_empty()).then(|| grid(table, &table.title, &main)),
+        folded
+    )
+}
+
+/// Some columns of a table of a study, with a title of their own.
+fn grid(table: &StudyTable, title: &str, columns: &[(usize, &StudyColumn)]) -> Markup {
     let titles: Markup = columns.iter().map(|(_, column)| html!("<th>{}</th>", column.label)).collect();
     let cells = |row| columns.iter().map(|&column| html!("<td>{}</td>", tables::text(row, column))).collect::<Markup>();
     let rows: Markup = table.rows.iter().map(|row| html!("<tr><th>{}</th>{}</tr>", row.label, cells(row))).collect();
     let all = html!(
         "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr><th></th>{}</tr></thead>\
          <tbody>{}</tbody></table>",
-        table.title,
+        title,
         titles,
         rows
     );
-    html!(
-        "<h4 id=\"study-{}\">{}</h4>{}{}",
-        file_name(&table.id),
-        table.title,
-        svg::bars::inline(table),
-        scrolling(&table.title, all)
-    )
+    scrolling(title, all)
 }
 
 /// Links to the figures of a study: those of the metrics whose ids begin with its own.

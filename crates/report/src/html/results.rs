@@ -8,7 +8,7 @@ use super::{detail, figure, heading, plots};
 use crate::figures::Figure;
 use crate::safe::{Markup, html};
 use crate::sections::{Entry, Section};
-use crate::{Report, units, words};
+use crate::{Report, studies, units, words};
 
 /// Columns of the table.
 const COLUMNS: [&str; 6] = ["Metric", "Measured", "Cycles", "Predicted", "Ratio", "Verdict"];
@@ -27,7 +27,10 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
          Show all derivations</button></p>"
     ));
     let (mut lines, mut folded) = (Markup::new(), Vec::<Folded>::new());
-    let all: Vec<Row> = section.entries.iter().flat_map(|entry| rows(report, entry, figures)).collect();
+    let (elsewhere, here): (Vec<&Entry<'_>>, Vec<&Entry<'_>>) =
+        section.entries.iter().partition(|entry| studies::is_in_tables(report, entry.metric()));
+    let [all, elsewhere] = [here, elsewhere]
+        .map(|its| its.into_iter().flat_map(|entry| rows(report, entry, figures)).collect::<Vec<Row>>());
     for (index, row) in all.iter().enumerate() {
         let html = row.html(&format!("{id}-{}", index + 1));
         let shared = all.iter().filter(|other| row.missing.is_some() && other.missing == row.missing).count();
@@ -42,6 +45,7 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
     }
     page.push(table(&section.title, lines));
     folded.into_iter().for_each(|group| page.push(group.html(&section.title)));
+    page.push(in_tables(&section.title, &elsewhere, &format!("{id}-in-tables")));
     for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| figure.is_of(section.area)) {
         page.push(figure::figure(figure, index));
     }
@@ -71,6 +75,19 @@ impl Folded {
             table(&format!("{title}, {}", self.word), self.rows)
         )
     }
+}
+
+/// Rows that the tables of a study hold as well.
+fn in_tables(title: &str, rows: &[Row], id: &str) -> Markup {
+    if rows.is_empty() {
+        return Markup::new();
+    }
+    let lines = rows.iter().enumerate().map(|(index, row)| row.html(&format!("{id}-{}", index + 1))).collect();
+    html!(
+        "<details class=\"folded\"><summary>{} <span class=\"why\">also in the tables of the study</span></summary>{}</details>",
+        words::plural(rows.len() as u64, "more line"),
+        table(&format!("{title}, in the tables of the study"), lines)
+    )
 }
 
 fn table(title: &str, rows: Markup) -> Markup {

@@ -501,6 +501,7 @@ fn studies() -> Vec<Study> {
             concluded("Processes are slower than threads.", None, "difference 0.4 %, 95 % interval -1.1 to 1.9 %"),
         ],
         tables: Vec::new(),
+        in_tables: Vec::new(),
     }]
 }
 

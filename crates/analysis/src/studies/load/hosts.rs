@@ -7,7 +7,7 @@ use kelvin_catalogue::load::hosts::{
     RETRANSMITTED, RUNNABLE, SOCKETS, SWITCHES, THREADS, WITHOUT_CPU,
 };
 use kelvin_catalogue::load::{ACCEPT_QUEUE, Between, CACHE_HITS, CLIENT_MEMORY, SERVER_MEMORY};
-use kelvin_model::Metric;
+use kelvin_model::{Metric, Name};
 use kelvin_stats::mean;
 
 use super::sweep::{Load, Sweep, Visit};
@@ -133,10 +133,26 @@ pub(super) fn tables(sweep: &Sweep) -> impl Iterator<Item = StudyTable> {
     hosts.into_iter().map(|host| table(sweep, host))
 }
 
+/// The columns of a host.
+fn columns(host: Host) -> impl Iterator<Item = &'static Column> {
+    COLUMNS.iter().filter(move |column| column.is_of(host))
+}
+
+/// Those of them that say most of a sweep.
+fn saying(host: Host, sweep: &Sweep) -> impl Iterator<Item = &'static Column> {
+    columns(host).filter(move |column| column.says(host, sweep)).take(MAIN)
+}
+
+/// The metrics that say little of these sweeps.
+pub(super) fn undrawn(sweeps: &[Sweep]) -> Vec<Name> {
+    let pairs = sweeps.iter().flat_map(|sweep| Host::ALL.iter().map(move |host| (*host, sweep)));
+    let said: Vec<Name> = pairs.flat_map(|(host, sweep)| saying(host, sweep)).map(|one| one.metric().id).collect();
+    COLUMNS.iter().map(|column| column.metric().id).filter(|metric| !said.contains(metric)).collect()
+}
+
 fn table(sweep: &Sweep, host: Host) -> StudyTable {
-    let own: Vec<&Column> = COLUMNS.iter().filter(|column| column.is_of(host)).collect();
-    let saying = own.iter().filter(|column| column.says(host, sweep)).take(MAIN);
-    let main: Vec<&str> = saying.map(|column| column.label).collect();
+    let own: Vec<&Column> = columns(host).collect();
+    let main: Vec<&str> = saying(host, sweep).map(|column| column.label).collect();
     let row = |load: &Load| {
         let cells = own.iter().map(|column| column.mean(host, load).map(alone)).collect();
         StudyRow { label: users(load.users), cells }

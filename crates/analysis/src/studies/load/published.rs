@@ -28,6 +28,7 @@ pub(crate) fn published(file: &File) -> Study {
         ),
         conclusions: conclusions.map(Concluded::from).collect(),
         tables: Vec::new(),
+        in_tables: Vec::new(),
     }
 }
 

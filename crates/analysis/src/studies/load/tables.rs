@@ -1,10 +1,10 @@
 //! The tables of a sweep: every number of users, and what each resource alone would allow.
 
 use kelvin_catalogue::load::{
-    ERRORS, FROM_DISK, IN_FLIGHT, LATENESS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT,
-    THROUGHPUT, UTILISATION,
+    AWAITED, ERRORS, FROM_DISK, IN_FLIGHT, LATENESS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99,
+    Resource, SENT, THROUGHPUT, UTILISATION,
 };
-use kelvin_model::{Estimate, Interval, IntervalKind, Metric, Unit};
+use kelvin_model::{Estimate, Interval, IntervalKind, Metric, Name, Unit};
 use kelvin_stats::{LEVEL, mean};
 
 use super::knee::saturation;
@@ -20,28 +20,42 @@ pub(super) fn tables(sweep: &Sweep) -> Vec<StudyTable> {
     [Some(by_users(sweep)), resources(sweep)].into_iter().flatten().chain(super::hosts::tables(sweep)).collect()
 }
 
+/// The metrics of these sweeps that are for reading beside others.
+pub(super) fn undrawn(sweeps: &[Sweep]) -> Vec<Name> {
+    let own = COLUMNS.iter().filter(|column| !column.is_drawn).map(|column| column.metric.id);
+    own.chain(super::hosts::undrawn(sweeps)).collect()
+}
+
 /// A column of figures of visits.
 struct Column {
     label: &'static str,
     metric: &'static Metric,
     is_main: bool,
+    /// Whether a curve over users says more than the table.
+    is_drawn: bool,
 }
 
 const fn main(label: &'static str, metric: &'static Metric) -> Column {
-    Column { label, metric, is_main: true }
+    Column { label, metric, is_main: true, is_drawn: true }
+}
+
+const fn drawn(label: &'static str, metric: &'static Metric) -> Column {
+    Column { label, metric, is_main: false, is_drawn: true }
 }
 
 const fn other(label: &'static str, metric: &'static Metric) -> Column {
-    Column { label, metric, is_main: false }
+    Column { label, metric, is_main: false, is_drawn: false }
 }
 
-static COLUMNS: [Column; 10] = [
+static COLUMNS: [Column; 12] = [
     main("requests", &THROUGHPUT),
     main("response", &RESPONSE),
-    other("median", &RESPONSE_P50),
-    other("p95", &RESPONSE_P95),
+    drawn("median", &RESPONSE_P50),
+    drawn("p95", &RESPONSE_P95),
     main("p99", &RESPONSE_P99),
     other("in flight", &IN_FLIGHT),
+    other("awaited", &AWAITED),
+    other("sent", &SENT),
     other("received", &RATE),
     other("read from the disk", &FROM_DISK),
     other("sent late", &LATENESS),
@@ -64,7 +78,7 @@ fn by_users(sweep: &Sweep) -> StudyTable {
         let shares = watched.iter().map(|&resource| figure(&shares(load, resource)));
         StudyRow { label: users(load.users), cells: figures.chain(predicted).chain(shares).collect() }
     };
-    let metrics = COLUMNS.iter().map(|column| column.metric).chain([&SENT, &UTILISATION]);
+    let metrics = COLUMNS.iter().map(|column| column.metric).chain([&UTILISATION]);
     StudyTable {
         id: file_name(sweep, "users"),
         title: format!("Throughput, response time and use of each resource by users{}", held(&sweep.held)),
