@@ -1,6 +1,7 @@
 //! What each resource gives alone, measured before the first visit.
 
 use kelvin_catalogue::load::{Between, Resource};
+use kelvin_stats::median;
 
 use crate::disk::{DiskRate, RequestRate};
 use crate::visit::Visited;
@@ -48,6 +49,26 @@ impl Capacities {
         self.all.iter().find(|(known, _)| *known == resource).map(|(_, capacity)| capacity)
     }
 
+    /// Those of several rounds: of each figure the median of the rounds that have it.
+    pub(crate) fn median(rounds: &[Self]) -> Self {
+        let of = |figure: &dyn Fn(&Self) -> Option<f64>| {
+            let values: Vec<f64> = rounds.iter().filter_map(figure).collect();
+            (!values.is_empty()).then(|| median(&values))
+        };
+        let of_resource = |&resource: &Resource| {
+            let figure = |part: fn(&Capacity) -> Option<f64>| of(&|round| part(round.get(resource)?));
+            let servers = figure(|one| Some(one.servers))?;
+            Some((resource, Capacity { requests: figure(|one| one.requests), bytes: figure(|one| one.bytes), servers }))
+        };
+        let interface = rounds.iter().find_map(|round| round.interface.clone());
+        Self {
+            all: Resource::ALL.iter().filter_map(of_resource).collect(),
+            interface_bytes: of(&|round| round.interface_bytes.filter(|_| round.interface == interface)),
+            disk_requests: of(&|round| round.disk_requests),
+            interface,
+        }
+    }
+
     /// All that follows from these measurements.
     pub(crate) fn of(measured: &Measured<'_>) -> Self {
         let Measured { stream, disk, bytes_of_a_file, between } = measured;
@@ -84,4 +105,37 @@ fn processors(stream: &Visited, requests: f64, bytes_of_a_file: f64) -> Vec<(Res
     all.push((Resource::ClientCpu, of(stream.client.allowed(), stream.client.cpus())));
     all.push((Resource::Generator, of(1.0, generator.cpu / stream.load.seconds.max(f64::MIN_POSITIVE))));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capacity(bytes: Option<f64>) -> Capacity {
+        Capacity { requests: bytes.map(|bytes| bytes / 1e6), bytes, servers: 1.0 }
+    }
+
+    #[test]
+    fn one_disturbed_round_does_not_decide() {
+        let round = |disk: f64, link: Option<f64>| Capacities {
+            all: std::iter::once((Resource::Disk, capacity(Some(disk))))
+                .chain(link.map(|link| (Resource::Link, capacity(Some(link)))))
+                .collect(),
+            interface: link.map(|_| "eth0".into()),
+            interface_bytes: link.map(|link| 1.1 * link),
+            disk_requests: Some(disk / 1e3),
+        };
+        let rounds = [round(3e6, None), round(9e6, Some(5e6)), round(8e6, Some(7e6))];
+        let known = Capacities::median(&rounds);
+        assert_eq!(known.get(Resource::Disk), Some(&capacity(Some(8e6))));
+        assert_eq!(known.get(Resource::Link), Some(&capacity(Some(6e6))), "of the rounds that have it");
+        assert_eq!((known.disk_requests, known.interface.as_deref()), (Some(8e3), Some("eth0")));
+        assert!((known.interface_bytes.unwrap() - 6.6e6).abs() < 1.0);
+        assert_eq!(known.get(Resource::ServerCpu), None);
+    }
+
+    #[test]
+    fn without_a_round_nothing_is_known() {
+        assert_eq!(Capacities::median(&[]), Capacities::default());
+    }
 }

@@ -82,6 +82,8 @@ struct Sweep {
     times: Vec<Times>,
     /// What was measured in each round.
     rounds: Vec<Capacities>,
+    /// The medians of these rounds, by which utilisation is told.
+    capacities: Capacities,
     /// The resources whose use is known.
     watched: Vec<Resource>,
     expected: Option<Expected>,
@@ -281,7 +283,7 @@ impl Plan {
     fn tell_visit(&self, sweep: &Sweep, stop: Stop, (at, visited): (At, &Visited), sink: &mut dyn Sink) {
         let users = self.common.of_users(sweep.load, stop.users);
         tell(sink, (THROUGHPUT.id, users), self.round(at, figures::of_users(visited)));
-        for (resource, readings) in figures::of_resources(visited, sweep.capacities()) {
+        for (resource, readings) in figures::of_resources(visited, &sweep.capacities) {
             let case = self.common.of_resource(sweep.load, stop.users, resource);
             tell(sink, (UTILISATION.id, case), self.round(at, readings));
         }
@@ -423,7 +425,8 @@ impl Sweep {
             Capacities::of(&Measured { stream, disk, bytes_of_a_file: bytes as f64, between })
         };
         let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
-        let expected = rounds.first().and_then(|first| expected(first, load.think.as_secs_f64()));
+        let capacities = Capacities::median(&rounds);
+        let expected = expected(&capacities, load.think.as_secs_f64());
         let users = setup.users.clone().unwrap_or_else(|| grid(expected.map_or(1, |expected| expected.knee)));
         let visits = setup.loads.len() * users.len() * setup.visits as usize + 1;
         let share = setup.duration.unwrap_or(setup.budget / visits as u32);
@@ -432,15 +435,8 @@ impl Sweep {
             Times { duration: setup.duration.unwrap_or(times.duration), ..times }
         });
         let times = times.collect();
-        let watched =
-            |first: &Capacities| figures::of_resources(&streams[0], first).into_iter().map(|(one, _)| one).collect();
-        let watched = rounds.first().map_or_else(Vec::new, watched);
-        Self { load, users, times, rounds, watched, expected }
-    }
-
-    /// Those by which utilisation is told: of the first round, whose interface all have.
-    fn capacities(&self) -> &Capacities {
-        &self.rounds[0]
+        let watched = figures::of_resources(&streams[0], &capacities).into_iter().map(|(one, _)| one).collect();
+        Self { load, users, times, rounds, capacities, watched, expected }
     }
 
     fn times_of(&self, users: u64) -> Times {
@@ -499,7 +495,7 @@ fn notes(common: &Common, sweeps: &[Sweep]) -> Vec<String> {
     if common.between == Between::Loopback {
         notes.push("client and server are on one host: there is no link between them, only memory".into());
     }
-    let has_link = |sweep: &Sweep| sweep.capacities().get(Resource::Link).is_some();
+    let has_link = |sweep: &Sweep| sweep.capacities.get(Resource::Link).is_some();
     if common.between != Between::Loopback && !sweeps.iter().all(has_link) {
         notes.push("processors were full before the link was: the link's capacity is not known".into());
     }

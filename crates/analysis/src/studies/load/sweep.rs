@@ -7,7 +7,7 @@ use kelvin_catalogue::load::{
     CAPACITY, CAPACITY_BYTES, FILE_BYTES, Resource, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
 };
 use kelvin_model::{Axis, Case, Measurement, Metric, Name, Readings, Run};
-use kelvin_stats::mean;
+use kelvin_stats::{mean, median};
 
 use crate::studies::crossing::without;
 
@@ -199,7 +199,7 @@ fn capacities(run: &Run, held: &Case) -> BTreeMap<Resource, Capacity> {
         let figure = |metric: &Metric| {
             let values: Vec<f64> =
                 measurement.readings(&metric.id).filter_map(|(_, one)| value(&one.readings)).collect();
-            (!values.is_empty()).then(|| mean(&values)).filter(|&value| value > 0.0)
+            (!values.is_empty()).then(|| median(&values)).filter(|&value| value > 0.0)
         };
         let entry = capacities.entry(resource).or_default();
         entry.requests = figure(&CAPACITY).or(entry.requests);
