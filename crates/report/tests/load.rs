@@ -100,6 +100,15 @@ fn what_says_little_is_in_tables_that_fold_and_has_no_figure() {
     assert!(all.contains("<th>steal<") && all.contains("<th>overflows<"));
 }
 
+#[test]
+fn nothing_but_zeros_is_not_drawn() {
+    let run = Simulated { visits: 2, requests: 100, ..Simulated::published() }.with_quota(0.5).run();
+    let sample = (run.clone(), analyse(&run));
+    let all = figures(&report(&sample));
+    let of_cpus = all.iter().filter(|figure| figure.id.starts_with("load.host.cpu"));
+    assert_eq!(of_cpus.map(|figure| figure.id.as_str()).collect::<Vec<_>>(), ["load.host.cpu-host=server"]);
+}
+
 /// The heights at which a drawing names places on an axis from 0 to 30.
 fn heights(places: &[f64]) -> Vec<String> {
     let mark = |&at: &f64| Mark { label: format!("think={at}, knee"), at, low: at, high: at };

@@ -279,6 +279,14 @@ impl Simulated {
         self
     }
 
+    /// It with a quota that stops the server in this share of its periods, and the client in none, on hosts from which a hypervisor
+    /// takes some time of the server's.
+    pub fn with_quota(self, share: f64) -> Self {
+        let mut quota = self.with(&CPU_THROTTLED, share).with(&CPU_STEAL, 0.1);
+        quota.hosts.extend([&CPU_THROTTLED, &CPU_STEAL].map(|metric| (Host::Client, metric, 0.0)));
+        quota
+    }
+
     /// The published server: the link takes nearly four times as long as the disk.
     pub fn published() -> Self {
         Self::server([46.0, 10.0, 173.0, 5.0])

@@ -115,7 +115,8 @@ fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: Combin
             reference_series(curve, Some(label), reference, empty)
         }));
     }
-    if !is_measured(&series) {
+    // Nothing but zeros is in the table.
+    if !is_measured(&series) || series.iter().flat_map(|line| &line.points).all(|point| point.high == 0.0) {
         return None;
     }
     series.extend(published);
