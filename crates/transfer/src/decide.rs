@@ -162,9 +162,10 @@ impl Desk {
             Err(Error::File(_)) if settings.dry_run => return Ok((Decision::Wanted, None)),
             held => held?,
         };
-        let path = tree.path(entry);
-        let found = if tree.is_new(entry.parent) { None } else { look(&held, entry, &path)? };
+        // Where nothing is, nobody asks for the path.
+        let found = if tree.is_new(entry.parent) { None } else { look(&held, entry, &tree.path(entry))? };
         if let Some(found) = found {
+            let path = tree.path(entry);
             if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
                 return Err(FileError::Special { path, kind: kind(&found) }.into());
             }
@@ -182,7 +183,7 @@ impl Desk {
             return Ok((if has_part { Decision::Resumed } else { Decision::Wanted }, None));
         }
         if has_part && may_resume {
-            let deposit = Deposit::make(&held, path, entry, self.overwrite)?;
+            let deposit = Deposit::make(&held, tree.path(entry), entry, self.overwrite)?;
             // A receiver that was killed before it wrote anything left an empty one, of which there is nothing to say.
             let decision = if deposit.resumed().is_some() { Decision::Resumed } else { Decision::Wanted };
             return Ok((decision, Some(deposit)));
@@ -213,11 +214,11 @@ impl Desk {
     /// # Errors
     /// Why it cannot be made.
     pub(crate) fn put(&mut self, entry: &Entry, content: &[u8], sync: bool) -> Result<()> {
-        let path = self.path(entry);
         match &mut self.place {
             // What may be replaced is looked at closely first.
             Place::Directory(tree) if !self.overwrite => {
-                tree.staging(entry.parent)?.put(&Small { entry, content, path: &path, sync })
+                let staging = tree.staging(entry.parent)?;
+                staging.put(&Small { entry, content, path: &|| tree.path(entry), sync })
             }
             _ => {
                 let mut deposit = self.deposit(entry)?;

@@ -376,7 +376,7 @@ impl Deposit {
     /// Those of setting them.
     pub fn describe(&self, entry: &Entry) -> Result<()> {
         let Sink::File(file) = &self.sink else { return Ok(()) };
-        describe(file.file(), &self.path, entry)
+        describe(file.file(), &|| self.path.clone(), entry)
     }
 
     /// Gives it its permissions and name.
@@ -401,12 +401,12 @@ impl Deposit {
     }
 }
 
-/// Gives a file its owner, attributes and time.
+/// Gives a file its owner, attributes and time; an error says where it will be.
 ///
 /// # Errors
 /// Those of setting them.
-pub(crate) fn describe(file: &File, path: &Path, entry: &Entry) -> Result<()> {
-    let failed = |doing| move |error: rustix::io::Errno| FileError::call(doing, path, error.into());
+pub(crate) fn describe(file: &File, path: &dyn Fn() -> PathBuf, entry: &Entry) -> Result<()> {
+    let failed = |doing| move |error: rustix::io::Errno| FileError::call(doing, &path(), error.into());
     if let Some((user, group)) = entry.owner {
         let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
         rustix::fs::fchown(file, user, group).map_err(failed("keep the owner of"))?;

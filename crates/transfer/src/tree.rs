@@ -2,6 +2,7 @@
 //!
 //! Each is found from the one above by its name alone, and no link is followed, whatever others do to the names meanwhile.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -117,12 +118,15 @@ pub struct Tree {
     names: usize,
     open: VecDeque<(u32, Arc<Held>)>,
     staging: VecDeque<(u32, Arc<Staging>)>,
+    /// The directory whose path was asked for last, and that: most files follow one of the same directory.
+    last_path: RefCell<(u32, PathBuf)>,
 }
 
 impl Tree {
     /// With none but the one that is served.
     pub fn new(root: Root) -> Self {
-        Self { root, offered: Vec::new(), names: 0, open: VecDeque::new(), staging: VecDeque::new() }
+        let (offered, open, staging) = (Vec::new(), VecDeque::new(), VecDeque::new());
+        Self { root, offered, names: 0, open, staging, last_path: RefCell::default() }
     }
 
     /// Adds a directory, and makes it unless it is there, or nothing is to be written.
@@ -212,14 +216,12 @@ impl Tree {
     /// Where the small files of a directory are made.
     ///
     /// # Errors
-    /// As for [`Tree::held`], and those of making a directory.
+    /// As for [`Tree::held`].
     pub fn staging(&mut self, number: u32) -> Result<Arc<Staging>> {
         if let Some((_, staging)) = self.staging.iter().find(|(open, _)| *open == number) {
             return Ok(Arc::clone(staging));
         }
-        let held = self.held(number)?;
-        let made = Staging::beside(&held);
-        let made = Arc::new(made.map_err(|error| self.failed("make a directory in", number, error))?);
+        let made = Arc::new(Staging::beside(&self.held(number)?));
         self.staging.truncate(OPEN - 1);
         self.staging.push_front((number, Arc::clone(&made)));
         Ok(made)
@@ -286,7 +288,15 @@ impl Tree {
 
     /// Where an entry is, from the directory that is served.
     pub fn path(&self, entry: &Entry) -> PathBuf {
-        self.path_of(entry.parent).join(entry.name.as_os_str())
+        let mut last = self.last_path.borrow_mut();
+        // One that was not offered may be yet.
+        if last.0 != entry.parent || self.offered(entry.parent).is_err() {
+            *last = (entry.parent, self.path_of(entry.parent));
+        }
+        let (above, name) = (&last.1, entry.name.as_os_str());
+        let mut path = PathBuf::with_capacity(above.as_os_str().len() + 1 + name.len());
+        path.extend([above.as_os_str(), name]);
+        path
     }
 
     fn path_of(&self, mut number: u32) -> PathBuf {
