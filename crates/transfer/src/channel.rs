@@ -34,6 +34,8 @@ const INPUT: usize = 256 << 10;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Least bytes in that time, so that nobody holds a place by a byte at a time.
 const LEAST: usize = 4096;
+/// Bytes of files that come with a message are copied once more where they are plain: so with one come hardly more than it may have.
+const AHEAD: usize = 4 << 10;
 /// A read of bytes of a file waits for at most so many of them, and for no more than one if there are fewer than these.
 const EXPECTED: usize = 64 << 10;
 const LEAST_EXPECTED: usize = 32 << 10;
@@ -410,7 +412,7 @@ impl<S: Stream> Channel<S> {
         let mut patience = Patience::new();
         while self.input.len() < bytes {
             self.look(Instant::now())?;
-            match self.read_some() {
+            match self.read_some(bytes) {
                 Ok(0) => return Err(WireError::Gone.into()),
                 Ok(count) => patience.progress(count),
                 Err(error) => patience.pass(error, TO_SEND)?,
@@ -424,7 +426,7 @@ impl<S: Stream> Channel<S> {
     fn take_what_came(&mut self) -> Result<()> {
         let failed = WireError::call("look for an answer");
         if self.input.len() < INPUT / 2 && self.stream.is_readable().map_err(failed)? {
-            match self.read_some() {
+            match self.read_some(INPUT) {
                 Ok(0) => return Err(WireError::Gone.into()),
                 Ok(_) => {}
                 Err(error) => Patience::new().pass(error, TO_SEND)?,
@@ -452,9 +454,14 @@ impl<S: Stream> Channel<S> {
         }
     }
 
-    fn read_some(&mut self) -> std::io::Result<usize> {
+    /// Reads what has come: of plain bytes not many more than are waited for.
+    fn read_some(&mut self, wanted: usize) -> std::io::Result<usize> {
+        let most = if self.plain { wanted.saturating_sub(self.input.len()).max(AHEAD) } else { INPUT };
         let stream = &mut self.stream;
-        self.input.fill(|room| stream.read(room))
+        self.input.fill(|room| {
+            let most = most.min(room.len());
+            stream.read(&mut room[..most])
+        })
     }
 
     /// Adds an encrypted frame to those to be sent.
