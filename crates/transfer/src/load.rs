@@ -48,12 +48,19 @@ impl Times {
     pub(crate) fn file<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let done = work();
-        let taken = begun.elapsed().as_nanos() as u64;
+        self.file_since(begun);
+        done
+    }
+
+    /// Adds the time that something with a file took which has just ended; returns when that was.
+    pub(crate) fn file_since(&mut self, begun: Instant) -> Instant {
+        let ended = Instant::now();
+        let taken = ended.duration_since(begun).as_nanos() as u64;
         self.file = self.file.saturating_add(taken);
         if taken >= WAITED {
             self.file_wait = self.file_wait.saturating_add(taken);
         }
-        done
+        ended
     }
 }
 

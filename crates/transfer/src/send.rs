@@ -2,7 +2,7 @@
 
 mod joining;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -226,21 +226,20 @@ fn reading(sources: &[Source]) -> Result<u64> {
 /// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.
 fn opening(sources: &[Source]) -> Result<u64> {
     let small: Vec<&Source> = sources.iter().filter(|source| is_small(&source.entry)).take(expected::FILES).collect();
-    let (mut content, mut opener) = (Vec::new(), Opener::default());
+    let (mut content, mut opener) = (vec![0; SMALL as usize], Opener::default());
+    let mut one = |source: &&Source| read_whole(source, opener.open(source)?, &mut content[..source.bytes() as usize]);
     let mut failed = Ok(());
     let spent = expected::cpu_time(|| {
-        failed = small.iter().try_for_each(|source| read_whole(source, opener.open(source)?, &mut content));
+        failed = small.iter().try_for_each(&mut one);
         Ok(())
     });
     let unknown = |error| FileError::call("time", std::path::Path::new("."), error);
     failed.and(Ok(spent.map_err(unknown)? / small.len().max(1) as u64))
 }
 
-/// Adds the content of a small file, if it is what was offered.
-fn read_whole(source: &Source, mut file: File, content: &mut Vec<u8>) -> Result<()> {
-    let before = content.len();
-    content.resize(before + source.bytes() as usize, 0);
-    let read = file.read_exact(&mut content[before..]);
+/// Reads the content of a small file, if it is what was offered.
+fn read_whole(source: &Source, mut file: File, content: &mut [u8]) -> Result<()> {
+    let read = file.read_exact(content);
     // A file that became shorter says so itself.
     source.check(&file)?;
     Ok(read.map_err(|error| FileError::call("read", &source.path, error))?)
@@ -310,7 +309,7 @@ struct Sending<'a, S> {
     /// Files of which the receiver says what it has.
     resumed: HashMap<usize, Told>,
     /// Which files were sent and have no verdict, with their bytes.
-    unjudged: HashMap<usize, Amount>,
+    unjudged: BTreeMap<usize, Amount>,
     /// The file that was refused last.
     refused: Option<usize>,
     /// Bytes that need not be sent any more.
@@ -328,7 +327,7 @@ struct Sending<'a, S> {
 
 impl<'a, S: Stream> Sending<'a, S> {
     fn new(channel: &'a mut Channel<S>, manner: Manner, sources: &'a [Source], progress: &'a dyn Fn(u64)) -> Self {
-        let (ready, resumed, unjudged) = (VecDeque::new(), HashMap::new(), HashMap::new());
+        let (ready, resumed, unjudged) = (VecDeque::new(), HashMap::new(), BTreeMap::new());
         let (unsent, planned, buffer) = (Vec::new(), Vec::new(), Vec::new());
         let pace = Arc::new(Pace::new(manner.limit));
         let Settings { plain, verify, streams, .. } = manner.settings;
@@ -519,21 +518,24 @@ impl<'a, S: Stream> Sending<'a, S> {
     /// Sends the whole content of this file and those that follow it.
     fn send_small(&mut self, wanted: Wanted) -> Result<()> {
         self.stop_if_asked()?;
-        let (mut files, mut content) = (Vec::new(), std::mem::take(&mut self.buffer));
-        content.clear();
+        let (mut files, mut content, mut filled) = (Vec::new(), std::mem::take(&mut self.buffer), 0);
+        // Zeros are written where there was nothing, not once more for each file.
+        content.resize(content.len().max(BATCH_BYTES as usize), 0);
         let most = self.pace.most(BATCH_BYTES);
         let mut next = Some(wanted);
         while let Some(Wanted { number, .. }) = next {
             let source = &self.sources[number];
-            match self.read_small(source, &mut content) {
+            let end = filled + source.bytes() as usize;
+            match self.read_small(source, &mut content[filled..end]) {
                 Ok(()) => {
                     self.unjudged.insert(number, Amount::sent(source.bytes()));
                     files.push(Whole { file: number as Number, bytes: source.bytes() as u32 });
+                    filled = end;
                 }
                 Err(why) if why.is_of_one_file() => self.abandon(number, why)?,
                 Err(why) => return Err(why),
             }
-            let room = most.saturating_sub(content.len() as u64);
+            let room = most.saturating_sub(filled as u64);
             let is_full = self.manner.acknowledge || self.another.is_some() || files.len() == BATCH;
             let fits = |wanted: &mut Wanted| {
                 let source = &self.sources[wanted.number];
@@ -543,31 +545,26 @@ impl<'a, S: Stream> Sending<'a, S> {
         }
         if !files.is_empty() {
             let verify = self.manner.settings.verify;
-            let hash = || verify.then(|| *kelvin_wire::hash(&content).as_bytes());
+            let hash = || verify.then(|| *kelvin_wire::hash(&content[..filled]).as_bytes());
             let digest = timed(&mut self.channel.times.verify, hash);
             self.apart.or(self.channel).queue(&FromSender::Batch { files, digest })?;
-            self.send_bytes(&content)?;
+            self.send_bytes(&content[..filled])?;
         }
         self.buffer = content;
-        self.pass(self.buffer.len() as u64);
+        self.pass(filled as u64);
         Ok(())
     }
 
-    /// Adds the content of a small file, if it is what was offered.
-    fn read_small(&mut self, source: &Source, content: &mut Vec<u8>) -> Result<()> {
-        let before = content.len();
+    /// Reads the content of a small file, if it is what was offered.
+    fn read_small(&mut self, source: &Source, content: &mut [u8]) -> Result<()> {
         let (opener, without) = (&mut self.opener, self.counts_attributes.then_some(&mut self.without_attributes));
-        let read = self.channel.times.file(|| {
+        self.channel.times.file(|| {
             let file = opener.open(source)?;
             if let Some(without) = without {
                 *without += u64::from(source.has_attributes(&file));
             }
             read_whole(source, file, content)
-        });
-        if read.is_err() {
-            content.truncate(before);
-        }
-        read
+        })
     }
 
     /// Tells the receiver that a file will not come.

@@ -1,6 +1,6 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -85,8 +85,8 @@ impl From<Result<Summary>> for Event {
 /// A file that is wanted.
 struct Wanted {
     entry: Entry,
-    /// It, if a part of it was there.
-    resumed: Option<Deposit>,
+    /// It, if a part of it was there, which is so of few.
+    resumed: Option<Box<Deposit>>,
     /// How many blocks of the part the sender was told of, and has not said which are right.
     said: u64,
 }
@@ -115,7 +115,8 @@ pub(crate) struct Session<'a, S> {
     ways: Ways<ReceivePath>,
     /// How many entries were offered.
     offered: Number,
-    wanted: HashMap<Number, Wanted>,
+    /// Those that are wanted: most come in the order in which they were offered, and lie beside each other in it.
+    wanted: BTreeMap<Number, Wanted>,
     arriving: VecDeque<Arriving>,
     /// Files that failed and of which more may come.
     failed: VecDeque<Number>,
@@ -132,7 +133,7 @@ pub(crate) struct Session<'a, S> {
 
 impl<'a, S: Stream> Session<'a, S> {
     pub(crate) fn new(channel: &'a mut Channel<S>, desk: Desk, tell: &'a dyn Fn(Event)) -> Self {
-        let (offered, wanted, arriving, hashed) = (0, HashMap::new(), VecDeque::new(), VecDeque::new());
+        let (offered, wanted, arriving, hashed) = (0, BTreeMap::new(), VecDeque::new(), VecDeque::new());
         let (failed, verdicts, begun) = (VecDeque::new(), Vec::new(), Instant::now());
         let buffer = vec![0; BATCH_BYTES as usize + TAG];
         let (moved, watch) = (Moved::default(), Watch::begin());
@@ -184,7 +185,7 @@ impl<'a, S: Stream> Session<'a, S> {
         // Nobody writes a file any more when it is left.
         self.streams = None;
         // Parts whose turn did not come stay what they were.
-        for waiting in self.wanted.drain().filter_map(|(_, wanted)| wanted.resumed) {
+        for waiting in std::mem::take(&mut self.wanted).into_values().filter_map(|wanted| wanted.resumed) {
             waiting.leave();
         }
         if served.is_err() {
@@ -345,7 +346,7 @@ impl<'a, S: Stream> Session<'a, S> {
                 without_room(&mut entry);
             }
             if matches!(decision, Decision::Wanted | Decision::Resumed) && !self.settings.dry_run {
-                self.wanted.insert(number, Wanted { entry, resumed: deposit, said: 0 });
+                self.wanted.insert(number, Wanted { entry, resumed: deposit.map(Box::new), said: 0 });
             }
             decisions.push(decision);
         }
@@ -359,7 +360,7 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Says which blocks of a file are there, as it reads them.
     fn say_what_is_there(&mut self, file: Number) -> Result<()> {
         let Some(wanted) = self.wanted.get_mut(&file) else { return Ok(()) };
-        let Some(part) = wanted.resumed.as_ref().and_then(Deposit::resumed) else { return Ok(()) };
+        let Some(part) = wanted.resumed.as_ref().and_then(|deposit| deposit.resumed()) else { return Ok(()) };
         let (mut first, mut some) = (0, Vec::new());
         let mut send = |first: &mut u32, some: &mut Vec<Digest>, is_all| {
             let message = FromReceiver::Have { file, first: *first, digests: std::mem::take(some), is_all };
@@ -391,7 +392,7 @@ impl<'a, S: Stream> Session<'a, S> {
         // However many others are arriving: it has no turn.
         match self.wanted.remove(&file) {
             Some(Wanted { entry, resumed: Some(deposit), .. }) => {
-                self.finish(Arriving { number: file, entry, deposit, unchecked: 0 })
+                self.finish(Arriving { number: file, entry, deposit: *deposit, unchecked: 0 })
             }
             _ => Err(Error::Nonsense(UNKNOWN)),
         }
@@ -426,8 +427,11 @@ impl<'a, S: Stream> Session<'a, S> {
             return Err(Error::Nonsense("it sent another number of bytes than it had offered"));
         }
         let (desk, sync) = (&mut self.desk, self.settings.sync);
-        self.channel.times.file(|| desk.put(entry, content, sync))?;
-        self.last_write = Instant::now();
+        let begun = Instant::now();
+        let put = desk.put(entry, content, sync);
+        let ended = self.channel.times.file_since(begun);
+        put?;
+        self.last_write = ended;
         Ok(Amount::sent(content.len() as u64))
     }
 
@@ -458,7 +462,7 @@ impl<'a, S: Stream> Session<'a, S> {
             return Err(Error::Nonsense("it begins more files than it may before it has ended others"));
         }
         let made = match resumed {
-            Some(resumed) => Ok(resumed),
+            Some(resumed) => Ok(*resumed),
             None => self.desk.deposit(&entry),
         };
         match made {

@@ -284,13 +284,13 @@ impl Collection {
                 );
             }
             let level = Level::read(CWD, (path, LISTING), path)?;
-            let number = self.add_directory(path, 0, name, (&found, keep))?;
+            let number = self.add_directory(path.to_owned(), 0, name, (&found, keep))?;
             return self.descend(Level { number, ..level }, keep);
         }
         if let Some(kind) = special(kind) {
             return Err(FileError::Special { path: path.to_owned(), kind }.into());
         }
-        let file = self.add(path, 0, name, (&found, keep), file(&found))?;
+        let file = self.add(path.to_owned(), 0, name, (&found, keep), file(&found))?;
         file.is_named = true;
         // What may not be read is said before anything is sent.
         file.open().map(drop)
@@ -315,7 +315,8 @@ impl Collection {
     /// Adds what has a name in a directory; returns it if it is a directory itself.
     fn look(&mut self, level: &Level, name: OsString, keep: Keep) -> Result<Option<Level>> {
         let (path, parent) = (level.path.join(&name), level.number);
-        let (above, from_there) = level.at(&name, &path);
+        let Ok(own) = Name::try_from(name.into_vec()) else { return Ok(None) };
+        let (above, from_there) = level.at(own.as_os_str(), &path);
         let found = match rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => found,
             Err(error) => {
@@ -323,20 +324,19 @@ impl Collection {
                 return Ok(None);
             }
         };
-        let Ok(own) = Name::of(&path) else { return Ok(None) };
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory => match Level::read(above, (from_there, LISTING | OFlags::NOFOLLOW), &path) {
                 Ok(below) => {
-                    let number = self.add_directory(&path, parent, own, (&found, keep))?;
+                    let number = self.add_directory(path, parent, own, (&found, keep))?;
                     return Ok(Some(Level { number, ..below }));
                 }
                 Err(error) => self.unread.push((path, error)),
             },
-            FileType::RegularFile => drop(self.add(&path, parent, own, (&found, keep), file(&found))?),
+            FileType::RegularFile => drop(self.add(path, parent, own, (&found, keep), file(&found))?),
             FileType::Symlink if keep.links => match fs::read_link(&path) {
                 Ok(target) => {
                     let target = target.into_os_string().into_vec();
-                    self.add(&path, parent, own, (&found, keep), EntryKind::Link { target })?;
+                    self.add(path, parent, own, (&found, keep), EntryKind::Link { target })?;
                 }
                 Err(error) => self.could_not("read the link", path, error),
             },
@@ -351,7 +351,7 @@ impl Collection {
         self.unread.push((path, error));
     }
 
-    fn add_directory(&mut self, path: &Path, parent: u32, name: Name, found: (&Stat, Keep)) -> Result<u32> {
+    fn add_directory(&mut self, path: PathBuf, parent: u32, name: Name, found: (&Stat, Keep)) -> Result<u32> {
         self.names += name.as_os_str().len();
         if self.directories as usize >= tree::MOST || self.names > tree::NAMES {
             return Err(Error::TooMany);
@@ -363,7 +363,7 @@ impl Collection {
 
     fn add(
         &mut self,
-        path: &Path,
+        path: PathBuf,
         parent: u32,
         name: Name,
         (found, keep): (&Stat, Keep),
@@ -377,13 +377,13 @@ impl Collection {
         self.left_out.owners += u64::from(owner.is_none() && found.st_uid != user);
         let attributes = match (&kind, keep.attributes) {
             (EntryKind::Link { .. }, _) | (EntryKind::File { .. }, Attributes::CountedWhenSent) => Vec::new(),
-            (_, attributes) => self.attributes(path, attributes == Attributes::Kept)?,
+            (_, attributes) => self.attributes(&path, attributes == Attributes::Kept)?,
         };
         let (mode, modified) = (found.st_mode & RIGHTS, modified(found));
         let has_holes = matches!(kind, EntryKind::File { bytes, stored } if stored < bytes);
         let entry = Entry { parent, name, kind, mode, modified, owner, attributes };
         let identity = (found.st_dev, found.st_ino);
-        self.sources.push(Source { path: path.to_owned(), entry, identity, is_named: false, has_holes });
+        self.sources.push(Source { path, entry, identity, is_named: false, has_holes });
         self.sources.last_mut().ok_or(Error::TooMany)
     }
 
