@@ -5,8 +5,9 @@
  *   move_files send PORT FILE|DIRECTORY [rw|sendfile]
  *
  * A file larger than 64 KiB goes alone, by calls of 64 KiB (rw) or 1 MiB. The files of a directory go in batches of at most 128
- * files and 256 KiB: each is looked at (lstat, llistxattr), opened, read, checked (fstat) and closed; at the other end made in a hidden directory, written,
- * given its time, closed, and renamed into its place where nothing is there. */
+ * files and 256 KiB: each is looked at and opened from its directory, asked for extended attributes, read, checked (fstat) and
+ * closed; at the other end made without a name, written, given its time, linked into its place where nothing is there, and
+ * closed. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -152,10 +153,11 @@ static void send_small(int to, const char *path)
 	DIR *directory = opendir(path);
 	struct found *all = NULL;
 	size_t count = 0, bytes = 0;
-	char whole[4096];
 
 	if (!directory)
 		err(2, "%s", path);
+	int from = dirfd(directory);
+
 	for (struct dirent *one; (one = readdir(directory));) {
 		if (one->d_name[0] == '.')
 			continue;
@@ -163,33 +165,31 @@ static void send_small(int to, const char *path)
 			all = realloc(all, (count ? 2 * count : 1) * sizeof *all);
 		snprintf(all[count++].name, NAME, "%s", one->d_name);
 	}
-	closedir(directory);
 	qsort(all, count, sizeof *all, by_name);
-	for (size_t i = 0; i < count; i++) {
-		snprintf(whole, sizeof whole, "%s/%s", path, all[i].name);
-		check(lstat(whole, &all[i].stat), whole);
-		check(llistxattr(whole, NULL, 0), whole);
-	}
+	for (size_t i = 0; i < count; i++)
+		check(fstatat(from, all[i].name, &all[i].stat, AT_SYMLINK_NOFOLLOW), all[i].name);
 	for (size_t i = 0; i < count; i++) {
 		struct stat now;
 		size_t size = all[i].stat.st_size;
+		const char *name = all[i].name;
 
-		snprintf(whole, sizeof whole, "%s/%s", path, all[i].name);
 		if (batch.files == BATCH || bytes + size > BATCH_BYTES) {
 			send_batch(to, bytes);
 			bytes = 0;
 		}
-		int file = open(whole, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-		check(file, whole);
+		int file = openat(from, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		check(file, name);
+		check(flistxattr(file, NULL, 0), name);
 		if (read(file, content + bytes, size) != (ssize_t)size)
-			errx(2, "%s became shorter", whole);
-		check(fstat(file, &now), whole);
+			errx(2, "%s became shorter", name);
+		check(fstat(file, &now), name);
 		close(file);
-		add(all[i].name, &now);
+		add(name, &now);
 		bytes += size;
 	}
 	if (batch.files)
 		send_batch(to, bytes);
+	closedir(directory);
 	free(all);
 }
 
@@ -227,7 +227,7 @@ static void receive_large(int from, int directory, int by_calls_of_two)
 	close(file);
 }
 
-static void receive_small(int from, int directory, int hidden)
+static void receive_small(int from, int directory)
 {
 	size_t bytes = 0;
 
@@ -237,26 +237,23 @@ static void receive_small(int from, int directory, int hidden)
 		errx(2, "the sender is gone");
 	bytes = 0;
 	for (uint32_t i = 0; i < batch.files; i++) {
-		static unsigned number;
-		char name[16];
 		struct entry *entry = &batch.entries[i];
 		struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, entry->modified};
 
-		snprintf(name, sizeof name, "%u", number++);
-		int file = openat(hidden, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, entry->mode);
-		check(file, name);
+		int file = openat(directory, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, entry->mode);
+		check(file, entry->text);
 		if (write(file, content + bytes, entry->bytes) != (ssize_t)entry->bytes)
 			errx(2, "a short write");
 		check(futimens(file, times), "a time");
+		check(linkat(file, "", directory, entry->text, AT_EMPTY_PATH), entry->text);
 		close(file);
-		check(renameat2(hidden, name, directory, entry->text, RENAME_NOREPLACE), entry->text);
 		bytes += entry->bytes;
 	}
 }
 
 static void receive(int from, const char *path, int by_calls_of_two)
 {
-	int directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), hidden = -1;
+	int directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	check(directory, path);
 	while (get(from, &batch, offsetof(struct batch, entries))) {
@@ -266,15 +263,8 @@ static void receive(int from, const char *path, int by_calls_of_two)
 			receive_large(from, directory, by_calls_of_two);
 			continue;
 		}
-		if (hidden < 0) {
-			check(mkdirat(directory, ".moving", 0700), ".moving");
-			hidden = openat(directory, ".moving", O_PATH | O_DIRECTORY | O_CLOEXEC);
-			check(hidden, ".moving");
-		}
-		receive_small(from, directory, hidden);
+		receive_small(from, directory);
 	}
-	if (hidden >= 0)
-		check(unlinkat(directory, ".moving", AT_REMOVEDIR), ".moving");
 }
 
 int main(int count, char **words)
