@@ -15,20 +15,19 @@ const PERIOD: Duration = Duration::from_millis(200);
 
 /// A progress line on the terminal while moving bytes takes long; erased when dropped.
 pub struct Progress {
-    bytes: u64,
     begun: Instant,
     drawn: Option<Mutex<Option<Instant>>>,
 }
 
 impl Progress {
-    /// Of so many bytes, on standard error; nothing if that is no terminal.
-    pub fn new(bytes: u64) -> Self {
+    /// On standard error; nothing if that is no terminal.
+    pub fn begin() -> Self {
         let drawn = io::stderr().is_terminal().then(Mutex::default);
-        Self { bytes, begun: Instant::now(), drawn }
+        Self { begun: Instant::now(), drawn }
     }
 
-    /// Shows how many are done.
-    pub fn show(&self, done: u64) {
+    /// Shows how many bytes are done, and of how many, if that is known.
+    pub fn show(&self, done: u64, of: Option<u64>) {
         let elapsed = self.begun.elapsed();
         let Some(drawn) = self.drawn.as_ref().filter(|_| elapsed >= PATIENCE) else { return };
         // Another thread that is drawing draws as good a line.
@@ -37,7 +36,7 @@ impl Progress {
             return;
         }
         *last = Some(Instant::now());
-        let _ = write!(io::stderr(), "{ERASE}{}", line(done, Some(self.bytes), elapsed));
+        let _ = write!(io::stderr(), "{ERASE}{}", line(done, of, elapsed));
     }
 }
 

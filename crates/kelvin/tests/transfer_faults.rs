@@ -353,6 +353,7 @@ fn a_receiver_cannot_make_the_sender_hold_much() {
                 let mut some = decisions.chunks(100).map(<[_]>::to_vec);
                 some.try_for_each(|some| channel.send(&FromReceiver::Decisions(some))).unwrap();
             }
+            FromSender::Found { .. } => {}
             FromSender::End => break,
             other => panic!("{other:?}"),
         }

@@ -64,6 +64,11 @@ pub enum FromSender {
         #[serde(deserialize_with = "bounded::text::<REASON, _>")]
         why: String,
     },
+    /// All files are found: their bytes, holes not counted, where it was not known how many.
+    Found {
+        /// The bytes.
+        bytes: u64,
+    },
     /// All was sent; the receiver shall finish, and say what it measured.
     End,
     /// What the sender measured.
@@ -106,6 +111,8 @@ pub struct Settings {
     pub dry_run: bool,
     /// Bytes of all files, holes not counted; none where unknown.
     pub bytes: Option<u64>,
+    /// No more bytes than these, where it is not known yet how many: the receiver says whether there is room for them.
+    pub at_most: Option<u64>,
     /// Over how many connections blocks come, this one included.
     pub streams: u32,
     /// Whether each file comes over a connection of its own, with the first one for all else.
@@ -121,6 +128,7 @@ impl Settings {
         update: false,
         dry_run: false,
         bytes: None,
+        at_most: None,
         streams: 1,
         connection: Connection::Persistent,
     };
@@ -272,6 +280,11 @@ pub enum FromReceiver {
     Refused(Reason),
     /// All was written.
     Finished(Finished),
+    /// Whether there is room for as many bytes as there are at most.
+    Room {
+        /// Whether there is.
+        is_enough: bool,
+    },
     /// By what more connections can join.
     Session(SessionId),
     /// Over a stream that has joined: that it has, and then of each block in turn that it was written, or why not.

@@ -33,7 +33,7 @@ use crate::message::{
 use crate::moving::{SendMethod, SendPath, SendSetup};
 use crate::pace::Pace;
 use crate::session::{BATCH, BATCH_BYTES, SMALL, WINDOW, is_small};
-use crate::source::{Collection, Opener, Source};
+use crate::source::{Collection, LeftOut, Opener, Source};
 use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 use joining::{Another, Joined};
@@ -43,6 +43,8 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// Most entries of an offer, and most bytes of their names and attributes, so that it fits into a frame.
 const OFFERED: usize = 256;
 const OFFERED_BYTES: usize = 40 << 10;
+/// Files that are ready to be sent, of which no more need be offered: so many are under way while the receiver decides on others.
+const READY: usize = WINDOW / 4;
 /// Zeros that are sent at once.
 const ZEROS: usize = 4096;
 /// Bytes of an entry beside its name and attributes, at most.
@@ -79,8 +81,8 @@ pub struct Sent {
     pub unsent: Vec<Unsent>,
     /// Files that were there already, and unchanged.
     pub unchanged: u64,
-    /// Files that were sent without extended attributes that they have, if they are counted then.
-    pub without_attributes: u64,
+    /// What was left out.
+    pub left_out: LeftOut,
     /// In a dry run: what would be sent.
     pub planned: Vec<PathBuf>,
 }
@@ -133,30 +135,30 @@ impl<S: Stream> Sender<S> {
         Ok(Self { channel, joined: Vec::new(), another: None, manner, begun, watch: Watch::begin() })
     }
 
-    /// Sends all, and finishes. `progress` sees the bytes sent so far.
+    /// Sends all, and finishes. `progress` sees the bytes sent so far, and of how many, once that is known.
     ///
     /// # Errors
     /// A broken connection, a receiver that refuses all, or a signal. What concerns one file alone is returned.
-    pub fn send(mut self, collection: Collection, progress: &dyn Fn(u64)) -> Result<Sent> {
-        let Collection { sources, unread, counts_attributes, .. } = collection;
-        let unsent = unread.into_iter().map(|(path, why)| Unsent { path, why }).collect();
-        let mut sending = Sending::new(&mut self.channel, self.manner, &sources, progress);
-        sending.unsent = unsent;
-        sending.counts_attributes = counts_attributes;
+    pub fn send(mut self, collection: Collection, progress: &dyn Fn(u64, Option<u64>)) -> Result<Sent> {
+        let mut sending = Sending::new(&mut self.channel, self.manner, collection, progress);
         sending.joined = std::mem::take(&mut self.joined);
         sending.another = self.another.take();
         sending.run()?;
         sending.ways.finish()?;
         let method = sending.ways.method();
-        let Sending { unsent, unchanged, without_attributes, planned, moved, .. } = sending;
+        let Sending { collection, unsent: failed, unchanged, without_attributes, planned, moved, .. } = sending;
+        let Collection { sources, unread, mut left_out, .. } = collection;
+        left_out.attributes += without_attributes;
+        let unread = unread.into_iter().map(|(path, why)| Unsent { path, why });
+        let unsent: Vec<Unsent> = unread.chain(failed).collect();
         let summary = self.finish(&sources, (moved, method), unsent.len() as u64)?;
-        Ok(Sent { summary, unsent, unchanged, without_attributes, planned })
+        Ok(Sent { summary, unsent, unchanged, left_out, planned })
     }
 
     /// Has the receiver finish, and exchanges what was measured.
     fn finish(
         mut self,
-        sources: &[Source],
+        sources: &[Arc<Source>],
         (moved, method): (Moved, Option<SendMethod>),
         failed: u64,
     ) -> Result<Summary> {
@@ -194,7 +196,7 @@ impl<S: Stream> Sender<S> {
     }
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
-    fn expected(&self, sources: &[Source], receiver: Costs, moved: &Moved) -> Option<Expected> {
+    fn expected(&self, sources: &[Arc<Source>], receiver: Costs, moved: &Moved) -> Option<Expected> {
         let Settings { streams, connection, .. } = self.manner.settings;
         if streams > 1 || connection == Connection::PerFile {
             // What its threads take from each other is not known, nor what connecting takes.
@@ -209,7 +211,7 @@ impl<S: Stream> Sender<S> {
 }
 
 /// What lies under what is sent.
-fn storage(sources: &[Source]) -> Storage {
+fn storage(sources: &[Arc<Source>]) -> Storage {
     match sources.iter().find(|source| source.is_file()) {
         Some(source) if source.entry.kind == EntryKind::Stream => Storage::Pipe,
         source => source.map_or(Storage::Nothing, |source| Storage::of(&source.path)),
@@ -217,17 +219,19 @@ fn storage(sources: &[Source]) -> Storage {
 }
 
 /// What reading the first large file again costs, in picoseconds a byte; nothing if there is none.
-fn reading(sources: &[Source]) -> Result<u64> {
+fn reading(sources: &[Arc<Source>]) -> Result<u64> {
     let Some(source) = sources.iter().find(|source| source.bytes() > SMALL) else { return Ok(0) };
     let read = expected::reading(&source.open()?, source.bytes());
     Ok(read.map_err(|error| FileError::call("read", &source.path, error))?)
 }
 
 /// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.
-fn opening(sources: &[Source]) -> Result<u64> {
-    let small: Vec<&Source> = sources.iter().filter(|source| is_small(&source.entry)).take(expected::FILES).collect();
+fn opening(sources: &[Arc<Source>]) -> Result<u64> {
+    let small: Vec<&Arc<Source>> =
+        sources.iter().filter(|source| is_small(&source.entry)).take(expected::FILES).collect();
     let (mut content, mut opener) = (vec![0; SMALL as usize], Opener::default());
-    let mut one = |source: &&Source| read_whole(source, opener.open(source)?, &mut content[..source.bytes() as usize]);
+    let mut one =
+        |source: &&Arc<Source>| read_whole(source, opener.open(source)?, &mut content[..source.bytes() as usize]);
     let mut failed = Ok(());
     let spent = expected::cpu_time(|| {
         failed = small.iter().try_for_each(&mut one);
@@ -288,6 +292,19 @@ struct Told {
     next: u32,
 }
 
+/// For what the receiver has room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// It was asked, and has not answered.
+    Asked,
+    /// For as much as there is at most.
+    OfMost,
+    /// Not for so much, or there is more: how much it is must be known before more is sent.
+    Short,
+    /// For all, however much it is: it was told, and would have refused it.
+    OfAll,
+}
+
 /// All that is sent over one connection.
 struct Sending<'a, S> {
     channel: &'a mut Channel<S>,
@@ -297,8 +314,11 @@ struct Sending<'a, S> {
     /// The last files that had connections of their own, and these, until the receiver has closed them.
     ending: VecDeque<(usize, Channel<S>)>,
     manner: Manner,
-    sources: &'a [Source],
-    progress: &'a dyn Fn(u64),
+    collection: Collection,
+    room: Room,
+    progress: &'a dyn Fn(u64, Option<u64>),
+    /// Bytes of all, once that is known.
+    all: Option<u64>,
     pace: Arc<Pace>,
     ways: Ways<SendPath>,
     /// How many were offered, and of how many the receiver's decision is known.
@@ -326,7 +346,15 @@ struct Sending<'a, S> {
 }
 
 impl<'a, S: Stream> Sending<'a, S> {
-    fn new(channel: &'a mut Channel<S>, manner: Manner, sources: &'a [Source], progress: &'a dyn Fn(u64)) -> Self {
+    fn new(
+        channel: &'a mut Channel<S>,
+        manner: Manner,
+        collection: Collection,
+        progress: &'a dyn Fn(u64, Option<u64>),
+    ) -> Self {
+        let all = collection.is_whole().then(|| collection.bytes());
+        let room = if all.is_some() { Room::OfAll } else { Room::Asked };
+        let counts_attributes = collection.counts_attributes;
         let (ready, resumed, unjudged) = (VecDeque::new(), HashMap::new(), BTreeMap::new());
         let (unsent, planned, buffer) = (Vec::new(), Vec::new(), Vec::new());
         let pace = Arc::new(Pace::new(manner.limit));
@@ -341,8 +369,10 @@ impl<'a, S: Stream> Sending<'a, S> {
             apart: Apart::none(),
             ending: VecDeque::new(),
             manner,
-            sources,
+            collection,
+            room,
             progress,
+            all,
             pace,
             ways,
             offered,
@@ -356,7 +386,7 @@ impl<'a, S: Stream> Sending<'a, S> {
             unsent,
             unchanged,
             opener: Opener::default(),
-            counts_attributes: false,
+            counts_attributes,
             without_attributes: 0,
             planned,
             buffer,
@@ -365,16 +395,20 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     fn run(&mut self) -> Result<()> {
         loop {
-            self.offer()?;
+            let has_offered = self.offer()?;
             while let Some(message) = self.channel.received()? {
                 self.hear(message)?;
             }
-            if let Some(wanted) = self.ready.pop_front() {
+            if self.room == Room::Short {
+                self.find_all()?;
+            } else if let Some(wanted) = self.ready.pop_front_if(|_| self.room != Room::Asked) {
                 self.send_next(wanted)?;
+            } else if has_offered {
+                // Something may have been decided on meanwhile.
             } else if self.in_flight() > 0 {
                 let message = self.channel.receive()?;
                 self.hear(message)?;
-            } else if self.offered == self.sources.len() {
+            } else {
                 return Ok(());
             }
         }
@@ -385,20 +419,53 @@ impl<'a, S: Stream> Sending<'a, S> {
         (self.offered - self.decided) + self.ready.len() + self.resumed.len() + self.unjudged.len()
     }
 
-    /// Offers as many entries as the receiver takes before it has the content of others.
-    fn offer(&mut self) -> Result<()> {
-        while self.offered < self.sources.len() && self.in_flight() + OFFERED <= WINDOW {
+    /// Offers some entries, where few are ready to be sent and the receiver takes more before it has the content of others; says
+    /// whether it did.
+    fn offer(&mut self) -> Result<bool> {
+        let is_due = self.ready.len() < READY && self.in_flight() + OFFERED <= WINDOW;
+        let has_more = is_due && self.has_more_to_offer()?;
+        if has_more {
             let mut bytes = 0;
-            let fits = |source: &&Source| {
+            let fits = |source: &&Arc<Source>| {
                 bytes += size(&source.entry);
                 bytes <= OFFERED_BYTES
             };
-            let some = self.sources[self.offered..].iter().take(OFFERED).take_while(fits);
+            let some = self.collection.sources[self.offered..].iter().take(OFFERED).take_while(fits);
             let entries: Vec<Entry> = some.map(|source| source.entry.clone()).collect();
             self.offered += entries.len();
             self.channel.queue(&FromSender::Offer(entries))?;
         }
-        self.channel.flush()
+        self.channel.flush()?;
+        Ok(has_more)
+    }
+
+    /// Whether something was found that was not offered.
+    fn has_more_to_offer(&mut self) -> Result<bool> {
+        if self.offered == self.collection.sources.len() && !self.collection.is_whole() {
+            self.collection.find(OFFERED)?;
+            self.say_how_much()?;
+        }
+        Ok(self.offered < self.collection.sources.len())
+    }
+
+    /// Finds all, where the receiver has no room for as much as it may be, before more is sent.
+    fn find_all(&mut self) -> Result<()> {
+        self.collection.find_all()?;
+        self.say_how_much()
+    }
+
+    /// Says how much there is once all is found; more than there was said to be at most is no more known to find room.
+    fn say_how_much(&mut self) -> Result<()> {
+        let bytes = self.collection.stored().unwrap_or_default();
+        if self.collection.is_whole() && self.room != Room::OfAll {
+            self.room = Room::OfAll;
+            self.all = Some(self.collection.bytes());
+            return self.channel.queue(&FromSender::Found { bytes });
+        }
+        if self.manner.settings.at_most.is_none_or(|most| bytes > most) {
+            self.room = Room::Short;
+        }
+        Ok(())
     }
 
     fn hear(&mut self, message: FromReceiver) -> Result<()> {
@@ -409,12 +476,25 @@ impl<'a, S: Stream> Sending<'a, S> {
             FromReceiver::Refused(Reason(why)) => Err(Error::RefusedAll(why)),
             FromReceiver::Finished(_) => Err(Error::Nonsense("it has finished before all was sent")),
             FromReceiver::Session(_) | FromReceiver::Took(_) => Err(Error::Nonsense("it speaks of streams")),
+            FromReceiver::Room { is_enough } => self.told_of_room(is_enough),
         }
+    }
+
+    /// Whether there is room for as much as there is at most. By now all may be found, and said.
+    fn told_of_room(&mut self, is_enough: bool) -> Result<()> {
+        if self.manner.settings.at_most.is_none() {
+            return Err(Error::Nonsense("it speaks of room that was not asked for"));
+        }
+        if self.room == Room::Asked {
+            self.room = if is_enough { Room::OfMost } else { Room::Short };
+        }
+        Ok(())
     }
 
     fn decided(&mut self, decision: Decision) -> Result<()> {
         let number = self.decided;
-        let source = self.sources[..self.offered].get(number).ok_or(Error::Nonsense(UNKNOWN))?;
+        let source = self.collection.sources[..self.offered].get(number).ok_or(Error::Nonsense(UNKNOWN))?;
+        let source = Arc::clone(source);
         self.decided += 1;
         let is_dry = self.manner.settings.dry_run;
         match decision {
@@ -442,7 +522,7 @@ impl<'a, S: Stream> Sending<'a, S> {
     /// Compares blocks that the receiver has with those of the file.
     fn compare(&mut self, (file, first): (Number, u32), digests: &[Digest], is_all: bool) -> Result<()> {
         let number = file as usize;
-        let source = self.sources.get(number).ok_or(Error::Nonsense(UNKNOWN))?;
+        let source = Arc::clone(self.collection.sources.get(number).ok_or(Error::Nonsense(UNKNOWN))?);
         let told = self.resumed.get_mut(&number).ok_or(Error::Nonsense(UNKNOWN))?;
         // Each block is read once, however often the receiver would speak of it.
         let next = first.checked_add(digests.len() as u32).ok_or(Error::Nonsense(UNKNOWN))?;
@@ -472,7 +552,7 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     fn judged(&mut self, Verdict { file, why }: Verdict) -> Result<()> {
         let number = file as usize;
-        let source = self.sources[..self.decided].get(number).ok_or(Error::Nonsense(UNKNOWN))?;
+        let source = self.collection.sources[..self.decided].get(number).ok_or(Error::Nonsense(UNKNOWN))?;
         // It may have failed on both sides at once.
         let Some(amount) = self.unjudged.remove(&number) else { return Ok(()) };
         match why {
@@ -494,18 +574,18 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     fn pass(&mut self, bytes: u64) {
         self.passed += bytes;
-        (self.progress)(self.passed);
+        (self.progress)(self.passed, self.all);
     }
 
     /// Sends the next file, or as many small ones as go together.
     fn send_next(&mut self, wanted: Wanted) -> Result<()> {
-        let source = &self.sources[wanted.number];
+        let source = Arc::clone(&self.collection.sources[wanted.number]);
         let number = wanted.number;
         self.begin_apart(number)?;
         if is_small(&source.entry) {
             self.send_small(wanted)?;
         } else {
-            self.send_large(source, &wanted)?;
+            self.send_large(&source, &wanted)?;
         }
         self.end_apart(number)?;
         while self.manner.acknowledge && self.unjudged.contains_key(&number) {
@@ -524,9 +604,9 @@ impl<'a, S: Stream> Sending<'a, S> {
         let most = self.pace.most(BATCH_BYTES);
         let mut next = Some(wanted);
         while let Some(Wanted { number, .. }) = next {
-            let source = &self.sources[number];
+            let source = Arc::clone(&self.collection.sources[number]);
             let end = filled + source.bytes() as usize;
-            match self.read_small(source, &mut content[filled..end]) {
+            match self.read_small(&source, &mut content[filled..end]) {
                 Ok(()) => {
                     self.unjudged.insert(number, Amount::sent(source.bytes()));
                     files.push(Whole { file: number as Number, bytes: source.bytes() as u32 });
@@ -538,7 +618,7 @@ impl<'a, S: Stream> Sending<'a, S> {
             let room = most.saturating_sub(filled as u64);
             let is_full = self.manner.acknowledge || self.another.is_some() || files.len() == BATCH;
             let fits = |wanted: &mut Wanted| {
-                let source = &self.sources[wanted.number];
+                let source = &self.collection.sources[wanted.number];
                 is_small(&source.entry) && source.bytes() <= room
             };
             next = if is_full { None } else { self.ready.pop_front_if(fits) };
@@ -569,7 +649,7 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     /// Tells the receiver that a file will not come.
     fn abandon(&mut self, number: usize, why: Error) -> Result<()> {
-        let source = &self.sources[number];
+        let source = Arc::clone(&self.collection.sources[number]);
         self.channel.queue(&FromSender::Abandoned { file: number as Number, why: why.told() })?;
         self.unjudged.remove(&number);
         self.pass(source.bytes());
@@ -578,7 +658,7 @@ impl<'a, S: Stream> Sending<'a, S> {
     }
 
     /// Sends the blocks of a file that the receiver does not have.
-    fn send_large(&mut self, source: &'a Source, wanted: &Wanted) -> Result<()> {
+    fn send_large(&mut self, source: &Source, wanted: &Wanted) -> Result<()> {
         let number = wanted.number;
         let passed = self.passed;
         if wanted.kept.is_empty() {

@@ -110,6 +110,8 @@ pub(crate) struct Session<'a, S> {
     sessions: Option<&'a Sessions<S>>,
     streams: Option<Joinable<'a, S>>,
     settings: Settings,
+    /// Whether there was room for all before it was known how much that is.
+    has_room: bool,
     /// By what the bytes of large files come: what was asked for, and then all that there is.
     receiving: Option<ReceiveSetup>,
     ways: Ways<ReceivePath>,
@@ -145,6 +147,7 @@ impl<'a, S: Stream> Session<'a, S> {
             sessions: None,
             streams: None,
             settings: Settings::USUAL,
+            has_room: false,
             receiving: None,
             ways: Ways::of_receiving(None, false, true),
             offered,
@@ -219,17 +222,38 @@ impl<'a, S: Stream> Session<'a, S> {
         if settings.streams > 1 || settings.connection == Connection::PerFile {
             self.expect_others()?;
         }
+        if let (None, Some(bytes)) = (settings.bytes, settings.at_most) {
+            self.has_room = self.desk.begin(&Settings { bytes: Some(bytes), ..settings }).is_ok();
+            self.channel.send(&FromReceiver::Room { is_enough: self.has_room })?;
+        }
         loop {
             match self.channel.receive()? {
                 FromSender::Offer(entries) => self.decide(entries)?,
                 FromSender::Keep { file, blocks } => self.keep_blocks(file, &blocks)?,
                 FromSender::Abandoned { file, why } => self.abandoned(file, why)?,
+                FromSender::Found { bytes } => self.found_all(bytes)?,
                 FromSender::Split { file } => self.split(file)?,
                 FromSender::Apart { file } => self.come_apart(file)?,
                 FromSender::End => return self.end(),
                 content => self.content_of_files(content)?,
             }
         }
+    }
+
+    /// All is found: that there is room for it, unless there was before it was known how much it is.
+    fn found_all(&mut self, bytes: u64) -> Result<()> {
+        if self.settings.bytes.is_some() || self.settings.at_most.is_none() {
+            return Err(Error::Nonsense("it says again how much there is"));
+        }
+        let left = Settings { bytes: Some(bytes.saturating_sub(self.moved.amount.moved)), ..self.settings };
+        if !self.has_room
+            && let Err(why) = self.desk.begin(&left)
+        {
+            self.channel.send(&FromReceiver::Refused(Reason(why.told())))?;
+            return Err(why);
+        }
+        self.settings.bytes = Some(bytes);
+        Ok(())
     }
 
     /// Has content arrive.

@@ -1,10 +1,12 @@
 //! What is to be sent: the files that a user named, and what is below the directories, as found before anything is sent.
 
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kelvin_file::Error as FileError;
 use kelvin_sys::fs::effective_user;
@@ -175,6 +177,7 @@ impl Opener {
 }
 
 /// A directory that is being walked.
+#[derive(Debug)]
 struct Level {
     path: PathBuf,
     /// It, if it is held open.
@@ -209,17 +212,27 @@ impl Level {
     }
 }
 
-/// All that is to be sent, each directory before what is in it.
+/// All that is to be sent, as far as it was found, each directory before what is in it.
 #[derive(Debug, Default)]
 pub struct Collection {
     /// In the order in which it is offered.
-    pub sources: Vec<Source>,
+    pub sources: Vec<Arc<Source>>,
     /// What is left out.
     pub left_out: LeftOut,
     /// What could not be looked at.
     pub unread: Vec<(PathBuf, Error)>,
     /// Whether files with extended attributes are counted when they are sent.
     pub(crate) counts_attributes: bool,
+    /// What is sent of each file.
+    keep: Keep,
+    /// Named directories that were not looked into yet, and the one that is being walked, with those below on the way.
+    named: VecDeque<Level>,
+    levels: Vec<Level>,
+    /// The file systems of the named directories.
+    devices: Vec<u64>,
+    /// Bytes on a disk of all that was found, and at most of all that is to be found; none where that is unknown.
+    stored: Option<u64>,
+    at_most: Option<u64>,
     /// Who sends, once asked for.
     user: Option<u32>,
     /// Directories so far, and bytes of their names.
@@ -233,12 +246,69 @@ impl Collection {
     /// # Errors
     /// What is no regular file, nor a directory where those are sent; what may not be read.
     pub fn of(paths: &[PathBuf], keep: Keep) -> Result<Self> {
-        let counts_attributes = keep.attributes == Attributes::CountedWhenSent;
-        let mut found = Self { counts_attributes, ..Self::default() };
-        for path in paths {
-            found.add_named(path, keep)?;
-        }
+        let mut found = Self::begun(paths, keep)?;
+        found.find_all()?;
         Ok(found)
+    }
+
+    /// The same, but what is in the directories is found later.
+    ///
+    /// # Errors
+    /// As for [`Collection::of`].
+    pub fn begun(paths: &[PathBuf], keep: Keep) -> Result<Self> {
+        let counts_attributes = keep.attributes == Attributes::CountedWhenSent;
+        let known = Some(0);
+        let mut found = Self { counts_attributes, keep, stored: known, at_most: known, ..Self::default() };
+        paths.iter().try_for_each(|path| found.add_named(path))?;
+        Ok(found)
+    }
+
+    /// Whether all was found.
+    pub fn is_whole(&self) -> bool {
+        self.named.is_empty() && self.levels.is_empty()
+    }
+
+    /// Finds all that is left to be found.
+    ///
+    /// # Errors
+    /// More than one transfer can have.
+    pub fn find_all(&mut self) -> Result<()> {
+        while !self.is_whole() {
+            self.find(MOST)?;
+        }
+        Ok(())
+    }
+
+    /// Finds about so many more, if there are so many: in a directory by name, so that an order of sending can be repeated.
+    ///
+    /// # Errors
+    /// As for [`Collection::find_all`].
+    pub fn find(&mut self, more: usize) -> Result<()> {
+        let enough = self.sources.len().saturating_add(more);
+        while self.sources.len() < enough {
+            let Some(mut level) = self.levels.pop().or_else(|| self.named.pop_front()) else { break };
+            let below = self.look_in(&mut level, enough)?;
+            if level.names.len() > 0 {
+                self.levels.push(level);
+            }
+            if let Some(mut below) = below {
+                below.directory = below.directory.filter(|_| self.levels.len() < HELD);
+                self.levels.push(below);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what is in a directory until there is enough, or a directory among it, which is returned.
+    fn look_in(&mut self, level: &mut Level, enough: usize) -> Result<Option<Level>> {
+        while self.sources.len() < enough
+            && let Some(name) = level.names.next()
+        {
+            if let Some(below) = self.look(level, name)? {
+                return Ok(Some(below));
+            }
+        }
+        Ok(None)
     }
 
     /// Standard input, under this name.
@@ -254,25 +324,37 @@ impl Collection {
         // As a shell's redirection would make it, but for its umask.
         let entry = Entry { parent: 0, name, kind, mode: 0o644, modified, owner: None, attributes: Vec::new() };
         let source = Source { path: PathBuf::new(), entry, identity: (0, 0), is_named: true, has_holes: false };
-        Ok(Self { sources: vec![source], ..Self::default() })
+        Ok(Self { sources: vec![Arc::new(source)], ..Self::default() })
     }
 
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.sources.iter().map(Source::bytes).sum()
+        self.sources.iter().map(|source| source.bytes()).sum()
     }
 
-    /// Bytes that all take on a disk; none where that is unknown.
+    /// Bytes that all that was found takes on a disk; none where that is unknown.
     pub fn stored(&self) -> Option<u64> {
-        let stored = |source: &Source| match source.entry.kind {
-            EntryKind::File { stored, bytes } => Some(stored.min(bytes)),
-            EntryKind::Stream => None,
-            _ => Some(0),
-        };
-        self.sources.iter().map(stored).sum()
+        self.stored
     }
 
-    fn add_named(&mut self, path: &Path, keep: Keep) -> Result<()> {
+    /// Bytes that all of it takes at most, found or not: as many as are on its file systems; none where that is unknown. Links to a
+    /// file, and what is mounted in a directory, may make it more.
+    pub fn at_most(&self) -> Option<u64> {
+        self.at_most
+    }
+
+    /// Counts what is on the file system of a named directory.
+    fn count_all_on(&mut self, path: &Path, device: u64) {
+        if !self.devices.contains(&device) {
+            self.devices.push(device);
+            let room = kelvin_sys::fs::room(path).ok().filter(|room| room.total_bytes > 0);
+            let used = room.map(|room| room.total_bytes.saturating_sub(room.free_bytes));
+            self.at_most = self.at_most.zip(used).map(|(all, used)| all.saturating_add(used));
+        }
+    }
+
+    fn add_named(&mut self, path: &Path) -> Result<()> {
+        let keep = self.keep;
         let found = rustix::fs::stat(path).map_err(|error| FileError::call("find", path, error.into()))?;
         let kind = FileType::from_raw_mode(found.st_mode);
         let name = if kind == FileType::Directory { directory_name(path) } else { Name::of(path).map_err(invalid) };
@@ -284,37 +366,22 @@ impl Collection {
                 );
             }
             let level = Level::read(CWD, (path, LISTING), path)?;
-            let number = self.add_directory(path.to_owned(), 0, name, (&found, keep))?;
-            return self.descend(Level { number, ..level }, keep);
+            let number = self.add_directory(path.to_owned(), 0, name, &found)?;
+            self.count_all_on(path, found.st_dev);
+            self.named.push_back(Level { number, ..level });
+            return Ok(());
         }
         if let Some(kind) = special(kind) {
             return Err(FileError::Special { path: path.to_owned(), kind }.into());
         }
-        let file = self.add(path.to_owned(), 0, name, (&found, keep), file(&found))?;
-        file.is_named = true;
+        self.add(path.to_owned(), 0, name, (&found, true), file(&found))?;
         // What may not be read is said before anything is sent.
-        file.open().map(drop)
-    }
-
-    /// Adds what is in a directory, by name, so that an order of sending can be repeated.
-    fn descend(&mut self, first: Level, keep: Keep) -> Result<()> {
-        let mut levels = vec![first];
-        while let Some(level) = levels.last_mut() {
-            let Some(name) = level.names.next() else {
-                levels.pop();
-                continue;
-            };
-            if let Some(mut below) = self.look(level, name, keep)? {
-                below.directory = below.directory.filter(|_| levels.len() < HELD);
-                levels.push(below);
-            }
-        }
-        Ok(())
+        self.sources.last().map_or(Ok(()), |file| file.open().map(drop))
     }
 
     /// Adds what has a name in a directory; returns it if it is a directory itself.
-    fn look(&mut self, level: &Level, name: OsString, keep: Keep) -> Result<Option<Level>> {
-        let (path, parent) = (level.path.join(&name), level.number);
+    fn look(&mut self, level: &Level, name: OsString) -> Result<Option<Level>> {
+        let (path, parent, keep) = (level.path.join(&name), level.number, self.keep);
         let Ok(own) = Name::try_from(name.into_vec()) else { return Ok(None) };
         let (above, from_there) = level.at(own.as_os_str(), &path);
         let found = match rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW) {
@@ -327,16 +394,16 @@ impl Collection {
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory => match Level::read(above, (from_there, LISTING | OFlags::NOFOLLOW), &path) {
                 Ok(below) => {
-                    let number = self.add_directory(path, parent, own, (&found, keep))?;
+                    let number = self.add_directory(path, parent, own, &found)?;
                     return Ok(Some(Level { number, ..below }));
                 }
                 Err(error) => self.unread.push((path, error)),
             },
-            FileType::RegularFile => drop(self.add(path, parent, own, (&found, keep), file(&found))?),
+            FileType::RegularFile => self.add(path, parent, own, (&found, false), file(&found))?,
             FileType::Symlink if keep.links => match fs::read_link(&path) {
                 Ok(target) => {
                     let target = target.into_os_string().into_vec();
-                    self.add(path, parent, own, (&found, keep), EntryKind::Link { target })?;
+                    self.add(path, parent, own, (&found, false), EntryKind::Link { target })?;
                 }
                 Err(error) => self.could_not("read the link", path, error),
             },
@@ -351,12 +418,12 @@ impl Collection {
         self.unread.push((path, error));
     }
 
-    fn add_directory(&mut self, path: PathBuf, parent: u32, name: Name, found: (&Stat, Keep)) -> Result<u32> {
+    fn add_directory(&mut self, path: PathBuf, parent: u32, name: Name, found: &Stat) -> Result<u32> {
         self.names += name.as_os_str().len();
         if self.directories as usize >= tree::MOST || self.names > tree::NAMES {
             return Err(Error::TooMany);
         }
-        self.add(path, parent, name, found, EntryKind::Directory)?;
+        self.add(path, parent, name, (found, false), EntryKind::Directory)?;
         self.directories += 1;
         Ok(self.directories)
     }
@@ -366,9 +433,10 @@ impl Collection {
         path: PathBuf,
         parent: u32,
         name: Name,
-        (found, keep): (&Stat, Keep),
+        (found, is_named): (&Stat, bool),
         kind: EntryKind,
-    ) -> Result<&mut Source> {
+    ) -> Result<()> {
+        let keep = self.keep;
         if self.sources.len() >= MOST {
             return Err(Error::TooMany);
         }
@@ -383,8 +451,14 @@ impl Collection {
         let has_holes = matches!(kind, EntryKind::File { bytes, stored } if stored < bytes);
         let entry = Entry { parent, name, kind, mode, modified, owner, attributes };
         let identity = (found.st_dev, found.st_ino);
-        self.sources.push(Source { path, entry, identity, is_named: false, has_holes });
-        self.sources.last_mut().ok_or(Error::TooMany)
+        if let EntryKind::File { bytes, stored } = entry.kind {
+            let and_it = |all: Option<u64>| all.map(|all| all.saturating_add(stored.min(bytes)));
+            self.stored = and_it(self.stored);
+            // What was found in a directory is on a file system that is counted whole.
+            self.at_most = if is_named { and_it(self.at_most) } else { self.at_most };
+        }
+        self.sources.push(Arc::new(Source { path, entry, identity, is_named, has_holes }));
+        Ok(())
     }
 
     /// The extended attributes that are to be sent; counts a file that has others, or too many.

@@ -1,5 +1,6 @@
 //! Both ends against hostile ones and each other: scripted, fuzzed, cut off; over connections that are none of the network's.
 
+mod ahead;
 mod apart;
 mod channel;
 mod found;

@@ -12,7 +12,7 @@ use kelvin_transfer::message::Settings;
 use kelvin_transfer::moving::SendSetup;
 use kelvin_transfer::name::Name;
 use kelvin_transfer::send::{Manner, Sender, Sent, Unsent};
-use kelvin_transfer::source::{Attributes, Collection, Keep, LeftOut, left_out};
+use kelvin_transfer::source::{Attributes, Collection, Keep, left_out};
 use kelvin_transfer::summary::Record;
 use kelvin_transfer::{Error, device};
 use kelvin_wire::address::addresses;
@@ -31,7 +31,6 @@ pub fn send(args: &SendArgs) -> Done {
     let collection = collected(args, &files)?;
     let addresses = addresses(to).map_err(|why| Fault::new(to, why))?;
     kelvin_sys::interrupt::watch()?;
-    let left = collection.left_out.clone();
     let manner = manner(args, moving, &collection);
     let sent = if args.device {
         carry(device::connect(&addresses, &secret, manner), to, collection)?
@@ -39,10 +38,7 @@ pub fn send(args: &SendArgs) -> Done {
         carry(Sender::connect(&addresses, &secret, manner), to, collection)?
     };
     match sent {
-        Ok(sent) => {
-            let attributes = left.attributes + sent.without_attributes;
-            conclude(args, &sent, left_out(&LeftOut { attributes, ..left }))
-        }
+        Ok(sent) => conclude(args, &sent),
         Err(error @ Error::RefusedAll(_)) => Err(Fault::new(to, error)),
         Err(error) => {
             Fault::because(error).report();
@@ -61,22 +57,28 @@ fn carry<S: Stream>(
         Error::Device(why) => Fault::new("--device", why),
         error => Fault::new(to, error),
     })?;
-    let progress = Progress::new(collection.bytes());
-    Ok(sender.send(collection, &|bytes| progress.show(bytes)))
+    let progress = Progress::begin();
+    Ok(sender.send(collection, &|bytes, of| progress.show(bytes, of)))
 }
 
 fn manner(args: &SendArgs, moving: Option<SendSetup>, collection: &Collection) -> Manner {
     let SendArgs { plain, no_verify, sync, update, dry_run, limit, streams, .. } = *args;
-    let stored = collection.stored();
+    // Where there is room for it however much it is, not all must be found before the first is sent.
+    let (bytes, at_most) =
+        if collection.is_whole() { (collection.stored(), None) } else { (None, collection.at_most()) };
     let connection = match args.connection {
         Lasting::Persistent => Connection::Persistent,
         Lasting::PerFile => Connection::PerFile,
     };
-    let settings = Settings { plain, verify: !no_verify, sync, update, dry_run, bytes: stored, streams, connection };
+    let verify = !no_verify;
+    let settings = Settings { plain, verify, sync, update, dry_run, bytes, at_most, streams, connection };
     Manner { settings, acknowledge: args.ack == Ack::PerFile, limit, moving }
 }
 
-/// All that is named, each with a name of its own.
+/// Files that are found before the receiver is asked for anything: so few are found at once.
+const FOUND_FIRST: usize = 256;
+
+/// All that is named, each with a name of its own; what is in directories only as far as it must be known before it is sent.
 fn collected(args: &SendArgs, files: &[PathBuf]) -> Result<Collection, Fault> {
     if files == [PathBuf::from("-")] {
         return Collection::of_input(&args.name).map_err(|error| Fault::new("--name", error));
@@ -99,7 +101,12 @@ fn collected(args: &SendArgs, files: &[PathBuf]) -> Result<Collection, Fault> {
         (false, false) => Attributes::CountedWhenSent,
     };
     let keep = Keep { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
-    Collection::of(files, keep).map_err(Fault::because)
+    let mut found = Collection::begun(files, keep).map_err(Fault::because)?;
+    let is_usual = args.streams == 1 && args.connection == Lasting::Persistent;
+    let may_be_found_later = is_usual && !args.update && !args.dry_run && !args.device && found.at_most().is_some();
+    let first = if may_be_found_later { FOUND_FIRST } else { usize::MAX };
+    found.find(first).map_err(Fault::because)?;
+    Ok(found)
 }
 
 /// What was moved and what was not, as data.
@@ -117,8 +124,9 @@ struct Answer {
     device: Option<&'static str>,
 }
 
-fn conclude(args: &SendArgs, sent: &Sent, left: Option<String>) -> Done {
-    let Sent { summary, unsent, unchanged, planned, .. } = sent;
+fn conclude(args: &SendArgs, sent: &Sent) -> Done {
+    let Sent { summary, unsent, unchanged, planned, left_out: left } = sent;
+    let left = left_out(left);
     let device = args.device.then_some(Device::Sender);
     unsent.iter().for_each(report);
     if args.json {

@@ -33,7 +33,7 @@ fn setup(method: SendMethod) -> SendSetup {
 fn send_by(served: &Served<'_>, paths: &[PathBuf], manner: send::Manner) -> Result<Sent> {
     let collection = Collection::of(paths, Keep { recursive: true, ..Keep::default() }).unwrap();
     let (address, secret) = (served.0.address().unwrap(), kelvin_wire::secret::Secret::none());
-    Sender::connect(&[address], &secret, manner)?.send(collection, &|_| {})
+    Sender::connect(&[address], &secret, manner)?.send(collection, &|_, _| {})
 }
 
 fn manner(settings: Settings) -> send::Manner {
@@ -135,7 +135,7 @@ fn each_file_has_one_connection_and_the_session_one_more() {
                 }
             });
             let sender = Sender::connect(&[address], &kelvin_wire::secret::Secret::none(), manner(APART)).unwrap();
-            let sent = sender.send(collection, &|_| {}).unwrap();
+            let sent = sender.send(collection, &|_, _| {}).unwrap();
             assert_eq!((sent.summary.moved.files, sent.unsent.len()), (301, 0));
         });
     });
@@ -192,7 +192,7 @@ fn a_source_that_became_shorter_costs_only_itself() {
         fs::File::options().write(true).open(&paths[0]).unwrap().set_len(BLOCK).unwrap();
         fs::File::options().write(true).open(&paths[1]).unwrap().set_len(2).unwrap();
         let (address, secret) = (served.0.address().unwrap(), kelvin_wire::secret::Secret::none());
-        let sent = Sender::connect(&[address], &secret, manner(APART)).unwrap().send(collection, &|_| {}).unwrap();
+        let sent = Sender::connect(&[address], &secret, manner(APART)).unwrap().send(collection, &|_, _| {}).unwrap();
         assert_eq!((sent.unsent.len(), sent.summary.moved.files), (2, 1), "{:?}", sent.unsent);
     });
     are_equal(&paths[2..], &inner);

@@ -346,7 +346,8 @@ fn no_order_of_answers_breaks_a_sender() {
         (0..40).for_each(|_| answer_something(&mut hostile, &mut random));
         let counted = Rc::clone(&hostile.stream.heard);
         let sender = Sender::over(hostile.channel, (manner(SETTINGS), Instant::now())).unwrap();
-        finished += u64::from(sender.send(Collection::of(std::slice::from_ref(&tree), keep).unwrap(), &|_| {}).is_ok());
+        finished +=
+            u64::from(sender.send(Collection::of(std::slice::from_ref(&tree), keep).unwrap(), &|_, _| {}).is_ok());
         heard += counted.get();
     }
     assert!(finished > 100, "{finished}");

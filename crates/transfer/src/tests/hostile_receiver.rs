@@ -11,7 +11,8 @@ use crate::blocks::BLOCK;
 use crate::load::Load;
 use crate::message::{Decision, Digest, Finished, FromReceiver, FromSender, Number, Reason, Settings, Verdict};
 use crate::send::{Manner, Sender, Sent};
-use crate::source::{Collection, Keep};
+use crate::session::WINDOW;
+use crate::source::{Attributes, Collection, Keep};
 
 /// What the sender has: in the order of its offer a directory, and in it a large file, a link and a small file.
 const NUMBERS: [Number; 4] = [0, 1, 2, 3];
@@ -64,13 +65,15 @@ struct Outcome {
 fn sent_to(receiver: Hostile, collection: Collection, settings: Settings) -> Outcome {
     let Hostile { mut opener, channel, stream, .. } = receiver;
     let sender = Sender::over(channel, (manner(settings), Instant::now())).unwrap();
-    let ended = sender.send(collection, &|_| {});
+    let ended = sender.send(collection, &|_, _| {});
     let (messages, bytes) = heard(opened(&mut opener, &stream.received.take()).into_iter());
     Outcome { ended, messages, bytes }
 }
 
+const KEEP: Keep = Keep { recursive: true, links: true, owners: false, attributes: Attributes::CountedWhenSent };
+
 fn collection(tree: PathBuf) -> Collection {
-    Collection::of(&[tree], Keep { recursive: true, links: true, ..Keep::default() }).unwrap()
+    Collection::of(&[tree], KEEP).unwrap()
 }
 
 fn decisions(decisions: &[Decision]) -> FromReceiver {
@@ -123,6 +126,7 @@ fn what_makes_no_sense_ends_the_sending() {
         (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).say(&verdicts(&[4])), UNKNOWN),
         (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).say(&verdicts(&[u32::MAX])), UNKNOWN),
         (|h| h.say(&finished()), "it has finished before all was sent"),
+        (|h| h.say(&FromReceiver::Room { is_enough: true }), "it speaks of room that was not asked for"),
         (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).late().say(&finished()), "it has finished before"),
         (|h| h.say(&FromReceiver::Refused(Reason("no room".into()))), "the receiver says: no room"),
         (|h| all_moved(h).say(&decisions(&[MADE])), "it does not say what it measured"),
@@ -139,6 +143,30 @@ fn what_makes_no_sense_ends_the_sending() {
         assert!(why.contains(words), "{number}: no {words:?} in {why}");
         let named = [&large[..], SMALL].concat();
         assert!(named.starts_with(&bytes), "{number}: it sent what was not asked for");
+    }
+}
+
+/// Of a tree that is still being looked through no byte is sent before there is known to be room.
+#[test]
+fn nothing_is_sent_before_there_is_room_for_it() {
+    let outer = tempfile::tempdir().unwrap();
+    // More than are offered before one of them is sent.
+    (0..2 * WINDOW).for_each(|number| fs::write(outer.path().join(format!("{number:05}")), SMALL).unwrap());
+    let settings = Settings { at_most: Some(1 << 40), ..SETTINGS };
+    for is_enough in [None, Some(true), Some(false)] {
+        let mut hostile = Hostile::new();
+        is_enough.map(|is_enough| hostile.say(&FromReceiver::Room { is_enough }));
+        hostile.say(&decisions(&[MADE, WANTED, WANTED]));
+        let mut collection = Collection::begun(&[outer.path().to_owned()], KEEP).unwrap();
+        collection.find(2).unwrap();
+        let Outcome { ended, messages, bytes } = sent_to(hostile, collection, settings);
+        assert!(ended.unwrap_err().to_string().contains("closed the connection"));
+        let place = |is_it: fn(&FromSender) -> bool| messages.iter().position(is_it);
+        let found = place(|message| matches!(message, FromSender::Found { .. }));
+        let sent = place(|message| matches!(message, FromSender::Batch { .. }));
+        assert_eq!(bytes, if is_enough.is_some() { SMALL.repeat(2) } else { Vec::new() });
+        // Where there may not be room, all is found and said first; else it is sent meanwhile.
+        assert_eq!((found.is_some(), found < sent), (is_enough == Some(false), is_enough.is_some()), "{is_enough:?}");
     }
 }
 

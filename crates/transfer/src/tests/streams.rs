@@ -52,7 +52,7 @@ impl Served<'_> {
     fn send(&self, paths: &[PathBuf], settings: Settings) -> Result<Sent> {
         let manner = send::Manner { settings, acknowledge: false, limit: None, moving: None };
         let collection = Collection::of(paths, Keep { recursive: true, ..Keep::default() }).unwrap();
-        Sender::connect(&[self.0.address().unwrap()], &Secret::none(), manner)?.send(collection, &|_| {})
+        Sender::connect(&[self.0.address().unwrap()], &Secret::none(), manner)?.send(collection, &|_, _| {})
     }
 
     /// A connection that may say anything.
@@ -215,7 +215,7 @@ fn a_source_that_changes_is_not_taken_for_whole() {
         let manner = send::Manner { settings: SPLIT, acknowledge: false, limit: None, moving: None };
         let sender = Sender::connect(&[served.0.address().unwrap()], &Secret::none(), manner).unwrap();
         let is_cut = std::cell::Cell::new(false);
-        let cut = |bytes| {
+        let cut = |bytes, _| {
             if bytes > BLOCK && !is_cut.replace(true) {
                 fs::File::options().write(true).open(&paths[0]).unwrap().set_len(BLOCK).unwrap();
             }

@@ -176,7 +176,7 @@ fn exchanged_with(
         let sending = scope.spawn(move || {
             let channel = Channel::new(one, sender)?;
             let collection = Collection::of(&[tree.to_owned()], ALL)?;
-            Sender::over(channel, (manner, Instant::now())).unwrap().send(collection, &|sent| progress(sent))
+            Sender::over(channel, (manner, Instant::now())).unwrap().send(collection, &|sent, _| progress(sent))
         });
         let mut channel = Channel::new(other, receiver).unwrap();
         let desk = Desk::new(&into(directory), false).unwrap();

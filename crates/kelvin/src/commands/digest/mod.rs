@@ -206,12 +206,12 @@ impl Reader {
             return standard_input();
         }
         let target = Target::find(file).map_err(Fault::because)?;
-        let progress = Progress::new(target.bytes());
+        let progress = Progress::begin();
         let remembered = |source| {
             let known = self.remembered.borrow();
             known.as_ref()?.find(&self.circumstances(&target, source).ok()?, source)
         };
-        let show = |done| progress.show(done);
+        let show = |done| progress.show(done, Some(target.bytes()));
         let plan = Plan { most_threads: self.threads, remembered: &remembered, progress: &show };
         let found = fast::digest(&target, plan);
         drop(progress);
