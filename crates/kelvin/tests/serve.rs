@@ -83,6 +83,59 @@ fn curl_gets_files_parts_and_what_has_changed() {
 }
 
 #[test]
+fn a_server_on_loopback_is_not_asked_for_by_foreign_names() {
+    let top = site();
+    let code = |server: &Running, host: &str| {
+        let host = format!("Host: {host}");
+        curl(&["-o", "/dev/null", "-w", "%{http_code}", "-H", &host, &server.url("/sub/c.html")])
+    };
+    let (own, named) =
+        (Running::start(top.path(), &[]), Running::start(top.path(), &["--host", "a.test", "--host", "b"]));
+    for (host, by_own, by_named) in [
+        ("localhost:80", "200", "200"),
+        ("192.0.2.1", "200", "200"),
+        ("evil.example", "421", "421"),
+        ("A.test:8080", "421", "200"),
+        ("b", "421", "200"),
+        ("a.test.evil.example", "421", "421"),
+        ("a b", "400", "400"),
+    ] {
+        let Some(found) = code(&own, host) else { return };
+        assert_eq!((found.as_str(), code(&named, host).unwrap().as_str()), (by_own, by_named), "{host}");
+    }
+    assert!(curl(&["-H", "Host: evil.example", &own.url("/")]).unwrap().contains("kelvin serve --host NAME"));
+    for (arguments, of_other) in [(&[][..], "200"), (&["--host", "a.test"], "421")] {
+        let open = Running::start(top.path(), &[&["--listen", "0.0.0.0:0"], arguments].concat());
+        assert_eq!(code(&open, "any.example").unwrap(), of_other);
+    }
+}
+
+/// What nginx is told: to hand on what it is asked for, by its own words alone.
+const PROXY: &str = "daemon off; master_process off; pid nginx.pid; error_log stderr; events {} http { access_log off; \
+    client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5; \
+    server { listen unix:nginx.socket; location / { proxy_pass http://SERVER; } } }";
+
+#[test]
+fn nginx_hands_on_what_it_is_asked_for() {
+    let (top, place) = (site(), tempfile::tempdir().unwrap());
+    let server = Running::start(top.path(), &[]);
+    fs::write(place.path().join("nginx.conf"), PROXY.replace("SERVER", &server.address)).unwrap();
+    let mut command = Command::new("nginx");
+    command.current_dir(&place).arg("-p").arg(place.path()).args(["-c", "nginx.conf"]).stderr(Stdio::null());
+    let mut nginx = match command.spawn() {
+        Ok(nginx) => nginx,
+        Err(error) => return Missing::program("nginx", "nginx", &error).skips("kelvin serve behind nginx"),
+    };
+    let socket = place.path().join("nginx.socket");
+    until(|| std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    let by = |path: &str| curl(&["--unix-socket", socket.to_str().unwrap(), &format!("http://any.example{path}")]);
+    let got = by("/a%20b.txt").map(|small| (small, by("/large").unwrap().len()));
+    nginx.kill().unwrap();
+    nginx.wait().unwrap();
+    assert!(got.is_none_or(|got| got == ("0123456789".into(), 5_000_000)));
+}
+
+#[test]
 fn other_clients_get_what_they_ask_for() {
     let top = site();
     let server = Running::start(top.path(), &["--index", "--threads", "2"]);
@@ -123,7 +176,7 @@ impl Client {
 
     /// Whether it gets a file.
     fn is_served(&mut self) -> bool {
-        let request = b"GET /a%20b.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+        let request = b"GET /a%20b.txt HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
         let mut all = Vec::new();
         // One that has ended may be reset for what it is asked.
         while self.0.write_all(if all.is_empty() { request } else { b"" }).is_ok() && !all.ends_with(b"0123456789") {
@@ -283,6 +336,7 @@ fn what_cannot_be_served_is_one_line() {
         let told = refused(&[root, "--model", model, "--threads", "2"]);
         assert!(told.contains(&format!("the model {model} has one for each connection: give --connections")), "{told}");
     }
+    assert!(refused(&[root, "--host", "a:80"]).contains("'--host <NAME>': give a host name without a port"));
     assert!(refused(&[root, "--threads", "0"]).contains("from 1 to 1024"));
     let exposed = |file: &str| refused(&[root, "--expose-resources", "--token-file", file]);
     assert!(refused(&[root, "--expose-resources"]).contains("--token-file <FILE>"));

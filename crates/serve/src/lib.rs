@@ -14,6 +14,7 @@ pub mod error;
 pub mod files;
 mod fork;
 mod hall;
+pub mod host;
 pub mod limits;
 mod listing;
 pub mod looks;
@@ -31,4 +32,4 @@ pub mod watch;
 mod words;
 
 pub use error::{Error, Result};
-pub use server::{Model, Served, Server, Setup};
+pub use server::{Access, Model, Served, Server, Setup};

@@ -5,6 +5,7 @@
 
 use httparse::{EMPTY_HEADER, Header};
 
+use crate::host;
 use crate::limits::Limits;
 use crate::status::Status;
 
@@ -27,6 +28,8 @@ pub struct Request<'a> {
     pub method: Method,
     /// With what: its path, still encoded, without the query.
     pub path: &'a str,
+    /// The host that it is meant for, without the port; version 1.0 need not name one.
+    pub host: Option<&'a str>,
     /// Whether the client can be told more than version 1.0 knows.
     pub is_current: bool,
     /// Whether the connection stays open.
@@ -79,6 +82,8 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Received<'a> {
         Ok(httparse::Status::Partial) if is_too_large(bytes, limits) => Received::Refused(too_large(bytes, limits)),
         Ok(httparse::Status::Partial) => Received::Part,
         Err(httparse::Error::TooManyHeaders) => Received::Refused(Status::HeaderFieldsTooLarge),
+        // What version that is, only its whole line says.
+        Err(httparse::Error::Version) if first_line(bytes).is_none() && !is_too_large(bytes, limits) => Received::Part,
         Err(httparse::Error::Version) if names_a_version(bytes) => Received::Refused(Status::VersionNotSupported),
         Err(_) => Received::Refused(Status::BadRequest),
     }
@@ -95,7 +100,16 @@ const LINE: usize = 64;
 /// What is too large about a request.
 fn too_large(bytes: &[u8], limits: &Limits) -> Status {
     let is_short = first_line(bytes).is_some_and(|line| line.len() <= limits.target + LINE);
-    if is_short { Status::HeaderFieldsTooLarge } else { Status::UriTooLong }
+    match () {
+        () if is_short => Status::HeaderFieldsTooLarge,
+        () if has_long_method(bytes) => Status::MethodNotAllowed,
+        () => Status::UriTooLong,
+    }
+}
+
+/// Whether the first word is longer than any method.
+fn has_long_method(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().iter().take(LINE).all(|byte| !byte.is_ascii_whitespace())
 }
 
 /// The first line, if it is complete; empty ones before it are skipped.
@@ -105,12 +119,15 @@ fn first_line(bytes: &[u8]) -> Option<&[u8]> {
     Some(&bytes[begin..begin + end])
 }
 
-/// Whether the first line ends with a version of HTTP, though not one that is spoken here.
+/// Whether the first line is one of three words, the last of which is a version of HTTP that is not spoken here.
 fn names_a_version(bytes: &[u8]) -> bool {
-    let version = first_line(bytes).and_then(|line| line.trim_ascii().rsplit(|&byte| byte == b' ').next());
-    version.and_then(|version| version.strip_prefix(b"HTTP/")).is_some_and(
-        |number| matches!(number, [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit()),
-    )
+    let mut words = first_line(bytes).unwrap_or_default().trim_ascii().split(|&byte| byte == b' ').skip(2);
+    let version = words.next().and_then(|version| version.strip_prefix(b"HTTP/")).filter(|_| words.next().is_none());
+    version.is_some_and(|number| match number {
+        [b'1', b'.', b'0' | b'1'] => false,
+        [major, b'.', minor] => major.is_ascii_digit() && minor.is_ascii_digit(),
+        _ => false,
+    })
 }
 
 /// Whether a line ends with a line feed alone, which some programs take for the end of a line and others do not.
@@ -122,7 +139,7 @@ fn has_bare_line_feed(head: &[u8]) -> bool {
 fn of<'a>(parsed: &httparse::Request<'_, 'a>, limits: &Limits) -> Result<Request<'a>, Status> {
     let (target, version) = (parsed.path.unwrap_or_default(), parsed.version.unwrap_or_default());
     let seen = Seen::all(parsed.headers)?;
-    seen.check(version == 1)?;
+    let host = seen.check(version == 1)?;
     let method = match parsed.method {
         Some("GET") => Method::Get,
         Some("HEAD") => Method::Head,
@@ -135,20 +152,35 @@ fn of<'a>(parsed: &httparse::Request<'_, 'a>, limits: &Limits) -> Result<Request
         return Err(Status::UriTooLong);
     }
     let keeps = if version == 1 { !seen.closes } else { seen.keeps && !seen.closes };
-    Ok(Request { method, path: path(target)?, is_current: version == 1, keeps, fields: seen.fields })
+    let (named, origin) = parts(target)?;
+    // A host in the target overrules the field (RFC 9112, section 3.2.2).
+    Ok(Request {
+        method,
+        path: path(origin)?,
+        host: named.or(host),
+        is_current: version == 1,
+        keeps,
+        fields: seen.fields,
+    })
 }
 
-/// The path of a target: in origin form (`/path?query`), or in absolute form as clients send it to proxies.
-fn path(target: &str) -> Result<&str, Status> {
-    let origin = match target.split_once("://") {
-        Some((scheme, rest)) if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {
-            match &rest[rest.find(['/', '?']).unwrap_or(rest.len())..] {
-                origin if origin.starts_with('/') => origin,
-                _ => "/",
-            }
-        }
-        _ => target,
+/// The host of a target, and the rest: none in origin form (`/path?query`), one in absolute form, as clients send it to proxies.
+fn parts(target: &str) -> Result<(Option<&str>, &str), Status> {
+    let Some((scheme, rest)) = target.split_once("://").filter(|_| !target.starts_with('/')) else {
+        return Ok((None, target));
     };
+    // Nothing is encrypted here, so that no such thing can be meant (RFC 9110, section 7.4).
+    if scheme.eq_ignore_ascii_case("https") {
+        return Err(Status::MisdirectedRequest);
+    }
+    let (authority, origin) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let host = host::of(authority).filter(|host| scheme.eq_ignore_ascii_case("http") && !host.is_empty());
+    let origin = if origin.starts_with('/') { origin } else { "/" };
+    host.map(|host| (Some(host), origin)).ok_or(Status::BadRequest)
+}
+
+/// The path of a target without its host.
+fn path(origin: &str) -> Result<&str, Status> {
     let path = origin.split_once('?').map_or(origin, |(path, _)| path);
     if path.starts_with('/') && !path.contains('#') { Ok(path) } else { Err(Status::BadRequest) }
 }
@@ -214,15 +246,15 @@ impl<'a> Seen<'a> {
         Ok(())
     }
 
-    /// Whether they can be believed together.
-    fn check(&self, is_current: bool) -> Result<(), Status> {
-        let has_host = self.host.is_some_and(is_host) || (!is_current && self.host.is_none());
+    /// Whether they can be believed together: then the host that they name.
+    fn check(&self, is_current: bool) -> Result<Option<&'a str>, Status> {
+        let host = self.host.map(|value| host::of(value).ok_or(Status::BadRequest)).transpose()?;
         let is_clear = !self.has_coding || (is_current && self.length.is_none());
-        if !has_host || !is_clear {
+        if (is_current && host.is_none()) || !is_clear {
             return Err(Status::BadRequest);
         }
         // What is coded has an end that only its coding tells.
-        if self.has_coding { Err(Status::ContentTooLarge) } else { Ok(()) }
+        if self.has_coding { Err(Status::ContentTooLarge) } else { Ok(host) }
     }
 }
 
@@ -237,11 +269,6 @@ fn once<'a>(place: &mut Option<&'a str>, header: &Header<'a>) -> Result<(), Stat
 
 fn text<'a>(header: &Header<'a>) -> Result<&'a str, Status> {
     std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)
-}
-
-/// Whether a value can be a host with or without a port; empty is what a client sends that has none.
-fn is_host(value: &str) -> bool {
-    value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte))
 }
 
 #[cfg(test)]
@@ -299,15 +326,26 @@ mod tests {
             ("/?", "/"),
             ("http://a.example/b", "/b"),
             ("HTTP://a.example", "/"),
-            ("https://a.example?b", "/"),
+            ("http://a.example?b", "/"),
+            ("http://[::1]:80/b?c", "/b"),
             ("/a://b", "/a://b"),
         ] {
             assert_eq!(taken(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).path, path, "{target}");
         }
-        for target in ["a", "*", "?a", "ftp://a/b", "/a#b", "a.example:80"] {
+        assert_eq!(refused("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Status::MisdirectedRequest));
+        for target in ["a", "*", "?a", "ftp://a/b", "/a#b", "a.example:80", "http://", "http:///a", "http://a@b/"] {
             let status = refused(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
             assert_eq!(status, Some(Status::BadRequest), "{target}");
         }
+    }
+
+    #[test]
+    fn the_host_is_that_of_the_target_if_it_has_one() {
+        let host = |text: &str| taken(text).host.map(str::to_owned);
+        assert_eq!(host("GET / HTTP/1.1\r\nHost: a.example:80\r\n\r\n").as_deref(), Some("a.example"));
+        assert_eq!(host("GET http://b:1/ HTTP/1.1\r\nHost: a\r\n\r\n").as_deref(), Some("b"));
+        assert_eq!(host("GET / HTTP/1.1\r\nHost:\r\n\r\n").as_deref(), Some(""));
+        assert_eq!(host("GET / HTTP/1.0\r\n\r\n"), None);
     }
 
     #[test]

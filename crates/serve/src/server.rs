@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::fork::{self, Forking};
 use crate::hall::Hall;
+use crate::host::{Name, Names};
 use crate::limits::Limits;
 use crate::looks::{self, Exposure, Looks, Subject};
 use crate::root::Root;
@@ -108,11 +109,23 @@ impl Setup {
     }
 }
 
+/// Who may ask, and for what besides files.
+#[derive(Default)]
+pub struct Access {
+    /// Names by which the server may be asked besides its own: see [`Names::of`].
+    pub names: Vec<Name>,
+    /// Who may look at what it uses. Looks are answered at an address of their own, and nothing below `.kelvin` in the root is
+    /// served then. Each connection that is watched needs two descriptors, and so there are fewer of them. Under [`Model::Fork`] the
+    /// processes that serve are not watched.
+    pub exposure: Option<Exposure>,
+}
+
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
     listener: Arc<TcpListener>,
     root: Arc<Root>,
+    names: Names,
     setup: Setup,
     held: usize,
     /// Whether anybody may look at what it uses.
@@ -157,20 +170,15 @@ impl Server {
     /// # Errors
     /// An address that cannot be had; a root that is none; under [`Model::Fork`] a process that has other threads.
     pub fn listen(address: SocketAddr, root: &Path, setup: Setup) -> Result<Self> {
-        Self::open(address, root, setup, None)
+        Self::listen_with(address, root, setup, Access::default())
     }
 
-    /// The same, and answers looks at what it uses, at an address of their own; nothing below `.kelvin` in the root is served. Each
-    /// connection that is watched needs two descriptors, and so there are fewer of them. Under [`Model::Fork`] the processes that serve
-    /// are not watched.
+    /// The same, for others or for more.
     ///
     /// # Errors
     /// Those of [`Self::listen`], and [`Error::ListenForLooks`].
-    pub fn listen_and_tell(address: SocketAddr, root: &Path, setup: Setup, exposure: Exposure) -> Result<Self> {
-        Self::open(address, root, setup, Some(exposure))
-    }
-
-    fn open(address: SocketAddr, root: &Path, mut setup: Setup, exposure: Option<Exposure>) -> Result<Self> {
+    pub fn listen_with(address: SocketAddr, root: &Path, mut setup: Setup, access: Access) -> Result<Self> {
+        let (names, exposure) = (Names::of(address.ip(), access.names), access.exposure);
         let root = Arc::new(Root::open(root)?);
         let listener = Arc::new(bound(address).map_err(Error::Listen)?);
         let watch = exposure.as_ref().filter(|_| setup.model != Model::Fork).map(|_| Arc::default());
@@ -179,7 +187,7 @@ impl Server {
         }
         let held = setup.share(descriptors().saturating_sub(OTHERS));
         let is_exposed = exposure.is_some();
-        let mut server = Self { listener, root, setup, held, is_exposed, looks: None, watch, forking: None };
+        let mut server = Self { listener, root, names, setup, held, is_exposed, looks: None, watch, forking: None };
         if setup.model == Model::Fork {
             server.forking = Some(Forking::start(server.house_of_processes())?);
         }
@@ -268,12 +276,12 @@ impl Server {
     /// Makes what each thread needs.
     fn halls(&self) -> impl Fn() -> Hall + Send + Sync + Clone + 'static {
         let (root, held, Setup { sending, lists, limits, .. }) = (Arc::clone(&self.root), self.held, self.setup);
-        let manner = Manner { lists, inline: sending.inline(), limits };
+        let manner = Manner { names: self.names.clone(), lists, inline: sending.inline(), limits };
         let watch = self.watch.clone();
         let reserved = self.is_exposed.then_some(looks::RESERVED);
         move || {
             let files = Files::new(Arc::clone(&root), held).reserving(reserved);
-            let mut hall = Hall::new(Site::new(files, manner), sending);
+            let mut hall = Hall::new(Site::new(files, manner.clone()), sending);
             hall.watch = watch.clone();
             hall
         }

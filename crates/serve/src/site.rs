@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::body::{Body, Part, Parts, content_range};
 use crate::files::{Entry, Files, Opened};
+use crate::host::Names;
 use crate::limits::Limits;
 use crate::listing;
 use crate::range::{Wanted, wanted};
@@ -17,8 +18,10 @@ use crate::status::Status;
 const TRIES: usize = 4;
 
 /// How a site answers.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Manner {
+    /// By which names it may be asked.
+    pub names: Names,
     /// Whether directories are listed.
     pub lists: bool,
     /// Files up to this size are read into memory behind their heads, so that one call sends both.
@@ -71,6 +74,9 @@ impl Site {
 
     /// Appends the head of the answer, and says what follows it.
     pub fn answer(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Option<Body> {
+        if !self.manner.names.admit(request.host) {
+            return self.error(request, Status::MisdirectedRequest, out);
+        }
         let begin = out.len();
         for _ in 0..TRIES {
             let opened = match self.files.find(request.path, self.clock.now) {
@@ -92,8 +98,8 @@ impl Site {
 
     /// Appends the answer to what is no request that can be obeyed; the connection ends after it.
     pub fn refuse(&self, status: Status, out: &mut Vec<u8>) {
-        let request =
-            Request { method: Method::Get, path: "", is_current: true, keeps: false, fields: Default::default() };
+        let fields = Default::default();
+        let request = Request { method: Method::Get, path: "", host: None, is_current: true, keeps: false, fields };
         self.error(&request, status, out);
     }
 
@@ -209,15 +215,15 @@ impl Site {
         self.text(request, (status, field), out)
     }
 
-    /// An answer whose content is its own status, with a header field.
+    /// An answer whose content says what its status means, with a header field.
     fn text(&self, request: &Request<'_>, (status, field): (Status, &str), out: &mut Vec<u8>) -> Option<Body> {
         self.begin(request, status, out);
-        let line = status.line();
-        let length = line.len() + 1;
+        let text = status.text();
+        let length = text.len() + 1;
         let fields = format!("{field}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\r\n");
         out.extend_from_slice(fields.as_bytes());
         if request.method == Method::Get {
-            out.extend_from_slice(line.as_bytes());
+            out.extend_from_slice(text.as_bytes());
             out.push(b'\n');
         }
         None

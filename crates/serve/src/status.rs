@@ -19,6 +19,7 @@ pub enum Status {
     ContentTooLarge = 413,
     UriTooLong = 414,
     RangeNotSatisfiable = 416,
+    MisdirectedRequest = 421,
     HeaderFieldsTooLarge = 431,
     InternalServerError = 500,
     ServiceUnavailable = 503,
@@ -43,10 +44,22 @@ impl Status {
             Self::ContentTooLarge => "413 Content Too Large",
             Self::UriTooLong => "414 URI Too Long",
             Self::RangeNotSatisfiable => "416 Range Not Satisfiable",
+            Self::MisdirectedRequest => "421 Misdirected Request",
             Self::HeaderFieldsTooLarge => "431 Request Header Fields Too Large",
             Self::InternalServerError => "500 Internal Server Error",
             Self::ServiceUnavailable => "503 Service Unavailable",
             Self::VersionNotSupported => "505 HTTP Version Not Supported",
+        }
+    }
+
+    /// What an answer says that has no other content.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::MisdirectedRequest => {
+                "421 Misdirected Request: this server is asked for over http:// by an IP address, by localhost, or by a name that \
+                 it was given (kelvin serve --host NAME)"
+            }
+            other => other.line(),
         }
     }
 }
@@ -57,8 +70,15 @@ mod tests {
 
     #[test]
     fn a_line_begins_with_the_code() {
-        for status in [Status::Ok, Status::NotModified, Status::HeaderFieldsTooLarge, Status::VersionNotSupported] {
+        for status in [
+            Status::Ok,
+            Status::NotModified,
+            Status::MisdirectedRequest,
+            Status::HeaderFieldsTooLarge,
+            Status::VersionNotSupported,
+        ] {
             assert!(status.line().starts_with(&format!("{} ", status as u16)));
+            assert!(status.text().starts_with(status.line()));
         }
     }
 }

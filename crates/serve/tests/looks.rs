@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kelvin_model::resources::{Look, Served};
 use kelvin_serve::looks::Exposure;
-use kelvin_serve::{Model, Server, Setup};
+use kelvin_serve::{Access, Model, Server, Setup};
 
 const LARGE: usize = 10_000_000;
 
@@ -29,7 +29,8 @@ impl Running {
         let allows = Box::new(|token: &str| token == "the right one");
         let exposure = Exposure { address: any, directory: root.into(), allows };
         let setup = Setup { model, ..Setup::of(threads) };
-        let server = Server::listen_and_tell(any, root, setup, exposure).unwrap();
+        let server =
+            Server::listen_with(any, root, setup, Access { exposure: Some(exposure), ..Access::default() }).unwrap();
         let (address, looks) = (server.address().unwrap(), server.address_for_looks().unwrap().unwrap());
         let is_over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_over);
@@ -80,11 +81,11 @@ fn rest(stream: &mut TcpStream) -> String {
 }
 
 fn look(method: &str, authorization: &str) -> String {
-    format!("{method} /.kelvin/resources HTTP/1.1\r\nHost: a\r\nAuthorization: {authorization}\r\n\r\n")
+    format!("{method} /.kelvin/resources HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {authorization}\r\n\r\n")
 }
 
 fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+    format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 }
 
 /// The length of the content that comes.
@@ -214,7 +215,7 @@ fn who_has_no_token_sees_nothing() {
         (get("/small"), "404 Not Found"),
         (look("POST", right), "405 Method Not Allowed"),
         (look("GET", right).replace("Host", "Content-Length: 1\r\nHost"), "413 Content Too Large"),
-        (look("GET", right).replace("Host: a\r\n", ""), "400 Bad Request"),
+        (look("GET", right).replace("Host: 127.0.0.1\r\n", ""), "400 Bad Request"),
         ("GET / HTTP/2.0\r\n\r\n".into(), "505 HTTP Version Not Supported"),
     ] {
         let answer = server.asked(&request);

@@ -1,179 +1,15 @@
 //! A server behind real sockets: many clients, slow ones, too many, and its end.
 
+mod running;
+
 use std::fs;
-use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::AsFd;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use kelvin_serve::limits::Limits;
-use kelvin_serve::sending::Sending;
-use kelvin_serve::{Error, Model, Served, Server, Setup};
-use kelvin_sys::process::{Child, Ended, fork_to_work_with};
-
-/// A server that ends when it is dropped.
-struct Running {
-    address: SocketAddr,
-    end: Option<End>,
-}
-
-/// Where it runs, and how it is ended.
-enum End {
-    Thread(Arc<AtomicBool>, JoinHandle<Served>),
-    /// By the end of a pipe; it says in another what it did.
-    Process(Child, PipeWriter, BufReader<PipeReader>),
-}
-
-impl Running {
-    fn start(root: &Path, setup: Setup) -> Self {
-        if setup.model == Model::Fork { Self::fork(root, setup) } else { Self::spawn(root, setup) }
-    }
-
-    fn spawn(root: &Path, setup: Setup) -> Self {
-        let server = listen(root, setup);
-        let (address, is_over) = (server.address().unwrap(), Arc::new(AtomicBool::new(false)));
-        let told = Arc::clone(&is_over);
-        let thread = std::thread::spawn(move || server.serve(|| told.load(Ordering::Relaxed)).unwrap());
-        Self { address, end: Some(End::Thread(is_over, thread)) }
-    }
-
-    /// In a process of one thread, with nothing of other tests.
-    fn fork(root: &Path, setup: Setup) -> Self {
-        let ((wait, end), (says, told)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
-        let child = fork_to_work_with(&[wait.as_fd(), told.as_fd()], || {
-            let server = listen(root, setup);
-            writeln!(&told, "{}", server.address().unwrap()).unwrap();
-            let is_over = || kelvin_sys::ready::readable(wait.as_fd(), Duration::ZERO).unwrap();
-            let Served { requests, bytes, connections, refused } = server.serve(is_over).unwrap();
-            writeln!(&told, "{requests} {bytes} {connections} {refused}").unwrap();
-            0
-        });
-        let mut says = BufReader::new(says);
-        let address = line(&mut says).parse().unwrap();
-        Self { address, end: Some(End::Process(child.unwrap(), end, says)) }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        stream
-    }
-
-    /// Whether it serves one more client; one that it does not serve is told so.
-    fn has_place(&self) -> bool {
-        let all = self.ask(SMALL);
-        assert!(all.starts_with(b"HTTP/1.1 200 ") || all.starts_with(b"HTTP/1.1 503 "));
-        all.ends_with(b"small")
-    }
-
-    /// All that is sent for this, after which the client sends no more.
-    fn ask(&self, request: &[u8]) -> Vec<u8> {
-        let mut stream = self.connect();
-        stream.write_all(request).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        rest(&mut stream)
-    }
-
-    fn end(mut self) -> Served {
-        self.end.take().unwrap().now().unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end.take().into_iter().for_each(|end| drop(end.now()));
-    }
-}
-
-impl End {
-    fn now(self) -> std::thread::Result<Served> {
-        match self {
-            Self::Thread(is_over, thread) => {
-                is_over.store(true, Ordering::Relaxed);
-                thread.join()
-            }
-            Self::Process(child, end, mut says) => {
-                drop(end);
-                let told = line(&mut says);
-                assert_eq!(child.wait().unwrap(), Ended::Exited(0));
-                let counts: Vec<u64> = told.split_whitespace().map(|count| count.parse().unwrap()).collect();
-                let [requests, bytes, connections, refused] = counts.try_into().unwrap();
-                Ok(Served { requests, bytes, connections, refused })
-            }
-        }
-    }
-}
-
-fn listen(root: &Path, setup: Setup) -> Server {
-    Server::listen("127.0.0.1:0".parse().unwrap(), root, setup).unwrap()
-}
-
-fn line(from: &mut BufReader<PipeReader>) -> String {
-    let mut line = String::new();
-    from.read_line(&mut line).unwrap();
-    line.trim_end().to_owned()
-}
-
-fn rest(stream: &mut TcpStream) -> Vec<u8> {
-    let mut all = Vec::new();
-    stream.read_to_end(&mut all).unwrap();
-    all
-}
-
-/// The head of the next answer.
-fn head(stream: &mut TcpStream) -> String {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
-    String::from_utf8(head).unwrap()
-}
-
-/// The next answer: its head, and as much content as that says.
-fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
-    let head = head(stream);
-    let length = head.split_once("Content-Length: ").unwrap().1.lines().next().unwrap().parse().unwrap();
-    let mut content = vec![0; length];
-    stream.read_exact(&mut content).unwrap();
-    (head, content)
-}
-
-fn noise(bytes: u32) -> Vec<u8> {
-    (0..bytes).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
-}
-
-fn files() -> (tempfile::TempDir, Vec<u8>) {
-    let top = tempfile::tempdir().unwrap();
-    let large = noise(10_000_000);
-    fs::write(top.path().join("large"), &large).unwrap();
-    fs::write(top.path().join("small"), "small").unwrap();
-    (top, large)
-}
-
-const SMALL: &[u8] = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
-const LARGE: &[u8] = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
-
-/// Every way to serve. A pool has a thread for each client of a test.
-fn every() -> impl Iterator<Item = Setup> {
-    let sendings = [Sending::Auto, Sending::ReadWrite, Sending::Mmap, Sending::SendFile, Sending::Splice];
-    models().flat_map(move |setup| sendings.map(|sending| Setup { sending, ..setup }))
-}
-
-/// Every model, by the way of sending that is usual.
-fn models() -> impl Iterator<Item = Setup> {
-    let models = [(Model::Epoll, 2), (Model::Fork, 1), (Model::Thread, 1), (Model::Pool, 32)];
-    models.into_iter().map(|(model, threads)| Setup { model, ..Setup::of(threads) })
-}
-
-fn named(setup: &Setup) -> String {
-    format!("{} {}", setup.model, setup.sending)
-}
+use kelvin_serve::{Error, Model, Server, Setup};
+use running::{LARGE, Running, SMALL, answer, every, files, head, models, named, noise, rest};
 
 #[test]
 fn files_arrive_whole_over_one_connection_and_over_many() {
@@ -220,7 +56,7 @@ const LENGTHS: [usize; 15] = [
 /// Asks for a file, or a part of it, and returns what came.
 fn get(stream: &mut TcpStream, path: &str, range: Option<(usize, usize)>) -> Vec<u8> {
     let field = range.map_or(String::new(), |(first, last)| format!("Range: bytes={first}-{last}\r\n"));
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{field}\r\n").as_bytes()).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{field}\r\n").as_bytes()).unwrap();
     let (head, content) = answer(stream);
     let code = if range.is_some() { "HTTP/1.1 206 " } else { "HTTP/1.1 200 " };
     assert!(head.starts_with(code), "{head}");
@@ -238,7 +74,7 @@ fn files_of_any_length_and_their_parts_arrive_byte_for_byte() {
         for length in LENGTHS {
             let path = format!("/{length}");
             assert!(get(&mut stream, &path, None) == all[..length], "{} {length}", named(&setup));
-            stream.write_all(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+            stream.write_all(format!("HEAD {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").as_bytes()).unwrap();
             let edges = [(0, 0), (1, 4096), (4095, 4096), (4096, 8191), (8192, 300_000), (2_097_151, 2_097_152)];
             let own = [(0, length.saturating_sub(2)), (length / 2, length.saturating_sub(1))];
             let head = head(&mut stream);
@@ -249,7 +85,7 @@ fn files_of_any_length_and_their_parts_arrive_byte_for_byte() {
             }
         }
         let several = [(0, 5000), (9000, 9000), (2_097_000, 2_100_000)];
-        stream.write_all(b"GET /4194305 HTTP/1.1\r\nHost: a\r\n").unwrap();
+        stream.write_all(b"GET /4194305 HTTP/1.1\r\nHost: 127.0.0.1\r\n").unwrap();
         stream.write_all(b"Range: bytes=0-5000,9000-9000,2097000-2100000\r\n\r\n").unwrap();
         let (_, mut rest) = answer(&mut stream);
         for (first, last) in several {
@@ -317,7 +153,7 @@ fn a_request_in_single_bytes_is_answered_and_a_refused_one_is_told_why() {
         assert_eq!(answer(&mut stream).1, b"small");
         // A body that is on its way does not drop the answer.
         let mut stream = server.connect();
-        stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n").unwrap();
         let _ = stream.write_all(&vec![0; 100_000]);
         let (head, _) = answer(&mut stream);
         assert!(head.starts_with("HTTP/1.1 405") && head.contains("Connection: close"), "{head}");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use kelvin_serve::Model;
+use kelvin_serve::host::Name;
 use kelvin_serve::sending::Sending;
 
 /// `kelvin serve`.
@@ -15,6 +16,10 @@ pub struct ServeArgs {
     /// IP address to listen on, with :PORT unless it is 8080; port 0 lets the system choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
     pub listen: SocketAddr,
+    /// A name by which the server may be asked for, besides IP addresses, localhost and names below it; may be given several times.
+    /// [default: none on loopback, else any]
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<Name>,
     /// List directories that have no index.html
     #[arg(long)]
     pub index: bool,

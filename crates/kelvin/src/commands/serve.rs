@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use kelvin_serve::limits::Limits;
 use kelvin_serve::looks::{Exposure, PATH};
-use kelvin_serve::{Error, Model, Served, Server, Setup};
+use kelvin_serve::{Access, Error, Model, Served, Server, Setup};
 use kelvin_wire::address::Shown;
 
 use super::agent::PATIENCE;
@@ -45,12 +45,8 @@ pub fn serve(args: &ServeArgs) -> Done {
 }
 
 fn listen(args: &ServeArgs) -> Result<Server, Fault> {
-    let setup = setup(args)?;
-    let server = match exposure(args)? {
-        Some(exposure) => Server::listen_and_tell(args.listen, &args.root, setup, exposure),
-        None => Server::listen(args.listen, &args.root, setup),
-    };
-    server.map_err(|error| match error {
+    let access = Access { names: args.host.clone(), exposure: exposure(args)? };
+    Server::listen_with(args.listen, &args.root, setup(args)?, access).map_err(|error| match error {
         Error::Listen(source) => Fault::new(format!("--listen {}", Shown(args.listen)), source),
         Error::ListenForLooks(source) => {
             Fault::new(format!("--resources-listen {}", Shown(args.address_of_resources())), source)

@@ -1,5 +1,10 @@
 //! Connections without sockets: what is sent for what arrives, however it is cut.
 
+#[path = "../../tests/hostile/mod.rs"]
+mod hostile;
+mod smuggling;
+mod traversal;
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +13,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::files::Files;
+use crate::host::Names;
 use crate::limits::Limits;
 use crate::root::Root;
 use crate::site::Manner;
@@ -32,13 +38,16 @@ fn large() -> Vec<u8> {
 
 fn site(directory: &Path, inline: u64) -> Site {
     let files = Files::new(Arc::new(Root::open(directory).unwrap()), 16);
-    Site::new(files, Manner { inline, lists: false, limits: Limits { head: 2000, target: 500, ..Limits::default() } })
+    Site::new(
+        files,
+        Manner { inline, limits: Limits { head: 2000, target: 500, ..Limits::default() }, ..Manner::default() },
+    )
 }
 
 /// What is sent for what arrives in pieces of this size, with so many bytes taken at a time; and whether the connection ends.
 fn exchange(site: &mut Site, input: &[u8], (piece, taken): (usize, usize)) -> (Vec<u8>, bool) {
     let (mut connection, mut buffers, mut sent) = (Connection::default(), Buffers::default(), Vec::new());
-    let mut pieces = input.chunks(piece);
+    let mut pieces = input.chunks(piece.max(1));
     loop {
         connection.lend(&mut buffers);
         match connection.wants() {
@@ -54,6 +63,11 @@ fn exchange(site: &mut Site, input: &[u8], (piece, taken): (usize, usize)) -> (V
             Wants::End => return (sent, true),
         }
         connection.give_back(&mut buffers);
+        let limits = site.limits();
+        assert!(
+            connection.input.len() <= limits.head + piece.max(limits.head)
+                && connection.output.len() <= 4 * ENOUGH + taken
+        );
     }
 }
 
@@ -190,6 +204,25 @@ fn what_cannot_be_sent_has_its_status() {
 }
 
 #[test]
+fn a_page_of_a_foreign_name_gets_nothing_of_a_server_on_loopback() {
+    let top = directory();
+    let files = Files::new(Arc::new(Root::open(top.path()).unwrap()), 16);
+    let names = Names::of("127.0.0.1".parse().unwrap(), vec!["files.example".parse().unwrap()]);
+    let mut site = Site::new(files, Manner { names, ..Manner::default() });
+    let evil = "GET /a.txt HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n";
+    let (head, content) = answer(&mut site, evil);
+    assert!(head.starts_with("HTTP/1.1 421 Misdirected Request\n") && head.contains("Content-Length: "), "{head}");
+    assert!(String::from_utf8(content).unwrap().contains("kelvin serve --host NAME"));
+    let own = "GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let named = "GET /a.txt HTTP/1.1\r\nHost: files.example\r\n\r\n";
+    let absolute = |host: &str| format!("GET http://{host}/a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let none = "GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let all = [evil, own, named, &absolute("evil.example"), &absolute("127.0.0.1:80"), none].concat();
+    let (sent, is_over) = exchange(&mut site, all.as_bytes(), (4096, 1 << 20));
+    assert_eq!((hostile::answers(&sent), is_over), (vec![421, 200, 200, 421, 200, 200], false));
+}
+
+#[test]
 fn nothing_is_read_behind_a_refusal_or_a_last_request() {
     let top = directory();
     let mut site = site(top.path(), 4096);
@@ -299,62 +332,29 @@ proptest! {
     }
 }
 
-/// A place in a stream of requests where bytes are replaced by others, which may be none.
-fn mutation() -> impl Strategy<Value = (prop::sample::Index, usize, Vec<u8>)> {
-    let bytes = prop_oneof![
-        prop::collection::vec(any::<u8>(), 0..4),
-        prop::sample::select(vec![
-            "\r\n", "\n", "\r", "\0", "%", "%2f..", "..", " ", ":", ",", "-", "bytes=", "HTTP/", "?", "#"
-        ])
-        .prop_map(|text| text.as_bytes().to_vec()),
-        (1usize..3000).prop_map(|length| vec![b'a'; length]),
-    ];
-    (any::<prop::sample::Index>(), 0usize..8, bytes)
-}
-
-/// Whole answers one after another, as their lengths say; how many.
-fn answers(mut sent: &[u8]) -> usize {
-    let mut count = 0;
-    while !sent.is_empty() {
-        let end = sent.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
-        let head = std::str::from_utf8(&sent[..end]).unwrap();
-        let code: u16 = head.strip_prefix("HTTP/1.1 ").unwrap()[..3].parse().unwrap();
-        let length =
-            head.split_once("\r\nContent-Length: ").map(|(_, rest)| rest.lines().next().unwrap().parse().unwrap());
-        assert!(length.is_some() || code == 304, "{head}");
-        sent = &sent[end + length.unwrap_or(0)..];
-        count += 1;
-    }
-    count
-}
-
-/// More cases by `KELVIN_FUZZ_TIMES`.
-fn cases() -> ProptestConfig {
-    let by = std::env::var("KELVIN_FUZZ_TIMES").map_or(1, |by| by.parse().unwrap());
-    ProptestConfig::with_cases(2000 * by)
-}
-
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(hostile::cases(2000))]
 
-    /// Whatever arrives, what is sent are whole answers, nothing is kept that grows, and nothing panics.
+    /// Whatever arrives, and however it is cut: what is sent are whole answers, the last of which ends the connection if the rest
+    /// cannot be read, and what a connection keeps is bounded.
     #[test]
     fn mutated_requests_get_whole_answers(
-        requests in prop::collection::vec(request().prop_filter("of GET", |text| !text.starts_with("HEAD")), 1..6),
-        mutations in prop::collection::vec(mutation(), 1..6),
+        input in hostile::requests(),
         (piece, taken) in (1usize..3000, 1usize..200_000),
     ) {
-        thread_local!(static TOP: tempfile::TempDir = directory());
-        let mut site = TOP.with(|top| site(top.path(), 4096));
-        let mut input = requests.concat().into_bytes();
-        for (place, length, bytes) in mutations {
-            let begin = place.index(input.len() + 1);
-            let end = (begin + length).min(input.len());
-            input.splice(begin..end, bytes);
-        }
-        prop_assume!(!input.windows(4).any(|word| word == b"HEAD"));
-        let (sent, _) = exchange(&mut site, &input, (piece, taken));
-        prop_assert!(answers(&sent) <= input.len() / 14 + 1, "each request has a line");
+        thread_local!(static SITE: std::cell::RefCell<(tempfile::TempDir, Site)> = {
+            let top = directory();
+            let site = site(top.path(), 4096);
+            (top, site).into()
+        });
+        SITE.with_borrow_mut(|(_, site)| {
+            let (sent, is_over) = exchange(site, &input, (piece, taken));
+            let codes = hostile::answers(&sent);
+            prop_assert!(codes.len() <= input.len() / 14 + 1, "each request has a line");
+            let refused = |code: &u16| [400, 405, 413, 414, 421, 431, 505].contains(code);
+            prop_assert!(is_over || !codes.iter().any(|code| refused(code) && *code != 400 && *code != 421));
+            Ok(())
+        })?;
     }
 }
 

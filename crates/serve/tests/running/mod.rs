@@ -1,0 +1,182 @@
+//! Servers that run for a test, and the clients that ask them.
+//!
+//! No test needs all of it.
+#![allow(dead_code)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use kelvin_serve::sending::Sending;
+use kelvin_serve::{Model, Served, Server, Setup};
+use kelvin_sys::process::{Child, Ended, fork_to_work_with};
+
+/// A server that ends when it is dropped.
+pub struct Running {
+    pub address: SocketAddr,
+    /// The process that it runs in.
+    pub process: u32,
+    end: Option<End>,
+}
+
+/// Where it runs, and how it is ended.
+enum End {
+    Thread(Arc<AtomicBool>, JoinHandle<Served>),
+    /// By the end of a pipe; it says in another what it did.
+    Process(Child, PipeWriter, BufReader<PipeReader>),
+}
+
+impl Running {
+    pub fn start(root: &Path, setup: Setup) -> Self {
+        if setup.model == Model::Fork { Self::fork(root, setup) } else { Self::spawn(root, setup) }
+    }
+
+    pub fn spawn(root: &Path, setup: Setup) -> Self {
+        let server = listen(root, setup);
+        let (address, is_over) = (server.address().unwrap(), Arc::new(AtomicBool::new(false)));
+        let told = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || server.serve(|| told.load(Ordering::Relaxed)).unwrap());
+        Self { address, process: std::process::id(), end: Some(End::Thread(is_over, thread)) }
+    }
+
+    /// In a process of one thread, with nothing of other tests.
+    pub fn fork(root: &Path, setup: Setup) -> Self {
+        let ((wait, end), (says, told)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        let child = fork_to_work_with(&[wait.as_fd(), told.as_fd()], || {
+            let server = listen(root, setup);
+            writeln!(&told, "{} {}", server.address().unwrap(), std::process::id()).unwrap();
+            let is_over = || kelvin_sys::ready::readable(wait.as_fd(), Duration::ZERO).unwrap();
+            let Served { requests, bytes, connections, refused } = server.serve(is_over).unwrap();
+            writeln!(&told, "{requests} {bytes} {connections} {refused}").unwrap();
+            0
+        });
+        let mut says = BufReader::new(says);
+        let told = line(&mut says);
+        let (address, process) = told.split_once(' ').unwrap();
+        let (address, process) = (address.parse().unwrap(), process.parse().unwrap());
+        Self { address, process, end: Some(End::Process(child.unwrap(), end, says)) }
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    /// Whether it serves one more client; one that it does not serve is told so.
+    pub fn has_place(&self) -> bool {
+        let all = self.ask(SMALL);
+        assert!(all.starts_with(b"HTTP/1.1 200 ") || all.starts_with(b"HTTP/1.1 503 "));
+        all.ends_with(b"small")
+    }
+
+    /// All that is sent for this, after which the client sends no more.
+    pub fn ask(&self, request: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect();
+        stream.write_all(request).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        rest(&mut stream)
+    }
+
+    pub fn end(mut self) -> Served {
+        self.end.take().unwrap().now().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end.take().into_iter().for_each(|end| drop(end.now()));
+    }
+}
+
+impl End {
+    fn now(self) -> std::thread::Result<Served> {
+        match self {
+            Self::Thread(is_over, thread) => {
+                is_over.store(true, Ordering::Relaxed);
+                thread.join()
+            }
+            Self::Process(child, end, mut says) => {
+                drop(end);
+                let told = line(&mut says);
+                assert_eq!(child.wait().unwrap(), Ended::Exited(0));
+                let counts: Vec<u64> = told.split_whitespace().map(|count| count.parse().unwrap()).collect();
+                let [requests, bytes, connections, refused] = counts.try_into().unwrap();
+                Ok(Served { requests, bytes, connections, refused })
+            }
+        }
+    }
+}
+
+fn listen(root: &Path, setup: Setup) -> Server {
+    Server::listen("127.0.0.1:0".parse().unwrap(), root, setup).unwrap()
+}
+
+fn line(from: &mut BufReader<PipeReader>) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+pub fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    all
+}
+
+/// The head of the next answer.
+pub fn head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// The next answer: its head, and as much content as that says.
+pub fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+    let head = head(stream);
+    let length = head.split_once("Content-Length: ").unwrap().1.lines().next().unwrap().parse().unwrap();
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content).unwrap();
+    (head, content)
+}
+
+pub fn noise(bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+pub fn files() -> (tempfile::TempDir, Vec<u8>) {
+    let top = tempfile::tempdir().unwrap();
+    let large = noise(10_000_000);
+    fs::write(top.path().join("large"), &large).unwrap();
+    fs::write(top.path().join("small"), "small").unwrap();
+    (top, large)
+}
+
+pub const SMALL: &[u8] = b"GET /small HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+pub const LARGE: &[u8] = b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+
+/// Every way to serve. A pool has a thread for each client of a test.
+pub fn every() -> impl Iterator<Item = Setup> {
+    let sendings = [Sending::Auto, Sending::ReadWrite, Sending::Mmap, Sending::SendFile, Sending::Splice];
+    models().flat_map(move |setup| sendings.map(|sending| Setup { sending, ..setup }))
+}
+
+/// Every model, by the way of sending that is usual.
+pub fn models() -> impl Iterator<Item = Setup> {
+    let models = [(Model::Epoll, 2), (Model::Fork, 1), (Model::Thread, 1), (Model::Pool, 32)];
+    models.into_iter().map(|(model, threads)| Setup { model, ..Setup::of(threads) })
+}
+
+pub fn named(setup: &Setup) -> String {
+    format!("{} {}", setup.model, setup.sending)
+}
