@@ -18,6 +18,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with, recv, shutdown};
 
+use crate::accepting::moderate;
 use crate::connection::{Connection, Wants};
 use crate::error::{Error, Result};
 use crate::hall::{Hall, LINGER, ROOM};
@@ -300,9 +301,11 @@ impl Worker {
 
     /// Gives a connection to the thread that has fewest.
     fn place(&mut self, socket: OwnedFd) {
-        if self.house.load() >= self.house.most {
+        let load = self.house.load();
+        if load >= self.house.most {
             return self.hall.turn_away(socket, self.hall.site.now());
         }
+        moderate(&socket, load as usize);
         self.hall.served.connections += 1;
         let number = self.house.least_loaded(self.number);
         let socket = if number == self.number { Some(socket) } else { self.house.desks[number].leave(socket) };
@@ -513,7 +516,7 @@ mod tests {
     use super::*;
     use crate::server::{Server, Setup};
 
-    const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+    const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 
     /// Two threads that do not run yet, of a site with a file.
     fn workers() -> (tempfile::TempDir, Arc<House>, [Worker; 2]) {

@@ -14,7 +14,7 @@ use kelvin_sys::process::{Child, Ended, fork_to_work};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::{image, ready, terminate};
 
-use crate::accepting::accept_some;
+use crate::accepting::{accept_some, moderate};
 use crate::blocking::attend;
 use crate::error::{Error, Result};
 use crate::hall::Hall;
@@ -157,9 +157,11 @@ impl<H: Fn() -> Hall> Door<H> {
     fn accept(&mut self, door: &mut Hall) -> bool {
         let Self { house, board, children } = self;
         accept_some(&house.listener, door, |socket, door| {
-            if children.reap() >= house.most as usize {
+            let connections = children.reap();
+            if connections >= house.most as usize {
                 return Some(socket);
             }
+            moderate(&socket, connections);
             let is_forked = children.fork(|| {
                 // Copies of what belongs to others.
                 door.let_all_go();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
 
-use crate::accepting::accept_some;
+use crate::accepting::{accept_some, moderate};
 use crate::blocking::attend;
 use crate::error::{Error, Result};
 use crate::hall::Hall;
@@ -163,9 +163,11 @@ impl<H: Fn() -> Hall + Send + Sync + Clone + 'static> House<H> {
 
     /// Gives a connection to a thread; it comes back if there is no place for it.
     fn place(&self, present: &Arc<Present>, queue: Option<&Sender<u64>>, socket: OwnedFd) -> Option<OwnedFd> {
-        if present.state().clients.len() >= self.most as usize {
+        let connections = present.state().clients.len();
+        if connections >= self.most as usize {
             return Some(socket);
         }
+        moderate(&socket, connections);
         let socket = Arc::new(socket);
         let registered = self.watch.as_ref().and_then(|watch| watch.register(&socket));
         let number = present.enter(Client { socket: Arc::clone(&socket), registered });

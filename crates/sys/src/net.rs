@@ -131,6 +131,16 @@ pub fn set_least_received(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
+/// Has a TCP connection take no more once so many of its bytes wait to be sent (TCP_NOTSENT_LOWAT), beside those that are on their
+/// way. A connection that a listening socket accepts has its value.
+///
+/// # Errors
+/// Those of setsockopt.
+pub fn set_most_unsent(socket: &impl AsFd, bytes: u32) -> Result<()> {
+    let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
+    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
 /// Drops what a TCP connection has received, at most so many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)); waits for
 /// some as a read does. Says how many were dropped: none at the end of the stream.
 ///

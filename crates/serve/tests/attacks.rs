@@ -1,0 +1,173 @@
+//! Hostile clients behind real sockets: requests that are none, and thousands of clients that are slow or say nothing.
+
+mod hostile;
+mod running;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use kelvin_serve::limits::Limits;
+use kelvin_serve::sending::Sending;
+use kelvin_serve::{Model, Setup};
+use kelvin_testing::Missing;
+use proptest::test_runner::TestRunner;
+use running::{LARGE, Running, SMALL, files, models, named};
+
+/// What comes for this until the server ends the connection, which the client has ended before. A server that ends one with what it
+/// has not read may have it reset.
+fn asked(server: &Running, input: &[u8], piece: usize) -> Vec<u8> {
+    let mut stream = server.connect();
+    let mut writer = stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let _ = input.chunks(piece).try_for_each(|piece| writer.write_all(piece));
+            let _ = writer.shutdown(Shutdown::Write);
+        });
+        let mut all = Vec::new();
+        let _ = stream.read_to_end(&mut all);
+        all
+    })
+}
+
+#[test]
+fn mutated_requests_get_whole_answers_and_the_next_client_is_served() {
+    let (top, _) = files();
+    fs::write(top.path().join("a.txt"), "0123456789abcdef").unwrap();
+    for setup in models() {
+        let server = Running::start(top.path(), setup);
+        let mut runner = TestRunner::new(hostile::cases(50));
+        let outcome = runner.run(&(hostile::requests(), 1usize..3000), |(input, piece)| {
+            hostile::answers(&asked(&server, &input, piece));
+            Ok(())
+        });
+        outcome.unwrap_or_else(|error| panic!("{}: {error}", named(&setup)));
+        assert!(server.has_place(), "{}", named(&setup));
+    }
+}
+
+#[test]
+fn what_two_programs_could_read_differently_is_refused_by_every_model() {
+    let (top, _) = files();
+    for setup in models() {
+        let server = Running::start(top.path(), setup);
+        for (bytes, status) in hostile::smuggled::ALL {
+            let sent = asked(&server, &[bytes, SMALL].concat(), 1 << 20);
+            assert_eq!(hostile::answers(&sent), [status], "{}: {:?}", named(&setup), String::from_utf8_lossy(bytes));
+        }
+    }
+}
+
+/// A client that costs a server a connection and gives it nothing to do.
+struct Slow {
+    stream: TcpStream,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Says nothing.
+    Silent,
+    /// Sends a head in single bytes.
+    Head,
+    /// Asks for much, and reads nothing.
+    Deaf,
+}
+
+impl Slow {
+    fn of(server: &Running, number: usize) -> Self {
+        let kind = [Kind::Silent, Kind::Head, Kind::Deaf][number % 3];
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        if kind == Kind::Deaf {
+            // What it is sent and does not read lies in memory of this host, too.
+            kelvin_sys::net::set_buffers(&stream, 4096).unwrap();
+            stream.write_all(LARGE).unwrap();
+        }
+        Self { stream, kind }
+    }
+
+    /// Sends the next byte of a head that never ends.
+    fn go_on(&mut self, round: usize) {
+        let head = b"GET /small HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ";
+        if self.kind == Kind::Head {
+            self.stream.write_all(&[*head.get(round).unwrap_or(&b'a')]).unwrap();
+        }
+    }
+
+    /// Whether it was told that there is no place for it.
+    fn is_turned_away(&mut self) -> bool {
+        let mut first = [0; 12];
+        self.stream.set_nonblocking(true).unwrap();
+        let read = self.stream.peek(&mut first);
+        read.is_ok_and(|read| first[..read] == *b"HTTP/1.1 503")
+    }
+}
+
+/// Resident memory of a process, in bytes.
+fn resident(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+fn descriptors(process: u32) -> u64 {
+    fs::read_dir(format!("/proc/{process}/fd")).unwrap().count() as u64
+}
+
+/// As many slow clients as are asked for, or as descriptors allow.
+fn crowd(most: u64) -> u64 {
+    let allowed = kelvin_sys::process::raise_open_files().unwrap();
+    // The server leaves a quarter for files.
+    let count = most.min((allowed / 4 * 3).saturating_sub(200));
+    if count < most {
+        Missing::right(format!("ulimit -n is {allowed}")).skips(format!("{most} slow clients, of which {count} come,"));
+    }
+    count
+}
+
+/// Memory that a slow client may cost: what a connection is, and the part of a head that has come or the head of an answer.
+const COST: u64 = 2 << 10;
+/// Memory that the first clients cost: stacks, buffers that threads keep, tables.
+const FIXED: u64 = 4 << 20;
+
+#[test]
+fn thousands_of_slow_clients_cost_little_and_keep_nobody_from_being_served() {
+    let (top, _) = files();
+    let count = crowd(10_000);
+    for sending in [Sending::Auto, Sending::ReadWrite, Sending::Mmap] {
+        let server = Running::fork(top.path(), Setup { sending, ..Setup::of(2) });
+        assert!(server.has_place());
+        let (memory, open) = (resident(server.process), descriptors(server.process));
+        let mut crowd: Vec<Slow> = (0..count as usize).map(|number| Slow::of(&server, number)).collect();
+        for round in 0..5 {
+            crowd.iter_mut().for_each(|slow| slow.go_on(round));
+            assert!(server.has_place());
+        }
+        let (more, opened) = (resident(server.process).saturating_sub(memory), descriptors(server.process) - open);
+        assert!(more <= FIXED + count * COST, "{sending}: {more} bytes for {count} clients");
+        assert!((count..=count + 32).contains(&opened), "{sending}: {opened} descriptors for {count} clients");
+        drop(crowd);
+        // The server notices in its own time.
+        while descriptors(server.process) > open + 32 {
+            assert!(server.has_place());
+        }
+        assert_eq!(server.end().refused, 0);
+    }
+}
+
+#[test]
+fn models_that_give_each_client_a_worker_turn_away_whom_they_cannot_serve() {
+    let (top, _) = files();
+    let limits = Limits { connections: 24, ..Limits::default() };
+    for setup in models().filter(|setup| setup.model != Model::Epoll) {
+        let server = Running::fork(top.path(), Setup { limits, threads: 16, ..setup });
+        let open = descriptors(server.process);
+        let mut crowd: Vec<Slow> = (0..200).map(|number| Slow::of(&server, number)).collect();
+        while crowd.iter_mut().filter_map(|slow| slow.is_turned_away().then_some(())).count() < 176 - 16 {}
+        assert!(descriptors(server.process) <= open + 24 + 64, "{}", named(&setup));
+        drop(crowd);
+        while !server.has_place() {}
+        let served = server.end();
+        assert!(served.connections >= 24 && served.refused >= 176, "{}: {served:?}", named(&setup));
+    }
+}
