@@ -18,8 +18,12 @@ const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
 
 impl Running {
     fn start(root: &Path, arguments: &[&str]) -> Self {
+        Self::start_at("127.0.0.1:0", root, arguments)
+    }
+
+    fn start_at(listen: &str, root: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(KELVIN);
-        command.arg("serve").arg(root).args(["--listen", "127.0.0.1:0"]).args(arguments);
+        command.arg("serve").arg(root).args(["--listen", listen]).args(arguments);
         Self::of(command, Stdio::piped())
     }
 
@@ -105,7 +109,7 @@ fn a_server_on_loopback_is_not_asked_for_by_foreign_names() {
     }
     assert!(curl(&["-H", "Host: evil.example", &own.url("/")]).unwrap().contains("kelvin serve --host NAME"));
     for (arguments, of_other) in [(&[][..], "200"), (&["--host", "a.test"], "421")] {
-        let open = Running::start(top.path(), &[&["--listen", "0.0.0.0:0"], arguments].concat());
+        let open = Running::start_at("0.0.0.0:0", top.path(), arguments);
         assert_eq!(code(&open, "any.example").unwrap(), of_other);
     }
 }
@@ -331,7 +335,7 @@ fn what_cannot_be_served_is_one_line() {
     assert!(refused(&[root, "--listen", "203.0.113.1:0"]).starts_with("kelvin: --listen 203.0.113.1:0: "));
     assert!(refused(&[root, "--listen", "localhost"]).contains("give an IP address"));
     assert!(refused(&[root, "--send", "pigeon"]).contains("it must be one of auto, rw, mmap, sendfile, splice"));
-    assert!(refused(&[root, "--model", "prefork"]).contains("it must be one of fork, thread, pool, epoll"));
+    assert!(refused(&[root, "--model", "prefork"]).contains("it must be one of fork, thread, pool, epoll, uring"));
     for model in ["fork", "thread"] {
         let told = refused(&[root, "--model", model, "--threads", "2"]);
         assert!(told.contains(&format!("the model {model} has one for each connection: give --connections")), "{told}");

@@ -1,8 +1,11 @@
 //! A connection apart from how its bytes move: it is fed what arrives, and says what is to be sent.
 
+use std::sync::Arc;
+
 use rustix::io::{Errno, pread};
 
 use crate::body::{Body, Part, Parts};
+use crate::files::Opened;
 use crate::request::{Received, read};
 use crate::site::Site;
 use crate::status::Status;
@@ -24,6 +27,8 @@ pub struct Connection {
     sent: usize,
     /// How many of the last of these were read from the part that follows, which begins behind them.
     read: usize,
+    /// Whether somebody else has what is to be sent.
+    is_parted: bool,
     /// The part of a file that follows.
     part: Option<Part>,
     /// The parts that follow it.
@@ -56,6 +61,19 @@ pub enum ToSend<'a> {
     Bytes(&'a [u8], bool),
     /// A part of a file.
     Part(&'a Part),
+}
+
+/// What is to be read of a file.
+#[derive(Debug)]
+pub struct Reading {
+    /// The file.
+    pub opened: Arc<Opened>,
+    /// From which offset on.
+    pub offset: u64,
+    /// Where it goes in what is to be sent.
+    pub begin: usize,
+    /// How much.
+    pub bytes: usize,
 }
 
 /// Large buffers that connections use by turns: one that waits has none.
@@ -94,9 +112,13 @@ impl Connection {
 
     /// Gives them back, and keeps what it must in memory of that size.
     pub fn give_back(&mut self, buffers: &mut Buffers) {
-        self.unread();
         give(&mut self.input, &mut self.taken, &mut buffers.input);
-        give(&mut self.output, &mut self.sent, &mut buffers.output);
+        if self.is_parted {
+            buffers.output = std::mem::take(&mut self.output);
+        } else {
+            self.unread();
+            give(&mut self.output, &mut self.sent, &mut buffers.output);
+        }
     }
 
     /// Where bytes are received: behind what is there already, with room for at least so many.
@@ -194,22 +216,83 @@ impl Connection {
     /// Those of pread; `IO` of a file that has become shorter than was said.
     #[inline]
     pub fn read_part(&mut self, most: usize) -> rustix::io::Result<()> {
-        let Some(part) = &mut self.part else { return Ok(()) };
+        let Some(reading) = self.begin_read(most) else { return Ok(()) };
+        let read = pread(&reading.opened.file, &mut self.output[reading.begin..], reading.offset);
+        self.end_read(reading.begin, read)
+    }
+
+    /// Whether something of the part that is to be sent must be read before anything is sent.
+    #[inline]
+    pub fn is_to_be_read(&self) -> bool {
+        let is_read = self.read > 0 && self.sent < self.output.len();
+        !is_read && self.part.as_ref().is_some_and(|part| !part.range.is_empty())
+    }
+
+    /// Makes room for what is to be read next of the part that is to be sent, up to so many bytes, if anything is.
+    #[inline]
+    pub fn begin_read(&mut self, most: usize) -> Option<Reading> {
+        let part = self.part.as_ref()?;
         if self.sent == self.output.len() {
             self.output.clear();
             (self.sent, self.read) = (0, 0);
         }
         if self.read > 0 || part.range.is_empty() {
-            return Ok(());
+            return None;
         }
-        let begin = self.output.len();
-        let bytes = (part.range.end - part.range.start).min(most as u64) as usize;
+        let (begin, offset) = (self.output.len(), part.range.start);
+        let bytes = (part.range.end - offset).min(most as u64) as usize;
+        let opened = Arc::clone(&part.opened);
         self.output.resize(begin + bytes, 0);
-        let read = pread(&part.opened.file, &mut self.output[begin..], part.range.start);
+        Some(Reading { opened, offset, begin, bytes })
+    }
+
+    /// That was read, into the room that begins there.
+    ///
+    /// # Errors
+    /// The one of the read; `IO` of a file that has become shorter than was said.
+    #[inline]
+    pub fn end_read(&mut self, begin: usize, read: rustix::io::Result<usize>) -> rustix::io::Result<()> {
         self.read = *read.as_ref().unwrap_or(&0);
         self.output.truncate(begin + self.read);
-        part.range.start += self.read as u64;
+        self.part.iter_mut().for_each(|part| part.range.start += self.read as u64);
         if read? == 0 { Err(Errno::IO) } else { Ok(()) }
+    }
+
+    /// Gives away what is to be sent, and how much of it was, for as long as somebody else sends it or reads into it. Until it is
+    /// [back](Self::take_back), bytes are received at most.
+    #[inline]
+    pub fn part_with(&mut self, spare: Vec<u8>) -> (Vec<u8>, usize) {
+        self.is_parted = true;
+        (std::mem::replace(&mut self.output, spare), self.sent)
+    }
+
+    /// Has it back.
+    #[inline]
+    pub fn take_back(&mut self, output: Vec<u8>) {
+        (self.output, self.is_parted) = (output, false);
+    }
+
+    /// The buffer of what was sent, if all of it was.
+    #[inline]
+    pub fn emptied(&mut self) -> Option<Vec<u8>> {
+        if self.sent < self.output.len() {
+            return None;
+        }
+        (self.sent, self.read) = (0, 0);
+        Some(std::mem::take(&mut self.output))
+    }
+
+    /// The buffer of what is to be sent, of which a copy is kept as far as it cannot be read again.
+    pub fn set_aside(&mut self) -> Vec<u8> {
+        self.unread();
+        let kept = self.output[self.sent..].to_vec();
+        self.sent = 0;
+        std::mem::replace(&mut self.output, kept)
+    }
+
+    /// Bytes that were received and not taken.
+    pub fn waiting(&self) -> usize {
+        self.input.len() - self.taken
     }
 
     /// Forgets what was read of a part and could not be sent: it costs less to read it again than to keep it for each that waits.

@@ -1,27 +1,22 @@
 //! Threads that each serve many connections as they become ready: epoll, by edges, so that a request costs one wait, one receive
 //! and one send.
-//!
-//! All threads wait for the one listening socket, and the kernel wakes one of them for a new connection. That thread gives it to
-//! the one that has fewest: with a socket for each thread the kernel would choose by a hash of addresses, and of eight
-//! connections one thread would often have six.
 
 use std::collections::VecDeque;
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with, recv, shutdown};
 
-use crate::accepting::moderate;
 use crate::connection::{Connection, Wants};
 use crate::error::{Error, Result};
 use crate::hall::{Hall, LINGER, ROOM};
+use crate::house::{House, SWEEP};
 use crate::server::{LAST, Served, close};
 use crate::status::Status;
 
@@ -31,106 +26,10 @@ const EVENTS: usize = 256;
 const TURN: usize = 4 << 20;
 /// Connections that are accepted before others get their turn.
 const ACCEPTED: usize = 64;
-/// How often connections are looked at whose time may be over.
-const SWEEP: Duration = Duration::from_secs(1);
 
 /// What events are about: the listener, another thread, or the client of this number.
 const LISTENER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
-
-/// What the threads share.
-#[derive(Debug)]
-pub struct House {
-    listener: Arc<TcpListener>,
-    desks: Vec<Desk>,
-    /// Most connections of all.
-    most: u32,
-    is_over: AtomicBool,
-    deadline: OnceLock<Instant>,
-}
-
-/// Where connections are left for a thread.
-#[derive(Debug)]
-struct Desk {
-    waker: OwnedFd,
-    /// Who waits there; nothing once the thread has gone.
-    left: Mutex<Option<Vec<OwnedFd>>>,
-    /// Connections that it has or is about to have.
-    load: AtomicU32,
-}
-
-impl House {
-    /// For so many threads and connections.
-    ///
-    /// # Errors
-    /// Those of eventfd.
-    pub fn new(listener: Arc<TcpListener>, threads: usize, most: u32) -> Result<Self> {
-        let desk = |_| {
-            let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            Ok(Desk { waker, left: Mutex::new(Some(Vec::new())), load: AtomicU32::new(0) })
-        };
-        let desks = (0..threads).map(desk).collect::<rustix::io::Result<_>>().map_err(Error::call("wake threads"))?;
-        Ok(Self { listener, desks, most, is_over: AtomicBool::new(false), deadline: OnceLock::new() })
-    }
-
-    /// Has all threads end, at the latest at this time.
-    pub fn end(&self, deadline: Instant) {
-        let _ = self.deadline.set(deadline);
-        self.is_over.store(true, Ordering::Release);
-        self.desks.iter().for_each(Desk::wake);
-    }
-
-    fn load(&self) -> u32 {
-        self.desks.iter().map(|desk| desk.load.load(Ordering::Relaxed)).sum()
-    }
-
-    /// The thread that has fewest connections; this one if it has as few as any.
-    fn least_loaded(&self, own: usize) -> usize {
-        let load = |number: &usize| self.desks[*number].load.load(Ordering::Relaxed);
-        let least = (0..self.desks.len()).min_by_key(load).unwrap_or(own);
-        if load(&own) <= load(&least) { own } else { least }
-    }
-}
-
-impl Desk {
-    fn wake(&self) {
-        // A counter that is full has woken the thread already.
-        let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
-    }
-
-    fn left(&self) -> MutexGuard<'_, Option<Vec<OwnedFd>>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Leaves a connection, which comes back if the thread has gone.
-    fn leave(&self, socket: OwnedFd) -> Option<OwnedFd> {
-        match &mut *self.left() {
-            Some(left) => {
-                self.load.fetch_add(1, Ordering::Relaxed);
-                left.push(socket);
-            }
-            None => return Some(socket),
-        }
-        self.wake();
-        None
-    }
-
-    fn take(&self) -> Vec<OwnedFd> {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.waker, &mut count);
-        self.left().as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Takes nothing any more, unless somebody waits there: whether it could be closed.
-    fn close(&self) -> bool {
-        let mut left = self.left();
-        let is_empty = left.as_ref().is_none_or(Vec::is_empty);
-        if is_empty {
-            *left = None;
-        }
-        is_empty
-    }
-}
 
 /// A client.
 #[derive(Debug)]
@@ -185,7 +84,8 @@ impl Worker {
     pub fn new(number: usize, house: Arc<House>, hall: Hall) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::call("wait for events"))?;
         let waker = &house.desks[number].waker;
-        epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN).map_err(Error::call("wait for events"))?;
+        epoll::add(&epoll, &**waker, EventData::new_u64(WAKER), EventFlags::IN)
+            .map_err(Error::call("wait for events"))?;
         let (clients, free, again, accepts, has_drained) = Default::default();
         let swept = Instant::now();
         let mut worker = Self { number, house, epoll, hall, clients, free, again, accepts, has_drained, swept };
@@ -234,7 +134,7 @@ impl Worker {
         if !self.has_drained {
             return false;
         }
-        let is_late = self.house.deadline.get().is_none_or(|deadline| self.hall.site.now() >= *deadline);
+        let is_late = self.house.is_late(self.hall.site.now());
         is_late || (self.clients.iter().all(Option::is_none) && self.house.desks[self.number].close())
     }
 
@@ -301,16 +201,7 @@ impl Worker {
 
     /// Gives a connection to the thread that has fewest.
     fn place(&mut self, socket: OwnedFd) {
-        let load = self.house.load();
-        if load >= self.house.most {
-            return self.hall.turn_away(socket, self.hall.site.now());
-        }
-        moderate(&socket, load as usize);
-        self.hall.served.connections += 1;
-        let number = self.house.least_loaded(self.number);
-        let socket = if number == self.number { Some(socket) } else { self.house.desks[number].leave(socket) };
-        if let Some(socket) = socket {
-            self.house.desks[self.number].load.fetch_add(1, Ordering::Relaxed);
+        if let Some(socket) = self.house.place(socket, (self.number, &mut self.hall)) {
             self.enter(socket);
         }
     }
@@ -511,7 +402,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::server::{Server, Setup};

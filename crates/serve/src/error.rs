@@ -25,6 +25,20 @@ pub enum Error {
     /// The address for looks.
     #[error("{0}")]
     ListenForLooks(std::io::Error),
+    /// A system without io_uring, as [`Model::Uring`](crate::Model::Uring) needs it.
+    #[error("{}: {source}", without_ring(source))]
+    Ring {
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// Calls that a model does not make.
+    #[error("the model {model} sends by {by}")]
+    Sending {
+        /// The model.
+        model: crate::Model,
+        /// By which calls it sends.
+        by: String,
+    },
     /// A process with other threads, which cannot be forked from safely.
     #[error("the model fork needs a process with one thread, and this one has {0}")]
     Threads(usize),
@@ -45,5 +59,35 @@ impl Error {
     /// For `map_err`: a call that was for this.
     pub(crate) fn call<E: Into<std::io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Call { doing, source: source.into() }
+    }
+}
+
+/// Why there is no ring (io_uring_setup(2)).
+fn without_ring(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "io_uring is not allowed here, by the sysctl kernel.io_uring_disabled or a filter of system calls, as of containers"
+        }
+        std::io::ErrorKind::Unsupported => "this kernel has no io_uring",
+        std::io::ErrorKind::InvalidInput => "this kernel's io_uring is older than that of Linux 6.1",
+        _ => "no io_uring could be set up",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_a_ring_is_told_what_it_lacks() {
+        for (error, says) in [
+            (rustix::io::Errno::PERM, "io_uring is not allowed here, "),
+            (rustix::io::Errno::NOSYS, "this kernel has no io_uring: "),
+            (rustix::io::Errno::INVAL, "this kernel's io_uring is older than that of Linux 6.1: "),
+            (rustix::io::Errno::NOMEM, "no io_uring could be set up: "),
+        ] {
+            let told = Error::Ring { source: error.into() }.to_string();
+            assert!(told.starts_with(says) && !told.contains('\n'), "{told}");
+        }
     }
 }

@@ -15,6 +15,7 @@ pub mod files;
 mod fork;
 mod hall;
 pub mod host;
+mod house;
 pub mod limits;
 mod listing;
 pub mod looks;
@@ -28,6 +29,7 @@ pub mod status;
 pub mod target;
 mod threads;
 pub mod types;
+mod uring;
 pub mod watch;
 mod words;
 

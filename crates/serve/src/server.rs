@@ -5,23 +5,26 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{Shutdown, listen, shutdown};
 
-use crate::epoll::{self, Worker};
+use crate::epoll;
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::fork::{self, Forking};
 use crate::hall::Hall;
 use crate::host::{Name, Names};
+use crate::house::House;
 use crate::limits::Limits;
 use crate::looks::{self, Exposure, Looks, Subject};
 use crate::root::Root;
 use crate::sending::Sending;
 use crate::site::{Manner, Site};
 use crate::threads::{self, Threads};
+use crate::uring;
 use crate::watch::Watch;
 use crate::words;
 
@@ -50,11 +53,35 @@ pub enum Model {
     /// A fixed number of threads, each of which serves many connections as they become ready.
     #[default]
     Epoll,
+    /// A fixed number of threads, each of which serves many connections by requests to an io_uring.
+    Uring,
 }
 
 /// All of them, by the words for them.
-const WORDS: [(&str, Model); 4] =
-    [("fork", Model::Fork), ("thread", Model::Thread), ("pool", Model::Pool), ("epoll", Model::Epoll)];
+const WORDS: [(&str, Model); 5] = [
+    ("fork", Model::Fork),
+    ("thread", Model::Thread),
+    ("pool", Model::Pool),
+    ("epoll", Model::Epoll),
+    ("uring", Model::Uring),
+];
+
+impl Model {
+    /// The ways of sending that it has: by a ring there is none of sendfile, and its splice waits in a thread of the kernel for each
+    /// client that does not read.
+    fn sendings(self) -> &'static [Sending] {
+        match self {
+            Self::Uring => &[Sending::Auto, Sending::ReadWrite],
+            _ => &[Sending::Auto, Sending::ReadWrite, Sending::Mmap, Sending::SendFile, Sending::Splice],
+        }
+    }
+
+    /// Whether it sends in this way.
+    fn check(self, sending: Sending) -> Result<()> {
+        let by = || self.sendings().iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+        if self.sendings().contains(&sending) { Ok(()) } else { Err(Error::Sending { model: self, by: by() }) }
+    }
+}
 
 impl FromStr for Model {
     type Err = String;
@@ -179,6 +206,7 @@ impl Server {
     /// Those of [`Self::listen`], and [`Error::ListenForLooks`].
     pub fn listen_with(address: SocketAddr, root: &Path, mut setup: Setup, access: Access) -> Result<Self> {
         let (names, exposure) = (Names::of(address.ip(), access.names), access.exposure);
+        setup.model.check(setup.sending)?;
         let root = Arc::new(Root::open(root)?);
         let listener = Arc::new(bound(address).map_err(Error::Listen)?);
         let watch = exposure.as_ref().filter(|_| setup.model != Model::Fork).map(|_| Arc::default());
@@ -188,6 +216,11 @@ impl Server {
         let held = setup.share(descriptors().saturating_sub(OTHERS));
         let is_exposed = exposure.is_some();
         let mut server = Self { listener, root, names, setup, held, is_exposed, looks: None, watch, forking: None };
+        if setup.model == Model::Uring {
+            uring::probe()?;
+            // The ring waits for what is not there only where calls would.
+            server.listener.set_nonblocking(false).map_err(Error::Listen)?;
+        }
         if setup.model == Model::Fork {
             server.forking = Some(Forking::start(server.house_of_processes())?);
         }
@@ -236,29 +269,32 @@ impl Server {
     fn serve_by_model(self, is_over: impl Fn() -> bool) -> Result<Served> {
         match self.setup.model {
             Model::Fork => self.forking.map_or(Ok(Served::default()), |forking| forking.serve(is_over)),
-            Model::Epoll => self.serve_by_events(is_over),
+            Model::Epoll => self.serve_by_threads(serve_by_events, is_over),
+            Model::Uring => self.serve_by_threads(serve_by_requests, is_over),
             Model::Thread => self.house().serve(Threads::Each, is_over),
             Model::Pool => self.house().serve(Threads::Pool(self.setup.threads), is_over),
         }
     }
 
-    fn serve_by_events(self, is_over: impl Fn() -> bool) -> Result<Served> {
+    fn serve_by_threads(self, work: Work, is_over: impl Fn() -> bool) -> Result<Served> {
         let (house, make) = self.house_of_events()?;
-        let workers = (0..self.setup.threads).map(|number| Worker::new(number, Arc::clone(&house), make()));
-        let workers = workers.collect::<Result<Vec<Worker>>>()?;
-        let threads: std::io::Result<Vec<_>> = workers.into_iter().map(started).collect();
-        let is_started = threads.is_ok();
-        while is_started && !is_over() {
+        let start = |number| {
+            let (house, hall) = (Arc::clone(&house), make());
+            std::thread::Builder::new().name("serve".into()).spawn(move || work(number, house, hall))
+        };
+        let threads: std::io::Result<Vec<_>> = (0..self.setup.threads).map(start).collect();
+        let goes_on = |threads: &Vec<JoinHandle<_>>| !threads.iter().any(JoinHandle::is_finished);
+        while threads.as_ref().is_ok_and(goes_on) && !is_over() {
             std::thread::sleep(LOOK);
         }
         house.end(Instant::now() + self.setup.limits.drain);
         let threads = threads.map_err(Error::call("start a thread"))?;
-        let served = threads.into_iter().map(|thread| thread.join().unwrap_or_default());
-        Ok(served.fold(Served::default(), std::ops::Add::add))
+        let mut served = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Ok(Served::default())));
+        served.try_fold(Served::default(), |sum, served| Ok(sum + served?))
     }
 
-    pub(crate) fn house_of_events(&self) -> Result<(Arc<epoll::House>, impl Fn() -> Hall)> {
-        let house = epoll::House::new(Arc::clone(&self.listener), self.setup.threads, self.connections())?;
+    pub(crate) fn house_of_events(&self) -> Result<(Arc<House>, impl Fn() -> Hall)> {
+        let house = House::new(Arc::clone(&self.listener), self.setup.threads, self.connections())?;
         Ok((Arc::new(house), self.halls()))
     }
 
@@ -288,8 +324,15 @@ impl Server {
     }
 }
 
-fn started(worker: Worker) -> std::io::Result<std::thread::JoinHandle<Served>> {
-    std::thread::Builder::new().name("serve".into()).spawn(move || worker.serve())
+/// What one of several threads does until the end.
+type Work = fn(usize, Arc<House>, Hall) -> Result<Served>;
+
+fn serve_by_events(number: usize, house: Arc<House>, hall: Hall) -> Result<Served> {
+    epoll::Worker::new(number, house, hall).map(epoll::Worker::serve)
+}
+
+fn serve_by_requests(number: usize, house: Arc<House>, hall: Hall) -> Result<Served> {
+    uring::Worker::new(number, house, hall).map(uring::Worker::serve)
 }
 
 /// Refuses further connections.

@@ -1,5 +1,7 @@
 //! Looks at a server behind real sockets: what is counted is what was asked for, and whoever is busy is looked at all the same.
 
+mod running;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -12,6 +14,7 @@ use std::time::Duration;
 use kelvin_model::resources::{Look, Served};
 use kelvin_serve::looks::Exposure;
 use kelvin_serve::{Access, Model, Server, Setup};
+use running::has_ring;
 
 const LARGE: usize = 10_000_000;
 
@@ -112,12 +115,15 @@ fn files() -> tempfile::TempDir {
 }
 
 /// Every model that is watched. The pool has a thread for each client of a test.
-const EVERY: [(Model, usize); 3] = [(Model::Epoll, 2), (Model::Thread, 1), (Model::Pool, 32)];
+fn every() -> impl Iterator<Item = (Model, usize)> {
+    let models = [(Model::Epoll, 2), (Model::Uring, 2), (Model::Thread, 1), (Model::Pool, 32)];
+    models.into_iter().filter(|(model, _)| *model != Model::Uring || has_ring())
+}
 
 #[test]
 fn what_is_counted_is_what_was_asked_for() {
     let top = files();
-    for model in EVERY {
+    for model in every() {
         let server = Running::start(top.path(), model);
         let asked = |number: usize| {
             let mut stream = server.connect();
@@ -153,7 +159,7 @@ fn what_is_counted_is_what_was_asked_for() {
 #[test]
 fn a_client_that_reads_nothing_holds_its_request_in_flight_and_idle_ones_hold_none() {
     let top = files();
-    for model in EVERY {
+    for model in every() {
         let server = Running::start(top.path(), model);
         let mut idle: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
         for stream in &mut idle {

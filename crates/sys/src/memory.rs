@@ -120,6 +120,11 @@ impl Arena {
         self.as_mut_slice()[place..place + pointer.len()].copy_from_slice(&pointer);
     }
 
+    /// Where it begins, for memory that somebody else writes into as well.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     /// Its bytes.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the mapping is readable for `bytes` and lives as long as `self`.

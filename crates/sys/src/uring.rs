@@ -1,5 +1,8 @@
 //! An io_uring with its own buffers: reads and writes of whole blocks, many in flight.
 
+mod provided;
+pub mod sockets;
+
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 

@@ -14,8 +14,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelvin_serve::sending::Sending;
-use kelvin_serve::{Model, Served, Server, Setup};
+use kelvin_serve::{Error, Model, Served, Server, Setup};
 use kelvin_sys::process::{Child, Ended, fork_to_work_with};
+use kelvin_testing::Missing;
 
 /// A server that ends when it is dropped.
 pub struct Running {
@@ -168,13 +169,28 @@ pub const LARGE: &[u8] = b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 /// Every way to serve. A pool has a thread for each client of a test.
 pub fn every() -> impl Iterator<Item = Setup> {
     let sendings = [Sending::Auto, Sending::ReadWrite, Sending::Mmap, Sending::SendFile, Sending::Splice];
-    models().flat_map(move |setup| sendings.map(|sending| Setup { sending, ..setup }))
+    let every = models().flat_map(move |setup| sendings.map(|sending| Setup { sending, ..setup }));
+    every.filter(|setup| setup.model != Model::Uring || [Sending::Auto, Sending::ReadWrite].contains(&setup.sending))
 }
 
 /// Every model, by the way of sending that is usual.
 pub fn models() -> impl Iterator<Item = Setup> {
-    let models = [(Model::Epoll, 2), (Model::Fork, 1), (Model::Thread, 1), (Model::Pool, 32)];
-    models.into_iter().map(|(model, threads)| Setup { model, ..Setup::of(threads) })
+    let models = [(Model::Epoll, 2), (Model::Uring, 2), (Model::Fork, 1), (Model::Thread, 1), (Model::Pool, 32)];
+    let models = models.into_iter().filter(|(model, _)| *model != Model::Uring || has_ring());
+    models.map(|(model, threads)| Setup { model, ..Setup::of(threads) })
+}
+
+/// Whether there is an io_uring; where there is none, that is said.
+pub fn has_ring() -> bool {
+    let setup = Setup { model: Model::Uring, ..Setup::of(1) };
+    match Server::listen("127.0.0.1:0".parse().unwrap(), Path::new("/"), setup) {
+        Ok(_) => true,
+        Err(error @ Error::Ring { .. }) => {
+            Missing::machine(error).skips("kelvin serve --model uring");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
 }
 
 pub fn named(setup: &Setup) -> String {

@@ -1,0 +1,100 @@
+//! Buffers that a ring fills with what connections receive: it takes one when bytes have come, so that a connection that waits has
+//! none.
+
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::{IoUring, cqueue, types::BufRingEntry};
+
+use crate::Result;
+use crate::memory::{Arena, Pages};
+
+/// How many: a power of two, as many as may be filled before the thread takes what has come.
+const BUFFERS: u16 = 256;
+/// Bytes of each: most requests have less than 1 KiB.
+const BYTES: usize = 4 << 10;
+
+/// The buffers, and the ring in which those lie that are free.
+pub(super) struct Provided {
+    buffers: ManuallyDrop<Arena>,
+    entries: ManuallyDrop<Arena>,
+    /// How many were put into the ring in all.
+    given: u16,
+    is_leaked: bool,
+}
+
+/// Bytes that have arrived, in a buffer that is to be given back.
+#[derive(Debug)]
+pub struct Chunk {
+    buffer: u16,
+    bytes: usize,
+}
+
+impl Provided {
+    /// What the group of buffers is known by.
+    pub(super) const GROUP: u16 = 0;
+
+    /// Registers them with a ring, which must end before them.
+    pub(super) fn register(ring: &IoUring) -> Result<Self> {
+        let buffers = ManuallyDrop::new(Arena::map(usize::from(BUFFERS) * BYTES, Pages::Base)?);
+        let entries = Arena::map(usize::from(BUFFERS) * size_of::<BufRingEntry>(), Pages::Base)?;
+        let mut provided = Self { buffers, entries: ManuallyDrop::new(entries), given: 0, is_leaked: false };
+        let address = provided.entries.as_mut_slice().as_mut_ptr() as u64;
+        // SAFETY: the entries are whole pages of zeros, and stay mapped until the ring has ended or for ever: see the drop of both.
+        unsafe { ring.submitter().register_buf_ring_with_flags(address, BUFFERS, Self::GROUP, 0) }?;
+        (0..BUFFERS).for_each(|buffer| provided.give(buffer));
+        Ok(provided)
+    }
+
+    /// What a completion says that was received; nothing at the end of a stream.
+    pub(super) fn taken(&self, flags: u32, bytes: usize) -> Option<Chunk> {
+        cqueue::buffer_select(flags).map(|buffer| Chunk { buffer, bytes: bytes.min(BYTES) })
+    }
+
+    pub(super) fn bytes(&self, chunk: &Chunk) -> &[u8] {
+        // SAFETY: the buffer lies within the arena, was filled by the kernel so far, and is not written into before it is given back,
+        // which takes the chunk.
+        unsafe { std::slice::from_raw_parts(self.place(chunk.buffer), chunk.bytes) }
+    }
+
+    pub(super) fn give_back(&mut self, chunk: Chunk) {
+        self.give(chunk.buffer);
+    }
+
+    /// Where a buffer begins. Nothing else borrows the arena, parts of which belong to the kernel.
+    fn place(&self, buffer: u16) -> *mut u8 {
+        self.buffers.start().wrapping_add(usize::from(buffer) * BYTES)
+    }
+
+    fn give(&mut self, buffer: u16) {
+        let entries = self.entries.start().cast::<BufRingEntry>();
+        let place = self.place(buffer) as u64;
+        // SAFETY: the entry lies within the arena and is one that the kernel does not read before the tail says so; the tail, which
+        // overlaps none of its other fields, is read by the kernel and written by this thread alone.
+        unsafe {
+            let entry = &mut *entries.add(usize::from(self.given % BUFFERS));
+            entry.set_addr(place);
+            entry.set_len(BYTES as u32);
+            entry.set_bid(buffer);
+            self.given = self.given.wrapping_add(1);
+            AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()).store(self.given, Ordering::Release);
+        }
+    }
+
+    /// Leaves the memory to the kernel for ever.
+    pub(super) fn leak(&mut self) {
+        self.is_leaked = true;
+    }
+}
+
+impl Drop for Provided {
+    fn drop(&mut self) {
+        if !self.is_leaked {
+            // SAFETY: neither is used after this, and it happens once.
+            unsafe {
+                ManuallyDrop::drop(&mut self.buffers);
+                ManuallyDrop::drop(&mut self.entries);
+            }
+        }
+    }
+}
