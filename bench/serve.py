@@ -152,7 +152,7 @@ def benchmark():
     parser.add_argument("--file", choices=FILES, action="append", help="only this one")
     parser.add_argument("--connections", type=int, choices=CONNECTIONS, action="append", help="only so many")
     parser.add_argument("--send", choices=["auto", "rw", "mmap", "sendfile", "splice"], help="how kelvin sends files [default: as it does by itself]")
-    parser.add_argument("--model", choices=["fork", "thread", "pool", "epoll"], help="how kelvin serves connections [default: as it does by itself]")
+    parser.add_argument("--model", choices=["fork", "thread", "pool", "epoll", "uring"], help="how kelvin serves connections [default: as it does by itself]")
     arguments = common.parse_pairs(parser)
     # wrk counts whole seconds.
     arguments.seconds = max(round(arguments.seconds), 1)

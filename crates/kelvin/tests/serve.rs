@@ -322,6 +322,25 @@ fn what_it_uses_is_told_to_who_has_the_token() {
 }
 
 #[test]
+fn where_no_ring_is_allowed_it_says_so_in_one_line() {
+    let top = site();
+    let root = top.path().to_owned();
+    let refused = std::thread::spawn(move || {
+        kelvin_sys::filter::refuse(kelvin_sys::filter::IO_URING_SETUP).unwrap();
+        Command::new(KELVIN)
+            .arg("serve")
+            .arg(root)
+            .args(["--model", "uring", "--listen", "127.0.0.1:0"])
+            .output()
+            .unwrap()
+    });
+    let output = refused.join().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{told}");
+    assert!(told.starts_with("kelvin: --model uring: io_uring is not allowed here, by the sysctl"), "{told}");
+}
+
+#[test]
 fn what_cannot_be_served_is_one_line() {
     let top = site();
     let refused = |arguments: &[&str]| {
@@ -336,6 +355,10 @@ fn what_cannot_be_served_is_one_line() {
     assert!(refused(&[root, "--listen", "localhost"]).contains("give an IP address"));
     assert!(refused(&[root, "--send", "pigeon"]).contains("it must be one of auto, rw, mmap, sendfile, splice"));
     assert!(refused(&[root, "--model", "prefork"]).contains("it must be one of fork, thread, pool, epoll, uring"));
+    for send in ["mmap", "sendfile", "splice"] {
+        let told = refused(&[root, "--model", "uring", "--send", send]);
+        assert_eq!(told, format!("kelvin: --send {send}: the model uring sends by auto or rw\n"));
+    }
     for model in ["fork", "thread"] {
         let told = refused(&[root, "--model", model, "--threads", "2"]);
         assert!(told.contains(&format!("the model {model} has one for each connection: give --connections")), "{told}");

@@ -23,13 +23,13 @@ pub struct ServeArgs {
     /// List directories that have no index.html
     #[arg(long)]
     pub index: bool,
-    /// Who serves connections: epoll (a few threads, each of which serves many connections as they become ready), fork (a process
-    /// for each connection), thread (a thread for each connection) or pool (so many threads as --threads says, each of which serves
-    /// one connection until its end)
+    /// Who serves connections: epoll (a few threads, each of which serves many connections as they become ready), uring (the same by
+    /// requests to an io_uring, of Linux 6.1 or later), fork (a process for each connection), thread (a thread for each connection)
+    /// or pool (so many threads as --threads says, each of which serves one connection until its end)
     #[arg(long, value_name = "MODEL", default_value_t)]
     pub model: Model,
     /// By which calls the bytes of files go: auto (small files are read and sent with their heads, larger ones by sendfile), rw
-    /// (read and sent), mmap (sent from a mapping), sendfile or splice (through a pipe)
+    /// (read and sent), mmap (sent from a mapping), sendfile or splice (through a pipe); of uring, auto is rw, and the others are not
     #[arg(long, value_name = "CALLS", default_value_t)]
     pub send: Sending,
     /// Threads that serve, 1 to 1024 [default: one for each CPU that this process may use; 64 of a pool]; not with --model fork or

@@ -47,6 +47,8 @@ pub fn serve(args: &ServeArgs) -> Done {
 fn listen(args: &ServeArgs) -> Result<Server, Fault> {
     let access = Access { names: args.host.clone(), exposure: exposure(args)? };
     Server::listen_with(args.listen, &args.root, setup(args)?, access).map_err(|error| match error {
+        error @ Error::Sending { .. } => Fault::new(format!("--send {}", args.send), error),
+        error @ Error::Ring { .. } => Fault::new(format!("--model {}", args.model), error),
         Error::Listen(source) => Fault::new(format!("--listen {}", Shown(args.listen)), source),
         Error::ListenForLooks(source) => {
             Fault::new(format!("--resources-listen {}", Shown(args.address_of_resources())), source)
