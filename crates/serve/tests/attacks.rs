@@ -4,7 +4,7 @@ mod hostile;
 mod running;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use kelvin_serve::limits::Limits;
@@ -153,6 +153,63 @@ fn thousands_of_slow_clients_cost_little_and_keep_nobody_from_being_served() {
             assert!(server.has_place());
         }
         assert_eq!(server.end().refused, 0);
+    }
+}
+
+/// Requests of one client, who sends them without reading, and the size of the file that each is for.
+const ASKED: usize = 16_000;
+const SIZE: usize = 10_000;
+
+/// Sends as much as is taken while nothing is read, and returns how much that was.
+fn send_without_reading(server: &Running, stream: &mut TcpStream, requests: &[u8]) -> usize {
+    stream.set_nonblocking(true).unwrap();
+    let (mut sent, mut refused) = (0, 0);
+    while refused < 100 && sent < requests.len() {
+        match stream.write(&requests[sent..]) {
+            Ok(more) => (sent, refused) = (sent + more, 0),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(server.has_place());
+    }
+    stream.set_nonblocking(false).unwrap();
+    sent
+}
+
+/// The content of the next answer, if it is one of success.
+fn content(reader: &mut impl BufRead) -> [u8; SIZE] {
+    let (mut line, mut content) = (String::new(), [0; SIZE]);
+    reader.read_line(&mut line).unwrap();
+    assert_eq!(line, "HTTP/1.1 200 OK\r\n");
+    while line != "\r\n" {
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+    }
+    reader.read_exact(&mut content).unwrap();
+    content
+}
+
+#[test]
+fn who_asks_without_reading_costs_little_and_has_all_answers_in_the_end() {
+    let (top, _) = files();
+    fs::write(top.path().join("some"), [7; SIZE]).unwrap();
+    let request = format!("GET /some HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(1000));
+    let requests = request.repeat(ASKED).into_bytes();
+    for setup in models() {
+        let server = Running::fork(top.path(), setup);
+        assert!(server.has_place());
+        let memory = resident(server.process);
+        let mut stream = server.connect();
+        let sent = send_without_reading(&server, &mut stream, &requests);
+        assert!(sent < requests.len(), "{}: all was taken", named(&setup));
+        let more = resident(server.process).saturating_sub(memory);
+        assert!(more <= FIXED, "{}: {more} bytes", named(&setup));
+        let (mut writer, rest) = (stream.try_clone().unwrap(), &requests[sent..]);
+        std::thread::scope(|scope| {
+            scope.spawn(move || writer.write_all(rest).unwrap());
+            let mut reader = BufReader::new(stream);
+            (0..ASKED).for_each(|_| assert_eq!(content(&mut reader), [7; SIZE]));
+        });
     }
 }
 

@@ -143,6 +143,22 @@ fn who_reads_slowly_keeps_nobody_waiting_and_gets_all() {
 }
 
 #[test]
+fn more_clients_than_are_read_for_at_one_time_get_all() {
+    let (top, large) = files();
+    for setup in models().filter(|setup| [Model::Epoll, Model::Uring].contains(&setup.model)) {
+        let server = Running::start(top.path(), Setup { threads: 1, ..setup });
+        let mut clients: Vec<TcpStream> = (0..50).map(|_| server.connect()).collect();
+        clients.iter_mut().for_each(|stream| stream.write_all(LARGE).unwrap());
+        // Some leave in the middle, and those who wait for their turn have it all the same.
+        clients.drain(..10).for_each(|mut stream| stream.read_exact(&mut [0; 1000]).unwrap());
+        assert!(server.ask(SMALL).ends_with(b"small"));
+        for stream in &mut clients {
+            assert!(answer(stream).1 == large, "{}", named(&setup));
+        }
+    }
+}
+
+#[test]
 fn a_request_in_single_bytes_is_answered_and_a_refused_one_is_told_why() {
     let (top, _) = files();
     for setup in every() {
