@@ -113,28 +113,25 @@ def workers(count):
     return planted
 
 
-@contextmanager
-def small_window(_):
-    """Sockets that can receive little at a time. New namespaces have what this one has."""
-    setting = Path("/proc/sys/net/ipv4/tcp_rmem")
-    before = setting.read_text()
-    try:
-        setting.write_text("4096 4096 4096")
-        yield ["--between", "namespaces"]
-    finally:
-        setting.write_text(before)
+def under(setting, value, *words):
+    """A setting of the kernel that is put back."""
+
+    @contextmanager
+    def planted(_):
+        before = setting.read_text()
+        try:
+            setting.write_text(value)
+            yield list(words)
+        finally:
+            setting.write_text(before)
+
+    return planted
 
 
-@contextmanager
-def small_backlog(_):
-    """Listening sockets whose accept queue holds one connection, and few that accept."""
-    setting = Path("/proc/sys/net/core/somaxconn")
-    before = setting.read_text()
-    try:
-        setting.write_text("1")
-        yield ["--server-options", "--model pool --threads 2"]
-    finally:
-        setting.write_text(before)
+# Sockets that can receive little at a time. New namespaces have what this one has.
+small_window = under(Path("/proc/sys/net/ipv4/tcp_rmem"), "4096 4096 4096", "--between", "namespaces")
+# Listening sockets whose accept queue holds one connection, and few that accept.
+small_backlog = under(Path("/proc/sys/net/core/somaxconn"), "1", "--server-options", "--model pool --threads 2")
 
 
 def lock(microseconds):

@@ -141,16 +141,12 @@ const fn of_users(id: &'static str, summary: &'static str) -> Metric {
 }
 
 const fn of_resources(id: &'static str, summary: &'static str) -> Metric {
-    plain(id, summary).unit(Unit::Ratio, Better::Neither).over([
-        USERS,
-        Resource::AXIS,
-        THINK,
-        Pattern::AXIS,
-        CacheState::AXIS,
-        Between::AXIS,
-        FILES,
-        FILE_BYTES,
-    ])
+    of_each(id, summary, Resource::AXIS).unit(Unit::Ratio, Better::Neither)
+}
+
+/// Of each part of what is studied, such as a resource, with a number of users.
+const fn of_each(id: &'static str, summary: &'static str, part: Axis) -> Metric {
+    plain(id, summary).over([USERS, part, THINK, Pattern::AXIS, CacheState::AXIS, Between::AXIS, FILES, FILE_BYTES])
 }
 
 /// What is measured before a sweep over users, for all of it.

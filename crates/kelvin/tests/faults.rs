@@ -162,19 +162,13 @@ fn an_interrupted_run_is_stored_as_partial_and_shown() {
     }
 }
 
-/// Control groups of kelvin's whose process is one of these.
-fn groups_of(processes: &[u32], below: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(below).into_iter().flatten().flatten();
-    let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let found = |entry: std::fs::DirEntry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let owner = name.strip_prefix("kelvin-").and_then(|rest| rest.rsplit_once('-')?.1.parse().ok());
-        match owner {
-            Some(owner) if processes.contains(&owner) => vec![entry.path()],
-            _ => groups_of(processes, &entry.path()),
-        }
-    };
-    directories.flat_map(found).collect()
+/// Control groups of kelvin's with one of these controllers, whose process is one of these.
+fn groups_of(processes: &[u32], controllers: &[&str]) -> Vec<PathBuf> {
+    kelvin_testing::groups::named(|name| {
+        let parts = name.strip_prefix("kelvin-").and_then(|rest| rest.split_once('-'));
+        let is_ours = |process: &str| process.parse().is_ok_and(|process| processes.contains(&process));
+        parts.is_some_and(|(controller, process)| controllers.contains(&controller) && is_ours(process))
+    })
 }
 
 #[test]
@@ -189,13 +183,8 @@ fn interrupted_with_a_group_of(controllers: &[&str]) {
     let place = Place::new();
     let mut child = place.kelvin(&["selfcheck"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut groups = Vec::new();
-    let is_wanted = |group: &PathBuf| {
-        let name = group.file_name().unwrap().to_string_lossy().into_owned();
-        controllers.iter().any(|controller| name.starts_with(&format!("kelvin-{controller}-")))
-    };
     let seen = within(PATIENCE, || {
-        groups = groups_of(&place.processes(), Path::new("/sys/fs/cgroup"));
-        groups.retain(is_wanted);
+        groups = groups_of(&place.processes(), controllers);
         !groups.is_empty() || child.try_wait().unwrap().is_some()
     });
     assert!(seen, "it hangs");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use kelvin_testing::Missing;
+use kelvin_testing::{Missing, groups};
 use serde_json::Value;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
@@ -32,21 +32,9 @@ fn on_disk() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
 }
 
-/// The control groups that a process has made, wherever they are mounted. Others may have left some of their own.
+/// The control groups that a process has made.
 fn groups_of(process: u32) -> Vec<PathBuf> {
-    fn below(directory: &Path, name: &str, depth: u32, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-            if entry.file_name() == name {
-                found.push(entry.path());
-            }
-            if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                below(&entry.path(), name, depth - 1, found);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    below(Path::new("/sys/fs/cgroup"), &format!("kelvin-memory-{process}"), 6, &mut found);
-    found
+    groups::named(|name| name == format!("kelvin-memory-{process}"))
 }
 
 #[test]

@@ -58,18 +58,5 @@ fn a_killed_round_leaves_no_device_and_no_mount(scratch: &Path) {
 
 /// Our control groups that limit block devices.
 fn groups() -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut left = vec![PathBuf::from("/sys/fs/cgroup")];
-    while let Some(directory) = left.pop() {
-        let below = std::fs::read_dir(directory).into_iter().flatten().flatten();
-        let directories = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        for path in directories.map(|entry| entry.path()) {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if name.starts_with("kelvin-blkio-") || name.starts_with("kelvin-io-") {
-                found.push(path.clone());
-            }
-            left.push(path);
-        }
-    }
-    found
+    kelvin_testing::groups::named(|name| name.starts_with("kelvin-blkio-") || name.starts_with("kelvin-io-"))
 }

@@ -1,7 +1,9 @@
-//! What the tests of several crates share: how one says that it cannot run here, and file systems that are mounted for one.
+//! What the tests of several crates share: how one says that it cannot run here, file systems that are mounted for one, and which
+//! control groups there are.
 
 #![forbid(unsafe_code)]
 
+pub mod groups;
 pub mod mounted;
 
 use std::fmt;

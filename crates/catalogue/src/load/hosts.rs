@@ -4,8 +4,7 @@
 
 use kelvin_model::{Better, Metric, Unit};
 
-use super::{Between, FILE_BYTES, FILES, Pattern, THINK, USERS, plain};
-use crate::file::CacheState;
+use super::of_each;
 use crate::words::words;
 
 /// The metrics of a host with a number of users, in the order of reports.
@@ -50,16 +49,7 @@ words! {
 }
 
 const fn of_hosts(id: &'static str, summary: &'static str, unit: Unit) -> Metric {
-    plain(id, summary).unit(unit, Better::Neither).over([
-        USERS,
-        Host::AXIS,
-        THINK,
-        Pattern::AXIS,
-        CacheState::AXIS,
-        Between::AXIS,
-        FILES,
-        FILE_BYTES,
-    ])
+    of_each(id, summary, Host::AXIS).unit(unit, Better::Neither)
 }
 
 /// Of the disk below the files, which only the server's host has.
