@@ -252,14 +252,14 @@ impl Desk {
     ///
     /// # Errors
     /// Those of writing; files of which it is not known, since others are replaced.
-    pub(crate) fn costs(&mut self, small: u64) -> Result<(u64, u64)> {
-        let Place::Directory(tree) = &mut self.place else { return Ok((0, 0)) };
+    pub(crate) fn costs(&self, small: u64) -> Result<(u64, u64)> {
+        let Place::Directory(tree) = &self.place else { return Ok((0, 0)) };
         let failed = |error| FileError::call("write in", Path::new("."), error);
         let file = tree.cost_of_writing().map_err(failed)?;
         let each = match small {
             0 => 0,
             _ if self.overwrite => return Err(failed(ErrorKind::Unsupported.into()).into()),
-            _ => tree.staging(0)?.cost()?,
+            _ => tree.cost_of_making()?,
         };
         Ok((file, each))
     }

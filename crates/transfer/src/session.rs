@@ -748,7 +748,7 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     /// What the receiver's stages cost apart; nothing where that cannot be found out.
-    fn costs(&mut self) -> Option<Costs> {
+    fn costs(&self) -> Option<Costs> {
         let [_, receiver] = expected::stages(&self.settings).ok()?;
         let (file, each) = self.desk.costs(self.moved.small).ok()?;
         Some(Costs { file, each, ..receiver })

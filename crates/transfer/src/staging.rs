@@ -317,6 +317,14 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_it_stays_while_the_directory_is_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::new(Root::open(directory.path()).unwrap());
+        assert!(tree.cost_of_making().unwrap() > 0);
+        assert_eq!(names(directory.path()), [""; 0]);
+    }
+
+    #[test]
     fn the_umask_is_known() {
         assert!(umask() < RIGHTS, "{:o}", umask());
     }
