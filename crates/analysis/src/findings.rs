@@ -45,7 +45,7 @@ pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     all.into_iter().map(|raw| words::findings::worded(raw, run, analysis)).collect()
 }
 
-/// The run in at most ten lines: what the machine is, then the findings that matter most.
+/// The run in at most ten lines: what the machine is, what its studies answer, then the findings that matter most.
 pub(crate) fn verdict(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut gaps = 0;
     let worth = |finding: &&Finding| {
@@ -54,9 +54,10 @@ pub(crate) fn verdict(run: &Run, analysis: &Analysis) -> Vec<String> {
         gaps += usize::from(is_gap && tells);
         tells && (!is_gap || gaps <= GAPS_IN_VERDICT)
     };
-    let told = analysis.findings.iter().filter(worth).take(VERDICT_LINES - 1).map(|finding| finding.text.clone());
+    let answers = analysis.studies.iter().flat_map(|study| &study.answers).map(|answer| answer.says.clone());
+    let told = analysis.findings.iter().filter(worth).map(|finding| finding.text.clone());
     let mut lines = vec![words::findings::machine_line(&run.outline.machine)];
-    lines.extend(told);
+    lines.extend(answers.chain(told).take(VERDICT_LINES - 1));
     if lines.len() == 1 {
         lines.push("Nothing odd was found.".into());
     }

@@ -7,7 +7,7 @@ use kelvin_model::{Hazard, RunStatus};
 
 use crate::beside::beside;
 use crate::safe::{Marked, md};
-use crate::sections::{Entry, Section, sections};
+use crate::sections::{Alike, Entry, Section, sections};
 use crate::{Render, Report, rivals, studies as tables, units, words};
 
 /// The Markdown report (GitHub's flavour: tables).
@@ -116,18 +116,22 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> Marked {
     }
     let (measured, missing): (Vec<&MetricResult>, Vec<&MetricResult>) =
         results.into_iter().partition(|result| result.outcome.summary().is_some());
+    let alike = &section.alike;
+    page.push(md!("{}", alike.sentence().map(|said| md!("{}\n\n", said))));
     if !measured.is_empty() {
         page.push(md!("| metric | measured | cycles | predicted | ratio | verdict |\n|:--|--:|--:|--:|--:|:--|\n"));
-        page.push(measured.iter().map(|result| row(result)).collect());
+        page.push(measured.iter().map(|result| row(result, alike)).collect());
         page.push(md!("\n"));
     }
     for result in &missing {
         if let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) {
-            page.push(md!("- {} **{}**: {}\n", label(result), word, reason));
+            page.push(md!("- {} **{}**: {}\n", label(result, alike), word, reason));
         }
     }
     for result in &measured {
-        page.push(result.warnings.iter().map(|warning| md!("- {}: {}\n", label(result), warning.text())).collect());
+        page.push(
+            result.warnings.iter().map(|warning| md!("- {}: {}\n", label(result, alike), warning.text())).collect(),
+        );
     }
     if !missing.is_empty() || measured.iter().any(|result| !result.warnings.is_empty()) {
         page.push(md!("\n"));
@@ -135,18 +139,18 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> Marked {
     page
 }
 
-fn label(result: &MetricResult) -> Marked {
-    let case = units::case(&result.metric, &result.case);
+fn label(result: &MetricResult, alike: &Alike) -> Marked {
+    let case = alike.rest(&result.metric, &result.case);
     let space = if case.is_empty() { "" } else { " " };
     Marked::code(&format!("{}{space}{case}", result.metric.id))
 }
 
-fn row(result: &MetricResult) -> Marked {
+fn row(result: &MetricResult, alike: &Alike) -> Marked {
     let Some(summary) = result.outcome.summary() else { return Marked::new() };
     let unit = result.metric.unit;
     md!(
         "| {}{} | {}{} | {} | {} | {} | {}{} |\n",
-        label(result),
+        label(result, alike),
         if result.only_input { " (input only)" } else { "" },
         units::measured(summary, unit),
         words::best(result).map(|best| format!("; {best}")),

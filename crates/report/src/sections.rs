@@ -20,8 +20,43 @@ pub struct Section<'a> {
     pub area: &'static str,
     /// Title for people.
     pub title: String,
+    /// What all its results have alike.
+    pub alike: Alike,
     /// Its rows and curves, in the order of the plan.
     pub entries: Vec<Entry<'a>>,
+}
+
+/// Fewest results of which it is said once what they have alike.
+const LEAST_ALIKE: usize = 3;
+
+/// The axes that have one value in all results of a section: said above its rows, which leave them out.
+#[derive(Clone, Debug, Default)]
+pub struct Alike {
+    case: Case,
+    words: String,
+}
+
+impl Alike {
+    fn of(results: &[&MetricResult]) -> Self {
+        let [first, others @ ..] = results else { return Self::default() };
+        if results.len() < LEAST_ALIKE {
+            return Self::default();
+        }
+        let is_shared = |(name, value): &(Name, Value)| others.iter().all(|other| other.case.get(name) == Some(*value));
+        let case: Case = first.case.iter().filter(is_shared).collect();
+        Self { words: units::case(&first.metric, &case), case }
+    }
+
+    /// It, as a sentence; none if it is nothing.
+    pub fn sentence(&self) -> Option<String> {
+        (!self.case.is_empty()).then(|| format!("All at {}.", self.words))
+    }
+
+    /// The rest of a case, as it is written beside a metric.
+    pub fn rest(&self, metric: &Metric, case: &Case) -> String {
+        let rest: Case = case.iter().filter(|(name, _)| self.case.get(name).is_none()).collect();
+        units::case(metric, &rest)
+    }
 }
 
 /// A row, a curve, or a matrix.
@@ -49,7 +84,9 @@ pub struct Curve<'a> {
 /// One line of a curve.
 #[derive(Clone, Debug)]
 pub struct CurveSeries<'a> {
-    /// The other axes' values: `pages=huge`; empty without other axes.
+    /// The other axes' values.
+    pub held: Case,
+    /// They in words: `pages=huge`; empty without other axes.
     pub label: String,
     /// Position on the axis and result, by position.
     pub points: Vec<(u64, &'a MetricResult)>,
@@ -60,7 +97,9 @@ pub struct CurveSeries<'a> {
 pub struct Matrix<'a> {
     /// The metric.
     pub metric: &'a Metric,
-    /// The other axes' values; empty without other axes.
+    /// The other axes' values.
+    pub held: Case,
+    /// They in words; empty without other axes.
     pub label: String,
     /// The axis of the rows.
     pub from: Axis,
@@ -141,7 +180,7 @@ pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     let section = |area: &'static str| {
         let within: Vec<&MetricResult> =
             results.iter().copied().filter(|result| result.metric.area() == area).collect();
-        Section { area, title: words::area(area), entries: entries(&within) }
+        Section { area, title: words::area(area), alike: Alike::of(&within), entries: entries(&within) }
     };
     areas.into_iter().map(section).filter(|section| !section.entries.is_empty()).collect()
 }
@@ -193,7 +232,7 @@ fn matrices<'a>(results: &[&'a MetricResult]) -> Option<Vec<Matrix<'a>>> {
         let mut cells: Vec<Pair<'a>> =
             pairs.into_iter().map(|(from, to, result)| Pair { from: index(from), to: index(to), result }).collect();
         cells.sort_by_key(|cell| (cell.from, cell.to));
-        Matrix { metric, label: units::case(metric, &rest), from, to, names, cells }
+        Matrix { metric, label: units::case(metric, &rest), held: rest, from, to, names, cells }
     };
     Some(parts.into_iter().map(matrix).collect())
 }
@@ -206,21 +245,20 @@ fn curve<'a>(results: &[&'a MetricResult]) -> Option<Curve<'a>> {
 
 fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>> {
     let metric = &results.first()?.metric;
-    let mut series: Vec<(Case, CurveSeries<'a>)> = Vec::new();
+    let mut series: Vec<CurveSeries<'a>> = Vec::new();
     for result in results {
         // A case without the axis (a variant that has no size) makes this a list of rows.
         let position = axis.of(&result.case)?;
         let rest: Case = result.case.iter().filter(|(name, _)| *name != axis.name).collect();
-        match series.iter_mut().find(|(case, _)| *case == rest) {
-            Some((_, line)) => line.points.push((position, result)),
+        match series.iter_mut().find(|line| line.held == rest) {
+            Some(line) => line.points.push((position, result)),
             None => {
                 let label = units::case(metric, &rest);
-                series.push((rest, CurveSeries { label, points: vec![(position, result)] }));
+                series.push(CurveSeries { label, held: rest, points: vec![(position, result)] });
             }
         }
     }
-    series.sort_by(|(a, _), (b, _)| compare_cases(a, b));
-    let mut series: Vec<CurveSeries<'a>> = series.into_iter().map(|(_, line)| line).collect();
+    series.sort_by(|a, b| compare_cases(&a.held, &b.held));
     for line in &mut series {
         line.points.sort_by_key(|(position, _)| *position);
     }

@@ -1,7 +1,7 @@
 //! Results that are one row of a table together.
 
 use kelvin_analysis::MetricResult;
-use kelvin_model::{Metric, Value};
+use kelvin_model::{Case, Metric, Value};
 
 use crate::sections::{Curve, CurveSeries, Matrix, Pair};
 use crate::{units, words};
@@ -12,6 +12,8 @@ pub(super) struct Group<'a> {
     pub(super) metric: &'a Metric,
     /// What distinguishes it from the other groups of the metric.
     pub(super) label: String,
+    /// The axes that do.
+    pub(super) held: Case,
     /// What the positions are.
     pub(super) axis: String,
     /// What the results are called: points, pairs.
@@ -26,6 +28,7 @@ impl<'a> Group<'a> {
         let group = |line: &CurveSeries<'a>| Self {
             metric: curve.metric,
             label: line.label.clone(),
+            held: line.held.clone(),
             axis: curve.axis.label.to_string(),
             unit: "point",
             points: line.points.iter().map(|(position, result)| (at(*position), *result)).collect(),
@@ -38,6 +41,7 @@ impl<'a> Group<'a> {
         Self {
             metric: matrix.metric,
             label: matrix.label.clone(),
+            held: matrix.held.clone(),
             axis: format!("{}, {}", matrix.from.label, matrix.to.label),
             unit: "pair",
             points: matrix.cells.iter().map(pair).collect(),

@@ -7,7 +7,7 @@ use super::group::Group;
 use super::{detail, figure, heading, plots};
 use crate::figures::Figure;
 use crate::safe::{Markup, html};
-use crate::sections::{Entry, Section};
+use crate::sections::{Alike, Entry, Section};
 use crate::{Report, studies, units, words};
 
 /// Columns of the table.
@@ -22,6 +22,7 @@ pub(super) fn labels() -> String {
 /// The section of an area: table, then the figures of its curves.
 pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> Markup {
     let mut page = heading(id, &section.title);
+    page.push(html!("{}", section.alike.sentence().map(|alike| html!("<p class=\"lead\">{}</p>", alike))));
     page.push(html!(
         "<p class=\"table-controls js-only\"><button type=\"button\" data-action=\"expand-all\" aria-expanded=\"false\">\
          Show all derivations</button></p>"
@@ -29,8 +30,9 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
     let (mut lines, mut folded) = (Markup::new(), Vec::<Folded>::new());
     let (elsewhere, here): (Vec<&Entry<'_>>, Vec<&Entry<'_>>) =
         section.entries.iter().partition(|entry| studies::is_in_tables(report, entry.metric()));
-    let [all, elsewhere] = [here, elsewhere]
-        .map(|its| its.into_iter().flat_map(|entry| rows(report, entry, figures)).collect::<Vec<Row>>());
+    let [all, elsewhere] = [here, elsewhere].map(|its| {
+        its.into_iter().flat_map(|entry| rows((report, &section.alike), entry, figures)).collect::<Vec<Row>>()
+    });
     for (index, row) in all.iter().enumerate() {
         let html = row.html(&format!("{id}-{}", index + 1));
         let shared = all.iter().filter(|other| row.missing.is_some() && other.missing == row.missing).count();
@@ -159,17 +161,17 @@ impl Cells {
 }
 
 /// The rows of an entry; `figures` are those of the page.
-fn rows(report: &Report<'_>, entry: &Entry<'_>, figures: &[Figure]) -> Vec<Row> {
+fn rows(within: (&Report<'_>, &Alike), entry: &Entry<'_>, figures: &[Figure]) -> Vec<Row> {
     let groups = match entry {
-        Entry::Single(result) => return vec![single(report, result)],
+        Entry::Single(result) => return vec![single(within, result)],
         Entry::Curve(curve) => Group::of_curve(curve),
         Entry::Matrix(matrix) => vec![Group::of_matrix(matrix)],
     };
     let row = |(index, group): (usize, &Group<'_>)| {
         let figure = figures.iter().find(|figure| figure.has(group.metric.id, &group.label));
         let row = match group.points.as_slice() {
-            [(_, result)] if groups.len() == 1 => single(report, result),
-            _ => group_row(report, group, index == 0),
+            [(_, result)] if groups.len() == 1 => single(within, result),
+            _ => group_row(within, group, index == 0),
         };
         row.of_points(&group.counted(), figure)
     };
@@ -185,7 +187,7 @@ fn name(metric: &Metric, case: &str, extra: Markup) -> Markup {
     html!("<span class=\"id\">{}</span>{}{}", short, case, extra)
 }
 
-fn single(report: &Report<'_>, result: &MetricResult) -> Row {
+fn single((report, alike): (&Report<'_>, &Alike), result: &MetricResult) -> Row {
     let unit = result.metric.unit;
     let only_input = result.only_input.then(|| html!(" <span class=\"pill quiet\">input only</span>"));
     let cells = match &result.outcome {
@@ -202,7 +204,7 @@ fn single(report: &Report<'_>, result: &MetricResult) -> Row {
         }
         _ => Cells::Missing(missing(result)),
     };
-    let case = units::case(&result.metric, &result.case);
+    let case = alike.rest(&result.metric, &result.case);
     Row {
         name: name(&result.metric, &case, html!("{}{}", only_input, noted(&[result]))),
         cells,
@@ -263,7 +265,7 @@ fn ratio(results: &[&MetricResult]) -> Markup {
 }
 
 /// Several results as one row.
-fn group_row(report: &Report<'_>, group: &Group<'_>, first: bool) -> Row {
+fn group_row((report, alike): (&Report<'_>, &Alike), group: &Group<'_>, first: bool) -> Row {
     let results = group.results();
     let unit = group.metric.unit;
     let of = |value: fn(&MetricResult) -> Option<f64>| -> Option<(f64, f64)> {
@@ -289,7 +291,7 @@ fn group_row(report: &Report<'_>, group: &Group<'_>, first: bool) -> Row {
     };
     let reason = |result: &MetricResult| words::no_number(&result.outcome, unit);
     Row {
-        name: name(group.metric, &group.label, noted(&results)),
+        name: name(group.metric, &alike.rest(group.metric, &group.held), noted(&results)),
         cells,
         detail: detail::group(report, group, first),
         missing: reason(results[0]).filter(|first| results.iter().all(|result| reason(result).as_ref() == Some(first))),

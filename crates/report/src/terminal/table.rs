@@ -7,7 +7,7 @@ use kelvin_analysis::{MetricResult, Outcome, Verdict, Warning};
 use kelvin_model::{Unit, Value};
 
 use super::{Paint, Terminal};
-use crate::sections::{Curve, CurveSeries, Entry, Matrix, Section};
+use crate::sections::{Alike, Curve, CurveSeries, Entry, Matrix, Section};
 use crate::text::{clean, columns, left, right, wrap};
 use crate::{units, words};
 
@@ -24,18 +24,19 @@ const PLOT: usize = 12;
 /// Widest label column: with a wider one the eye loses the row.
 const WIDEST_LABEL: usize = 48;
 
-/// The columns for a width.
+/// The columns for a width, and what the labels leave out.
 #[derive(Clone, Copy)]
-struct Columns {
+struct Columns<'a> {
     label: usize,
     gap: &'static str,
+    alike: &'a Alike,
 }
 
-impl Columns {
-    fn of(width: usize) -> Self {
+impl<'a> Columns<'a> {
+    fn of(width: usize, alike: &'a Alike) -> Self {
         let gap = if width >= 100 { "   " } else { " " };
         let rest = MEASURED + CYCLES + PREDICTED + RATIO + VERDICT + 5 * gap.len();
-        Self { label: (width - rest).min(WIDEST_LABEL), gap }
+        Self { label: (width - rest).min(WIDEST_LABEL), gap, alike }
     }
 
     /// Columns between the measured value and the verdict.
@@ -100,8 +101,11 @@ impl Footnotes {
 impl Terminal {
     /// Writes the table of an area.
     pub(super) fn section(&self, section: &Section<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let columns = Columns::of(self.width());
+        let columns = Columns::of(self.width(), &section.alike);
         self.column_titles(&clean(&section.title), columns, out)?;
+        if let Some(alike) = section.alike.sentence() {
+            self.hanging(out, (Paint::Faint, ""), 0, &clean(&alike))?;
+        }
         let mut footnotes = Footnotes::default();
         let missing = Missing::of(section);
         for entry in section.entries.iter().filter(|entry| !entry.only_input()) {
@@ -114,7 +118,7 @@ impl Terminal {
         }
         for reason in &missing {
             let (paint, word) = (word_paint(reason.word), reason.word);
-            let text = format!("{}: {}", reason.reason, reason.labels());
+            let text = format!("{}: {}", reason.reason, reason.labels(&section.alike));
             self.hanging(out, (paint, word), crate::text::columns(word) + 1, &text)?;
         }
         self.inputs(section, out)?;
@@ -128,7 +132,7 @@ impl Terminal {
         Ok(())
     }
 
-    fn column_titles(&self, title: &str, columns: Columns, out: &mut dyn io::Write) -> io::Result<()> {
+    fn column_titles(&self, title: &str, columns: Columns<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let gap = columns.gap;
         let titles = format!(
             "{}{gap}{}{gap}{}{gap}{}{gap}{}",
@@ -152,11 +156,11 @@ impl Terminal {
     fn row(
         &self,
         result: &MetricResult,
-        columns: Columns,
+        columns: Columns<'_>,
         footnotes: &mut Footnotes,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
-        let label = format!("{}{}", label(result), footnotes.marks(&[result]));
+        let label = format!("{}{}", label(result, columns.alike), footnotes.marks(&[result]));
         if let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) {
             return self.without_number(&label, word, &reason, columns, out);
         }
@@ -177,7 +181,7 @@ impl Terminal {
     }
 
     /// The best sample of a rate, below its median.
-    fn best(&self, best: Option<String>, at: Columns, out: &mut dyn io::Write) -> io::Result<()> {
+    fn best(&self, best: Option<String>, at: Columns<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let Some(best) = best else { return Ok(()) };
         writeln!(out, "{}", self.paint(Paint::Faint, &right(&best, at.label + at.gap.len() + MEASURED)))
     }
@@ -192,7 +196,7 @@ impl Terminal {
     }
 
     /// Label and measured value; a label that leaves no room for the value gets its own line.
-    fn label_and_value(&self, label: &str, value: &str, at: Columns, out: &mut dyn io::Write) -> io::Result<()> {
+    fn label_and_value(&self, label: &str, value: &str, at: Columns<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let room = at.label + at.gap.len() + MEASURED;
         if columns(label) + 1 + columns(value) > room {
             writeln!(out, "{label}")?;
@@ -206,7 +210,7 @@ impl Terminal {
         label: &str,
         word: &str,
         reason: &str,
-        at: Columns,
+        at: Columns<'_>,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
         let paint = word_paint(word);
@@ -228,7 +232,7 @@ impl Terminal {
     fn curve(
         &self,
         curve: &Curve<'_>,
-        columns: Columns,
+        columns: Columns<'_>,
         footnotes: &mut Footnotes,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
@@ -237,19 +241,20 @@ impl Terminal {
         for line in &curve.series {
             self.curve_line(curve, line, columns, out)?;
         }
-        self.missing_points(&results, out)
+        self.missing_points(&results, columns.alike, out)
     }
 
     fn curve_line(
         &self,
         curve: &Curve<'_>,
         line: &CurveSeries<'_>,
-        columns: Columns,
+        columns: Columns<'_>,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
         let (Some((first, _)), Some((last, _))) = (line.points.first(), line.points.last()) else { return Ok(()) };
         let at = |x: u64| units::axis_value(Value::Integer(x), curve.axis.scale);
-        let label = if line.label.is_empty() { format!("{} to {}", at(*first), at(*last)) } else { clean(&line.label) };
+        let rest = columns.alike.rest(curve.metric, &line.held);
+        let label = if rest.is_empty() { format!("{} to {}", at(*first), at(*last)) } else { clean(&rest) };
         let results: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
         self.span_of(&Span { label, plot: sparkline(line), results }, columns, out)
     }
@@ -258,7 +263,7 @@ impl Terminal {
     fn matrix(
         &self,
         matrix: &Matrix<'_>,
-        columns: Columns,
+        columns: Columns<'_>,
         footnotes: &mut Footnotes,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
@@ -269,16 +274,17 @@ impl Terminal {
         let over = format!("{}, {}", matrix.from.label, matrix.to.label);
         writeln!(out, "{}{} over {}", short(&matrix.metric.id), footnotes.marks(&results), clean(&over))?;
         let count = words::plural(results.len() as u64, "pair");
-        let label = if matrix.label.is_empty() { count } else { format!("{} ({count})", clean(&matrix.label)) };
+        let rest = columns.alike.rest(matrix.metric, &matrix.held);
+        let label = if rest.is_empty() { count } else { format!("{} ({count})", clean(&rest)) };
         self.span_of(&Span { label, plot: String::new(), results: results.clone() }, columns, out)?;
         for line in grid(matrix, self.width()) {
             writeln!(out, "{line}")?;
         }
-        self.missing_points(&results, out)
+        self.missing_points(&results, columns.alike, out)
     }
 
     /// Several results in one line: from the lowest to the highest, with their ratios to predictions.
-    fn span_of(&self, span: &Span<'_>, columns: Columns, out: &mut dyn io::Write) -> io::Result<()> {
+    fn span_of(&self, span: &Span<'_>, columns: Columns<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let measured: Vec<f64> =
             span.results.iter().filter_map(|result| Some(result.outcome.summary()?.headline)).collect();
         let (Some(first), false) = (span.results.first(), measured.is_empty()) else { return Ok(()) };
@@ -298,11 +304,11 @@ impl Terminal {
     }
 
     /// The points of a curve, or pairs of a matrix, without a number, grouped by reason.
-    fn missing_points(&self, results: &[&MetricResult], out: &mut dyn io::Write) -> io::Result<()> {
+    fn missing_points(&self, results: &[&MetricResult], alike: &Alike, out: &mut dyn io::Write) -> io::Result<()> {
         let mut reasons: Vec<(&'static str, String, Vec<String>)> = Vec::new();
         for result in results {
             let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };
-            let case = units::case(&result.metric, &result.case);
+            let case = alike.rest(&result.metric, &result.case);
             match reasons.iter_mut().find(|(of, because, _)| *of == word && *because == reason) {
                 Some((_, _, cases)) => cases.push(case),
                 None => reasons.push((word, reason, vec![case])),
@@ -326,7 +332,7 @@ impl Terminal {
             .filter_map(|result| {
                 let summary = result.outcome.summary()?;
                 let value = units::measured(summary, result.metric.unit);
-                Some(format!("{} {value}", label(result)))
+                Some(format!("{} {value}", label(result, &section.alike)))
             })
             .collect();
         if inputs.is_empty() {
@@ -368,9 +374,13 @@ impl<'a> Missing<'a> {
     }
 
     /// Each metric once, with its cases: `syscall.null (call=gettid; call=libc_getpid), process.shell`.
-    fn labels(&self) -> String {
+    fn labels(&self, alike: &Alike) -> String {
         let of_metric = |results: &[&MetricResult]| {
-            let cases: Vec<String> = results.iter().map(|result| units::case(&result.metric, &result.case)).collect();
+            let cases: Vec<String> = results
+                .iter()
+                .map(|result| alike.rest(&result.metric, &result.case))
+                .filter(|rest| !rest.is_empty())
+                .collect();
             let cases = cases.join("; ");
             let id = short(&results[0].metric.id);
             if cases.is_empty() { id } else { clean(&format!("{id} ({cases})")) }
@@ -390,8 +400,8 @@ fn short(id: &str) -> String {
     clean(id.split_once('.').map_or(id, |(_, rest)| rest))
 }
 
-fn label(result: &MetricResult) -> String {
-    let case = units::case(&result.metric, &result.case);
+fn label(result: &MetricResult, alike: &Alike) -> String {
+    let case = alike.rest(&result.metric, &result.case);
     let id = short(&result.metric.id);
     if case.is_empty() { id } else { clean(&format!("{id} {case}")) }
 }
