@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::figures::{AxisKind, Drawing, Figure, Heat, Role, file_name, of_sections};
 use crate::picture::{Look, MOST_RANGES, Picture};
 use crate::safe::{Markup, html};
-use crate::sections::{Section, sections};
+use crate::sections::{Entry, Section, sections};
 use crate::svg::Margins;
 use crate::text::script_json;
 use crate::{Render, Report, palette, svg, words};
@@ -132,16 +132,21 @@ fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> V
     if let Some(canaries) = figures.iter().find(|figure| figure.id == "canaries") {
         parts.push(Part::new("quiet", "How quiet it was", front::quiet(report, canaries)));
     }
-    for section in sections {
+    let area = |section: &Section<'_>| {
         let id = anchor("area", section.area);
-        parts.push(Part::new(id.clone(), section.title.clone(), results::area(report, section, figures, &id)));
-    }
+        Part::new(id.clone(), section.title.clone(), results::area(report, section, figures, &id))
+    };
+    let (inputs, asked): (Vec<&Section<'_>>, Vec<&Section<'_>>) =
+        sections.iter().partition(|section| section.entries.iter().all(Entry::only_input));
+    parts.extend(asked.into_iter().map(area));
     if !report.analysis.rivals.is_empty() {
         parts.push(Part::new("rivals", "Other programs", back::rivals(report)));
     }
     if !report.analysis.studies.is_empty() {
         parts.push(Part::new("studies", "Studies", back::studies(report, figures)));
     }
+    // Nobody asked for these.
+    parts.extend(inputs.into_iter().map(area));
     if !report.references.is_empty() {
         parts.push(Part::new("published", "Published machines", back::references(report)));
     }

@@ -29,7 +29,7 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
     ));
     let (mut lines, mut folded) = (Markup::new(), Vec::<Folded>::new());
     let (elsewhere, here): (Vec<&Entry<'_>>, Vec<&Entry<'_>>) =
-        section.entries.iter().partition(|entry| studies::is_in_tables(report, entry.metric()));
+        section.entries.iter().partition(|entry| is_elsewhere(report, entry));
     let [all, elsewhere] = [here, elsewhere].map(|its| {
         its.into_iter().flat_map(|entry| rows((report, &section.alike), entry, figures)).collect::<Vec<Row>>()
     });
@@ -77,6 +77,12 @@ impl Folded {
             table(&format!("{title}, {}", self.word), self.rows)
         )
     }
+}
+
+/// Whether the tables of a study have it: all of its metric, or this one row. Lines lead to their figures, and stay.
+fn is_elsewhere(report: &Report<'_>, entry: &Entry<'_>) -> bool {
+    let is_row = |entry: &Entry<'_>| matches!(entry, Entry::Single(result) if studies::has(report, result));
+    studies::is_in_tables(report, entry.metric()) || is_row(entry)
 }
 
 /// Rows that the tables of a study hold as well.
