@@ -1,17 +1,17 @@
 //! Running one round of one probe in a fresh process.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::time::Instant;
 
 use kelvin_model::Attempt;
-use kelvin_sys::child::{End, Guarded};
+use kelvin_sys::child::{End, Guarded, Patience};
 
 use crate::protocol::{Request, unframe};
 
 /// Runs rounds: real processes, or a script in tests.
 pub(crate) trait Launch {
     /// Runs a round; `None` if this process was asked to stop meanwhile.
-    fn launch(&mut self, request: &Request, limit: Duration) -> Option<Attempt>;
+    fn launch(&mut self, request: &Request, patience: Patience) -> Option<Attempt>;
     /// Nanoseconds since the run began.
     fn now(&self) -> f64;
 }
@@ -29,8 +29,8 @@ pub(crate) struct Processes {
 }
 
 impl Launch for Processes {
-    fn launch(&mut self, request: &Request, limit: Duration) -> Option<Attempt> {
-        match self.run(request, limit) {
+    fn launch(&mut self, request: &Request, patience: Patience) -> Option<Attempt> {
+        match self.run(request, patience) {
             Ok(attempt) => attempt,
             Err(error) => Some(Attempt::Failed(error)),
         }
@@ -42,7 +42,7 @@ impl Launch for Processes {
 }
 
 impl Processes {
-    fn run(&self, request: &Request, limit: Duration) -> Result<Option<Attempt>, String> {
+    fn run(&self, request: &Request, patience: Patience) -> Result<Option<Attempt>, String> {
         let text = serde_json::to_vec(request).map_err(|error| format!("cannot write the request: {error}"))?;
         let padding = "x".repeat((request.seed % MOST_PADDING) as usize);
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
@@ -50,12 +50,15 @@ impl Processes {
         let environment = [("KELVIN_PADDING", padding.as_str()), ("RUST_BACKTRACE", "0")];
         let mut child = Guarded::spawn(&self.program, &arguments, environment)
             .map_err(|error| format!("cannot start a process for it: {error}"))?;
+        let begun = Instant::now();
         child.give(&text);
-        let ending = child.wait(limit, MOST_BYTES).map_err(|error| error.to_string())?;
+        let ending = child.wait(patience, MOST_BYTES).map_err(|error| error.to_string())?;
         let complaint = in_one_line(&ending.complaint);
         match ending.end {
             End::Interrupted => Ok(None),
-            End::TimedOut => Err(format!("it was still running after {:.0} s and was killed", limit.as_secs_f64())),
+            End::TimedOut => {
+                Err(format!("it was still running after {:.0} s and was killed", begun.elapsed().as_secs_f64()))
+            }
             End::TooMuchOutput => Err(format!("it printed more than {} MiB and was killed", MOST_BYTES >> 20)),
             End::Signalled(signal) => Err(format!("it crashed by signal {signal}{complaint}")),
             End::Exited(0) => unframe(&ending.output).map(Some),

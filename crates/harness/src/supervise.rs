@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kelvin_model::{Attempt, Event, Name, Outline, Reading, Readings, Round, RunSettings, RunStatus, Tags};
 use kelvin_stats::{Random, median};
+use kelvin_sys::child::Patience;
 use kelvin_sys::{child, interrupt};
 
 use crate::launch::{Launch, Processes};
@@ -15,6 +16,10 @@ use crate::setup::Setup;
 
 /// Share of the budget reserved for the rest: reading the machine, analysis, the report.
 const RESERVE: f64 = 0.04;
+
+/// How many times its limit a round may take that shows signs of life: on a disk of 7 MB/s, under a quota of a tenth of a CPU, or in
+/// an emulator the same work takes so much longer.
+const LIVELY: u32 = 12;
 
 /// A receiver of events: a progress line, a store, a run in memory. A sink that fails keeps its error for its owner to
 /// ask for.
@@ -28,7 +33,7 @@ pub trait Sink {
 pub struct Options {
     /// The program that plays the probe's role, and its arguments; it must call [`crate::serve`].
     pub program: (OsString, Vec<String>),
-    /// Time limit of one round; a probe that takes longer has failed.
+    /// Time limit of one round: a probe that takes longer and shows no sign of life has failed.
     pub round_limit: Duration,
     /// The setup of probes.
     pub setup: Setup,
@@ -38,6 +43,12 @@ impl Options {
     /// Time limit of a round, for its set-up and what may go wrong beside its timing.
     fn limit(&self, next: Next) -> Duration {
         self.round_limit + Duration::from_nanos(10 * next.slice as u64)
+    }
+
+    /// How long a round is waited for.
+    fn patience(&self, next: Next) -> Patience {
+        let limit = self.limit(next);
+        Patience { limit, most: LIVELY * limit }
     }
 }
 
@@ -105,10 +116,9 @@ impl<'r> Rounds<'r> {
     fn round(&mut self, next: Next, launch: &mut dyn Launch, sink: &mut dyn Sink) {
         let unit = &self.plan.units[next.unit];
         announce(unit, &self.schedule, self.budget - launch.now(), sink);
-        let limit = self.options.limit(next);
         let request = request(unit, next, self.options, self.random.bits());
         let begun = launch.now();
-        let Some(attempt) = launch.launch(&request, limit) else { return };
+        let Some(attempt) = launch.launch(&request, self.options.patience(next)) else { return };
         let took = launch.now() - begun;
         self.learn(next, took, &attempt);
         let (at, seconds, cpu) = (begun / 1e9, took / 1e9, self.options.setup.placement.cpu);

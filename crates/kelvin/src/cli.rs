@@ -225,7 +225,7 @@ pub struct MeasureArgs {
     /// Run probes at real-time priority, bounded so that they cannot lock up the machine; needs CAP_SYS_NICE
     #[arg(long)]
     pub realtime: bool,
-    /// Time limit of one probe process, such as 10s
+    /// Time after which a probe process that shows no sign of life is killed, such as 10s
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, hide = true)]
     pub round_limit: Duration,
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelvin_file::group::{Controller, Group};
-use kelvin_sys::child::{End, Guarded};
+use kelvin_sys::child::{End, Guarded, Patience};
 
 use crate::disk::DiskRate;
 use crate::endpoint::Endpoint;
@@ -96,7 +96,7 @@ pub(crate) fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Resu
     let mut process = start(&["disk-rate", text(directory)?, &time])?;
     // It waits for its input to end, so that it reads only once it is in its groups.
     process.give(&[]);
-    let ending = process.wait(LIMIT, MOST)?;
+    let ending = process.wait(Patience::exactly(LIMIT), MOST)?;
     if ending.end == End::Interrupted {
         return Err(Error::Interrupted(kelvin_sys::interrupt::requested().unwrap_or("a signal").into()));
     }

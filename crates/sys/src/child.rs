@@ -44,6 +44,22 @@ pub struct Guarded {
     reaped: bool,
 }
 
+/// How long a child is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// So long in any case; then for as long again as the last time has shown signs of life of it or its children.
+    pub limit: Duration,
+    /// No longer than this in all.
+    pub most: Duration,
+}
+
+impl Patience {
+    /// So long, whatever it does.
+    pub const fn exactly(limit: Duration) -> Self {
+        Self { limit, most: limit }
+    }
+}
+
 /// Maximum bytes of standard error kept.
 const COMPLAINT_BYTES: usize = 4096;
 
@@ -134,10 +150,10 @@ impl Guarded {
         String::from_utf8_lossy(&complaint.bytes).trim().to_owned()
     }
 
-    /// Waits until it has ended, for at most `limit`; reads at most `bytes` of its output. This process sleeps, without
+    /// Waits until it has ended, as long as patience lasts; reads at most `bytes` of its output. This process sleeps, without
     /// polling, until the child writes, ends, or the time is over.
-    pub fn wait(mut self, limit: Duration, bytes: usize) -> Result<Ending> {
-        let deadline = monotonic() + limit.as_nanos() as u64;
+    pub fn wait(mut self, patience: Patience, bytes: usize) -> Result<Ending> {
+        let mut deadline = Deadline::new(self.group, patience);
         let mut output = Stream::new(self.child.stdout.take());
         let mut complaint = Stream::new(self.child.stderr.take());
         let mut end = None;
@@ -146,8 +162,8 @@ impl Guarded {
                 end = Some(End::Interrupted);
             } else if output.bytes.len() > bytes {
                 end = Some(End::TooMuchOutput);
-            } else if !wait_readable(&[&output, &complaint], deadline)? {
-                end = (monotonic() >= deadline).then_some(End::TimedOut);
+            } else if !wait_readable(&[&output, &complaint], deadline.at)? {
+                end = deadline.is_over().then_some(End::TimedOut);
                 if end.is_none() {
                     continue;
                 }
@@ -160,7 +176,7 @@ impl Guarded {
         }
         if end.is_none() {
             // All pipes are closed: the child is ending, but a descendant may linger.
-            end = self.wait_until(deadline)?;
+            end = self.wait_until(&mut deadline)?;
         }
         let status = self.end_group()?;
         let end = end.unwrap_or_else(|| end_of(status));
@@ -169,7 +185,7 @@ impl Guarded {
 
     /// Waits for the exit of the child itself, without reaping it, so that its process group stays its own; `Some` if
     /// it had to be given up.
-    fn wait_until(&mut self, deadline: u64) -> Result<Option<End>> {
+    fn wait_until(&mut self, deadline: &mut Deadline) -> Result<Option<End>> {
         loop {
             if crate::process::has_ended(self.group) {
                 return Ok(None);
@@ -177,7 +193,7 @@ impl Guarded {
             if crate::interrupt::requested().is_some() {
                 return Ok(Some(End::Interrupted));
             }
-            if monotonic() >= deadline {
+            if deadline.is_over() {
                 return Ok(Some(End::TimedOut));
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -202,6 +218,82 @@ impl Drop for Guarded {
             let _ = self.end_group();
         }
     }
+}
+
+/// When a group of processes is given up.
+struct Deadline {
+    group: libc::pid_t,
+    limit: u64,
+    /// The next time that signs of life are looked for, and the last.
+    at: u64,
+    last: u64,
+    signs: SignsOfLife,
+}
+
+impl Deadline {
+    fn new(group: libc::pid_t, patience: Patience) -> Self {
+        let [limit, most] = [patience.limit, patience.most].map(|time| time.as_nanos() as u64);
+        let now = monotonic();
+        Self { group, limit, at: now + limit, last: now + most.max(limit), signs: SignsOfLife::default() }
+    }
+
+    /// Whether it has passed, and cannot be put off.
+    fn is_over(&mut self) -> bool {
+        let now = monotonic();
+        if now < self.at {
+            return false;
+        }
+        if self.at >= self.last {
+            return true;
+        }
+        let signs = SignsOfLife::of(self.group);
+        let is_over = signs == std::mem::replace(&mut self.signs, signs);
+        self.at = self.last.min(now + self.limit);
+        is_over
+    }
+}
+
+/// What only grows while processes of a group do something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct SignsOfLife {
+    /// Ticks of CPU time, and page faults that waited for a device.
+    ticks: u64,
+    faults: u64,
+    /// Bytes of calls and of devices, where they may be read.
+    bytes: u64,
+}
+
+impl SignsOfLife {
+    /// Of all processes of a group that are there.
+    fn of(group: libc::pid_t) -> Self {
+        let mut signs = Self::default();
+        let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+        for number in numbers.filter_map(|name| name.to_str()?.parse::<libc::pid_t>().ok()) {
+            let file = |name: &str| std::fs::read_to_string(format!("/proc/{number}/{name}")).unwrap_or_default();
+            if let Some(of_one) = Self::of_stat(&file("stat"), group) {
+                signs.ticks += of_one.ticks;
+                signs.faults += of_one.faults;
+                signs.bytes += bytes_moved(&file("io"));
+            }
+        }
+        signs
+    }
+
+    /// What a line of /proc/PID/stat (proc_pid_stat(5)) says, if the process is of the group. Children that have ended count with the
+    /// one that waited for them.
+    fn of_stat(stat: &str, group: libc::pid_t) -> Option<Self> {
+        // The name may have spaces and brackets.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        (number(5)? == u64::try_from(group).ok()?).then_some(())?;
+        let ticks = [14, 15, 16, 17].into_iter().filter_map(number).sum();
+        Some(Self { ticks, faults: [12, 13].into_iter().filter_map(number).sum(), bytes: 0 })
+    }
+}
+
+/// All that /proc/PID/io counts.
+fn bytes_moved(io: &str) -> u64 {
+    io.lines().filter_map(|line| line.split_once(": ")?.1.parse::<u64>().ok()).fold(0, u64::wrapping_add)
 }
 
 fn end_of(status: ExitStatus) -> End {
@@ -289,7 +381,7 @@ mod tests {
     fn output_errors_and_status_come_back() {
         let mut child = shell("cat; echo oops >&2; exit 3");
         child.give(b"hello");
-        let ending = child.wait(Duration::from_secs(5), 1 << 20).unwrap();
+        let ending = child.wait(Patience::exactly(Duration::from_secs(5)), 1 << 20).unwrap();
         assert_eq!(ending.output, b"hello");
         assert_eq!(ending.complaint, "oops");
         assert_eq!(ending.end, End::Exited(3));
@@ -298,7 +390,7 @@ mod tests {
     #[test]
     fn a_child_that_hangs_is_ended_with_its_children() {
         let child = shell("sleep 1000 & echo $!; wait");
-        let ending = child.wait(Duration::from_secs(2), 1 << 20).unwrap();
+        let ending = child.wait(Patience::exactly(Duration::from_secs(2)), 1 << 20).unwrap();
         assert_eq!(ending.end, End::TimedOut);
         let grandchild: libc::pid_t = String::from_utf8(ending.output).unwrap().trim().parse().unwrap();
         for _ in 0..500 {
@@ -323,15 +415,45 @@ mod tests {
         assert_eq!(silent.complaint(), "wrong");
     }
 
+    /// A limit that is short for what is done, and long for this program.
+    const SHORT: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_child_that_does_something_is_waited_for_and_one_that_does_nothing_is_not() {
+        let patience = Patience { limit: SHORT, most: Duration::from_secs(60) };
+        let ending = shell("for i in 1 2 3 4 5 6; do sleep 0.4; echo; done >/dev/null; exit 4").wait(patience, 100);
+        assert_eq!(ending.unwrap().end, End::Exited(4));
+        // It has done something once, when it began.
+        assert_eq!(shell("sleep 1000").wait(patience, 100).unwrap().end, End::TimedOut);
+    }
+
+    #[test]
+    fn patience_ends_also_with_one_that_never_does() {
+        let patience = Patience { limit: SHORT, most: 3 * SHORT };
+        let begun = monotonic();
+        assert_eq!(shell("while :; do :; done").wait(patience, 100).unwrap().end, End::TimedOut);
+        assert!(monotonic() - begun >= patience.most.as_nanos() as u64);
+    }
+
+    #[test]
+    fn signs_of_life_are_those_of_its_group() {
+        let stat = "7 (a) b) S 1 42 42 0 -1 4194560 1 2 3 4 50 60 70 80 20 0 1 0 5";
+        let signs = SignsOfLife::of_stat(stat, 42).unwrap();
+        assert_eq!((signs.ticks, signs.faults), (260, 3 + 4));
+        assert_eq!(SignsOfLife::of_stat(stat, 7), None);
+        assert_eq!(SignsOfLife::of_stat("", 7), None);
+        assert_eq!(bytes_moved("rchar: 10\nwchar: 5\ncancelled_write_bytes: 0\n"), 15);
+    }
+
     #[test]
     fn a_crash_names_its_signal() {
-        let ending = shell("kill -SEGV $$").wait(Duration::from_secs(5), 1 << 20).unwrap();
+        let ending = shell("kill -SEGV $$").wait(Patience::exactly(Duration::from_secs(5)), 1 << 20).unwrap();
         assert_eq!(ending.end, End::Signalled(libc::SIGSEGV));
     }
 
     #[test]
     fn a_flood_is_cut_off() {
-        let ending = shell("yes").wait(Duration::from_secs(20), 100_000).unwrap();
+        let ending = shell("yes").wait(Patience::exactly(Duration::from_secs(20)), 100_000).unwrap();
         assert_eq!(ending.end, End::TooMuchOutput);
     }
 }

@@ -32,7 +32,7 @@ struct Scripted<F> {
 }
 
 impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
-    fn launch(&mut self, request: &Request, _: Duration) -> Option<Attempt> {
+    fn launch(&mut self, request: &Request, _: Patience) -> Option<Attempt> {
         self.now.set(self.now.get() + 5e6 + request.slice as f64);
         (self.answer)(
             kelvin_model::Axis::new("n", "", kelvin_model::AxisScale::Linear).of(&request.case).unwrap(),

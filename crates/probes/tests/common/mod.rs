@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use kelvin_harness::{OtherHost, Placement, Setup, SocketOptions, calibrate_clock};
 use kelvin_model::{Attempt, Case, Reading, Readings, Reason};
-use kelvin_sys::child::{End, Guarded};
+use kelvin_sys::child::{End, Guarded, Patience};
 use kelvin_sys::cpu;
 use kelvin_testing::Missing;
 
@@ -98,7 +98,7 @@ pub fn run_probe_at(directories: &Directories, id: &str, case: &Case, slice_ms: 
 fn answer(id: &str, case: &Case, request: serde_json::Value) -> Attempt {
     let mut child = spawn();
     child.give(request.to_string().as_bytes());
-    let ending = child.wait(LIMIT, MOST_BYTES).unwrap();
+    let ending = child.wait(Patience::exactly(LIMIT), MOST_BYTES).unwrap();
     // A failed probe is an answer; the process must succeed in any case.
     assert_eq!(
         ending.end,
@@ -114,7 +114,7 @@ fn answer(id: &str, case: &Case, request: serde_json::Value) -> Attempt {
 pub fn kill_probe(scratch: &Path, id: &str, case: &Case, after: Duration) -> End {
     let mut child = spawn();
     child.give(request(&Directories::scratch(scratch), id, case, 1000).to_string().as_bytes());
-    child.wait(after, MOST_BYTES).unwrap().end
+    child.wait(Patience::exactly(after), MOST_BYTES).unwrap().end
 }
 
 fn spawn() -> Guarded {

@@ -12,7 +12,7 @@ use kelvin_file::{Target, noise};
 use kelvin_machine::{Bound, FileCache};
 use kelvin_model::Unit;
 use kelvin_report::units;
-use kelvin_sys::child::{End, Guarded};
+use kelvin_sys::child::{End, Guarded, Patience};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::CacheArgs;
@@ -160,7 +160,7 @@ fn sample(request: &Request) -> Result<Sample, Fault> {
     let mut child =
         Guarded::spawn(program.as_os_str(), &[PROCESS], environment).map_err(|error| failed(error.to_string()))?;
     child.give(&text);
-    let ending = child.wait(PATIENCE, MOST_BYTES).map_err(|error| failed(error.to_string()))?;
+    let ending = child.wait(Patience::exactly(PATIENCE), MOST_BYTES).map_err(|error| failed(error.to_string()))?;
     match ending.end {
         End::Exited(0) => serde_json::from_slice::<Size>(&ending.output)
             .map(Size::into_sample)
