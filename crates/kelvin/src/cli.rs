@@ -180,11 +180,11 @@ pub struct DestinationArgs {
 /// How to measure.
 #[derive(Clone, Debug, Args)]
 pub struct MeasureArgs {
-    /// Time budget of the run, such as 45s or 10m [default: 30 s for cpu and os together and for each of mem, file and net;
-    /// 10 s each with --quick, 5 min each with --thorough]
+    /// Time budget of the run, such as 45s or 10m [default: 30 s for cpu and os together and for each of mem, file and net, 150 s
+    /// for all; 10 s each with --quick, 45 s for all; 5 min each with --thorough]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
-    /// Minimum rounds (fresh processes) per case, 2 to 1000 [default: 6; 3 with --quick, 20 with --thorough]
+    /// Minimum rounds (fresh processes) per case, 2 to 1000 [default: 8; 5 with --quick, 20 with --thorough]
     #[arg(long, value_name = "N", value_parser = between(2, 1000))]
     pub rounds: Option<u32>,
     /// Target half-width of the 95 % interval, in percent of the value

@@ -131,11 +131,16 @@ fn since_epoch() -> (u128, u128) {
     (now.as_nanos(), now.as_millis())
 }
 
-/// Mode, budget in seconds and rounds of each effort.
-pub fn effort_defaults(effort: Effort, areas: usize) -> (&'static str, f64, u32) {
+/// Blocks of a run of everything: cpu and os together, mem, file, and net.
+const ALL_BLOCKS: usize = 4;
+
+/// Mode, budget in seconds and rounds of each effort. A run of everything gets more than its blocks would alone, since its passes
+/// last longer and each is one round.
+pub fn effort_defaults(effort: Effort, blocks: usize) -> (&'static str, f64, u32) {
+    let more = |seconds: f64| if blocks >= ALL_BLOCKS { seconds } else { 0.0 };
     match effort {
-        Effort::Quick => ("quick", 10.0 * areas as f64, 3),
-        Effort::Default => ("default", 30.0 * areas as f64, 6),
-        Effort::Thorough => ("thorough", 300.0 * areas as f64, 20),
+        Effort::Quick => ("quick", 10.0 * blocks as f64 + more(5.0), 5),
+        Effort::Default => ("default", 30.0 * blocks as f64 + more(30.0), 8),
+        Effort::Thorough => ("thorough", 300.0 * blocks as f64, 20),
     }
 }

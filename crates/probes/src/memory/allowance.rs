@@ -4,7 +4,8 @@ use kelvin_model::{Cache, CacheKind, Machine};
 
 /// Maximum share of the available memory, and of the cgroup's limit, that a probe touches.
 const SHARE: f64 = 0.5;
-/// Last-level cache assumed where the machine states none: more than most have.
+/// Last-level cache assumed where the machine states none, and the most that is believed of a virtual machine: it is told the size
+/// of the host's, of which it has a share that nobody states. More than most have.
 const ASSUMED_LAST_LEVEL: u64 = 64 << 20;
 /// The largest working set is this many times the last-level cache, and at least this many bytes, memory permitting.
 const TIMES_LAST_LEVEL: u64 = 4;
@@ -19,9 +20,11 @@ pub(crate) fn allowance(machine: &Machine) -> u64 {
     least.map_or(128 << 20, |bytes| (bytes as f64 * SHARE) as u64)
 }
 
-/// The stated last-level cache, or the assumed one.
+/// The stated last-level cache as far as it is believed, or the assumed one.
 pub(crate) fn last_level(machine: &Machine) -> u64 {
-    data_caches(machine).last().map_or(ASSUMED_LAST_LEVEL, |cache| cache.bytes)
+    let is_virtual = machine.platform.hypervisor.get().is_some_and(Option::is_some);
+    let believed = if is_virtual { ASSUMED_LAST_LEVEL } else { u64::MAX };
+    data_caches(machine).last().map_or(ASSUMED_LAST_LEVEL, |cache| cache.bytes.min(believed))
 }
 
 /// The largest working set of a probe with `copies` of it: four times the last-level cache, at least 256 MiB, within
@@ -83,5 +86,17 @@ mod tests {
         assert_eq!(largest(&machine(64 << 30, None, None), 1), 256 << 20);
         assert_eq!(largest(&machine(512 << 20, None, Some(96 << 20)), 1), 256 << 20);
         assert_eq!(largest(&machine(512 << 20, None, Some(96 << 20)), 3), (256 << 20) / 3);
+    }
+
+    #[test]
+    fn a_virtual_machine_is_not_believed_to_have_all_of_a_large_cache() {
+        let of = |hypervisor: Option<&str>, bytes| {
+            let hypervisor = Fact::known(hypervisor.map(str::to_owned), "a test");
+            let mut machine = machine(64 << 30, None, Some(bytes));
+            machine.platform.hypervisor = hypervisor;
+            largest(&machine, 1)
+        };
+        assert_eq!([of(Some("KVM"), 480 << 20), of(None, 480 << 20)], [256 << 20, 1920 << 20]);
+        assert_eq!(of(Some("KVM"), 32 << 20), of(None, 32 << 20));
     }
 }

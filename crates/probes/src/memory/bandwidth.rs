@@ -53,7 +53,7 @@ pub(crate) static PROBE: Probe = Probe {
                   more for a triad, and double for a write or fill; the rate of storing nonzero bytes, by the rate of \
                   zeros.",
         pitfalls: &[
-            "A working set of which the cache keeps a part: the largest is four times the last-level cache.",
+            "A working set of which the cache keeps a part: the largest is four times the last-level cache, of which at most 64 MiB are believed to be a virtual machine's own.",
             "Write-allocate traffic: a store to a line that is not in a cache reads it first, unless it is non-temporal.",
             "Zeros taken for data: some processors transfer a line of zeros without its data, or not at all, at twice \
              the rate or more (seen on a Zen 5: memset of 0 at 90 GB/s, of 1 at 40). Zeroing is a separate metric: \
