@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse};
 use kelvin_harness::{Effort, Plan, Setup, Sink, clock_source};
 use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings};
-use kelvin_store::{AppendError, Store};
+use kelvin_store::{AppendError, Kin, Store};
 
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
@@ -79,8 +79,9 @@ pub fn measure(
 fn outline(plan: &Plan, wishes: &Wishes<'_>, prepared: &Prepared, store: Option<&Store>) -> Result<Outline, Fault> {
     let Prepared { setup, machine, way, .. } = prepared;
     let metrics = plan.metrics();
-    let learned_of = |metrics: &[Metric]| {
-        let learned = store.map_or(Ok(Vec::new()), |store| store.learned(&machine.identity, metrics, LEARN_FROM));
+    let learned_of = |metrics: &[Metric], mode: Option<&str>| {
+        let kin = Kin { machine: &machine.identity, mode };
+        let learned = store.map_or(Ok(Vec::new()), |store| store.learned(&kin, metrics, LEARN_FROM));
         learned.map_err(|error| Fault::new("cannot learn from earlier runs", error))
     };
     let usual: Vec<Metric> =
@@ -95,8 +96,8 @@ fn outline(plan: &Plan, wishes: &Wishes<'_>, prepared: &Prepared, store: Option<
         settings: settings(wishes, setup),
         clock: setup.clock.clone(),
         hazards: kelvin_machine::hazards(Path::new("/"), machine, Path::new(&setup.scratch)),
-        learned: learned_of(&usual)?,
-        learned_core: learned_of(&[BLOCK_OVER_CHAIN])?.pop().map_or_else(Vec::new, |learned| learned.headlines),
+        learned: learned_of(&usual, Some(wishes.mode))?,
+        learned_core: learned_of(&[BLOCK_OVER_CHAIN], None)?.pop().map_or_else(Vec::new, |learned| learned.headlines),
         bounds: predict::bounds_of(&planned, machine, way.as_ref()),
         machine: machine.clone(),
         metrics,

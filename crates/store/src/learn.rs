@@ -11,6 +11,15 @@ use crate::error::{AppendError, LoadError};
 use crate::query::sql_limit;
 use crate::record::{key_of, parameters};
 
+/// Whose runs teach a run: those of its machine, in its mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kin<'a> {
+    /// Identity of the machine.
+    pub machine: &'a str,
+    /// `quick`, `default`, `thorough`, `study`; `None` for what does not depend on it.
+    pub mode: Option<&'a str>,
+}
+
 impl Store {
     /// Stores the headlines of a run, in place of those stored for it before.
     ///
@@ -49,12 +58,14 @@ impl Store {
         if run.status == RunStatus::Complete { self.record_headlines(&run.outline.id, headlines) } else { Ok(()) }
     }
 
-    /// The headlines of these metrics in complete runs of a machine, made by the same version of the method: for each
-    /// metric and case the newest ones, at most `limit`, oldest first. A metric without any is left out.
+    /// The headlines of these metrics in complete runs of a machine in one mode, made by the same version of the method: for each
+    /// metric and case the newest ones, at most `limit`, oldest first. A metric without any is left out. A quick run has fewer and
+    /// shorter rounds than a default one, so that its headlines spread more.
     ///
     /// # Errors
     /// If the store fails, or a row of it is damaged.
-    pub fn learned(&self, identity: &str, metrics: &[Metric], limit: usize) -> Result<Vec<Learned>, LoadError> {
+    pub fn learned(&self, of: &Kin<'_>, metrics: &[Metric], limit: usize) -> Result<Vec<Learned>, LoadError> {
+        let Kin { machine, mode } = *of;
         let mut learned = Vec::new();
         for metric in metrics {
             let of_metric = [metric.id.to_string(), metric.id.former().unwrap_or_default()];
@@ -66,7 +77,7 @@ impl Store {
                     problem: error.to_string(),
                 })?;
                 let limit = sql_limit(Some(limit));
-                let of = params![of_metric[0], of_metric[1], metric.version, parameters, identity, limit];
+                let of = params![of_metric[0], of_metric[1], metric.version, parameters, machine, mode, limit];
                 let pairs: Vec<(f64, f64)> = self.rows(NEWEST, of, |row| Ok((row.get(0)?, row.get(1)?)))?;
                 let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
                 if !headlines.is_empty() {
@@ -82,10 +93,10 @@ impl Store {
 const CASES: &str =
     "SELECT DISTINCT parameters FROM series WHERE metric IN (?1, ?2) AND version = ?3 ORDER BY parameters";
 
-/// Headline and variance of a metric at a case in the newest complete runs of a machine, newest first.
+/// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first.
 const NEWEST: &str = "SELECT value, within_variance FROM run CROSS JOIN headline ON headline.run = run.key
     WHERE series IN (SELECT key FROM series WHERE metric IN (?1, ?2) AND version = ?3 AND parameters = ?4)
-    AND machine = ?5 AND status = 'complete' ORDER BY started_us DESC, run.id DESC LIMIT ?6";
+    AND machine = ?5 AND (?6 IS NULL OR mode = ?6) AND status = 'complete' ORDER BY started_us DESC, run.id DESC LIMIT ?7";
 
 fn insert(connection: &Connection, run: i64, headline: &Headline) -> rusqlite::Result<()> {
     let of = params![headline.metric.as_str(), headline.version, parameters(&headline.case)];

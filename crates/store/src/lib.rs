@@ -24,6 +24,7 @@ pub use error::{
     AppendError, DataDirectoryError, ExportError, Fault, FindError, ImportError, InsertError, LoadError, OpenError,
 };
 pub use exchange::{IMPORT_LIMIT, export, import};
+pub use learn::Kin;
 pub use migrate::SCHEMA_VERSION;
 pub use open::Store;
 pub use query::{Filter, RunLine};

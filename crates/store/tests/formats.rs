@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use common::{MACHINE, sample_metrics, sample_run};
 use kelvin_model::grammar::Bounded;
 use kelvin_model::{Case, FORMAT, Headline, Name, Run};
-use kelvin_store::{SCHEMA_VERSION, Store, export, import};
+use kelvin_store::{Kin, SCHEMA_VERSION, Store, export, import};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
@@ -26,6 +26,9 @@ fn published_schema() -> PathBuf {
 fn blessing() -> bool {
     std::env::var_os("KELVIN_BLESS").is_some_and(|value| value == "1")
 }
+
+/// Whose runs teach: those of the machine and mode of the sample.
+const KIN: Kin<'_> = Kin { machine: MACHINE, mode: Some("quick") };
 
 fn headlines() -> Vec<Headline> {
     let case = Case::new().at(kelvin_model::Point::named("call", "getppid"));
@@ -57,7 +60,7 @@ fn the_store_of_format_1_is_read() {
     fs::write(&copy, fs::read(path).unwrap()).unwrap();
     let store = Store::open(copy).unwrap();
     assert_eq!(store.load("last").unwrap(), sample_run());
-    let learned = store.learned(MACHINE, &sample_metrics(), 10).unwrap();
+    let learned = store.learned(&KIN, &sample_metrics(), 10).unwrap();
     assert_eq!(learned.len(), 1);
     assert_eq!((learned[0].headlines[0], learned[0].within[0]), (61.25, 0.5));
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_predictions, sample_round};
 use common::{sample_run, sample_studies};
 use kelvin_model::{Case, Event, Headline, Metric, Name, Run, RunStatus};
-use kelvin_store::{AppendError, Filter, FindError, InsertError, Inserted, Store};
+use kelvin_store::{AppendError, Filter, FindError, InsertError, Inserted, Kin, Store};
 use tempfile::TempDir;
 
 fn fresh() -> (TempDir, Store) {
@@ -208,8 +208,11 @@ fn a_deleted_run_gives_its_space_back() {
     assert_eq!(store.delete("large").unwrap(), "large");
     assert!(size() < 300_000, "{} bytes are left", size());
     assert_eq!(store.load("last").unwrap(), run_at("kept", 1));
-    assert!(store.learned(MACHINE, &sample_metrics(), 10).unwrap().is_empty());
+    assert!(store.learned(&KIN, &sample_metrics(), 10).unwrap().is_empty());
 }
+
+/// Whose runs teach: those of the machine and mode of the sample.
+const KIN: Kin<'_> = Kin { machine: MACHINE, mode: Some("quick") };
 
 fn headline(value: f64) -> Headline {
     Headline {
@@ -222,13 +225,16 @@ fn headline(value: f64) -> Headline {
 }
 
 #[test]
-fn only_complete_runs_of_the_same_machine_and_method_teach() {
+fn only_complete_runs_of_the_same_machine_mode_and_method_teach() {
     let (_directory, store) = fresh();
     let mut elsewhere = run_at("elsewhere", 4);
     elsewhere.outline.machine.identity = "elsewhere".into();
     let mut partial = run_at("partial", 5);
     partial.status = RunStatus::Partial("interrupted".into());
-    for (run, value) in [(run_at("c", 3), 3.0), (run_at("a", 1), 1.0), (elsewhere, 9.0), (partial, 8.0)] {
+    let mut thorough = run_at("thorough", 7);
+    thorough.outline.settings.mode = Name::new("thorough");
+    let all = [(run_at("c", 3), 3.0), (run_at("a", 1), 1.0), (elsewhere, 9.0), (partial, 8.0), (thorough, 4.0)];
+    for (run, value) in all {
         store.insert(&run).unwrap();
         store.record_headlines(&run.outline.id, &[headline(value)]).unwrap();
     }
@@ -240,7 +246,7 @@ fn only_complete_runs_of_the_same_machine_and_method_teach() {
     store.insert(&run_at("d", 6)).unwrap();
     store.record_headlines("d", &[newer_method]).unwrap();
 
-    let learned = store.learned(MACHINE, &sample_metrics(), 10).unwrap();
+    let learned = store.learned(&KIN, &sample_metrics(), 10).unwrap();
     let rows: Vec<_> = learned.iter().map(|l| (l.case.to_string(), l.headlines.clone(), l.within.clone())).collect();
     assert_eq!(
         rows,
@@ -249,7 +255,9 @@ fn only_complete_runs_of_the_same_machine_and_method_teach() {
             ("call=gettid".to_owned(), vec![20.0], vec![0.25]),
         ]
     );
-    assert_eq!(store.learned(MACHINE, &sample_metrics(), 2).unwrap()[0].headlines, [2.0, 3.0]);
+    assert_eq!(store.learned(&KIN, &sample_metrics(), 2).unwrap()[0].headlines, [2.0, 3.0]);
+    let of_any_mode = store.learned(&Kin { mode: None, ..KIN }, &sample_metrics(), 10).unwrap();
+    assert_eq!(of_any_mode[0].headlines, [1.0, 2.0, 3.0, 4.0]);
 }
 
 #[test]
@@ -262,7 +270,7 @@ fn what_a_run_taught_of_a_metric_under_its_former_name_is_not_forgotten() {
         store.insert(&run_at(&id, number)).unwrap();
         store.record_headlines(&id, &[Headline { value: number as f64, ..at(name) }]).unwrap();
     }
-    let learned = store.learned(MACHINE, &[metric], 10).unwrap();
+    let learned = store.learned(&KIN, &[metric], 10).unwrap();
     let rows: Vec<_> = learned.iter().map(|l| (l.metric, l.headlines.as_slice())).collect();
     assert_eq!(rows, [(metric.id, [1.0, 2.0].as_slice())]);
 }
