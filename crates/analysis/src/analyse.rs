@@ -8,7 +8,7 @@ use crate::headlines::{Desk, core_hertz, metrics_of};
 use crate::predicted::compare;
 use crate::result::BesideRival;
 use crate::result::{Analysis, MetricResult, Outcome};
-use crate::studies::{load, studies, threads, with_tables};
+use crate::studies::{self, load, threads, with_tables};
 use crate::summary::summarise;
 use crate::{ceilings, findings, levels, placement, tails};
 
@@ -25,7 +25,10 @@ pub fn analyse(run: &Run) -> Analysis {
             results.push(result(run, measurement, &metric, &gathered, &desk, hertz));
         }
     }
-    let found = levels::of_results(&results, &run.outline.machine);
+    let mut found = levels::of_results(&results, &run.outline.machine);
+    let mut drawn = studies::drawn(run);
+    let of_levels = found.iter_mut().flat_map(|found| &mut found.conclusions);
+    studies::correct(drawn.iter_mut().flat_map(|study| &mut study.conclusions).chain(of_levels).collect());
     if let Some(found) = &found {
         results.iter_mut().for_each(|result| levels::name_modes(result, found));
     }
@@ -36,20 +39,21 @@ pub fn analyse(run: &Run) -> Analysis {
         rivals: BesideRival::among(&results),
         ceilings: ceilings::of_results(&results, run.outline.machine.topology.allowed.get().map_or(1, Vec::len) as u64),
         tails: tails::of_results(&results),
-        studies: with_tables(studies(run), &results),
+        studies: with_tables(drawn, &results),
         results,
         canaries: desk.references.histories(run),
         laws: threads::laws(run),
         model_lines,
         knees,
         timelines: load::timelines(run),
-        best_cells: threads::best_cells(run),
+        best_cells: Vec::new(),
         findings: Vec::new(),
         verdict: Vec::new(),
         undisturbed_share: batches.undisturbed_share(),
         block_over_chain: desk.references.block_over_chain,
         core_shared: desk.references.shared,
     };
+    analysis.best_cells = threads::best_cells(run, &analysis.studies);
     analysis.findings = findings::findings(run, &analysis);
     analysis.verdict = findings::verdict(run, &analysis);
     analysis

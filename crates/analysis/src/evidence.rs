@@ -1,13 +1,20 @@
 //! The evidence of conclusions: headlines of the rounds of a metric at a case, and tests between two of them.
 
 use kelvin_model::{
-    Case, Claim, Conclusion, Estimate, Measurement, Metric, RatioQuestion, Run, ShareQuestion, Side, Test,
+    Case, Chance, Claim, Conclusion, Estimate, Measurement, Metric, RatioQuestion, Run, Same, ShareQuestion, Side,
+    Test, Tested,
 };
-use kelvin_stats::{headline, headline_interval, median_ratio};
+use kelvin_stats::{
+    Earlier, FALSE_SHARE, LEVEL, RunToRun, Uncertain, headline, headline_interval, jointly_at, paired_ratio,
+    rounds_to_decide,
+};
 
 use crate::bounds::broken_bound;
 use crate::gather::Gathered;
 use crate::headlines::{Desk, Settled};
+
+/// Distance from its limit, as a share of it, within which a ratio is the same: less than the two halves of a run often differ by.
+pub(crate) const SAME: f64 = 0.05;
 
 /// A run as a source of evidence.
 pub(crate) struct Evidence<'r> {
@@ -21,6 +28,10 @@ pub(crate) struct Rounds<'r> {
     pub metric: &'r Metric,
     pub case: &'r Case,
     pub values: Vec<f64>,
+    /// The headlines of earlier runs.
+    earlier: Earlier<'r>,
+    /// What they tell of the spread between runs.
+    history: Option<RunToRun>,
 }
 
 impl<'r> Evidence<'r> {
@@ -41,7 +52,9 @@ impl<'r> Evidence<'r> {
         let settled = Settled::headline(&gathered, None)?;
         // Nothing follows from an impossible figure.
         let is_impossible = broken_bound(metric, self.run.bound(&metric.id, case), settled.headline).is_some();
-        (!is_impossible).then_some(Rounds { metric, case, values: settled.round_headlines })
+        let past = self.desk.past(metric.id, case);
+        let values = settled.round_headlines;
+        (!is_impossible).then_some(Rounds { metric, case, values, earlier: past.earlier, history: past.history })
     }
 
     /// The rounds of a metric at a case.
@@ -69,7 +82,13 @@ impl Rounds<'_> {
     /// Every round times a factor.
     pub fn times(mut self, factor: f64) -> Self {
         self.values.iter_mut().for_each(|value| *value *= factor);
+        self.history = self.history.map(|history| history.times(factor));
         self
+    }
+
+    /// Other values of the same rounds, of which earlier runs tell nothing.
+    pub fn with(&self, values: Vec<f64>) -> Self {
+        Self { values, earlier: Earlier::default(), history: None, ..self.clone() }
     }
 
     /// Whether all rounds are above zero, as logarithms need.
@@ -77,11 +96,120 @@ impl Rounds<'_> {
         self.values.iter().all(|&value| value > 0.0)
     }
 
+    /// The median with its error; `None` with a single round.
+    pub fn weighed(&self) -> Option<Weighed> {
+        Weighed::median(&self.values, self.history.as_ref())
+    }
+
     /// The median with its interval; `None` with a single round.
     pub fn estimate(&self) -> Option<Estimate> {
-        let interval = headline_interval(&self.values, None)?;
-        Some(Estimate { value: self.headline(), low: interval.lower, high: interval.upper })
+        self.weighed().map(|weighed| weighed.estimate)
     }
+}
+
+/// A figure that is tested against limits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Weighed {
+    /// It with its interval, or with its range where there are too few rounds to test it.
+    pub estimate: Estimate,
+    /// Its error; `None` of a range.
+    error: Option<Uncertain>,
+    /// Whether that is the error of its logarithm.
+    is_ratio: bool,
+    /// Fewest rounds of a side.
+    rounds: usize,
+}
+
+impl Weighed {
+    /// The median of rounds; `None` with a single one.
+    pub fn median(values: &[f64], history: Option<&RunToRun>) -> Option<Self> {
+        let interval = headline_interval(values, history)?;
+        let error = Uncertain::median(values, history);
+        let estimate =
+            Estimate { value: headline(values), low: interval.lower, high: interval.upper, is_range: error.is_none() };
+        Some(Self { estimate, error, is_ratio: false, rounds: values.len() })
+    }
+
+    /// The median of other rounds over that of the base; `None` without two rounds of each, all positive.
+    pub fn ratio(base: &[f64], other: &[f64], history: Option<&RunToRun>) -> Option<Self> {
+        let rounds = base.len().min(other.len());
+        if rounds < 2 || base.iter().chain(other).any(|&value| value <= 0.0) {
+            return None;
+        }
+        let error = kelvin_stats::ratio(base, other, history);
+        let end = |values: &[f64], end: fn(f64, f64) -> f64| values.iter().copied().reduce(end).unwrap_or(f64::NAN);
+        let range = || {
+            let [low, high] = [end(other, f64::min) / end(base, f64::max), end(other, f64::max) / end(base, f64::min)];
+            Estimate { value: f64::NAN, low, high, is_range: true }
+        };
+        let ends = error.map_or_else(range, |error| of_logarithm(error, LEVEL));
+        // Not by way of its logarithm, which would round it.
+        let estimate = Estimate { value: headline(other) / headline(base), ..ends };
+        Some(Self { estimate, error, is_ratio: true, rounds })
+    }
+
+    /// The ratio of quantities of the same passes, second over first; `None` without two passes, all positive.
+    pub fn of_pairs(first: &[f64], second: &[f64]) -> Option<Self> {
+        let ratios: Vec<f64> = first.iter().zip(second).map(|(first, second)| second / first).collect();
+        let is_positive = first.iter().chain(second).all(|&value| value > 0.0);
+        let range = Self::median(&ratios, None).filter(|_| is_positive)?;
+        let error = paired_ratio(first, second);
+        let estimate = error.map_or(range.estimate, |error| of_logarithm(error, LEVEL));
+        Some(Self { estimate, error, is_ratio: true, rounds: ratios.len() })
+    }
+
+    /// A multiple whose logarithm is the median of these.
+    pub fn multiple(logarithms: &[f64]) -> Option<Self> {
+        let median = Self::median(logarithms, None)?;
+        let Estimate { value, low, high, is_range } = median.estimate;
+        let estimate = Estimate { value: value.exp(), low: low.exp(), high: high.exp(), is_range };
+        Some(Self { estimate, is_ratio: true, ..median })
+    }
+
+    /// It with an interval that holds together with those of others, so many in all.
+    pub fn jointly(&self, all: usize) -> Self {
+        let level = jointly_at(all);
+        let linear = |error: Uncertain| {
+            let (low, high) = error.interval(level);
+            Estimate { value: error.value, low, high, is_range: false }
+        };
+        let wider = |error| if self.is_ratio { of_logarithm(error, level) } else { linear(error) };
+        Self { estimate: self.error.map_or(self.estimate, wider), ..*self }
+    }
+
+    /// The chance of a figure as far from a limit by accident; 1 of a range.
+    pub fn chance(&self, limit: f64) -> f64 {
+        self.error.map_or(1.0, |error| error.chance_of(self.on_scale(limit)))
+    }
+
+    /// What the tests against a limit say; with a margin, a share of the limit, also whether it is the same. `None` of a range.
+    pub fn tested(&self, limit: f64, margin: Option<f64>) -> Option<Tested> {
+        let error = self.error?;
+        let bounds =
+            margin.map(|margin| (self.on_scale(limit * (1.0 - margin)), self.on_scale(limit * (1.0 + margin))));
+        let same = margin.zip(bounds).map(|(within, (low, high))| {
+            let chance = Chance::new(error.chance_outside(low, high));
+            Same { within, chance, holds: chance.counts(FALSE_SHARE) }
+        });
+        let differs = Chance::new(error.chance_of(self.on_scale(limit)));
+        let rounds = rounds_to_decide(&error, self.rounds, self.on_scale(limit), bounds);
+        Some(Tested { differs, same, rounds_to_decide: rounds.map(|rounds| rounds as u64) })
+    }
+
+    fn on_scale(&self, limit: f64) -> f64 {
+        if self.is_ratio { limit.ln() } else { limit }
+    }
+}
+
+/// A figure from its logarithm.
+fn of_logarithm(error: Uncertain, level: f64) -> Estimate {
+    let (low, high) = error.interval(level);
+    Estimate { value: error.value.exp(), low: low.exp(), high: high.exp(), is_range: false }
+}
+
+/// What a test of several comparisons together says, by the chance that decides.
+pub(crate) fn decided_by(chance: f64) -> Option<Tested> {
+    Some(Tested { differs: Chance::new(chance.min(1.0)), same: None, rounds_to_decide: None })
 }
 
 /// Which side of its limit a figure is claimed to be on.
@@ -124,7 +252,8 @@ impl Ask {
 
     /// The same where one of the two was chosen from the same rounds.
     pub fn chosen_among(self, base: &Rounds<'_>, other: &Rounds<'_>, among: Option<usize>) -> Option<Conclusion> {
-        let ratio = ratio(base, other)?;
+        let weighed = ratio(base, other)?;
+        let ratio = weighed.estimate;
         Some(Conclusion {
             claim: Claim::Ratio {
                 question: self.question,
@@ -135,14 +264,15 @@ impl Ask {
             },
             holds: self.beyond.holds(&ratio, self.limit),
             evidence: Test::RatioOfMedians { rounds: [other.values.len(), base.values.len()], chosen_among: among },
+            tested: weighed.tested(self.limit, Some(SAME)),
         })
     }
 }
 
-/// The median of the other over that of the base; `None` without two rounds of each.
-pub(crate) fn ratio(base: &Rounds<'_>, other: &Rounds<'_>) -> Option<Estimate> {
-    let (value, low, high) = median_ratio(&base.values, &other.values)?;
-    Some(Estimate { value, low, high })
+/// The median of the other over that of the base; `None` without two rounds of each, all positive.
+pub(crate) fn ratio(base: &Rounds<'_>, other: &Rounds<'_>) -> Option<Weighed> {
+    let history = RunToRun::learn_ratio(base.earlier, other.earlier);
+    Weighed::ratio(&base.values, &other.values, history.as_ref())
 }
 
 /// The answer to how large a share of something is.
@@ -153,10 +283,12 @@ pub(crate) fn share(
     limit: f64,
     beyond: Beyond,
 ) -> Option<Conclusion> {
-    let share = shares.estimate()?;
+    let weighed = shares.weighed()?;
+    let share = weighed.estimate;
     Some(Conclusion {
         claim: Claim::Share { question, of, share, limit },
         holds: beyond.holds(&share, limit),
         evidence: Test::Median { rounds: shares.values.len(), over: None },
+        tested: weighed.tested(limit, None),
     })
 }

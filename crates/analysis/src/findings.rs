@@ -169,7 +169,8 @@ fn memory_levels(_: &Run, analysis: &Analysis) -> Vec<Raw> {
 
 /// The network: conclusions that hold by a test.
 fn network_in_short(run: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let said: Vec<String> = network::essence(&Evidence::of(run)).into_iter().map(|one| one.text).collect();
+    let said: Vec<String> =
+        network::essence(&Evidence::of(run), &analysis.studies).into_iter().map(|one| one.text.clone()).collect();
     if said.is_empty() {
         return Vec::new();
     }
@@ -183,7 +184,7 @@ fn is_to_other_host(result: &MetricResult) -> bool {
 
 /// The network to another host.
 fn other_host_in_short(run: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let Some(essence) = peer::essence(&Evidence::of(run)) else { return Vec::new() };
+    let Some(essence) = peer::essence(&Evidence::of(run), &analysis.studies) else { return Vec::new() };
     let said = words::findings::of_other_host(&essence);
     vec![Raw { metrics: measured_of(analysis, is_to_other_host), ..Raw::notable(Found::OtherHost { said }) }]
 }

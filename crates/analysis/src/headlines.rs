@@ -9,8 +9,8 @@ use kelvin_model::{
     Treatment,
 };
 use kelvin_stats::{
-    HeadlineIntervalKind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, repeat_interval, two_states,
-    within_spread,
+    Earlier, HeadlineIntervalKind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, repeat_interval,
+    two_states, within_spread,
 };
 
 use crate::bounds::broken_bound;
@@ -121,8 +121,8 @@ pub(crate) fn core_hertz(run: &Run, desk: &Desk<'_>) -> Option<f64> {
 pub(crate) struct Past<'r> {
     /// The spread between runs.
     pub history: Option<RunToRun>,
-    /// Their headlines, oldest first.
-    pub headlines: &'r [f64],
+    /// Their headlines.
+    pub earlier: Earlier<'r>,
 }
 
 /// What every metric of a run is judged by: the references of canaries, and what was learned from earlier runs.
@@ -150,10 +150,8 @@ impl<'r> Desk<'r> {
     /// All that was learned of a metric at a case from earlier runs.
     pub fn past(&self, metric: Name, case: &'r Case) -> Past<'r> {
         let learned = self.learned.get(&(metric, case));
-        Past {
-            history: self.history(metric, case),
-            headlines: learned.map_or(&[], |learned| learned.headlines.as_slice()),
-        }
+        let earlier = |learned: &&'r Learned| Earlier { headlines: &learned.headlines, within: &learned.within };
+        Past { history: self.history(metric, case), earlier: learned.map(earlier).unwrap_or_default() }
     }
 }
 

@@ -8,11 +8,13 @@
 //! latency, while one level of cache to the next is a factor of two or more.
 
 use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
-use kelvin_model::{Cache, CacheKind, Claim, Conclusion, Estimate, Interval, IntervalKind, LevelClaim, Machine, Test};
+use kelvin_model::{
+    Cache, CacheKind, Claim, Conclusion, Estimate, Interval, IntervalKind, LevelClaim, Machine, Test, Tested,
+};
 use kelvin_stats::{MAD_TO_STD, median};
 
-use crate::result::Concluded;
-use crate::result::{Capacity, MemoryLevel, MemoryLevels, MetricResult, Translation};
+use crate::evidence::{SAME, Weighed};
+use crate::result::{Capacity, Concluded, MemoryLevel, MemoryLevels, MetricResult, Summary, Translation};
 use crate::summary::name_modes as rename;
 
 /// Minimum points of a curve.
@@ -64,11 +66,13 @@ pub struct CurvePoint {
 
 /// The levels that the results of a run show; `None` where it measured no curve of `mem.latency` or too short a one.
 pub(crate) fn of_results(results: &[MetricResult], machine: &Machine) -> Option<MemoryLevels> {
-    let [base, huge] = [PageSize::Base, PageSize::Huge].map(|pages| curve(results, pages));
+    let base = curve(results, PageSize::Base);
     let reported = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
     let mut found = levels(&base, reported)?;
-    found.translation = translation(&base, &huge);
-    found.conclusions.extend(found.translation.as_ref().map(|found| translation_conclusion(found, machine)));
+    if let Some((translation, tested)) = translation(results) {
+        found.translation = Some(translation);
+        found.conclusions.push(translation_conclusion(&translation, tested, machine));
+    }
     Some(found)
 }
 
@@ -303,7 +307,9 @@ fn conclusions(levels: &[MemoryLevel], caches: &[(u32, u64)], points: &[CurvePoi
             several.iter().map(|level| (claim(level), level.agrees)).chain(of_unseen).collect()
         }
     };
-    let conclude = |(level, holds)| Conclusion { claim: Claim::Level(level), holds, evidence: evidence.clone() }.into();
+    let conclude = |(level, holds)| {
+        Conclusion { claim: Claim::Level(level), holds, evidence: evidence.clone(), tested: None }.into()
+    };
     claims.into_iter().map(conclude).collect()
 }
 
@@ -311,7 +317,7 @@ fn claim(level: &MemoryLevel) -> LevelClaim {
     let Interval { lower: low, upper: high, .. } = level.interval;
     LevelClaim::Found {
         name: level.name.clone(),
-        latency: Estimate { value: level.latency, low, high },
+        latency: Estimate { value: level.latency, low, high, is_range: true },
         ends: level.capacity.map(|capacity| [capacity.low, capacity.high]),
         to_bytes: level.to_bytes,
         reported: level.reported_bytes,
@@ -319,25 +325,37 @@ fn claim(level: &MemoryLevel) -> LevelClaim {
     }
 }
 
-/// What base pages cost beyond huge ones, where both were measured at the same working sets.
-fn translation(base: &[CurvePoint], huge: &[CurvePoint]) -> Option<Translation> {
-    let beside = |point: &CurvePoint| Some((*point, *huge.iter().find(|other| other.bytes == point.bytes)?));
-    let mut pairs: Vec<(CurvePoint, CurvePoint)> = base.iter().filter_map(beside).collect();
-    pairs.sort_by_key(|pair| pair.0.bytes);
-    let &(base, huge) = pairs.last()?;
-    let shows = |(base, huge): &&(CurvePoint, CurvePoint)| {
-        base.lower > huge.upper && base.latency > huge.latency * (1.0 + TRANSLATION_SHOWS)
+/// What base pages cost beyond huge ones, where both were measured at the same working sets, and the test of the largest.
+fn translation(results: &[MetricResult]) -> Option<(Translation, Option<Tested>)> {
+    let at = |pages, bytes| {
+        let is_it =
+            |result: &&MetricResult| PageSize::of(&result.case) == Some(pages) && BYTES.of(&result.case) == Some(bytes);
+        results.iter().filter(|result| result.metric.id == LATENCY.id).find(is_it)?.outcome.summary()
     };
-    Some(Translation {
-        bytes: base.bytes,
-        base: base.latency,
-        huge: huge.latency,
-        apart: base.lower > huge.upper,
-        shows_from: pairs.iter().find(shows).map(|pair| pair.0.bytes),
-    })
+    let mut sets: Vec<u64> = results.iter().filter_map(|result| BYTES.of(&result.case)).collect();
+    sets.sort_unstable();
+    sets.dedup();
+    let pairs =
+        sets.into_iter().filter_map(|bytes| Some((bytes, at(PageSize::Base, bytes)?, at(PageSize::Huge, bytes)?)));
+    let pairs: Vec<(u64, &Summary, &Summary)> = pairs.collect();
+    let costs = |base: &Summary, huge: &Summary| Weighed::ratio(&huge.round_headlines, &base.round_headlines, None);
+    let is_more = |ratio: &Weighed| ratio.estimate.is_above(1.0) == Some(true);
+    let shows = |(_, base, huge): &&(u64, &Summary, &Summary)| {
+        base.headline > huge.headline * (1.0 + TRANSLATION_SHOWS) && costs(base, huge).as_ref().is_some_and(is_more)
+    };
+    let &(bytes, base, huge) = pairs.last()?;
+    let largest = costs(base, huge);
+    let found = Translation {
+        bytes,
+        base: base.headline,
+        huge: huge.headline,
+        apart: largest.as_ref().is_some_and(is_more),
+        shows_from: pairs.iter().find(shows).map(|pair| pair.0),
+    };
+    Some((found, largest.and_then(|ratio| ratio.tested(1.0, Some(SAME)))))
 }
 
-fn translation_conclusion(found: &Translation, machine: &Machine) -> Concluded {
+fn translation_conclusion(found: &Translation, tested: Option<Tested>, machine: &Machine) -> Concluded {
     let reach = machine.cpu.tlbs.get().and_then(|tlbs| {
         let data = tlbs.iter().filter(|tlb| tlb.kind != CacheKind::Instruction && tlb.page_bytes <= 64 << 10);
         data.map(|tlb| u64::from(tlb.entries) * tlb.page_bytes).max()
@@ -348,6 +366,7 @@ fn translation_conclusion(found: &Translation, machine: &Machine) -> Concluded {
         claim: Claim::Level(level),
         holds: found.apart.then_some(found.shows_from.is_some()),
         evidence: Test::Intervals { latencies, apart: found.apart },
+        tested,
     };
     conclusion.into()
 }

@@ -548,7 +548,7 @@ pub struct Translation {
     pub base: f64,
     /// Latency there with huge pages, in nanoseconds.
     pub huge: f64,
-    /// Whether base pages are slower there beyond both intervals.
+    /// Whether base pages are certainly slower there.
     pub apart: bool,
     /// The smallest working set at which they are slower by a tenth or more, in bytes.
     pub shows_from: Option<u64>,

@@ -3,8 +3,7 @@
 use kelvin_model::units::{number, p_value, percent, plain};
 use kelvin_model::{Better, Metric, Treatment, Unit};
 use kelvin_stats::{
-    Cluster, RunToRun, Samples, Sorted, Trend, TwoStates, clusters, effective_samples, mean_test, rank_test, trend,
-    two_states,
+    Cluster, RunToRun, Samples, Sorted, Trend, TwoStates, Uncertain, clusters, effective_samples, trend, two_states,
 };
 
 use crate::gather::Gathered;
@@ -17,10 +16,6 @@ const MODES_APART: f64 = 0.02;
 pub(crate) const ALPHA: f64 = 0.01;
 /// A drift, or a difference between halves, matters from this share of the headline on.
 const MOVED: f64 = 0.02;
-/// Rounds below which halves are not compared.
-const ROUNDS_FOR_HALVES: usize = 4;
-/// Rounds from which halves are compared by ranks: with fewer the exact test cannot reach the level.
-const ROUNDS_FOR_RANKS: usize = 10;
 /// Below this share of undisturbed samples there is a warning.
 const DISTURBED: f64 = 0.3;
 /// Samples are called correlated if this many of them ...
@@ -55,7 +50,7 @@ pub(crate) fn summarise(gathered: &Gathered, metric: &Metric, past: &Past<'_>, t
         _ => kept.clone(),
     };
     let states = head.states.or(as_found.states);
-    let states_of_runs = two_states(&[past.headlines, &[head.headline]].concat());
+    let states_of_runs = two_states(&[past.earlier.headlines, &[head.headline]].concat());
     let (modes_of, modes) = match (states, states_of_runs) {
         (Some(states), _) => (ModesOf::Rounds, states_as_modes(&states)),
         (None, Some(states)) => (ModesOf::Runs, states_as_modes(&states)),
@@ -204,20 +199,12 @@ fn drift_warning(summary: &Summary) -> Option<Warning> {
 
 fn halves_warning(summary: &Summary) -> Option<Warning> {
     let rounds = &summary.round_headlines;
-    if rounds.len() < ROUNDS_FOR_HALVES {
-        return None;
-    }
     let (first, second) = rounds.split_at(rounds.len() / 2);
-    let (difference, p, test) = if rounds.len() >= ROUNDS_FOR_RANKS {
-        let test = rank_test(first, second)?;
-        (test.shift, test.p, "Mann-Whitney")
-    } else {
-        let test = mean_test(first, second)?;
-        (test.difference, test.p, "Welch")
-    };
-    let moved = difference / summary.headline.abs();
+    let difference = Uncertain::median(second, None)?.minus(Uncertain::median(first, None)?);
+    let p = difference.chance_of(0.0);
+    let moved = difference.value / summary.headline.abs();
     let text = format!(
-        "the second half of the run is {} {} than the first ({}, {test} test, {} against {} rounds): comparisons with \
+        "the second half of the run is {} {} than the first ({}, medians of {} against {} rounds): comparisons with \
          this number are weak",
         percent(moved.abs()),
         if moved > 0.0 { "higher" } else { "lower" },

@@ -181,7 +181,7 @@ fn the_paragraph_is_in_the_verdict_once_and_apart_from_that_of_this_machine() {
     assert!(testing::study(&run, "net.peer").is_none());
     assert_eq!(
         paragraph(&run).unwrap(),
-        "Network to the other host: 1 TCP stream to the agent carries 1.00 GB/s (988 MB/s to 1.01 GB/s)."
+        "Network to the other host: 1 TCP stream to the agent carries 1.00 GB/s (989 MB/s to 1.01 GB/s)."
     );
     add(&mut run, &HERE, streams(1), 1.0);
     add(&mut run, &THERE, streams(1), 0.1);

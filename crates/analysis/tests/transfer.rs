@@ -70,8 +70,10 @@ fn the_end_whose_method_changes_more_decides() {
         let is_published = at < 3;
         assert_eq!((holds, decides), (Some(is_published), Some(is_published)));
         let [by_sender, by_receiver] = if is_published { [1.1, 0.5] } else { [0.6, 1.2] };
-        assert!((sender.value / by_sender - 1.0).abs() < 1e-9 && (receiver.value / by_receiver - 1.0).abs() < 1e-9);
-        assert!(sender.low < by_sender && by_sender < sender.high && (interaction.value - 1.0).abs() < 1e-9);
+        // Medians over rounds of half a percent around the truth.
+        let is_near = |found: f64, truth: f64| (found / truth - 1.0).abs() < 0.005;
+        assert!(is_near(sender.value, by_sender) && is_near(receiver.value, by_receiver), "{sender:?} {receiver:?}");
+        assert!(sender.low < by_sender && by_sender < sender.high && is_near(interaction.value, 1.0));
         // The publication: ln 0.44 over the receiver, next to nothing over the sender.
         assert_eq!(published, is_published.then_some(true));
     }
@@ -189,7 +191,7 @@ fn a_gain_of_more_bytes_a_call_is_not_taken_for_one_of_mapping() {
     assert_eq!(holds, Some(true));
     assert!(
         text.contains(
-            "10 files of 2.4 kB 0.30 times as long = 0.20 (0.20 to 0.20) by calls of 1 MiB x 1.50 (1.50 to 1.50) by mapping in \
+            "10 files of 2.4 kB 0.30 times as long = 0.20 (0.20 to 0.20) by calls of 1 MiB x 1.50 (1.49 to 1.51) by mapping in \
              place of those; published 0.44"
         ),
         "{text}"

@@ -25,6 +25,63 @@ pub struct Conclusion {
     pub holds: Option<bool>,
     /// Its evidence.
     pub evidence: Test,
+    /// What its test says, on its own and among all of the report; `None` where nothing was tested: with fewer than four rounds, for
+    /// example.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tested: Option<Tested>,
+}
+
+/// What the test of a figure against a limit says.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tested {
+    /// Whether the figure differs from the limit.
+    pub differs: Chance,
+    /// Whether it is the same, where that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same: Option<Same>,
+    /// Rounds of each side that would decide, where these do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_to_decide: Option<u64>,
+}
+
+/// The chance of what was found if it were not so.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Chance {
+    /// In this test alone.
+    pub alone: f64,
+    /// Corrected for all tests of the report: the least share of false ones among the conclusions at which this one still counts.
+    pub joint: f64,
+}
+
+impl Chance {
+    /// That of a test before it is corrected.
+    pub fn new(alone: f64) -> Self {
+        Self { alone, joint: alone }
+    }
+
+    /// Whether it counts.
+    pub fn counts(&self, false_share: f64) -> bool {
+        self.joint <= false_share
+    }
+}
+
+/// Whether a figure is the same as its limit, but for a margin.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Same {
+    /// The margin, as a share of the limit.
+    pub within: f64,
+    /// The chance that it is not.
+    pub chance: Chance,
+    /// Whether it is, and is not known to differ either.
+    pub holds: bool,
+}
+
+impl Conclusion {
+    /// The margin within which both sides are the same, if they are.
+    pub fn same_within(&self) -> Option<f64> {
+        let same = self.tested?.same?;
+        (same.holds && self.holds.is_none()).then_some(same.within)
+    }
 }
 
 /// A value with its interval.
@@ -36,12 +93,16 @@ pub struct Estimate {
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
+    /// Whether this is the range of too few rounds for an interval, from which nothing follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_range: bool,
 }
 
 impl Estimate {
-    /// Whether all of the interval is above a limit; `None` if the limit is inside.
+    /// Whether all of the interval is above a limit; `None` if the limit is inside, or this is a range.
     pub fn is_above(&self, limit: f64) -> Option<bool> {
         match (self.low > limit, self.high < limit) {
+            _ if self.is_range => None,
             (true, _) => Some(true),
             (_, true) => Some(false),
             _ => None,
@@ -55,7 +116,7 @@ impl Estimate {
 
     /// The same in another unit, divided by this factor.
     pub fn over(&self, each: f64) -> Self {
-        Self { value: self.value / each, low: self.low / each, high: self.high / each }
+        Self { value: self.value / each, low: self.low / each, high: self.high / each, ..*self }
     }
 }
 
@@ -406,7 +467,7 @@ pub enum LevelClaim {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
-    /// The ratio of medians with its interval by Welch's test on logarithms of rounds.
+    /// The ratio of medians with its interval, from order statistics of the rounds of both.
     RatioOfMedians {
         /// Rounds of the other side, and of the base.
         rounds: [usize; 2],
@@ -427,28 +488,21 @@ pub enum Test {
         /// Rounds of each.
         rounds: usize,
     },
-    /// Welch's test of two means.
-    Welch {
-        /// Probability of as large a difference by accident.
-        p: f64,
-        /// Rounds of both sides.
-        rounds: [usize; 2],
-    },
-    /// Welch's test at several sizes or against several others, jointly at 95 %.
+    /// Ratios of medians at several sizes or against several others, jointly at 95 %.
     Together {
         /// Each ratio, with its size, if any.
         ratios: Vec<(Option<u64>, Estimate)>,
         /// Rounds of the first one.
         rounds: usize,
     },
-    /// Medians of the ratios of rounds of the same pass, with Student's intervals on their logarithms, jointly at 95 %.
+    /// Medians of the ratios of rounds of the same pass, jointly at 95 %.
     Ratios {
         /// Ratios.
         count: usize,
         /// Fewest rounds of a side.
         rounds: usize,
     },
-    /// Means of weighted sums of the logarithms of rounds of the same pass, with Student's intervals.
+    /// Medians of weighted sums of the logarithms of rounds of the same pass.
     Contrasts {
         /// Cells.
         cells: usize,
@@ -486,7 +540,7 @@ pub enum Test {
         /// Least factor from one level to the next.
         step: f64,
     },
-    /// Whether the intervals of two latencies are disjoint.
+    /// Whether two latencies are apart, by the interval of their ratio.
     Intervals {
         /// Nanoseconds.
         latencies: [f64; 2],

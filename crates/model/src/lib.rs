@@ -33,10 +33,10 @@ pub mod units;
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
 pub use conclusion::{
-    BestQuestion, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, Hindrance, Knee,
+    BestQuestion, Chance, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, Hindrance, Knee,
     LawClaim, LevelClaim, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLawCheck,
-    LoadLimit, LoadVerdict, LoadWhatIf, OverFiles, PublishedLoad, RatioQuestion, ResourceUse, Setting, ShareQuestion,
-    Side, Test, TransferClaim, TransferFactor, UnknownLimit, WhatIf,
+    LoadLimit, LoadVerdict, LoadWhatIf, OverFiles, PublishedLoad, RatioQuestion, ResourceUse, Same, Setting,
+    ShareQuestion, Side, Test, Tested, TransferClaim, TransferFactor, UnknownLimit, WhatIf,
 };
 pub use event::Event;
 pub use hazard::{Hazard, Severity};

@@ -176,7 +176,7 @@ fn studies(report: &Report<'_>) -> Marked {
         page.push(md!("{}\n\n", study.design));
         page.push(study.tables.iter().map(study_table).collect());
         for conclusion in &study.conclusions {
-            let word = tables::verdict(conclusion.holds);
+            let word = tables::verdict(conclusion);
             page.push(md!("- **{}** {} ({})\n", word, conclusion.text, conclusion.test));
         }
         page.push(md!("\n"));

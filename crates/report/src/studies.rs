@@ -1,15 +1,16 @@
 //! The tables of studies, as all formats that show them have them in common.
 
 use kelvin_analysis::{MetricResult, StudyColumn, StudyRow, StudyTable};
-use kelvin_model::Metric;
+use kelvin_model::{Conclusion, Metric};
 
 use crate::{Report, units};
 
 /// The word for a conclusion that holds, or does not.
-pub(crate) fn verdict(holds: Option<bool>) -> &'static str {
-    match holds {
+pub(crate) fn verdict(conclusion: &Conclusion) -> &'static str {
+    match conclusion.holds {
         Some(true) => "holds",
         Some(false) => "refuted",
+        None if conclusion.same_within().is_some() => "same",
         None => "open",
     }
 }

@@ -241,7 +241,7 @@ impl Terminal {
                 Some(false) => Paint::Odd,
                 None => Paint::Faint,
             };
-            let (word, text) = (studies::verdict(conclusion.holds), &conclusion.text);
+            let (word, text) = (studies::verdict(conclusion), &conclusion.text);
             self.hanging(out, (paint, word), 9, &format!("{text} ({})", conclusion.test))?;
         }
         Ok(())

@@ -1,19 +1,28 @@
-//! How often the interval of a headline covers repeated runs, and how wide it is: a Markdown table.
+//! How often intervals cover the truth and the next run, and how many conclusions of a report are false: Markdown tables.
 //!
 //! `cargo run --release -p kelvin-stats --example coverage`. The truth is the median of the headlines of very many runs
-//! of the same model; widths are half-widths over the standard deviation of the headline. `next` is how often the
-//! headline of one single repeat falls inside.
-use std::io::Write;
+//! of the same model; widths are half-widths over the standard deviation of the headline.
+use std::io::{self, Write};
 
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 
-use simulation::{MODELS, Method, simulate};
+use simulation::report::{Rule, Truths, ratios, reports};
+use simulation::{MODELS, Method, Model, simulate};
 
 const RUNS: usize = 1500;
+const ROUNDS: [usize; 9] = [2, 3, 4, 5, 6, 8, 10, 12, 20];
+const UNEQUAL: [(usize, usize); 7] = [(4, 4), (4, 8), (5, 5), (5, 20), (8, 8), (12, 12), (20, 20)];
 
-fn main() -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+fn main() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    estimators(&mut out)?;
+    intervals(&mut out)?;
+    of_ratios(&mut out)?;
+    of_reports(&mut out)
+}
+
+fn estimators(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "| rounds | model | estimator: mean / median / interquartile mean, std |")?;
     writeln!(out, "|---|---|---|")?;
     for rounds in [3, 6, 10, 20] {
@@ -22,17 +31,56 @@ fn main() -> std::io::Result<()> {
             writeln!(out, "| {rounds} | {} | {mean:.3} / {median:.3} / {middle:.3} |", model.name())?;
         }
     }
+    Ok(())
+}
+
+fn intervals(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\ncoverage of the long-run median, (of one single repeat), relative half-width\n")?;
     let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
     writeln!(out, "| rounds | model | {} |", names.join(" | "))?;
     writeln!(out, "|---|---|{}", "---|".repeat(names.len()))?;
-    for rounds in [3, 5, 6, 10, 20] {
+    for rounds in ROUNDS {
         for model in MODELS {
             let cells: Vec<String> = simulate(model, rounds, RUNS, &Method::ALL)
                 .iter()
                 .map(|cell| format!("{:.1} % ({:.0} %) {:.2}", 100.0 * cell.covers, 100.0 * cell.next, cell.half_width))
                 .collect();
             writeln!(out, "| {rounds} | {} | {} |", model.name(), cells.join(" | "))?;
+        }
+    }
+    Ok(())
+}
+
+fn of_ratios(out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "\ncoverage of ratios: kelvin's, and Welch's error of means around a ratio of medians\n")?;
+    writeln!(out, "| rounds | model | kelvin | Welch |\n|---|---|---|---|")?;
+    for rounds in UNEQUAL {
+        for model in MODELS {
+            let [ours, welch] = ratios(model, rounds, 4 * RUNS);
+            let (base, other) = rounds;
+            writeln!(out, "| {base} : {other} | {} | {:.1} % | {:.1} % |", model.name(), 100.0 * ours, 100.0 * welch)?;
+        }
+    }
+    Ok(())
+}
+
+fn of_reports(out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "\nfifty conclusions of a report: share of false ones / reports with any / decided ones\n")?;
+    let names: Vec<String> = Rule::ALL.iter().map(|rule| format!("{rule:?}")).collect();
+    writeln!(out, "| rounds | model | truths | {} |\n|---|---|---|---|---|---|", names.join(" | "))?;
+    for rounds in [4, 5, 8, 20] {
+        for model in
+            [Model::Normal, Model::HeavyTails, Model::WildRounds, Model::Drift, Model::TwoModes, Model::UnequalRounds]
+        {
+            for truths in Truths::ALL {
+                let cell = |&rule: &Rule| {
+                    let tally = reports(model, truths, rounds, (rule, RUNS / 3));
+                    let [wrong, any] = [tally.false_share, tally.any_false].map(|share| 100.0 * share);
+                    format!("{wrong:.1} % / {any:.0} % / {:.1}", tally.decided)
+                };
+                let cells: Vec<String> = Rule::ALL.iter().map(cell).collect();
+                writeln!(out, "| {rounds} | {} | {truths:?} | {} |", model.name(), cells.join(" | "))?;
+            }
         }
     }
     Ok(())

@@ -5,22 +5,26 @@
 //! rounds the interquartile mean repeats up to a tenth better, but with one outlier in seven rounds the median repeats
 //! a quarter better with 6 rounds, and two outliers of 6 do not move it.
 //!
-//! Its variance comes from the spread of the rounds, twice: from the ordinary variance, and from the Winsorised
-//! variance, which an outlier cannot inflate (Tukey and McLaughlin 1963); the one with the shorter interval counts.
-//! Where earlier runs are known, the variance between runs that their own rounds do not explain is added (method of
-//! moments of the one-way random model) with degrees of freedom after Satterthwaite (1946).
+//! Its interval is that of [`Uncertain::median`]. Where earlier runs are known, the variance of the headline within the run (from the
+//! Winsorised variance of its rounds, which an outlier cannot inflate; Tukey and McLaughlin 1963) is pooled with theirs, and the
+//! variance between runs that their own rounds do not explain is added (method of moments of the one-way random model) with
+//! degrees of freedom after Satterthwaite (1946).
 
 use serde::{Deserialize, Serialize};
 
 use crate::change::{ChangeSearch, change_points};
+use crate::states::two_states;
+use crate::uncertain::{LEAST_ROUNDS, Uncertain};
 use crate::{MAD_TO_STD, mad, mean, median, t_quantile, variance};
 
 /// Level of all intervals of headlines.
 pub const LEVEL: f64 = 0.95;
 
-/// With at most this many rounds and no history an interval is the range of the rounds: with 3 rounds t is so wide that
-/// it says little, and the range is what was seen.
-pub const RANGE_ROUNDS: usize = 3;
+/// With at most this many rounds an interval is the range of the rounds: what was seen, and nothing is tested with it.
+pub const RANGE_ROUNDS: usize = LEAST_ROUNDS - 1;
+
+/// Rounds from which their Winsorised variance is used: that of five has too few degrees of freedom.
+const ROUNDS_TO_WINSORISE: usize = 6;
 
 /// Maximum earlier runs considered: a machine changes over time.
 pub const HISTORY: usize = 20;
@@ -57,6 +61,16 @@ impl Spread {
         }
         t_quantile(0.5 + level / 2.0, self.degrees) * self.variance.sqrt()
     }
+
+    /// The spread of a sum or difference of two independent estimates.
+    pub fn and(self, other: Self) -> Self {
+        let variance = self.variance + other.variance;
+        let degrees = match variance {
+            0.0 => self.degrees + other.degrees,
+            sum => sum.powi(2) / (self.variance.powi(2) / self.degrees + other.variance.powi(2) / other.degrees),
+        };
+        Self { variance, degrees }
+    }
 }
 
 /// What an interval is.
@@ -84,33 +98,31 @@ pub fn headline(rounds: &[f64]) -> f64 {
     median(rounds)
 }
 
-/// The variance of the headline that the spread between the run's own rounds explains; `None` below two rounds.
+/// The variance of the headline that the spread between the run's own rounds explains; `None` below two rounds. From
+/// [`ROUNDS_TO_WINSORISE`] on it is that of the Winsorised rounds, which an outlier cannot inflate; which one it is never depends on
+/// the rounds themselves.
 pub fn within_spread(rounds: &[f64]) -> Option<Spread> {
     let constants = Constants::of(rounds.len())?;
     let plain = Spread { variance: variance(rounds) * constants.median_variance, degrees: rounds.len() as f64 - 1.0 };
-    let winsorised = Spread {
-        variance: winsorised_variance(rounds) * constants.winsorised_to_variance * constants.median_variance,
-        degrees: constants.winsorised_degrees,
-    };
+    if rounds.len() < ROUNDS_TO_WINSORISE {
+        return Some(plain);
+    }
+    let variance = winsorised_variance(rounds) * constants.winsorised_to_variance * constants.median_variance;
     // A Winsorised variance of zero is the tie of the middle rounds, not the absence of noise.
-    let shorter = winsorised.variance > 0.0 && winsorised.half_width(LEVEL) < plain.half_width(LEVEL);
-    Some(if shorter { winsorised } else { plain })
+    let winsorised = Spread { variance, degrees: constants.winsorised_degrees };
+    Some(if variance > 0.0 { winsorised } else { plain })
 }
 
-/// The interval of the headline of these rounds: t on the spread of the rounds, combined with earlier runs.
-///
-/// `None` with fewer than two rounds; the range of the rounds with at most [`RANGE_ROUNDS`] and no history.
+/// The interval of the headline of these rounds, see [`Uncertain::median`]; with at most [`RANGE_ROUNDS`] their range, `None` with
+/// fewer than two.
 pub fn headline_interval(rounds: &[f64], history: Option<&RunToRun>) -> Option<HeadlineInterval> {
-    let within = within_spread(rounds)?;
-    if history.is_none() && rounds.len() <= RANGE_ROUNDS {
-        let lower = rounds.iter().copied().fold(f64::INFINITY, f64::min);
-        let upper = rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        return Some(HeadlineInterval { kind: HeadlineIntervalKind::Range, lower, upper });
+    if let Some(figure) = Uncertain::median(rounds, history) {
+        let (lower, upper) = figure.interval(LEVEL);
+        return Some(HeadlineInterval { kind: HeadlineIntervalKind::Confidence, lower, upper });
     }
-    let spread = history.map_or(within, |history| history.join(within));
-    let half = spread.half_width(LEVEL);
-    let center = headline(rounds);
-    Some(HeadlineInterval { kind: HeadlineIntervalKind::Confidence, lower: center - half, upper: center + half })
+    let lower = rounds.iter().copied().fold(f64::INFINITY, f64::min);
+    let upper = rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    (rounds.len() > 1).then_some(HeadlineInterval { kind: HeadlineIntervalKind::Range, lower, upper })
 }
 
 /// The interval that holds the headline of a repeat of the run, where states of the machine outlast several rounds and so make
@@ -127,6 +139,23 @@ pub fn repeat_interval(rounds: &[f64], history: Option<&RunToRun>) -> Option<Hea
     let center = headline(rounds);
     let from_center = |end: f64| center + factor * (end - center);
     Some(HeadlineInterval { lower: from_center(interval.lower), upper: from_center(interval.upper), ..interval })
+}
+
+/// Headlines of earlier runs, oldest first, and the variance of each that its own rounds explained.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Earlier<'a> {
+    /// The headlines.
+    pub headlines: &'a [f64],
+    /// The variances.
+    pub within: &'a [f64],
+}
+
+impl<'a> Earlier<'a> {
+    /// The newest runs.
+    fn newest(self, runs: usize) -> Self {
+        let newest = |values: &'a [f64]| &values[values.len().saturating_sub(runs)..];
+        Self { headlines: newest(self.headlines), within: newest(self.within) }
+    }
 }
 
 /// The spread from run to run, learned from earlier runs.
@@ -169,6 +198,27 @@ impl RunToRun {
         let margin = 0.5 * (2.0 / (headlines.len() as f64 - 1.0)).sqrt();
         let component = (between - within * (1.0 + margin)).max(0.0);
         Some(Self { component, between, within, runs: headlines.len() })
+    }
+
+    /// Learns the spread of the logarithm of a ratio, other over base, of two headlines of the same runs: what differs from run to
+    /// run alike in both cancels. Nothing where the ratio is bimodal from run to run.
+    pub fn learn_ratio(base: Earlier<'_>, other: Earlier<'_>) -> Option<Self> {
+        let runs = base.headlines.len().min(other.headlines.len());
+        let [base, other] = [base, other].map(|earlier| earlier.newest(runs));
+        let logarithm = |(base, other): (&f64, &f64)| (other / base).ln();
+        let ratios: Vec<f64> = base.headlines.iter().zip(other.headlines).map(logarithm).collect();
+        let relative = |earlier: Earlier<'_>| -> Vec<f64> {
+            earlier.headlines.iter().zip(earlier.within).map(|(headline, within)| within / headline.powi(2)).collect()
+        };
+        let within: Vec<f64> = relative(base).iter().zip(relative(other)).map(|(base, other)| base + other).collect();
+        let is_bimodal = two_states(&ratios.iter().map(|ratio| ratio.exp()).collect::<Vec<f64>>()).is_some();
+        if is_bimodal { None } else { Self::learn(&ratios, &within) }
+    }
+
+    /// The same of headlines times a factor.
+    pub fn times(self, factor: f64) -> Self {
+        let [component, between, within] = [self.component, self.between, self.within].map(|one| one * factor.powi(2));
+        Self { component, between, within, ..self }
     }
 
     /// The variance of this run's headline: its own rounds' and the component between runs.
@@ -289,17 +339,8 @@ mod tests {
         let range = headline_interval(&[5.0, 9.0, 6.0], None).unwrap();
         assert_eq!(range, HeadlineInterval { kind: HeadlineIntervalKind::Range, lower: 5.0, upper: 9.0 });
         let history = RunToRun::learn(&[6.0, 6.2, 5.9, 6.1], &[0.01; 4]).unwrap();
-        assert_eq!(headline_interval(&[5.0, 9.0, 6.0], Some(&history)).unwrap().kind, HeadlineIntervalKind::Confidence);
+        assert_eq!(headline_interval(&[5.0, 9.0, 6.0], Some(&history)), Some(range));
         assert_eq!(headline_interval(&[5.0], Some(&history)), None);
-    }
-
-    #[test]
-    fn four_rounds_by_hand() {
-        // Rounds 1, 2, 3, 4: variance 5/3, of the median 0.2990 of that; t with 3 degrees at 97.5 % is 3.182446.
-        let interval = headline_interval(&[4.0, 1.0, 3.0, 2.0], None).unwrap();
-        let half = 3.182_446_305_284 * (5.0 / 3.0 * 0.2990_f64).sqrt();
-        assert!((interval.lower - (2.5 - half)).abs() < 1e-9);
-        assert!((interval.upper - (2.5 + half)).abs() < 1e-9);
     }
 
     #[test]
@@ -323,14 +364,6 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_does_not_inflate_the_interval() {
-        let tame = headline_interval(&[100.0, 101.0, 99.0, 100.5, 99.5, 100.2], None).unwrap();
-        let wild = headline_interval(&[100.0, 101.0, 99.0, 100.5, 99.5, 400.0], None).unwrap();
-        let half_width = |interval: HeadlineInterval| (interval.upper - interval.lower) / 2.0;
-        assert!(half_width(wild) < 3.0 * half_width(tame), "{wild:?} {tame:?}");
-    }
-
-    #[test]
     fn the_component_between_runs_is_learned_by_moments() {
         let history = RunToRun::learn(&[100.0, 104.0, 96.0, 102.0, 98.0], &[1.0; 5]).unwrap();
         assert_eq!((history.between, history.within, history.runs), (10.0, 1.0, 5));
@@ -342,6 +375,22 @@ mod tests {
         let explained = RunToRun::learn(&[100.0, 101.0, 99.0], &[4.0; 3]).unwrap();
         assert_eq!(explained.component, 0.0);
         assert_eq!(explained.join(Spread { variance: 4.0, degrees: 5.0 }), Spread { variance: 4.0, degrees: 20.0 });
+    }
+
+    #[test]
+    fn what_differs_alike_from_run_to_run_cancels_in_a_ratio() {
+        let (machine, own) = ([1.0, 1.4, 0.8, 1.2, 1.1, 0.7], [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]);
+        let base = machine.map(|state| 100.0 * state);
+        let other: Vec<f64> = base.iter().zip(own).map(|(base, own)| 3.0 * base * own).collect();
+        let [base, other] = [&base[..], &other].map(|headlines| Earlier { headlines, within: &[1e-6; 6] });
+        let learned = RunToRun::learn_ratio(base, other).unwrap();
+        assert!(learned.between < 3e-4 && learned.runs == 6, "{learned:?}");
+        let apart = RunToRun::learn(base.headlines, base.within).unwrap();
+        assert!(apart.between / 1e4 > 0.05, "{apart:?}");
+        // Of different numbers of runs the newest are the same ones.
+        let fewer = Earlier { headlines: &base.headlines[1..], within: &base.within[1..] };
+        assert_eq!(RunToRun::learn_ratio(fewer, other).unwrap().runs, 5);
+        assert_eq!(RunToRun::learn_ratio(base, Earlier::default()), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod autocorrelation;
 mod change;
+mod discoveries;
 mod histogram;
 mod interval;
 mod modes;
@@ -17,14 +18,15 @@ mod special;
 mod states;
 mod trend;
 mod two_costs;
-mod two_sample;
+mod uncertain;
 
 pub use autocorrelation::effective_samples;
 pub use change::{ChangePoint, ChangeSearch, change_points};
+pub use discoveries::{FALSE_SHARE, joint_chances};
 pub use histogram::Histogram;
 pub use interval::{
-    HISTORY, HeadlineInterval, HeadlineIntervalKind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread, headline,
-    headline_interval, repeat_interval, within_spread,
+    Earlier, HISTORY, HeadlineInterval, HeadlineIntervalKind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread,
+    headline, headline_interval, repeat_interval, within_spread,
 };
 pub use modes::{Cluster, clusters, dominant_mode, fastest_mode};
 pub use queueing::{AsymptoticBounds, ClosedNetwork, NotANetwork, Part, Population, Service, Station, whole_servers};
@@ -38,6 +40,4 @@ pub use special::{normal_cdf, normal_quantile, t_quantile, t_upper_tail};
 pub use states::{TwoStates, two_states};
 pub use trend::{EXACT, Trend, trend};
 pub use two_costs::{Load, TwoCosts, two_costs};
-pub use two_sample::{
-    EXACT_PAIRS, MeanTest, RankTest, contrast, mean_test, median_ratio, paired_difference, paired_ratio, rank_test,
-};
+pub use uncertain::{LEAST_ROUNDS, Uncertain, jointly_at, paired_ratio, ratio, rounds_to_decide};

@@ -3,9 +3,8 @@
 use std::cmp::Ordering;
 
 use kelvin_model::{Axis, Case, ChangeOfSides, Estimate, Value};
-use kelvin_stats::{LEVEL, mean_test, median, t_quantile};
 
-use crate::evidence::Rounds;
+use crate::evidence::{Rounds, Weighed};
 
 /// A metric along one axis, all other parameters fixed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,6 +69,8 @@ pub(super) struct Standing {
     pub at: u64,
     /// Median of the second over that of the first, with an interval of a level at which all positions hold together.
     pub ratio: Estimate,
+    /// The chance of a ratio as far from one by accident, of this position alone.
+    pub chance: f64,
 }
 
 impl Standing {
@@ -85,8 +86,8 @@ impl Standing {
 
 /// The second of two lines against the first at all common positions.
 ///
-/// The interval at each position is Welch's on logarithms, at a level (Bonferroni's) at which all of them hold at once
-/// with 95 %: two equal lines cross by accident in far fewer than one case in twenty.
+/// The interval at each position is at a level (Bonferroni's) at which all of them hold at once with 95 %: two equal lines
+/// cross by accident in far fewer than one case in twenty.
 pub(super) fn standings(first: &Line, second: &Line) -> Vec<Standing> {
     let both: Vec<(u64, &[f64], &[f64])> = first
         .points
@@ -94,19 +95,26 @@ pub(super) fn standings(first: &Line, second: &Line) -> Vec<Standing> {
         .filter_map(|point| Some((point.at, point.rounds.as_slice(), second.at(point.at)?)))
         .filter(|(_, first, second)| first.iter().chain(*second).all(|&value| value > 0.0))
         .collect();
-    let all = both.len() as f64;
+    let all = both.len();
     both.into_iter().filter_map(|(at, first, second)| standing(at, first, second, all)).collect()
 }
 
 /// The same at one of this many positions.
-pub(super) fn standing(at: u64, first: &[f64], second: &[f64], of: f64) -> Option<Standing> {
-    let logarithms = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
-    let test = mean_test(&logarithms(first), &logarithms(second))?;
-    let tail = (1.0 - LEVEL) / 2.0;
-    let wider = t_quantile(1.0 - tail / of, test.degrees) / t_quantile(1.0 - tail, test.degrees);
-    let value = median(second) / median(first);
-    let factor = (test.half_width * wider).exp();
-    Some(Standing { at, ratio: Estimate { value, low: value / factor, high: value * factor } })
+pub(super) fn standing(at: u64, first: &[f64], second: &[f64], of: usize) -> Option<Standing> {
+    let ratio = Weighed::ratio(first, second, None)?;
+    Some(Standing { at, ratio: ratio.jointly(of).estimate, chance: ratio.chance(1.0) })
+}
+
+/// The chance by which the answer to a question about all positions stands: the largest of one that needs all, else, for one that
+/// needs any, that of the best of so many tries.
+pub(super) fn chance_of_all(standings: &[Standing]) -> f64 {
+    standings.iter().map(|standing| standing.chance).fold(0.0, f64::max)
+}
+
+/// See [`chance_of_all`].
+pub(super) fn chance_of_any(standings: &[Standing], side: Ordering) -> f64 {
+    let chances = standings.iter().filter(|standing| standing.side() == side).map(|standing| standing.chance);
+    chances.fold(1.0, f64::min) * standings.len() as f64
 }
 
 /// Where the second line changes sides: positions at which neither side is certain are passed over.

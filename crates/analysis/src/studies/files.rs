@@ -41,7 +41,8 @@ pub(crate) fn cache_below(evidence: &Evidence<'_>) -> Option<Study> {
         measurements.filter(|one| one.readings(&DEVICE_REPEAT.id).next().is_some()).any(|one| !one.planned.only_input)
     };
     let passes = evidence.all(&DEVICE_REPEAT).into_iter().find(asked)?;
-    let ratio = passes.estimate()?;
+    let weighed = passes.weighed()?;
+    let ratio = weighed.estimate;
     let conclusion = Conclusion {
         claim: Claim::Ratio {
             question: RatioQuestion::CacheBelowKernel,
@@ -52,6 +53,7 @@ pub(crate) fn cache_below(evidence: &Evidence<'_>) -> Option<Study> {
         },
         holds: ratio.is_above(CACHE_FACTOR),
         evidence: Test::Median { rounds: passes.values.len(), over: None },
+        tested: weighed.tested(CACHE_FACTOR, None),
     };
     let design = "A file was written, flushed, and read with direct I/O once, then again in several rounds. If such a cache \
                   already held what was just written, no pass is slow and nothing shows.";

@@ -206,7 +206,7 @@ fn too_little(sweep: &Sweep, facts: &Facts<'_>) -> Option<Conclusion> {
         rule: rule.says.into(),
         doubts: Vec::new(),
         knee: None,
-        saturation: Estimate { value: most, low: most, high: most },
+        saturation: Estimate { value: most, low: most, high: most, is_range: false },
         request_bytes: sweep.file_bytes(),
         used: Vec::new(),
     };
@@ -215,7 +215,7 @@ fn too_little(sweep: &Sweep, facts: &Facts<'_>) -> Option<Conclusion> {
 }
 
 fn of(claim: LoadClaim, holds: Option<bool>, evidence: Test) -> Conclusion {
-    Conclusion { claim: Claim::Load(claim), holds, evidence }
+    Conclusion { claim: Claim::Load(claim), holds, evidence, tested: None }
 }
 
 impl Checked {
@@ -253,7 +253,7 @@ fn law_of_users(sweep: &Sweep) -> Option<Conclusion> {
     let users = sweep.loads.iter().map(|load| load.users as f64);
     let repeated: Vec<Repeated<'_>> = users.zip(throughputs.iter().map(Vec::as_slice)).collect();
     let FittedScalability { law, sigma, kappa, furthest, describes, .. } = fitted_scalability(&repeated)?;
-    let coefficient = |value, (low, high)| Estimate { value, low, high };
+    let coefficient = |value, (low, high)| Estimate { value, low, high, is_range: false };
     let claim = LoadClaim::Scalability {
         held: sweep.held.clone(),
         contention: coefficient(law.sigma, sigma),

@@ -10,6 +10,7 @@ pub(crate) mod peer;
 pub(crate) mod remote;
 pub(crate) mod tasks;
 pub(crate) mod threads;
+mod together;
 pub(crate) mod transfer;
 pub(crate) mod tune;
 
@@ -17,7 +18,8 @@ use crate::evidence::Evidence;
 use crate::reference::published_server;
 use crate::result::{Concluded, MetricResult, Study};
 use crate::words;
-use kelvin_model::{Conclusion, Name, Run};
+use kelvin_model::{Claim, Conclusion, Name, Run};
+pub(crate) use together::correct;
 
 /// Draws the conclusions of one study; `None` where its metrics were not measured.
 pub(crate) type Draw = fn(&Evidence<'_>) -> Option<Study>;
@@ -71,8 +73,20 @@ pub fn published_load() -> Study {
 
 /// The conclusions that follow from the measurements of a run, study by study.
 pub fn studies(run: &Run) -> Vec<Study> {
+    let mut studies = drawn(run);
+    correct(studies.iter_mut().flat_map(|study| &mut study.conclusions).collect());
+    studies
+}
+
+/// The same, each conclusion on its own.
+pub(crate) fn drawn(run: &Run) -> Vec<Study> {
     let evidence = Evidence::of(run);
     ALL.iter().filter_map(|draw| draw(&evidence)).collect()
+}
+
+/// What a report concludes of a claim, among all of its conclusions.
+pub(crate) fn concluded<'s>(studies: &'s [Study], claim: &Claim) -> Option<&'s Concluded> {
+    studies.iter().flat_map(|study| &study.conclusions).find(|known| known.claim == *claim)
 }
 
 /// Gives studies the tables of what was measured; one without conclusions has them too.

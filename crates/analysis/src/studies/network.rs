@@ -10,9 +10,9 @@ use kelvin_catalogue::net::{
 };
 use kelvin_model::{Case, ChangeOfSides, Claim, Conclusion, Metric, Name, RatioQuestion, ShareQuestion, Test};
 
-use super::FULL;
-use super::crossing::{Line, Point, Standing, standings, without};
-use crate::evidence::{Ask, Beyond, Evidence, Rounds, share};
+use super::crossing::{Line, Point, Standing, chance_of_all, chance_of_any, standings, without};
+use super::{FULL, concluded};
+use crate::evidence::{Ask, Beyond, Evidence, Rounds, Weighed, decided_by, share};
 use crate::result::{Concluded, Study};
 
 /// The study of calls and round trips, and that of streams.
@@ -66,7 +66,7 @@ pub(crate) fn streams(evidence: &Evidence<'_>) -> Option<Study> {
 }
 
 /// What matters most of the network, where the test supports it.
-pub(crate) fn essence(evidence: &Evidence<'_>) -> Vec<Concluded> {
+pub(crate) fn essence<'s>(evidence: &Evidence<'_>, studies: &'s [Study]) -> Vec<&'s Concluded> {
     let rates = evidence.all(&BANDWIDTH_TCP);
     let is_large =
         |one: &Conclusion| matches!(&one.claim, Claim::Ratio { base, .. } if MESSAGE.of(&base.case) == Some(LARGE));
@@ -77,7 +77,8 @@ pub(crate) fn essence(evidence: &Evidence<'_>) -> Vec<Concluded> {
         on_one_cpu(&rates).into_iter().rfind(is_large),
         cpu_limited(evidence),
     ];
-    all.into_iter().flatten().filter(|one| one.holds == Some(true)).map(Concluded::from).collect()
+    let concluded = all.into_iter().flatten().filter_map(|one| concluded(studies, &one.claim));
+    concluded.filter(|one| one.holds == Some(true)).collect()
 }
 
 /// Both placements, apart first.
@@ -125,8 +126,8 @@ fn beside_trip(evidence: &Evidence<'_>, metric: &Metric, question: RatioQuestion
 /// Whether a CPU limits streams, whatever they send and how: the case whose busiest CPU is least busy.
 fn cpu_limited(evidence: &Evidence<'_>) -> Option<Conclusion> {
     let all = evidence.all(&BANDWIDTH_TCP_BUSY);
-    let full: Vec<Option<bool>> =
-        all.iter().map(|busy| Some(busy.estimate()?.is_above(FULL))).collect::<Option<_>>()?;
+    let busy: Vec<Weighed> = all.iter().map(Rounds::weighed).collect::<Option<_>>()?;
+    let full: Vec<Option<bool>> = busy.iter().map(|busy| busy.estimate.is_above(FULL)).collect();
     let least = all.iter().min_by(|one, other| one.headline().total_cmp(&other.headline()))?;
     let holds = match full.iter().all(|&is_full| is_full == Some(true)) {
         true => Some(true),
@@ -134,7 +135,12 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<Conclusion> {
     };
     let conclusion = share(ShareQuestion::CpuOfStreams, least.side(), least, FULL, Beyond::Above)?;
     let evidence = Test::CaseByCase { cases: all.len(), rounds: least.values.len() };
-    Some(Conclusion { holds, evidence, ..conclusion })
+    // One that is not full is found among so many, while all are full only together.
+    let tries = if holds == Some(false) { all.len() as f64 } else { 1.0 };
+    let of_answer = busy.iter().zip(&full).filter(|(_, is_full)| **is_full == holds).map(|(busy, _)| busy.chance(FULL));
+    let end = if holds == Some(false) { f64::min } else { f64::max };
+    let tested = decided_by(tries * of_answer.reduce(end).unwrap_or(1.0));
+    Some(Conclusion { holds, evidence, tested, ..conclusion })
 }
 
 /// Whether datagrams are lost when the sender does not wait.
@@ -183,6 +189,10 @@ fn bytes_or_calls(rates: &[Rounds<'_>]) -> Option<Conclusion> {
         },
         holds: from.map(|_| true).or(is_never.then_some(false)),
         evidence: together(&standings, smallest.rounds.len()),
+        tested: decided_by(match found {
+            Some(_) => chance_of_any(&standings, Ordering::Greater),
+            None => chance_of_all(&standings),
+        }),
     })
 }
 

@@ -43,5 +43,6 @@ fn judge(evidence: &Evidence<'_>, page: MappedPage, metric: &Metric, all: bool) 
             _ => None,
         },
         evidence: Test::Rounds { agreeing, rounds: shares.len(), range, tolerance: TOLERANCE },
+        tested: None,
     })
 }

@@ -7,10 +7,10 @@ use kelvin_catalogue::net::{
 };
 use kelvin_model::{Case, Claim, Conclusion, Name, RatioQuestion, ShareQuestion, Test};
 
-use super::FULL;
 use super::crossing::without;
 use super::network::{LOST, SMALL, TWICE, lost};
-use crate::evidence::{Ask, Beyond, Evidence, Rounds, share};
+use super::{FULL, concluded};
+use crate::evidence::{Ask, Beyond, Evidence, Rounds, Weighed, decided_by, share};
 use crate::result::Study;
 
 /// The study.
@@ -54,19 +54,21 @@ pub(crate) struct EssentialStream {
     pub limit: Option<Conclusion>,
 }
 
-pub(crate) fn essence(evidence: &Evidence<'_>) -> Option<Essence> {
+pub(crate) fn essence(evidence: &Evidence<'_>, studies: &[Study]) -> Option<Essence> {
     let streams = evidence.all(&PEER_BANDWIDTH);
+    let among_all = |one: Conclusion| concluded(studies, &one.claim).map(|one| one.conclusion.clone());
     let is_sure = |conclusion: &Conclusion| conclusion.holds == Some(true);
     let of_stream = |stream: &Rounds<'_>| EssentialStream {
         rate: stream.side(),
         interval: stream.estimate(),
-        carried: carried(evidence, stream),
-        limit: limit(evidence, stream).filter(|limit| limit.holds.is_some()),
+        carried: carried(evidence, stream).and_then(among_all),
+        limit: limit(evidence, stream).and_then(among_all).filter(|limit| limit.holds.is_some()),
     };
-    let highest = arrives(evidence).into_iter().rfind(is_sure);
+    let highest = arrives(evidence).into_iter().filter_map(among_all).rfind(is_sure);
     let more = more_streams(&streams).into_iter().chain(program(evidence, Transport::Tcp));
     let lost = lost(evidence, &PEER_BANDWIDTH_UDP_LOST, ShareQuestion::DatagramsLostToHost);
-    let sure = more.chain(lost).chain(highest).chain(waiting(evidence)).filter(is_sure).collect::<Vec<_>>();
+    let sure = more.chain(lost).chain(highest).chain(waiting(evidence)).filter_map(among_all).filter(is_sure);
+    let sure = sure.collect::<Vec<_>>();
     let streams: Vec<EssentialStream> = fastest(&streams).into_iter().map(of_stream).collect();
     (!streams.is_empty() || !sure.is_empty()).then_some(Essence { streams, sure })
 }
@@ -110,7 +112,8 @@ fn carried(evidence: &Evidence<'_>, stream: &Rounds<'_>) -> Option<Conclusion> {
 /// Which host has a CPU saturated by the streams, if one has.
 fn limit(evidence: &Evidence<'_>, stream: &Rounds<'_>) -> Option<Conclusion> {
     let here = evidence.at(&PEER_BANDWIDTH_BUSY_HERE, stream.case)?;
-    let busy = [here.estimate()?, evidence.at(&PEER_BANDWIDTH_BUSY_THERE, stream.case)?.estimate()?];
+    let weighed = [here.weighed()?, evidence.at(&PEER_BANDWIDTH_BUSY_THERE, stream.case)?.weighed()?];
+    let busy = weighed.map(|share| share.estimate);
     let full = busy.map(|share| share.is_above(FULL));
     // That neither host is the limit is a claim that holds.
     let is_known = full.contains(&Some(true)) || full == [Some(false); 2];
@@ -118,7 +121,15 @@ fn limit(evidence: &Evidence<'_>, stream: &Rounds<'_>) -> Option<Conclusion> {
         claim: Claim::HostLimit { of: stream.side(), busy, full: FULL },
         holds: is_known.then_some(true),
         evidence: Test::Median { rounds: here.values.len(), over: None },
+        tested: decided_by(chance_of_limit(&weighed, &full)),
     })
+}
+
+/// The chance by which the answer stands: of the one that is full, among two; or of both that are not.
+fn chance_of_limit(busy: &[Weighed; 2], full: &[Option<bool>; 2]) -> f64 {
+    let chances = busy.map(|share| share.chance(FULL));
+    let of_full = chances.iter().zip(full).filter(|(_, is_full)| **is_full == Some(true)).map(|(chance, _)| *chance);
+    of_full.reduce(f64::min).map_or(chances[0].max(chances[1]), |chance| 2.0 * chance)
 }
 
 /// The cost of a remote program over its kernel, which answers echo requests.

@@ -2,9 +2,8 @@
 
 use kelvin_catalogue::file::{AccessOrder, BYTES, CacheState, REMOTE, REMOTE_LOCAL, REMOTE_REQUESTS, REMOTE_SHARE};
 use kelvin_model::{Case, Claim, Conclusion, Estimate, Metric, ShareQuestion, Test};
-use kelvin_stats::median_ratio;
 
-use crate::evidence::{Beyond, Evidence, Rounds, ratio, share};
+use crate::evidence::{Beyond, Evidence, Rounds, SAME, Weighed, ratio, share};
 use crate::result::Study;
 
 /// Conclusions from the metrics `file.remote.*`.
@@ -37,8 +36,8 @@ fn converge(evidence: &Evidence<'_>, in_order: &Rounds<'_>) -> Option<Conclusion
     let cases = [in_order.case.clone(), in_order.case.clone().at(AccessOrder::Random)];
     let at_random = evidence.at(&REMOTE_SHARE, &cases[1])?;
     let [longer_in_order, longer_at_random] = [in_order, &at_random].map(remote_over_local);
-    let (value, low, high) = median_ratio(&longer_in_order?, &longer_at_random?)?;
-    let ratio = Estimate { value, low, high };
+    let weighed = Weighed::ratio(&longer_in_order?, &longer_at_random?, None)?;
+    let ratio = weighed.estimate;
     let of = |metric: &Metric| Some([evidence.at(metric, &cases[0])?, evidence.at(metric, &cases[1])?]);
     let (remote, local) = (of(&REMOTE)?, of(&REMOTE_LOCAL)?);
     let requests = of(&REMOTE_REQUESTS).map(|counts| counts.map(|count| count.headline()));
@@ -51,12 +50,13 @@ fn converge(evidence: &Evidence<'_>, in_order: &Rounds<'_>) -> Option<Conclusion
         },
         holds: ratio.is_below(1.0),
         evidence: Test::RatioOfMedians { rounds: [at_random.values.len(), in_order.values.len()], chosen_among: None },
+        tested: weighed.tested(1.0, Some(SAME)),
     })
 }
 
 /// How much longer a block at random takes than one in order.
 fn effect_of_order([in_order, at_random]: &[Rounds<'_>; 2]) -> Option<Estimate> {
-    ratio(in_order, at_random)
+    ratio(in_order, at_random).map(|weighed| weighed.estimate)
 }
 
 /// The remote time over the local one, round by round; `None` where a local block took no time.

@@ -2,13 +2,10 @@
 
 use kelvin_catalogue::os::{TASK_COUNT, TASKS, TASKS_ELAPSED, TASKS_INVISIBLE, TaskKind};
 use kelvin_model::{Case, Claim, Conclusion, Estimate, RatioQuestion, Run, ShareQuestion, Test};
-use kelvin_stats::{LEVEL, mean_test};
 
-use crate::evidence::{Ask, Beyond, Evidence, Rounds, share};
+use crate::evidence::{Ask, Beyond, Evidence, Rounds, SAME, ratio, share};
 use crate::result::Study;
 
-/// Largest chance of a difference by accident.
-const ALPHA: f64 = 1.0 - LEVEL;
 /// Efficiency from which a split counts as efficient.
 const EFFICIENT: f64 = 0.9;
 /// Share of the CPU time that matters.
@@ -74,13 +71,14 @@ impl Tasks<'_> {
         if TASK_COUNT.of(other.case)? <= self.cpus {
             return None;
         }
-        let test = mean_test(&base.values, &other.values)?;
-        let (value, half) = (test.difference, test.half_width);
-        let longer = Estimate { value, low: value - half, high: value + half }.over(base.headline());
+        let weighed = ratio(base, other)?;
+        let Estimate { value, low, high, is_range } = weighed.estimate;
+        let longer = Estimate { value: value - 1.0, low: low - 1.0, high: high - 1.0, is_range };
         Some(Conclusion {
             claim: Claim::MoreTasksThanCpus { base: base.side(), other: other.side(), longer },
-            holds: (test.p <= ALPHA).then_some(value < 0.0),
-            evidence: Test::Welch { p: test.p, rounds: [base.values.len(), other.values.len()] },
+            holds: longer.is_below(0.0),
+            evidence: Test::RatioOfMedians { rounds: [other.values.len(), base.values.len()], chosen_among: None },
+            tested: weighed.tested(1.0, Some(SAME)),
         })
     }
 
@@ -88,10 +86,9 @@ impl Tasks<'_> {
         let [threads, processes] =
             [TaskKind::Threads, TaskKind::Processes].map(|kind| find(&self.elapsed, kind, self.cpus));
         let (threads, processes) = (threads?, processes?);
-        let test = mean_test(&threads.values, &processes.values)?;
-        let differ = Ask::above(RatioQuestion::ProcessesBesideThreads, 1.0).of(threads, processes)?;
-        let evidence = Test::Welch { p: test.p, rounds: [threads.values.len(), processes.values.len()] };
-        Some(Conclusion { holds: (test.p <= ALPHA).then_some(true), evidence, ..differ })
+        let longer = Ask::above(RatioQuestion::ProcessesBesideThreads, 1.0).of(threads, processes)?;
+        // Shorter is different too.
+        Some(Conclusion { holds: longer.holds.map(|_| true), ..longer })
     }
 
     /// The share of the machine's CPU time, with as many tasks as CPUs, missing from user and system time.
@@ -101,7 +98,6 @@ impl Tasks<'_> {
             find(&self.unseen, kind, self.cpus).filter(|unseen| unseen.values.len() == elapsed.values.len())?;
         let cpus = self.cpus as f64;
         let values = unseen.values.iter().zip(&elapsed.values).map(|(unseen, time)| unseen / (time * cpus)).collect();
-        let shares = Rounds { values, ..unseen.clone() };
-        share(ShareQuestion::UnseenTime, unseen.side(), &shares, VISIBLE, Beyond::Above)
+        share(ShareQuestion::UnseenTime, unseen.side(), &unseen.with(values), VISIBLE, Beyond::Above)
     }
 }

@@ -7,8 +7,9 @@ use kelvin_model::units::percent;
 use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Estimate, Furthest, LawClaim, RatioQuestion, Run, Test};
 use kelvin_stats::{CLOSE, FittedScalability, LEAST_LOADS, Repeated, fitted_scalability, median};
 
+use super::concluded;
 use super::crossing::{Standing, standing, without};
-use crate::evidence::{Ask, Evidence, Rounds};
+use crate::evidence::{Ask, Evidence, Rounds, decided_by};
 use crate::result::Study;
 use crate::result::{BestCell, Coefficient, FittedLaw};
 
@@ -23,8 +24,12 @@ pub(crate) fn laws(run: &Run) -> Vec<FittedLaw> {
 }
 
 /// The best threads and blocks of each state of the page cache, from the metric `file.threads`, where both were varied.
-pub(crate) fn best_cells(run: &Run) -> Vec<BestCell> {
-    best_of(&Evidence::of(run))
+pub(crate) fn best_cells(run: &Run, studies: &[Study]) -> Vec<BestCell> {
+    let among_all = |cell: BestCell| {
+        let conclusion = concluded(studies, &cell.conclusion.claim).unwrap_or(&cell.conclusion).clone();
+        BestCell { conclusion, ..cell }
+    };
+    best_of(&Evidence::of(run)).into_iter().map(among_all).collect()
 }
 
 fn best_of(evidence: &Evidence<'_>) -> Vec<BestCell> {
@@ -135,7 +140,7 @@ impl Line<'_> {
         let rounds = self.points.iter().map(|point| point.values.len()).min().unwrap_or(0);
         let (held, points) = (self.held.clone(), self.points.len());
         let law = LawClaim::Determined { held, points, rounds, needed: LEAST_LOADS };
-        Conclusion { claim: Claim::Law(law), holds: Some(false), evidence: Test::TooFewPoints }
+        Conclusion { claim: Claim::Law(law), holds: Some(false), evidence: Test::TooFewPoints, tested: None }
     }
 
     /// What the law says, or that it does not hold.
@@ -146,12 +151,13 @@ impl Line<'_> {
             false => vec![(LawClaim::Describes { held: self.held.clone(), furthest }, Some(false))],
             true => vec![self.contention(fitted), self.peak(fitted)],
         };
-        let conclusion = |(law, holds)| Conclusion { claim: Claim::Law(law), holds, evidence: evidence.clone() };
+        let conclusion =
+            |(law, holds)| Conclusion { claim: Claim::Law(law), holds, evidence: evidence.clone(), tested: None };
         claims.into_iter().map(conclusion).collect()
     }
 
     fn contention(&self, fitted: &FittedScalability) -> (LawClaim, Option<bool>) {
-        let estimate = |value, (low, high)| Estimate { value, low, high };
+        let estimate = |value, (low, high)| Estimate { value, low, high, is_range: false };
         let sigma = estimate(fitted.law.sigma, fitted.sigma);
         let kappa = estimate(fitted.law.kappa, fitted.kappa);
         (LawClaim::Contention { held: self.held.clone(), sigma, kappa, limit: VISIBLE }, sigma.is_above(VISIBLE))
@@ -162,7 +168,7 @@ impl Line<'_> {
         let (most, peak, (low, high)) = (self.most(), fitted.law.peak(), fitted.peak);
         let at = [peak, low, high].map(finite);
         let law = LawClaim::Peak { held: self.held.clone(), most, at, rate: at[0].map(|peak| fitted.law.at(peak)) };
-        (law, Estimate { value: peak, low, high }.is_below(most as f64))
+        (law, Estimate { value: peak, low, high, is_range: false }.is_below(most as f64))
     }
 }
 
@@ -180,7 +186,7 @@ fn best_cell(held: Case, cells: &[Rounds<'_>]) -> Option<BestCell> {
     }
     here.sort_by(|left, right| median(&right.values).total_cmp(&median(&left.values)));
     let (best, others) = here.split_first()?;
-    let all = others.len() as f64;
+    let all = others.len();
     let compared: Vec<(&Case, Standing)> =
         others.iter().filter_map(|other| Some((other.case, standing(0, &other.values, &best.values, all)?))).collect();
     let as_good = compared.iter().filter(|(_, standing)| standing.side() != Ordering::Greater);
@@ -194,6 +200,8 @@ fn best_cell(held: Case, cells: &[Rounds<'_>]) -> Option<BestCell> {
         others: compared.len(),
     };
     let evidence = Test::Together { ratios: vec![(None, nearest.ratio)], rounds: best.values.len() };
-    let conclusion = Conclusion { claim, holds: as_good.is_empty().then_some(true), evidence }.into();
+    let chance = compared.iter().map(|(_, standing)| standing.chance).fold(0.0, f64::max);
+    let tested = decided_by(all as f64 * chance);
+    let conclusion = Conclusion { claim, holds: as_good.is_empty().then_some(true), evidence, tested }.into();
     Some(BestCell { metric: THREADS.id, held, best: best.case.clone(), as_good, conclusion })
 }

@@ -9,10 +9,9 @@ use kelvin_model::{Case, Name, ReferenceValue};
 use kelvin_model::{
     Change, Claim, Conclusion, Estimate, GainOverFiles, Metric, OverFiles, Point, Test, TransferClaim, TransferFactor,
 };
-use kelvin_stats::{MeanTest, contrast, paired_difference, paired_ratio};
 
 use super::crossing::without;
-use crate::evidence::{Evidence, Rounds};
+use crate::evidence::{Evidence, Rounds, Weighed, decided_by};
 use crate::reference::references;
 use crate::result::{Concluded, Study};
 
@@ -94,6 +93,7 @@ impl Compared {
     /// The answer; `None` where no set was measured with both.
     fn conclude(&self, cells: &Cells<'_>) -> Option<Conclusion> {
         let over: Vec<OverFiles> = Files::ALL.iter().filter_map(|&files| self.over(cells, files)).collect();
+        let chances = self.chances(cells, &over);
         let wanted = if self.factor.is_gain() { Change::Shorter } else { Change::Longer };
         let changes = || over.iter().map(|one| one.change);
         let holds = match changes().any(|change| change == wanted) {
@@ -110,13 +110,27 @@ impl Compared {
                 over,
             }),
             holds,
+            tested: chances.and_then(|chances| decided_by(chance_of(holds, &chances))),
         })
+    }
+
+    /// The chances of the tests of all sets by accident: that a set differs, or is the same where it is said to be.
+    fn chances(&self, cells: &Cells<'_>, over: &[OverFiles]) -> Option<Vec<(Change, f64)>> {
+        let of = |one: &OverFiles| {
+            let files = Files::ALL.iter().copied().find(|files| files.name() == &*one.files)?;
+            let [base, other] = [&self.base, &self.other].map(|case| case.clone().at(files));
+            let (usual, changed) = (cells.at(&TIME, &base)?, cells.at(self.metric, &other)?);
+            let tested = Weighed::of_pairs(&usual.values, &changed.values)?.tested(1.0, Some(Change::MARGIN))?;
+            let same = tested.same.filter(|_| one.change == Change::Same);
+            Some((one.change, same.map_or(tested.differs, |same| same.chance).alone))
+        };
+        over.iter().map(of).collect()
     }
 
     fn over(&self, cells: &Cells<'_>, files: Files) -> Option<OverFiles> {
         let [base, other] = [&self.base, &self.other].map(|case| case.clone().at(files));
         let (usual, changed) = (cells.at(&TIME, &base)?, cells.at(self.metric, &other)?);
-        let ratio = ratio(usual, changed, Files::ALL.len() as f64)?;
+        let ratio = ratio(usual, changed, Files::ALL.len())?;
         let published = || Some(published(&other)? / published(&base)?);
         Some(OverFiles {
             files: Name::new(files.name()),
@@ -140,14 +154,24 @@ impl Compared {
 }
 
 /// The second over the first, at a level at which so many ratios hold jointly.
-fn ratio(first: &Rounds<'_>, second: &Rounds<'_>, of: f64) -> Option<Estimate> {
-    paired_ratio(&first.values, &second.values, of).map(|(value, low, high)| Estimate { value, low, high })
+fn ratio(first: &Rounds<'_>, second: &Rounds<'_>, of: usize) -> Option<Estimate> {
+    Weighed::of_pairs(&first.values, &second.values).map(|ratio| ratio.jointly(of).estimate)
+}
+
+/// The chance by which an answer over several sets stands: of that which shows it, among so many; or of all together, where none does.
+fn chance_of(holds: Option<bool>, chances: &[(Change, f64)]) -> f64 {
+    let differing = chances.iter().filter(|(change, _)| *change != Change::Same).map(|(_, chance)| *chance);
+    match holds {
+        Some(true) => chances.len() as f64 * differing.fold(1.0, f64::min),
+        _ => chances.iter().map(|(_, chance)| *chance).fold(0.0, f64::max),
+    }
 }
 
 /// By how much longer, divided by a count.
 fn longer_by(usual: &Rounds<'_>, changed: &Rounds<'_>, count: f64) -> Option<Estimate> {
-    let MeanTest { difference: value, half_width, .. } = paired_difference(&usual.values, &changed.values)?;
-    Some(Estimate { value, low: value - half_width, high: value + half_width }.over(count))
+    let differences: Vec<f64> =
+        usual.values.iter().zip(&changed.values).map(|(usual, changed)| changed - usual).collect();
+    Weighed::median(&differences, None).map(|longer| longer.estimate.over(count))
 }
 
 /// The published mean of a cell.
@@ -195,7 +219,12 @@ fn gain(cells: &Cells<'_>) -> Option<Conclusion> {
     let count = over.len();
     let rounds = cells.hot.iter().map(|one| one.values.len()).min()?;
     let claim = Claim::Transfer(TransferClaim::Gain { over });
-    (count > 0).then_some(Conclusion { claim, holds, evidence: Test::Ratios { count: 3 * count, rounds } })
+    (count > 0).then_some(Conclusion {
+        claim,
+        holds,
+        evidence: Test::Ratios { count: 3 * count, rounds },
+        tested: None,
+    })
 }
 
 fn gain_over(cells: &Cells<'_>, files: Files) -> Option<GainOverFiles> {
@@ -204,7 +233,7 @@ fn gain_over(cells: &Cells<'_>, files: Files) -> Option<GainOverFiles> {
     let mapping = cell(Sender::Mmap, Receiver::Mmap, few).at(files);
     let [slow, fast] = [copying(few), copying(many)].map(|case| cells.at(&TIME, &case));
     let (slow, fast, mapped) = (slow?, fast?, cells.at(&TIME, &mapping)?);
-    let of = 3.0 * Files::ALL.len() as f64;
+    let of = 3 * Files::ALL.len();
     Some(GainOverFiles {
         files: Name::new(files.name()),
         whole: ratio(slow, mapped, of)?,
@@ -237,28 +266,26 @@ fn effects(cells: &Cells<'_>, setting: Setting, files: Files) -> Option<Conclusi
     let effect = |signs: [f64; 4]| {
         let sums: Vec<f64> =
             logs.iter().map(|logs| signs.iter().zip(logs).map(|(sign, log)| sign * log).sum()).collect();
-        contrast(&[(1.0, &sums)])
+        Weighed::multiple(&sums)
     };
     let [sender, receiver, interaction] = [effect(SENDER)?, effect(RECEIVER)?, effect(INTERACTION)?];
     // The difference of two sizes is a weighted sum as well, once their signs are known.
-    let signs = [receiver.difference.signum(), sender.difference.signum()];
+    let sign = |times: &Weighed| times.estimate.value.ln().signum();
+    let signs = [sign(&receiver), sign(&sender)];
     let more: Vec<f64> = RECEIVER.iter().zip(SENDER).map(|(r, s)| signs[0] * r - signs[1] * s).collect();
     let more = effect([more[0], more[1], more[2], more[3]])?;
-    let receiver_decides = (more.half_width < more.difference.abs()).then_some(more.difference > 0.0);
-    let times = |test: &MeanTest| {
-        let end = |sign: f64| (test.difference + sign * test.half_width).exp();
-        Estimate { value: test.difference.exp(), low: end(-1.0), high: end(1.0) }
-    };
+    let receiver_decides = more.estimate.is_above(1.0);
     Some(Conclusion {
         claim: Claim::Transfer(TransferClaim::Ends {
             held: without(&cases[0], &[Sender::AXIS, Receiver::AXIS]),
-            ends: [times(&sender), times(&receiver)],
-            interaction: times(&interaction),
+            ends: [sender.estimate, receiver.estimate],
+            interaction: interaction.estimate,
             receiver_decides,
             published: published_decides(&cases),
         }),
         holds: receiver_decides,
         evidence: Test::Contrasts { cells: 4, rounds: passes },
+        tested: more.tested(1.0, None),
     })
 }
 

@@ -7,7 +7,7 @@ use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Metric, Setting, Test}
 use kelvin_stats::median;
 
 use super::crossing::{Standing, standing};
-use crate::evidence::{Evidence, Rounds};
+use crate::evidence::{Evidence, Rounds, SAME, decided_by};
 use crate::result::Study;
 
 /// Conclusions from the metrics `file.tune.*`.
@@ -30,7 +30,8 @@ fn of_state(evidence: &Evidence<'_>, state: CacheState, rates: &[Rounds<'_>]) ->
 /// What the best setting is, and how much it gains.
 fn gain(evidence: &Evidence<'_>, best: &Rounds<'_>) -> Option<Conclusion> {
     let gains = evidence.at(&TUNE_GAIN, best.case)?;
-    let gain = gains.estimate()?;
+    let weighed = gains.weighed()?;
+    let gain = weighed.estimate;
     let [block, threads, depth] =
         [&TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH].map(|part| found(evidence, part, best.case));
     let parts = [block?, threads?, depth?];
@@ -39,6 +40,7 @@ fn gain(evidence: &Evidence<'_>, best: &Rounds<'_>) -> Option<Conclusion> {
         claim: Claim::Tuned { best: best.side(), setting, gain },
         holds: gain.is_above(1.0),
         evidence: Test::Search { rounds: gains.values.len(), agreeing: parts.map(|(_, count)| count).to_vec() },
+        tested: weighed.tested(1.0, Some(SAME)),
     })
 }
 
@@ -49,18 +51,20 @@ fn found(evidence: &Evidence<'_>, part: &Metric, case: &Case) -> Option<(f64, us
 
 /// Whether the best engine of a state certainly beats all others, each at its own best setting.
 fn fastest(best: &Rounds<'_>, others: &[&Rounds<'_>]) -> Option<Conclusion> {
-    let all = others.len() as f64;
+    let all = others.len();
     let positive = others.iter().filter(|other| best.are_positive() && other.are_positive());
     let compared: Vec<(&Case, Standing)> =
         positive.filter_map(|other| Some((other.case, standing(0, &other.values, &best.values, all)?))).collect();
     let rivals = compared.iter().filter(|(_, standing)| standing.side() != Ordering::Greater);
     let rivals: Vec<Case> = rivals.map(|&(case, _)| case.clone()).collect();
     let &(next, nearest) = compared.first()?;
+    let chance = compared.iter().map(|(_, standing)| standing.chance).fold(0.0, f64::max);
     let (question, others) = (BestQuestion::TunedEngine, compared.len());
     Some(Conclusion {
         holds: rivals.is_empty().then_some(true),
         claim: Claim::Best { question, best: best.side(), rivals, next: next.clone(), others },
         evidence: Test::Together { ratios: vec![(None, nearest.ratio)], rounds: best.values.len() },
+        tested: decided_by(all as f64 * chance),
     })
 }
 

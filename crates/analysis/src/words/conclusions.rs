@@ -11,7 +11,7 @@ use kelvin_catalogue::os::{TASK_COUNT, TaskKind};
 use kelvin_catalogue::{Placement, file};
 use kelvin_model::units::{bytes, number, p_value, percent, plain};
 use kelvin_model::{
-    BestQuestion, Case, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, LawClaim, LevelClaim, Name,
+    BestQuestion, Case, Chance, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, LawClaim, LevelClaim, Name,
     RatioQuestion, ShareQuestion, Side, Test, Unit,
 };
 
@@ -62,12 +62,24 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
 
 /// `3.61 times as long (95 %: 3.40 to 3.80)`.
 fn times(ratio: &Estimate, as_what: &str) -> String {
-    format!("{} times {as_what} (95 %: {} to {})", number(ratio.value), number(ratio.low), number(ratio.high))
+    format!(
+        "{} times {as_what} ({}: {} to {})",
+        number(ratio.value),
+        kind(ratio),
+        number(ratio.low),
+        number(ratio.high)
+    )
+}
+
+/// What the two ends of an estimate are.
+fn kind(estimate: &Estimate) -> &'static str {
+    if estimate.is_range { "range" } else { "95 %" }
 }
 
 /// `12 % (11 to 13)` as shares.
 fn share(share: &Estimate) -> String {
-    format!("{} ({} to {})", percent(share.value), percent(share.low), percent(share.high))
+    let range = if share.is_range { "range: " } else { "" };
+    format!("{} ({range}{} to {})", percent(share.value), percent(share.low), percent(share.high))
 }
 
 fn amount(side: &Side) -> String {
@@ -594,32 +606,55 @@ fn found_level(level: &LevelClaim) -> String {
     }
 }
 
-/// The test that carries a conclusion, with its figures.
+/// The test that carries a conclusion, with its figures, and what it says among all tests of the report.
 pub(crate) fn evidence(conclusion: &Conclusion) -> String {
+    let of_test = of_test(conclusion);
+    match outcome(conclusion) {
+        Some(outcome) => format!("{of_test}; {outcome}"),
+        None => of_test,
+    }
+}
+
+/// How likely a conclusion is by accident, or what would decide where these rounds do not.
+fn outcome(conclusion: &Conclusion) -> Option<String> {
+    let tested = conclusion.tested?;
+    let of_all = |chance: Chance| format!("{} among all conclusions", p_value(chance.joint));
+    if conclusion.holds.is_some() {
+        return Some(of_all(tested.differs));
+    }
+    if let Some(same) = tested.same.filter(|_| conclusion.same_within().is_some()) {
+        return Some(format!("the same within {}, {}", percent(same.within), of_all(same.chance)));
+    }
+    match tested.rounds_to_decide {
+        Some(rounds) if rounds <= MOST_ROUNDS => Some(format!("about {rounds} rounds would decide")),
+        Some(_) => Some(format!("more than {MOST_ROUNDS} rounds would be needed to decide")),
+        None => None,
+    }
+}
+
+/// Most rounds that are worth naming: a thorough run of an hour makes as many.
+const MOST_ROUNDS: u64 = 100;
+
+fn of_test(conclusion: &Conclusion) -> String {
     match &conclusion.evidence {
         Test::RatioOfMedians { rounds: [other, base], chosen_among } => {
             let chosen = chosen_among
                 .map_or_else(String::new, |all| format!("; the point was chosen among {all} from the same rounds"));
-            format!(
-                "ratio of medians with its 95 % interval by Welch's test on logarithms, {other} against {base} rounds{chosen}"
-            )
+            format!("ratio of medians, interval from order statistics of {other} against {base} rounds{chosen}")
         }
         Test::Median { rounds, over } => {
             let over = over.as_ref().map_or_else(String::new, |over| format!(", over {over}"));
             format!("median of {rounds} rounds and its interval{over}")
         }
         Test::CaseByCase { rounds, .. } => format!("median of {rounds} rounds and its interval, case by case"),
-        Test::Welch { p, rounds: [one, other] } => {
-            format!("Welch's test of the two means: {}, {one} against {other} rounds", p_value(*p))
-        }
         Test::Together { ratios, .. } => together(conclusion, ratios),
         Test::Ratios { count, rounds } => format!(
-            "median ratio within a pass, Student's interval on logarithms of {rounds} passes or more, jointly at 95 % over {}",
+            "median ratio within a pass, interval from order statistics of {rounds} passes or more, jointly at 95 % over {}",
             counted(*count as u64, "set")
         ),
         Test::Contrasts { cells, rounds } => {
             format!(
-                "effects on the logarithm over {cells} cells within a pass, Student's interval of {rounds} passes or more"
+                "effects on the logarithm over {cells} cells within a pass, interval from order statistics of {rounds} passes or more"
             )
         }
         Test::Rounds { agreeing, rounds, range: [least, most], tolerance } => format!(
@@ -643,10 +678,10 @@ pub(crate) fn evidence(conclusion: &Conclusion) -> String {
             percent(*noise)
         ),
         Test::Intervals { latencies: [base, huge], apart } => format!(
-            "{} with base pages against {} with huge pages; intervals {}, ratio {}",
+            "{} with base pages against {} with huge pages; {}, ratio {}, interval from order statistics of the rounds of both",
             plain(*base, Unit::Nanoseconds),
             plain(*huge, Unit::Nanoseconds),
-            if *apart { "apart" } else { "overlapping" },
+            if *apart { "apart" } else { "not apart" },
             number(base / huge)
         ),
         Test::Visits { loads, visits } => format!("{loads} numbers of users, {visits} visits or more to each"),
@@ -685,7 +720,7 @@ fn together(conclusion: &Conclusion, ratios: &[(Option<u64>, Estimate)]) -> Stri
         let nearest = ratios.first().map(|(_, ratio)| times(ratio, "as much")).unwrap_or_default();
         let next = if *question == BestQuestion::ThreadsAndBlocks { cell(next) } else { engine(next).to_owned() };
         return format!(
-            "against {next}: {nearest}; Welch's tests on logarithms of rounds against each of {others} others, jointly at 95 %"
+            "against {next}: {nearest}; ratios of medians against each of {others} others, jointly at 95 %"
         );
     }
     let of = if matches!(conclusion.claim, Claim::BytesOutweighCalls { .. }) {
@@ -699,7 +734,7 @@ fn together(conclusion: &Conclusion, ratios: &[(Option<u64>, Estimate)]) -> Stri
     };
     let figures: Vec<String> = ratios.iter().map(figure).collect();
     format!(
-        "{of} at each of {} sizes, intervals by Welch's tests on logarithms of rounds, jointly at 95 %: {}",
+        "{of} at each of {} sizes, intervals from order statistics of rounds, jointly at 95 %: {}",
         ratios.len(),
         figures.join(", ")
     )

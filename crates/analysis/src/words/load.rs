@@ -224,7 +224,7 @@ fn doubt(doubt: &LoadDoubt) -> &'static str {
 
 /// `the hypervisor took 12 % (11 % to 13 %) of the CPU time of the server's host`.
 fn hindered(of: &LoadHindrance) -> String {
-    let Estimate { value, low, high } = of.amount;
+    let Estimate { value, low, high, .. } = of.amount;
     let share = format!("{} ({} to {})", percent(value), percent(low.max(0.0)), percent(high.min(1.0)));
     let whose = if of.of_server { "server" } else { "load generator" };
     match of.by {
@@ -414,7 +414,7 @@ mod tests {
 
     /// What 100 requests a second of 1 MB take of a resource that carries so much.
     fn taken(resource: Resource, utilisation: f64, capacity_bytes: Option<f64>) -> String {
-        let certain = |value| Estimate { value, low: value, high: value };
+        let certain = |value| Estimate { value, low: value, high: value, is_range: false };
         let one = ResourceUse { resource: resource.name().into(), utilisation: certain(utilisation), capacity_bytes };
         let limit = LoadLimit {
             held: Case::new(),

@@ -124,7 +124,7 @@ impl Change {
 
     /// What a ratio with its interval says.
     pub fn of(ratio: &Estimate) -> Self {
-        let is_within = ratio.low >= 1.0 - Self::MARGIN && ratio.high <= 1.0 + Self::MARGIN;
+        let is_within = !ratio.is_range && ratio.low >= 1.0 - Self::MARGIN && ratio.high <= 1.0 + Self::MARGIN;
         match ratio.is_above(1.0) {
             _ if is_within => Self::Same,
             Some(true) => Self::Longer,
@@ -135,7 +135,7 @@ impl Change {
 
     /// What a ratio of published means says: there is no interval.
     pub fn of_published(ratio: f64) -> Self {
-        Self::of(&Estimate { value: ratio, low: ratio, high: ratio })
+        Self::of(&Estimate { value: ratio, low: ratio, high: ratio, is_range: false })
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_ratio_says_the_same_only_where_all_of_its_interval_is_close_to_one() {
-        let says = |low, high| Change::of(&Estimate { value: f64::midpoint(low, high), low, high });
+        let says = |low, high| Change::of(&Estimate { value: f64::midpoint(low, high), low, high, is_range: false });
         assert_eq!([says(0.96, 1.04), says(1.01, 1.04)], [Change::Same; 2]);
         assert_eq!([says(1.01, 1.2), says(0.3, 0.99)], [Change::Longer, Change::Shorter]);
         assert_eq!([says(0.9, 1.2), says(0.96, 1.06)], [Change::NotKnown; 2]);

@@ -23,7 +23,7 @@ pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
             html!(
                 "<span class=\"pill {}\">{}</span> {} <span class=\"why\">{}</span>",
                 class,
-                tables::verdict(conclusion.holds),
+                tables::verdict(conclusion),
                 conclusion.text,
                 conclusion.test
             )

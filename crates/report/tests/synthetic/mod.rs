@@ -111,7 +111,7 @@ fn best_cell() -> BestCell {
 /// A conclusion with words of its own.
 fn concluded(text: &str, holds: Option<bool>, test: &str) -> Concluded {
     let claim = Claim::Pages { metric: "mem.page.present".into(), case: Case::new(), all: true };
-    let conclusion = Conclusion { claim, holds, evidence: Test::TooFewPoints };
+    let conclusion = Conclusion { claim, holds, evidence: Test::TooFewPoints, tested: None };
     Concluded { text: text.into(), test: test.into(), conclusion }
 }
 

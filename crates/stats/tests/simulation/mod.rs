@@ -1,6 +1,8 @@
 //! Simulated runs of known truth, shared by the coverage table and the coverage test.
 #![allow(dead_code)] // the table and the test each use their part
 
+pub mod report;
+
 use kelvin_stats::{
     Random, RunToRun, Samples, headline, headline_interval, mean, median, repeat_interval, t_quantile, variance,
     within_spread,
@@ -25,9 +27,13 @@ pub enum Model {
     Drift,
     /// Normal rounds, and a state of the machine as large, of which 0.6 is left at the next round.
     LastingStates,
+    /// Normal rounds of which one in four is in another mode, eight standard deviations away.
+    TwoModes,
+    /// Normal rounds of unequal lengths: the shortest is four times as uncertain as the longest.
+    UnequalRounds,
 }
 
-pub const MODELS: [Model; 8] = [
+pub const MODELS: [Model; 10] = [
     Model::Normal,
     Model::Skewed,
     Model::HeavyTails,
@@ -36,6 +42,8 @@ pub const MODELS: [Model; 8] = [
     Model::SmallRunComponent,
     Model::Drift,
     Model::LastingStates,
+    Model::TwoModes,
+    Model::UnequalRounds,
 ];
 
 impl Model {
@@ -49,6 +57,8 @@ impl Model {
             Self::SmallRunComponent => "small run component",
             Self::Drift => "drift",
             Self::LastingStates => "lasting states",
+            Self::TwoModes => "two modes",
+            Self::UnequalRounds => "unequal rounds",
         }
     }
 
@@ -81,6 +91,9 @@ impl Model {
             Self::WildRounds if random.uniform() < 1.0 / 7.0 => random.normal() - 15.0 * (1.0 - random.uniform()).ln(),
             Self::WildRounds => random.normal(),
             Self::Drift => 2.0 * part + random.normal(),
+            Self::TwoModes if random.uniform() < 0.25 => 8.0 + random.normal(),
+            Self::TwoModes => random.normal(),
+            Self::UnequalRounds => 4f64.powf(random.uniform() - 0.5) * random.normal(),
         }
     }
 }

@@ -57,7 +57,7 @@ impl<'s> Pair<'s> {
     fn throughput(&self) -> Conclusion {
         let values = [self.base.at.throughput, self.other.at.throughput];
         let ratio = ratio(values);
-        let off = Estimate { value: ratio.value - 1.0, low: ratio.low - 1.0, high: ratio.high - 1.0 };
+        let off = Estimate { value: ratio.value - 1.0, low: ratio.low - 1.0, high: ratio.high - 1.0, ..ratio };
         let holds = match off {
             Estimate { low, high, .. } if low >= -SAME && high <= SAME => Some(true),
             Estimate { low, high, .. } if low > SAME || high < -SAME => Some(false),
@@ -78,6 +78,7 @@ impl<'s> Pair<'s> {
             value: knee.users as f64,
             low: knee.low as f64,
             high: knee.high as f64,
+            is_range: false,
         });
         self.conclusion(LoadFigure::Knee, users, holds)
     }
@@ -118,5 +119,5 @@ fn ratio([base, other]: [Estimate; 2]) -> Estimate {
     let side = |over: f64, under: f64| (over.ln().powi(2) + under.ln().powi(2)).sqrt();
     let down = side(other.value / other.low, base.high / base.value);
     let up = side(other.high / other.value, base.value / base.low);
-    Estimate { value, low: value * (-down).exp(), high: value * up.exp() }
+    Estimate { value, low: value * (-down).exp(), high: value * up.exp(), is_range: false }
 }

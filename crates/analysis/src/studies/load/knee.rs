@@ -80,6 +80,7 @@ pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
             value: found.throughput,
             low: low.min(found.throughput),
             high: high.max(found.throughput),
+            is_range: false,
         },
         knee: {
             let users = sweep.loads[found.knee].users;

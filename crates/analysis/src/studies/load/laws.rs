@@ -2,10 +2,10 @@
 
 use kelvin_catalogue::load::{AWAITED, Device, IN_FLIGHT, RATE, RESPONSE, Resource, SENT};
 use kelvin_model::{Case, Estimate, LoadLaw, LoadLawCheck, Metric};
-use kelvin_stats::{mean, t_quantile, variance};
+use kelvin_stats::{LEVEL, Spread, Uncertain, jointly_at, mean};
 
 use super::sweep::{Load, Sweep, Visit};
-use super::used::{Saturated, estimate};
+use super::used::{Saturated, estimate, with_interval};
 
 /// Most that two counts of the same requests or bytes may differ by, as a share.
 const SAME: f64 = 0.02;
@@ -116,12 +116,9 @@ impl Law<'_> {
     }
 }
 
-/// A mean with an interval that holds jointly with those of so many others (Bonferroni).
+/// A mean with an interval that holds jointly with those of so many others.
 fn jointly(values: &[f64], others: usize) -> Option<Estimate> {
-    let plain = estimate(values)?;
-    let count = values.len() as f64;
-    let half = t_quantile(1.0 - 0.025 / others as f64, count - 1.0) * (variance(values) / count).sqrt();
-    Some(Estimate { low: plain.value - half, high: plain.value + half, ..plain })
+    Uncertain::mean(values).map(|mean| with_interval(mean, jointly_at(others)))
 }
 
 /// How a figure changes over time while the number of users is the same.
@@ -154,10 +151,10 @@ pub(super) fn slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<Growth> {
     }
     let value = centred.iter().map(|(time, value)| time * value).sum::<f64>() / of_times;
     let left: f64 = centred.iter().map(|(time, figure)| (figure - value * time).powi(2)).sum();
-    let half = t_quantile(0.975, degrees) * (left / degrees / of_times).sqrt();
+    let spread = Spread { variance: left / degrees / of_times, degrees };
     let times = || loads.iter().flatten().map(|(time, _)| *time);
     let seconds = times().fold(f64::NEG_INFINITY, f64::max) - times().fold(f64::INFINITY, f64::min);
-    let a_second = Estimate { value, low: value - half, high: value + half };
+    let a_second = with_interval(Uncertain::of(value, spread), LEVEL);
     Some(Growth { a_second, visits: centred.len(), seconds })
 }
 

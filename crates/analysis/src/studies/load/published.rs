@@ -66,7 +66,8 @@ impl<'f> Judged<'f> {
     fn conclusions(&self) -> Vec<Conclusion> {
         let limit = self.limit().map(|claim| (LoadClaim::Published(claim.0), Some(claim.1)));
         let all = [limit, self.what_if().map(|claim| (LoadClaim::WhatIf(claim), Some(true))), self.amplification()];
-        let of = |(claim, holds)| Conclusion { claim: Claim::Load(claim), holds, evidence: self.evidence() };
+        let of =
+            |(claim, holds)| Conclusion { claim: Claim::Load(claim), holds, evidence: self.evidence(), tested: None };
         all.into_iter().flatten().map(of).collect()
     }
 
@@ -110,7 +111,7 @@ impl<'f> Judged<'f> {
     fn amplified(&self) -> Option<Estimate> {
         let served = self.case.saturation(self.file)? * self.file.machine.file_bytes;
         let value = self.case.disk_read_bytes_per_s? / served;
-        Some(Estimate { value, low: value, high: value })
+        Some(Estimate { value, low: value, high: value, is_range: false })
     }
 
     fn amplification(&self) -> Option<(LoadClaim, Option<bool>)> {

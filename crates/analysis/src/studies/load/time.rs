@@ -2,7 +2,7 @@
 
 use kelvin_catalogue::load::THROUGHPUT;
 use kelvin_model::{Conclusion, Estimate, LoadClaim, Test};
-use kelvin_stats::{mean, t_quantile, variance};
+use kelvin_stats::{LEVEL, Uncertain, mean};
 
 use super::knee::saturation;
 use super::laws::slope;
@@ -52,10 +52,11 @@ fn back(sweep: &Sweep) -> Option<(u64, Estimate)> {
     let at = returned(sweep)?;
     let (last, before): (Vec<_>, Vec<_>) = fewest.visits.iter().partition(|visit| visit.at >= at);
     let before: Vec<f64> = before.iter().map(|visit| visit.throughput).collect();
-    let (usual, count) = (mean(&before), before.len() as f64);
-    let half = t_quantile(0.975, count - 1.0) * (variance(&before) * (1.0 + 1.0 / count)).sqrt() / usual;
-    let value = last.first()?.throughput / usual - 1.0;
-    Some((fewest.users, Estimate { value, low: value - half, high: value + half }))
+    let further = Uncertain::mean(&before)?.of_one_more(before.len());
+    let (low, high) = further.interval(LEVEL);
+    let half = (high - low) / 2.0 / further.value;
+    let value = last.first()?.throughput / further.value - 1.0;
+    Some((fewest.users, Estimate { value, low: value - half, high: value + half, is_range: false }))
 }
 
 /// When the fewest users were visited again, after all other visits.

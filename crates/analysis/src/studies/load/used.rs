@@ -3,7 +3,7 @@
 use kelvin_catalogue::load::hosts::{CPU_THROTTLED, Host};
 use kelvin_catalogue::load::{Device, RESPONSE, Resource};
 use kelvin_model::Estimate;
-use kelvin_stats::{ClosedNetwork, Station, mean, t_quantile, variance, whole_servers};
+use kelvin_stats::{ClosedNetwork, LEVEL, Station, Uncertain, mean, whole_servers};
 
 use super::knee::Saturation;
 use super::sweep::{Load, Sweep, Visit};
@@ -27,13 +27,13 @@ impl Use {
 
 /// A mean with Student's 95 % interval; `None` with fewer than two values.
 pub(super) fn estimate(values: &[f64]) -> Option<Estimate> {
-    if values.len() < 2 {
-        return None;
-    }
-    let count = values.len() as f64;
-    let half = t_quantile(0.975, count - 1.0) * (variance(values) / count).sqrt();
-    let value = mean(values);
-    Some(Estimate { value, low: value - half, high: value + half })
+    Uncertain::mean(values).map(|mean| with_interval(mean, LEVEL))
+}
+
+/// A figure with its interval at a level.
+pub(super) fn with_interval(figure: Uncertain, level: f64) -> Estimate {
+    let (low, high) = figure.interval(level);
+    Estimate { value: figure.value, low, high, is_range: false }
 }
 
 /// The sweep at saturation.
@@ -70,8 +70,8 @@ impl<'s> Saturated<'s> {
         let utilisation = estimate(&values)?;
         let is_cut_short = utilisation.value > BUSY && self.is_cut_short(resource);
         let least = if is_cut_short { 1.0 } else { f64::NEG_INFINITY };
-        let Estimate { value, low, high } = utilisation;
-        let fullness = Estimate { value: value.max(least), low: low.max(least), high: high.max(least) };
+        let Estimate { value, low, high, is_range } = utilisation;
+        let fullness = Estimate { value: value.max(least), low: low.max(least), high: high.max(least), is_range };
         Some(Use { resource, utilisation, fullness })
     }
 

@@ -1,0 +1,84 @@
+//! All conclusions of a report together: each test is corrected for all others, so that few of what is concluded is false.
+
+use kelvin_model::{Chance, Conclusion, Tested};
+use kelvin_stats::{FALSE_SHARE, joint_chances};
+
+use crate::result::Concluded;
+
+/// Corrects every test for all of them, and leaves open what does not count any more.
+pub(crate) fn correct(mut conclusions: Vec<&mut Concluded>) {
+    let mut tests: Vec<&mut Chance> = conclusions.iter_mut().flat_map(|one| chances(&mut one.conclusion)).collect();
+    let alone: Vec<f64> = tests.iter().map(|test| test.alone).collect();
+    for (test, joint) in tests.iter_mut().zip(joint_chances(&alone)) {
+        test.joint = joint;
+    }
+    conclusions.into_iter().for_each(decide);
+}
+
+/// The tests of a conclusion: whether a figure differs, and whether it is the same.
+fn chances(conclusion: &mut Conclusion) -> impl Iterator<Item = &mut Chance> {
+    conclusion.tested.iter_mut().flat_map(|Tested { differs, same, .. }| {
+        std::iter::once(differs).chain(same.as_mut().map(|same| &mut same.chance))
+    })
+}
+
+fn decide(concluded: &mut Concluded) {
+    let mut conclusion = concluded.conclusion.clone();
+    let Some(tested) = &mut conclusion.tested else { return };
+    if let Some(same) = &mut tested.same {
+        same.holds = same.chance.counts(FALSE_SHARE);
+    }
+    if !tested.differs.counts(FALSE_SHARE) {
+        conclusion.holds = None;
+    }
+    *concluded = conclusion.into();
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::{Case, Claim, Name, Same, Test};
+
+    use super::*;
+
+    fn conclusion(chance: f64, same: Option<f64>) -> Conclusion {
+        let same = same.map(|chance| Same { within: 0.05, chance: Chance::new(chance), holds: chance <= 0.05 });
+        Conclusion {
+            claim: Claim::Pages { metric: Name::new("mem.page.file"), case: Case::new(), all: true },
+            holds: (chance <= 0.05).then_some(true),
+            evidence: Test::TooFewPoints,
+            tested: Some(Tested { differs: Chance::new(chance), same, rounds_to_decide: Some(9) }),
+        }
+    }
+
+    fn corrected(conclusions: Vec<Conclusion>) -> Vec<Conclusion> {
+        let mut concluded: Vec<Concluded> = conclusions.into_iter().map(Concluded::from).collect();
+        correct(concluded.iter_mut().collect());
+        concluded.into_iter().map(|one| one.conclusion).collect()
+    }
+
+    #[test]
+    fn one_small_chance_among_many_is_left_open_and_many_count() {
+        let many = || std::iter::repeat_with(|| conclusion(0.5, None));
+        let few = corrected(std::iter::once(conclusion(0.04, None)).chain(many().take(9)).collect());
+        assert!(few.iter().all(|one| one.holds.is_none()), "{few:?}");
+        assert!((few[0].tested.unwrap().differs.joint - 0.4).abs() < 1e-12);
+        let all = corrected(std::iter::repeat_with(|| conclusion(0.04, None)).take(10).collect());
+        assert!(all.iter().all(|one| one.holds == Some(true)));
+        assert_eq!(corrected(vec![conclusion(0.04, None)])[0].holds, Some(true), "alone");
+    }
+
+    #[test]
+    fn the_same_is_a_result_of_its_own_unless_it_is_known_to_differ() {
+        let found =
+            corrected(vec![conclusion(0.6, Some(0.001)), conclusion(0.001, Some(0.001)), conclusion(0.6, Some(0.5))]);
+        assert_eq!(found.iter().map(Conclusion::same_within).collect::<Vec<_>>(), [Some(0.05), None, None]);
+        assert_eq!(found.iter().map(|one| one.holds).collect::<Vec<_>>(), [None, Some(true), None]);
+    }
+
+    #[test]
+    fn what_is_no_test_is_left_as_it_is() {
+        let untested = Conclusion { tested: None, ..conclusion(0.01, None) };
+        let found = corrected(vec![untested.clone(), conclusion(0.5, None)]);
+        assert_eq!(found[0], untested);
+    }
+}

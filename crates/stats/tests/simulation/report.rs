@@ -1,0 +1,155 @@
+//! A whole simulated report: fifty conclusions on ratios of one run, of which some differ, some are the same and some are neither.
+
+use kelvin_stats::{FALSE_SHARE, LEVEL, Random, joint_chances, ratio};
+
+use super::Model;
+
+/// Conclusions of a report.
+pub const CONCLUSIONS: usize = 50;
+/// Conclusions that have their base in common.
+const OF_A_BASE: usize = 5;
+/// Deviation of a round, as a share of its value.
+const NOISE: f64 = 0.02;
+/// Distance from a ratio of 1 within which two figures are the same.
+pub const MARGIN: f64 = 0.05;
+
+/// What the truths of a report are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Truths {
+    /// All are equal.
+    Equal,
+    /// Half are equal, the others differ by up to a tenth.
+    Mixed,
+    /// All differ by a tenth, where noise is no matter.
+    Apart,
+    /// All differ by just the margin: neither equal nor the same.
+    AtTheMargin,
+}
+
+impl Truths {
+    pub const ALL: [Self; 4] = [Self::Equal, Self::Mixed, Self::Apart, Self::AtTheMargin];
+
+    fn draw(self, random: &mut Random) -> f64 {
+        match self {
+            Self::Mixed if random.uniform() < 0.5 => 0.2 * random.uniform() - 0.1,
+            Self::Equal | Self::Mixed => 0.0,
+            Self::Apart => 0.1,
+            Self::AtTheMargin => (1.0 + MARGIN).ln(),
+        }
+    }
+}
+
+/// How chances become decisions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rule {
+    /// Each test on its own.
+    Alone,
+    /// Benjamini and Hochberg's, over all tests of the report.
+    Together,
+    /// Benjamini and Yekutieli's, for any dependence.
+    AnyDependence,
+}
+
+impl Rule {
+    pub const ALL: [Self; 3] = [Self::Alone, Self::Together, Self::AnyDependence];
+
+    fn correct(self, chances: &[f64]) -> Vec<f64> {
+        let harmonic: f64 = (1..=chances.len()).map(|test| 1.0 / test as f64).sum();
+        match self {
+            Self::Alone => chances.to_vec(),
+            Self::Together => joint_chances(chances),
+            Self::AnyDependence => joint_chances(chances).iter().map(|chance| chance * harmonic).collect(),
+        }
+    }
+}
+
+/// The decisions of many reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Mean share of false ones among those of a report.
+    pub false_share: f64,
+    /// Share of reports with any that is false.
+    pub any_false: f64,
+    /// Mean number of a report.
+    pub decided: f64,
+}
+
+/// One conclusion: its truth, and the chances of its two tests.
+struct Tested {
+    truth: f64,
+    value: f64,
+    differs: f64,
+    same: f64,
+}
+
+/// The tests of one report: the state of the machine in each round is common to all of them, and so is a base to several.
+fn tests(model: Model, truths: Truths, rounds: usize, random: &mut Random) -> Vec<Tested> {
+    let machine: Vec<f64> = model.run(rounds, random);
+    let case = |truth: f64, random: &mut Random| -> Vec<f64> {
+        let own = model.run(rounds, random);
+        machine.iter().zip(own).map(|(machine, own)| (truth + NOISE * (machine + own)).exp()).collect()
+    };
+    let mut base = Vec::new();
+    (0..CONCLUSIONS)
+        .map(|conclusion| {
+            if conclusion % OF_A_BASE == 0 {
+                base = case(0.0, random);
+            }
+            let truth = truths.draw(random);
+            let figure = ratio(&base, &case(truth, random), None).unwrap();
+            let same = figure.chance_outside((1.0 - MARGIN).ln(), (1.0 + MARGIN).ln());
+            Tested { truth, value: figure.value, differs: figure.chance_of(0.0), same }
+        })
+        .collect()
+}
+
+/// Decisions by a rule over this many reports.
+pub fn reports(model: Model, truths: Truths, rounds: usize, (rule, reports): (Rule, usize)) -> Tally {
+    let mut random = Random::new(rounds as u64);
+    let mut tally = Tally::default();
+    for _ in 0..reports {
+        let tests = tests(model, truths, rounds, &mut random);
+        let chances: Vec<f64> = tests.iter().flat_map(|test| [test.differs, test.same]).collect();
+        let joint = rule.correct(&chances);
+        let is = |chance: f64| chance <= FALSE_SHARE;
+        let (mut decided, mut wrong) = (0.0, 0.0);
+        for (test, joint) in tests.iter().zip(joint.chunks(2)) {
+            let (differs, same) = (is(joint[0]), is(joint[1]));
+            decided += f64::from(u8::from(differs)) + f64::from(u8::from(same));
+            let is_wrong = differs && (test.truth == 0.0 || (test.value > 0.0) != (test.truth > 0.0));
+            // At the margin itself counts as outside.
+            let is_outside = test.truth >= (1.0 + MARGIN).ln() || test.truth <= (1.0 - MARGIN).ln();
+            wrong += f64::from(u8::from(is_wrong)) + f64::from(u8::from(same && is_outside));
+        }
+        tally.decided += decided / reports as f64;
+        tally.false_share += if decided > 0.0 { wrong / decided } else { 0.0 } / reports as f64;
+        tally.any_false += f64::from(u8::from(wrong > 0.0)) / reports as f64;
+    }
+    tally
+}
+
+/// Coverage of ratios of equal cases with these rounds: of the interval that is used, and of Welch's around the ratio of medians, which
+/// was.
+pub fn ratios(model: Model, (base, other): (usize, usize), runs: usize) -> [f64; 2] {
+    let mut random = Random::new((31 * base + other) as u64);
+    let mut covers = [0.0; 2];
+    for _ in 0..runs {
+        let [base, other] = [base, other].map(|rounds| model.run(rounds, &mut random));
+        let positive = |rounds: &[f64]| -> Vec<f64> { rounds.iter().map(|round| (NOISE * round).exp()).collect() };
+        let (base, other) = (positive(&base), positive(&other));
+        let (low, high) = ratio(&base, &other, None).unwrap().interval(LEVEL);
+        covers[0] += f64::from(u8::from(low <= 0.0 && high >= 0.0)) / runs as f64;
+        covers[1] += f64::from(u8::from(welch_covers(&base, &other))) / runs as f64;
+    }
+    covers
+}
+
+fn welch_covers(base: &[f64], other: &[f64]) -> bool {
+    let logarithms = |rounds: &[f64]| rounds.iter().map(|round| round.ln()).collect::<Vec<f64>>();
+    let error = |rounds: &[f64]| kelvin_stats::variance(&logarithms(rounds)) / rounds.len() as f64;
+    let (a, b) = (error(base), error(other));
+    let square = |error: f64, rounds: &[f64]| error.powi(2) / (rounds.len() - 1) as f64;
+    let degrees = (a + b).powi(2) / (square(a, base) + square(b, other));
+    let half = kelvin_stats::t_quantile(0.975, degrees) * (a + b).sqrt();
+    (kelvin_stats::median(other) / kelvin_stats::median(base)).ln().abs() <= half
+}
