@@ -352,7 +352,7 @@ pub struct Distribution {
 impl Summary {
     /// The modes of a value that is bimodal from round to round or from run to run; empty for any other.
     pub fn states(&self) -> &[Mode] {
-        if self.modes_of == ModesOf::Samples { &[] } else { &self.modes }
+        if matches!(self.modes_of, ModesOf::Rounds | ModesOf::Runs) { &self.modes } else { &[] }
     }
 }
 
@@ -373,9 +373,11 @@ pub struct Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ModesOf {
-    /// Samples: the value changes within a round.
+    /// Samples: the value is in either from one operation to the next, which is a pattern of the work and no reason for doubt.
     #[default]
     Samples,
+    /// Stretches of a round, or rounds too near to each other to be told apart: what is measured changes meanwhile.
+    Stretches,
     /// Rounds: it changes from process to process, and each round has one mode. The headline is that of the mode
     /// with most rounds.
     Rounds,
@@ -388,6 +390,7 @@ impl ModesOf {
     pub fn words(self) -> &'static str {
         match self {
             Self::Samples => "samples",
+            Self::Stretches => "samples, in stretches",
             Self::Rounds => "rounds",
             Self::Runs => "runs",
         }

@@ -3,7 +3,8 @@
 use kelvin_model::units::{number, p_value, percent, plain};
 use kelvin_model::{Better, Metric, Treatment, Unit};
 use kelvin_stats::{
-    Cluster, RunToRun, Samples, Sorted, Trend, TwoStates, Uncertain, clusters, effective_samples, trend, two_states,
+    Alternation, Cluster, RunToRun, Samples, Sorted, Trend, TwoStates, Uncertain, alternation, clusters,
+    effective_samples, trend, two_states,
 };
 
 use crate::gather::Gathered;
@@ -54,7 +55,10 @@ pub(crate) fn summarise(gathered: &Gathered, metric: &Metric, past: &Past<'_>, t
     let (modes_of, modes) = match (states, states_of_runs) {
         (Some(states), _) => (ModesOf::Rounds, states_as_modes(&states)),
         (None, Some(states)) => (ModesOf::Runs, states_as_modes(&states)),
-        (None, None) => (ModesOf::Samples, modes(&sorted, head.headline, effective)),
+        (None, None) => {
+            let modes = modes(&sorted, head.headline, effective);
+            (within_rounds(&head.samples, &modes), modes)
+        }
     };
     let summary = Summary {
         headline: head.headline,
@@ -113,6 +117,15 @@ fn modes(sorted: &Sorted, headline: f64, effective: f64) -> Vec<Mode> {
     found.iter().map(mode).collect()
 }
 
+/// How samples change between their two largest modes.
+fn within_rounds(samples: &[&[f64]], modes: &[Mode]) -> ModesOf {
+    let [first, second, ..] = modes else { return ModesOf::Samples };
+    match alternation(samples, f64::midpoint(first.center, second.center)) {
+        Some(Alternation::Stretches) => ModesOf::Stretches,
+        _ => ModesOf::Samples,
+    }
+}
+
 fn mode(cluster: &Cluster) -> Mode {
     Mode { center: cluster.center, share: cluster.share, level: None }
 }
@@ -124,12 +137,15 @@ fn states_as_modes(states: &TwoStates) -> Vec<Mode> {
 }
 
 fn warnings(gathered: &Gathered, metric: &Metric, summary: &Summary, target: f64, known: bool) -> Vec<Warning> {
-    let modes = modes_warning(summary, metric.unit);
+    let wide = wide_warning(summary, metric.unit, target);
+    // What changes from one operation to the next is no doubt in a median that is known.
+    let is_doubt = summary.modes_of != ModesOf::Samples || wide.is_some();
+    let modes = modes_warning(summary, metric.unit).filter(|_| is_doubt);
     // Where rounds are bimodal, one mode at the end of the run is no drift.
     let steady = summary.modes_of != ModesOf::Rounds;
     let drift = drift_warning(summary).filter(|_| steady);
     let explained = modes.is_some() || drift.is_some();
-    let wide = wide_warning(summary, metric.unit, target).filter(|_| !explained);
+    let wide = wide.filter(|_| !explained);
     let halves = halves_warning(summary).filter(|_| drift.is_none() && steady);
     let judged_by = |treatment| treatment != Treatment::AsFound;
     let disturbed = disturbed_warning(gathered, metric, known).filter(|_| judged_by(metric.headline));
@@ -143,7 +159,12 @@ fn warnings(gathered: &Gathered, metric: &Metric, summary: &Summary, target: f64
 pub(crate) fn modes_warning(summary: &Summary, unit: Unit) -> Option<Warning> {
     let text = match summary.modes_of {
         ModesOf::Samples => format!(
-            "the samples have {} modes: {}; repeating does not narrow them",
+            "{} modes from one operation to the next: {}; the median may be of either",
+            summary.modes.len(),
+            modes_in_words(&summary.modes, unit)
+        ),
+        ModesOf::Stretches => format!(
+            "{} modes in stretches: {}; the machine changes meanwhile, and repeating does not narrow them",
             summary.modes.len(),
             modes_in_words(&summary.modes, unit)
         ),

@@ -115,11 +115,34 @@ fn modes_explain_a_wide_interval() {
     centers.sort_by(f64::total_cmp);
     assert_eq!(centers, [100.0, 130.0]);
     assert!(
-        matches!(&result.warnings[0], Warning::Modes { text } if text.contains("2 modes")),
+        matches!(&result.warnings[0], Warning::Modes { text } if text.contains("2 modes from one operation to the next")),
         "{:?}",
         result.warnings
     );
     assert!(!result.warnings.iter().any(|warning| matches!(warning, Warning::Wide { .. })));
+}
+
+#[test]
+fn a_pattern_of_operations_is_no_doubt_and_stretches_are() {
+    let rounds = |slow: fn(usize) -> bool| -> Vec<Vec<f64>> {
+        let mut random = Random::new(5);
+        let mut value = |at: usize| if slow(at) { 130.0 } else { 100.0 } + 0.3 * random.normal();
+        (0..8).map(|_| (0..150).map(&mut value).collect()).collect()
+    };
+    let summed = |slow: fn(usize) -> bool| {
+        let mut run = testing::run(&[CALL]);
+        add_rounds(&mut run, &CALL, Case::new(), &rounds(slow));
+        let result = only(&analyse(&run)).clone();
+        let summary = result.outcome.summary().unwrap();
+        (summary.modes_of, summary.modes.len(), result.warnings)
+    };
+    // Every third operation, and the same number in stretches of twenty.
+    let (of, modes, warnings) = summed(|at| at % 3 == 0);
+    assert_eq!((of, modes), (ModesOf::Samples, 2));
+    assert!(!warnings.iter().any(|warning| matches!(warning, Warning::Modes { .. })), "{warnings:?}");
+    let (of, modes, warnings) = summed(|at| at % 60 < 20);
+    assert_eq!((of, modes), (ModesOf::Stretches, 2));
+    assert!(matches!(&warnings[0], Warning::Modes { text } if text.contains("in stretches")), "{warnings:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Nothing here knows of metrics or machines; every method names its source and its range.
 #![forbid(unsafe_code)]
 
+mod alternation;
 mod autocorrelation;
 mod change;
 mod discoveries;
@@ -20,6 +21,7 @@ mod trend;
 mod two_costs;
 mod uncertain;
 
+pub use alternation::{Alternation, alternation};
 pub use autocorrelation::effective_samples;
 pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use discoveries::{FALSE_SHARE, joint_chances};
