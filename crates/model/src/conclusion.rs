@@ -49,7 +49,7 @@ pub struct Tested {
 pub struct Chance {
     /// In this test alone.
     pub alone: f64,
-    /// Corrected for all tests of the report: the least share of false ones among the conclusions at which this one still counts.
+    /// Corrected for all tests of its kind in the report: the least share of false ones among them at which this one still counts.
     pub joint: f64,
 }
 

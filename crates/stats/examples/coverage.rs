@@ -67,7 +67,7 @@ fn of_ratios(out: &mut impl Write) -> io::Result<()> {
 fn of_reports(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\nfifty conclusions of a report: share of false ones / reports with any / decided ones\n")?;
     let names: Vec<String> = Rule::ALL.iter().map(|rule| format!("{rule:?}")).collect();
-    writeln!(out, "| rounds | model | truths | {} |\n|---|---|---|---|---|---|", names.join(" | "))?;
+    writeln!(out, "| rounds | model | truths | {} |\n|---|---|---|{}", names.join(" | "), "---|".repeat(names.len()))?;
     for rounds in [4, 5, 8, 20] {
         for model in
             [Model::Normal, Model::HeavyTails, Model::WildRounds, Model::Drift, Model::TwoModes, Model::UnequalRounds]

@@ -1,6 +1,6 @@
 //! Many tests at once: how many of those that come out are false.
 
-/// Share of false ones among the conclusions of a report, on average, at most.
+/// Share of false ones among the differences, and among the equivalences, that a report finds: on average, at most.
 pub const FALSE_SHARE: f64 = 0.05;
 
 /// The chances of several tests, corrected for one another: the least share of false discoveries at which each of them still

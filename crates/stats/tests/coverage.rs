@@ -88,12 +88,12 @@ fn ratios_are_covered_at_equal_and_unequal_numbers_of_rounds() {
 fn few_conclusions_of_a_report_are_false_though_they_share_sides_and_the_machine() {
     for model in [Model::Normal, Model::HeavyTails, Model::TwoModes, Model::UnequalRounds] {
         for truths in Truths::ALL {
-            let tally = reports(model, truths, 8, (Rule::Together, 60));
+            let tally = reports(model, truths, 8, (Rule::ByKind, 60));
             let what = model.name();
             assert!(tally.false_share <= FALSE_SHARE, "{what}, {truths:?}: {:.3} are false", tally.false_share);
         }
     }
     // What differs by a tenth is found, and each test on its own is wrong in a third of all reports.
-    assert!(reports(Model::Normal, Truths::Apart, 8, (Rule::Together, 60)).decided > 49.0);
+    assert!(reports(Model::Normal, Truths::Apart, 8, (Rule::ByKind, 60)).decided > 49.0);
     assert!(reports(Model::Normal, Truths::Equal, 8, (Rule::Alone, 60)).any_false > 0.2);
 }

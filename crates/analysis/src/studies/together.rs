@@ -1,25 +1,25 @@
 //! All conclusions of a report together: each test is corrected for all others, so that few of what is concluded is false.
 
-use kelvin_model::{Chance, Conclusion, Tested};
+use kelvin_model::{Chance, Tested};
 use kelvin_stats::{FALSE_SHARE, joint_chances};
 
 use crate::result::Concluded;
 
-/// Corrects every test for all of them, and leaves open what does not count any more.
+/// Corrects the tests of difference for one another, and those of equivalence, and leaves open what does not count any more.
 pub(crate) fn correct(mut conclusions: Vec<&mut Concluded>) {
-    let mut tests: Vec<&mut Chance> = conclusions.iter_mut().flat_map(|one| chances(&mut one.conclusion)).collect();
+    correct_kind(&mut conclusions, |tested| Some(&mut tested.differs));
+    correct_kind(&mut conclusions, |tested| tested.same.as_mut().map(|same| &mut same.chance));
+    conclusions.into_iter().for_each(decide);
+}
+
+/// Corrects the tests of one kind.
+fn correct_kind(conclusions: &mut [&mut Concluded], test_of: fn(&mut Tested) -> Option<&mut Chance>) {
+    let tested = conclusions.iter_mut().filter_map(|one| one.conclusion.tested.as_mut());
+    let mut tests: Vec<&mut Chance> = tested.filter_map(test_of).collect();
     let alone: Vec<f64> = tests.iter().map(|test| test.alone).collect();
     for (test, joint) in tests.iter_mut().zip(joint_chances(&alone)) {
         test.joint = joint;
     }
-    conclusions.into_iter().for_each(decide);
-}
-
-/// The tests of a conclusion: whether a figure differs, and whether it is the same.
-fn chances(conclusion: &mut Conclusion) -> impl Iterator<Item = &mut Chance> {
-    conclusion.tested.iter_mut().flat_map(|Tested { differs, same, .. }| {
-        std::iter::once(differs).chain(same.as_mut().map(|same| &mut same.chance))
-    })
 }
 
 fn decide(concluded: &mut Concluded) {
@@ -36,7 +36,7 @@ fn decide(concluded: &mut Concluded) {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Case, Claim, Name, Same, Test};
+    use kelvin_model::{Case, Claim, Conclusion, Name, Same, Test};
 
     use super::*;
 

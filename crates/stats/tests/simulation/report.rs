@@ -44,21 +44,35 @@ impl Truths {
 pub enum Rule {
     /// Each test on its own.
     Alone,
-    /// Benjamini and Hochberg's, over all tests of the report.
-    Together,
-    /// Benjamini and Yekutieli's, for any dependence.
+    /// Benjamini and Hochberg's, over all tests of difference and over all of equivalence.
+    ByKind,
+    /// The same over all tests of the report in one.
+    InOne,
+    /// Benjamini and Yekutieli's by kind, for any dependence.
     AnyDependence,
 }
 
 impl Rule {
-    pub const ALL: [Self; 3] = [Self::Alone, Self::Together, Self::AnyDependence];
+    pub const ALL: [Self; 4] = [Self::Alone, Self::ByKind, Self::InOne, Self::AnyDependence];
 
-    fn correct(self, chances: &[f64]) -> Vec<f64> {
+    /// Chances of difference and of equivalence of each conclusion, corrected.
+    fn correct(self, chances: &[[f64; 2]]) -> Vec<[f64; 2]> {
+        let [differs, same] = [0, 1].map(|kind| chances.iter().map(|both| both[kind]).collect::<Vec<f64>>());
+        let both = |differs: Vec<f64>, same: Vec<f64>| differs.into_iter().zip(same).map(<[f64; 2]>::from).collect();
         let harmonic: f64 = (1..=chances.len()).map(|test| 1.0 / test as f64).sum();
         match self {
             Self::Alone => chances.to_vec(),
-            Self::Together => joint_chances(chances),
-            Self::AnyDependence => joint_chances(chances).iter().map(|chance| chance * harmonic).collect(),
+            Self::ByKind => both(joint_chances(&differs), joint_chances(&same)),
+            Self::InOne => {
+                let mut joint = joint_chances(&[differs, same].concat());
+                let same = joint.split_off(chances.len());
+                both(joint, same)
+            }
+            Self::AnyDependence => {
+                let [differs, same] =
+                    [differs, same].map(|kind| joint_chances(&kind).iter().map(|chance| chance * harmonic).collect());
+                both(differs, same)
+            }
         }
     }
 }
@@ -109,11 +123,11 @@ pub fn reports(model: Model, truths: Truths, rounds: usize, (rule, reports): (Ru
     let mut tally = Tally::default();
     for _ in 0..reports {
         let tests = tests(model, truths, rounds, &mut random);
-        let chances: Vec<f64> = tests.iter().flat_map(|test| [test.differs, test.same]).collect();
+        let chances: Vec<[f64; 2]> = tests.iter().map(|test| [test.differs, test.same]).collect();
         let joint = rule.correct(&chances);
         let is = |chance: f64| chance <= FALSE_SHARE;
         let (mut decided, mut wrong) = (0.0, 0.0);
-        for (test, joint) in tests.iter().zip(joint.chunks(2)) {
+        for (test, joint) in tests.iter().zip(joint) {
             let (differs, same) = (is(joint[0]), is(joint[1]));
             decided += f64::from(u8::from(differs)) + f64::from(u8::from(same));
             let is_wrong = differs && (test.truth == 0.0 || (test.value > 0.0) != (test.truth > 0.0));
