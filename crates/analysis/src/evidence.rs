@@ -177,9 +177,9 @@ impl Weighed {
         Self { estimate: self.error.map_or(self.estimate, wider), ..*self }
     }
 
-    /// The chance of a figure as far from a limit by accident; 1 of a range.
-    pub fn chance(&self, limit: f64) -> f64 {
-        self.error.map_or(1.0, |error| error.chance_of(self.on_scale(limit)))
+    /// The chance of a figure as far from a limit by accident; `None` of a range.
+    pub fn chance(&self, limit: f64) -> Option<f64> {
+        self.error.map(|error| error.chance_of(self.on_scale(limit)))
     }
 
     /// What the tests against a limit say; with a margin, a share of the limit, also whether it is the same. `None` of a range.
@@ -207,9 +207,20 @@ fn of_logarithm(error: Uncertain, level: f64) -> Estimate {
     Estimate { value: error.value.exp(), low: low.exp(), high: high.exp(), is_range: false }
 }
 
-/// What a test of several comparisons together says, by the chance that decides.
-pub(crate) fn decided_by(chance: f64) -> Option<Tested> {
-    Some(Tested { differs: Chance::new(chance.min(1.0)), same: None, rounds_to_decide: None })
+/// What a test of several comparisons together says, by the chance that decides; `None` where one of them is a range.
+pub(crate) fn decided_by(chance: Option<f64>) -> Option<Tested> {
+    chance.map(|chance| Tested { differs: Chance::new(chance.min(1.0)), same: None, rounds_to_decide: None })
+}
+
+/// The chance by which an answer stands that needs all of these; `None` where one is a range.
+pub(crate) fn chance_of_all(chances: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    chances.into_iter().try_fold(0.0, |most, chance| Some(f64::max(most, chance?)))
+}
+
+/// The same of one that any of these would do for, found among so many.
+pub(crate) fn chance_of_any(chances: impl IntoIterator<Item = Option<f64>>, among: usize) -> Option<f64> {
+    let least = chances.into_iter().try_fold(1.0, |least, chance| Some(f64::min(least, chance?)))?;
+    Some(least * among as f64)
 }
 
 /// Which side of its limit a figure is claimed to be on.

@@ -75,7 +75,7 @@ fn calls_are_compared_with_a_round_trip() {
     let share = saying(all, "on one CPU is sending and receiving, not switching: 70 % (");
     assert!(share.holds == Some(true) && share.text.ends_with("7.00 µs against 10.0 µs"), "{share:?}");
     assert!(
-        share.test.contains("order statistics of 5 against 5 rounds; p < 0.001 among all conclusions"),
+        share.test.contains("ratio of medians of 5 against 5 rounds; p < 0.001 among all conclusions"),
         "{share:?}"
     );
     let between = saying(all, "over TCP takes longer between two CPUs than on one: 4.00 times as long (95 %: ");

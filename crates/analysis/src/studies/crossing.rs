@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use kelvin_model::{Axis, Case, ChangeOfSides, Estimate, Value};
 
-use crate::evidence::{Rounds, Weighed};
+use crate::evidence::{Rounds, Weighed, chance_of_all, chance_of_any};
 
 /// A metric along one axis, all other parameters fixed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,8 +69,8 @@ pub(super) struct Standing {
     pub at: u64,
     /// Median of the second over that of the first, with an interval of a level at which all positions hold together.
     pub ratio: Estimate,
-    /// The chance of a ratio as far from one by accident, of this position alone.
-    pub chance: f64,
+    /// The chance of a ratio as far from one by accident, of this position alone; `None` of a range.
+    pub chance: Option<f64>,
 }
 
 impl Standing {
@@ -105,16 +105,16 @@ pub(super) fn standing(at: u64, first: &[f64], second: &[f64], of: usize) -> Opt
     Some(Standing { at, ratio: ratio.jointly(of).estimate, chance: ratio.chance(1.0) })
 }
 
-/// The chance by which the answer to a question about all positions stands: the largest of one that needs all, else, for one that
-/// needs any, that of the best of so many tries.
-pub(super) fn chance_of_all(standings: &[Standing]) -> f64 {
-    standings.iter().map(|standing| standing.chance).fold(0.0, f64::max)
+/// The chance by which it stands that the second is on a side at some of these positions.
+pub(super) fn chance_of_side(standings: &[Standing], side: Ordering) -> Option<f64> {
+    let on_side = standings.iter().filter(|standing| standing.side() == side);
+    chance_of_any(on_side.map(|standing| standing.chance), standings.len())
 }
 
-/// See [`chance_of_all`].
-pub(super) fn chance_of_any(standings: &[Standing], side: Ordering) -> f64 {
-    let chances = standings.iter().filter(|standing| standing.side() == side).map(|standing| standing.chance);
-    chances.fold(1.0, f64::min) * standings.len() as f64
+/// The chance by which it stands that the second is above, or below, all of these, the best of which was chosen by the same rounds.
+pub(super) fn chance_of_best<'s>(standings: impl ExactSizeIterator<Item = &'s Standing>) -> Option<f64> {
+    let all = standings.len() as f64;
+    chance_of_all(standings.map(|standing| standing.chance)).map(|chance| chance * all)
 }
 
 /// Where the second line changes sides: positions at which neither side is certain are passed over.

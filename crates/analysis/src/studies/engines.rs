@@ -7,8 +7,8 @@ use kelvin_model::units::bytes;
 use kelvin_model::{BestQuestion, Claim, Conclusion, Name, Side, Test};
 use kelvin_stats::{headline, median};
 
-use super::crossing::{Line, Standing, chance_of_all, chance_of_any, crossings, lines, standing, standings};
-use crate::evidence::{Evidence, decided_by};
+use super::crossing::{Line, Standing, chance_of_best, chance_of_side, crossings, lines, standing, standings};
+use crate::evidence::{Evidence, chance_of_all, decided_by};
 use crate::result::Study;
 
 /// The engine that every other is compared with.
@@ -59,8 +59,8 @@ fn compared(base: &Line, other: &Line) -> Option<Conclusion> {
     let [base, other] = [base, other].map(|line| Name::intern(&line.name()));
     let sizes = standings.len();
     let chance = match holds {
-        Some(true) => chance_of_any(&standings, Ordering::Less),
-        _ => chance_of_all(&standings),
+        Some(true) => chance_of_side(&standings, Ordering::Less),
+        _ => chance_of_all(standings.iter().map(|one| one.chance)),
     };
     Some(Conclusion {
         claim: Claim::Crossing { base, other, sizes, below, above, crossings },
@@ -97,7 +97,6 @@ fn fastest_at(lines: &[Line], at: u64) -> Option<Conclusion> {
     let rivals = compared.iter().filter(|(_, standing)| standing.side() != Ordering::Greater);
     let rivals: Vec<_> = rivals.map(|(line, _)| line.held.clone()).collect();
     let (next, nearest) = compared.first()?;
-    let standings = compared.iter().map(|(_, standing)| standing);
     let case = best.held.clone().with(BLOCK, at);
     let best = Side { metric: ENGINES.id, case, value: headline(rounds), unit: ENGINES.unit, rounds: rounds.len() };
     Some(Conclusion {
@@ -110,6 +109,6 @@ fn fastest_at(lines: &[Line], at: u64) -> Option<Conclusion> {
             others: others.len(),
         },
         evidence: Test::Together { ratios: vec![(None, nearest.ratio)], rounds: rounds.len() },
-        tested: decided_by(all as f64 * standings.map(|one| one.chance).fold(0.0, f64::max)),
+        tested: decided_by(chance_of_best(compared.iter().map(|(_, standing)| standing))),
     })
 }

@@ -10,9 +10,9 @@ use kelvin_catalogue::net::{
 };
 use kelvin_model::{Case, ChangeOfSides, Claim, Conclusion, Metric, Name, RatioQuestion, ShareQuestion, Test};
 
-use super::crossing::{Line, Point, Standing, chance_of_all, chance_of_any, standings, without};
+use super::crossing::{Line, Point, Standing, chance_of_side, standings, without};
 use super::{FULL, concluded};
-use crate::evidence::{Ask, Beyond, Evidence, Rounds, Weighed, decided_by, share};
+use crate::evidence::{Ask, Beyond, Evidence, Rounds, Weighed, chance_of_all, chance_of_any, decided_by, share};
 use crate::result::{Concluded, Study};
 
 /// The study of calls and round trips, and that of streams.
@@ -136,10 +136,12 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<Conclusion> {
     let conclusion = share(ShareQuestion::CpuOfStreams, least.side(), least, FULL, Beyond::Above)?;
     let evidence = Test::CaseByCase { cases: all.len(), rounds: least.values.len() };
     // One that is not full is found among so many, while all are full only together.
-    let tries = if holds == Some(false) { all.len() as f64 } else { 1.0 };
-    let of_answer = busy.iter().zip(&full).filter(|(_, is_full)| **is_full == holds).map(|(busy, _)| busy.chance(FULL));
-    let end = if holds == Some(false) { f64::min } else { f64::max };
-    let tested = decided_by(tries * of_answer.reduce(end).unwrap_or(1.0));
+    let chances =
+        |answer| busy.iter().zip(&full).filter(move |(_, full)| **full == answer).map(|one| one.0.chance(FULL));
+    let tested = decided_by(match holds {
+        Some(false) => chance_of_any(chances(holds), all.len()),
+        _ => chance_of_all(busy.iter().map(|busy| busy.chance(FULL))),
+    });
     Some(Conclusion { holds, evidence, tested, ..conclusion })
 }
 
@@ -190,8 +192,8 @@ fn bytes_or_calls(rates: &[Rounds<'_>]) -> Option<Conclusion> {
         holds: from.map(|_| true).or(is_never.then_some(false)),
         evidence: together(&standings, smallest.rounds.len()),
         tested: decided_by(match found {
-            Some(_) => chance_of_any(&standings, Ordering::Greater),
-            None => chance_of_all(&standings),
+            Some(_) => chance_of_side(&standings, Ordering::Greater),
+            None => chance_of_all(standings.iter().map(|one| one.chance)),
         }),
     })
 }

@@ -10,7 +10,7 @@ use kelvin_model::{Case, Claim, Conclusion, Name, RatioQuestion, ShareQuestion, 
 use super::crossing::without;
 use super::network::{LOST, SMALL, TWICE, lost};
 use super::{FULL, concluded};
-use crate::evidence::{Ask, Beyond, Evidence, Rounds, Weighed, decided_by, share};
+use crate::evidence::{Ask, Beyond, Evidence, Rounds, Weighed, chance_of_all, chance_of_any, decided_by, share};
 use crate::result::Study;
 
 /// The study.
@@ -126,10 +126,13 @@ fn limit(evidence: &Evidence<'_>, stream: &Rounds<'_>) -> Option<Conclusion> {
 }
 
 /// The chance by which the answer stands: of the one that is full, among two; or of both that are not.
-fn chance_of_limit(busy: &[Weighed; 2], full: &[Option<bool>; 2]) -> f64 {
-    let chances = busy.map(|share| share.chance(FULL));
-    let of_full = chances.iter().zip(full).filter(|(_, is_full)| **is_full == Some(true)).map(|(chance, _)| *chance);
-    of_full.reduce(f64::min).map_or(chances[0].max(chances[1]), |chance| 2.0 * chance)
+fn chance_of_limit(busy: &[Weighed; 2], full: &[Option<bool>; 2]) -> Option<f64> {
+    let of_full =
+        busy.iter().zip(full).filter(|(_, is_full)| **is_full == Some(true)).map(|(share, _)| share.chance(FULL));
+    match full.contains(&Some(true)) {
+        true => chance_of_any(of_full, busy.len()),
+        false => chance_of_all(busy.iter().map(|share| share.chance(FULL))),
+    }
 }
 
 /// The cost of a remote program over its kernel, which answers echo requests.

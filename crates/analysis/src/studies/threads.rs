@@ -8,7 +8,7 @@ use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Estimate, Furthest, La
 use kelvin_stats::{CLOSE, FittedScalability, LEAST_LOADS, Repeated, fitted_scalability, median};
 
 use super::concluded;
-use super::crossing::{Standing, standing, without};
+use super::crossing::{Standing, chance_of_best, standing, without};
 use crate::evidence::{Ask, Evidence, Rounds, decided_by};
 use crate::result::Study;
 use crate::result::{BestCell, Coefficient, FittedLaw};
@@ -200,8 +200,8 @@ fn best_cell(held: Case, cells: &[Rounds<'_>]) -> Option<BestCell> {
         others: compared.len(),
     };
     let evidence = Test::Together { ratios: vec![(None, nearest.ratio)], rounds: best.values.len() };
-    let chance = compared.iter().map(|(_, standing)| standing.chance).fold(0.0, f64::max);
-    let tested = decided_by(all as f64 * chance);
+    let chance = chance_of_best(compared.iter().map(|(_, standing)| standing));
+    let tested = decided_by(chance);
     let conclusion = Conclusion { claim, holds: as_good.is_empty().then_some(true), evidence, tested }.into();
     Some(BestCell { metric: THREADS.id, held, best: best.case.clone(), as_good, conclusion })
 }

@@ -11,7 +11,7 @@ use kelvin_model::{
 };
 
 use super::crossing::without;
-use crate::evidence::{Evidence, Rounds, Weighed, decided_by};
+use crate::evidence::{Evidence, Rounds, Weighed, chance_of_all, chance_of_any, decided_by};
 use crate::reference::references;
 use crate::result::{Concluded, Study};
 
@@ -110,7 +110,7 @@ impl Compared {
                 over,
             }),
             holds,
-            tested: chances.and_then(|chances| decided_by(chance_of(holds, &chances))),
+            tested: decided_by(chances.and_then(|chances| chance_of(holds, &chances))),
         })
     }
 
@@ -159,11 +159,11 @@ fn ratio(first: &Rounds<'_>, second: &Rounds<'_>, of: usize) -> Option<Estimate>
 }
 
 /// The chance by which an answer over several sets stands: of that which shows it, among so many; or of all together, where none does.
-fn chance_of(holds: Option<bool>, chances: &[(Change, f64)]) -> f64 {
-    let differing = chances.iter().filter(|(change, _)| *change != Change::Same).map(|(_, chance)| *chance);
+fn chance_of(holds: Option<bool>, chances: &[(Change, f64)]) -> Option<f64> {
+    let differing = chances.iter().filter(|(change, _)| *change != Change::Same);
     match holds {
-        Some(true) => chances.len() as f64 * differing.fold(1.0, f64::min),
-        _ => chances.iter().map(|(_, chance)| *chance).fold(0.0, f64::max),
+        Some(true) => chance_of_any(differing.map(|(_, chance)| Some(*chance)), chances.len()),
+        _ => chance_of_all(chances.iter().map(|(_, chance)| Some(*chance))),
     }
 }
 

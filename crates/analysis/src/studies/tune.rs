@@ -6,7 +6,7 @@ use kelvin_catalogue::file::{CacheState, TUNE, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN
 use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Metric, Setting, Test};
 use kelvin_stats::median;
 
-use super::crossing::{Standing, standing};
+use super::crossing::{Standing, chance_of_best, standing};
 use crate::evidence::{Evidence, Rounds, SAME, decided_by};
 use crate::result::Study;
 
@@ -58,13 +58,13 @@ fn fastest(best: &Rounds<'_>, others: &[&Rounds<'_>]) -> Option<Conclusion> {
     let rivals = compared.iter().filter(|(_, standing)| standing.side() != Ordering::Greater);
     let rivals: Vec<Case> = rivals.map(|&(case, _)| case.clone()).collect();
     let &(next, nearest) = compared.first()?;
-    let chance = compared.iter().map(|(_, standing)| standing.chance).fold(0.0, f64::max);
+    let chance = chance_of_best(compared.iter().map(|(_, standing)| standing));
     let (question, others) = (BestQuestion::TunedEngine, compared.len());
     Some(Conclusion {
         holds: rivals.is_empty().then_some(true),
         claim: Claim::Best { question, best: best.side(), rivals, next: next.clone(), others },
         evidence: Test::Together { ratios: vec![(None, nearest.ratio)], rounds: best.values.len() },
-        tested: decided_by(all as f64 * chance),
+        tested: decided_by(chance),
     })
 }
 

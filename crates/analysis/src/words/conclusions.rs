@@ -15,6 +15,8 @@ use kelvin_model::{
     RatioQuestion, ShareQuestion, Side, Test, Unit,
 };
 
+use kelvin_stats::LEAST_ROUNDS;
+
 use super::{load, transfer};
 use crate::studies::network::TWICE;
 
@@ -617,7 +619,7 @@ pub(crate) fn evidence(conclusion: &Conclusion) -> String {
 
 /// How likely a conclusion is by accident, or what would decide where these rounds do not.
 fn outcome(conclusion: &Conclusion) -> Option<String> {
-    let tested = conclusion.tested?;
+    let Some(tested) = conclusion.tested else { return is_of_few(&conclusion.evidence).then(too_few) };
     let of_all = |chance: Chance| format!("{} among all conclusions", p_value(chance.joint));
     if conclusion.holds.is_some() {
         return Some(of_all(tested.differs));
@@ -632,6 +634,24 @@ fn outcome(conclusion: &Conclusion) -> Option<String> {
     }
 }
 
+fn too_few() -> String {
+    format!("nothing is tested with fewer than {LEAST_ROUNDS} rounds")
+}
+
+/// Whether a test of medians has too few rounds.
+fn is_of_few(test: &Test) -> bool {
+    match test {
+        Test::RatioOfMedians { rounds: [other, base], .. } => *other.min(base) < LEAST_ROUNDS,
+        Test::Together { ratios, .. } => ratios.iter().any(|(_, ratio)| ratio.is_range),
+        Test::Median { rounds, .. }
+        | Test::CaseByCase { rounds, .. }
+        | Test::Ratios { rounds, .. }
+        | Test::Contrasts { rounds, .. }
+        | Test::Search { rounds, .. } => *rounds < LEAST_ROUNDS,
+        _ => false,
+    }
+}
+
 /// Most rounds that are worth naming: a thorough run of an hour makes as many.
 const MOST_ROUNDS: u64 = 100;
 
@@ -640,22 +660,20 @@ fn of_test(conclusion: &Conclusion) -> String {
         Test::RatioOfMedians { rounds: [other, base], chosen_among } => {
             let chosen = chosen_among
                 .map_or_else(String::new, |all| format!("; the point was chosen among {all} from the same rounds"));
-            format!("ratio of medians, interval from order statistics of {other} against {base} rounds{chosen}")
+            format!("ratio of medians of {other} against {base} rounds{chosen}")
         }
         Test::Median { rounds, over } => {
             let over = over.as_ref().map_or_else(String::new, |over| format!(", over {over}"));
-            format!("median of {rounds} rounds and its interval{over}")
+            format!("median of {rounds} rounds{over}")
         }
-        Test::CaseByCase { rounds, .. } => format!("median of {rounds} rounds and its interval, case by case"),
+        Test::CaseByCase { rounds, .. } => format!("median of {rounds} rounds, case by case"),
         Test::Together { ratios, .. } => together(conclusion, ratios),
         Test::Ratios { count, rounds } => format!(
-            "median ratio within a pass, interval from order statistics of {rounds} passes or more, jointly at 95 % over {}",
+            "median ratio within a pass, {rounds} passes or more, jointly at 95 % over {}",
             counted(*count as u64, "set")
         ),
         Test::Contrasts { cells, rounds } => {
-            format!(
-                "effects on the logarithm over {cells} cells within a pass, interval from order statistics of {rounds} passes or more"
-            )
+            format!("effects on the logarithm over {cells} cells within a pass, {rounds} passes or more")
         }
         Test::Rounds { agreeing, rounds, range: [least, most], tolerance } => format!(
             "to within {} of all or none: {agreeing} of {rounds} rounds agree, with {} to {} of the pages",
@@ -678,7 +696,7 @@ fn of_test(conclusion: &Conclusion) -> String {
             percent(*noise)
         ),
         Test::Intervals { latencies: [base, huge], apart } => format!(
-            "{} with base pages against {} with huge pages; {}, ratio {}, interval from order statistics of the rounds of both",
+            "{} with base pages against {} with huge pages; {} by the ratio of their medians, {}",
             plain(*base, Unit::Nanoseconds),
             plain(*huge, Unit::Nanoseconds),
             if *apart { "apart" } else { "not apart" },
@@ -707,7 +725,7 @@ fn of_test(conclusion: &Conclusion) -> String {
         Test::Search { rounds, agreeing } => {
             let counts: Vec<String> = agreeing.iter().map(|count| format!("{count} of {rounds}")).collect();
             format!(
-                "median gain of {rounds} rounds and its interval; rounds whose search found this block, thread count, depth: {}",
+                "median gain of {rounds} rounds; rounds whose search found this block, thread count, depth: {}",
                 counts.join(", ")
             )
         }
@@ -733,9 +751,5 @@ fn together(conclusion: &Conclusion, ratios: &[(Option<u64>, Estimate)]) -> Stri
         format!("{} ({} to {}){at}", number(ratio.value), number(ratio.low), number(ratio.high))
     };
     let figures: Vec<String> = ratios.iter().map(figure).collect();
-    format!(
-        "{of} at each of {} sizes, intervals from order statistics of rounds, jointly at 95 %: {}",
-        ratios.len(),
-        figures.join(", ")
-    )
+    format!("{of} at each of {} sizes, intervals jointly at 95 %: {}", ratios.len(), figures.join(", "))
 }
