@@ -275,7 +275,8 @@ impl Ask {
             },
             holds: self.beyond.holds(&ratio, self.limit),
             evidence: Test::RatioOfMedians { rounds: [other.values.len(), base.values.len()], chosen_among: among },
-            tested: weighed.tested(self.limit, Some(SAME)),
+            // Beside another limit than 1 the two sides are not the same, whatever the ratio.
+            tested: weighed.tested(self.limit, (self.limit == 1.0).then_some(SAME)),
         })
     }
 }

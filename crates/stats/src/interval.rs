@@ -39,9 +39,8 @@ const LENT_DEGREES: f64 = 24.0;
 /// many, 1 % with 5.
 const CLEARLY_NOISIER: f64 = 3.5;
 
-/// Half-width of the interval that holds the headline of a repeat, over that of the truth: the repeat is as uncertain as the run.
-const OF_A_REPEAT: f64 = std::f64::consts::SQRT_2;
-/// The same where states of the machine outlast several rounds: as if there were half as many rounds.
+/// Half-width of an interval where states of the machine outlast several rounds, over that where none does: as if there were half as
+/// many rounds.
 const OF_LASTING_STATES: f64 = std::f64::consts::SQRT_2;
 
 /// An estimate of a variance and the degrees of freedom behind it.
@@ -130,15 +129,10 @@ pub fn headline_interval(rounds: &[f64], history: Option<&RunToRun>) -> Option<H
 ///
 /// A range stays what was seen.
 pub fn repeat_interval(rounds: &[f64], history: Option<&RunToRun>) -> Option<HeadlineInterval> {
-    let interval = headline_interval(rounds, history)?;
-    let factor = match (interval.kind, history) {
-        (HeadlineIntervalKind::Range, _) => 1.0,
-        (HeadlineIntervalKind::Confidence, Some(_)) => OF_A_REPEAT,
-        (HeadlineIntervalKind::Confidence, None) => OF_A_REPEAT * OF_LASTING_STATES,
-    };
-    let center = headline(rounds);
-    let from_center = |end: f64| center + factor * (end - center);
-    Some(HeadlineInterval { lower: from_center(interval.lower), upper: from_center(interval.upper), ..interval })
+    let Some(figure) = Uncertain::median(rounds, history) else { return headline_interval(rounds, history) };
+    let lasting = if history.is_some() { 1.0 } else { OF_LASTING_STATES };
+    let (lower, upper) = figure.of_next_run().wider(lasting).interval(LEVEL);
+    Some(HeadlineInterval { kind: HeadlineIntervalKind::Confidence, lower, upper })
 }
 
 /// Headlines of earlier runs, oldest first, and the variance of each that its own rounds explained.

@@ -110,7 +110,8 @@ impl Uncertain {
         self.wider((values as f64 + 1.0).sqrt())
     }
 
-    fn wider(self, times: f64) -> Self {
+    /// With so many times the error.
+    pub(crate) fn wider(self, times: f64) -> Self {
         Self { below: self.below * times, above: self.above * times, ..self }
     }
 

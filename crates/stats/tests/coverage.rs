@@ -54,6 +54,23 @@ fn history_covers_what_differs_from_run_to_run() {
 }
 
 #[test]
+fn the_interval_of_the_next_run_holds_it() {
+    let next = |model, rounds, method| simulate(model, rounds, RUNS, &[method])[0].next;
+    for rounds in [4, 8, 20] {
+        for model in INDEPENDENT {
+            let held = next(model, rounds, Method::NextRun(0));
+            assert!((0.88..=0.995).contains(&held), "{rounds} rounds, {}: holds {held:.3}", model.name());
+            // That of the truth is narrower, and does not.
+            assert!(next(model, rounds, Method::Ours(0)) < 0.95, "{rounds} rounds, {}", model.name());
+        }
+        for model in [Model::RunComponent, Model::LastingStates] {
+            let held = next(model, rounds, Method::NextRun(20));
+            assert!((0.88..=0.995).contains(&held), "{rounds} rounds, {}: holds {held:.3}", model.name());
+        }
+    }
+}
+
+#[test]
 fn the_interval_of_a_repeat_holds_it_where_states_of_the_machine_outlast_rounds() {
     let next = |rounds, method| simulate(Model::LastingStates, rounds, RUNS, &[method])[0].next;
     for rounds in [5, 6, 8, 10, 20] {

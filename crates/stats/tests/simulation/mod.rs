@@ -4,8 +4,8 @@
 pub mod report;
 
 use kelvin_stats::{
-    Random, RunToRun, Samples, headline, headline_interval, mean, median, repeat_interval, t_quantile, variance,
-    within_spread,
+    LEVEL, Random, RunToRun, Samples, Uncertain, headline, headline_interval, mean, median, repeat_interval,
+    t_quantile, variance, within_spread,
 };
 
 /// How the rounds of a run, and runs, vary.
@@ -110,13 +110,23 @@ pub enum Method {
     T,
     /// kelvin's, with this many earlier runs.
     Ours(usize),
-    /// kelvin's of a repeat, with this many earlier runs.
+    /// That widened to hold the next run, with this many earlier runs.
+    NextRun(usize),
+    /// kelvin's of a repeat where states outlast rounds, with this many earlier runs.
     OfARepeat(usize),
 }
 
 impl Method {
-    pub const ALL: [Self; 6] =
-        [Self::Bootstrap, Self::T, Self::Ours(0), Self::Ours(5), Self::Ours(20), Self::OfARepeat(0)];
+    pub const ALL: [Self; 8] = [
+        Self::Bootstrap,
+        Self::T,
+        Self::Ours(0),
+        Self::Ours(5),
+        Self::Ours(20),
+        Self::NextRun(0),
+        Self::NextRun(20),
+        Self::OfARepeat(0),
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -125,6 +135,8 @@ impl Method {
             Self::Ours(0) => "kelvin",
             Self::Ours(5) => "kelvin, 5 earlier runs",
             Self::Ours(_) => "kelvin, 20 earlier runs",
+            Self::NextRun(0) => "kelvin, of the next run",
+            Self::NextRun(_) => "kelvin, of the next run, earlier runs",
             Self::OfARepeat(0) => "kelvin, of a repeat",
             Self::OfARepeat(_) => "kelvin, of a repeat, earlier runs",
         }
@@ -143,12 +155,15 @@ impl Method {
                 let half = t_quantile(0.975, n - 1.0) * (variance(rounds) / n).sqrt();
                 Some((mean(rounds) - half, mean(rounds) + half))
             }
-            Self::Ours(earlier) | Self::OfARepeat(earlier) => {
+            Self::Ours(earlier) | Self::OfARepeat(earlier) | Self::NextRun(earlier) => {
                 let runs: Vec<Vec<f64>> = (0..earlier).map(|_| model.run(rounds.len(), random)).collect();
                 let headlines: Vec<f64> = runs.iter().map(|run| headline(run)).collect();
                 let within: Vec<f64> =
                     runs.iter().filter_map(|run| within_spread(run)).map(|spread| spread.variance).collect();
                 let history = RunToRun::learn(&headlines, &within);
+                if matches!(self, Self::NextRun(_)) {
+                    return Some(Uncertain::median(rounds, history.as_ref())?.of_next_run().interval(LEVEL));
+                }
                 let of = if matches!(self, Self::Ours(_)) { headline_interval } else { repeat_interval };
                 of(rounds, history.as_ref()).map(|interval| (interval.lower, interval.upper))
             }

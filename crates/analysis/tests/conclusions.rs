@@ -1,0 +1,125 @@
+//! What every conclusion has in common: too few rounds, the same as a result, many tests at once, and earlier runs.
+
+use kelvin_analysis::testing::{self, add_scalars};
+use kelvin_analysis::{Concluded, analyse};
+use kelvin_model::{Case, Learned, Metric, Point, Run, Treatment};
+
+const fn time(id: &'static str) -> Metric {
+    Metric::duration(id, "A time of the network").headline(Treatment::AsFound)
+}
+
+const TCP: Metric = time("net.rtt.tcp");
+const UDP: Metric = time("net.rtt.udp");
+const UNIX: Metric = time("net.rtt.unix");
+
+fn on_one_cpu() -> Case {
+    Case::new().at(Point::named("placement", "same_cpu")).with("message", 64)
+}
+
+fn between_cpus() -> Case {
+    Case::new().at(Point::named("placement", "two_cpus")).with("message", 64)
+}
+
+fn network() -> Run {
+    testing::run(&[TCP, UDP, UNIX])
+}
+
+/// So many rounds around a value, by this share.
+fn rounds(count: usize, value: f64, noise: f64) -> Vec<f64> {
+    let place = |round: usize| (round as f64 / (count - 1) as f64 - 0.5) * 2.0;
+    (0..count).map(|round| value * (1.0 + noise * place(round * 3 % count))).collect()
+}
+
+fn concluded(run: &Run, words: &str) -> Concluded {
+    let study = testing::study(run, "net.rtt").unwrap();
+    study.conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("{study:#?}")).clone()
+}
+
+const BETWEEN: &str = "over TCP takes longer between two CPUs than on one";
+const BESIDE: &str = "less time over UDP than over TCP";
+
+#[test]
+fn nothing_is_tested_with_a_range_however_far_apart_it_is() {
+    for (count, is_tested) in [(2, false), (3, false), (4, true)] {
+        let mut run = network();
+        add_scalars(&mut run, &TCP, on_one_cpu(), &rounds(8, 10_000.0, 0.01));
+        add_scalars(&mut run, &TCP, between_cpus(), &rounds(count, 40_000.0, 0.01));
+        let found = concluded(&run, BETWEEN);
+        assert_eq!((found.holds, found.tested.is_some()), (is_tested.then_some(true), is_tested), "{count} rounds");
+        let says = "nothing is tested with fewer than 4 rounds";
+        assert_eq!((found.text.contains("(range: "), found.test.contains(says)), (!is_tested, !is_tested), "{found:?}");
+    }
+}
+
+#[test]
+fn the_same_is_a_result_and_what_is_open_says_how_many_rounds_would_decide() {
+    let beside = |value: f64, noise: f64| {
+        let mut run = network();
+        add_scalars(&mut run, &TCP, on_one_cpu(), &rounds(8, 10_000.0, noise));
+        add_scalars(&mut run, &UDP, on_one_cpu(), &rounds(8, value, noise));
+        concluded(&run, BESIDE)
+    };
+    let same = beside(10_010.0, 0.01);
+    assert_eq!((same.holds, same.same_within()), (None, Some(0.05)));
+    assert!(same.test.contains("the same within 5.0 %, p < 0.001 among all conclusions"), "{}", same.test);
+    let open = beside(9_700.0, 0.1);
+    assert_eq!((open.holds, open.same_within()), (None, None));
+    assert!(open.test.contains("rounds would decide"), "{}", open.test);
+    let shorter = beside(8_000.0, 0.01);
+    assert_eq!((shorter.holds, shorter.same_within()), (Some(true), None));
+    // A small difference that is certain is a difference.
+    let little = beside(9_900.0, 0.001);
+    assert_eq!((little.holds, little.same_within()), (Some(true), None));
+}
+
+#[test]
+fn what_counts_alone_may_not_count_among_many() {
+    // Just apart.
+    let only = |others: usize| {
+        let mut run = network();
+        add_scalars(&mut run, &TCP, on_one_cpu(), &rounds(8, 10_000.0, 0.05));
+        add_scalars(&mut run, &TCP, between_cpus(), &rounds(8, 10_500.0, 0.05));
+        if others > 0 {
+            for metric in [UDP, UNIX] {
+                add_scalars(&mut run, &metric, on_one_cpu(), &rounds(8, 10_000.0, 0.05));
+                add_scalars(&mut run, &metric, between_cpus(), &rounds(8, 10_000.0, 0.05));
+            }
+        }
+        concluded(&run, BETWEEN)
+    };
+    let [alone, among] = [only(0), only(4)];
+    assert_eq!(alone.holds, Some(true));
+    assert_eq!(among.holds, None, "{}", among.test);
+    let [alone, among] = [alone, among].map(|one| one.tested.unwrap().differs);
+    assert_eq!(alone.alone, among.alone);
+    assert!(alone.joint <= 0.05 && among.joint > 0.05 && alone.joint == alone.alone, "{alone:?} {among:?}");
+}
+
+#[test]
+fn what_differs_from_run_to_run_is_part_of_the_error_of_a_ratio_but_not_what_differs_alike() {
+    let with = |of_two: [f64; 6]| {
+        let mut run = network();
+        add_scalars(&mut run, &TCP, on_one_cpu(), &rounds(8, 10_000.0, 0.01));
+        add_scalars(&mut run, &TCP, between_cpus(), &rounds(8, 10_500.0, 0.01));
+        let machine = [1.0, 1.1, 0.95, 1.05, 0.9, 1.02];
+        let headlines = |own: [f64; 6]| machine.iter().zip(own).map(|(state, own)| 10_000.0 * state * own).collect();
+        for (case, headlines) in [(on_one_cpu(), headlines([1.0; 6])), (between_cpus(), headlines(of_two))] {
+            run.outline.learned.push(Learned { metric: TCP.id, case, headlines, within: vec![1.0; 6] });
+        }
+        concluded(&run, BETWEEN).holds
+    };
+    assert_eq!(with([1.05, 1.051, 1.049, 1.05, 1.052, 1.048]), Some(true));
+    assert_eq!(with([1.0, 1.2, 0.9, 1.1, 1.05, 0.85]), None);
+}
+
+#[test]
+fn the_paragraph_of_the_network_has_what_counts_among_all_only() {
+    let mut run = network();
+    add_scalars(&mut run, &TCP, on_one_cpu(), &rounds(8, 10_000.0, 0.01));
+    add_scalars(&mut run, &TCP, between_cpus(), &rounds(3, 40_000.0, 0.01));
+    let says = |run: &Run| analyse(run).verdict.iter().any(|line| line.contains("takes longer between two CPUs"));
+    assert!(!says(&run));
+    run.measurements.truncate(1);
+    add_scalars(&mut run, &TCP, between_cpus(), &rounds(8, 40_000.0, 0.01));
+    assert!(says(&run));
+}
