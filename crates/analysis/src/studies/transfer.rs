@@ -92,8 +92,8 @@ impl Compared {
 
     /// The answer; `None` where no set was measured with both.
     fn conclude(&self, cells: &Cells<'_>) -> Option<Conclusion> {
-        let over: Vec<OverFiles> = Files::ALL.iter().filter_map(|&files| self.over(cells, files)).collect();
-        let chances = self.chances(cells, &over);
+        let sets = Files::ALL.iter().filter_map(|&files| self.over(cells, files));
+        let (over, chances): (Vec<OverFiles>, Vec<Option<f64>>) = sets.unzip();
         let wanted = if self.factor.is_gain() { Change::Shorter } else { Change::Longer };
         let changes = || over.iter().map(|one| one.change);
         let holds = match changes().any(|change| change == wanted) {
@@ -101,6 +101,12 @@ impl Compared {
             false => (!changes().any(|change| change == Change::NotKnown)).then_some(false),
         };
         let rounds = over.iter().flat_map(|one| one.sides.iter().map(|side| side.rounds)).min()?;
+        // One set that shows it is found among so many, while all are needed to refute it.
+        let showing = over.iter().zip(&chances).filter(|(one, _)| one.change == wanted).map(|(_, chance)| *chance);
+        let chance = match holds {
+            Some(true) => chance_of_any(showing, over.len()),
+            _ => chance_of_all(chances.iter().copied()),
+        };
         Some(Conclusion {
             evidence: Test::Ratios { count: over.len(), rounds },
             claim: Claim::Transfer(TransferClaim::Factor {
@@ -110,36 +116,27 @@ impl Compared {
                 over,
             }),
             holds,
-            tested: decided_by(chances.and_then(|chances| chance_of(holds, &chances))),
+            tested: decided_by(chance),
         })
     }
 
-    /// The chances of the tests of all sets by accident: that a set differs, or is the same where it is said to be.
-    fn chances(&self, cells: &Cells<'_>, over: &[OverFiles]) -> Option<Vec<(Change, f64)>> {
-        let of = |one: &OverFiles| {
-            let files = Files::ALL.iter().copied().find(|files| files.name() == &*one.files)?;
-            let [base, other] = [&self.base, &self.other].map(|case| case.clone().at(files));
-            let (usual, changed) = (cells.at(&TIME, &base)?, cells.at(self.metric, &other)?);
-            let tested = Weighed::of_pairs(&usual.values, &changed.values)?.tested(1.0, Some(Change::MARGIN))?;
-            let same = tested.same.filter(|_| one.change == Change::Same);
-            Some((one.change, same.map_or(tested.differs, |same| same.chance).alone))
-        };
-        over.iter().map(of).collect()
-    }
-
-    fn over(&self, cells: &Cells<'_>, files: Files) -> Option<OverFiles> {
+    /// The factor over one set, and the chance of what it says by accident.
+    fn over(&self, cells: &Cells<'_>, files: Files) -> Option<(OverFiles, Option<f64>)> {
         let [base, other] = [&self.base, &self.other].map(|case| case.clone().at(files));
         let (usual, changed) = (cells.at(&TIME, &base)?, cells.at(self.metric, &other)?);
-        let ratio = ratio(usual, changed, Files::ALL.len())?;
+        let weighed = Weighed::of_pairs(&usual.values, &changed.values)?;
+        let ratio = weighed.jointly(Files::ALL.len()).estimate;
+        let change = Change::of(&ratio);
         let published = || Some(published(&other)? / published(&base)?);
-        Some(OverFiles {
+        let over = OverFiles {
             files: Name::new(files.name()),
             sides: [usual.side(), changed.side()],
             ratio,
-            change: Change::of(&ratio),
+            change,
             each: self.each(files).and_then(|count| longer_by(usual, changed, count)),
             published: if self.metric.id == TIME.id { published() } else { None },
-        })
+        };
+        Some((over, chance_of(&weighed, change)))
     }
 
     /// How often a set pays for the factor, where that is a cost for each file; `None` for a single file, which has no other
@@ -153,18 +150,11 @@ impl Compared {
     }
 }
 
-/// The second over the first, at a level at which so many ratios hold jointly.
-fn ratio(first: &Rounds<'_>, second: &Rounds<'_>, of: usize) -> Option<Estimate> {
-    Weighed::of_pairs(&first.values, &second.values).map(|ratio| ratio.jointly(of).estimate)
-}
-
-/// The chance by which an answer over several sets stands: of that which shows it, among so many; or of all together, where none does.
-fn chance_of(holds: Option<bool>, chances: &[(Change, f64)]) -> Option<f64> {
-    let differing = chances.iter().filter(|(change, _)| *change != Change::Same);
-    match holds {
-        Some(true) => chance_of_any(differing.map(|(_, chance)| Some(*chance)), chances.len()),
-        _ => chance_of_all(chances.iter().map(|(_, chance)| Some(*chance))),
-    }
+/// The chance of what a ratio says by accident; `None` of a range.
+fn chance_of(ratio: &Weighed, change: Change) -> Option<f64> {
+    let tested = ratio.tested(1.0, Some(Change::MARGIN))?;
+    let same = tested.same.filter(|_| change == Change::Same);
+    Some(same.map_or(tested.differs, |same| same.chance).alone)
 }
 
 /// By how much longer, divided by a count.
@@ -205,42 +195,42 @@ fn mmap(cells: &Cells<'_>) -> Vec<Conclusion> {
 
 /// Whether what mmap gains as published is the gain of more bytes a call.
 fn gain(cells: &Cells<'_>) -> Option<Conclusion> {
-    let over: Vec<GainOverFiles> = Files::ALL.iter().filter_map(|&files| gain_over(cells, files)).collect();
-    let gaining = || over.iter().filter(|one| Change::of(&one.whole) == Change::Shorter);
+    let sets = Files::ALL.iter().filter_map(|&files| gain_over(cells, files));
+    let (over, chances): (Vec<GainOverFiles>, Vec<Option<f64>>) = sets.unzip();
+    let is_gain = |one: &GainOverFiles| Change::of(&one.whole) == Change::Shorter;
     let says = |one: &GainOverFiles| match [Change::of(&one.by_bytes), Change::of(&one.by_mapping)] {
         [_, Change::Shorter] => Some(false),
         [Change::Shorter, Change::Same | Change::Longer] => Some(true),
         _ => None,
     };
-    let holds = match gaining().map(says).collect::<Option<Vec<bool>>>() {
+    let gaining = over.iter().filter(|one| is_gain(one));
+    let holds = match gaining.map(says).collect::<Option<Vec<bool>>>() {
         Some(said) if !said.is_empty() => Some(said.iter().all(|&by_bytes| by_bytes)),
         _ => None,
     };
-    let count = over.len();
+    // Any part of any set may be the one that decides.
+    let parts = 3 * over.len();
+    let of_gains = over.iter().zip(chances).filter(|(one, _)| is_gain(one)).map(|(_, chance)| chance);
+    let chance = chance_of_all(of_gains).map(|chance| chance * parts as f64).filter(|_| holds.is_some());
     let rounds = cells.hot.iter().map(|one| one.values.len()).min()?;
     let claim = Claim::Transfer(TransferClaim::Gain { over });
-    (count > 0).then_some(Conclusion {
-        claim,
-        holds,
-        evidence: Test::Ratios { count: 3 * count, rounds },
-        tested: None,
-    })
+    let evidence = Test::Ratios { count: parts, rounds };
+    (parts > 0).then_some(Conclusion { claim, holds, evidence, tested: decided_by(chance) })
 }
 
-fn gain_over(cells: &Cells<'_>, files: Files) -> Option<GainOverFiles> {
+/// The gain over one set and its parts, and the chance of what all of them say by accident.
+fn gain_over(cells: &Cells<'_>, files: Files) -> Option<(GainOverFiles, Option<f64>)> {
     let [few, _, many] = settings();
     let copying = |setting| cell(Sender::ReadWrite, Receiver::ReadWrite, setting).at(files);
     let mapping = cell(Sender::Mmap, Receiver::Mmap, few).at(files);
     let [slow, fast] = [copying(few), copying(many)].map(|case| cells.at(&TIME, &case));
-    let (slow, fast, mapped) = (slow?, fast?, cells.at(&TIME, &mapping)?);
-    let of = 3 * Files::ALL.len();
-    Some(GainOverFiles {
-        files: Name::new(files.name()),
-        whole: ratio(slow, mapped, of)?,
-        by_bytes: ratio(slow, fast, of)?,
-        by_mapping: ratio(fast, mapped, of)?,
-        published: published(&mapping).zip(published(&copying(few))).map(|(mapped, slow)| mapped / slow),
-    })
+    let (slow, fast, mapped) = (&slow?.values, &fast?.values, &cells.at(&TIME, &mapping)?.values);
+    let parts = [Weighed::of_pairs(slow, mapped)?, Weighed::of_pairs(slow, fast)?, Weighed::of_pairs(fast, mapped)?];
+    let [whole, by_bytes, by_mapping] = parts.map(|part| part.jointly(3 * Files::ALL.len()).estimate);
+    let says = parts.iter().zip([whole, by_bytes, by_mapping]);
+    let chance = chance_of_all(says.map(|(part, estimate)| chance_of(part, Change::of(&estimate))));
+    let published = published(&mapping).zip(published(&copying(few))).map(|(mapped, slow)| mapped / slow);
+    Some((GainOverFiles { files: Name::new(files.name()), whole, by_bytes, by_mapping, published }, chance))
 }
 
 /// Which end's method decides.

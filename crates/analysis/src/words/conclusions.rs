@@ -78,10 +78,14 @@ fn kind(estimate: &Estimate) -> &'static str {
     if estimate.is_range { "range" } else { "95 %" }
 }
 
+/// Names the ends of a range, where those of an interval go without.
+pub(super) fn of_range(estimate: &Estimate) -> &'static str {
+    if estimate.is_range { "range: " } else { "" }
+}
+
 /// `12 % (11 to 13)` as shares.
 fn share(share: &Estimate) -> String {
-    let range = if share.is_range { "range: " } else { "" };
-    format!("{} ({range}{} to {})", percent(share.value), percent(share.low), percent(share.high))
+    format!("{} ({}{} to {})", percent(share.value), of_range(share), percent(share.low), percent(share.high))
 }
 
 fn amount(side: &Side) -> String {
@@ -359,10 +363,11 @@ fn part(question: ShareQuestion, of: &Side, part: &Estimate, limit: f64, conclus
 fn converging(remote: &[Side; 2], [there, here]: &[Estimate; 2], requests: Option<[f64; 2]>) -> String {
     let why = requests.map_or_else(String::new, |requests| format!("; {}", requests_of_a_block(requests)));
     format!(
-        "{}: the order of reads matters less over the network: random ones take {}, on this machine {} times ({} to {}){why}",
+        "{}: the order of reads matters less over the network: random ones take {}, on this machine {} times ({}{} to {}){why}",
         state_and_file(&remote[0].case),
         times(there, "as long as sequential ones"),
         number(here.value),
+        of_range(here),
         number(here.low),
         number(here.high)
     )
@@ -748,7 +753,8 @@ fn together(conclusion: &Conclusion, ratios: &[(Option<u64>, Estimate)]) -> Stri
     };
     let figure = |(at, ratio): &(Option<u64>, Estimate)| {
         let at = at.map_or_else(String::new, |at| format!(" at {}", bytes(at)));
-        format!("{} ({} to {}){at}", number(ratio.value), number(ratio.low), number(ratio.high))
+        let range = of_range(ratio);
+        format!("{} ({range}{} to {}){at}", number(ratio.value), number(ratio.low), number(ratio.high))
     };
     let figures: Vec<String> = ratios.iter().map(figure).collect();
     format!("{of} at each of {} sizes, intervals jointly at 95 %: {}", ratios.len(), figures.join(", "))

@@ -4,7 +4,7 @@ use kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE;
 use kelvin_model::units::{bytes, metric_at, number, percent, plain};
 use kelvin_model::{Canary, Case, Fact, Hazard, Machine, Name, Run, Unit};
 
-use super::conclusions::{limited_by, peer_streams};
+use super::conclusions::{limited_by, of_range, peer_streams};
 use super::{claim, evidence};
 use crate::raw::{QUIET, Raw};
 use crate::result::{
@@ -187,8 +187,9 @@ fn of_stream(stream: &EssentialStream) -> String {
     let case: &Case = &stream.rate.case;
     let is_one = kelvin_catalogue::net::STREAMS.of(case) == Some(1);
     let rate = |value| plain(value, stream.rate.unit);
-    let interval =
-        stream.interval.map_or_else(String::new, |found| format!(" ({} to {})", rate(found.low), rate(found.high)));
+    let interval = stream.interval.map_or_else(String::new, |found| {
+        format!(" ({}{} to {})", of_range(&found), rate(found.low), rate(found.high))
+    });
     let link = stream.carried.as_ref().map_or_else(String::new, |carried| match &carried.claim {
         Claim::Share { share, .. } => format!(", {} of the link", percent(share.value)),
         _ => String::new(),

@@ -4,6 +4,8 @@ use kelvin_catalogue::transfer::{BUFFER, Connection, Files, Mode, PUBLISHED_BUFF
 use kelvin_model::units::{bytes, number, plain};
 use kelvin_model::{Case, Change, Estimate, GainOverFiles, OverFiles, TransferClaim, TransferFactor, Unit};
 
+use super::conclusions::of_range;
+
 /// A cell: `rw/mmap, per file, 16 pages, 512 B`. What is as usual goes without saying.
 pub(crate) fn cell(case: &Case) -> String {
     let mut parts = vec![ends(case)];
@@ -74,7 +76,8 @@ pub(super) fn claim(claim: &TransferClaim) -> String {
 
 /// `1 file of 12 MB 0.40 times as long = 0.17 by calls of 1 MiB x 2.32 by mapping in place of those (published: 0.16)`.
 fn gain(of: &GainOverFiles) -> String {
-    let span = |of: &Estimate| format!("{} ({} to {})", number(of.value), number(of.low), number(of.high));
+    let span =
+        |of: &Estimate| format!("{} ({}{} to {})", number(of.value), of_range(of), number(of.low), number(of.high));
     let published = of.published.map_or_else(String::new, |ratio| format!("; published {}", number(ratio)));
     format!(
         "{} {} times as long = {} by calls of 1 MiB x {} by mapping in place of those{published}",
@@ -154,7 +157,7 @@ fn over_files(over: &OverFiles) -> String {
     let published = over.published.map_or_else(String::new, |ratio| format!("; published {}", number(ratio)));
     let each = over.each.map_or_else(String::new, |each| format!(", {} each", nanoseconds(&each)));
     let ratio = &over.ratio;
-    let span = format!("({} to {}{published})", number(ratio.low), number(ratio.high));
+    let span = format!("({}{} to {}{published})", of_range(ratio), number(ratio.low), number(ratio.high));
     let said = match over.change {
         Change::Same => format!("as long {span}"),
         Change::NotKnown => format!("not known {span}"),
@@ -166,7 +169,7 @@ fn over_files(over: &OverFiles) -> String {
 /// `57.1 us (50.2 to 64.0)`.
 fn nanoseconds(of: &Estimate) -> String {
     let [value, low, high] = [of.value, of.low, of.high].map(|value| plain(value, Unit::Nanoseconds));
-    format!("{value} ({low} to {high})")
+    format!("{value} ({}{low} to {high})", of_range(of))
 }
 
 /// From which size mmap wins, and whether the published means say the same.
@@ -203,8 +206,9 @@ fn how_to_tell(factor: TransferFactor) -> &'static str {
 }
 
 fn decides(held: &Case, ends: &[Estimate; 2], interaction: &Estimate, published: Option<bool>) -> String {
-    let times =
-        |of: &Estimate| format!("{} times as long ({} to {})", number(of.value), number(of.low), number(of.high));
+    let times = |of: &Estimate| {
+        format!("{} times as long ({}{} to {})", number(of.value), of_range(of), number(of.low), number(of.high))
+    };
     let [sender, receiver] = ends;
     let said = match published {
         Some(true) => "; the published means say so",
@@ -213,13 +217,14 @@ fn decides(held: &Case, ends: &[Estimate; 2], interaction: &Estimate, published:
     };
     format!(
         "{}, {} against {} a call: the receiver's method decides more than the sender's: mmap at the receiver takes {}, at the \
-         sender {}; both together {} times what the two alone would give ({} to {}){said}",
+         sender {}; both together {} times what the two alone would give ({}{} to {}){said}",
         Files::of(held).map_or("files", set),
         pages(held),
         bytes(buffer(held)),
         times(receiver),
         times(sender),
         number(interaction.value),
+        of_range(interaction),
         number(interaction.low),
         number(interaction.high)
     )
