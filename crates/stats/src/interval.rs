@@ -98,7 +98,7 @@ pub fn headline(rounds: &[f64]) -> f64 {
 }
 
 /// The variance of the headline that the spread between the run's own rounds explains; `None` below two rounds. From
-/// [`ROUNDS_TO_WINSORISE`] on it is that of the Winsorised rounds, which an outlier cannot inflate; which one it is never depends on
+/// six on it is that of the Winsorised rounds, which an outlier cannot inflate; which one it is never depends on
 /// the rounds themselves.
 pub fn within_spread(rounds: &[f64]) -> Option<Spread> {
     let constants = Constants::of(rounds.len())?;
