@@ -13,6 +13,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with, recv, shutdown};
 
+use crate::clients::{Clients, Serves};
 use crate::connection::{Connection, Wants};
 use crate::error::{Error, Result};
 use crate::hall::{Hall, LINGER, ROOM};
@@ -33,7 +34,7 @@ const WAKER: u64 = u64::MAX - 1;
 
 /// A client.
 #[derive(Debug)]
-struct Client {
+pub struct Client {
     socket: OwnedFd,
     connection: Connection,
     /// Whether something may be there to be received: epoll says so once.
@@ -62,18 +63,15 @@ enum Next {
 /// A thread.
 #[derive(Debug)]
 pub struct Worker {
-    number: usize,
     house: Arc<House>,
     epoll: OwnedFd,
     hall: Hall,
-    clients: Vec<Option<Client>>,
-    free: Vec<usize>,
+    clients: Clients<Client>,
     again: VecDeque<usize>,
     /// Whether connections are accepted just now; not while there are no descriptors for them.
     accepts: bool,
     /// Whether it was told to end, and has ended what is idle.
     has_drained: bool,
-    swept: Instant,
 }
 
 impl Worker {
@@ -83,12 +81,11 @@ impl Worker {
     /// Those of epoll.
     pub fn new(number: usize, house: Arc<House>, hall: Hall) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::call("wait for events"))?;
-        let waker = &house.desks[number].waker;
-        epoll::add(&epoll, &**waker, EventData::new_u64(WAKER), EventFlags::IN)
+        let clients = Clients::none(number, Arc::clone(&house));
+        epoll::add(&epoll, &*clients.desk().waker, EventData::new_u64(WAKER), EventFlags::IN)
             .map_err(Error::call("wait for events"))?;
-        let (clients, free, again, accepts, has_drained) = Default::default();
-        let swept = Instant::now();
-        let mut worker = Self { number, house, epoll, hall, clients, free, again, accepts, has_drained, swept };
+        let (again, accepts, has_drained) = Default::default();
+        let mut worker = Self { house, epoll, hall, clients, again, accepts, has_drained };
         worker.listen().map_err(Error::call("wait for connections"))?;
         Ok(worker)
     }
@@ -131,11 +128,7 @@ impl Worker {
     /// Whether it was told to end and has.
     fn is_done(&mut self) -> bool {
         self.drain_if_over();
-        if !self.has_drained {
-            return false;
-        }
-        let is_late = self.house.is_late(self.hall.site.now());
-        is_late || (self.clients.iter().all(Option::is_none) && self.house.desks[self.number].close())
+        self.has_drained && self.clients.are_done(self.hall.site.now())
     }
 
     /// From when on every answer is the last one of its connection.
@@ -156,9 +149,9 @@ impl Worker {
         close(&self.house.listener);
         self.admit();
         (self.hall.site.is_draining, self.has_drained) = (true, true);
-        for number in 0..self.clients.len() {
+        for number in self.clients.numbers() {
             // What has arrived is answered, even if its event is still to come.
-            self.clients[number].iter_mut().for_each(|client| client.is_readable = true);
+            self.clients.get_mut(number).into_iter().for_each(|client| client.is_readable = true);
             self.drive(number);
         }
     }
@@ -168,7 +161,7 @@ impl Worker {
             LISTENER => drop(self.accept()),
             WAKER => self.admit(),
             number => {
-                let Some(Some(client)) = self.clients.get_mut(number as usize) else { return };
+                let Some(client) = self.clients.get_mut(number as usize) else { return };
                 client.is_readable |=
                     flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
                 client.has_ended |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
@@ -199,45 +192,10 @@ impl Worker {
         true
     }
 
-    /// Gives a connection to the thread that has fewest.
-    fn place(&mut self, socket: OwnedFd) {
-        if let Some(socket) = self.house.place(socket, (self.number, &mut self.hall)) {
-            self.enter(socket);
-        }
-    }
-
-    /// Takes what others have left for it.
-    fn admit(&mut self) {
-        self.house.desks[self.number].take().into_iter().for_each(|socket| self.enter(socket));
-    }
-
-    fn enter(&mut self, socket: OwnedFd) {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.clients.push(None);
-            self.clients.len() - 1
-        });
-        let registered = self.hall.register(&socket);
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let is_added = epoll::add(&self.epoll, &socket, EventData::new_u64(number as u64), flags).is_ok();
-        self.clients[number] = Some(Client {
-            socket,
-            connection: Connection::watched(registered),
-            is_readable: false,
-            has_ended: false,
-            lingers: false,
-            is_queued: false,
-            since: self.hall.site.now(),
-        });
-        // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
-        if !is_added {
-            self.remove(number);
-        }
-    }
-
     /// Does for a client what can be done now.
     #[inline]
     fn drive(&mut self, number: usize) {
-        let Some(Some(client)) = self.clients.get_mut(number) else { return };
+        let Some(client) = self.clients.get_mut(number) else { return };
         match client.drive(&mut self.hall, &self.house.is_over) {
             Next::Wait if self.hall.site.is_draining && client.is_idle() => self.remove(number),
             Next::Wait => {}
@@ -253,29 +211,25 @@ impl Worker {
 
     /// Gives a client its next turn.
     fn go_on(&mut self, number: usize) {
-        if let Some(Some(client)) = self.clients.get_mut(number) {
+        if let Some(client) = self.clients.get_mut(number) {
             client.is_queued = false;
             self.drive(number);
         }
     }
 
     fn remove(&mut self, number: usize) {
-        if self.clients[number].take().is_some() {
-            self.free.push(number);
-            self.house.desks[self.number].load.fetch_sub(1, Ordering::Relaxed);
-        }
+        drop(self.clients.remove(number));
     }
 
     /// Ends connections whose time is over, and accepts again if it was paused.
     fn sweep(&mut self) {
         let now = self.hall.site.now();
-        if now.saturating_duration_since(self.swept) < SWEEP {
+        if !self.clients.are_to_be_swept(now) {
             return;
         }
-        self.swept = now;
         self.hall.let_go(now);
-        for number in 0..self.clients.len() {
-            let Some(client) = &mut self.clients[number] else { continue };
+        for number in self.clients.numbers() {
+            let Some(client) = self.clients.get_mut(number) else { continue };
             if client.is_late(&mut self.hall, &self.house.is_over) {
                 self.remove(number);
             }
@@ -286,7 +240,35 @@ impl Worker {
     }
 }
 
+impl Serves for Worker {
+    type Client = Client;
+
+    fn parts(&mut self) -> (&Clients<Client>, &mut Hall) {
+        (&self.clients, &mut self.hall)
+    }
+
+    fn enter(&mut self, socket: OwnedFd) {
+        let Self { clients, hall, epoll, .. } = self;
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let mut is_added = false;
+        let number = clients.enter(|number| {
+            let registered = hall.register(&socket);
+            is_added = epoll::add(&*epoll, &socket, EventData::new_u64(number as u64), flags).is_ok();
+            Client::new(socket, Connection::watched(registered), hall.site.now())
+        });
+        // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
+        if !is_added {
+            self.remove(number);
+        }
+    }
+}
+
 impl Client {
+    fn new(socket: OwnedFd, connection: Connection, since: Instant) -> Self {
+        let (is_readable, has_ended, lingers, is_queued) = Default::default();
+        Self { socket, connection, is_readable, has_ended, lingers, is_queued, since }
+    }
+
     /// Whether it is between two requests.
     fn is_idle(&self) -> bool {
         self.connection.wants() == Wants::Receive && !self.connection.has_begun()

@@ -7,6 +7,7 @@
 mod accepting;
 mod blocking;
 pub mod body;
+mod clients;
 pub mod condition;
 pub mod connection;
 mod epoll;

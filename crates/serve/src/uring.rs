@@ -15,6 +15,7 @@ use kelvin_sys::uring::sockets::{Chunk, Event, Id, Outcome, Readiness, Sockets, 
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
 
+use crate::clients::{Clients, Serves};
 use crate::connection::{Connection, Reading, Wants};
 use crate::error::{Error, Result};
 use crate::files::Opened;
@@ -106,7 +107,7 @@ enum Doing {
 }
 
 /// A client.
-struct Client {
+pub struct Client {
     token: u64,
     socket: Arc<OwnedFd>,
     connection: Connection,
@@ -125,12 +126,10 @@ struct Client {
 
 /// A thread.
 pub struct Worker {
-    number: usize,
     house: Arc<House>,
     hall: Hall,
     desk: Desk,
-    clients: Vec<Option<Client>>,
-    free: Vec<usize>,
+    clients: Clients<Client>,
     /// Clients so far, which tells one from another that had its number.
     serial: u32,
     /// The request by which connections come; none while there are no descriptors for them.
@@ -139,7 +138,6 @@ pub struct Worker {
     is_watching: bool,
     /// Whether it was told to end, and has ended what is idle.
     has_drained: bool,
-    swept: Instant,
 }
 
 impl Worker {
@@ -149,10 +147,9 @@ impl Worker {
     /// Those of io_uring.
     pub fn new(number: usize, house: Arc<House>, hall: Hall) -> Result<Self> {
         let desk = Desk { ring: ring()?, spare: Vec::new(), pieces: 0, queue: VecDeque::new() };
-        let (clients, free, serial, accepting, is_watching, has_drained) = Default::default();
-        let swept = Instant::now();
-        let mut worker =
-            Self { number, house, hall, desk, clients, free, serial, accepting, is_watching, has_drained, swept };
+        let clients = Clients::none(number, Arc::clone(&house));
+        let (serial, accepting, is_watching, has_drained) = Default::default();
+        let mut worker = Self { house, hall, desk, clients, serial, accepting, is_watching, has_drained };
         worker.listen();
         worker.watch();
         Ok(worker)
@@ -165,7 +162,7 @@ impl Worker {
 
     /// Has it say when others have left something; likewise.
     fn watch(&mut self) {
-        let waker = &self.house.desks[self.number].waker;
+        let waker = &self.clients.desk().waker;
         self.is_watching = self.desk.ring.await_ready(WAKER, waker, Readiness::Read).is_ok();
     }
 
@@ -190,7 +187,8 @@ impl Worker {
         while let Some(token) = self.desk.next() {
             let Some(number) = self.number(token) else { continue };
             self.desk.pieces += 1;
-            self.clients[number].iter_mut().for_each(|client| (client.doing, client.has_piece) = (None, true));
+            let client = self.clients.get_mut(number);
+            client.into_iter().for_each(|client| (client.doing, client.has_piece) = (None, true));
             self.drive(number);
         }
     }
@@ -198,13 +196,12 @@ impl Worker {
     /// The number of a client, if it is still there.
     fn number(&self, token: u64) -> Option<usize> {
         let number = token as u32 as usize;
-        self.clients.get(number)?.as_ref().filter(|client| client.token == token).map(|_| number)
+        self.clients.get(number).filter(|client| client.token == token).map(|_| number)
     }
 
     /// Whether it was told to end and has.
     fn is_done(&self) -> bool {
-        let is_empty = || self.clients.iter().all(Option::is_none) && self.house.desks[self.number].close();
-        self.has_drained && (self.house.is_late(self.hall.site.now()) || is_empty())
+        self.has_drained && self.clients.are_done(self.hall.site.now())
     }
 
     /// Takes whoever has connected, accepts nobody further, and ends connections that are between two requests. What the ring has
@@ -217,8 +214,8 @@ impl Worker {
             self.admit();
             self.hall.site.is_draining = true;
         }
-        for number in 0..self.clients.len() {
-            if self.clients[number].as_ref().is_some_and(Client::is_idle) {
+        for number in self.clients.numbers() {
+            if self.clients.get(number).is_some_and(Client::is_idle) {
                 self.remove(number);
             }
         }
@@ -267,43 +264,10 @@ impl Worker {
         }
     }
 
-    /// Gives a connection to the thread that has fewest.
-    fn place(&mut self, socket: OwnedFd) {
-        if let Some(socket) = self.house.place(socket, (self.number, &mut self.hall)) {
-            self.enter(socket);
-        }
-    }
-
-    /// Takes what others have left for it.
-    fn admit(&mut self) {
-        self.house.desks[self.number].take().into_iter().for_each(|socket| self.enter(socket));
-    }
-
-    fn enter(&mut self, socket: OwnedFd) {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.clients.push(None);
-            self.clients.len() - 1
-        });
-        self.serial = self.serial.wrapping_add(1);
-        let registered = self.hall.register(&socket);
-        self.clients[number] = Some(Client {
-            token: u64::from(self.serial) << 32 | number as u64,
-            socket: Arc::new(socket),
-            connection: Connection::watched(registered),
-            receiving: None,
-            doing: None,
-            has_piece: false,
-            has_ended: false,
-            lingers: false,
-            since: self.hall.site.now(),
-        });
-        self.drive(number);
-    }
-
     /// Tells a client what happened, if it is still there.
     fn happened(&mut self, token: u64, is_last: bool, outcome: Outcome) {
         let number = self.number(token);
-        let client = number.and_then(|number| Some((number, self.clients[number].as_mut()?)));
+        let client = number.and_then(|number| Some((number, self.clients.get_mut(number)?)));
         let Some((number, client)) = client else { return self.desk.forget(outcome) };
         if is_last && matches!(outcome, Outcome::Received(_)) {
             client.receiving = None;
@@ -315,14 +279,14 @@ impl Worker {
 
     /// Does for a client what can be done now.
     fn drive(&mut self, number: usize) {
-        let Some(Some(client)) = self.clients.get_mut(number) else { return };
+        let Some(client) = self.clients.get_mut(number) else { return };
         if client.drive((&mut self.hall, &mut self.desk), &self.house.is_over) == Next::Gone {
             self.remove(number);
         }
     }
 
     fn remove(&mut self, number: usize) {
-        let Some(client) = self.clients[number].take() else { return };
+        let Some(client) = self.clients.remove(number) else { return };
         self.desk.pieces -= usize::from(client.has_piece);
         // The socket is closed when the ring has no request for it.
         let doing = client.doing.and_then(|doing| match doing {
@@ -332,20 +296,17 @@ impl Worker {
         for id in client.receiving.into_iter().chain(doing) {
             let _ = self.desk.ring.cancel(id);
         }
-        self.free.push(number);
-        self.house.desks[self.number].load.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Ends connections whose time is over, and has the ring do again what it could not.
     fn sweep(&mut self) {
         let now = self.hall.site.now();
-        if now.saturating_duration_since(self.swept) < SWEEP {
+        if !self.clients.are_to_be_swept(now) {
             return;
         }
-        self.swept = now;
         self.hall.let_go(now);
-        for number in 0..self.clients.len() {
-            let Some(client) = &mut self.clients[number] else { continue };
+        for number in self.clients.numbers() {
+            let Some(client) = self.clients.get_mut(number) else { continue };
             if client.is_late((&mut self.hall, &mut self.desk), &self.house.is_over) {
                 self.remove(number);
             }
@@ -357,6 +318,27 @@ impl Worker {
             self.admit();
             self.watch();
         }
+    }
+}
+
+impl Serves for Worker {
+    type Client = Client;
+
+    fn parts(&mut self) -> (&Clients<Client>, &mut Hall) {
+        (&self.clients, &mut self.hall)
+    }
+
+    fn enter(&mut self, socket: OwnedFd) {
+        self.serial = self.serial.wrapping_add(1);
+        let (serial, connection) = (u64::from(self.serial), Connection::watched(self.hall.register(&socket)));
+        let since = self.hall.site.now();
+        let number = self.clients.enter(|number| {
+            let token = serial << 32 | number as u64;
+            let (receiving, doing, has_piece, has_ended, lingers) = Default::default();
+            let socket = Arc::new(socket);
+            Client { token, socket, connection, receiving, doing, has_piece, has_ended, lingers, since }
+        });
+        self.drive(number);
     }
 }
 
