@@ -73,6 +73,11 @@ impl Watched {
         Self { scope: Scope::Alone, ..self }
     }
 
+    /// The process, and those that it has started, by their numbers.
+    pub fn processes(&self) -> Vec<u32> {
+        Family::read(Root::new(&self.root), self.process, self.scope).map_or_else(Vec::new, |family| family.numbers())
+    }
+
     /// What has been used until now.
     ///
     /// # Errors

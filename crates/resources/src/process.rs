@@ -71,6 +71,11 @@ impl Family {
         (!members.is_empty()).then_some(Self(members))
     }
 
+    /// Their numbers, the first one's first.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.0.iter().map(|member| member.id).collect()
+    }
+
     /// What they have used.
     pub(crate) fn used(&self, root: Root<'_>, threads: &mut Threads) -> Process {
         let stats = || self.0.iter().map(|member| member.stat);

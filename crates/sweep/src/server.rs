@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelvin_file::group::{Controller, Group};
+use kelvin_resources::Watched;
 use kelvin_sys::child::{End, Guarded, Patience};
 
 use crate::disk::DiskRate;
@@ -73,12 +74,17 @@ impl<'s> Side<'s> {
         let start = || Guarded::spawn(OsStr::new(program), &all, nothing);
         let pinned = || Pinned::to(&self.own.cpus).and_then(|_pinned| start());
         let process = self.place.at_server(pinned)??;
+        self.enter(process.id())?;
+        Ok(process)
+    }
+
+    /// Has a process be in the control groups of this side.
+    fn enter(&self, process: u32) -> Result<()> {
         let own = self.own.groups.iter().map(|group| group.join("cgroup.procs"));
         for door in own.chain(self.memory.iter().map(Group::door)) {
-            fs::write(&door, process.id().to_string())
-                .map_err(|source| Error::Group { group: group_of(&door), source })?;
+            fs::write(&door, process.to_string()).map_err(|source| Error::Group { group: group_of(&door), source })?;
         }
-        Ok(process)
+        Ok(())
     }
 }
 
@@ -161,6 +167,8 @@ impl Server {
         let listen = SocketAddr::new(side.place.address(), 0);
         let words = Words { root, secret: &secret, listen, more: &side.own.arguments };
         let (process, address, endpoint) = words.start(|words| side.start(words))?;
+        // One that forks may have done so before it was in its groups.
+        Watched::new(process.id(), None).processes().into_iter().try_for_each(|process| side.enter(process))?;
         Ok(Self { address, endpoint, _process: process })
     }
 }
