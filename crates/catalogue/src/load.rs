@@ -191,9 +191,10 @@ pub static RESPONSE_P99: Metric =
 /// Requests in flight.
 pub static IN_FLIGHT: Metric = of_users(
     "load.in_flight",
-    "Mean number of requests in flight as sampled at the server: from the arrival of a request to the last byte of its answer",
+    "Mean number of requests in flight as the server counts them: from the arrival of a request to the last byte of its answer",
 )
-.unit(Unit::Count, Better::Neither);
+.unit(Unit::Count, Better::Neither)
+.version(2);
 
 /// Requests in flight by the client.
 pub static AWAITED: Metric = of_users(

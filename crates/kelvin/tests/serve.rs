@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use kelvin_model::resources::Look;
+use kelvin_model::resources::{Look, Served};
 use kelvin_testing::Missing;
 use running::Running;
 
@@ -178,6 +178,11 @@ impl Client {
         Self(stream)
     }
 
+    /// Asks for a file.
+    fn ask(&mut self, path: &str) {
+        write!(self.0, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+    }
+
     /// Whether it gets a file.
     fn is_served(&mut self) -> bool {
         let request = b"GET /a%20b.txt HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
@@ -290,14 +295,63 @@ fn it_ends_by_a_signal_and_says_what_it_did() {
     }
 }
 
+/// A server that tells what it uses, and where.
+fn exposed(root: &Path, arguments: &[&str]) -> (Running, String) {
+    let token = root.join("token");
+    fs::write(&token, "0123456789abcdef\n").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let exposed = ["--expose-resources", "--token-file", token.to_str().unwrap()];
+    let mut server = Running::start(root, &[&exposed, arguments].concat());
+    let looks = server.line();
+    (server, looks)
+}
+
+/// What it knows of its requests.
+fn served(looks: &str) -> Served {
+    let mut stream = TcpStream::connect(looks).unwrap();
+    let fields = "Host: 127.0.0.1\r\nAuthorization: Bearer 0123456789abcdef";
+    write!(stream, "GET /.kelvin/resources HTTP/1.1\r\n{fields}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let json = answer.split_once("\r\n\r\n").unwrap().1;
+    Look::from_json(json.as_bytes()).unwrap().served.unwrap()
+}
+
+#[test]
+fn of_processes_it_is_known_what_they_serve_and_of_one_that_is_killed_nothing_stays_in_flight() {
+    let top = site();
+    // More than all buffers between a server and a client who does not read.
+    fs::File::create(top.path().join("endless")).unwrap().set_len(1 << 30).unwrap();
+    let (server, looks) = exposed(top.path(), &["--model", "fork"]);
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::of(&server)).collect();
+    assert!(clients.iter_mut().all(Client::is_served));
+    until(|| served(&looks).in_flight_now == 0 && served(&looks).requests == 3);
+    let counted = served(&looks);
+    assert_eq!((counted.bytes, counted.connections, counted.refused), (30, 3, 0));
+    assert!(counted.in_flight > 0.0 && counted.worked > 0.0 && counted.held > counted.in_flight, "{counted:?}");
+    let own = children(children(server.child.id())[0]);
+    let mut slow = Client::of(&server);
+    slow.ask("/endless");
+    until(|| served(&looks).in_flight_now == 1 && served(&looks).window_limited > 0.0);
+    let (before, after) = (served(&looks), served(&looks));
+    let grown = [after.in_flight - before.in_flight, after.worked - before.worked, after.held - before.held];
+    assert!(grown[0] > 0.0 && grown[0] == grown[1] && grown[2] == 4.0 * grown[0], "{before:?} {after:?}");
+    let all = children(children(server.child.id())[0]);
+    let serving = all.iter().find(|child| !own.contains(child)).unwrap();
+    signal("-KILL", *serving);
+    until(|| served(&looks).in_flight_now == 0);
+    let (gone, later) = (served(&looks), served(&looks));
+    assert_eq!((gone.in_flight, gone.worked, gone.connections), (later.in_flight, later.worked, 4));
+    assert!(clients.iter_mut().all(Client::is_served), "the others are served");
+    until(|| served(&looks).requests == 6);
+    assert_eq!(server.end("-TERM").0, Some(0));
+}
+
 #[test]
 fn what_it_uses_is_told_to_who_has_the_token() {
     let top = site();
-    let token = top.path().join("token");
-    fs::write(&token, "0123456789abcdef\n").unwrap();
-    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
-    let mut server = Running::start(top.path(), &["--expose-resources", "--token-file", token.to_str().unwrap()]);
-    let url = format!("http://{}/.kelvin/resources", server.line());
+    let (server, looks) = exposed(top.path(), &[]);
+    let url = format!("http://{looks}/.kelvin/resources");
     if curl(&["-o", "/dev/null", &server.url("/large")]).is_none() {
         return;
     }

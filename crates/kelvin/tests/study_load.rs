@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
+use kelvin_file::group::{Controller, Group};
 use kelvin_testing::Missing;
 use place::{KELVIN, PATIENCE, Place, assert_refused, signal, stderr, within};
 use running::Running;
@@ -148,6 +149,46 @@ fn a_link_that_is_limited_is_named_with_its_capacity() {
     for (case, bytes) in readings(&study, "load.capacity.bytes").iter().filter(|(case, _)| case["resource"] == "link") {
         assert!((bytes / payload - 1.0).abs() < 0.05, "{case}: {bytes} of {payload}");
     }
+}
+
+#[test]
+fn requests_in_flight_are_littles_law_also_where_processes_serve() {
+    if let Err(missing) = may_make_namespaces() {
+        return missing.skips("Little's law behind a limited link");
+    }
+    let place = Place::new();
+    // Of three users at least two wait for the link: what is not known of a request at either end is little of it.
+    let planted = ["--between", "namespaces", "--link", "20M", "--file-size", "100kB", "--file-count", "16"];
+    for model in ["epoll", "fork", "thread"] {
+        let options = format!("--model {model}");
+        let visits = ["--users", "3", "--rounds", "3", "--visit", "1s", "--server-options", &options];
+        let study = study(&place, &[&visits[..], &planted].concat());
+        let of = |metric| readings(&study, metric).into_iter().map(|(_, value)| value).collect::<Vec<f64>>();
+        let (throughput, response, in_flight) = (of("load.throughput"), of("load.response"), of("load.in_flight"));
+        assert_eq!((throughput.len(), in_flight.len()), (4, 4), "{model}");
+        let by_client: f64 = throughput.iter().zip(&response).map(|(rate, time)| rate * time / 1e9).sum();
+        let ratio = in_flight.iter().sum::<f64>() / by_client;
+        assert!((ratio - 1.0).abs() < 0.1, "{model}: {ratio}, {in_flight:?}");
+    }
+}
+
+#[test]
+fn a_control_group_has_all_processes_of_a_server() {
+    let group = match Group::make(Controller::Cpu) {
+        Ok(group) => group,
+        Err(error) => return Missing::right(error).skips("a server of processes in a control group"),
+    };
+    let place = Place::new();
+    let directory = group.door().parent().unwrap().to_str().unwrap().to_owned();
+    let grouped = ["--server-options", "--model fork", "--server-group", &directory];
+    let quiet = ["study", "load", "--no-store", "--no-report"];
+    let mut child = place.start(&[&quiet[..], &grouped, &SHORT].concat());
+    // The program, the process that forks, and one that serves.
+    let processes = || fs::read_to_string(group.door()).unwrap().lines().count();
+    assert!(within(PATIENCE, || processes() >= 3));
+    signal(&child, "INT");
+    assert!(within(PATIENCE, || child.try_wait().unwrap().is_some()));
+    assert!(within(PATIENCE, || processes() == 0));
 }
 
 #[test]

@@ -186,10 +186,15 @@ pub struct Pressure {
 
 /// What a server knows of its requests. Requests for looks, and their connections, are not among them.
 ///
-/// The integrals are over samples at random moments, about 100 a second: of a figure that is as often one as the other of 0 and 1,
-/// the mean over `n` samples has a standard error of 0.5 / sqrt(n).
+/// The integrals are added up at each change, except for answers that are on their way: these are sampled at random moments, about 100
+/// times a second. Of a figure that is as often one as the other of 0 and 1, the mean over `n` samples has a standard error of
+/// 0.5 / sqrt(n).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Served {
+    /// When, in nanoseconds of that host's monotonic clock: later than the rest of a look where the server had to wait for a CPU.
+    /// `None` in a look of a kelvin that did not say so.
+    #[serde(default)]
+    pub at: Option<f64>,
     /// Requests whose answers were handed to the kernel to the last byte.
     pub requests: u64,
     /// Bytes of bodies that were handed to the kernel.
@@ -304,9 +309,9 @@ mod tests {
     #[test]
     fn a_look_of_a_kelvin_that_counted_less_is_read() {
         let json = crate::json::plain(&look()).unwrap();
-        let (sockets, full) = (",\"sockets\":null", [",\"io_full\":null", ",\"memory_full\":null"]);
-        let older = full.iter().fold(json.replace(sockets, ""), |json, field| json.replace(field, ""));
-        assert_eq!(older.len() + sockets.len() + full.concat().len(), json.len());
+        let added = [",\"sockets\":null", ",\"io_full\":null", ",\"memory_full\":null", "\"at\":null,"];
+        let older = added.iter().fold(json.clone(), |json, field| json.replace(field, ""));
+        assert_eq!(older.len() + added.concat().len(), json.len());
         assert_eq!(Look::from_json(older.as_bytes()), Ok(look()));
     }
 

@@ -13,6 +13,11 @@ pub(crate) fn nanoseconds(ticks: u64) -> f64 {
     ticks as f64 * (1e9 / kelvin_sys::usage::clock_ticks() as f64)
 }
 
+/// Nanoseconds for which quotas have kept the processes of some groups from running.
+pub(crate) fn throttled_for(groups: &Groups<'_>) -> Option<f64> {
+    throttled(groups).map(|throttled| throttled.microseconds as f64 * 1e3)
+}
+
 /// The CPUs, and what a process in these groups that may run on these CPUs may use of them.
 pub(crate) fn cpu(root: Root<'_>, groups: Option<&Groups<'_>>, allowed: &[u32]) -> Cpu {
     let text = root.text("/proc/stat").unwrap_or_default();

@@ -78,6 +78,12 @@ impl Watched {
         Family::read(Root::new(&self.root), self.process, self.scope).map_or_else(Vec::new, |family| family.numbers())
     }
 
+    /// Nanoseconds for which quotas of CPU time have kept it from running; `None` without any.
+    pub fn throttled(&self) -> Option<f64> {
+        let groups = Groups::of(Root::new(&self.root), &self.process.to_string()).ok()?;
+        host::throttled_for(&groups)
+    }
+
     /// What has been used until now.
     ///
     /// # Errors

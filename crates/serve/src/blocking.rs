@@ -4,15 +4,15 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use crate::connection::{Connection, Wants};
-use crate::hall::{Hall, LINGER, ROOM};
+use crate::hall::{Hall, LINGER};
+use crate::receiving::receive;
+use crate::registered::Registered;
 use crate::status::Status;
-use crate::watch::Registered;
 
 /// Most calls that read and drop that.
 const DROPPED: usize = 64;
@@ -84,12 +84,8 @@ impl Attended<'_> {
             self.connection.refuse(Status::RequestTimeout, &hall.site);
             return Ok(true);
         }
-        match recv(self.socket, spare_capacity(self.connection.buffer(ROOM)), RecvFlags::empty()) {
-            Ok((_, 0)) => Ok(false),
-            Ok((_, received)) => {
-                self.connection.received(received);
-                Ok(true)
-            }
+        match receive(self.connection, self.socket) {
+            Ok(received) => Ok(received > 0),
             Err(Errno::INTR) => Ok(true),
             // The time of a request that has begun is over, which is said; of one that has not, nothing is.
             Err(Errno::AGAIN) if self.begun.is_some() => Ok(true),

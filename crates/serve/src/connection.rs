@@ -6,10 +6,10 @@ use rustix::io::{Errno, pread};
 
 use crate::body::{Body, Part, Parts};
 use crate::files::Opened;
+use crate::registered::Registered;
 use crate::request::{Received, read};
 use crate::site::Site;
 use crate::status::Status;
-use crate::watch::Registered;
 
 /// Bytes that answers to pipelined requests may come to before they are sent: so a client that does not read costs no more.
 const ENOUGH: usize = 16 << 10;
@@ -130,6 +130,20 @@ impl Connection {
         }
         self.input.reserve(room);
         &mut self.input
+    }
+
+    /// Whether somebody is told what it does.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.watched.is_some()
+    }
+
+    /// So many bytes were received into the buffer, which had waited so many nanoseconds.
+    pub fn received_late(&mut self, bytes: usize, waited: u64) {
+        if self.input.len() - bytes == self.taken && bytes > 0 {
+            self.watched.iter().for_each(|watched| watched.arrive(waited));
+        }
+        self.received(bytes);
     }
 
     /// So many bytes were received into the buffer.
@@ -316,10 +330,7 @@ impl Connection {
             self.part = None;
         }
         if let Some(watched) = &mut self.watched {
-            watched.sent(bytes);
-            if self.sent == self.output.len() && self.part.is_none() && self.more.is_none() {
-                watched.end();
-            }
+            watched.sent(bytes, self.sent == self.output.len() && self.part.is_none() && self.more.is_none());
         }
     }
 

@@ -18,6 +18,7 @@ use crate::connection::{Connection, Wants};
 use crate::error::{Error, Result};
 use crate::hall::{Hall, LINGER, ROOM};
 use crate::house::{House, SWEEP};
+use crate::receiving::receive;
 use crate::server::{LAST, Served, close};
 use crate::status::Status;
 
@@ -324,13 +325,11 @@ impl Client {
     /// Receives what is there; `false` at the end.
     fn receive(&mut self, hall: &Hall) -> rustix::io::Result<bool> {
         let had_begun = self.connection.has_begun();
-        let buffer = self.connection.buffer(ROOM);
-        match recv(&self.socket, spare_capacity(buffer), RecvFlags::empty()) {
-            Ok((_, 0)) => Ok(false),
-            Ok((_, received)) => {
+        match receive(&mut self.connection, &self.socket) {
+            Ok(0) => Ok(false),
+            Ok(received) => {
                 // What is less than the room was all; a later arrival is another edge. Only an end has none of its own.
                 self.is_readable = self.has_ended || received >= ROOM;
-                self.connection.received(received);
                 if !had_begun {
                     self.since = hall.site.now();
                 }

@@ -3,6 +3,7 @@
 //! The process that forks is forked itself at the beginning, from a process of one thread, and starts none: so no child has a copy
 //! of a lock that another thread held, whatever threads the program starts later. Each of them is killed when its parent ends.
 
+use std::collections::HashMap;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -10,15 +11,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kelvin_sys::children::Children;
+use kelvin_sys::clock::monotonic;
 use kelvin_sys::process::{Child, Ended, fork_to_work};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::{image, ready, terminate};
 
 use crate::accepting::{accept_some, moderate};
 use crate::blocking::attend;
+use crate::counters::Slot;
 use crate::error::{Error, Result};
 use crate::hall::Hall;
+use crate::passing::Teller;
+use crate::registered::Registered;
 use crate::server::{LAST, LOOK, Served, close};
+use crate::watch::Watch;
 
 /// How often it is looked at the end whether the last children have ended.
 const END: Duration = Duration::from_millis(2);
@@ -64,6 +70,8 @@ pub struct House<H> {
     pub most: u32,
     /// Time for them to end.
     pub drain: Duration,
+    /// Where they are registered, if they are watched, and where that is told.
+    pub watch: Option<(Arc<Watch>, Teller)>,
 }
 
 /// The process that forks, as its parent sees it.
@@ -119,12 +127,14 @@ struct Door<H> {
     house: House<H>,
     board: Board,
     children: Children,
+    /// The slots of those children whose connections are watched.
+    slots: HashMap<i32, Slot>,
 }
 
 impl<H: Fn() -> Hall> Door<H> {
     fn new(house: House<H>, board: Board) -> kelvin_sys::Result<Self> {
         terminate::watch()?;
-        Ok(Self { house, board, children: Children::none()? })
+        Ok(Self { house, board, children: Children::none()?, slots: HashMap::new() })
     }
 
     /// Serves until it is to end: its exit status.
@@ -136,7 +146,7 @@ impl<H: Fn() -> Hall> Door<H> {
                 Ok(false) => {}
                 Err(_) => return 1,
             }
-            self.children.reap();
+            self.reap();
             door.let_go(Instant::now());
         }
         for _ in 0..LAST {
@@ -145,7 +155,7 @@ impl<H: Fn() -> Hall> Door<H> {
             }
         }
         close(&self.house.listener);
-        self.leave();
+        self.end();
         self.board.add(door.served);
         0
     }
@@ -155,37 +165,74 @@ impl<H: Fn() -> Hall> Door<H> {
     }
 
     fn accept(&mut self, door: &mut Hall) -> bool {
-        let Self { house, board, children } = self;
-        accept_some(&house.listener, door, |socket, door| {
-            let connections = children.reap();
-            if connections >= house.most as usize {
-                return Some(socket);
-            }
-            moderate(&socket, connections);
-            let is_forked = children.fork(|| {
-                // Copies of what belongs to others.
-                door.let_all_go();
-                attend_alone(&socket, (house.hall)(), board)
-            });
-            door.served.connections += u64::from(is_forked.is_ok());
-            if is_forked.is_ok() { None } else { Some(socket) }
-        })
+        let listener = Arc::clone(&self.house.listener);
+        accept_some(&listener, door, |socket, door| self.admit(socket, door))
+    }
+
+    /// Has a child serve a connection; it comes back if none can.
+    fn admit(&mut self, socket: OwnedFd, door: &mut Hall) -> Option<OwnedFd> {
+        let connections = self.reap();
+        if connections >= self.house.most as usize {
+            return Some(socket);
+        }
+        moderate(&socket, connections);
+        let (slot, socket) = (self.register(&socket), Arc::new(socket));
+        let Self { house, board, children, .. } = self;
+        let forked = children.fork(|| {
+            // Copies of what belongs to others.
+            door.let_all_go();
+            attend_alone((&socket, slot.clone()), (house.hall)(), board)
+        });
+        if let Ok(child) = forked {
+            door.served.connections += 1;
+            slot.and_then(|slot| self.slots.insert(child, slot));
+            return None;
+        }
+        slot.iter().for_each(|slot| self.leave(slot));
+        Arc::into_inner(socket)
+    }
+
+    /// Registers a connection, if they are watched.
+    fn register(&self, socket: &OwnedFd) -> Option<Slot> {
+        let (watch, teller) = self.house.watch.as_ref()?;
+        let slot = watch.take_slot()?;
+        let _ = teller.enter(slot.number(), socket);
+        Some(slot)
+    }
+
+    /// Says that a connection is gone. What a child has not counted to its end, because it was killed, ends now.
+    fn leave(&self, slot: &Slot) {
+        slot.leave(monotonic());
+        if let Some((watch, teller)) = &self.house.watch {
+            let _ = teller.leave(slot.number());
+            watch.free_slot(slot.number());
+        }
+    }
+
+    /// Reaps children that have ended, and says how many are left.
+    fn reap(&mut self) -> usize {
+        let mut ended = Vec::new();
+        let left = self.children.reap(|child| ended.push(child));
+        let slots: Vec<Slot> = ended.iter().filter_map(|child| self.slots.remove(child)).collect();
+        slots.iter().for_each(|slot| self.leave(slot));
+        left
     }
 
     /// Has all clients that wait for a request end, and waits for the others, at the longest so long; who is left then is dropped.
-    fn leave(&mut self) {
+    fn end(&mut self) {
         let until = Instant::now() + self.house.drain;
         self.children.ask_to_end();
-        while self.children.reap() > 0 && Instant::now() < until {
+        while self.reap() > 0 && Instant::now() < until {
             std::thread::sleep(END);
         }
     }
 }
 
 /// Serves a client, in a process of its own: its exit status.
-fn attend_alone(socket: &OwnedFd, mut hall: Hall, board: &Board) -> u8 {
+fn attend_alone((socket, slot): (&Arc<OwnedFd>, Option<Slot>), mut hall: Hall, board: &Board) -> u8 {
     let receiving = terminate::Receiving::on(socket);
-    attend((socket, None), &mut hall, terminate::is_requested());
+    let registered = slot.map(|slot| Registered::new(slot, Arc::clone(socket), None));
+    attend((socket, registered), &mut hall, terminate::is_requested());
     drop(receiving);
     board.add(hall.served);
     0

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::connection::Buffers;
+use crate::registered::Registered;
 use crate::sending::{Sender, Sending};
 use crate::server::Served;
 use crate::site::Site;
 use crate::status::Status;
-use crate::watch::{Registered, Watch};
+use crate::watch::Watch;
 
 /// Room for what is received at a time: a request of a browser has less than 1 KiB.
 pub const ROOM: usize = 16 << 10;

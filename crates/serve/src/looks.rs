@@ -18,6 +18,7 @@ use kelvin_resources::Watched;
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::passing::Told;
 use crate::request::{Method, Received, Request, read};
 use crate::server::LOOK;
 use crate::status::Status;
@@ -62,8 +63,10 @@ impl fmt::Debug for Looks {
 
 /// What is looked at.
 pub(crate) struct Subject {
-    /// What the server knows of its requests, if its model can be watched.
+    /// What the server knows of its requests.
     pub(crate) watch: Option<Arc<Watch>>,
+    /// Where it is told of connections that another process serves.
+    pub(crate) told: Option<Told>,
     /// The socket that it listens on.
     pub(crate) listener: Arc<TcpListener>,
     /// Connections that it serves at one time, if that is bounded.
@@ -84,12 +87,16 @@ impl Looks {
     }
 
     /// Answers, and has samples taken, until what is returned is dropped.
-    pub(crate) fn start(self, subject: Subject) -> Result<Threads> {
+    pub(crate) fn start(self, mut subject: Subject) -> Result<Threads> {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut threads = Threads { is_over: Arc::clone(&is_over), threads: Vec::new() };
         if let Some(watch) = subject.watch.clone() {
-            let told = Arc::clone(&is_over);
-            threads.add("sample", move || watch.go_on(&told))?;
+            if let Some(told) = subject.told.take() {
+                let (watch, is_over) = (Arc::clone(&watch), Arc::clone(&is_over));
+                threads.add("watch", move || told.go_on(&watch, &is_over))?;
+            }
+            let is_over = Arc::clone(&is_over);
+            threads.add("sample", move || watch.go_on(&is_over))?;
         }
         let watched = Mutex::new(Watched::own(Some(&self.directory)));
         let desk = Arc::new(Desk { subject, watched, allows: self.allows, clients: Mutex::default() });

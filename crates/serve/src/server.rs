@@ -20,6 +20,7 @@ use crate::host::{Name, Names};
 use crate::house::House;
 use crate::limits::Limits;
 use crate::looks::{self, Exposure, Looks, Subject};
+use crate::passing::{self, Teller, Told};
 use crate::root::Root;
 use crate::sending::Sending;
 use crate::site::{Manner, Site};
@@ -136,14 +137,20 @@ impl Setup {
     }
 }
 
+impl Setup {
+    /// What watches the connections of a socket. Threads that accept at one moment may accept one more each than there may be.
+    fn watch(&self, listener: &TcpListener) -> Result<Arc<Watch>> {
+        Watch::over(listener, self.limits.connections as usize + self.threads).map(Arc::new)
+    }
+}
+
 /// Who may ask, and for what besides files.
 #[derive(Default)]
 pub struct Access {
     /// Names by which the server may be asked besides its own: see [`Names::of`].
     pub names: Vec<Name>,
     /// Who may look at what it uses. Looks are answered at an address of their own, and nothing below `.kelvin` in the root is
-    /// served then. Each connection that is watched needs two descriptors, and so there are fewer of them. Under [`Model::Fork`] the
-    /// processes that serve are not watched.
+    /// served then. Each connection that is watched needs two descriptors, and so there are fewer of them.
     pub exposure: Option<Exposure>,
 }
 
@@ -162,6 +169,8 @@ pub struct Server {
     watch: Option<Arc<Watch>>,
     /// The process that accepts, under [`Model::Fork`].
     forking: Option<Forking>,
+    /// Where it tells of its connections, if they are watched.
+    told: Option<Told>,
 }
 
 /// What a server did.
@@ -209,20 +218,23 @@ impl Server {
         setup.model.check(setup.sending)?;
         let root = Arc::new(Root::open(root)?);
         let listener = Arc::new(bound(address).map_err(Error::Listen)?);
-        let watch = exposure.as_ref().filter(|_| setup.model != Model::Fork).map(|_| Arc::default());
-        if watch.is_some() {
+        let is_exposed = exposure.is_some();
+        if is_exposed {
             setup.limits.connections = watched(setup.limits.connections);
         }
         let held = setup.share(descriptors().saturating_sub(OTHERS));
-        let is_exposed = exposure.is_some();
-        let mut server = Self { listener, root, names, setup, held, is_exposed, looks: None, watch, forking: None };
+        let watch = exposure.as_ref().map(|_| setup.watch(&listener)).transpose()?;
+        let mut server =
+            Self { listener, root, names, setup, held, is_exposed, looks: None, watch, forking: None, told: None };
         if setup.model == Model::Uring {
             uring::probe()?;
             // The ring waits for what is not there only where calls would.
             server.listener.set_nonblocking(false).map_err(Error::Listen)?;
         }
         if setup.model == Model::Fork {
-            server.forking = Some(Forking::start(server.house_of_processes())?);
+            let (teller, told) = server.watch.as_ref().map(|_| passing::pair()).transpose()?.unzip();
+            server.forking = Some(Forking::start(server.house_of_processes(teller))?);
+            server.told = told;
         }
         // After that, so that no process that serves has its socket.
         server.looks = exposure.map(Looks::listen).transpose()?;
@@ -258,6 +270,7 @@ impl Server {
     pub fn serve(mut self, is_over: impl Fn() -> bool) -> Result<Served> {
         let subject = Subject {
             watch: self.watch.clone(),
+            told: self.told.take(),
             listener: Arc::clone(&self.listener),
             workers: (self.setup.model == Model::Pool).then_some(self.setup.threads as u32),
         };
@@ -304,9 +317,10 @@ impl Server {
         threads::House { hall, listener, most, drain: self.setup.limits.drain, watch }
     }
 
-    fn house_of_processes(&self) -> fork::House<impl Fn() -> Hall> {
+    fn house_of_processes(&self, teller: Option<Teller>) -> fork::House<impl Fn() -> Hall> {
         let (hall, listener) = (self.halls(), Arc::clone(&self.listener));
-        fork::House { hall, listener, most: self.connections(), drain: self.setup.limits.drain }
+        let (most, watch) = (self.connections(), self.watch.clone().zip(teller));
+        fork::House { hall, listener, most, drain: self.setup.limits.drain, watch }
     }
 
     /// Makes what each thread needs.

@@ -15,8 +15,9 @@ use crate::accepting::{accept_some, moderate};
 use crate::blocking::attend;
 use crate::error::{Error, Result};
 use crate::hall::Hall;
+use crate::registered::Registered;
 use crate::server::{LAST, LOOK, Served, close};
-use crate::watch::{Registered, Watch};
+use crate::watch::Watch;
 
 /// Bytes of a thread's stack: a request needs a few KiB.
 const STACK: usize = 256 << 10;

@@ -416,7 +416,7 @@ impl Client {
             }
             let bytes = desk.ring.bytes(&chunk);
             self.connection.buffer(bytes.len()).extend_from_slice(bytes);
-            self.connection.received(bytes.len());
+            self.connection.received_late(bytes.len(), 0);
         }
         desk.ring.give_back(chunk);
     }

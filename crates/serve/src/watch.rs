@@ -1,92 +1,132 @@
-//! What a server knows of its requests while it runs, for whoever may ask: counted by connection, and sampled.
+//! What a server knows of its requests while it runs, for whoever may ask.
 //!
 //! There is one only where looks are answered; without it a connection pays nothing. A model registers each connection that it accepts
-//! and gives what it gets to [`Connection::watched`](crate::connection::Connection::watched), which does the rest.
+//! and gives what it gets to [`Connection::watched`](crate::connection::Connection::watched), which does the rest: from when a request
+//! has arrived, by the kernel's time, until its answer was given to the kernel, all is counted at the moments at which it changes. Then
+//! an answer is on its way until it has arrived, of which nobody is told: that is sampled.
 
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kelvin_model::resources::{Queue, Served};
+use kelvin_resources::Watched;
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::net::arrival::{keep, peek};
 use kelvin_sys::net::waiting::{Limited, OnTheWay, limited, on_the_way, queue, unacknowledged, unread};
+
+use crate::counters::{Counters, Slot, Span};
+use crate::error::{Error, Result};
+use crate::registered::Registered;
 
 /// Parts that the connections are in: a thread that accepts or ends one waits for a sample of one part at the longest.
 const PARTS: usize = 16;
 /// Mean time between two samples.
 const BETWEEN: Duration = Duration::from_millis(10);
+/// Times its pause after which a sample is so late that a quota may be why: most of the period of one, 100 ms by default, in which others
+/// than the server run.
+const LATE: u64 = 3;
 /// Times that what a sample cost is waited until the next one: with thousands of connections they take at most 2 % of a CPU.
 const PATIENCE: u32 = 50;
 
 /// All connections, and what is known of those that have ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Watch {
+    counters: Counters,
+    free: Mutex<Free>,
     parts: [Mutex<Part>; PARTS],
-    connections: AtomicUsize,
-    refused: AtomicU64,
     sums: Mutex<Sums>,
+    /// This process, which quotas may keep from running.
+    own: Watched,
+}
+
+/// Slots that nobody has: those from the first that nobody has had, and some of those before it.
+#[derive(Debug, Default)]
+struct Free {
+    next: usize,
+    left: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Part {
     entries: Vec<Option<Entry>>,
-    free: Vec<usize>,
-    ended: Totals,
+    ended: Limited,
 }
 
 /// A connection.
 #[derive(Debug)]
 struct Entry {
     /// Its socket by a descriptor of its own, so that it is never another's.
-    socket: OwnedFd,
-    counts: Arc<Counts>,
+    socket: Arc<OwnedFd>,
+    slot: Slot,
+    /// The request that was last seen to wait to be read.
+    unread: Option<Unread>,
+    /// Whether an answer was on its way at the last sample.
+    was_on_its_way: bool,
 }
 
-/// What the thread that serves a connection writes, and nobody else: on a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Counts {
-    is_attended: AtomicBool,
-    is_in_service: AtomicBool,
-    requests: AtomicU64,
-    bytes: AtomicU64,
-    /// When the last byte of the last answer was given to the kernel, in nanoseconds of the monotonic clock.
-    given: AtomicU64,
-}
-
-/// What connections have done.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    requests: u64,
-    bytes: u64,
-    limited: Limited,
-}
-
-impl Totals {
-    fn add(&mut self, other: Self) {
-        self.requests += other.requests;
-        self.bytes += other.bytes;
-        self.limited.by_window += other.limited.by_window;
-        self.limited.by_buffer += other.limited.by_buffer;
-    }
+/// A request that waits to be read.
+#[derive(Clone, Copy, Debug)]
+struct Unread {
+    since: u64,
+    /// When the answer before it was given to the kernel, by which it is known from another one.
+    after: u64,
 }
 
 impl Entry {
-    fn totals(&self) -> Totals {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let limited = limited(&self.socket).unwrap_or_default();
-        Totals { requests: of(&self.counts.requests), bytes: of(&self.counts.bytes), limited }
+    /// Whether it has a request in flight, and for how many nanoseconds of a time until now an answer of it was on its way.
+    fn sample(&mut self, interval: Interval) -> (bool, u64) {
+        let is_counted = self.slot.since(Span::Arrived) != 0 || self.waited(interval.to) > 0;
+        let is_on_its_way = !is_counted && self.is_on_its_way(interval.to);
+        let time = match (interval.was_throttled, is_on_its_way) {
+            (false, true) => interval.length(),
+            (false, false) => 0,
+            (true, _) => self.by_the_kernel(interval, is_on_its_way),
+        };
+        self.was_on_its_way = is_on_its_way;
+        (is_counted || is_on_its_way, time)
     }
 
-    /// Whether bytes of a request wait to be read, or of an answer are on their way.
-    fn is_in_flight(&self) -> bool {
-        let is_on_the_way = || {
-            let given = self.counts.given.load(Ordering::Relaxed);
-            on_the_way(&self.socket).is_ok_and(|way| has_not_arrived(way, monotonic().saturating_sub(given)))
-        };
-        unread(&self.socket).unwrap_or(0) > 0 || (unacknowledged(&self.socket).unwrap_or(0) > 0 && is_on_the_way())
+    /// The same by what is known of its last answer, and of the one before if that was on its way at the last sample.
+    fn by_the_kernel(&self, interval: Interval, is_on_its_way: bool) -> u64 {
+        let given = self.slot.given();
+        let last = if is_on_its_way { Some(interval.to) } else { self.left_at(interval) };
+        let of_last = last.map_or(0, |left| interval.part(given, left));
+        // Its client has asked again, and so had it.
+        let before = if self.was_on_its_way && given > interval.from { self.slot.asked() } else { 0 };
+        of_last + interval.part(0, before)
+    }
+
+    /// When the last byte of its last answer left, by the kernel's account; none where another one has begun to leave, or none has.
+    fn left_at(&self, interval: Interval) -> Option<u64> {
+        if self.slot.given() == 0 || self.slot.since(Span::InService) != 0 {
+            return None;
+        }
+        let way = on_the_way(&self.socket).ok()?;
+        Some(if way.not_sent > 0 { interval.to } else { interval.to.saturating_sub(way.since_sent) })
+    }
+
+    /// For how long a request has waited to be read, in nanoseconds; 0 where none does. What was not answered yet counts as its wait.
+    fn waited(&mut self, now: u64) -> u64 {
+        let after = self.slot.given();
+        let is_waiting = self.slot.since(Span::Arrived) == 0 && unread(&self.socket).unwrap_or(0) > 0;
+        let known = self.unread.filter(|unread| unread.after == after);
+        self.unread = is_waiting.then(|| known.unwrap_or_else(|| self.arrived(after)));
+        self.unread.map_or(0, |unread| now.saturating_sub(unread.since).max(1))
+    }
+
+    fn arrived(&self, after: u64) -> Unread {
+        let waited = peek(&self.socket).map_or(0, |arrived| arrived.waited());
+        Unread { since: monotonic().saturating_sub(waited).max(after), after }
+    }
+
+    /// Whether an answer is that was given to the kernel.
+    fn is_on_its_way(&self, now: u64) -> bool {
+        let since = now.saturating_sub(self.slot.given());
+        unacknowledged(&self.socket).unwrap_or(0) > 0
+            && on_the_way(&self.socket).is_ok_and(|way| has_not_arrived(way, since))
     }
 }
 
@@ -100,42 +140,54 @@ fn has_not_arrived(way: OnTheWay, since: u64) -> bool {
     !is_last || (way.segments > 0 && since < way.least_round_trip / 2)
 }
 
-/// Connections at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sample {
-    in_flight: u32,
-    in_service: u32,
-    attended: u32,
+/// The time from one sample to the next, in nanoseconds of the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Interval {
+    from: u64,
+    to: u64,
+    /// Whether a quota kept the sampler from running meanwhile, and so the server: it is not at a random moment that they go on, and what
+    /// is found then tells little of the time before it.
+    was_throttled: bool,
 }
 
-impl Sample {
-    fn add(&mut self, entry: &Entry) {
-        let is_in_service = entry.counts.is_in_service.load(Ordering::Relaxed);
-        self.in_flight += u32::from(is_in_service || entry.is_in_flight());
-        self.in_service += u32::from(is_in_service);
-        self.attended += u32::from(entry.counts.is_attended.load(Ordering::Relaxed));
+impl Interval {
+    fn length(self) -> u64 {
+        self.to - self.from
+    }
+
+    /// How much of it lies between two times.
+    fn part(self, begin: u64, end: u64) -> u64 {
+        end.min(self.to).saturating_sub(begin.max(self.from))
     }
 }
 
-/// Samples integrated over time, in nanoseconds.
+/// Samples so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    last: Option<Instant>,
-    now: Sample,
-    in_flight: f64,
-    in_service: f64,
-    attended: f64,
+    /// When the last one was, and for how long the next one was to wait.
+    last: Option<u64>,
+    pause: Duration,
+    /// Nanoseconds for which quotas had kept the server from running at the last one that was late.
+    throttled: f64,
+    /// Connections with a request in flight at the last one.
+    in_flight: u32,
+    /// Nanoseconds for which answers were on their way, of all connections.
+    on_the_way: u64,
     sampled: u64,
 }
 
 impl Sums {
-    /// Each sample stands for the time since the one before it, whose length does not depend on what it found.
-    fn add(&mut self, sample: Sample, now: Instant) {
-        let since = self.last.replace(now).map_or(0.0, |last| now.saturating_duration_since(last).as_nanos() as f64);
-        self.in_flight += f64::from(sample.in_flight) * since;
-        self.in_service += f64::from(sample.in_service) * since;
-        self.attended += f64::from(sample.attended) * since;
-        (self.now, self.sampled) = (sample, self.sampled + 1);
+    /// The time since the last sample, with how long quotas have kept the server from running in all. Each sample stands for that time,
+    /// whose length does not depend on what it finds, unless a quota made it long.
+    fn interval(&mut self, now: u64, throttled: impl FnOnce() -> f64) -> Interval {
+        let from = self.last.replace(now).unwrap_or(now).min(now);
+        let is_late = now - from > LATE * self.pause.max(BETWEEN).as_nanos() as u64;
+        if !is_late {
+            return Interval { from, to: now, was_throttled: false };
+        }
+        let throttled = throttled();
+        let was_throttled = throttled > std::mem::replace(&mut self.throttled, throttled);
+        Interval { from, to: now, was_throttled }
     }
 }
 
@@ -144,29 +196,87 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watch {
+    /// Of so many connections at one time, which come from a socket that listens: theirs are the times at which their bytes arrive.
+    ///
+    /// # Errors
+    /// Without memory for them, or those of setsockopt.
+    pub fn over(listener: &TcpListener, connections: usize) -> Result<Self> {
+        keep(listener).map_err(Error::call("have the kernel keep when bytes arrive"))?;
+        let (free, parts, own) = (Mutex::default(), Default::default(), Watched::own(None));
+        let sums = Mutex::new(Sums { throttled: own.throttled().unwrap_or(0.0), ..Sums::default() });
+        Ok(Self { counters: Counters::new(connections)?, free, parts, sums, own })
+    }
+
     /// Counts a connection that was accepted, and watches it until what is returned is dropped; none if there is no descriptor for that.
     pub fn register(self: &Arc<Self>, socket: impl AsFd) -> Option<Registered> {
-        let part = self.connections.fetch_add(1, Ordering::Relaxed) % PARTS;
-        let socket = rustix::io::fcntl_dupfd_cloexec(socket, 0).ok()?;
-        let counts = Arc::new(Counts::default());
-        let entry = Entry { socket, counts: Arc::clone(&counts) };
-        let number = locked(&self.parts[part]).enter(entry);
-        Some(Registered { watch: Arc::clone(self), place: (part, number), counts, answered: 0, head: 0 })
+        let slot = self.take_slot()?;
+        let Ok(socket) = rustix::io::fcntl_dupfd_cloexec(socket, 0).map(Arc::new) else {
+            self.free_slot(slot.number());
+            return None;
+        };
+        self.enter(slot.number(), Arc::clone(&socket));
+        Some(Registered::new(slot, socket, Some(Arc::clone(self))))
+    }
+
+    /// Counts a connection that was accepted, and gives it a slot.
+    pub fn take_slot(&self) -> Option<Slot> {
+        self.counters.accepted().fetch_add(1, Ordering::Relaxed);
+        let mut free = locked(&self.free);
+        let number = free.left.pop().or_else(|| {
+            free.next += 1;
+            (free.next <= self.counters.slots()).then(|| free.next - 1)
+        })?;
+        Some(self.counters.slot(number))
+    }
+
+    /// Gives a slot back.
+    pub fn free_slot(&self, number: usize) {
+        locked(&self.free).left.push(number);
+    }
+
+    /// Watches the connection that has this slot.
+    pub fn enter(&self, number: usize, socket: Arc<OwnedFd>) {
+        let entry = Entry { socket, slot: self.counters.slot(number), unread: None, was_on_its_way: false };
+        let mut part = locked(&self.parts[number % PARTS]);
+        let at = number / PARTS;
+        if part.entries.len() <= at {
+            part.entries.resize_with(at + 1, || None);
+        }
+        part.entries[at] = Some(entry);
+    }
+
+    /// Watches it no longer.
+    pub fn leave(&self, number: usize) {
+        let mut part = locked(&self.parts[number % PARTS]);
+        if let Some(entry) = part.entries.get_mut(number / PARTS).and_then(Option::take) {
+            let limited = limited(&entry.socket).unwrap_or_default();
+            part.ended = sum(part.ended, limited);
+        }
+    }
+
+    /// The same, and gives its slot back.
+    pub fn end(&self, number: usize) {
+        self.leave(number);
+        self.free_slot(number);
     }
 
     /// Counts a connection that was turned away.
     pub fn refuse(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.counters.refused().fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes a sample.
     pub fn sample(&self) {
         let mut sums = locked(&self.sums);
-        let mut sample = Sample::default();
+        let interval = sums.interval(monotonic(), || self.own.throttled().unwrap_or(0.0));
+        (sums.in_flight, sums.sampled) = (0, sums.sampled + 1);
         for part in &self.parts {
-            locked(part).entries.iter().flatten().for_each(|entry| sample.add(entry));
+            for entry in locked(part).entries.iter_mut().flatten() {
+                let (is_in_flight, on_the_way) = entry.sample(interval);
+                sums.in_flight += u32::from(is_in_flight);
+                sums.on_the_way += on_the_way;
+            }
         }
-        sums.add(sample, Instant::now());
     }
 
     /// Takes samples at random moments until it is over. A fixed period could keep step with what it samples.
@@ -175,121 +285,61 @@ impl Watch {
         while !is_over.load(Ordering::Acquire) {
             let begun = Instant::now();
             self.sample();
-            std::thread::park_timeout(pause(begun.elapsed(), std::hash::BuildHasher::hash_one(&random, begun)));
+            let pause = pause(begun.elapsed(), std::hash::BuildHasher::hash_one(&random, begun));
+            locked(&self.sums).pause = pause;
+            std::thread::park_timeout(pause);
         }
     }
 
-    /// What all connections have done.
-    fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
+    /// What kept connections from sending, and how long requests have waited in nanoseconds that wait to be read.
+    fn of_sockets(&self, now: u64) -> (Limited, u64) {
+        let (mut all, mut waited) = (Limited::default(), 0);
         for part in &self.parts {
-            let part = locked(part);
-            totals.add(part.ended);
-            part.entries.iter().flatten().for_each(|entry| totals.add(entry.totals()));
+            let mut part = locked(part);
+            all = sum(all, part.ended);
+            for entry in part.entries.iter_mut().flatten() {
+                all = sum(all, limited(&entry.socket).unwrap_or_default());
+                waited += entry.waited(now);
+            }
         }
-        totals
+        (all, waited)
     }
 
     /// What is known now, of a server that listens here.
     pub fn served(&self, listener: &TcpListener) -> Served {
         self.sample();
-        let totals = self.totals();
+        let now = monotonic();
+        let (limited, waited) = self.of_sockets(now);
+        let totals = self.counters.totals(now);
         let sums = *locked(&self.sums);
         let queue = queue(listener).unwrap_or_default();
         Served {
+            at: Some(now as f64),
             requests: totals.requests,
             bytes: totals.bytes,
-            connections: self.connections.load(Ordering::Relaxed) as u64,
-            refused: self.refused.load(Ordering::Relaxed),
-            in_flight: sums.in_flight,
-            in_flight_now: sums.now.in_flight,
-            worked: sums.in_service,
+            connections: self.counters.accepted().load(Ordering::Relaxed),
+            refused: self.counters.refused().load(Ordering::Relaxed),
+            in_flight: (totals.arrived + waited + sums.on_the_way) as f64,
+            in_flight_now: sums.in_flight,
+            worked: totals.in_service as f64,
             workers: None,
-            held: sums.attended,
-            window_limited: totals.limited.by_window as f64,
-            send_buffer_limited: totals.limited.by_buffer as f64,
+            held: totals.attended as f64,
+            window_limited: limited.by_window as f64,
+            send_buffer_limited: limited.by_buffer as f64,
             accept_queue: Queue { now: queue.now, max: queue.most },
             sampled: sums.sampled,
         }
     }
 }
 
+fn sum(one: Limited, other: Limited) -> Limited {
+    Limited { by_window: one.by_window + other.by_window, by_buffer: one.by_buffer + other.by_buffer }
+}
+
 /// How long to wait after a sample that cost so much: evenly from half to one and a half of the mean.
 fn pause(cost: Duration, random: u64) -> Duration {
     let mean = BETWEEN.max(cost.saturating_mul(PATIENCE));
     mean / 2 + mean.mul_f64((random >> 40) as f64 / (1u64 << 24) as f64)
-}
-
-impl Part {
-    fn enter(&mut self, entry: Entry) -> usize {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(None);
-            self.entries.len() - 1
-        });
-        self.entries[number] = Some(entry);
-        number
-    }
-
-    fn leave(&mut self, number: usize) {
-        if let Some(entry) = self.entries[number].take() {
-            self.ended.add(entry.totals());
-            self.free.push(number);
-        }
-    }
-}
-
-/// A connection that is watched. The thread that serves it says what it does.
-#[derive(Debug)]
-pub struct Registered {
-    watch: Arc<Watch>,
-    place: (usize, usize),
-    counts: Arc<Counts>,
-    /// Requests that were answered, and whose answers are not all with the kernel.
-    answered: u64,
-    /// Bytes of heads that are still to be sent.
-    head: u64,
-}
-
-impl Registered {
-    /// A thread serves it from now on.
-    pub fn attend(&self) {
-        self.counts.is_attended.store(true, Ordering::Relaxed);
-    }
-
-    /// A request has come, and is going to be answered.
-    pub fn begin(&mut self) {
-        self.counts.is_in_service.store(true, Ordering::Relaxed);
-        self.answered += 1;
-    }
-
-    /// This is its answer as far as it is in memory, from the first byte of its head on.
-    pub fn answer(&mut self, bytes: &[u8]) {
-        let head = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |end| end + 4);
-        self.head += head as u64;
-    }
-
-    /// So many bytes were given to the kernel. Of several answers the heads count first; in the end it is the same.
-    pub fn sent(&mut self, bytes: usize) {
-        let of_heads = self.head.min(bytes as u64);
-        self.head -= of_heads;
-        let counter = &self.counts.bytes;
-        counter.store(counter.load(Ordering::Relaxed) + (bytes as u64 - of_heads), Ordering::Relaxed);
-    }
-
-    /// All answers are with the kernel.
-    pub fn end(&mut self) {
-        let counter = &self.counts.requests;
-        counter.store(counter.load(Ordering::Relaxed) + std::mem::take(&mut self.answered), Ordering::Relaxed);
-        self.counts.given.store(monotonic(), Ordering::Relaxed);
-        self.counts.is_in_service.store(false, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let (part, number) = self.place;
-        locked(&self.watch.parts[part]).leave(number);
-    }
 }
 
 #[cfg(test)]
@@ -300,47 +350,90 @@ mod tests {
 
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nbody";
 
+    fn watched() -> (TcpListener, Arc<Watch>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let watch = Watch::over(&listener, 100).unwrap();
+        (listener, Arc::new(watch))
+    }
+
     fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (client, listener.accept().unwrap().0)
     }
 
-    fn sample(watch: &Watch) -> Sample {
+    /// Connections with a request in flight.
+    fn sample(watch: &Watch) -> u32 {
         watch.sample();
-        locked(&watch.sums).now
+        locked(&watch.sums).in_flight
     }
 
     #[test]
     fn a_request_is_in_flight_from_its_arrival_until_the_client_has_its_answer() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (watch, (mut client, mut server)) = (Arc::new(Watch::default()), connection(&listener));
+        let (listener, watch) = watched();
+        let (mut client, mut server) = connection(&listener);
         let mut registered = watch.register(&server).unwrap();
-        assert_eq!(sample(&watch), Sample::default());
+        assert_eq!(sample(&watch), 0);
         client.write_all(b"GET").unwrap();
         server.peek(&mut [0]).unwrap();
-        assert_eq!(sample(&watch), Sample { in_flight: 1, ..Sample::default() });
+        assert_eq!(sample(&watch), 1);
         registered.attend();
         server.read_exact(&mut [0; 3]).unwrap();
-        assert_eq!(sample(&watch), Sample { attended: 1, ..Sample::default() });
+        registered.arrive(0);
+        assert_eq!(sample(&watch), 1);
         registered.begin();
         registered.answer(ANSWER);
-        assert_eq!(sample(&watch), Sample { in_flight: 1, in_service: 1, attended: 1 });
+        assert_eq!(sample(&watch), 1);
         server.set_nonblocking(true).unwrap();
         while server.write(&[0; 1 << 16]).is_ok() {}
-        registered.sent(ANSWER.len());
-        registered.end();
+        registered.sent(ANSWER.len(), true);
         // With the kernel, and not with the client.
-        assert_eq!(sample(&watch), Sample { in_flight: 1, in_service: 0, attended: 1 });
         assert_eq!(watch.served(&listener).in_flight_now, 1);
+        assert!(locked(&watch.sums).on_the_way > 0);
         client.set_nonblocking(true).unwrap();
-        while sample(&watch).in_flight > 0 {
+        while sample(&watch) > 0 {
             let _ = client.read(&mut [0; 1 << 16]);
         }
     }
 
     #[test]
+    fn time_in_flight_has_that_in_which_a_request_waited_to_be_read() {
+        let (listener, watch) = watched();
+        let (mut client, mut server) = connection(&listener);
+        let mut registered = watch.register(&server).unwrap();
+        let at = || {
+            let served = watch.served(&listener);
+            [served.in_flight, served.worked, served.held]
+        };
+        assert_eq!(at(), [0.0; 3]);
+        client.write_all(b"GET").unwrap();
+        server.peek(&mut [0]).unwrap();
+        let waiting = [at(), at()];
+        assert!(waiting[0][0] > 0.0 && waiting[1][0] > waiting[0][0], "{waiting:?}");
+        server.read_exact(&mut [0; 3]).unwrap();
+        let waited = 1_000_000_000_000;
+        registered.arrive(waited);
+        assert!(at()[0] >= waited as f64, "what was read tells how long it has waited");
+        registered.begin();
+        registered.attend();
+        registered.answer(ANSWER);
+        registered.sent(ANSWER.len(), true);
+        let (ended, later) = (at(), at());
+        assert_eq!(ended[..2], later[..2], "no answer is on its way, since none was sent");
+        assert!(
+            ended[0] > waited as f64 && (0.0..1e12).contains(&ended[1]) && later[2] > ended[2],
+            "{ended:?} {later:?}"
+        );
+        // What was asked for meanwhile is in flight from the end of that answer on.
+        registered.arrive(waited);
+        assert!(at()[0] < 1.5 * waited as f64);
+        drop(registered);
+        let gone = at();
+        assert_eq!(gone, at(), "nothing is counted for who has gone");
+    }
+
+    #[test]
     fn an_acknowledgement_that_is_put_off_is_nothing_on_its_way() {
-        let way = OnTheWay { not_sent: 0, segments: 2, is_recovering: false, least_round_trip: 1000 };
+        let way = OnTheWay { not_sent: 0, segments: 2, is_recovering: false, least_round_trip: 1000, since_sent: 0 };
         assert!(has_not_arrived(way, 499) && !has_not_arrived(way, 500));
         assert!(!has_not_arrived(OnTheWay { segments: 0, ..way }, 0));
         for other in
@@ -352,8 +445,7 @@ mod tests {
 
     #[test]
     fn what_a_connection_did_is_kept_when_it_ends() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let watch = Arc::new(Watch::default());
+        let (listener, watch) = watched();
         for number in 1..=40 {
             let (_client, server) = connection(&listener);
             let mut registered = watch.register(&server).unwrap();
@@ -362,26 +454,66 @@ mod tests {
                 registered.begin();
                 registered.answer(ANSWER);
             }
-            [1, 20, 2 * ANSWER.len() - 21].iter().for_each(|bytes| registered.sent(*bytes));
+            let last = 2 * ANSWER.len() - 21;
+            [1, 20].iter().for_each(|bytes| registered.sent(*bytes, false));
             assert_eq!(watch.served(&listener).requests, 2 * (number - 1));
-            registered.end();
+            registered.sent(last, true);
             let served = watch.served(&listener);
             assert_eq!((served.requests, served.bytes, served.connections), (2 * number, 8 * number, number));
         }
         watch.refuse();
         let served = watch.served(&listener);
         assert_eq!((served.requests, served.bytes, served.refused), (80, 320, 1));
-        assert!(watch.parts.iter().all(|part| locked(part).entries.len() <= 1), "places are used again");
+        assert_eq!(locked(&watch.free).next, 1, "slots are used again");
     }
 
     #[test]
-    fn samples_are_integrated_over_time() {
-        let (mut sums, begun) = (Sums::default(), Instant::now());
-        let sample = |in_flight| Sample { in_flight, in_service: 1, attended: 2 };
-        sums.add(sample(9), begun);
-        sums.add(sample(1), begun + Duration::from_nanos(100));
-        sums.add(sample(3), begun + Duration::from_nanos(110));
-        assert_eq!((sums.in_flight, sums.in_service, sums.attended, sums.sampled), (130.0, 110.0, 220.0, 3));
+    fn who_finds_no_slot_is_served_and_not_watched() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let watch = Arc::new(Watch::over(&listener, 1).unwrap());
+        let (_client, server) = connection(&listener);
+        let first = watch.register(&server);
+        assert!(first.is_some() && watch.register(&server).is_none() && watch.register(&server).is_none());
+        drop(first);
+        assert!(watch.register(&server).is_some());
+        assert_eq!(watch.served(&listener).connections, 4);
+    }
+
+    #[test]
+    fn a_sample_stands_for_the_time_before_it_unless_a_quota_made_it_late() {
+        let sums = Sums { last: Some(1000), throttled: 5.0, ..Sums::default() };
+        let interval = |mut sums: Sums, now, throttled| sums.interval(now, || throttled);
+        assert_eq!(interval(Sums::default(), 70, 9.0).length(), 0);
+        let prompt = Interval { from: 1000, to: 30_001_000, was_throttled: false };
+        assert_eq!(interval(sums, 30_001_000, 9.0), prompt);
+        assert_eq!(interval(sums, 30_001_001, 5.0), Interval { to: 30_001_001, ..prompt }, "no quota was why");
+        let late = interval(sums, 30_001_001, 9.0);
+        assert!(late.was_throttled && late.length() == 30_000_001);
+        assert!(!interval(Sums { pause: 2 * BETWEEN, ..sums }, 30_001_001, 9.0).was_throttled, "it was to be so long");
+        let of = |begin, end| late.part(begin, end);
+        assert_eq!([of(0, 2000), of(500, 900), of(30_001_000, u64::MAX), of(9, 7)], [1000, 0, 1, 0]);
+    }
+
+    #[test]
+    fn after_a_quota_it_counts_when_answers_were_given_and_left() {
+        let (listener, watch) = watched();
+        let (_client, mut server) = connection(&listener);
+        let mut registered = watch.register(&server).unwrap();
+        registered.begin();
+        registered.answer(ANSWER);
+        server.write_all(ANSWER).unwrap();
+        registered.sent(ANSWER.len(), true);
+        let part = locked(&watch.parts[0]);
+        let entry = part.entries[0].as_ref().unwrap();
+        let (asked, given) = (entry.slot.asked(), entry.slot.given());
+        assert!(0 < asked && asked <= given);
+        let interval = Interval { from: asked - 1000, to: given + 60_000_000_000, was_throttled: true };
+        assert_eq!(entry.by_the_kernel(interval, true), 60_000_000_000, "from when it was given");
+        let ended = Interval { to: monotonic(), ..interval };
+        assert!(entry.by_the_kernel(ended, false) <= ended.to - given, "until it left");
+        let before =
+            Entry { socket: Arc::clone(&entry.socket), slot: entry.slot.clone(), unread: None, was_on_its_way: true };
+        assert_eq!(before.by_the_kernel(interval, true), 60_000_001_000, "one before it until its client asked again");
     }
 
     #[test]

@@ -169,11 +169,13 @@ impl Used {
         let (from, to) = (self.from.served.as_ref()?, self.to.served.as_ref()?);
         let since = |of: fn(&Served) -> f64| (of(to) - of(from)).max(0.0);
         let in_flight = since(|served| served.in_flight);
+        // By the server's own time: between the rest of a look and what it knows itself it may have waited for a CPU.
+        let time = from.at.zip(to.at).map_or(self.time(), |(from, to)| (to - from).max(1.0));
         Some(ServerUse {
-            bytes: to.bytes.saturating_sub(from.bytes) as f64 / self.seconds(),
-            in_flight: in_flight / self.time(),
+            bytes: to.bytes.saturating_sub(from.bytes) as f64 * 1e9 / time,
+            in_flight: in_flight / time,
             samples: to.sampled.saturating_sub(from.sampled),
-            workers: to.workers.map(|workers| since(|served| served.held) / (f64::from(workers) * self.time())),
+            workers: to.workers.map(|workers| since(|served| served.held) / (f64::from(workers) * time)),
             bound: to.workers,
             window: share(since(|served| served.window_limited), in_flight),
             accept_queue: f64::midpoint(f64::from(from.accept_queue.now), f64::from(to.accept_queue.now)),

@@ -28,22 +28,22 @@ impl Children {
         }
     }
 
-    /// Forks one that does `work`, as [`fork_to_work`].
+    /// Forks one that does `work`, as [`fork_to_work`], and says its number.
     ///
     /// # Errors
     /// As there.
-    pub fn fork(&mut self, work: impl FnOnce() -> u8) -> Result<()> {
-        self.ids.insert(fork_to_work(work)?.into_id());
-        Ok(())
+    pub fn fork(&mut self, work: impl FnOnce() -> u8) -> Result<i32> {
+        let id = fork_to_work(work)?.into_id();
+        self.ids.insert(id);
+        Ok(id)
     }
 
-    /// Reaps those that have ended, and says how many are left.
-    pub fn reap(&mut self) -> usize {
+    /// Reaps those that have ended, tells the number of each, and says how many are left.
+    pub fn reap(&mut self, mut ended: impl FnMut(i32)) -> usize {
         while !self.ids.is_empty() {
-            match next_ended() {
-                Some(id) => self.ids.remove(&id),
-                None => break,
-            };
+            let Some(id) = next_ended() else { break };
+            self.ids.remove(&id);
+            ended(id);
         }
         self.ids.len()
     }
@@ -96,14 +96,16 @@ mod tests {
         alone(|| {
             let mut children = Children::none()?;
             let (mut reader, writer) = std::io::pipe()?;
-            children.fork(|| 0)?;
-            children.fork(|| 9)?;
-            children.fork(move || {
+            let mut forked = vec![children.fork(|| 0)?, children.fork(|| 9)?];
+            forked.push(children.fork(move || {
                 drop(writer);
                 u8::from(reader.read(&mut [0]).is_ok())
-            })?;
-            while children.reap() > 0 {}
-            Ok(children.ids.is_empty())
+            })?);
+            let mut ended = Vec::new();
+            while children.reap(|id| ended.push(id)) > 0 {}
+            ended.sort_unstable();
+            forked.sort_unstable();
+            Ok(children.ids.is_empty() && ended == forked)
         });
     }
 
@@ -121,7 +123,7 @@ mod tests {
                 })?;
             }
             reader.read_exact(&mut [0; 3])?;
-            let is_all = children.reap() == 3;
+            let is_all = children.reap(|_| ()) == 3;
             drop((children, writer));
             // The end of the pipe: nobody has the other end any more.
             Ok(is_all && reader.read(&mut [0])? == 0)

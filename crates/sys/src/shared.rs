@@ -44,21 +44,7 @@ impl<T> Shared<T> {
     where
         T: Zeroed,
     {
-        // SAFETY: a fresh anonymous mapping touches nothing that exists. A page is aligned for every `T` there is here.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<T>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-                -1,
-                0,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(Error::last_os_error());
-        }
-        let address = NonNull::new(address.cast()).ok_or_else(|| Error::other("mmap returned address zero"))?;
+        let address = map(size_of::<T>(), libc::MAP_POPULATE)?.cast();
         Ok(Self { address })
     }
 }
@@ -77,6 +63,59 @@ impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nothing borrows it any more.
         unsafe { libc::munmap(self.address.as_ptr().cast(), size_of::<T>()) };
+    }
+}
+
+/// A fresh mapping of so many bytes of zeros, aligned for every type there is here.
+fn map(bytes: usize, flags: libc::c_int) -> Result<NonNull<libc::c_void>> {
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: a fresh anonymous mapping touches nothing that exists.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return Err(Error::last_os_error());
+    }
+    NonNull::new(address).ok_or_else(|| Error::other("mmap returned address zero"))
+}
+
+/// Words in memory that a forked child shares with its parent; zero at first, unmapped when dropped. A page of them takes memory once
+/// it is written.
+#[derive(Debug)]
+pub struct Words {
+    address: NonNull<AtomicU64>,
+    count: usize,
+}
+
+// SAFETY: it owns its mapping and hands out shared references to atomic words only.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// So many, all zero.
+    ///
+    /// # Errors
+    /// None, or more than there is room for.
+    pub fn new(count: usize) -> Result<Self> {
+        let bytes = count.checked_mul(size_of::<AtomicU64>()).ok_or_else(|| Error::from_raw_os_error(libc::ENOMEM))?;
+        // Nothing is reserved for those that may never be written.
+        Ok(Self { address: map(bytes, libc::MAP_NORESERVE)?.cast(), count })
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: so many words are mapped as long as `self`; zero is a valid one.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing borrows it any more.
+        unsafe { libc::munmap(self.address.as_ptr().cast(), self.count * size_of::<AtomicU64>()) };
     }
 }
 
@@ -124,6 +163,19 @@ mod tests {
         assert_eq!(word.load(Ordering::Relaxed), 0);
         word.store(7, Ordering::Relaxed);
         assert_eq!(word.load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn a_child_and_its_parent_see_the_same_words() {
+        let words = Words::new(100_000).unwrap();
+        assert!(words.len() == 100_000 && words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        let child = crate::process::fork_to_work(|| {
+            words[99_999].store(7, Ordering::Release);
+            0
+        });
+        child.unwrap().wait_for_success().unwrap();
+        assert_eq!(words[99_999].load(Ordering::Acquire), 7);
+        assert!(Words::new(0).is_err() && Words::new(usize::MAX).is_err());
     }
 
     #[test]

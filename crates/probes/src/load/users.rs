@@ -32,9 +32,10 @@ pub(super) static PROBE: Probe = Probe {
               times in random order, pass by pass, with a return to the fewest users at the end. In each visit a warm-up of at least one \
               and a half cycles of a user is left out; the time that counts has at least 25 requests, and is as long as the budget \
               allows. When it begins and when it ends, both ends are looked at: CPU time by thread, the device's bytes, the \
-              interface's, memory, and what the server itself counts: bytes that it sent and requests in flight, sampled about 100 \
-              times a second until the client's kernel has acknowledged the last byte. Client and server of one host have CPUs of \
-              their own where there are two.",
+              interface's, memory, and what the server itself counts: bytes that it sent, and requests in flight integrated over time. \
+              A request begins when the kernel took its first bytes from the network; its time until the last byte of the answer was \
+              handed to the kernel is added up exactly, and from then on until the client's kernel has acknowledged that byte it is \
+              sampled about 100 times a second. Client and server of one host have CPUs of their own where there are two.",
         prediction: "By exact mean value analysis of a closed network, from the capacities alone (load.capacity), which are \
                      measured before the first visit. Each device is one station, a server for each CPU; of a device the slowest \
                      part decides. The throughput of n users is X(n) = n / (Z + R(n)), and no more than the least capacity. The \
@@ -49,6 +50,8 @@ pub(super) static PROBE: Probe = Probe {
             "The generator as the limit: its CPU time and its lateness are among the figures, and then nothing follows about the server.",
             "Requests in flight counted until the server has written the last byte: a send buffer of megabytes hides most of the wait \
              behind a slow link.",
+            "Requests in flight sampled by a thread of the server: what keeps the server from running, such as a CPU quota, keeps the \
+             sampler from looking just then.",
             "Users who all begin at once: they begin one after the other, and the warm-up is left out.",
             "A disk measured through the page cache: unless the files are twice what the cache may hold, the study calls itself cached.",
         ],

@@ -33,18 +33,48 @@ impl Arrived {
 /// # Errors
 /// Those of recvmsg.
 pub fn read(socket: &impl AsFd, buffer: &mut [u8]) -> Result<Arrived> {
+    // SAFETY: the buffer is valid for its length.
+    unsafe { receive(socket, (buffer.as_mut_ptr(), buffer.len()), libc::MSG_DONTWAIT) }
+}
+
+/// Reads into the spare capacity of a buffer what has come, or comes while a socket that waits does.
+///
+/// # Errors
+/// Those of recvmsg.
+pub fn append(socket: &impl AsFd, buffer: &mut Vec<u8>) -> Result<Arrived> {
+    let spare = buffer.spare_capacity_mut();
+    // SAFETY: the spare capacity is valid for its length, and the kernel reads none of it.
+    let arrived = unsafe { receive(socket, (spare.as_mut_ptr().cast(), spare.len()), 0) }?;
+    // SAFETY: so many bytes of it were written.
+    unsafe { buffer.set_len(buffer.len() + arrived.length) };
+    Ok(arrived)
+}
+
+/// The first byte that has come and was not read, which stays there.
+///
+/// # Errors
+/// Those of recvmsg: `EAGAIN` where there is none.
+pub fn peek(socket: &impl AsFd) -> Result<Arrived> {
+    let mut first = [0];
+    // SAFETY: the buffer is valid for its length.
+    unsafe { receive(socket, (first.as_mut_ptr(), first.len()), libc::MSG_DONTWAIT | libc::MSG_PEEK) }
+}
+
+/// # Safety
+/// The buffer must be valid for writes of so many bytes.
+unsafe fn receive(socket: &impl AsFd, (buffer, length): (*mut u8, usize), flags: libc::c_int) -> Result<Arrived> {
     /// More than a header and a time need.
     #[repr(C, align(8))]
     struct Control([u8; 64]);
     let mut control = Control([0; 64]);
-    let mut place = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut place = libc::iovec { iov_base: buffer.cast(), iov_len: length };
     // SAFETY: an all-zero header is valid; both buffers are valid for their lengths while the call writes into them; the control
     // buffer is aligned for its headers, which are looked through by the C library's macros.
     unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         (header.msg_iov, header.msg_iovlen) = (&raw mut place, 1);
         (header.msg_control, header.msg_controllen) = ((&raw mut control).cast(), size_of::<Control>() as _);
-        let length = libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT);
+        let length = libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags);
         let length = usize::try_from(length).map_err(|_| Error::last_os_error())?;
         let found = libc::CMSG_FIRSTHDR(&raw const header);
         let is_time =
@@ -94,6 +124,19 @@ mod tests {
             }
         };
         assert!(timed.at.is_some_and(|at| sent.contains(&at)), "{timed:?} {sent:?}");
+        // Looked at twice and then read, by a socket that waits: it is the same.
+        far.write_all(b"again").unwrap();
+        let first = std::iter::repeat_with(|| peek(&near)).find_map(Result::ok);
+        let looks = [first.unwrap(), peek(&near).unwrap()];
+        let mut buffer = Vec::with_capacity(16);
+        buffer.push(b'-');
+        let read = append(&near, &mut buffer).unwrap();
+        assert_eq!((buffer.as_slice(), read.length), (&b"-again"[..], 5));
+        assert!(
+            read.at.is_some() && looks.iter().all(|look| *look == Arrived { length: 1, ..read }),
+            "{looks:?} {read:?}"
+        );
+        assert_eq!(peek(&near).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert!(timed.waited() >= sent.end() - timed.at.unwrap());
         assert_eq!(Arrived::default().waited(), 0);
     }

@@ -11,9 +11,11 @@ pub(super) const INFO: usize = 192;
 /// Where in it `tcpi_unacked` and `tcpi_sacked` are, which of a listening socket are its queue and the most that it holds.
 const QUEUED: usize = 24;
 const QUEUE: usize = 28;
-/// Where `tcpi_lost` and `tcpi_retrans` are, in segments, `tcpi_notsent_bytes` and, in microseconds, `tcpi_min_rtt`.
+/// Where `tcpi_lost` and `tcpi_retrans` are, in segments, `tcpi_last_data_sent` in milliseconds, `tcpi_notsent_bytes` and, in
+/// microseconds, `tcpi_min_rtt`.
 const LOST: usize = 32;
 const RETRANSMITTED: usize = 36;
+const LAST_SENT: usize = 44;
 const NOT_SENT: usize = 144;
 const LEAST_ROUND_TRIP: usize = 148;
 /// Where `tcpi_rwnd_limited` and `tcpi_sndbuf_limited` are, in microseconds.
@@ -40,6 +42,8 @@ pub struct OnTheWay {
     pub is_recovering: bool,
     /// The shortest round trip so far, in nanoseconds.
     pub least_round_trip: u64,
+    /// Nanoseconds since its last bytes were sent, to a tick of the kernel.
+    pub since_sent: u64,
 }
 
 /// The connections that wait to be accepted.
@@ -79,6 +83,7 @@ pub fn on_the_way(socket: &impl AsFd) -> Result<OnTheWay> {
         segments: number(QUEUED),
         is_recovering: number(LOST) > 0 || number(RETRANSMITTED) > 0,
         least_round_trip: u64::from(number(LEAST_ROUND_TRIP)) * 1000,
+        since_sent: u64::from(number(LAST_SENT)) * 1_000_000,
     })
 }
 

@@ -1,0 +1,95 @@
+//! A connection that is watched: who serves it says what it does.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::net::waiting::on_the_way;
+
+use crate::counters::{Count, Slot, Span};
+use crate::watch::Watch;
+
+/// Time after which a send that was the last of an answer is not taken to have ended when its caller went on: nanoseconds. Sending
+/// takes less, and the caller may have lost its CPU before it could look at the clock.
+const PROMPT: u64 = 1_000_000;
+
+/// A connection that is watched.
+#[derive(Debug)]
+pub struct Registered {
+    slot: Slot,
+    socket: Arc<OwnedFd>,
+    /// Who is told of its end; nobody where another process finds out.
+    watch: Option<Arc<Watch>>,
+    /// Requests that were answered, and whose answers are not all with the kernel.
+    answered: u64,
+    /// Bytes of heads that are still to be sent.
+    head: u64,
+    /// When it last did anything.
+    last: u64,
+}
+
+impl Registered {
+    /// One whose words are in this slot.
+    pub fn new(slot: Slot, socket: Arc<OwnedFd>, watch: Option<Arc<Watch>>) -> Self {
+        Self { slot, socket, watch, answered: 0, head: 0, last: 0 }
+    }
+
+    /// A thread serves it from now on.
+    pub fn attend(&self) {
+        self.slot.begin(Span::Attended, monotonic());
+    }
+
+    /// The first bytes of a request were read, which had waited so many nanoseconds. What came while an answer was still to be given
+    /// is in flight after it.
+    pub fn arrive(&self, waited: u64) {
+        let at = monotonic().saturating_sub(waited).max(self.slot.given());
+        self.slot.begin(Span::Arrived, at);
+    }
+
+    /// A request has come, and is going to be answered.
+    pub fn begin(&mut self) {
+        let now = monotonic();
+        self.slot.begin(Span::Arrived, now);
+        self.slot.begin(Span::InService, now);
+        self.answered += 1;
+        self.last = now;
+    }
+
+    /// This is its answer as far as it is in memory, from the first byte of its head on.
+    pub fn answer(&mut self, bytes: &[u8]) {
+        let head = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |end| end + 4);
+        self.head += head as u64;
+    }
+
+    /// So many bytes were given to the kernel, and perhaps with them all answers. Of several answers the heads count first; in the end
+    /// it is the same.
+    pub fn sent(&mut self, bytes: usize, is_all: bool) {
+        let of_heads = self.head.min(bytes as u64);
+        self.head -= of_heads;
+        self.slot.add(Count::Bytes, bytes as u64 - of_heads);
+        let now = monotonic();
+        if is_all {
+            self.end(now);
+        }
+        self.last = now;
+    }
+
+    fn end(&mut self, now: u64) {
+        let at = if now.saturating_sub(self.last) > PROMPT { self.left_at(now) } else { now };
+        self.slot.add(Count::Requests, std::mem::take(&mut self.answered));
+        self.slot.give(at);
+    }
+
+    /// When the last byte left, by the kernel's account, if all have arrived meanwhile.
+    fn left_at(&self, now: u64) -> u64 {
+        let way = on_the_way(&*self.socket).ok().filter(|way| way.not_sent == 0 && way.segments == 0);
+        way.map_or(now, |way| now.saturating_sub(way.since_sent).max(self.last))
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.slot.leave(monotonic());
+        self.watch.iter().for_each(|watch| watch.end(self.slot.number()));
+    }
+}
