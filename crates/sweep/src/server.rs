@@ -44,17 +44,22 @@ pub(crate) struct Side<'s> {
 }
 
 impl<'s> Side<'s> {
-    /// The server's side.
+    /// The server's side, with so many bytes of memory, or as many as there are.
     ///
     /// # Errors
     /// A limit of memory that cannot be had.
-    pub fn new(own: &'s Own, place: &'s Place) -> Result<Self> {
+    pub fn new(own: &'s Own, place: &'s Place, bytes: Option<u64>) -> Result<Self> {
         let refused = |error: kelvin_file::Error| Error::Memory(error.to_string());
-        let memory = own.memory.map(|_| Group::make(Controller::Memory)).transpose().map_err(refused)?;
-        if let Some((group, bytes)) = memory.as_ref().zip(own.memory) {
+        let memory = bytes.map(|_| Group::make(Controller::Memory)).transpose().map_err(refused)?;
+        if let Some((group, bytes)) = memory.as_ref().zip(bytes) {
             group.limit_memory(bytes).map_err(refused)?;
         }
         Ok(Self { own, place, memory })
+    }
+
+    /// The server that is wanted.
+    pub fn own(&self) -> &'s Own {
+        self.own
     }
 
     /// The group that limits the memory of its processes, to be dropped once these have ended.

@@ -22,7 +22,7 @@ pub struct Wanted {
     pub count: u64,
     /// Bytes of each.
     pub bytes: u64,
-    /// Most bytes of all of them.
+    /// Most bytes of all sets of them.
     pub limit: u64,
 }
 
@@ -35,25 +35,35 @@ pub(crate) struct FileSet {
 }
 
 impl Wanted {
-    /// How many of them fit into so many free bytes.
-    fn fitting(self, free: u64) -> u64 {
-        self.count.min(self.limit / self.bytes.max(1)).min(free / SHARE_OF_ROOM / self.bytes.max(1))
+    /// How many of them fit so many times into so many free bytes.
+    fn fitting(self, free: u64, sets: u64) -> u64 {
+        let bytes = self.bytes.max(1) * sets.max(1);
+        self.count.min(self.limit / bytes).min(free / SHARE_OF_ROOM / bytes)
+    }
+
+    /// As many of them as there is room for in a directory, so many times.
+    ///
+    /// # Errors
+    /// Too little room; what the file system says.
+    pub(crate) fn fit(self, directory: &Path, sets: usize) -> Result<Self> {
+        let failed = |source| Error::Files { directory: directory.to_owned(), source };
+        let count = self.fitting(room(directory).map_err(failed)?.available_bytes, sets as u64);
+        let least = LEAST.min(self.count);
+        if count < least {
+            return Err(Error::Room { directory: directory.to_owned(), bytes: self.bytes, files: count, least });
+        }
+        Ok(Self { count, ..self })
     }
 }
 
 impl FileSet {
-    /// Makes the files, as many as there is room for.
+    /// Makes the files.
     ///
     /// # Errors
-    /// Too little room; what the file system says.
+    /// What the file system says.
     pub fn make(directory: &Path, wanted: Wanted) -> Result<Self> {
         let failed = |source| Error::Files { directory: directory.to_owned(), source };
-        let count = wanted.fitting(room(directory).map_err(failed)?.available_bytes);
-        if count < LEAST.min(wanted.count) {
-            let (directory, bytes, least) = (directory.to_owned(), wanted.bytes, LEAST.min(wanted.count));
-            return Err(Error::Room { directory, bytes, files: count, least });
-        }
-        let set = Self { directory: directory.to_owned(), count, bytes: wanted.bytes };
+        let set = Self { directory: directory.to_owned(), count: wanted.count, bytes: wanted.bytes };
         for (number, path) in set.paths().into_iter().enumerate() {
             if let Some(signal) = kelvin_sys::interrupt::requested() {
                 return Err(Error::Interrupted(signal.into()));
@@ -90,19 +100,20 @@ mod tests {
     #[test]
     fn as_many_files_are_made_as_there_is_room_for() {
         let wanted = Wanted { count: 10_000, bytes: 2_000_000, limit: 4 << 30 };
-        assert_eq!(wanted.fitting(1 << 40), 2147, "no more than may be written");
-        assert_eq!(wanted.fitting(1 << 30), 268, "half of what is free");
-        assert_eq!(Wanted { count: 20, ..wanted }.fitting(1 << 40), 20, "no more than are wanted");
+        assert_eq!(wanted.fitting(1 << 40, 1), 2147, "no more than may be written");
+        assert_eq!(wanted.fitting(1 << 30, 1), 268, "half of what is free");
+        assert_eq!(Wanted { count: 20, ..wanted }.fitting(1 << 40, 1), 20, "no more than are wanted");
+        assert_eq!((wanted.fitting(1 << 40, 2), wanted.fitting(1 << 30, 2)), (1073, 134), "two sets of as many");
     }
 
     #[test]
     fn files_are_made_and_too_little_room_is_said() {
         let directory = tempfile::tempdir().unwrap();
         let wanted = Wanted { count: 3, bytes: 1000, limit: 1 << 20 };
-        let set = FileSet::make(directory.path(), wanted).unwrap();
+        let set = FileSet::make(directory.path(), wanted.fit(directory.path(), 1).unwrap()).unwrap();
         assert_eq!(set.names(), ["file-00000", "file-00001", "file-00002"]);
         assert!(set.paths().iter().all(|path| std::fs::metadata(path).unwrap().len() == 1000));
-        let refused = FileSet::make(directory.path(), Wanted { limit: 10_000, count: 100, ..wanted }).unwrap_err();
+        let refused = Wanted { limit: 10_000, count: 100, ..wanted }.fit(directory.path(), 1).unwrap_err();
         assert!(refused.to_string().starts_with("there is room for 10 files of 1000 bytes"), "{refused}");
     }
 }

@@ -31,6 +31,14 @@ pub struct Setup {
     pub seed: u64,
 }
 
+impl Setup {
+    /// How many sweeps there are: one of each load for each place where files are to be.
+    pub(crate) fn sweeps(&self) -> usize {
+        let places = if let Target::Own(own) = &self.target { own.caches.len() } else { 1 };
+        self.loads.len() * places
+    }
+}
+
 /// One way of asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
@@ -75,6 +83,13 @@ pub struct KnownFiles {
     pub disk: Vec<DiskRate>,
 }
 
+impl Own {
+    /// The memory of the server whose files are there.
+    pub(crate) fn memory_of(&self, cache: CacheState) -> Option<u64> {
+        self.memory.filter(|_| cache == CacheState::Uncached || self.caches.len() == 1)
+    }
+}
+
 /// A server of the study's own.
 #[derive(Clone, Debug)]
 pub struct Own {
@@ -86,9 +101,9 @@ pub struct Own {
     pub directory: PathBuf,
     /// The files.
     pub files: Wanted,
-    /// Whether they are to be in the page cache.
-    pub cache: CacheState,
-    /// Bytes of memory that the server may have, page cache included.
+    /// Where they are to be, in the page cache or not: a server with a set of files for each.
+    pub caches: Vec<CacheState>,
+    /// Bytes of memory that the server may have, page cache included: of two, the one whose files come from the disk.
     pub memory: Option<u64>,
     /// Control groups that it enters.
     pub groups: Vec<PathBuf>,

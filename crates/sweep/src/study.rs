@@ -23,7 +23,7 @@ use crate::network::{Expected, expected};
 use crate::pinned::Pinned;
 use crate::place::Place;
 use crate::server::{Server, Side};
-use crate::set::FileSet;
+use crate::set::{FileSet, Wanted};
 use crate::setup::{KnownFiles, Load, Own, Running, Setup, Target};
 use crate::users::{Stop, grid, order};
 use crate::visit::{Visited, Visitor, Wish};
@@ -51,9 +51,8 @@ const PATIENCE: u32 = 3;
 #[derive(Debug)]
 pub struct Study {
     plan: Plan,
-    visitor: Visitor,
-    /// The server of the study's own: it ends before its place does.
-    _server: Option<Server>,
+    /// They end before their place does.
+    sites: Vec<Site>,
     _place: Place,
     _pinned: Pinned,
 }
@@ -61,7 +60,6 @@ pub struct Study {
 /// What is visited, and when.
 #[derive(Debug)]
 struct Plan {
-    common: Common,
     sweeps: Vec<Sweep>,
     order: Vec<Stop>,
     /// What is told of either host.
@@ -73,9 +71,12 @@ struct Plan {
     cpu: u32,
 }
 
-/// One way of asking, by growing numbers of users.
+/// One way of asking one server, by growing numbers of users.
 #[derive(Debug)]
 struct Sweep {
+    /// Which server.
+    site: usize,
+    common: Common,
     load: Load,
     users: Vec<u64>,
     /// Time of a visit to each of them.
@@ -95,15 +96,15 @@ struct Times {
     duration: Duration,
 }
 
-/// A server that runs, and the files that it has.
-struct Ready {
+/// A server that runs, and the files that it has. Dropped, it ends if it is the study's own.
+#[derive(Debug)]
+struct Site {
     common: Common,
     visitor: Visitor,
     disk: Vec<DiskRate>,
-    server: Option<Server>,
+    _server: Option<Server>,
     /// The group that limits the server's memory; it goes after the server.
     _memory: Option<Group>,
-    place: Place,
 }
 
 /// A case of a study, with the metric that names its probe.
@@ -122,27 +123,13 @@ impl Study {
     /// Whatever keeps a server from being started or a capacity from being measured.
     pub fn prepare(setup: &Setup) -> Result<Self> {
         let _pinned = Pinned::to(&setup.cpus)?;
-        let mut ready = match &setup.target {
-            Target::Own(own) => Ready::start(own)?,
-            Target::Running(running) => Ready::join(running)?,
+        let (mut sites, _place) = match &setup.target {
+            Target::Own(own) => start(own)?,
+            Target::Running(running) => (vec![Site::join(running)?], Place::here()),
         };
-        let streams = ready.streams(setup.seed)?;
-        ready.learn_bytes(&streams);
-        let sweeps: Vec<Sweep> = setup.loads.iter().map(|&load| Sweep::plan(load, &ready, &streams, setup)).collect();
-        let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
-        let told = Told::of(&streams[0], ready.common.between);
-        let Ready { common, visitor, server, place, .. } = ready;
-        let order = order(&users, setup.visits, setup.seed);
-        let notes = notes(&common, &sweeps);
-        let (_server, _place) = (server, place);
-        let cpu = setup.cpus.first().copied().unwrap_or_default();
-        Ok(Self {
-            plan: Plan { common, sweeps, order, told, notes, seed: setup.seed, cpu },
-            visitor,
-            _server,
-            _place,
-            _pinned,
-        })
+        let streams = sites.iter_mut().map(|site| site.streams(setup.seed)).collect::<Result<Vec<_>>>()?;
+        let plan = Plan::of(&sites, &streams, setup);
+        Ok(Self { plan, sites, _place, _pinned })
     }
 
     /// All cases, in the order of reports.
@@ -167,12 +154,12 @@ impl Study {
 
     /// Tells what the capacities are, makes all visits, and tells what each brought.
     pub fn conduct(&mut self, outline: &Outline, sink: &mut dyn Sink) -> RunStatus {
-        let Self { plan, visitor, .. } = self;
+        let Self { plan, sites, .. } = self;
         let planned = outline.plan.iter().map(|planned| plan.told.plan(planned.clone())).collect();
         sink.event(&Event::Started(Box::new(Outline { plan: planned, ..outline.clone() })));
         plan.tell_capacities(sink);
         let begun = Instant::now();
-        let status = plan.visit_all(visitor, begun, sink);
+        let status = plan.visit_all(sites, begun, sink);
         let (seconds, notes) = (begun.elapsed().as_secs_f64(), plan.notes.clone());
         sink.event(&Event::Finished { status: status.clone(), seconds, notes });
         status
@@ -180,20 +167,30 @@ impl Study {
 }
 
 impl Plan {
+    fn of(sites: &[Site], streams: &[Vec<Visited>], setup: &Setup) -> Self {
+        let of = |(site, load): (usize, &Load)| Sweep::plan((site, &sites[site]), *load, &streams[site], setup);
+        let all = (0..sites.len()).flat_map(|site| setup.loads.iter().map(move |load| (site, load)));
+        let sweeps: Vec<Sweep> = all.map(of).collect();
+        let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
+        let told = Told::of(&streams[0][0], sites[0].common.between);
+        let (order, notes) = (order(&users, setup.visits, setup.seed), notes(&sweeps));
+        Self { sweeps, order, told, notes, seed: setup.seed, cpu: setup.cpus.first().copied().unwrap_or_default() }
+    }
+
     /// All cases, in the order of reports.
     fn cases(&self) -> Vec<PlannedCase> {
         let of = |probe: Name| move |case: Case| PlannedCase { probe, case };
         let capacities = self.capacity_cases().into_iter().map(of(CAPACITY.id));
         let users = self.sweeps.iter().flat_map(|sweep| {
-            sweep.users.iter().map(|&users| self.common.of_users(sweep.load, users)).collect::<Vec<_>>()
+            sweep.users.iter().map(|&users| sweep.common.of_users(sweep.load, users)).collect::<Vec<_>>()
         });
         let resources = self.sweeps.iter().flat_map(|sweep| {
             let at = |&users: &u64| sweep.watched.iter().map(move |&resource| (users, resource));
             let all = sweep.users.iter().flat_map(at);
-            all.map(|(users, resource)| self.common.of_resource(sweep.load, users, resource)).collect::<Vec<_>>()
+            all.map(|(users, resource)| sweep.common.of_resource(sweep.load, users, resource)).collect::<Vec<_>>()
         });
         let hosts = self.sweeps.iter().flat_map(|sweep| {
-            let at = |host: Host| sweep.users.iter().map(move |&users| self.common.of_host(sweep.load, users, host));
+            let at = |host: Host| sweep.users.iter().map(move |&users| sweep.common.of_host(sweep.load, users, host));
             self.told.hosts().flat_map(at).collect::<Vec<_>>()
         });
         users
@@ -204,10 +201,11 @@ impl Plan {
             .collect()
     }
 
-    /// A sweep of each pattern: the capacities of others with it are the same.
+    /// A sweep of each server and pattern: the capacities of others with these are the same.
     fn of_patterns(&self) -> impl Iterator<Item = &Sweep> {
         let is_first = |at: usize| {
-            let known = |sweep: &Sweep| sweep.load.pattern == self.sweeps[at].load.pattern;
+            let of = |sweep: &Sweep| (sweep.site, sweep.load.pattern);
+            let known = |sweep: &Sweep| of(sweep) == of(&self.sweeps[at]);
             !self.sweeps[..at].iter().any(known)
         };
         self.sweeps.iter().enumerate().filter(move |(at, _)| is_first(*at)).map(|(_, sweep)| sweep)
@@ -217,7 +215,7 @@ impl Plan {
         let mut cases: Vec<Case> = Vec::new();
         for sweep in self.of_patterns() {
             for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
-                let case = self.common.of_capacity(sweep.load.pattern, *resource);
+                let case = sweep.common.of_capacity(sweep.load.pattern, *resource);
                 if !cases.contains(&case) {
                     cases.push(case);
                 }
@@ -235,7 +233,7 @@ impl Plan {
         for sweep in self.of_patterns() {
             for (index, round) in sweep.rounds.iter().enumerate() {
                 for (resource, capacity) in &round.all {
-                    let case = self.common.of_capacity(sweep.load.pattern, *resource);
+                    let case = sweep.common.of_capacity(sweep.load.pattern, *resource);
                     let at = At { index: index as u32, seconds: 0.0, took: ROUND.as_secs_f64() };
                     tell(sink, (CAPACITY.id, case), self.round(at, figures::of_capacity(capacity)));
                 }
@@ -243,15 +241,15 @@ impl Plan {
         }
     }
 
-    fn visit_all(&self, visitor: &mut Visitor, begun: Instant, sink: &mut dyn Sink) -> RunStatus {
+    fn visit_all(&self, sites: &mut [Site], begun: Instant, sink: &mut dyn Sink) -> RunStatus {
         let (mut failures, mut left) = (0, self.time());
         for (done, stop) in self.order.iter().enumerate() {
             let sweep = &self.sweeps[stop.sweep];
-            let case = self.common.of_users(sweep.load, stop.users);
+            let case = sweep.common.of_users(sweep.load, stop.users);
             let (planned, seconds_left) = (self.order.len(), left.as_secs_f64());
             sink.event(&Event::RoundStarted { probe: THROUGHPUT.id, case, done, planned, seconds_left });
             let from = begun.elapsed().as_secs_f64();
-            let visited = visit(visitor, self.wish(*stop, done as u64));
+            let visited = visit(&mut sites[sweep.site].visitor, self.wish(*stop, done as u64));
             let at = At { index: stop.visit, seconds: from, took: begun.elapsed().as_secs_f64() - from };
             left = left.saturating_sub(sweep.times_of(stop.users).whole());
             match visited {
@@ -281,21 +279,21 @@ impl Plan {
     }
 
     fn tell_visit(&self, sweep: &Sweep, stop: Stop, (at, visited): (At, &Visited), sink: &mut dyn Sink) {
-        let users = self.common.of_users(sweep.load, stop.users);
+        let users = sweep.common.of_users(sweep.load, stop.users);
         tell(sink, (THROUGHPUT.id, users), self.round(at, figures::of_users(visited)));
         for (resource, readings) in figures::of_resources(visited, &sweep.capacities) {
-            let case = self.common.of_resource(sweep.load, stop.users, resource);
+            let case = sweep.common.of_resource(sweep.load, stop.users, resource);
             tell(sink, (UTILISATION.id, case), self.round(at, readings));
         }
-        for (host, readings) in of_hosts(visited, self.common.between) {
-            let case = self.common.of_host(sweep.load, stop.users, host);
+        for (host, readings) in of_hosts(visited, sweep.common.between) {
+            let case = sweep.common.of_host(sweep.load, stop.users, host);
             tell(sink, (CPU_USER.id, case), self.round(at, readings));
         }
     }
 
     fn tell_failure(&self, sweep: &Sweep, stop: Stop, (at, error): (At, &Error), sink: &mut dyn Sink) {
         let round = Round { attempt: Attempt::Failed(error.to_string()), ..self.round(at, Vec::new()) };
-        tell(sink, (THROUGHPUT.id, self.common.of_users(sweep.load, stop.users)), round);
+        tell(sink, (THROUGHPUT.id, sweep.common.of_users(sweep.load, stop.users)), round);
     }
 
     fn round(&self, at: At, readings: Vec<Reading>) -> Round {
@@ -330,28 +328,38 @@ impl Times {
     }
 }
 
-impl Ready {
+/// Starts a server for each place where files are to be.
+fn start(own: &Own) -> Result<(Vec<Site>, Place)> {
+    let place = match own.between {
+        Between::Namespaces => Place::apart(own.link)?,
+        Between::Loopback | Between::Hosts => Place::here(),
+    };
+    let wanted = own.files.fit(&own.directory, own.caches.len())?;
+    let sites: Result<Vec<Site>> = own
+        .caches
+        .iter()
+        .map(|&cache| Site::start(Side::new(own, &place, own.memory_of(cache))?, cache, wanted))
+        .collect();
+    Ok((sites?, place))
+}
+
+impl Site {
     /// Starts the server, of which much may be refused, and makes the files, which takes long.
-    fn start(own: &Own) -> Result<Self> {
-        let place = match own.between {
-            Between::Namespaces => Place::apart(own.link)?,
-            Between::Loopback | Between::Hosts => Place::here(),
-        };
+    fn start(side: Side<'_>, cache: CacheState, wanted: Wanted) -> Result<Self> {
+        let own = side.own();
         let failed = |source| Error::Files { directory: own.directory.clone(), source };
-        let directory = own.directory.join("files");
+        let directory = own.directory.join(format!("files-{}", cache.name()));
         std::fs::create_dir(&directory).map_err(failed)?;
-        let side = Side::new(own, &place)?;
         let server = Server::start(&side, &directory)?;
-        let set = FileSet::make(&directory, own.files)?;
-        let disk = if own.cache == CacheState::Uncached { disk_rates(&side, &set)? } else { Vec::new() };
+        let set = FileSet::make(&directory, wanted)?;
+        let disk = if cache == CacheState::Uncached { disk_rates(&side, &set)? } else { Vec::new() };
         // Pages that whoever made the files has left in memory would not count against the server's limit.
-        set.bring(if own.cache == CacheState::Cached { State::Cached } else { State::Uncached })?;
-        let common = Common { cache: own.cache, between: own.between, files: set.count, bytes: set.bytes };
+        set.bring(if cache == CacheState::Cached { State::Cached } else { State::Uncached })?;
+        let common = Common { cache, between: own.between, files: set.count, bytes: set.bytes };
         let url = format!("http://{}/", server.address);
         let paths = set.names().iter().map(|name| format!("/{name}")).collect();
         let visitor = visitor(&url, paths, server.endpoint.clone())?;
-        let memory = side.into_memory();
-        Ok(Self { common, visitor, disk, server: Some(server), _memory: memory, place })
+        Ok(Self { common, visitor, disk, _server: Some(server), _memory: side.into_memory() })
     }
 
     /// A server that runs already.
@@ -363,7 +371,7 @@ impl Ready {
         let KnownFiles { bytes, cache, disk } =
             files.unwrap_or(KnownFiles { bytes: 0, cache: CacheState::Cached, disk: Vec::new() });
         let common = Common { cache, between, files: count, bytes };
-        Ok(Self { common, visitor, disk, server: None, _memory: None, place: Place::here() })
+        Ok(Self { common, visitor, disk, _server: None, _memory: None })
     }
 
     /// One file that stays in memory, asked for by a few users: what link and processors give.
@@ -383,13 +391,14 @@ impl Ready {
         while streams.len() < ROUNDS as usize {
             streams.push(self.stream(Wish { duration: time, ..wish })?);
         }
+        self.learn_bytes(&streams[0]);
         Ok(streams)
     }
 
     /// Learns the size of files that were not made here from what came of one.
-    fn learn_bytes(&mut self, streams: &[Visited]) {
-        if let Some(load) = streams.first().map(|stream| &stream.load).filter(|_| self.common.bytes == 0) {
-            self.common.bytes = load.bytes / load.requests.max(1);
+    fn learn_bytes(&mut self, stream: &Visited) {
+        if self.common.bytes == 0 {
+            self.common.bytes = stream.load.bytes / stream.load.requests.max(1);
         }
     }
 
@@ -417,18 +426,18 @@ fn disk_rates(side: &Side<'_>, set: &FileSet) -> Result<Vec<DiskRate>> {
 }
 
 impl Sweep {
-    fn plan(load: Load, ready: &Ready, streams: &[Visited], setup: &Setup) -> Self {
-        let Common { cache, between, bytes, .. } = ready.common;
+    fn plan((number, site): (usize, &Site), load: Load, streams: &[Visited], setup: &Setup) -> Self {
+        let common @ Common { cache, between, bytes, .. } = site.common;
         let is_from_disk = cache == CacheState::Uncached && load.pattern != Pattern::Fixed;
         let of_round = |(round, stream): (usize, &Visited)| {
-            let disk = ready.disk.get(round).copied().filter(|_| is_from_disk);
+            let disk = site.disk.get(round).copied().filter(|_| is_from_disk);
             Capacities::of(&Measured { stream, disk, bytes_of_a_file: bytes as f64, between })
         };
         let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
         let capacities = Capacities::median(&rounds);
         let expected = expected(&capacities, load.think.as_secs_f64());
         let users = setup.users.clone().unwrap_or_else(|| grid(expected.map_or(1, |expected| expected.knee)));
-        let visits = setup.loads.len() * users.len() * setup.visits as usize + 1;
+        let visits = setup.sweeps() * users.len() * setup.visits as usize + 1;
         let share = setup.duration.unwrap_or(setup.budget / visits as u32);
         let times = users.iter().map(|&users| {
             let times = times(load, expected, users, share);
@@ -436,7 +445,7 @@ impl Sweep {
         });
         let times = times.collect();
         let watched = figures::of_resources(&streams[0], &capacities).into_iter().map(|(one, _)| one).collect();
-        Self { load, users, times, rounds, capacities, watched, expected }
+        Self { site: number, common, load, users, times, rounds, capacities, watched, expected }
     }
 
     fn times_of(&self, users: u64) -> Times {
@@ -446,7 +455,8 @@ impl Sweep {
 
     fn in_words(&self) -> String {
         let Load { pattern, think } = self.load;
-        let who = format!("{} files, think time {} ms", pattern.name(), think.as_millis());
+        let cache = self.common.cache.name();
+        let who = format!("{} files, {cache}, think time {} ms", pattern.name(), think.as_millis());
         match self.expected {
             Some(Expected { limit, capacity, knee }) => {
                 let users = if knee == 1 { "one user".to_owned() } else { format!("{knee} users") };
@@ -487,16 +497,20 @@ fn order_of(pattern: Pattern) -> pattern::Pattern {
 }
 
 /// What the reader should know.
-fn notes(common: &Common, sweeps: &[Sweep]) -> Vec<String> {
+fn notes(sweeps: &[Sweep]) -> Vec<String> {
     let mut notes = Vec::new();
-    if common.cache == CacheState::Cached {
-        notes.push("the files are in the page cache: this study says nothing of the server's disk".into());
+    let is_cached = |sweep: &Sweep| sweep.common.cache == CacheState::Cached;
+    match (sweeps.iter().all(is_cached), sweeps.iter().any(is_cached)) {
+        (true, _) => notes.push("the files are in the page cache: this study says nothing of the server's disk".into()),
+        (_, true) => notes.push("where the files are in the page cache, nothing is said of the server's disk".into()),
+        _ => {}
     }
-    if common.between == Between::Loopback {
+    let is_between = |between| sweeps.iter().all(|sweep| sweep.common.between == between);
+    if is_between(Between::Loopback) {
         notes.push("client and server are on one host: there is no link between them, only memory".into());
     }
     let has_link = |sweep: &Sweep| sweep.capacities.get(Resource::Link).is_some();
-    if common.between != Between::Loopback && !sweeps.iter().all(has_link) {
+    if !is_between(Between::Loopback) && !sweeps.iter().all(has_link) {
         notes.push("processors were full before the link was: the link's capacity is not known".into());
     }
     notes

@@ -28,10 +28,11 @@ pub struct StudyLoadArgs {
     /// Time of a visit that counts [default: what the budget leaves, and at least 25 requests]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub visit: Option<Duration>,
-    /// Whether files are in the page cache, or come from the disk [default: cached]
-    #[arg(long, value_enum)]
-    pub cache: Option<CacheArg>,
-    /// Memory of the server, page cache included, from 16M; root only
+    /// Whether files are in the page cache, or come from the disk, a sweep for each [default: cached]
+    #[arg(long, value_name = "CACHE,...", value_delimiter = ',', value_enum)]
+    pub cache: Vec<CacheArg>,
+    /// Memory of the server, page cache included, from 16M; with --cache cached,uncached that of the one whose files come from the
+    /// disk; root only
     #[arg(long, value_name = "BYTES", value_parser = memory, conflicts_with = "peer")]
     pub server_memory: Option<u64>,
     /// Files of the set [default: 10000, or as many as fit and may be written]
@@ -69,6 +70,17 @@ pub struct StudyLoadArgs {
 }
 
 impl StudyLoadArgs {
+    /// Where files are to be, each place once.
+    pub fn caches(&self) -> Vec<CacheState> {
+        let mut caches: Vec<CacheState> = Vec::new();
+        for cache in self.cache.iter().map(|&cache| cache.into()) {
+            if !caches.contains(&cache) {
+                caches.push(cache);
+            }
+        }
+        if caches.is_empty() { vec![CacheState::Cached] } else { caches }
+    }
+
     /// The first of these options that was given.
     pub fn given(&self) -> Option<&'static str> {
         let all = [
@@ -76,7 +88,7 @@ impl StudyLoadArgs {
             (!self.think.is_empty(), "--think"),
             (!self.pattern.is_empty(), "--pattern"),
             (self.visit.is_some(), "--visit"),
-            (self.cache.is_some(), "--cache"),
+            (!self.cache.is_empty(), "--cache"),
             (self.server_memory.is_some(), "--server-memory"),
             (self.file_count.is_some(), "--file-count"),
             (self.file_size.is_some(), "--file-size"),

@@ -136,7 +136,7 @@ fn loads(args: &StudyLoadArgs) -> Vec<Load> {
 
 /// A server of the study's own. Without CPUs for it alone it has those of the client.
 fn own(args: &StudyArgs, prepared: &Prepared, others: Vec<u32>) -> Result<Own, Fault> {
-    let StudyLoadArgs { cache, server_memory, between, link, server_group, server_options, .. } = &args.load;
+    let StudyLoadArgs { server_memory, between, link, server_group, server_options, .. } = &args.load;
     let between = between.map_or(Between::Loopback, Between::from);
     if link.is_some() && between != Between::Namespaces {
         return Err(Fault::new(
@@ -145,14 +145,14 @@ fn own(args: &StudyArgs, prepared: &Prepared, others: Vec<u32>) -> Result<Own, F
         ));
     }
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
-    let cache = cache.map_or(CacheState::Cached, CacheState::from);
+    let caches = args.load.caches();
     let cpus = if others.is_empty() { prepared.setup.placement.allowed.clone() } else { others };
     Ok(Own {
         program: vec![program],
         arguments: server_options.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect(),
         directory: Path::new(&prepared.setup.scratch).to_owned(),
-        files: wanted(args, cache, prepared)?,
-        cache,
+        files: wanted(args, &caches, prepared)?,
+        caches,
         memory: *server_memory,
         groups: server_group.clone(),
         cpus,
@@ -161,17 +161,52 @@ fn own(args: &StudyArgs, prepared: &Prepared, others: Vec<u32>) -> Result<Own, F
     })
 }
 
-/// The files: what fits into memory, or at least twice of what the page cache may hold.
-fn wanted(args: &StudyArgs, cache: CacheState, prepared: &Prepared) -> Result<Wanted, Fault> {
-    let StudyLoadArgs { file_count, file_size, server_memory, .. } = args.load;
-    let size = file_size.unwrap_or(FILE_BYTES);
-    let count = file_count.unwrap_or(if args.quick { QUICK_FILES } else { FILES });
+/// The files of each set: what fits into memory, or at least twice of what the page cache may hold, or both.
+fn wanted(args: &StudyArgs, caches: &[CacheState], prepared: &Prepared) -> Result<Wanted, Fault> {
     let memory = prepared.machine.memory.available_bytes.get().copied();
-    let limit = args.measure.write_limit;
-    if cache == CacheState::Cached {
-        let most = memory.map_or(limit, |memory| memory / SHARE_OF_MEMORY);
-        return Ok(Wanted { count, bytes: size, limit: limit.min(most) });
+    let most = memory.map_or(u64::MAX, |memory| memory / SHARE_OF_MEMORY);
+    match caches {
+        [CacheState::Cached] => Ok(Wanted { limit: args.measure.write_limit.min(most), ..asked(args) }),
+        [_] => beyond_cache(args, args.measure.write_limit, memory),
+        _ => of_both(args, most),
     }
+}
+
+/// Those that are asked for, of which as many are made as may be.
+fn asked(args: &StudyArgs) -> Wanted {
+    let StudyLoadArgs { file_count, file_size, .. } = args.load;
+    let count = file_count.unwrap_or(if args.quick { QUICK_FILES } else { FILES });
+    Wanted { count, bytes: file_size.unwrap_or(FILE_BYTES), limit: args.measure.write_limit }
+}
+
+/// Two sets of as many files: of one this host has all in memory, of the other a server with less memory has few.
+fn of_both(args: &StudyArgs, most: u64) -> Result<Wanted, Fault> {
+    const BOTH: &str = "--cache cached,uncached";
+    let Some(memory) = args.load.server_memory else {
+        return Err(Fault::new(
+            BOTH,
+            "this host cannot have the files in its page cache and not: give --server-memory as well",
+        ));
+    };
+    let needed = memory.saturating_mul(BEYOND_CACHE);
+    if needed > most {
+        let [needed, most] = [needed, most].map(bytes);
+        return Err(Fault::new(
+            BOTH,
+            format!(
+                "files of at least {needed} are needed, and the page cache may have {most} of them: give less --server-memory"
+            ),
+        ));
+    }
+    let limit = most.min(args.measure.write_limit / 2);
+    let wanted = beyond_cache(args, limit, None)?;
+    Ok(Wanted { limit: wanted.limit.saturating_mul(2), ..wanted })
+}
+
+/// Files that the page cache does not hold.
+fn beyond_cache(args: &StudyArgs, limit: u64, memory: Option<u64>) -> Result<Wanted, Fault> {
+    let StudyLoadArgs { file_count, server_memory, .. } = args.load;
+    let Wanted { count, bytes: size, .. } = asked(args);
     let may_hold = server_memory.or(memory).unwrap_or(u64::MAX);
     let needed = may_hold.saturating_mul(BEYOND_CACHE);
     let usual = may_hold.saturating_mul(FAR_BEYOND_CACHE).min(limit) / size.max(1);

@@ -38,7 +38,12 @@ pub struct Peer {
 pub fn start(args: &StudyLoadArgs, prepared: &Prepared) -> Result<Option<Peer>, Fault> {
     let Some(agent) = &prepared.setup.agent else { return Ok(None) };
     let secret = commands::secret(agent.token_file.as_deref().map(Path::new))?;
-    let cache = args.cache.map_or(CacheState::Cached, CacheState::from);
+    let [cache] = args.caches()[..] else {
+        return Err(Fault::new(
+            "--cache cached,uncached",
+            "an agent has its files in one of these: give one with --peer",
+        ));
+    };
     let client = Client::connect(&[agent.address], &secret);
     let mut server = client.and_then(|client| client.serve_files(&Design::default())).map_err(of_peer)?;
     fits(server.served(), cache)?;
