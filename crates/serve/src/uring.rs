@@ -416,7 +416,7 @@ impl Client {
             }
             let bytes = desk.ring.bytes(&chunk);
             self.connection.buffer(bytes.len()).extend_from_slice(bytes);
-            self.connection.received_late(bytes.len(), 0);
+            self.connection.received_late(bytes.len(), chunk.arrived().waited());
         }
         desk.ring.give_back(chunk);
     }
@@ -492,7 +492,11 @@ impl Client {
     /// Has the ring receive, unless it does already.
     fn receive(&mut self, desk: &mut Desk) -> Next {
         if self.receiving.is_none() {
-            self.receiving = desk.ring.receive(self.token, &self.socket).ok();
+            let receiving = match self.connection.is_watched() {
+                true => desk.ring.receive_with_time(self.token, &self.socket),
+                false => desk.ring.receive(self.token, &self.socket),
+            };
+            self.receiving = receiving.ok();
         }
         if self.receiving.is_some() { Next::Wait } else { Next::Gone }
     }

@@ -69,19 +69,34 @@ unsafe fn receive(socket: &impl AsFd, (buffer, length): (*mut u8, usize), flags:
     let mut control = Control([0; 64]);
     let mut place = libc::iovec { iov_base: buffer.cast(), iov_len: length };
     // SAFETY: an all-zero header is valid; both buffers are valid for their lengths while the call writes into them; the control
-    // buffer is aligned for its headers, which are looked through by the C library's macros.
+    // buffer is aligned for its headers.
     unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         (header.msg_iov, header.msg_iovlen) = (&raw mut place, 1);
         (header.msg_control, header.msg_controllen) = ((&raw mut control).cast(), size_of::<Control>() as _);
         let length = libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags);
         let length = usize::try_from(length).map_err(|_| Error::last_os_error())?;
-        let found = libc::CMSG_FIRSTHDR(&raw const header);
-        let is_time =
-            !found.is_null() && ((*found).cmsg_level, (*found).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
-        let time = is_time.then(|| std::ptr::read_unaligned(libc::CMSG_DATA(found).cast::<libc::timespec>()));
-        Ok(Arrived { length, at: time.map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64) })
+        Ok(Arrived { length, at: time_of(&control.0[..header.msg_controllen as usize]) })
     }
+}
+
+/// Bytes of what the kernel says beside what was read, if that is the time at which it came.
+pub(crate) const CONTROL: usize = BEGIN + size_of::<libc::timespec>();
+/// Where in it the time is.
+const BEGIN: usize = size_of::<libc::cmsghdr>().next_multiple_of(align_of::<usize>());
+
+/// The time that it says, in nanoseconds of CLOCK_REALTIME.
+pub(crate) fn time_of(control: &[u8]) -> Option<u64> {
+    if control.len() < CONTROL {
+        return None;
+    }
+    // SAFETY: there are so many bytes, and any are a header or a time.
+    let (header, time) = unsafe {
+        let header = std::ptr::read_unaligned(control.as_ptr().cast::<libc::cmsghdr>());
+        (header, std::ptr::read_unaligned(control[BEGIN..].as_ptr().cast::<libc::timespec>()))
+    };
+    let is_time = (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
+    is_time.then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use io_uring::{IoUring, cqueue, types::BufRingEntry};
+use io_uring::types::{BufRingEntry, RecvMsgOut};
+use io_uring::{IoUring, cqueue};
 
 use crate::Result;
 use crate::memory::{Arena, Pages};
+use crate::net::arrival::{Arrived, time_of};
 
 /// How many: a power of two, as many as may be filled before the thread takes what has come.
 const BUFFERS: u16 = 256;
@@ -27,7 +29,16 @@ pub(super) struct Provided {
 #[derive(Debug)]
 pub struct Chunk {
     buffer: u16,
+    begin: usize,
     bytes: usize,
+    at: Option<u64>,
+}
+
+impl Chunk {
+    /// How many they are, and when they came, where that was asked for.
+    pub fn arrived(&self) -> Arrived {
+        Arrived { length: self.bytes, at: self.at }
+    }
 }
 
 impl Provided {
@@ -48,13 +59,28 @@ impl Provided {
 
     /// What a completion says that was received; nothing at the end of a stream.
     pub(super) fn taken(&self, flags: u32, bytes: usize) -> Option<Chunk> {
-        cqueue::buffer_select(flags).map(|buffer| Chunk { buffer, bytes: bytes.min(BYTES) })
+        let chunk = |buffer| Chunk { buffer, begin: 0, bytes: bytes.min(BYTES), at: None };
+        cqueue::buffer_select(flags).map(chunk)
+    }
+
+    /// The same of a message with this header, which the kernel puts before its bytes.
+    pub(super) fn taken_with_time(&mut self, flags: u32, bytes: usize, header: &libc::msghdr) -> Option<Chunk> {
+        let whole = self.taken(flags, bytes)?;
+        let (begin, bytes, at) = RecvMsgOut::parse(self.bytes(&whole), header).map_or((0, 0, None), |message| {
+            let content = message.payload_data();
+            (whole.bytes - content.len(), content.len(), time_of(message.control_data()))
+        });
+        if bytes == 0 {
+            self.give_back(whole);
+            return None;
+        }
+        Some(Chunk { buffer: whole.buffer, begin, bytes, at })
     }
 
     pub(super) fn bytes(&self, chunk: &Chunk) -> &[u8] {
         // SAFETY: the buffer lies within the arena, was filled by the kernel so far, and is not written into before it is given back,
-        // which takes the chunk.
-        unsafe { std::slice::from_raw_parts(self.place(chunk.buffer), chunk.bytes) }
+        // which takes the chunk; these bytes of it end no later than what was filled.
+        unsafe { std::slice::from_raw_parts(self.place(chunk.buffer).wrapping_add(chunk.begin), chunk.bytes) }
     }
 
     pub(super) fn give_back(&mut self, chunk: Chunk) {

@@ -11,6 +11,7 @@ use io_uring::{IoUring, cqueue, opcode, types};
 
 pub use super::provided::Chunk;
 use super::provided::Provided;
+use crate::net::arrival::CONTROL;
 use crate::{Error, Result};
 
 /// Requests that are queued before they must be submitted.
@@ -41,10 +42,17 @@ struct Request<F> {
 enum Holds<F> {
     Accept(#[allow(dead_code, reason = "open until the request is done")] Arc<TcpListener>),
     Receive(#[allow(dead_code, reason = "open until the request is done")] Arc<OwnedFd>),
+    ReceiveWithTime(#[allow(dead_code, reason = "open until the request is done")] Arc<OwnedFd>, Box<Header>),
     Send(#[allow(dead_code, reason = "open until the request is done")] Arc<OwnedFd>, Vec<u8>),
     Read(#[allow(dead_code, reason = "open until the request is done")] F, Vec<u8>),
     Await(#[allow(dead_code, reason = "open until the request is done")] Arc<OwnedFd>),
 }
+
+/// The header of a message of which the time is asked for, and no address; the kernel has buffers for the rest.
+struct Header(libc::msghdr);
+
+// SAFETY: its pointers are null.
+unsafe impl Send for Header {}
 
 /// A request that can be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +133,19 @@ impl<F: AsFd> Sockets<F> {
     pub fn receive(&mut self, token: u64, socket: &Arc<OwnedFd>) -> Result<Id> {
         let entry = opcode::RecvMulti::new(types::Fd(socket.as_raw_fd()), Provided::GROUP).build();
         self.push(token, entry, Holds::Receive(Arc::clone(socket)))
+    }
+
+    /// The same with the times at which the pieces came, of a socket that [keeps](crate::net::arrival::keep) them.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn receive_with_time(&mut self, token: u64, socket: &Arc<OwnedFd>) -> Result<Id> {
+        // SAFETY: an all-zero header is valid.
+        let mut header = Box::new(Header(unsafe { std::mem::zeroed() }));
+        header.0.msg_controllen = CONTROL as _;
+        let entry =
+            opcode::RecvMsgMulti::new(types::Fd(socket.as_raw_fd()), &raw const header.0, Provided::GROUP).build();
+        self.push(token, entry, Holds::ReceiveWithTime(Arc::clone(socket), header))
     }
 
     /// Sends from a buffer, from this byte on, what the socket takes at once.
@@ -225,7 +246,7 @@ impl<F: AsFd> Sockets<F> {
 
     fn queue(&mut self, entry: &Entry) -> Result<()> {
         loop {
-            // SAFETY: what the entry points to is a buffer on the heap that the ring holds until the completion that is its last, or
+            // SAFETY: what the entry points to is a buffer or a header on the heap that the ring holds until the completion that is its last, or
             // nothing; the descriptor is open as long.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
@@ -256,6 +277,10 @@ impl<F> Sockets<F> {
         if !is_last {
             let outcome = match &request.holds {
                 Holds::Accept(_) => Outcome::Accepted(result.map(accepted)),
+                Holds::ReceiveWithTime(_, header) => {
+                    let taken = |bytes| self.provided.taken_with_time(entry.flags(), bytes, &header.0);
+                    Outcome::Received(result.map(taken))
+                }
                 _ => Outcome::Received(result.map(|bytes| self.provided.taken(entry.flags(), bytes))),
             };
             return Event { token, is_last, outcome };
@@ -266,6 +291,10 @@ impl<F> Sockets<F> {
         let outcome = match holds.expect("as above") {
             Holds::Accept(_) => Outcome::Accepted(result.map(accepted)),
             Holds::Receive(_) => Outcome::Received(result.map(|bytes| self.provided.taken(entry.flags(), bytes))),
+            Holds::ReceiveWithTime(_, header) => {
+                let taken = |bytes| self.provided.taken_with_time(entry.flags(), bytes, &header.0);
+                Outcome::Received(result.map(taken))
+            }
             Holds::Send(_, buffer) => Outcome::Sent(result, buffer),
             Holds::Read(_, buffer) => Outcome::Read(result, buffer),
             Holds::Await(_) => Outcome::Ready(result.map(drop)),

@@ -49,6 +49,43 @@ fn received(ring: &mut Sockets<File>, token: u64) -> Option<Vec<u8>> {
 }
 
 #[test]
+fn what_is_received_with_its_time_is_whole_and_ends() {
+    let Some(mut ring) = ring() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    crate::net::arrival::keep(&listener).unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let server: Arc<OwnedFd> = Arc::new(listener.accept().unwrap().0.into());
+    ring.receive_with_time(5, &server).unwrap();
+    let now = || crate::clock::nanoseconds(libc::CLOCK_REALTIME);
+    let mut was_timed = false;
+    let mut number = 0_usize;
+    // Many more than there are buffers, some of which are full; the kernel begins to keep times some packets after it was asked to.
+    while number < 600 || !was_timed {
+        number += 1;
+        let sent = vec![number as u8; 1 + number * 5 % 3000];
+        let before = now();
+        client.write_all(&sent).unwrap();
+        let mut came = Vec::new();
+        while came.len() < sent.len() {
+            let event = event(&mut ring);
+            if event.is_last {
+                // For a moment there was no buffer, or the kernel took turns.
+                ring.receive_with_time(5, &server).unwrap();
+            }
+            let Outcome::Received(Ok(Some(chunk))) = event.outcome else { panic!("{event:?}") };
+            came.extend_from_slice(ring.bytes(&chunk));
+            let arrived = chunk.arrived();
+            assert!(arrived.at.is_none_or(|at| (before..=now()).contains(&at)), "{arrived:?}");
+            was_timed |= arrived.at.is_some();
+            ring.give_back(chunk);
+        }
+        assert!(came == sent, "{number}");
+    }
+    drop(client);
+    assert_eq!(received(&mut ring, 5), None);
+}
+
+#[test]
 fn connections_are_accepted_until_that_is_cancelled() {
     let Some(mut ring) = ring() else { return };
     let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
