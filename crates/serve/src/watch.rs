@@ -9,13 +9,14 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kelvin_model::resources::{Queue, Served};
 use kelvin_resources::Watched;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::arrival::{keep, peek};
 use kelvin_sys::net::waiting::{Limited, OnTheWay, limited, on_the_way, queue, unacknowledged, unread};
+use kelvin_sys::usage::{Who, usage};
 
 use crate::counters::{Counters, Slot, Span};
 use crate::error::{Error, Result};
@@ -283,9 +284,12 @@ impl Watch {
     pub fn go_on(&self, is_over: &AtomicBool) {
         let random = std::hash::RandomState::new();
         while !is_over.load(Ordering::Acquire) {
-            let begun = Instant::now();
+            // Of CPU time: a sample that had to wait for a CPU has cost no more.
+            let before = usage(Who::Thread);
             self.sample();
-            let pause = pause(begun.elapsed(), std::hash::BuildHasher::hash_one(&random, begun));
+            let used = usage(Who::Thread).since(before);
+            let cost = Duration::from_nanos(used.user + used.system);
+            let pause = pause(cost, std::hash::BuildHasher::hash_one(&random, monotonic()));
             locked(&self.sums).pause = pause;
             std::thread::park_timeout(pause);
         }
