@@ -15,7 +15,8 @@ use kelvin_sys::interrupt;
 use kelvin_wire::Hasher;
 use kelvin_wire::secret::Secret;
 
-use super::{Sender, Sending, Wanted, connect, shake_hands, shortened};
+use super::files::shortened;
+use super::{Sender, Sending, Wanted, connect, shake_hands};
 use crate::blocks::{self, BLOCK, bit};
 use crate::channel::{Channel, PART, Stream};
 use crate::joined::SessionId;

@@ -1,0 +1,105 @@
+//! The end of a sending: what both ends measured is exchanged, and what was to be expected is found out.
+
+use std::sync::Arc;
+
+use kelvin_file::Error as FileError;
+
+use super::Sender;
+use super::files::read_whole;
+use crate::bare::Connection;
+use crate::channel::Stream;
+use crate::expected::{self, Costs, Expected, Work};
+use crate::load::Storage;
+use crate::message::{EntryKind, FromReceiver, FromSender, Measured, Reason, Settings};
+use crate::moving::SendMethod;
+use crate::session::{SMALL, is_small};
+use crate::source::{Opener, Source};
+use crate::summary::{Moved, Summary};
+use crate::{Error, Result};
+
+impl<S: Stream> Sender<S> {
+    /// Has the receiver finish, and exchanges what was measured.
+    pub(super) fn finish(
+        mut self,
+        sources: &[Arc<Source>],
+        (moved, method): (Moved, Option<SendMethod>),
+        failed: u64,
+    ) -> Result<Summary> {
+        self.channel.send(&FromSender::End)?;
+        let finished = loop {
+            match self.channel.receive()? {
+                FromReceiver::Finished(finished) => break finished,
+                // Of files that were abandoned.
+                FromReceiver::Verdicts(_) => {}
+                FromReceiver::Refused(Reason(why)) => return Err(Error::RefusedAll(why)),
+                _ => return Err(Error::Nonsense("it does not say what it measured")),
+            }
+        };
+        let nanoseconds = (self.begun.elapsed().as_nanos() as u64).saturating_sub(finished.since);
+        let load = self.watch.load(self.channel.times, storage(sources));
+        let expected = finished.costs.and_then(|receiver| self.expected(sources, receiver, &moved));
+        self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, load, expected, method }))?;
+        let Settings { plain, verify, sync, streams, connection, .. } = self.manner.settings;
+        Ok(Summary {
+            moved,
+            failed,
+            nanoseconds,
+            verified: verify,
+            encrypted: !plain,
+            flushed: sync.then_some(finished.since),
+            streams,
+            connection,
+            sender: load,
+            receiver: finished.load,
+            received_by: finished.method,
+            expected,
+            unwritten: finished.unwritten,
+            method,
+        })
+    }
+
+    /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
+    fn expected(&self, sources: &[Arc<Source>], receiver: Costs, moved: &Moved) -> Option<Expected> {
+        let Settings { streams, connection, .. } = self.manner.settings;
+        if streams > 1 || connection == Connection::PerFile {
+            // What its threads take from each other is not known, nor what connecting takes.
+            return None;
+        }
+        let [sender, _] = expected::stages(&self.manner.settings).ok()?;
+        let (file, each) = (reading(sources).ok()?, opening(sources).ok()?);
+        let sender = Costs { file, each, ..sender };
+        let work = Work { bytes: moved.amount.moved, small: moved.small, limit: self.manner.limit };
+        Expected::of([sender, receiver], work)
+    }
+}
+
+/// What lies under what is sent.
+fn storage(sources: &[Arc<Source>]) -> Storage {
+    match sources.iter().find(|source| source.is_file()) {
+        Some(source) if source.entry.kind == EntryKind::Stream => Storage::Pipe,
+        source => source.map_or(Storage::Nothing, |source| Storage::of(&source.path)),
+    }
+}
+
+/// What reading the first large file again costs, in picoseconds a byte; nothing if there is none.
+fn reading(sources: &[Arc<Source>]) -> Result<u64> {
+    let Some(source) = sources.iter().find(|source| source.bytes() > SMALL) else { return Ok(0) };
+    let read = expected::reading(&source.open()?, source.bytes());
+    Ok(read.map_err(|error| FileError::call("read", &source.path, error))?)
+}
+
+/// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.
+fn opening(sources: &[Arc<Source>]) -> Result<u64> {
+    let small: Vec<&Arc<Source>> =
+        sources.iter().filter(|source| is_small(&source.entry)).take(expected::FILES).collect();
+    let (mut content, mut opener) = (vec![0; SMALL as usize], Opener::default());
+    let mut one =
+        |source: &&Arc<Source>| read_whole(source, opener.open(source)?, &mut content[..source.bytes() as usize]);
+    let mut failed = Ok(());
+    let spent = expected::cpu_time(|| {
+        failed = small.iter().try_for_each(&mut one);
+        Ok(())
+    });
+    let unknown = |error| FileError::call("time", std::path::Path::new("."), error);
+    failed.and(Ok(spent.map_err(unknown)? / small.len().max(1) as u64))
+}
