@@ -21,7 +21,7 @@ pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowAr
 pub use load::{LoadArgs, VerifyArg};
 pub use serve::ServeArgs;
 pub use study_load::StudyLoadArgs;
-pub use transfer::{Ack, Lasting, ReceiveArgs, SendArgs};
+pub use transfer::{Ack, Lasting, ReceiveArgs, SendArgs, Streams};
 
 use crate::fault::Fault;
 

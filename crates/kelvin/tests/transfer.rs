@@ -230,6 +230,8 @@ fn a_mistake_in_an_argument_is_one_line_and_nothing_is_sent() {
             &["send", "data", to, "--connection", "per-file", "--streams", "2"],
             "--connection per-file: a file has one connection then: leave out --streams",
         ),
+        (&["send", "data", to, "--streams", "9"], "--streams <N>': give auto, or a number from 1 to 8"),
+        (&["send", "data", to, "--streams", "auto", "--plain", "--method", "rw"], "--streams"),
         (&["send", "data", to, "--plain", "--device", "--connection", "per-file"], "--device"),
         (&["receive", "in", "--discard"], "--discard"),
         (&["send", "none", to], "cannot find none: No such file"),

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use kelvin_wire::Error as WireError;
@@ -32,6 +33,8 @@ pub(crate) struct Sessions<S = TcpStream>(Mutex<HashMap<SessionId, Arc<Shared<S>
 /// What the connections of a session share.
 struct Shared<S> {
     settings: Settings,
+    /// Bytes that have come over all but the first one, and were written.
+    arrived: AtomicU64,
     state: Mutex<State<S>>,
     changed: Condvar,
 }
@@ -93,7 +96,8 @@ impl<S> Sessions<S> {
     /// Those of a system that gives no random numbers.
     pub(crate) fn begin(&self, settings: Settings) -> Result<Joinable<'_, S>> {
         let id = nonce()?;
-        let shared = Arc::new(Shared { settings, state: Mutex::new(State::new()), changed: Condvar::new() });
+        let (arrived, state, changed) = (AtomicU64::new(0), Mutex::new(State::new()), Condvar::new());
+        let shared = Arc::new(Shared { settings, arrived, state, changed });
         self.all().insert(id, Arc::clone(&shared));
         Ok(Joinable { sessions: self, id, shared })
     }
@@ -141,6 +145,11 @@ impl<S> Joinable<'_, S> {
             Connection::Persistent => 1 + self.shared.state().joined as u32,
             Connection::PerFile => 1,
         }
+    }
+
+    /// Bytes that have come over all but the first one, and were written.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.shared.arrived.load(Ordering::Relaxed)
     }
 
     /// The connection of a file, which joins before the session hears of it, but may be heard after it.
@@ -283,8 +292,14 @@ impl Joined {
 
     /// Receives the bytes of a block and writes them; whether they were written, and are right.
     fn content(&mut self, piece: &Piece, file: Option<&SplitFile>) -> Result<Result<()>> {
-        let verify = self.member.shared.settings.verify;
-        let write = |part: &[u8], offset| file.map_or(Ok(()), |file| file.write(part, offset));
+        let Shared { settings, arrived, .. } = &*self.member.shared;
+        let verify = settings.verify;
+        let write = |part: &[u8], offset| {
+            let Some(file) = file else { return Ok(()) };
+            file.write(part, offset)?;
+            arrived.fetch_add(part.len() as u64, Ordering::Relaxed);
+            Ok(())
+        };
         let (own, written) = self.channel.content((piece, verify), &mut self.buffer, write)?;
         if !verify || self.digest()? == own {
             return Ok(written);

@@ -17,6 +17,7 @@ pub mod bare;
 pub mod blocks;
 mod by_method;
 pub mod channel;
+pub mod chosen;
 pub mod decide;
 pub mod deposit;
 pub mod device;
@@ -51,7 +52,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caller: Part { program: "kelvin send", role: "sender" },
     magic: *b"kelvin transfer\n",
     context: "kelvin 2026 transfer, Noise pre-shared key",
-    version: 8,
+    version: 9,
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

@@ -14,6 +14,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bare::Connection;
+use crate::chosen::Chosen;
 use crate::expected::{Costs, Expected};
 use crate::joined::SessionId;
 use crate::load::Load;
@@ -85,6 +86,10 @@ pub enum FromSender {
         /// The file.
         file: Number,
     },
+    /// More connections may be worth it now, which were not announced: by what could they join?
+    MayOthersJoin,
+    /// How much has arrived so far?
+    HowMuch,
 }
 
 /// Which session a connection joins, and for what.
@@ -94,6 +99,24 @@ pub struct Join {
     pub session: SessionId,
     /// The file whose content will follow; none if it is one more stream, for blocks of the file that is split.
     pub file: Option<Number>,
+}
+
+/// By what connections that were not announced can join a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invitation {
+    /// The session.
+    pub session: SessionId,
+    /// So many streams at most, the first one included.
+    pub most: u32,
+}
+
+/// How much has arrived since the session began, by the receiver's own clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrived {
+    /// Bytes of files that were received and written, over all streams.
+    pub bytes: u64,
+    /// When they were counted.
+    pub nanoseconds: u64,
 }
 
 /// What holds for all files of a session.
@@ -256,6 +279,8 @@ pub struct Measured {
     pub expected: Option<Expected>,
     /// By what method the bytes of large files went, if there were any.
     pub method: Option<SendMethod>,
+    /// Which number of streams was found to be fastest, if that was compared.
+    pub chosen: Option<Chosen>,
 }
 
 /// What the receiver answers.
@@ -287,6 +312,10 @@ pub enum FromReceiver {
     },
     /// By what more connections can join.
     Session(SessionId),
+    /// By what more connections can join, which were not announced; nothing if none can.
+    Invited(Option<Invitation>),
+    /// How much has arrived.
+    Arrived(Arrived),
     /// Over a stream that has joined: that it has, and then of each block in turn that it was written, or why not.
     Took(Option<Reason>),
 }

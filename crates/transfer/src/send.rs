@@ -1,10 +1,13 @@
 //! The sending end: what a user named is offered, and what the receiver wants of it is sent.
 
+mod apart;
+mod choosing;
 mod content;
 mod ending;
 mod files;
 mod joining;
 mod offering;
+mod split;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -30,7 +33,11 @@ use crate::pace::Pace;
 use crate::source::{Collection, LeftOut, Opener};
 use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
-use joining::{Another, Joined};
+use apart::Another;
+use choosing::Choosing;
+pub use choosing::Moments;
+use ending::Ended;
+use joining::{Door, Others};
 use offering::{Room, Told};
 
 /// Time to connect.
@@ -56,6 +63,8 @@ pub struct Manner {
     pub limit: Option<u64>,
     /// By what the bytes of large files go that are not encrypted; what is fastest, where nothing is asked for.
     pub moving: Option<SendSetup>,
+    /// Whether large files begin with one stream and go on with as many as are found to be fastest, and by what moments.
+    pub choose: Option<Moments>,
 }
 
 /// What became of all.
@@ -77,7 +86,7 @@ pub struct Sent {
 pub struct Sender<S = TcpStream> {
     channel: Channel<S>,
     /// More connections of its session.
-    joined: Vec<Joined>,
+    others: Others,
     /// Makes the connections of files, if each has one of its own.
     another: Option<Another<S>>,
     manner: Manner,
@@ -95,12 +104,17 @@ impl Sender {
         check_secret(addresses, secret)?;
         let stream = connect(addresses)?;
         let peer = stream.peer_addr().map_err(WireError::call("set up the connection"))?;
-        let mut sender = Self::over(shake_hands(stream, secret)?, (manner, begun))?;
+        let connected = Instant::now();
+        let channel = shake_hands(stream, secret)?;
+        let choose = manner.choose.map(|moments| moments.over(connected.elapsed()));
+        let mut sender = Self::over(channel, (Manner { choose, ..manner }, begun))?;
         let Settings { streams, connection, .. } = manner.settings;
         if connection == Connection::PerFile {
             sender.connect_for_each(peer, secret)?;
         } else if streams > 1 {
             sender.join(peer, secret)?;
+        } else {
+            sender.others.door = manner.choose.map(|_| Door::new(peer, secret, manner.settings.plain));
         }
         Ok(sender)
     }
@@ -118,7 +132,7 @@ impl<S: Stream> Sender<S> {
     pub(crate) fn over(mut channel: Channel<S>, (manner, begun): (Manner, Instant)) -> Result<Self> {
         channel.set_plain(manner.settings.plain);
         channel.queue(&FromSender::Begin(manner.settings))?;
-        Ok(Self { channel, joined: Vec::new(), another: None, manner, begun, watch: Watch::begin() })
+        Ok(Self { channel, others: Others::default(), another: None, manner, begun, watch: Watch::begin() })
     }
 
     /// Sends all, and finishes. `progress` sees the bytes sent so far, and of how many, once that is known.
@@ -127,17 +141,19 @@ impl<S: Stream> Sender<S> {
     /// A broken connection, a receiver that refuses all, or a signal. What concerns one file alone is returned.
     pub fn send(mut self, collection: Collection, progress: &dyn Fn(u64, Option<u64>)) -> Result<Sent> {
         let mut sending = Sending::new(&mut self.channel, self.manner, collection, progress);
-        sending.joined = std::mem::take(&mut self.joined);
+        let moments = self.manner.choose.filter(|_| self.others.door.is_some());
+        sending.choosing = moments.map(|moments| Choosing::new(moments, self.manner.limit));
+        sending.others = std::mem::take(&mut self.others);
         sending.another = self.another.take();
         sending.run()?;
         sending.ways.finish()?;
-        let method = sending.ways.method();
+        let (method, chosen) = (sending.ways.method(), sending.choosing.as_ref().and_then(Choosing::chosen));
         let Sending { collection, unsent: failed, unchanged, without_attributes, planned, moved, .. } = sending;
         let Collection { sources, unread, mut left_out, .. } = collection;
         left_out.attributes += without_attributes;
         let unread = unread.into_iter().map(|(path, why)| Unsent { path, why });
         let unsent: Vec<Unsent> = unread.chain(failed).collect();
-        let summary = self.finish(&sources, (moved, method), unsent.len() as u64)?;
+        let summary = self.finish(&sources, Ended { moved, failed: unsent.len() as u64, method, chosen })?;
         Ok(Sent { summary, unsent, unchanged, left_out, planned })
     }
 }
@@ -180,7 +196,8 @@ struct Wanted {
 /// All that is sent over one connection.
 struct Sending<'a, S> {
     channel: &'a mut Channel<S>,
-    joined: Vec<Joined>,
+    others: Others,
+    choosing: Option<Choosing>,
     another: Option<Another<S>>,
     apart: Apart<S>,
     /// The last files that had connections of their own, and these, until the receiver has closed them.
@@ -236,7 +253,8 @@ impl<'a, S: Stream> Sending<'a, S> {
         let (offered, decided, refused, passed, moved, unchanged) = (0, 0, None, 0, Moved::default(), 0);
         Self {
             channel,
-            joined: Vec::new(),
+            others: Others::default(),
+            choosing: None,
             another: None,
             apart: Apart::none(),
             ending: VecDeque::new(),
@@ -298,9 +316,15 @@ impl<'a, S: Stream> Sending<'a, S> {
             FromReceiver::Verdicts(verdicts) => verdicts.into_iter().try_for_each(|verdict| self.judged(verdict)),
             FromReceiver::Refused(Reason(why)) => Err(Error::RefusedAll(why)),
             FromReceiver::Finished(_) => Err(Error::Nonsense("it has finished before all was sent")),
-            FromReceiver::Session(_) | FromReceiver::Took(_) => Err(Error::Nonsense("it speaks of streams")),
+            FromReceiver::Session(_) | FromReceiver::Took(_) => Err(Error::Nonsense(STREAMS)),
             FromReceiver::Room { is_enough } => self.told_of_room(is_enough),
+            FromReceiver::Invited(invitation) => self.choosing()?.invited(invitation),
+            FromReceiver::Arrived(arrived) => self.choosing()?.arrived(arrived, Instant::now()),
         }
+    }
+
+    fn choosing(&mut self) -> Result<&mut Choosing> {
+        self.choosing.as_mut().ok_or(Error::Nonsense(STREAMS))
     }
 
     fn judged(&mut self, Verdict { file, why }: Verdict) -> Result<()> {
@@ -337,3 +361,4 @@ impl<'a, S: Stream> Sending<'a, S> {
 
 /// What a receiver did wrong.
 const UNKNOWN: &str = "it speaks of a file that was not offered";
+const STREAMS: &str = "it speaks of streams";

@@ -1,5 +1,7 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
+mod others;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
@@ -130,6 +132,8 @@ pub(crate) struct Session<'a, S> {
     begun: Instant,
     last_write: Instant,
     last_told: Instant,
+    /// Bytes that have come in blocks over the first connection, and were written.
+    arrived: u64,
     watch: Watch,
 }
 
@@ -161,6 +165,7 @@ impl<'a, S: Stream> Session<'a, S> {
             begun,
             last_write: begun,
             last_told: begun,
+            arrived: 0,
             watch,
         }
     }
@@ -234,6 +239,8 @@ impl<'a, S: Stream> Session<'a, S> {
                 FromSender::Found { bytes } => self.found_all(bytes)?,
                 FromSender::Split { file } => self.split(file)?,
                 FromSender::Apart { file } => self.come_apart(file)?,
+                FromSender::MayOthersJoin => self.invite()?,
+                FromSender::HowMuch => self.say_how_much()?,
                 FromSender::End => return self.end(),
                 content => self.content_of_files(content)?,
             }
@@ -299,48 +306,6 @@ impl<'a, S: Stream> Session<'a, S> {
         // Of what is there already, less comes.
         let of = self.settings.bytes.filter(|_| !self.settings.update && self.moved.amount.resumed == 0);
         (self.tell)(Event::Moving { bytes, of, elapsed });
-    }
-
-    /// Tells the sender by what more connections can join.
-    fn expect_others(&mut self) -> Result<()> {
-        let is_per_file = self.settings.connection == Connection::PerFile;
-        let Some(sessions) = self.sessions.filter(|_| is_per_file || self.desk.takes_any_order()) else {
-            let why = if is_per_file { Error::OneConnection } else { Error::OneStream };
-            self.channel.send(&FromReceiver::Refused(Reason(why.told())))?;
-            return Err(why);
-        };
-        let streams = sessions.begin(self.settings)?;
-        self.channel.send(&FromReceiver::Session(streams.id()))?;
-        self.streams = Some(streams);
-        Ok(())
-    }
-
-    /// Begins a file of which blocks may come over all streams.
-    fn split(&mut self, file: Number) -> Result<()> {
-        if self.streams.is_none() || self.settings.connection == Connection::PerFile {
-            return Err(Error::Nonsense("it splits a file, and has one stream"));
-        }
-        if self.place(file).is_none() && !self.failed.contains(&file) {
-            self.begin(file)?;
-        }
-        let split = match self.place(file).map(|place| self.arriving[place].deposit.split()).transpose() {
-            Err(why) if why.is_of_one_file() => {
-                self.fail(file, why)?;
-                None
-            }
-            split => split?,
-        };
-        if let Some(streams) = &self.streams {
-            streams.split(file, split);
-        }
-        Ok(())
-    }
-
-    /// No more of a file that was split is to come.
-    fn unsplit(&self, file: Number) {
-        if let Some(streams) = &self.streams {
-            streams.unsplit(file);
-        }
     }
 
     /// Decides on entries, and answers.
@@ -511,6 +476,7 @@ impl<'a, S: Stream> Session<'a, S> {
     fn block(&mut self, piece: &Piece) -> Result<()> {
         let place = self.arriving(piece)?;
         let (digest, written) = self.content(piece, place)?;
+        self.arrived += if written.is_ok() { u64::from(piece.bytes) } else { 0 };
         if self.settings.verify {
             if self.hashed.len() == CHECKS {
                 return Err(Error::Nonsense("it sends more than it may before it says digests"));
@@ -727,8 +693,9 @@ impl<'a, S: Stream> Session<'a, S> {
         let FromSender::Finish(measured) = self.channel.receive()? else {
             return Err(Error::Nonsense("it does not say what it measured"));
         };
-        let Measured { nanoseconds, failed, load: sender, expected, method } = measured;
+        let Measured { nanoseconds, failed, load: sender, expected, method, chosen } = measured;
         let Settings { plain, verify, sync, connection, .. } = self.settings;
+        let chosen = chosen.filter(|_| self.settings.streams == 1);
         Ok(Summary {
             moved: self.moved,
             failed,
@@ -736,7 +703,8 @@ impl<'a, S: Stream> Session<'a, S> {
             verified: verify,
             encrypted: !plain,
             flushed: sync.then_some(since),
-            streams: self.streams.as_ref().map_or(1, Joinable::streams),
+            streams: self.streams_used(chosen),
+            chosen,
             connection,
             sender,
             receiver: load,

@@ -6,6 +6,7 @@ use kelvin_model::{Unit, units};
 use serde::Serialize;
 
 use crate::bare::Connection;
+use crate::chosen::Chosen;
 use crate::expected::Expected;
 use crate::load::{Load, Storage, Times};
 use crate::message::Entry;
@@ -84,6 +85,8 @@ pub struct Summary {
     pub flushed: Option<u64>,
     /// Over how many connections blocks of large files could come.
     pub streams: u32,
+    /// Why so many, if that was found out.
+    pub chosen: Option<Chosen>,
     /// Whether each file had a connection of its own.
     pub connection: Connection,
     /// What the sender did.
@@ -309,6 +312,20 @@ impl Limit {
     }
 }
 
+/// Why it was this number of streams, for programs.
+#[derive(Clone, Debug, Serialize)]
+struct Why {
+    times_one: f64,
+    no_faster: Option<u32>,
+    words: String,
+}
+
+impl From<Chosen> for Why {
+    fn from(chosen: Chosen) -> Self {
+        Self { times_one: chosen.times_one(), no_faster: chosen.no_faster, words: chosen.to_string() }
+    }
+}
+
 /// A summary as data, for programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
@@ -324,6 +341,8 @@ pub struct Record {
     encrypted: bool,
     synced: bool,
     streams: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chosen: Option<Why>,
     connection: &'static str,
     seconds_flushing: Option<f64>,
     unwritten: Option<u64>,
@@ -336,7 +355,8 @@ pub struct Record {
 
 impl From<&Summary> for Record {
     fn from(summary: &Summary) -> Self {
-        let Summary { failed, verified, encrypted, flushed, unwritten, expected, streams, connection, .. } = *summary;
+        let Summary { failed, verified, encrypted, flushed, unwritten, expected, streams, chosen, connection, .. } =
+            *summary;
         let Moved { files, amount, .. } = summary.moved;
         Self {
             files,
@@ -351,6 +371,7 @@ impl From<&Summary> for Record {
             encrypted,
             synced: flushed.is_some(),
             streams,
+            chosen: chosen.map(Why::from),
             connection: connection.word(),
             seconds_flushing: flushed.map(|flushed| flushed as f64 / 1e9),
             unwritten,
@@ -364,12 +385,14 @@ impl From<&Summary> for Record {
 }
 
 impl Summary {
-    /// Over what; one connection is not worth a word.
+    /// Over what; one connection is not worth a word, unless it was compared with more.
     fn over(&self) -> String {
+        let why = self.chosen.map_or_else(String::new, |chosen| format!(" ({chosen})"));
         match (self.connection, self.streams) {
             (Connection::PerFile, _) => ", over a connection for each file".into(),
-            (Connection::Persistent, 1) => String::new(),
-            (Connection::Persistent, streams) => format!(", over {streams} streams"),
+            (Connection::Persistent, 1) if self.chosen.is_none() => String::new(),
+            (Connection::Persistent, 1) => format!(", over one stream{why}"),
+            (Connection::Persistent, streams) => format!(", over {streams} streams{why}"),
         }
     }
 
@@ -443,6 +466,7 @@ mod tests {
             encrypted: true,
             flushed: None,
             streams: 1,
+            chosen: None,
             connection: Connection::Persistent,
             sender,
             receiver,
@@ -526,6 +550,12 @@ mod tests {
         assert_eq!(range(&Expected { low: 999_900_000, rate: 1, high: 123_456 }), "1.00 GB/s to 120 kB/s");
         let split = Summary { streams: 4, ..slow }.to_string();
         assert!(split.contains(": 500 MB/s, over 4 streams, encrypted, "), "{split}");
+        let chosen = Some(Chosen { streams: 4, thousandths: 3120, no_faster: Some(8) });
+        let faster = Summary { streams: 4, chosen, ..slow }.to_string();
+        assert!(faster.contains(", over 4 streams (3.1 times the rate of one, 8 no faster), encrypted, "), "{faster}");
+        let chosen = Some(Chosen { streams: 1, thousandths: 1000, no_faster: Some(2) });
+        let one = Summary { chosen, ..slow }.to_string();
+        assert!(one.contains(": 500 MB/s, over one stream (2 were no faster), encrypted, "), "{one}");
         let apart = Summary { connection: Connection::PerFile, ..slow }.to_string();
         assert!(apart.contains(": 500 MB/s, over a connection for each file, encrypted, "), "{apart}");
         assert!(more.ends_with(" % of the time; up to 700 MiB not yet on the target's disk"), "{more}");

@@ -3,6 +3,7 @@
 mod ahead;
 mod apart;
 mod channel;
+mod choosing;
 mod found;
 mod fuzz;
 mod hostile_receiver;

@@ -60,9 +60,10 @@ pub struct SendArgs {
     /// Send at most so many bytes a second, such as 10MB
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub limit: Option<u64>,
-    /// Send the blocks of large files over so many connections, 1 to 8; everything else goes over the first one
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["device", "method"], value_parser = clap::value_parser!(u32).range(1..=i64::from(STREAMS)))]
-    pub streams: u32,
+    /// Send the blocks of large files over so many connections, 1 to 8; everything else goes over the first one. auto begins with one
+    /// and takes as many as the first seconds show to be fastest
+    #[arg(long, value_name = "N", conflicts_with_all = ["device", "method"], default_value = "auto")]
+    pub streams: Streams,
     /// Have one connection for all files, or connect and shake hands for each, with a first one for all else
     #[arg(long, value_enum, default_value_t = Lasting::Persistent, conflicts_with = "device")]
     pub connection: Lasting,
@@ -97,7 +98,7 @@ impl SendArgs {
     /// # Errors
     /// What makes no sense together.
     pub fn setup(&self) -> Result<Option<SendSetup>, Fault> {
-        if self.connection == Lasting::PerFile && self.streams > 1 {
+        if self.connection == Lasting::PerFile && self.streams.announced() > 1 {
             return Err(Fault::new("--connection per-file", "a file has one connection then: leave out --streams"));
         }
         let Some(method) = self.calls.asked(self.method)? else { return Ok(None) };
@@ -183,6 +184,34 @@ impl<M: FromStr<Err = String>> FromStr for Method<M> {
         match word {
             "auto" => Ok(Self::Auto),
             word => word.parse().map(Self::One).map_err(|why: String| format!("{why}, auto")),
+        }
+    }
+}
+
+/// Over how many connections the blocks of large files go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// Over as many as are fastest.
+    Auto,
+    /// Over so many.
+    These(u32),
+}
+
+impl Streams {
+    /// How many the receiver is told of before anything is sent.
+    pub fn announced(self) -> u32 {
+        if let Self::These(streams) = self { streams } else { 1 }
+    }
+}
+
+impl FromStr for Streams {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match (word, word.parse()) {
+            ("auto", _) => Ok(Self::Auto),
+            (_, Ok(streams @ 1..=STREAMS)) => Ok(Self::These(streams)),
+            _ => Err(format!("give auto, or a number from 1 to {STREAMS}")),
         }
     }
 }

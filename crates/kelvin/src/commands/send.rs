@@ -11,7 +11,7 @@ use kelvin_transfer::channel::Stream;
 use kelvin_transfer::message::Settings;
 use kelvin_transfer::moving::SendSetup;
 use kelvin_transfer::name::Name;
-use kelvin_transfer::send::{Manner, Sender, Sent, Unsent};
+use kelvin_transfer::send::{Manner, Moments, Sender, Sent, Unsent};
 use kelvin_transfer::source::{Attributes, Collection, Keep, left_out};
 use kelvin_transfer::summary::Record;
 use kelvin_transfer::{Error, device};
@@ -19,7 +19,7 @@ use kelvin_wire::address::addresses;
 use serde::Serialize;
 
 use crate::byte_progress::Progress;
-use crate::cli::{Ack, Lasting, SendArgs};
+use crate::cli::{Ack, Lasting, SendArgs, Streams};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
 
@@ -62,7 +62,7 @@ fn carry<S: Stream>(
 }
 
 fn manner(args: &SendArgs, moving: Option<SendSetup>, collection: &Collection) -> Manner {
-    let SendArgs { plain, no_verify, sync, update, dry_run, limit, streams, .. } = *args;
+    let SendArgs { plain, no_verify, sync, update, dry_run, limit, .. } = *args;
     // Where there is room for it however much it is, not all must be found before the first is sent.
     let (bytes, at_most) =
         if collection.is_whole() { (collection.stored(), None) } else { (None, collection.at_most()) };
@@ -70,9 +70,11 @@ fn manner(args: &SendArgs, moving: Option<SendSetup>, collection: &Collection) -
         Lasting::Persistent => Connection::Persistent,
         Lasting::PerFile => Connection::PerFile,
     };
-    let verify = !no_verify;
+    let (verify, streams) = (!no_verify, args.streams.announced());
+    // What goes by a method that was asked for goes over one connection.
+    let choose = (args.streams == Streams::Auto && moving.is_none()).then_some(Moments::USUAL);
     let settings = Settings { plain, verify, sync, update, dry_run, bytes, at_most, streams, connection };
-    Manner { settings, acknowledge: args.ack == Ack::PerFile, limit, moving }
+    Manner { settings, acknowledge: args.ack == Ack::PerFile, limit, moving, choose }
 }
 
 /// Files that are found before the receiver is asked for anything: so few are found at once.
@@ -102,7 +104,7 @@ fn collected(args: &SendArgs, files: &[PathBuf]) -> Result<Collection, Fault> {
     };
     let keep = Keep { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
     let mut found = Collection::begun(files, keep).map_err(Fault::because)?;
-    let is_usual = args.streams == 1 && args.connection == Lasting::Persistent;
+    let is_usual = args.streams.announced() == 1 && args.connection == Lasting::Persistent;
     let may_be_found_later = is_usual && !args.update && !args.dry_run && !args.device && found.at_most().is_some();
     let first = if may_be_found_later { FOUND_FIRST } else { usize::MAX };
     found.find(first).map_err(Fault::because)?;

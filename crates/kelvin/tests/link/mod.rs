@@ -3,8 +3,16 @@
 //! No test needs all of it.
 #![allow(dead_code)]
 
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use kelvin_sys::net::tap::Tap;
+use kelvin_sys::ready::readable;
 use kelvin_testing::Missing;
 
 use crate::place::{KELVIN, Place, stderr};
@@ -13,6 +21,8 @@ use crate::place::{KELVIN, Place, stderr};
 pub struct Link {
     pub near: String,
     pub far: String,
+    /// What delays all frames, if something does.
+    relay: Option<Relay>,
 }
 
 impl Link {
@@ -21,17 +31,49 @@ impl Link {
 
     /// Makes them.
     pub fn new() -> Result<Self, Missing> {
-        let id = std::process::id();
-        let link = Self { near: format!("kelvin-near{id}"), far: format!("kelvin-far{id}") };
-        let Self { near, far } = &link;
-        ip(&format!("netns add {near}"))?;
-        ip(&format!("netns add {far}"))?;
+        let link = Self::apart()?;
+        let Self { near, far, .. } = &link;
         ip(&format!("link add one netns {near} type veth peer name other netns {far}"))?;
+        link.up()?;
+        Ok(link)
+    }
+
+    /// The same where each frame takes so long.
+    pub fn delayed(by: Duration) -> Result<Self, Missing> {
+        let mut link = Self::apart()?;
+        let tap = |which: &str| {
+            let name = format!("k{which}{}", link.near.trim_start_matches("kelvin-near"));
+            let tap =
+                Tap::new(&name).map_err(|error| Missing::right(format!("a tap interface (root may): {error}")))?;
+            Ok((name, Arc::new(tap)))
+        };
+        let ((one, near), (other, far)) = (tap("n")?, tap("f")?);
+        ip(&format!("link set {one} netns {} name one", link.near))?;
+        ip(&format!("link set {other} netns {} name other", link.far))?;
+        for (host, device) in [(&link.near, "one"), (&link.far, "other")] {
+            ip(&format!("-netns {host} link set {device} txqueuelen 10000"))?;
+        }
+        link.relay = Some(Relay::begin([near, far], by));
+        link.up()?;
+        Ok(link)
+    }
+
+    /// The hosts alone.
+    fn apart() -> Result<Self, Missing> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let id = format!("{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let link = Self { near: format!("kelvin-near{id}"), far: format!("kelvin-far{id}"), relay: None };
+        ip(&format!("netns add {}", link.near))?;
+        ip(&format!("netns add {}", link.far))?;
+        Ok(link)
+    }
+
+    fn up(&self) -> Result<(), Missing> {
+        let Self { near, far, .. } = self;
         ip(&format!("-netns {near} address add 198.18.79.1/30 dev one"))?;
         ip(&format!("-netns {far} address add {}/30 dev other", Self::FAR))?;
         ip(&format!("-netns {far} link set other up"))?;
-        link.set("up")?;
-        Ok(link)
+        self.set("up")
     }
 
     /// Cuts it, or joins it again.
@@ -45,14 +87,78 @@ impl Link {
         by("tc", &format!("-netns {} {line}", self.far))
     }
 
+    /// Limits what the near one sends, with a queue that no sender of a few streams fills.
+    pub fn limit_near(&self, rate: &str) -> Result<(), Missing> {
+        let line = format!("qdisc add dev one root tbf rate {rate} burst 128kb latency 200ms");
+        by("tc", &format!("-netns {} {line}", self.near))
+    }
+
+    /// Limits the buffers of sockets on both, and so what a connection has in flight.
+    pub fn limit_buffers(&self, bytes: u32) -> Result<(), Missing> {
+        for host in [&self.near, &self.far] {
+            for which in ["tcp_wmem", "tcp_rmem"] {
+                let sizes = format!("net.ipv4.{which}=4096 {} {bytes}", bytes / 2);
+                let arguments = ["netns", "exec", host, "sysctl", "-q", "-w", &sizes];
+                succeeded("ip", &arguments)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The program on one of them.
     pub fn kelvin(place: &Place, host: &str, arguments: &[&str]) -> Command {
         place.command("ip", &[&["netns", "exec", host, KELVIN], arguments].concat())
     }
 }
 
+/// Threads that pass frames on, each after a while.
+struct Relay {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Relay {
+    fn begin([near, far]: [Arc<Tap>; 2], after: Duration) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let threads = [(&near, &far), (&far, &near)].map(|(from, to)| {
+            let (from, to, is_over) = (Arc::clone(from), Arc::clone(to), Arc::clone(&is_over));
+            std::thread::spawn(move || pass_on(&from, &to, (after, &is_over)))
+        });
+        Self { is_over, threads: threads.into() }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // One that has failed has lost frames, which a test sees.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Passes frames on until it is over, each after a while.
+fn pass_on(from: &Tap, to: &Tap, (after, is_over): (Duration, &AtomicBool)) {
+    const LOOK: Duration = Duration::from_millis(20);
+    let (mut held, mut frame) = (VecDeque::<(Instant, Vec<u8>)>::new(), [0; 2048]);
+    while !is_over.load(Ordering::Relaxed) {
+        let wait = held.front().map_or(LOOK, |(due, _)| due.saturating_duration_since(Instant::now()));
+        if readable(from.as_fd(), wait).unwrap() {
+            let length = from.receive(&mut frame).unwrap();
+            held.push_back((Instant::now() + after, frame[..length].to_vec()));
+        }
+        while let Some((_, frame)) = held.pop_front_if(|(due, _)| *due <= Instant::now()) {
+            // An interface that is down takes none.
+            let _ = to.send(&frame);
+        }
+    }
+}
+
 impl Drop for Link {
     fn drop(&mut self) {
+        // It reads from interfaces that go with the hosts.
+        drop(self.relay.take());
         for host in [&self.near, &self.far] {
             let _ = Command::new("ip").args(["netns", "delete", host]).status();
         }
@@ -64,10 +170,14 @@ fn ip(line: &str) -> Result<(), Missing> {
 }
 
 fn by(program: &str, line: &str) -> Result<(), Missing> {
-    let output = Command::new(program).args(line.split(' ')).output();
+    succeeded(program, &line.split(' ').collect::<Vec<_>>())
+}
+
+fn succeeded(program: &str, arguments: &[&str]) -> Result<(), Missing> {
+    let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| Missing::program(program, "iproute2", &error))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(Missing::right(format!("{program} {line} (root may): {}", stderr(&output))))
+    Err(Missing::right(format!("{program} {} (root may): {}", arguments.join(" "), stderr(&output))))
 }

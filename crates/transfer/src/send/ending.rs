@@ -8,6 +8,7 @@ use super::Sender;
 use super::files::read_whole;
 use crate::bare::Connection;
 use crate::channel::Stream;
+use crate::chosen::Chosen;
 use crate::expected::{self, Costs, Expected, Work};
 use crate::load::Storage;
 use crate::message::{EntryKind, FromReceiver, FromSender, Measured, Reason, Settings};
@@ -17,29 +18,37 @@ use crate::source::{Opener, Source};
 use crate::summary::{Moved, Summary};
 use crate::{Error, Result};
 
+/// What became of all that was sent.
+pub(super) struct Ended {
+    pub(super) moved: Moved,
+    /// Files that were not moved.
+    pub(super) failed: u64,
+    pub(super) method: Option<SendMethod>,
+    pub(super) chosen: Option<Chosen>,
+}
+
 impl<S: Stream> Sender<S> {
     /// Has the receiver finish, and exchanges what was measured.
-    pub(super) fn finish(
-        mut self,
-        sources: &[Arc<Source>],
-        (moved, method): (Moved, Option<SendMethod>),
-        failed: u64,
-    ) -> Result<Summary> {
+    pub(super) fn finish(mut self, sources: &[Arc<Source>], ended: Ended) -> Result<Summary> {
+        let Ended { moved, failed, method, chosen } = ended;
         self.channel.send(&FromSender::End)?;
         let finished = loop {
             match self.channel.receive()? {
                 FromReceiver::Finished(finished) => break finished,
                 // Of files that were abandoned.
-                FromReceiver::Verdicts(_) => {}
+                FromReceiver::Verdicts(_) | FromReceiver::Invited(_) | FromReceiver::Arrived(_) => {}
                 FromReceiver::Refused(Reason(why)) => return Err(Error::RefusedAll(why)),
                 _ => return Err(Error::Nonsense("it does not say what it measured")),
             }
         };
         let nanoseconds = (self.begun.elapsed().as_nanos() as u64).saturating_sub(finished.since);
         let load = self.watch.load(self.channel.times, storage(sources));
-        let expected = finished.costs.and_then(|receiver| self.expected(sources, receiver, &moved));
-        self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, load, expected, method }))?;
-        let Settings { plain, verify, sync, streams, connection, .. } = self.manner.settings;
+        let Settings { plain, verify, sync, connection, .. } = self.manner.settings;
+        let streams = chosen.map_or(self.manner.settings.streams, |chosen| chosen.streams);
+        // What several threads take from each other is not known.
+        let costs = finished.costs.filter(|_| streams == 1);
+        let expected = costs.and_then(|receiver| self.expected(sources, receiver, &moved));
+        self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, load, expected, method, chosen }))?;
         Ok(Summary {
             moved,
             failed,
@@ -48,6 +57,7 @@ impl<S: Stream> Sender<S> {
             encrypted: !plain,
             flushed: sync.then_some(finished.since),
             streams,
+            chosen,
             connection,
             sender: load,
             receiver: finished.load,
@@ -60,9 +70,8 @@ impl<S: Stream> Sender<S> {
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
     fn expected(&self, sources: &[Arc<Source>], receiver: Costs, moved: &Moved) -> Option<Expected> {
-        let Settings { streams, connection, .. } = self.manner.settings;
-        if streams > 1 || connection == Connection::PerFile {
-            // What its threads take from each other is not known, nor what connecting takes.
+        if self.manner.settings.connection == Connection::PerFile {
+            // What connecting takes is not known.
             return None;
         }
         let [sender, _] = expected::stages(&self.manner.settings).ok()?;

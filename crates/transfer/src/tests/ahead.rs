@@ -57,7 +57,7 @@ fn sent(tree: &Path, directory: &Path, at_most: u64) -> (Result<Sent>, Result<Su
     let (sender, receiver) = shaken();
     let (one, other) = Local::pair();
     let settings = Settings { plain: true, at_most: Some(at_most), ..SETTINGS };
-    let manner = Manner { settings, acknowledge: false, limit: None, moving: None };
+    let manner = Manner { settings, acknowledge: false, limit: None, moving: None, choose: None };
     std::thread::scope(|scope| {
         let sending = scope.spawn(move || {
             let channel = Channel::new(one, sender)?;

@@ -37,7 +37,7 @@ fn send_by(served: &Served<'_>, paths: &[PathBuf], manner: send::Manner) -> Resu
 }
 
 fn manner(settings: Settings) -> send::Manner {
-    send::Manner { settings, acknowledge: false, limit: None, moving: None }
+    send::Manner { settings, acknowledge: false, limit: None, moving: None, choose: None }
 }
 
 /// The first connection of a session with these files, all of which are wanted.

@@ -24,7 +24,7 @@ fn collected(path: &Path, attributes: Attributes) -> Collection {
 fn sent(collection: Collection, inner: &Path) -> Sent {
     let mut sent = None;
     with_receiver(into(inner), |served| {
-        let manner = Manner { settings: SETTINGS, acknowledge: false, limit: None, moving: None };
+        let manner = Manner { settings: SETTINGS, acknowledge: false, limit: None, moving: None, choose: None };
         let sender = Sender::connect(&[served.0.address().unwrap()], &Secret::none(), manner).unwrap();
         sent = Some(sender.send(collection, &|_, _| {}).unwrap());
     });

@@ -14,11 +14,12 @@ use serde::de::DeserializeOwned;
 
 use super::hostile_receiver::manner;
 use super::{Hostile, SETTINGS, digest, directory, entry, file, into, names, piece};
+use crate::chosen::Chosen;
 use crate::expected::Costs;
 use crate::load::Load;
 use crate::message::{
-    Attribute, Decision, Entry, EntryKind, Finished, FromReceiver, FromSender, Join, Measured, Piece, Reason, Settings,
-    Verdict, Whole,
+    Arrived, Attribute, Decision, Entry, EntryKind, Finished, FromReceiver, FromSender, Invitation, Join, Measured,
+    Piece, Reason, Settings, Verdict, Whole,
 };
 use crate::send::Sender;
 use crate::session::Event;
@@ -98,9 +99,18 @@ fn from_senders() -> Vec<FromSender> {
         FromSender::Join(Join { session: [7; 32], file: None }),
         FromSender::Join(Join { session: [7; 32], file: Some(file) }),
         FromSender::Split { file },
+        FromSender::MayOthersJoin,
+        FromSender::HowMuch,
         FromSender::Apart { file },
         FromSender::End,
-        FromSender::Finish(Measured { nanoseconds: 5, failed: 1, load: Load::default(), expected: None, method: None }),
+        FromSender::Finish(Measured {
+            nanoseconds: 5,
+            failed: 1,
+            load: Load::default(),
+            expected: None,
+            method: None,
+            chosen: Some(Chosen { streams: 2, thousandths: 1900, no_faster: None }),
+        }),
     ]
 }
 
@@ -113,6 +123,8 @@ fn from_receivers() -> Vec<FromReceiver> {
         FromReceiver::Verdicts(vec![Verdict { file: 1, why: None }, Verdict { file: 2, why: Some(refused()) }]),
         FromReceiver::Refused(refused()),
         FromReceiver::Session([7; 32]),
+        FromReceiver::Invited(Some(Invitation { session: [7; 32], most: 8 })),
+        FromReceiver::Arrived(Arrived { bytes: 5, nanoseconds: 7 }),
         FromReceiver::Took(Some(refused())),
         FromReceiver::Finished(Finished {
             since: 5,

@@ -32,7 +32,7 @@ fn sources() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
 }
 
 pub(super) fn manner(settings: Settings) -> Manner {
-    Manner { settings, acknowledge: false, limit: None, moving: None }
+    Manner { settings, acknowledge: false, limit: None, moving: None, choose: None }
 }
 
 /// What the sender said, and the bytes of files among it.

@@ -31,6 +31,7 @@ const FINISH: FromSender = FromSender::Finish(Measured {
     },
     expected: None,
     method: None,
+    chosen: None,
 });
 
 #[test]

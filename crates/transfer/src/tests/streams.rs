@@ -30,10 +30,14 @@ pub(super) struct Served<'a>(pub(super) &'a Receiver);
 
 /// Runs a test with a receiver, which has ended when this returns; what happened there.
 pub(super) fn with_receiver(destination: Destination, test: impl FnOnce(&Served<'_>)) -> Vec<Event> {
+    with_receiver_of(Manner { overwrite: true, once: false, moving: None }, destination, test)
+}
+
+/// The same with one that receives in some manner.
+pub(super) fn with_receiver_of(manner: Manner, destination: Destination, test: impl FnOnce(&Served<'_>)) -> Vec<Event> {
     let events = std::sync::Arc::new(Mutex::new(Vec::new()));
     let (told, is_over) = (std::sync::Arc::clone(&events), AtomicBool::new(false));
     let tell = Box::new(move |_, event| told.lock().unwrap().push(event));
-    let manner = Manner { overwrite: true, once: false, moving: None };
     let address = "127.0.0.1:0".parse().unwrap();
     let receiver = Receiver::listen(address, destination, Secret::none(), manner, tell).unwrap();
     std::thread::scope(|scope| {
@@ -50,7 +54,7 @@ pub(super) fn with_receiver(destination: Destination, test: impl FnOnce(&Served<
 
 impl Served<'_> {
     fn send(&self, paths: &[PathBuf], settings: Settings) -> Result<Sent> {
-        let manner = send::Manner { settings, acknowledge: false, limit: None, moving: None };
+        let manner = send::Manner { settings, acknowledge: false, limit: None, moving: None, choose: None };
         let collection = Collection::of(paths, Keep { recursive: true, ..Keep::default() }).unwrap();
         Sender::connect(&[self.0.address().unwrap()], &Secret::none(), manner)?.send(collection, &|_, _| {})
     }
@@ -73,7 +77,7 @@ impl Served<'_> {
     }
 
     /// The same with a large file, that is split.
-    fn split(&self, bytes: usize) -> (Channel, SessionId) {
+    pub(super) fn split(&self, bytes: usize) -> (Channel, SessionId) {
         let (mut channel, id) = self.begin(STREAMS);
         channel.send(&FromSender::Offer(vec![file("large", bytes as u64)])).unwrap();
         assert!(matches!(channel.receive().unwrap(), FromReceiver::Decisions(one) if one.len() == 1));
@@ -81,7 +85,7 @@ impl Served<'_> {
         (channel, id)
     }
 
-    fn join(&self, id: SessionId) -> Result<Channel> {
+    pub(super) fn join(&self, id: SessionId) -> Result<Channel> {
         let mut channel = self.connect();
         channel.send(&FromSender::Join(Join { session: id, file: None }))?;
         let answer: FromReceiver = channel.receive()?;
@@ -212,7 +216,7 @@ fn a_source_that_changes_is_not_taken_for_whole() {
     let (_outer, inner) = place();
     with_receiver(into(&inner), |served| {
         let collection = Collection::of(&paths, Keep::default()).unwrap();
-        let manner = send::Manner { settings: SPLIT, acknowledge: false, limit: None, moving: None };
+        let manner = send::Manner { settings: SPLIT, acknowledge: false, limit: None, moving: None, choose: None };
         let sender = Sender::connect(&[served.0.address().unwrap()], &Secret::none(), manner).unwrap();
         let is_cut = std::cell::Cell::new(false);
         let cut = |bytes, _| {

@@ -189,7 +189,7 @@ fn exchanged_with(
 /// Manners that differ in all that both ends know.
 fn manner(number: u64) -> Manner {
     let settings = Settings { plain: number % 2 == 1, verify: number % 3 != 1, update: true, ..SETTINGS };
-    Manner { settings, acknowledge: number % 4 == 3, limit: None, moving: None }
+    Manner { settings, acknowledge: number % 4 == 3, limit: None, moving: None, choose: None }
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_file_that_changes_while_it_is_sent_never_arrives() {
         // Long ago: a clock's tick may be longer than all of this.
         file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
         let settings = Settings { verify, ..SETTINGS };
-        let manner = Manner { settings, acknowledge: false, limit: None, moving: None };
+        let manner = Manner { settings, acknowledge: false, limit: None, moving: None, choose: None };
         let write = |sent| {
             if sent > 0 {
                 file.write_all_at(b"other", 0).unwrap();

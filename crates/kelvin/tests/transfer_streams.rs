@@ -1,0 +1,156 @@
+//! How many streams `kelvin send` goes on with by itself: more where each is bound by its window, one where it fills the link; and what
+//! arrives while that is found out.
+
+mod link;
+mod place;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Output};
+use std::time::Duration;
+
+use kelvin_testing::Missing;
+use link::Link;
+use place::{PATIENCE, Place, finished, names, stderr, stdout, within};
+use serde_json::Value;
+
+/// Two hosts with a place, of which the far one receives into `in` there.
+struct Hosts {
+    place: Place,
+    link: Link,
+}
+
+/// A receiver that is killed in the end.
+struct Running {
+    child: Child,
+    to: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Hosts {
+    /// With a file of so many bytes to be sent.
+    fn new(link: Link, bytes: usize) -> Self {
+        let place = Place::new();
+        place.file("large", bytes);
+        fs::create_dir(place.path().join("in")).unwrap();
+        let token = place.path().join("token");
+        fs::write(&token, "a secret of sixteen bytes, or more").unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        Self { place, link }
+    }
+
+    fn receiver(&self) -> Running {
+        let listen = format!("{}:0", Link::FAR);
+        let receive = ["receive", "in", "--token-file", "token", "--listen", &listen];
+        let mut child = Link::kelvin(&self.place, &self.link.far, &receive).spawn().unwrap();
+        let mut to = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut to).unwrap();
+        Running { child, to: to.trim().to_owned() }
+    }
+
+    fn sender(&self, to: &str, options: &[&str]) -> Command {
+        let send = [&["send", "large", to, "--token-file", "token"], options].concat();
+        Link::kelvin(&self.place, &self.link.near, &send)
+    }
+
+    /// Sends the file, which arrives; what was said.
+    fn sent(&self, options: &[&str]) -> Output {
+        let receiver = self.receiver();
+        let output = finished(self.sender(&receiver.to, options).spawn().unwrap(), &["send"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        self.assert_arrived();
+        output
+    }
+
+    fn assert_arrived(&self) {
+        let [from, to] = ["large", "in/large"].map(|name| fs::read(self.place.path().join(name)).unwrap());
+        assert!(from == to, "what has arrived differs");
+        assert_eq!(names(&self.place.path().join("in")), ["large"]);
+    }
+
+    /// How many streams were chosen, and in what words.
+    fn chosen(&self, options: &[&str]) -> (u64, String) {
+        let output = self.sent(&[&["--json"], options].concat());
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let (why, sentence) = (said["chosen"]["words"].as_str(), said["sentence"].as_str().unwrap().to_owned());
+        let why = why.unwrap_or_else(|| panic!("nothing was compared: {sentence}"));
+        assert!(sentence.contains(&format!(" ({why}), ")), "{sentence}");
+        (said["streams"].as_u64().unwrap(), sentence)
+    }
+}
+
+/// Bytes of the file: so many that one stream carries them in some seconds.
+const LARGE: usize = 48 << 20;
+
+/// Buffers of 512 KiB over a round trip of 40 ms: one connection carries some 4 MB/s of what the link could.
+fn far_away() -> Result<Hosts, Missing> {
+    let link = Link::delayed(Duration::from_millis(20))?;
+    link.limit_buffers(512 << 10)?;
+    Ok(Hosts::new(link, LARGE))
+}
+
+/// A link that one stream fills.
+fn narrow() -> Result<Hosts, Missing> {
+    let link = Link::new()?;
+    link.limit_near("80mbit")?;
+    Ok(Hosts::new(link, LARGE))
+}
+
+#[test]
+fn where_a_stream_is_bound_by_its_window_more_are_chosen() {
+    let hosts = match far_away() {
+        Ok(hosts) => hosts,
+        Err(missing) => return missing.skips("the choice of streams over a long way"),
+    };
+    let (streams, sentence) = hosts.chosen(&[]);
+    assert!(streams > 1 && sentence.contains(&format!(", over {streams} streams (")), "{sentence}");
+    assert!(sentence.contains(" times the rate of one"), "{sentence}");
+}
+
+#[test]
+fn where_one_stream_fills_the_link_it_stays_alone() {
+    let hosts = match narrow() {
+        Ok(hosts) => hosts,
+        Err(missing) => return missing.skips("the choice of streams over a slow link"),
+    };
+    let (streams, sentence) = hosts.chosen(&["--streams", "auto"]);
+    assert!(streams == 1 && sentence.contains(", over one stream (2 were no faster), "), "{sentence}");
+}
+
+/// Bytes on the disk of what is arriving.
+fn arriving(hosts: &Hosts) -> u64 {
+    let entries = fs::read_dir(hosts.place.path().join("in")).unwrap().flatten();
+    let found = entries.filter_map(|entry| entry.metadata().ok());
+    found.map(|found| std::os::unix::fs::MetadataExt::blocks(&found) * 512).sum()
+}
+
+#[test]
+fn either_end_can_be_killed_while_streams_are_chosen_and_the_next_one_goes_on() {
+    let hosts = match far_away() {
+        Ok(hosts) => hosts,
+        Err(missing) => return missing.skips("an end that is killed while streams are chosen"),
+    };
+    for kills_sender in [true, false, true] {
+        let mut receiver = hosts.receiver();
+        let before = arriving(&hosts);
+        let mut sender = hosts.sender(&receiver.to, &[]).spawn().unwrap();
+        assert!(within(PATIENCE, || arriving(&hosts) > before + (9 << 20)), "nothing arrives");
+        if kills_sender {
+            sender.kill().unwrap();
+        } else {
+            receiver.child.kill().unwrap();
+        }
+        let output = finished(sender, &["send"]);
+        assert!(!output.status.success() && !hosts.place.path().join("in/large").exists());
+    }
+    let output = hosts.sent(&[]);
+    assert!(stdout(&output).contains(" there from before), in "), "{}", stdout(&output));
+}
