@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kelvin_sys::interrupt;
+use kelvin_sys::net::waiting;
 use kelvin_wire::Error as WireError;
 use kelvin_wire::address::is_loopback;
 use kelvin_wire::deadline::Deadline;
@@ -104,9 +105,8 @@ impl Sender {
         check_secret(addresses, secret)?;
         let stream = connect(addresses)?;
         let peer = stream.peer_addr().map_err(WireError::call("set up the connection"))?;
-        let connected = Instant::now();
         let channel = shake_hands(stream, secret)?;
-        let choose = manner.choose.map(|moments| moments.over(connected.elapsed()));
+        let choose = manner.choose.map(|moments| moments.over(round_trip(&channel)));
         let mut sender = Self::over(channel, (Manner { choose, ..manner }, begun))?;
         let Settings { streams, connection, .. } = manner.settings;
         if connection == Connection::PerFile {
@@ -170,6 +170,13 @@ fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
     let stream = to_the_first(addresses, |address| TcpStream::connect_timeout(&address, CONNECT))?;
     stream.set_nodelay(true).map_err(WireError::call("set up the connection"))?;
     Ok(stream)
+}
+
+/// The shortest round trip of a connection so far, as the kernel has measured it; none where it does not say.
+fn round_trip(channel: &Channel) -> Duration {
+    let socket = channel.socket().ok().flatten();
+    let seen = socket.and_then(|socket| waiting::on_the_way(&socket).ok());
+    seen.map_or(Duration::ZERO, |seen| Duration::from_nanos(seen.least_round_trip))
 }
 
 /// Connects to the first of these addresses that answers.

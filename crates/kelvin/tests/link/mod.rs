@@ -89,7 +89,7 @@ impl Link {
 
     /// Limits what the near one sends, with a queue that no sender of a few streams fills.
     pub fn limit_near(&self, rate: &str) -> Result<(), Missing> {
-        let line = format!("qdisc add dev one root tbf rate {rate} burst 128kb latency 200ms");
+        let line = format!("qdisc add dev one root tbf rate {rate} burst 128kb latency 100ms");
         by("tc", &format!("-netns {} {line}", self.near))
     }
 

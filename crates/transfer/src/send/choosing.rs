@@ -30,9 +30,9 @@ impl Moments {
 }
 
 impl Moments {
-    /// Those of a network where a handshake takes so long.
-    pub(super) fn over(self, handshake: Duration) -> Self {
-        Self { each: self.each.max(HANDSHAKES * handshake), ..self }
+    /// Those of a network with this round trip.
+    pub(super) fn over(self, trip: Duration) -> Self {
+        Self { each: self.each.max(trip.saturating_mul(TRIPS).min(LONGEST)), ..self }
     }
 }
 
@@ -40,9 +40,10 @@ impl Moments {
 const FASTER: f64 = 1.05;
 /// How much faster they must be, to be kept without another turn: no noise of two moments makes so much of nothing.
 const CLEAR: f64 = 1.5;
-/// A moment is at least so many times as long as a handshake, which takes a round trip or two: by each a new stream doubles what it has
-/// in flight, and as long as a moment it is at work before one begins.
-const HANDSHAKES: u32 = 4;
+/// A moment is at least so many round trips: by each a new stream doubles what it has in flight, and as long as a moment it is at work
+/// before one begins. No longer than a second, whatever is said of a round trip.
+const TRIPS: u32 = 5;
+const LONGEST: Duration = Duration::from_secs(1);
 /// So often a moment is looked at whether it is over.
 const PARTS: u32 = 4;
 /// What goes at once before a rate is known.
@@ -435,6 +436,13 @@ mod tests {
             assert_eq!(chosen.map(|chosen| (chosen.streams, chosen.no_faster)), Some((1, Some(2))));
             assert_eq!(used, [1, 2, 1]);
         }
+    }
+
+    #[test]
+    fn moments_last_some_round_trips_and_no_longer_than_a_second() {
+        let each = |trip| Moments::USUAL.over(trip).each.as_millis();
+        let trips = [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(100), Duration::MAX];
+        assert_eq!(trips.map(each), [250, 250, 500, 1000]);
     }
 
     #[test]
