@@ -87,10 +87,10 @@ impl Hosts {
     }
 }
 
-/// Bytes of the file: so many that two streams carry them in some seconds, in which they are compared with one; and that one does, three
-/// times interrupted.
+/// Bytes of the file: so many that two streams carry them in some seconds, in which they are compared with one; and for a slower link, or
+/// for what is interrupted three times.
 const LARGE: usize = 80 << 20;
-const INTERRUPTED: usize = 48 << 20;
+const SMALLER: usize = 48 << 20;
 
 /// Buffers of 512 KiB over a round trip of 40 ms: one connection carries some 4 MB/s of what the link could.
 fn far_away(bytes: usize) -> Result<Hosts, Missing> {
@@ -99,12 +99,12 @@ fn far_away(bytes: usize) -> Result<Hosts, Missing> {
     Ok(Hosts::new(link, bytes))
 }
 
-/// A link that one stream fills, whose queue is short, since buffers are: what is asked is answered soon.
+/// A link that one stream fills with little work, whose queue is short, since buffers are: what is asked is answered soon.
 fn narrow() -> Result<Hosts, Missing> {
     let link = Link::new()?;
     link.limit_buffers(256 << 10)?;
-    link.limit_near("80mbit")?;
-    Ok(Hosts::new(link, LARGE))
+    link.limit_near("40mbit")?;
+    Ok(Hosts::new(link, SMALLER))
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn arriving(hosts: &Hosts) -> u64 {
 
 #[test]
 fn either_end_can_be_killed_while_streams_are_chosen_and_the_next_one_goes_on() {
-    let hosts = match far_away(INTERRUPTED) {
+    let hosts = match far_away(SMALLER) {
         Ok(hosts) => hosts,
         Err(missing) => return missing.skips("an end that is killed while streams are chosen"),
     };

@@ -3,7 +3,7 @@
 //!
 //! What counts is what the receiver has written, by its clock: what fits into the buffers of sockets would make more of them look
 //! faster. Few streams and many are timed in turn (few, many, many, few), so that what changes slowly meets both alike, and again
-//! where the first turn shows less than half as much more. A transfer of about a second is over before anything is asked.
+//! where not each moment of the first turn shows half as much more. A transfer of about a second is over before anything is asked.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ impl Moments {
 
 /// How much faster more streams must be, to be kept.
 const FASTER: f64 = 1.05;
-/// How much faster they must be, to be kept without another turn: no noise of two moments makes so much of nothing.
+/// How much faster they must be in each moment, to be kept without another turn.
 const CLEAR: f64 = 1.5;
 /// A moment is at least so many round trips: by each a new stream doubles what it has in flight, and as long as a moment it is at work
 /// before one begins. No longer than a second, whatever is said of a round trip.
@@ -308,41 +308,57 @@ impl Passed {
 struct Comparison {
     few: u32,
     many: u32,
-    /// Moments of this turn.
-    moments: usize,
-    by_few: Passed,
-    by_many: Passed,
+    /// The moments of this turn.
+    moments: Vec<Passed>,
     /// How much faster many were in the turn before.
     before: Option<f64>,
 }
 
 impl Comparison {
     fn new(few: u32, many: u32) -> Self {
-        Self { few, many, moments: 0, by_few: Passed::default(), by_many: Passed::default(), before: None }
+        Self { few, many, moments: Vec::new(), before: None }
     }
 
     /// How many are in use in the next moment.
     fn streams(&self) -> u32 {
-        if TURN[self.moments] { self.many } else { self.few }
+        if TURN[self.moments.len()] { self.many } else { self.few }
     }
 
     /// A moment has passed; how much faster many are, once that is clear: at least so much in each turn.
     fn add(&mut self, moment: Passed) -> Option<f64> {
-        if TURN[self.moments] {
-            self.by_many.add(moment)
-        } else {
-            self.by_few.add(moment)
-        }
-        self.moments = (self.moments + 1) % TURN.len();
-        if self.moments > 0 {
+        self.moments.push(moment);
+        if self.moments.len() < TURN.len() {
             return None;
         }
-        let times = self.by_many.rate() / self.by_few.rate().max(f64::MIN_POSITIVE);
-        if !(FASTER..CLEAR).contains(&times) || self.before.is_some() {
-            return Some(self.before.map_or(times, |before| before.min(times)));
+        let turn = Turn::of(&std::mem::take(&mut self.moments));
+        if turn.times < FASTER || turn.at_least >= CLEAR || self.before.is_some() {
+            return Some(self.before.map_or(turn.times, |before| before.min(turn.times)));
         }
-        *self = Self { before: Some(times), ..Self::new(self.few, self.many) };
+        self.before = Some(turn.times);
         None
+    }
+}
+
+/// How much faster many were in a turn.
+struct Turn {
+    /// In all; not at all where a moment of theirs was slower than one of few: that is noise.
+    times: f64,
+    /// In their slowest moment against the fastest one of few.
+    at_least: f64,
+}
+
+impl Turn {
+    fn of(moments: &[Passed]) -> Self {
+        let of = |is_many: bool| TURN.into_iter().zip(moments).filter(move |(many, _)| *many == is_many);
+        let rate = |is_many| {
+            let mut all = Passed::default();
+            of(is_many).for_each(|(_, moment)| all.add(*moment));
+            all.rate()
+        };
+        let slowest = of(true).map(|(_, moment)| moment.rate()).fold(f64::INFINITY, f64::min);
+        let fastest = of(false).map(|(_, moment)| moment.rate()).fold(f64::MIN_POSITIVE, f64::max);
+        let times = if slowest > fastest { rate(true) / rate(false).max(f64::MIN_POSITIVE) } else { 1.0 };
+        Self { times, at_least: slowest / fastest }
     }
 }
 
@@ -494,6 +510,22 @@ mod tests {
             choosing.invited(Some(Invitation { most, ..INVITATION })).unwrap();
             assert_eq!(choosing.most(), most.clamp(1, STREAMS));
         }
+    }
+
+    #[test]
+    fn what_some_moments_show_and_others_do_not_is_noise() {
+        let times = |rates: &[u64]| {
+            let mut comparison = Comparison::new(1, 2);
+            rates.iter().find_map(|bytes| comparison.add(Passed { bytes: *bytes, nanoseconds: 1 }))
+        };
+        assert_eq!(times(&[10, 20, 20, 10]), Some(2.0));
+        // Three times as fast together, and no faster in one of two moments.
+        assert_eq!(times(&[2, 20, 10, 10]), Some(1.0));
+        // Not clear at once: the smaller gain of two turns.
+        assert_eq!(times(&[8, 11, 11, 8]), None);
+        assert_eq!(times(&[8, 11, 11, 8, 8, 10, 10, 8]), Some(1.25));
+        assert_eq!(times(&[8, 11, 11, 8, 8, 10, 7, 8]), Some(1.0));
+        assert_eq!(times(&[4, 20, 20, 16, 10, 20, 20, 10]), Some(2.0));
     }
 
     /// Its figures may be anything.

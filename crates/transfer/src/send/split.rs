@@ -288,8 +288,10 @@ impl<S: Stream> Sending<'_, S> {
     /// Has so many streams at work, the first one included, as soon as there are so many.
     fn have_in_use(&mut self, team: &mut Team<'_, '_>, streams: usize) -> Result<()> {
         team.keep(streams - 1);
-        let more = streams - 1 - team.running.len();
-        if more > self.others.joined.len() && !self.open_others(more - self.others.joined.len()) {
+        let (has_failed, more) = (self.others.take_new(), streams - 1 - team.running.len());
+        let missing = more.saturating_sub(self.others.joined.len());
+        // Those that are stopping come back.
+        if missing > 0 && team.stopping.is_empty() && (has_failed || !self.open_others(missing)) {
             self.choosing.as_mut().map(Choosing::give_up);
         }
         if more == 0 || more > self.others.joined.len() {
@@ -302,12 +304,10 @@ impl<S: Stream> Sending<'_, S> {
         Ok(())
     }
 
-    /// Has so many others join; says whether they may still come.
-    fn open_others(&mut self, more: usize) -> bool {
-        let Some(invitation) = self.choosing.as_ref().and_then(Choosing::invitation) else { return false };
-        let has_failed = self.others.take_new();
-        let more = more.saturating_sub(self.others.joined.len());
-        !has_failed && self.others.open(more, invitation.session).is_ok()
+    /// Has so many others join, unless some are on their way; says whether they may come.
+    fn open_others(&mut self, missing: usize) -> bool {
+        let invitation = self.choosing.as_ref().and_then(Choosing::invitation);
+        invitation.is_some_and(|invitation| self.others.open(missing, invitation.session).is_ok())
     }
 
     /// So many bytes went over another stream.
