@@ -214,10 +214,11 @@ impl Choosing {
             return Err(Error::Nonsense(UNASKED));
         }
         self.invitation = invitation;
-        self.stage = Stage::Over;
-        if invitation.is_some() {
-            self.stage = Stage::Before(None);
-            self.try_more();
+        match (invitation, self.file) {
+            (None, _) => self.stage = Stage::Over,
+            (Some(_), Some(_)) => self.try_more(),
+            // The next file may be short.
+            (Some(_), None) => self.stage = Stage::Before(None),
         }
         Ok(())
     }
@@ -506,10 +507,17 @@ mod tests {
         assert_eq!((choosing.most(), choosing.chosen()), (1, None));
         for most in [0, 1, u32::MAX] {
             let mut choosing = Choosing::new(Moments::USUAL, None);
-            choosing.stage = Stage::Asked;
+            (choosing.stage, choosing.file) = (Stage::Asked, Some((Instant::now(), 0)));
             choosing.invited(Some(Invitation { most, ..INVITATION })).unwrap();
             assert_eq!(choosing.most(), most.clamp(1, STREAMS));
+            assert_eq!(matches!(choosing.stage, Stage::Over), most < 2);
         }
+        // After the file for which it was asked, nothing is tried before the next one is seen to be long.
+        let mut choosing = Choosing::new(Moments::USUAL, None);
+        choosing.stage = Stage::Asked;
+        choosing.end_file();
+        choosing.invited(Some(INVITATION)).unwrap();
+        assert!(matches!(choosing.stage, Stage::Before(None)));
     }
 
     #[test]
