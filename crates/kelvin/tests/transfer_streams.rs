@@ -76,6 +76,20 @@ impl Hosts {
         assert_eq!(names(&self.place.path().join("in")), ["large"]);
     }
 
+    /// That in one of some attempts as many are chosen as is right; in each all arrives.
+    fn assert_chosen(&self, options: &[&str], is_right: impl Fn(u64, &str) -> bool) {
+        let mut said = Vec::new();
+        for _ in 0..ATTEMPTS {
+            let (streams, sentence) = self.chosen(options);
+            if is_right(streams, &sentence) {
+                return;
+            }
+            said.push(sentence);
+            fs::remove_file(self.place.path().join("in/large")).unwrap();
+        }
+        panic!("{said:?}");
+    }
+
     /// How many streams were chosen, and in what words.
     fn chosen(&self, options: &[&str]) -> (u64, String) {
         let output = self.sent(&[&["--json"], options].concat());
@@ -91,6 +105,9 @@ impl Hosts {
 /// for what is interrupted three times.
 const LARGE: usize = 80 << 20;
 const SMALLER: usize = 48 << 20;
+
+/// Attempts at a choice: other work on this machine may take the processor from an end for as long as a moment lasts.
+const ATTEMPTS: usize = 3;
 
 /// Buffers of 512 KiB over a round trip of 40 ms: one connection carries some 4 MB/s of what the link could.
 fn far_away(bytes: usize) -> Result<Hosts, Missing> {
@@ -113,9 +130,11 @@ fn where_a_stream_is_bound_by_its_window_more_are_chosen() {
         Ok(hosts) => hosts,
         Err(missing) => return missing.skips("the choice of streams over a long way"),
     };
-    let (streams, sentence) = hosts.chosen(&[]);
-    assert!(streams > 1 && sentence.contains(&format!(", over {streams} streams (")), "{sentence}");
-    assert!(sentence.contains(" times the rate of one"), "{sentence}");
+    let is_right = |streams, sentence: &str| {
+        let words = format!(", over {streams} streams (");
+        streams > 1 && sentence.contains(&words) && sentence.contains(" times the rate of one")
+    };
+    hosts.assert_chosen(&[], is_right);
 }
 
 #[test]
@@ -124,8 +143,8 @@ fn where_one_stream_fills_the_link_it_stays_alone() {
         Ok(hosts) => hosts,
         Err(missing) => return missing.skips("the choice of streams over a slow link"),
     };
-    let (streams, sentence) = hosts.chosen(&["--streams", "auto"]);
-    assert!(streams == 1 && sentence.contains(", over one stream (2 were no faster), "), "{sentence}");
+    let words = ", over one stream (2 were no faster), ";
+    hosts.assert_chosen(&["--streams", "auto"], |streams, sentence| streams == 1 && sentence.contains(words));
 }
 
 /// Bytes on the disk of what is arriving.
