@@ -21,7 +21,7 @@ macro_rules! defined {
             #[test]
             fn the_standard_library_calls_these() {
                 let argument = std::hint::black_box(0.7);
-                let pairs: [(&str, f64, f64); 9] = [
+                let pairs: [(&str, f64, f64); 10] = [
                     ("log", libm::log(argument), argument.ln()),
                     ("log2", libm::log2(argument), argument.log2()),
                     ("log10", libm::log10(argument), argument.log10()),
@@ -29,6 +29,7 @@ macro_rules! defined {
                     ("exp", libm::exp(argument), argument.exp()),
                     ("exp2", libm::exp2(argument), argument.exp2()),
                     ("pow", libm::pow(argument, 3.3), argument.powf(3.3)),
+                    ("hypot", libm::hypot(argument, 3.3), argument.hypot(3.3)),
                     ("sin", libm::sin(argument), argument.sin()),
                     ("cos", libm::cos(argument), argument.cos()),
                 ];
@@ -51,6 +52,7 @@ defined! {
     exp(x);
     exp2(x);
     pow(x, y);
+    hypot(x, y);
     sin(x);
     cos(x);
 }
