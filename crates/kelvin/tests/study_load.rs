@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Seek};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{PoisonError, RwLock};
 
 use kelvin_file::group::{Controller, Group};
 use kelvin_testing::Missing;
@@ -20,12 +20,23 @@ use serde_json::Value;
 const SHORT: [&str; 10] =
     ["--users", "1,2,4", "--rounds", "2", "--budget", "1s", "--visit", "300ms", "--file-count", "16"];
 
-/// Studies are made one after another: each has the CPUs of this machine.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Studies whose figures count are made one after another: each has the CPUs of this machine. Others are made beside each other.
+static ALONE: RwLock<()> = RwLock::new(());
+
+/// A whole study whose figures count.
+fn study(place: &Place, arguments: &[&str]) -> Value {
+    let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
+    made(place, arguments)
+}
+
+/// A whole study whose figures do not count.
+fn study_beside(place: &Place, arguments: &[&str]) -> Value {
+    let _others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+    made(place, arguments)
+}
 
 /// A whole study, as data; it is more than a pipe holds.
-fn study(place: &Place, arguments: &[&str]) -> Value {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn made(place: &Place, arguments: &[&str]) -> Value {
     let arguments = [&["study", "load", "--no-store", "--no-report", "--json"][..], arguments].concat();
     let mut printed = tempfile::tempfile().unwrap();
     let output = place.command(KELVIN, &arguments).stdout(printed.try_clone().unwrap()).output().unwrap();
@@ -61,7 +72,7 @@ fn readings<'s>(study: &'s Value, metric: &str) -> Vec<(&'s Value, f64)> {
 #[test]
 fn a_server_of_its_own_is_studied_and_nothing_is_left() {
     let place = Place::new();
-    let study = study(&place, &[&SHORT[..], &["--file-size", "10kB", "--think", "0,5ms"]].concat());
+    let study = study_beside(&place, &[&SHORT[..], &["--file-size", "10kB", "--think", "0,5ms"]].concat());
     assert_eq!(study["run"]["status"], "complete");
     // Two sweeps of three numbers of users, twice each, and each at one user again.
     assert_eq!(readings(&study, "load.throughput").len(), 2 * (3 * 2 + 1));
@@ -122,7 +133,7 @@ fn a_server_that_runs_already_is_studied_by_what_it_tells() {
     let mut server = Running::of(place.command(KELVIN, &exposed), Stdio::null());
     let (url, resources) = (format!("http://{}/", server.address), server.line());
     let running = ["--url", &url, "--url-list", "list", "--resources-token", token, "--resources", &resources];
-    let study = study(&place, &[&SHORT[..8], &running[..]].concat());
+    let study = study_beside(&place, &[&SHORT[..8], &running[..]].concat());
     assert_eq!(readings(&study, "load.throughput").len(), 7);
     assert_eq!(readings(&study, "load.rate")[0].0["file_bytes"], 5000);
     let wrong = place.path().join("wrong");
@@ -183,7 +194,7 @@ fn a_control_group_has_all_processes_of_a_server() {
         Ok(group) => group,
         Err(error) => return Missing::right(error).skips("a server of processes in a control group"),
     };
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
     let directory = group.door().parent().unwrap().to_str().unwrap().to_owned();
     let grouped = ["--server-options", "--model fork", "--server-group", &directory];
@@ -204,7 +215,7 @@ fn files_in_memory_and_from_the_disk_are_compared_in_one_study() {
     }
     let place = Place::new();
     let both = ["--cache", "cached,uncached", "--server-memory", "16M", "--file-size", "1MB", "--file-count", "40"];
-    let study = study(&place, &[&["--users", "1,2,4", "--rounds", "2", "--visit", "300ms"], &both[..]].concat());
+    let study = study_beside(&place, &[&["--users", "1,2,4", "--rounds", "2", "--visit", "300ms"], &both[..]].concat());
     for cache in ["cached", "uncached"] {
         let of = |metric| readings(&study, metric).iter().filter(|(case, _)| case["cache"] == cache).count();
         assert_eq!((of("load.throughput"), of("load.host.cpu.user")), (3 * 2 + 1, 3 * 2 + 1), "{cache}");
