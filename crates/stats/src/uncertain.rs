@@ -79,14 +79,15 @@ impl Uncertain {
         Self { value, below: error, above: error, degrees: spread.degrees }
     }
 
+    /// The mean of both sides.
+    fn spread(self) -> Spread {
+        Spread { variance: f64::midpoint(self.below.powi(2), self.above.powi(2)), degrees: self.degrees }
+    }
+
     /// The figure less another that was measured apart from it.
     pub fn minus(self, other: Self) -> Self {
         let add = |one: f64, other: f64| one.hypot(other);
-        let [own, others] = [self, other].map(|one| f64::midpoint(one.below.powi(2), one.above.powi(2)));
-        let degrees = match own + others {
-            0.0 => self.degrees + other.degrees,
-            sum => sum.powi(2) / (own.powi(2) / self.degrees + others.powi(2) / other.degrees),
-        };
+        let Spread { degrees, .. } = self.spread().and(other.spread());
         Self {
             value: self.value - other.value,
             below: add(self.below, other.above),
