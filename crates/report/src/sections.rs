@@ -29,7 +29,8 @@ pub struct Section<'a> {
 /// Fewest results of which it is said once what they have alike.
 const LEAST_ALIKE: usize = 3;
 
-/// The axes that have one value in all results of a section: said above its rows, which leave them out.
+/// The axes that have one value in all results of a section, or in all lines of a figure: said once beside them, so that their names
+/// leave it out.
 #[derive(Clone, Debug, Default)]
 pub struct Alike {
     case: Case,
@@ -37,14 +38,21 @@ pub struct Alike {
 }
 
 impl Alike {
-    fn of(results: &[&MetricResult]) -> Self {
-        let [first, others @ ..] = results else { return Self::default() };
-        if results.len() < LEAST_ALIKE {
-            return Self::default();
+    fn of_results(results: &[&MetricResult]) -> Self {
+        match results {
+            [first, ..] if results.len() >= LEAST_ALIKE => {
+                Self::of(&first.metric, results.iter().map(|result| &result.case))
+            }
+            _ => Self::default(),
         }
-        let is_shared = |(name, value): &(Name, Value)| others.iter().all(|other| other.case.get(name) == Some(*value));
-        let case: Case = first.case.iter().filter(is_shared).collect();
-        Self { words: units::case(&first.metric, &case), case }
+    }
+
+    /// Of cases of a metric.
+    pub fn of<'c>(metric: &Metric, mut cases: impl Iterator<Item = &'c Case>) -> Self {
+        let first: Case = cases.next().cloned().unwrap_or_default();
+        let case = cases
+            .fold(first, |alike, case| alike.iter().filter(|(name, value)| case.get(name) == Some(*value)).collect());
+        Self { words: units::case(metric, &case), case }
     }
 
     /// It, as a sentence; none if it is nothing.
@@ -180,7 +188,7 @@ pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     let section = |area: &'static str| {
         let within: Vec<&MetricResult> =
             results.iter().copied().filter(|result| result.metric.area() == area).collect();
-        Section { area, title: words::area(area), alike: Alike::of(&within), entries: entries(&within) }
+        Section { area, title: words::area(area), alike: Alike::of_results(&within), entries: entries(&within) }
     };
     areas.into_iter().map(section).filter(|section| !section.entries.is_empty()).collect()
 }

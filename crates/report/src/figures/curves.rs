@@ -7,7 +7,7 @@ use kelvin_analysis::{
 use kelvin_model::{AxisScale, Case, Metric, Name, Reference, Unit, Value};
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, file_name, spans_magnitudes};
-use crate::sections::{Curve, CurveSeries};
+use crate::sections::{Alike, Curve, CurveSeries};
 use crate::{Report, units, words};
 
 /// The figure of a curve; `None` where nothing of it was measured.
@@ -62,7 +62,7 @@ const LONGEST_NAME: usize = 40;
 pub(super) struct Names {
     pub(super) each: Vec<String>,
     /// What they have alike, where it is left out of their names.
-    alike: Option<String>,
+    alike: Alike,
 }
 
 impl Names {
@@ -74,26 +74,15 @@ impl Names {
     /// The same of lines of several curves over the same parameters, of which this is one.
     pub(super) fn of_lines(curve: &Curve<'_>, lines: &[&CurveSeries<'_>]) -> Self {
         if lines.iter().all(|line| line.label.chars().count() <= LONGEST_NAME) {
-            return Self { each: lines.iter().map(|line| line.label.clone()).collect(), alike: None };
+            return Self { each: lines.iter().map(|line| line.label.clone()).collect(), alike: Alike::default() };
         }
-        let parts = |line: &&CurveSeries<'_>| -> Vec<String> {
-            let case = line.points.first().map(|(_, result)| units::case_pairs(curve.metric, &result.case));
-            let own = case.into_iter().flatten().filter(|(axis, _)| *axis != curve.axis.name.as_str());
-            own.map(|(axis, value)| format!("{axis}={value}")).collect()
-        };
-        let each: Vec<Vec<String>> = lines.iter().map(parts).collect();
-        let is_alike = |part: &&String| each.iter().all(|others| others.contains(part));
-        let of = |parts: Vec<&String>| parts.into_iter().cloned().collect::<Vec<String>>().join(" ");
-        let names = each.iter().map(|parts| of(parts.iter().filter(|part| !is_alike(part)).collect()));
-        let alike = of(each.iter().take(1).flatten().filter(is_alike).collect());
-        Self { each: names.collect(), alike: (!alike.is_empty()).then_some(alike) }
+        let alike = Alike::of(curve.metric, lines.iter().map(|line| &line.held));
+        Self { each: lines.iter().map(|line| alike.rest(curve.metric, &line.held)).collect(), alike }
     }
-}
 
-impl Names {
     /// What all lines have alike, as a sentence, where their names leave it out.
     pub(super) fn said_of_all(&self) -> Option<String> {
-        self.alike.as_ref().map(|alike| format!("All at {alike}."))
+        self.alike.sentence()
     }
 }
 
