@@ -103,7 +103,7 @@ nfs: build ## remote files over every mount of an NFS server in a guest, at ever
 selfcheck: build ## whether what is known by construction comes out right, on a machine left alone
 	$(KELVIN) selfcheck
 
-bench: build ## how right, repeatable, cheap and sturdy the numbers are: two hours, on a machine left alone
+bench: build ## how right, repeatable, cheap and sturdy the numbers are: four hours, on a machine left alone
 	$(PYTHON) bench/agreement.py --kelvin $(KELVIN)
 	$(PYTHON) bench/repeatability.py --kelvin $(KELVIN) --rivals
 	$(PYTHON) bench/latency.py --kelvin $(KELVIN)
@@ -112,7 +112,10 @@ bench: build ## how right, repeatable, cheap and sturdy the numbers are: two hou
 	$(PYTHON) bench/net.py --kelvin $(KELVIN)
 	$(PYTHON) bench/transfer.py --kelvin $(KELVIN)
 	$(PYTHON) bench/transfer_limits.py --kelvin $(KELVIN)
+	$(PYTHON) bench/serve.py --kelvin $(KELVIN)
+	$(PYTHON) bench/load.py --kelvin $(KELVIN)
 	$(PYTHON) bench/load_limits.py --kelvin $(KELVIN)
+	$(PYTHON) bench/load_growth.py --kelvin $(KELVIN)
 	$(PYTHON) bench/transfer_faults.py --kelvin $(KELVIN)
 	$(PYTHON) bench/canaries.py --kelvin $(KELVIN)
 	$(PYTHON) bench/cost.py --kelvin $(KELVIN)
