@@ -20,6 +20,7 @@ pub const OF_USERS: &[&Metric] = &[
     &RESPONSE_P50,
     &RESPONSE_P95,
     &RESPONSE_P99,
+    &SERVICE,
     &IN_FLIGHT,
     &AWAITED,
     &SENT,
@@ -188,21 +189,29 @@ pub static RESPONSE_P95: Metric =
 pub static RESPONSE_P99: Metric =
     of_users("load.response.p99", "99th percentile of the time from a request to the last byte of its answer");
 
+/// Mean time at the server and on the way.
+pub static SERVICE: Metric = of_users(
+    "load.service",
+    "Mean time from when a request left the client to the arrival of the last byte of its answer: the response time without what the \
+     load generator was late by",
+);
+
 /// Requests in flight.
 pub static IN_FLIGHT: Metric = of_users(
     "load.in_flight",
     "Mean number of requests in flight as the server counts them: from the arrival of a request to the last byte of its answer",
 )
 .unit(Unit::Count, Better::Neither)
-.version(2);
+.version(3);
 
 /// Requests in flight by the client.
 pub static AWAITED: Metric = of_users(
     "load.awaited",
-    "Mean number of requests that the client waits for: from when they were sent to the last byte of their answer, those without an \
-     answer by the end included",
+    "Mean number of requests that the client waits for: from when they left to the last byte of their answer, those without an answer \
+     by the end included",
 )
-.unit(Unit::Count, Better::Neither);
+.unit(Unit::Count, Better::Neither)
+.version(2);
 
 /// Bytes that left.
 pub static SENT: Metric =

@@ -98,6 +98,7 @@ impl<'s, S: Schedule> Engine<'s, S> {
             if measured.look(&self.traffic.tally.window, now, self.spun) {
                 self.traffic.unread.clear();
                 self.traffic.queued.clear();
+                self.traffic.leaving.clear();
             }
             if now >= tick {
                 tick = now + TICK;
@@ -159,9 +160,8 @@ impl<'s, S: Schedule> Engine<'s, S> {
             let Some(due) = self.schedule.take() else { return };
             let Some(number) = due.user.or_else(|| self.free.pop()) else { return };
             self.send(number, due, now);
-            if self.is_open() {
-                now = monotonic();
-            }
+            // The one after it is sent no earlier: what sending takes is no time in which a server had it.
+            now = monotonic();
         }
     }
 
@@ -230,6 +230,7 @@ impl<'s, S: Schedule> Engine<'s, S> {
             late: latency(&tally.late),
             unread: self.traffic.unread.mean(),
             queued: self.traffic.queued.mean(),
+            leaving: self.traffic.leaving.mean(),
             own: latency(&tally.own),
             response: figures.response,
         };

@@ -98,11 +98,11 @@ pub(crate) fn generator(used: Used, waits: Waits) -> Generator {
     let cpu = (seconds(used.cpu) - spun).max(0.0);
     let without_cpu = used.without_cpu.map(seconds);
     let busy = (cpu + without_cpu.unwrap_or(0.0)) / seconds(used.wall).max(1e-9);
-    let Waits { late, unread, queued, own, response } = waits;
+    let Waits { late, unread, leaving, queued, own, response } = waits;
     let limit = limit(busy, share(late.mean + queued, response.mean));
     let slow_tail = Some(share(own.p99, response.p99)).filter(|&share| share >= LATE);
     let cpus = kelvin_sys::cpu::allowed().unwrap_or_default();
-    Generator { cpu, spun, without_cpu, busy, late, unread, own, limit, slow_tail, cpus }
+    Generator { cpu, spun, without_cpu, busy, late, unread, leaving, own, limit, slow_tail, cpus }
 }
 
 /// Which share of a response time a delay is.
@@ -111,13 +111,15 @@ fn share(delay: f64, response: f64) -> f64 {
 }
 
 /// What the generator's own delays are compared with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     pub(crate) late: Latency,
     /// Mean nanoseconds that an answer waited to be read, and of these the ones in which the generator was awake: that a sleeping
     /// thread is woken up late is no lack of CPU time, and no part of a response time.
     pub(crate) unread: f64,
     pub(crate) queued: f64,
+    /// Mean nanoseconds from when a request began to be sent until it left.
+    pub(crate) leaving: f64,
     /// What the generator itself added to each response time.
     pub(crate) own: Latency,
     pub(crate) response: Latency,
@@ -146,7 +148,7 @@ mod tests {
         };
         let late = Latency { mean: late, ..Latency::default() };
         let response = Latency { mean: 1e6, ..Latency::default() };
-        generator(Used::between(from, to), Waits { late, unread: 0.0, queued: 0.0, own: late, response })
+        generator(Used::between(from, to), Waits { late, own: late, response, ..Waits::default() })
     }
 
     #[test]
@@ -173,8 +175,8 @@ mod tests {
     fn answers_that_queue_are_its_own_delay_and_a_late_wake_up_is_not() {
         let with = |unread: f64, queued: f64| {
             let response = Latency { mean: 1e6, ..Latency::default() };
-            let (late, own) = Default::default();
-            generator(Used { wall: 10, ..Used::default() }, Waits { late, unread, queued, own, response }).limit
+            generator(Used { wall: 10, ..Used::default() }, Waits { unread, queued, response, ..Waits::default() })
+                .limit
         };
         assert_eq!(with(5e5, 1e4), None);
         assert!(matches!(with(5e5, 1e5), Some(GeneratorLimit::Late { .. })));
@@ -185,18 +187,12 @@ mod tests {
         let p99 = |p99: f64| Latency { mean: 1e4, p99, ..Latency::default() };
         let with = |own: Latency| {
             let response = Latency { mean: 1e6, p99: 50e6, ..Latency::default() };
-            generator(
-                Used { wall: 10, ..Used::default() },
-                Waits { late: own, unread: 0.0, queued: 0.0, own, response },
-            )
+            generator(Used { wall: 10, ..Used::default() }, Waits { late: own, own, response, ..Waits::default() })
         };
         let late = with(p99(40e6));
         assert_eq!((late.limit, late.slow_tail), (None, Some(0.8)));
         assert_eq!(with(p99(2.4e6)).slow_tail, None);
-        let none = generator(
-            Used::default(),
-            Waits { late: p99(1e6), unread: 0.0, queued: 0.0, own: Latency::default(), response: Latency::default() },
-        );
+        let none = generator(Used::default(), Waits { late: p99(1e6), ..Waits::default() });
         assert_eq!(none.slow_tail, None, "without an answer");
     }
 

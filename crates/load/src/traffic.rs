@@ -20,6 +20,9 @@ use crate::wire::{Peer, Wire};
 /// Bytes that one call reads: large bodies in few calls, and still within a second-level cache.
 const BUFFER: usize = 256 << 10;
 
+/// One request of so many is looked at when it leaves, which costs some calls.
+const TIMED: u32 = 100;
+
 /// Reads of one connection before others have their turn.
 const READS: usize = 8;
 
@@ -72,6 +75,10 @@ pub(crate) struct Traffic {
     /// How long answers that had come were not read: from when they came, and of that from when the loop was awake.
     pub(crate) unread: Mean,
     pub(crate) queued: Mean,
+    /// How long requests took to leave.
+    pub(crate) leaving: Mean,
+    /// Requests until the next one of which that is found out.
+    until_timed: u32,
 }
 
 impl Traffic {
@@ -91,6 +98,8 @@ impl Traffic {
             sent_again: 0,
             unread: Mean::default(),
             queued: Mean::default(),
+            leaving: Mean::default(),
+            until_timed: 0,
         }
     }
 
@@ -149,6 +158,7 @@ impl Traffic {
     /// Sends more of a request, and takes what has come of its answer.
     fn go_on(&mut self, ready: Ready, woken: u64) -> Option<(Over, u64)> {
         let number = ready.token.connection;
+        self.connection(number).take_departure();
         let has_room = ready.writable && self.connection(number).watched_for_room;
         if let Some(over) = has_room.then(|| self.write(number, woken)).flatten() {
             return Some((over, woken));
@@ -176,7 +186,19 @@ impl Traffic {
         let wire = connection.wire.as_mut()?;
         connection.phase = Phase::InFlight;
         let rest = &self.requests.get(connection.request)[connection.written..];
+        let is_timed =
+            self.until_timed == 0 && connection.was_used && connection.written == 0 && wire.times_departure();
+        let begun = if is_timed { monotonic() } else { now };
         let written = if rest.is_empty() { wire.flush().map(|()| 0) } else { wire.write(rest) };
+        if is_timed {
+            // Where requests leave later than they are sent, this one tells so by an event of its socket, and no other is asked.
+            let left = wire.departed().map(|ago| monotonic().saturating_sub(ago));
+            connection.leaves_later = left.is_none();
+            self.until_timed = if left.is_some() { TIMED } else { u32::MAX };
+            left.into_iter().for_each(|left| self.leaving.add(left.saturating_sub(begun)));
+        } else if self.until_timed < u32::MAX {
+            self.until_timed = self.until_timed.saturating_sub(1);
+        }
         match written {
             Ok(length) => {
                 connection.written += length;

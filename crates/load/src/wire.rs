@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelvin_sys::net::arrival::{self, Arrived};
+use kelvin_sys::net::departure;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::pki_types::ServerName;
@@ -80,6 +81,17 @@ impl Wire {
         let session = peer.tls.as_ref().map(|(how, name)| ClientConnection::new(Arc::clone(how), name.clone()));
         let session = session.transpose().map_err(io::Error::other)?.map(Box::new);
         Ok(Self { socket, session })
+    }
+
+    /// Whether from now on the kernel keeps when what is sent leaves: not with TLS, which sends more than was given to it, and at
+    /// other times.
+    pub(crate) fn times_departure(&self) -> bool {
+        self.session.is_none() && departure::keep(&self.socket).is_ok()
+    }
+
+    /// For how many nanoseconds what was sent last has been on its way; nothing if it has not left.
+    pub(crate) fn departed(&self) -> Option<u64> {
+        departure::last(&self.socket).ok().flatten().and_then(departure::ago)
     }
 
     /// Takes bytes to be sent; returns how many it could take now.

@@ -186,6 +186,9 @@ pub struct Generator {
     /// From when an answer had come until it was read, on average in nanoseconds: by the kernel's time of its last packet, and with
     /// TLS from when the kernel told of it.
     pub unread: f64,
+    /// From when it began to send a request until that left, on average in nanoseconds, by the kernel's time of some; 0 with TLS.
+    #[serde(default)]
+    pub leaving: f64,
     /// What its delays added to the response time of each right answer: how late the request was sent, and with TLS how late the
     /// answer was read. A plain answer counts until it came.
     #[serde(default)]

@@ -35,6 +35,40 @@ const COUNTS: usize = 0;
 const GIVEN: usize = 2;
 const ASKED: usize = 3;
 const SPANS: usize = 4;
+/// Behind the spans: how often all was with the kernel, since when it is to be found out how much earlier it left, and what was found.
+const GIVES: usize = 10;
+const WANTED: usize = 11;
+const FOUND: usize = 12;
+const AHEAD: usize = 13;
+/// ... and how long answers took of which it was found out, and as many others right after them.
+const TIMED: usize = 14;
+const OTHERS: usize = 15;
+
+/// How much earlier answers left than the call was over that gave them to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// How often all answers were with the kernel.
+    pub gives: u64,
+    /// How often it was found out, and the nanoseconds together.
+    pub found: u64,
+    pub nanoseconds: u64,
+    /// How long those answers took, and as many others: finding out makes an answer take longer.
+    pub timed: u64,
+    pub others: u64,
+}
+
+impl Ahead {
+    /// Nanoseconds of all answers since an earlier look, by those of which it was found out; none without any.
+    pub fn since(self, before: Self) -> Option<i64> {
+        let of = |part: fn(Self) -> u64| part(self).wrapping_sub(part(before)).cast_signed();
+        let all = of(|ahead| ahead.nanoseconds) - (of(|ahead| ahead.timed) - of(|ahead| ahead.others));
+        let (gives, found) = (of(|ahead| ahead.gives), of(|ahead| ahead.found));
+        (found > 0).then(|| (all as f64 / found as f64 * gives as f64) as i64)
+    }
+}
+
+/// Instead of since when it is to be found out: the answer leaves after the call is over, and there was nothing to be found out.
+pub const LATER: u64 = u64::MAX;
 
 /// The words of all connections.
 #[derive(Clone, Debug)]
@@ -152,8 +186,34 @@ impl Slot {
     pub fn give(&self, at: u64) {
         self.set(ASKED, self.since(Span::Arrived));
         self.set(GIVEN, at);
+        self.set(GIVES, self.get(GIVES) + 1);
         self.end(Span::InService, at);
         self.end(Span::Arrived, at);
+    }
+
+    /// From now on it is to be found out how much earlier an answer leaves than it was given. Whoever watches says so, and is no one who
+    /// serves: of all words this one is written by both.
+    pub fn want(&self, at: u64) {
+        self.set(WANTED, at);
+    }
+
+    /// Since when that is so; not at all if 0, and in vain if [`LATER`].
+    pub fn wanted(&self) -> u64 {
+        self.get(WANTED)
+    }
+
+    /// It was found out of an answer that took so long, and the one after it so long.
+    pub fn found(&self, ahead: u64, took: u64, other: u64) {
+        for (word, more) in [(FOUND, 1), (AHEAD, ahead), (TIMED, took), (OTHERS, other)] {
+            self.set(word, self.get(word) + more);
+        }
+    }
+
+    /// What is known of it.
+    pub fn ahead(&self) -> Ahead {
+        let [gives, found, nanoseconds, timed, others] =
+            [GIVES, FOUND, AHEAD, TIMED, OTHERS].map(|word| self.get(word));
+        Ahead { gives, found, nanoseconds, timed, others }
     }
 
     /// Since when it has been so; not at all if 0.
@@ -188,7 +248,7 @@ impl Slot {
     /// Nobody has it any more, whatever was going on.
     pub fn leave(&self, at: u64) {
         [Span::Arrived, Span::InService, Span::Attended].into_iter().for_each(|span| self.end(span, at));
-        [GIVEN, ASKED].into_iter().for_each(|word| self.set(word, 0));
+        [GIVEN, ASKED, WANTED].into_iter().for_each(|word| self.set(word, 0));
     }
 }
 
@@ -215,6 +275,24 @@ mod tests {
         assert_eq!(totals(999), Totals { requests: 2, bytes: 7, arrived: 110, in_service: 140, attended: 989 });
         first.begin(Span::Arrived, 1000);
         assert_eq!(totals(1001).arrived, 111, "who has it next counts on");
+    }
+
+    #[test]
+    fn how_much_earlier_answers_left_is_told_by_some_less_what_finding_out_takes() {
+        let slot = Counters::new(1).unwrap().slot(0);
+        slot.want(7);
+        slot.give(20);
+        assert_eq!((slot.wanted(), slot.ahead().since(Ahead::default())), (7, None));
+        slot.found(5, 30, 28);
+        slot.give(50);
+        let first = slot.ahead();
+        assert_eq!(first.since(Ahead::default()), Some(2 * (5 - 2)));
+        slot.found(1, 40, 30);
+        slot.found(3, 10, 10);
+        (0..6).for_each(|_| slot.give(60));
+        assert_eq!(slot.ahead().since(first), Some(-6 * 3), "by chance less than nothing");
+        slot.leave(70);
+        assert_eq!((slot.wanted(), slot.ahead().found), (0, 3));
     }
 
     #[test]

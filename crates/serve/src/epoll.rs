@@ -165,7 +165,8 @@ impl Worker {
                 let Some(client) = self.clients.get_mut(number as usize) else { return };
                 client.is_readable |=
                     flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-                client.has_ended |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+                // An error hangs up too. Alone it tells of a message in the error queue, which is the watch's.
+                client.has_ended |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
                 if !client.is_queued {
                     self.drive(number as usize);
                 }

@@ -4,9 +4,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::net::departure;
 use kelvin_sys::net::waiting::on_the_way;
 
-use crate::counters::{Count, Slot, Span};
+use crate::counters::{Count, LATER, Slot, Span};
 use crate::watch::Watch;
 
 /// Time after which a send that was the last of an answer is not taken to have ended when its caller went on: nanoseconds. Sending
@@ -26,12 +27,17 @@ pub struct Registered {
     head: u64,
     /// When it last did anything.
     last: u64,
+    /// When the answer that is being sent began, if nothing of it was given to the kernel.
+    begun: Option<u64>,
+    /// How much earlier than its call was over the last answer left, and how long it took, if that was found out and the next answer's
+    /// time is still to be known.
+    found: Option<(u64, u64)>,
 }
 
 impl Registered {
     /// One whose words are in this slot.
     pub fn new(slot: Slot, socket: Arc<OwnedFd>, watch: Option<Arc<Watch>>) -> Self {
-        Self { slot, socket, watch, answered: 0, head: 0, last: 0 }
+        Self { slot, socket, watch, answered: 0, head: 0, last: 0, begun: None, found: None }
     }
 
     /// A thread serves it from now on.
@@ -51,6 +57,9 @@ impl Registered {
         let now = monotonic();
         self.slot.begin(Span::Arrived, now);
         self.slot.begin(Span::InService, now);
+        if self.answered == 0 {
+            self.begun = Some(now);
+        }
         self.answered += 1;
         self.last = now;
     }
@@ -68,10 +77,35 @@ impl Registered {
         self.head -= of_heads;
         self.slot.add(Count::Bytes, bytes as u64 - of_heads);
         let now = monotonic();
+        let begun = self.begun.take();
+        if let (Some((ahead, took)), Some(begun)) = (self.found, begun.filter(|_| is_all)) {
+            self.slot.found(ahead, took, now - begun);
+            self.found = None;
+            self.slot.want(0);
+        } else if !matches!(self.slot.wanted(), 0 | LATER) {
+            self.find_out(begun.filter(|_| is_all), now);
+        }
         if is_all {
             self.end(now);
         }
         self.last = now;
+    }
+
+    /// Finds out how much earlier than now the answer left, if it was given to the kernel at once. Of one that took several calls, each
+    /// of which wakes its reader, the last one's is little.
+    fn find_out(&mut self, begun: Option<u64>, now: u64) {
+        let left = departure::last(&*self.socket);
+        let Some(begun) = begun else { return self.slot.want(0) };
+        // What it was asked for in the middle of an answer, it tells of the next one.
+        if begun <= self.slot.wanted() && departure::keep(&*self.socket).is_ok() {
+            return;
+        }
+        let ago = left.ok().flatten().and_then(departure::ago);
+        match ago.map(|ago| ago.saturating_sub(monotonic() - now)) {
+            Some(ahead) if ahead <= now - begun => self.found = Some((ahead, now - begun)),
+            Some(_) => self.slot.want(0),
+            None => self.slot.want(LATER),
+        }
     }
 
     fn end(&mut self, now: u64) {

@@ -3,7 +3,8 @@
 //! There is one only where looks are answered; without it a connection pays nothing. A model registers each connection that it accepts
 //! and gives what it gets to [`Connection::watched`](crate::connection::Connection::watched), which does the rest: from when a request
 //! has arrived, by the kernel's time, until its answer was given to the kernel, all is counted at the moments at which it changes. Then
-//! an answer is on its way until it has arrived, of which nobody is told: that is sampled.
+//! an answer is on its way until it has arrived, of which nobody is told: that is sampled. And a call that gives an answer to the kernel
+//! is over later than the answer has left, since it wakes up a client of this host: of some answers it is found out how much later.
 
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,10 +16,11 @@ use kelvin_model::resources::{Queue, Served};
 use kelvin_resources::Watched;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::arrival::{keep, peek};
+use kelvin_sys::net::departure;
 use kelvin_sys::net::waiting::{Limited, OnTheWay, limited, on_the_way, queue, unacknowledged, unread};
 use kelvin_sys::usage::{Who, usage};
 
-use crate::counters::{Counters, Slot, Span};
+use crate::counters::{Ahead, Counters, LATER, Slot, Span};
 use crate::error::{Error, Result};
 use crate::registered::Registered;
 
@@ -31,6 +33,11 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const LATE: u64 = 3;
 /// Times that what a sample cost is waited until the next one: with thousands of connections they take at most 2 % of a CPU.
 const PATIENCE: u32 = 50;
+
+/// Connections of which a sample has it found out when their next answers leave: each costs who serves it some microseconds.
+const WANTED: usize = 8;
+/// Answers in turn that left later than they were given, after which no further one of the connection is asked for.
+const MOST_LATER: u32 = 5;
 
 /// All connections, and what is known of those that have ended.
 #[derive(Debug)]
@@ -66,6 +73,10 @@ struct Entry {
     unread: Option<Unread>,
     /// Whether an answer was on its way at the last sample.
     was_on_its_way: bool,
+    /// What was known of when its answers left at the last sample that could use it.
+    ahead: Ahead,
+    /// How often since then an answer left later than it was given.
+    later: u32,
 }
 
 /// A request that waits to be read.
@@ -90,7 +101,35 @@ impl Entry {
         (is_counted || is_on_its_way, time)
     }
 
-    /// The same by what is known of its last answer, and of the one before if that was on its way at the last sample.
+    /// For how many nanoseconds its answers had left before the calls were over that gave them to the kernel, since the last time that
+    /// this could be told.
+    fn ahead(&mut self) -> i64 {
+        let now = self.slot.ahead();
+        let ahead = now.since(self.ahead);
+        if ahead.is_some() {
+            (self.ahead, self.later) = (now, 0);
+        }
+        ahead.unwrap_or(0)
+    }
+
+    /// Has it found out when its next answer leaves. Of one that left later than it was given, what the kernel kept is taken away: it
+    /// would be an event of its socket for ever. Where that happens again and again, behind a shaper, nobody asks any more.
+    fn want(&mut self) {
+        match self.slot.wanted() {
+            0 if departure::keep(&*self.socket).is_ok() => self.slot.want(monotonic()),
+            LATER => {
+                let has_left = departure::last(&*self.socket).is_ok_and(|left| left.is_some());
+                self.later += u32::from(has_left);
+                if has_left && self.later < MOST_LATER {
+                    self.slot.want(0);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// For how long its answers were on their way by what is known of the last one, and of the one before if that was on its way at the
+    /// last sample.
     fn by_the_kernel(&self, interval: Interval, is_on_its_way: bool) -> u64 {
         let given = self.slot.given();
         let last = if is_on_its_way { Some(interval.to) } else { self.left_at(interval) };
@@ -174,6 +213,10 @@ struct Sums {
     in_flight: u32,
     /// Nanoseconds for which answers were on their way, of all connections.
     on_the_way: u64,
+    /// Nanoseconds for which they had left and the calls that gave them to the kernel were not over.
+    ahead: i64,
+    /// The connection of which it is found out next when its answers leave.
+    next: usize,
     sampled: u64,
 }
 
@@ -237,7 +280,9 @@ impl Watch {
 
     /// Watches the connection that has this slot.
     pub fn enter(&self, number: usize, socket: Arc<OwnedFd>) {
-        let entry = Entry { socket, slot: self.counters.slot(number), unread: None, was_on_its_way: false };
+        let slot = self.counters.slot(number);
+        let ahead = slot.ahead();
+        let entry = Entry { socket, slot, unread: None, was_on_its_way: false, ahead, later: 0 };
         let mut part = locked(&self.parts[number % PARTS]);
         let at = number / PARTS;
         if part.entries.len() <= at {
@@ -271,13 +316,20 @@ impl Watch {
         let mut sums = locked(&self.sums);
         let interval = sums.interval(monotonic(), || self.own.throttled().unwrap_or(0.0));
         (sums.in_flight, sums.sampled) = (0, sums.sampled + 1);
+        let (mut seen, from) = (0, sums.next);
         for part in &self.parts {
             for entry in locked(part).entries.iter_mut().flatten() {
                 let (is_in_flight, on_the_way) = entry.sample(interval);
                 sums.in_flight += u32::from(is_in_flight);
                 sums.on_the_way += on_the_way;
+                sums.ahead += entry.ahead();
+                if (from..from + WANTED).contains(&seen) {
+                    entry.want();
+                }
+                seen += 1;
             }
         }
+        sums.next = if from + WANTED < seen { from + WANTED } else { 0 };
     }
 
     /// Takes samples at random moments until it is over. A fixed period could keep step with what it samples.
@@ -323,7 +375,7 @@ impl Watch {
             bytes: totals.bytes,
             connections: self.counters.accepted().load(Ordering::Relaxed),
             refused: self.counters.refused().load(Ordering::Relaxed),
-            in_flight: (totals.arrived + waited + sums.on_the_way) as f64,
+            in_flight: (totals.arrived + waited + sums.on_the_way).saturating_add_signed(-sums.ahead) as f64,
             in_flight_now: sums.in_flight,
             worked: totals.in_service as f64,
             workers: None,
@@ -436,6 +488,61 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_left_before_its_call_was_over_is_in_flight_no_longer() {
+        let (listener, watch) = watched();
+        let (_client, mut server) = connection(&listener);
+        let mut registered = watch.register(&server).unwrap();
+        let mut answers = |count: u64, pieces: usize| {
+            for _ in 0..count {
+                registered.begin();
+                registered.answer(ANSWER);
+                for piece in ANSWER.chunks(ANSWER.len().div_ceil(pieces)) {
+                    server.write_all(piece).unwrap();
+                    // As if the call had taken longer: it would wake a client up.
+                    std::thread::sleep(Duration::from_millis(2));
+                    let is_last = piece.as_ptr_range().end == ANSWER.as_ptr_range().end;
+                    registered.sent(piece.len(), is_last);
+                }
+            }
+        };
+        let ahead = || {
+            watch.sample();
+            (locked(&watch.parts[0]).entries[0].as_ref().unwrap().slot.ahead(), locked(&watch.sums).ahead)
+        };
+        answers(1, 1);
+        assert_eq!(ahead(), (Ahead { gives: 1, ..Ahead::default() }, 0), "nobody had asked");
+        answers(1, 1);
+        assert_eq!(ahead(), (Ahead { gives: 2, ..Ahead::default() }, 0), "how long the next one takes is part of it");
+        answers(1, 1);
+        let (found, all) = ahead();
+        let slept = 2_000_000;
+        assert!((found.gives, found.found) == (3, 1) && Some(all) == found.since(Ahead::default()), "{found:?} {all}");
+        assert!([found.nanoseconds, found.timed, found.others].iter().all(|&time| time >= slept), "{found:?}");
+        answers(1, 2);
+        assert_eq!(ahead(), (Ahead { gives: 4, ..found }, all), "not of one that took two calls");
+    }
+
+    #[test]
+    fn of_answers_that_leave_later_nothing_is_asked_again() {
+        let (listener, watch) = watched();
+        let (_client, server) = connection(&listener);
+        let mut registered = watch.register(&server).unwrap();
+        watch.sample();
+        // None was sent that could have left.
+        registered.begin();
+        registered.sent(1, true);
+        let entry_has = || {
+            watch.sample();
+            locked(&watch.parts[0]).entries[0].as_ref().unwrap().slot.wanted()
+        };
+        assert_eq!([entry_has(), entry_has()], [LATER; 2], "nothing has left");
+        drop(registered);
+        let again = watch.register(&server).unwrap();
+        assert_ne!([entry_has()], [LATER], "another one may be asked");
+        drop(again);
+    }
+
+    #[test]
     fn an_acknowledgement_that_is_put_off_is_nothing_on_its_way() {
         let way = OnTheWay { not_sent: 0, segments: 2, is_recovering: false, least_round_trip: 1000, since_sent: 0 };
         assert!(has_not_arrived(way, 499) && !has_not_arrived(way, 500));
@@ -515,8 +622,8 @@ mod tests {
         assert_eq!(entry.by_the_kernel(interval, true), 60_000_000_000, "from when it was given");
         let ended = Interval { to: monotonic(), ..interval };
         assert!(entry.by_the_kernel(ended, false) <= ended.to - given, "until it left");
-        let before =
-            Entry { socket: Arc::clone(&entry.socket), slot: entry.slot.clone(), unread: None, was_on_its_way: true };
+        let (socket, slot) = (Arc::clone(&entry.socket), entry.slot.clone());
+        let before = Entry { socket, slot, unread: None, was_on_its_way: true, ahead: Ahead::default(), later: 0 };
         assert_eq!(before.by_the_kernel(interval, true), 60_000_001_000, "one before it until its client asked again");
     }
 

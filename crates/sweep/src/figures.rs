@@ -5,7 +5,7 @@ use kelvin_catalogue::load::hosts::Host;
 use kelvin_catalogue::load::{
     ACCEPT_QUEUE, AWAITED, BUSY, Between, CACHE_HITS, CAPACITY, CAPACITY_BYTES, CLIENT_MEMORY, ERRORS, FILE_BYTES,
     FILES, FROM_DISK, IN_FLIGHT, LATENESS, Pattern, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource,
-    SENT, SERVER_MEMORY, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+    SENT, SERVER_MEMORY, SERVERS, SERVICE, THINK, THROUGHPUT, USERS, UTILISATION,
 };
 use kelvin_model::{Case, Metric, OverheadReading, Reading, Readings};
 
@@ -67,8 +67,9 @@ pub(crate) fn of_users(visited: &Visited) -> Vec<Reading> {
         (&RESPONSE_P50, Some(load.response.p50)),
         (&RESPONSE_P95, Some(load.response.p95)),
         (&RESPONSE_P99, Some(load.response.p99)),
+        (&SERVICE, Some((load.service.mean - load.generator.leaving).max(0.0))),
         (&IN_FLIGHT, own.and_then(|own| in_flight(own, load.in_flight))),
-        (&AWAITED, Some(load.in_flight)),
+        (&AWAITED, Some(load.in_flight - load.rate() * load.generator.leaving / 1e9)),
         (&SENT, own.map(|own| own.bytes)),
         (&FROM_DISK, server.read_from_disk()),
         (&LATENESS, Some(load.generator.late.p99)),

@@ -1,6 +1,7 @@
 //! Socket options beyond the standard library: congestion control, buffers, TCP_INFO.
 
 pub mod arrival;
+pub mod departure;
 pub mod discipline;
 pub mod icmp;
 pub mod interface;

@@ -273,7 +273,8 @@ pub struct LoadHindrance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadLaw {
-    /// Requests in flight at the server are the client's throughput times its response time (J. D. C. Little, 1961).
+    /// Requests in flight at the server are the client's throughput times its response time from when requests left
+    /// (J. D. C. Little, 1961).
     Little,
     /// The bytes that leave the server arrive at the client.
     FlowBalance,

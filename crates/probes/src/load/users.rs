@@ -35,7 +35,9 @@ pub(super) static PROBE: Probe = Probe {
               interface's, memory, and what the server itself counts: bytes that it sent, and requests in flight integrated over time. \
               A request begins when the kernel took its first bytes from the network; its time until the last byte of the answer was \
               handed to the kernel is added up exactly, and from then on until the client's kernel has acknowledged that byte it is \
-              sampled about 100 times a second. Client and server of one host have CPUs of their own where there are two.",
+              sampled about 100 times a second. A call that hands over an answer also wakes a client of this host, and ends after the \
+              answer has left: how long after is found out by the kernel's time stamps of some answers, and subtracted for all. In the \
+              same way the client knows when its requests left, and when answers came. Client and server of one host have CPUs of their own where there are two.",
         prediction: "By exact mean value analysis of a closed network, from the capacities alone (load.capacity), which are \
                      measured before the first visit. Each device is one station, a server for each CPU; of a device the slowest \
                      part decides. The throughput of n users is X(n) = n / (Z + R(n)), and no more than the least capacity. The \

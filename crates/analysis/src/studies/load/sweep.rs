@@ -34,6 +34,8 @@ pub(crate) struct Load {
 pub(crate) struct Visit {
     /// Seconds from the start of the run.
     pub at: f64,
+    /// Seconds that it took, its warm-up included.
+    pub seconds: f64,
     /// Requests a second.
     pub throughput: f64,
     figures: Figures,
@@ -130,22 +132,26 @@ fn load(run: &Run, measurement: &Measurement) -> Option<Load> {
     let users = USERS.of(&measurement.planned.case)?;
     let mut used = used(run, &measurement.planned.case);
     let mut hosts = hosts(run, &measurement.planned.case);
-    let visit = |(index, (at, figures)): (u32, (f64, Figures))| {
+    let visit = |(index, (at, seconds, figures)): (u32, (f64, f64, Figures))| {
         let throughput = figures.get(&THROUGHPUT.id).copied().filter(|&rate| rate > 0.0)?;
         let (used, hosts) = (used.remove(&index).unwrap_or_default(), hosts.remove(&index).unwrap_or_default());
-        Some(Visit { at, throughput, figures, used, hosts })
+        Some(Visit { at, seconds, throughput, figures, used, hosts })
     };
     let visits: Vec<Visit> = rounds(measurement).into_iter().filter_map(visit).collect();
     (!visits.is_empty()).then_some(Load { users, visits })
 }
 
-/// The figures of each round, by its index, with the seconds at which it began.
-fn rounds(measurement: &Measurement) -> BTreeMap<u32, (f64, Figures)> {
-    let mut rounds: BTreeMap<u32, (f64, Figures)> = BTreeMap::new();
+/// The figures of each round, by its index, with the seconds at which it began and those that it took.
+fn rounds(measurement: &Measurement) -> BTreeMap<u32, (f64, f64, Figures)> {
+    let mut rounds: BTreeMap<u32, (f64, f64, Figures)> = BTreeMap::new();
     for metric in &measurement.planned.metrics {
         for (round, reading) in measurement.readings(metric) {
             if let Some(value) = value(&reading.readings) {
-                rounds.entry(round.index).or_insert_with(|| (round.at, BTreeMap::new())).1.insert(*metric, value);
+                rounds
+                    .entry(round.index)
+                    .or_insert_with(|| (round.at, round.seconds, Figures::new()))
+                    .2
+                    .insert(*metric, value);
             }
         }
     }
@@ -166,7 +172,7 @@ fn used(run: &Run, case: &Case) -> BTreeMap<u32, BTreeMap<Resource, f64>> {
     for measurement in measured(run, &UTILISATION) {
         let its = &measurement.planned.case;
         let Some(resource) = Resource::of(its).filter(|_| without(its, &[Resource::AXIS]) == *case) else { continue };
-        for (index, (_, figures)) in rounds(measurement) {
+        for (index, (.., figures)) in rounds(measurement) {
             if let Some(&share) = figures.get(&UTILISATION.id) {
                 used.entry(index).or_default().insert(resource, share);
             }
@@ -181,7 +187,7 @@ fn hosts(run: &Run, case: &Case) -> BTreeMap<u32, BTreeMap<Host, Figures>> {
     for measurement in &run.measurements {
         let its = &measurement.planned.case;
         let Some(host) = Host::of(its).filter(|_| without(its, &[Host::AXIS]) == *case) else { continue };
-        for (index, (_, figures)) in rounds(measurement) {
+        for (index, (.., figures)) in rounds(measurement) {
             hosts.entry(index).or_default().insert(host, figures);
         }
     }

@@ -2,7 +2,7 @@
 
 use kelvin_catalogue::load::{
     AWAITED, ERRORS, FROM_DISK, IN_FLIGHT, LATENESS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99,
-    Resource, SENT, THROUGHPUT, UTILISATION,
+    Resource, SENT, SERVICE, THROUGHPUT, UTILISATION,
 };
 use kelvin_model::{Estimate, Interval, IntervalKind, Metric, Name, Unit};
 use kelvin_stats::{LEVEL, mean};
@@ -47,12 +47,13 @@ const fn other(label: &'static str, metric: &'static Metric) -> Column {
     Column { label, metric, is_main: false, is_drawn: false }
 }
 
-static COLUMNS: [Column; 12] = [
+static COLUMNS: [Column; 13] = [
     main("requests", &THROUGHPUT),
     main("response", &RESPONSE),
     drawn("median", &RESPONSE_P50),
     drawn("p95", &RESPONSE_P95),
     main("p99", &RESPONSE_P99),
+    other("from when it was sent", &SERVICE),
     other("in flight", &IN_FLIGHT),
     other("awaited", &AWAITED),
     other("sent", &SENT),
