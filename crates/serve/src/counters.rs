@@ -35,7 +35,7 @@ const COUNTS: usize = 0;
 const GIVEN: usize = 2;
 const ASKED: usize = 3;
 const SPANS: usize = 4;
-/// Behind the spans: how often all was with the kernel, since when it is to be found out how much earlier it left, and what was found.
+/// Behind the spans: how often all was with the kernel, whether it is to be found out how much earlier it left, and what was found.
 const GIVES: usize = 10;
 const WANTED: usize = 11;
 const FOUND: usize = 12;
@@ -67,7 +67,7 @@ impl Ahead {
     }
 }
 
-/// Instead of since when it is to be found out: the answer leaves after the call is over, and there was nothing to be found out.
+/// It was to be found out of an answer that leaves after the call is over.
 pub const LATER: u64 = u64::MAX;
 
 /// The words of all connections.
@@ -191,13 +191,13 @@ impl Slot {
         self.end(Span::Arrived, at);
     }
 
-    /// From now on it is to be found out how much earlier an answer leaves than it was given. Whoever watches says so, and is no one who
-    /// serves: of all words this one is written by both.
-    pub fn want(&self, at: u64) {
-        self.set(WANTED, at);
+    /// From now on it is to be found out how much earlier an answer leaves than it was given, or not any more (0), or it could not be
+    /// ([`LATER`]). Whoever watches writes it, and whoever serves: of all words this one alone.
+    pub fn want(&self, wanted: u64) {
+        self.set(WANTED, wanted);
     }
 
-    /// Since when that is so; not at all if 0, and in vain if [`LATER`].
+    /// Whether it is to be found out.
     pub fn wanted(&self) -> u64 {
         self.get(WANTED)
     }

@@ -14,6 +14,9 @@ use crate::watch::Watch;
 /// takes less, and the caller may have lost its CPU before it could look at the clock.
 const PROMPT: u64 = 1_000_000;
 
+/// Answers from when it was asked for how much earlier they leave until it is found out.
+pub(crate) const APART: u32 = 8;
+
 /// A connection that is watched.
 #[derive(Debug)]
 pub struct Registered {
@@ -29,15 +32,26 @@ pub struct Registered {
     last: u64,
     /// When the answer that is being sent began, if nothing of it was given to the kernel.
     begun: Option<u64>,
-    /// How much earlier than its call was over the last answer left, and how long it took, if that was found out and the next answer's
-    /// time is still to be known.
-    found: Option<(u64, u64)>,
+    looking: Looking,
+}
+
+/// Finding out how much earlier than its call is over an answer leaves.
+#[derive(Clone, Copy, Debug)]
+enum Looking {
+    /// Not now.
+    Not,
+    /// After so many answers more: who asks has just had the CPU, which those feel that come next.
+    After(u32),
+    /// Of this answer the kernel keeps when it leaves.
+    Kept,
+    /// It left so much earlier, and took so long; the next one shows what the finding out took of that.
+    Left { ahead: u64, took: u64 },
 }
 
 impl Registered {
     /// One whose words are in this slot.
     pub fn new(slot: Slot, socket: Arc<OwnedFd>, watch: Option<Arc<Watch>>) -> Self {
-        Self { slot, socket, watch, answered: 0, head: 0, last: 0, begun: None, found: None }
+        Self { slot, socket, watch, answered: 0, head: 0, last: 0, begun: None, looking: Looking::Not }
     }
 
     /// A thread serves it from now on.
@@ -78,12 +92,8 @@ impl Registered {
         self.slot.add(Count::Bytes, bytes as u64 - of_heads);
         let now = monotonic();
         let begun = self.begun.take();
-        if let (Some((ahead, took)), Some(begun)) = (self.found, begun.filter(|_| is_all)) {
-            self.slot.found(ahead, took, now - begun);
-            self.found = None;
-            self.slot.want(0);
-        } else if !matches!(self.slot.wanted(), 0 | LATER) {
-            self.find_out(begun.filter(|_| is_all), now);
+        if !matches!(self.slot.wanted(), 0 | LATER) {
+            self.looking = self.look(begun.filter(|_| is_all), now);
         }
         if is_all {
             self.end(now);
@@ -91,21 +101,31 @@ impl Registered {
         self.last = now;
     }
 
-    /// Finds out how much earlier than now the answer left, if it was given to the kernel at once. Of one that took several calls, each
-    /// of which wakes its reader, the last one's is little.
-    fn find_out(&mut self, begun: Option<u64>, now: u64) {
-        let left = departure::last(&*self.socket);
-        let Some(begun) = begun else { return self.slot.want(0) };
-        // What it was asked for in the middle of an answer, it tells of the next one.
-        if begun <= self.slot.wanted() && departure::keep(&*self.socket).is_ok() {
-            return;
+    /// Goes on with finding out when answers leave, after one that was given to the kernel by one call, the only ones of which it is
+    /// found out: of one that took several, each of which wakes its reader, the last one's is little.
+    fn look(&self, begun: Option<u64>, now: u64) -> Looking {
+        match (self.looking, begun) {
+            (Looking::Not, _) => return Looking::After(APART),
+            (Looking::After(0), _) if departure::keep(&*self.socket).is_ok() => return Looking::Kept,
+            (Looking::After(more @ 1..), _) => return Looking::After(more - 1),
+            (Looking::Kept, begun) => {
+                let left = departure::last(&*self.socket).ok().flatten().and_then(departure::ago);
+                match (left.map(|ago| ago.saturating_sub(monotonic() - now)), begun) {
+                    (Some(ahead), Some(begun)) if ahead <= now - begun => {
+                        return Looking::Left { ahead, took: now - begun };
+                    }
+                    (None, Some(_)) => {
+                        self.slot.want(LATER);
+                        return Looking::Not;
+                    }
+                    _ => {}
+                }
+            }
+            (Looking::Left { ahead, took }, Some(begun)) => self.slot.found(ahead, took, now - begun),
+            _ => {}
         }
-        let ago = left.ok().flatten().and_then(departure::ago);
-        match ago.map(|ago| ago.saturating_sub(monotonic() - now)) {
-            Some(ahead) if ahead <= now - begun => self.found = Some((ahead, now - begun)),
-            Some(_) => self.slot.want(0),
-            None => self.slot.want(LATER),
-        }
+        self.slot.want(0);
+        Looking::Not
     }
 
     fn end(&mut self, now: u64) {
