@@ -28,6 +28,8 @@ pub(crate) struct Rounds<'r> {
     pub metric: &'r Metric,
     pub case: &'r Case,
     pub values: Vec<f64>,
+    /// The number of the round that each is of.
+    indices: Vec<u32>,
     /// The headlines of earlier runs.
     earlier: Earlier<'r>,
     /// What they tell of the spread between runs.
@@ -53,8 +55,9 @@ impl<'r> Evidence<'r> {
         // Nothing follows from an impossible figure.
         let is_impossible = broken_bound(metric, self.run.bound(&metric.id, case), settled.headline).is_some();
         let past = self.desk.past(metric.id, case);
-        let values = settled.round_headlines;
-        (!is_impossible).then_some(Rounds { metric, case, values, earlier: past.earlier, history: past.history })
+        let (values, indices) = (settled.round_headlines, settled.round_indices);
+        let (earlier, history) = (past.earlier, past.history);
+        (!is_impossible).then_some(Rounds { metric, case, values, indices, earlier, history })
     }
 
     /// The rounds of a metric at a case.
@@ -86,9 +89,30 @@ impl Rounds<'_> {
         self
     }
 
-    /// Other values of the same rounds, of which earlier runs tell nothing.
-    pub fn with(&self, values: Vec<f64>) -> Self {
-        Self { values, earlier: Earlier::default(), history: None, ..self.clone() }
+    /// The value that a round has, if it has one.
+    fn value_of(&self, index: u32) -> Option<f64> {
+        self.indices.iter().position(|&own| own == index).map(|place| self.values[place])
+    }
+
+    /// Another quantity, from these rounds and those of the same passes, where both have a value. Earlier runs tell nothing of it.
+    pub fn joined(&self, other: &Self, quantity: impl Fn(f64, f64) -> f64) -> Self {
+        let both = self
+            .indices
+            .iter()
+            .zip(&self.values)
+            .filter_map(|(&index, &own)| Some((index, own, other.value_of(index)?)));
+        let (indices, values) = both.map(|(index, own, other)| (index, quantity(own, other))).unzip();
+        Self { values, indices, earlier: Earlier::default(), history: None, ..self.clone() }
+    }
+
+    /// The values of several in the passes in which each has one: a round that failed is missing in its own pass alone.
+    pub fn in_common<const N: usize>(all: [&Self; N]) -> Vec<[f64; N]> {
+        let Some(first) = all.first() else { return Vec::new() };
+        let of_pass = |&index: &u32| {
+            let values: Option<Vec<f64>> = all.iter().map(|one| one.value_of(index)).collect();
+            values.and_then(|values| values.try_into().ok())
+        };
+        first.indices.iter().filter_map(of_pass).collect()
     }
 
     /// Whether all rounds are above zero, as logarithms need.
@@ -149,11 +173,11 @@ impl Weighed {
     }
 
     /// The ratio of quantities of the same passes, second over first; `None` without two passes, all positive.
-    pub fn of_pairs(first: &[f64], second: &[f64]) -> Option<Self> {
-        let ratios: Vec<f64> = first.iter().zip(second).map(|(first, second)| second / first).collect();
-        let is_positive = first.iter().chain(second).all(|&value| value > 0.0);
+    pub fn of_pairs(pairs: &[[f64; 2]]) -> Option<Self> {
+        let ratios: Vec<f64> = pairs.iter().map(|[first, second]| second / first).collect();
+        let is_positive = pairs.as_flattened().iter().all(|&value| value > 0.0);
         let range = Self::median(&ratios, None).filter(|_| is_positive)?;
-        let error = paired_ratio(first, second);
+        let error = paired_ratio(pairs);
         let estimate = error.map_or(range.estimate, |error| of_logarithm(error, LEVEL));
         Some(Self { estimate, error, is_ratio: true, rounds: ratios.len() })
     }

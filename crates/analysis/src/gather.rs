@@ -26,6 +26,8 @@ const MOST_BESIDE: usize = 1500;
 /// The samples that one round made of a metric, in its unit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RoundSamples {
+    /// The number of the round.
+    pub index: u32,
     /// Seconds from the start of the run at which the round began.
     pub at: f64,
     /// All samples except warm-up.
@@ -87,7 +89,7 @@ impl Gathered {
 
     fn add_round(&mut self, round: &Round, metric: &Metric, references: &References) {
         let Attempt::Measured(readings) = &round.attempt else { return };
-        let mut samples = RoundSamples { at: round.at, ..RoundSamples::default() };
+        let mut samples = RoundSamples { index: round.index, at: round.at, ..RoundSamples::default() };
         for reading in readings.iter().filter(|reading| reading.metric == metric.id) {
             self.add_reading(reading, metric, references, &mut samples);
         }
@@ -209,13 +211,13 @@ impl Gathered {
     }
 
     /// The rounds and their samples under a treatment; `None` if there are too few undisturbed ones.
-    pub fn select(&self, treatment: Treatment) -> Option<Vec<(f64, &[f64])>> {
+    pub fn select(&self, treatment: Treatment) -> Option<Vec<(&RoundSamples, &[f64])>> {
         if treatment == Treatment::AsFound {
-            let all = self.rounds.iter().map(|round| (round.at, round.found.as_slice())).collect::<Vec<_>>();
+            let all = self.rounds.iter().map(|round| (round, round.found.as_slice())).collect::<Vec<_>>();
             return (!all.is_empty()).then_some(all);
         }
         let counting = self.rounds.iter().filter(|round| round.counts_as_undisturbed());
-        let kept: Vec<(f64, &[f64])> = counting.map(|round| (round.at, round.kept.as_slice())).collect();
+        let kept: Vec<(&RoundSamples, &[f64])> = counting.map(|round| (round, round.kept.as_slice())).collect();
         let enough = kept.len() >= LEAST_ROUNDS.min(self.rounds.len()) && self.kept_share() >= LEAST_SHARE;
         (!kept.is_empty() && enough).then_some(kept)
     }

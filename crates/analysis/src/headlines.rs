@@ -180,6 +180,7 @@ pub(crate) struct Settled<'g> {
     /// Of every round that counts.
     pub round_headlines: Vec<f64>,
     pub round_times: Vec<f64>,
+    pub round_indices: Vec<u32>,
     /// The two modes of the rounds, if bimodal; the dominant one makes the headline.
     pub states: Option<TwoStates>,
     pub within_variance: f64,
@@ -205,7 +206,8 @@ impl<'g> Settled<'g> {
     pub fn of(gathered: &'g Gathered, treatment: Treatment, history: Option<&RunToRun>) -> Option<Self> {
         let selected = gathered.select(treatment)?;
         let round_headlines: Vec<f64> = selected.iter().map(|(_, samples)| median(samples)).collect();
-        let round_times = selected.iter().map(|(at, _)| *at).collect();
+        let round_times = selected.iter().map(|(round, _)| round.at).collect();
+        let round_indices = selected.iter().map(|(round, _)| round.index).collect();
         let states = two_states(&round_headlines);
         let counts = |headline: f64| states.is_none_or(|states| states.are_one(headline, states.dominant().center));
         let counting: Vec<f64> = round_headlines.iter().copied().filter(|&headline| counts(headline)).collect();
@@ -221,6 +223,7 @@ impl<'g> Settled<'g> {
             within_variance: within.map_or(0.0, |within| within.variance),
             round_headlines,
             round_times,
+            round_indices,
             states,
         })
     }

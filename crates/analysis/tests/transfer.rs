@@ -1,11 +1,11 @@
 //! The study of transfers over runs whose factors are known by construction.
 
-use kelvin_analysis::testing::{add_scalars, run, study};
+use kelvin_analysis::testing::{add, add_scalars, attempt, reading, round, run, study};
 use kelvin_analysis::{Study, analyse};
 use kelvin_catalogue::transfer::{
     COLD, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, TIME, best, cell,
 };
-use kelvin_model::{Case, Change, Claim, Run, Test, TransferClaim, TransferFactor};
+use kelvin_model::{Attempt, Case, Change, Claim, Readings, Run, Test, TransferClaim, TransferFactor};
 
 /// Rounds of a case with this time, half a percent around it, in an order of its own.
 const SPREAD: [f64; 6] = [0.995, 0.998, 1.0, 1.001, 1.003, 1.005];
@@ -199,4 +199,47 @@ fn a_gain_of_more_bytes_a_call_is_not_taken_for_one_of_mapping() {
     assert_eq!(concluded(0.5).0, Some(false));
     // No gain at all: nothing to explain.
     assert_eq!(concluded(7.0).0, None);
+}
+
+#[test]
+fn a_round_that_failed_in_the_middle_shifts_no_pair_after_it() {
+    // The machine becomes slower from pass to pass, for all cells alike; each of them fails in another pass.
+    let slower = |pass: usize| 1.0 + 0.3 * pass as f64;
+    let mut run = run(&[TIME]);
+    let mut add_cell = |case: Case, time: f64, failing: usize| {
+        let at = run.measurements.len();
+        let of_pass = |pass: usize| {
+            let time = time * slower(pass) * SPREAD[(pass + at) % SPREAD.len()];
+            let measured = || round(pass, vec![reading(&TIME, Readings::Scalars(vec![time]))]);
+            if pass == failing { attempt(pass, Attempt::Failed("it crashed".into())) } else { measured() }
+        };
+        add(&mut run, &TIME, case, (0..12).map(of_pass).collect());
+    };
+    for &files in Files::ALL {
+        let pairs = [(Sender::ReadWrite, 1.0), (Sender::Mmap, 1.1)].into_iter().flat_map(|(sender, by_sender)| {
+            [(Receiver::ReadWrite, 1.0), (Receiver::Mmap, 0.5)].map(|(one, by)| (sender, one, by_sender * by))
+        });
+        for (place, (sender, receiver, by)) in pairs.enumerate() {
+            add_cell(cell(sender, receiver, published(256)).at(files), plain(files) * by, place + 4);
+        }
+    }
+    let study = study(&run, "transfer").unwrap();
+    let mut judged = 0;
+    for claim in study.conclusions.iter().map(|one| &one.claim) {
+        match claim {
+            Claim::Transfer(TransferClaim::Factor { factor: TransferFactor::Mmap, over, .. }) => {
+                for ratio in over.iter().map(|one| one.ratio) {
+                    assert!(ratio.low > 0.54 && ratio.high < 0.56 && !ratio.is_range, "{ratio:?}");
+                    judged += 1;
+                }
+            }
+            Claim::Transfer(TransferClaim::Ends { ends: [sender, receiver], receiver_decides, .. }) => {
+                assert!(sender.low > 1.08 && sender.high < 1.12 && receiver.low > 0.49 && receiver.high < 0.51);
+                assert_eq!(*receiver_decides, Some(true));
+                judged += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(judged, 6, "{study:?}");
 }

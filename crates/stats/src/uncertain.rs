@@ -155,10 +155,10 @@ pub fn ratio(base: &[f64], other: &[f64], history: Option<&RunToRun>) -> Option<
 }
 
 /// The ratio of two quantities that were measured in the same passes, second over first, as a logarithm: what both have in common
-/// cancels. A pass that only one of them has is left out; `None` with fewer than [`LEAST_ROUNDS`] or unless all are positive.
-pub fn paired_ratio(first: &[f64], second: &[f64]) -> Option<Uncertain> {
-    let (first, second) = (logarithms(first)?, logarithms(second)?);
-    let ratios: Vec<f64> = first.iter().zip(&second).map(|(first, second)| second - first).collect();
+/// cancels. `None` with fewer than [`LEAST_ROUNDS`] or unless all are positive.
+pub fn paired_ratio(pairs: &[[f64; 2]]) -> Option<Uncertain> {
+    let logarithms = logarithms(pairs.as_flattened())?;
+    let ratios: Vec<f64> = logarithms.as_chunks().0.iter().map(|[first, second]| second - first).collect();
     Uncertain::median(&ratios, None)
 }
 
@@ -295,11 +295,12 @@ mod tests {
     #[test]
     fn what_the_values_of_a_pass_share_cancels_in_pairs() {
         let (shared, noise) = ([100.0, 150.0, 80.0, 120.0, 200.0], [1.0, 1.02, 0.99, 1.01, 0.995]);
-        let doubled: Vec<f64> = shared.iter().zip(noise).map(|(shared, noise)| 2.0 * shared * noise).collect();
-        let (low, high) = paired_ratio(&shared, &doubled).unwrap().interval(LEVEL);
+        let pairs: Vec<[f64; 2]> =
+            shared.iter().zip(noise).map(|(shared, noise)| [*shared, 2.0 * shared * noise]).collect();
+        let (low, high) = paired_ratio(&pairs).unwrap().interval(LEVEL);
         assert!(low.exp() > 1.9 && high.exp() < 2.1 && low < 2f64.ln() && high > 2f64.ln());
-        assert_eq!(paired_ratio(&shared, &doubled[..3]), None);
-        assert_eq!(paired_ratio(&[1.0, 0.0, 1.0, 1.0], &[1.0; 4]), None);
+        assert_eq!(paired_ratio(&pairs[..3]), None);
+        assert_eq!(paired_ratio(&[[1.0, 1.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), None);
     }
 
     #[test]

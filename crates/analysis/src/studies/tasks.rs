@@ -94,10 +94,9 @@ impl Tasks<'_> {
     /// The share of the machine's CPU time, with as many tasks as CPUs, missing from user and system time.
     fn unseen(&self, kind: TaskKind) -> Option<Conclusion> {
         let elapsed = find(&self.elapsed, kind, self.cpus).filter(|elapsed| elapsed.are_positive())?;
-        let unseen =
-            find(&self.unseen, kind, self.cpus).filter(|unseen| unseen.values.len() == elapsed.values.len())?;
+        let unseen = find(&self.unseen, kind, self.cpus)?;
         let cpus = self.cpus as f64;
-        let values = unseen.values.iter().zip(&elapsed.values).map(|(unseen, time)| unseen / (time * cpus)).collect();
-        share(ShareQuestion::UnseenTime, unseen.side(), &unseen.with(values), VISIBLE, Beyond::Above)
+        let shares = unseen.joined(elapsed, |unseen, time| unseen / (time * cpus));
+        share(ShareQuestion::UnseenTime, unseen.side(), &shares, VISIBLE, Beyond::Above)
     }
 }

@@ -124,7 +124,7 @@ impl Compared {
     fn over(&self, cells: &Cells<'_>, files: Files) -> Option<(OverFiles, Option<f64>)> {
         let [base, other] = [&self.base, &self.other].map(|case| case.clone().at(files));
         let (usual, changed) = (cells.at(&TIME, &base)?, cells.at(self.metric, &other)?);
-        let weighed = Weighed::of_pairs(&usual.values, &changed.values)?;
+        let weighed = Weighed::of_pairs(&Rounds::in_common([usual, changed]))?;
         let ratio = weighed.jointly(Files::ALL.len()).estimate;
         let change = Change::of(&ratio);
         let published = || Some(published(&other)? / published(&base)?);
@@ -159,9 +159,8 @@ fn chance_of(ratio: &Weighed, change: Change) -> Option<f64> {
 
 /// By how much longer, divided by a count.
 fn longer_by(usual: &Rounds<'_>, changed: &Rounds<'_>, count: f64) -> Option<Estimate> {
-    let differences: Vec<f64> =
-        usual.values.iter().zip(&changed.values).map(|(usual, changed)| changed - usual).collect();
-    Weighed::median(&differences, None).map(|longer| longer.estimate.over(count))
+    let longer = usual.joined(changed, |usual, changed| changed - usual);
+    longer.estimate().map(|longer| longer.over(count))
 }
 
 /// The published mean of a cell.
@@ -224,8 +223,9 @@ fn gain_over(cells: &Cells<'_>, files: Files) -> Option<(GainOverFiles, Option<f
     let copying = |setting| cell(Sender::ReadWrite, Receiver::ReadWrite, setting).at(files);
     let mapping = cell(Sender::Mmap, Receiver::Mmap, few).at(files);
     let [slow, fast] = [copying(few), copying(many)].map(|case| cells.at(&TIME, &case));
-    let (slow, fast, mapped) = (&slow?.values, &fast?.values, &cells.at(&TIME, &mapping)?.values);
-    let parts = [Weighed::of_pairs(slow, mapped)?, Weighed::of_pairs(slow, fast)?, Weighed::of_pairs(fast, mapped)?];
+    let (slow, fast, mapped) = (slow?, fast?, cells.at(&TIME, &mapping)?);
+    let part = |base, other| Weighed::of_pairs(&Rounds::in_common([base, other]));
+    let parts = [part(slow, mapped)?, part(slow, fast)?, part(fast, mapped)?];
     let [whole, by_bytes, by_mapping] = parts.map(|part| part.jointly(3 * Files::ALL.len()).estimate);
     let says = parts.iter().zip([whole, by_bytes, by_mapping]);
     let chance = chance_of_all(says.map(|(part, estimate)| chance_of(part, Change::of(&estimate))));
@@ -250,9 +250,8 @@ fn effects(cells: &Cells<'_>, setting: Setting, files: Files) -> Option<Conclusi
         .flat_map(|sender| [Receiver::ReadWrite, Receiver::Mmap].map(|receiver| (sender, receiver)));
     let cases: Vec<Case> = pairs.map(|(sender, receiver)| cell(sender, receiver, setting).at(files)).collect();
     let rounds: Vec<&Rounds<'_>> = cases.iter().map(|case| cells.at(&TIME, case)).collect::<Option<_>>()?;
-    let passes = rounds.iter().map(|one| one.values.len()).min()?;
-    let of_pass = |pass: usize| [0, 1, 2, 3].map(|cell: usize| rounds[cell].values[pass].ln());
-    let logs: Vec<[f64; 4]> = (0..passes).map(of_pass).collect();
+    let passes = Rounds::in_common::<4>(rounds.try_into().ok()?);
+    let logs: Vec<[f64; 4]> = passes.into_iter().map(|pass| pass.map(f64::ln)).collect();
     let effect = |signs: [f64; 4]| {
         let sums: Vec<f64> =
             logs.iter().map(|logs| signs.iter().zip(logs).map(|(sign, log)| sign * log).sum()).collect();
@@ -274,7 +273,7 @@ fn effects(cells: &Cells<'_>, setting: Setting, files: Files) -> Option<Conclusi
             published: published_decides(&cases),
         }),
         holds: receiver_decides,
-        evidence: Test::Contrasts { cells: 4, rounds: passes },
+        evidence: Test::Contrasts { cells: 4, rounds: logs.len() },
         tested: more.tested(1.0, None),
     })
 }
