@@ -1,17 +1,18 @@
 //! The name of a file that arrives: one component of a path, any bytes but those that would lead elsewhere.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Most bytes of a name (NAME_MAX of limits.h).
 const LONGEST: usize = 255;
 
 /// A name. It is sent as bytes, as file systems have it: not every name is UTF-8.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(OsString);
 
 impl Name {
@@ -50,6 +51,33 @@ impl From<Name> for Vec<u8> {
     }
 }
 
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(self.0.as_bytes())
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_bytes(Bytes)
+    }
+}
+
+/// Takes all bytes of a name at once: to a derived implementation they would be a list of numbers.
+struct Bytes;
+
+impl Visitor<'_> for Bytes {
+    type Value = Name;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the name of a file")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Name, E> {
+        Name::try_from(bytes.to_owned()).map_err(E::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,12 +86,13 @@ mod tests {
     fn a_name_is_one_component_and_any_bytes() {
         for right in [&b"a"[..], b"a b", b".hidden", b"...", b"\xff\xfe", b"new\nline", b"-", &[b'x'; 255]] {
             let name = Name::try_from(right.to_vec()).unwrap();
-            let sent = serde_json::to_vec(&name).unwrap();
-            assert_eq!(serde_json::from_slice::<Name>(&sent).unwrap().as_os_str().as_bytes(), right);
+            let sent = postcard::to_stdvec(&name).unwrap();
+            assert_eq!(sent, postcard::to_stdvec(right).unwrap(), "a length, and the bytes as they are");
+            assert_eq!(postcard::from_bytes::<Name>(&sent).unwrap().as_os_str().as_bytes(), right);
         }
         for wrong in [&b""[..], b".", b"..", b"/", b"/etc/x", b"../x", b"a/b", b"a/", b"a\0b", &[b'x'; 256]] {
             assert!(Name::try_from(wrong.to_vec()).is_err(), "{wrong:?}");
-            assert!(serde_json::from_slice::<Name>(&serde_json::to_vec(wrong).unwrap()).is_err(), "{wrong:?}");
+            assert!(postcard::from_bytes::<Name>(&postcard::to_stdvec(wrong).unwrap()).is_err(), "{wrong:?}");
         }
     }
 
