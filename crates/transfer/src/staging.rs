@@ -10,7 +10,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -170,9 +170,10 @@ impl Staging {
     }
 
     /// Gives a new file all but its last name.
-    fn fill(&self, mut file: File, small: &Small<'_>) -> Result<File> {
+    fn fill(&self, file: File, small: &Small<'_>) -> Result<File> {
         let Small { entry, content, path, sync } = *small;
-        file.write_all(content).map_err(small.failed("write"))?;
+        // By its position: that of the file would be locked, since other threads could share it.
+        file.write_all_at(content, 0).map_err(small.failed("write"))?;
         if entry.mode & RIGHTS & self.umask != 0 {
             rustix::fs::fchmod(&file, rights(entry)).map_err(small.failed("keep the permissions of"))?;
         }
