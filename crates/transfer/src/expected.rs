@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::channel::{CHUNK, PART};
 use crate::message::Settings;
 
-/// A transfer that took less is not predicted: to do each stage again takes 5 ms, in which it would have moved much more.
-pub const LEAST: Duration = Duration::from_millis(200);
+/// A transfer that took less is not predicted: to do each stage again takes 5 ms, and shall not take more than a hundredth of it.
+pub const LEAST: Duration = Duration::from_millis(500);
 /// How much of each stage is done again: enough to be timed to a few percent, and done in a fraction of a millisecond.
 const PARTS: usize = 16;
 /// Longer no part waits for room in a connection to oneself, or for its bytes.
