@@ -1,8 +1,9 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
+mod by_number;
 mod others;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ use crate::message::{
 use crate::moving::{ReceiveMethod, ReceivePath, ReceiveSetup, Seen};
 use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, Result};
+use by_number::ByNumber;
 
 /// Most files that are wanted and did not arrive yet; and most digests in a message.
 pub const WINDOW: usize = 2048;
@@ -119,8 +121,8 @@ pub(crate) struct Session<'a, S> {
     ways: Ways<ReceivePath>,
     /// How many entries were offered.
     offered: Number,
-    /// Those that are wanted: most come in the order in which they were offered, and lie beside each other in it.
-    wanted: BTreeMap<Number, Wanted>,
+    /// Those that are wanted: most come in the order in which they were offered.
+    wanted: ByNumber<Wanted>,
     arriving: VecDeque<Arriving>,
     /// Files that failed and of which more may come.
     failed: VecDeque<Number>,
@@ -139,7 +141,7 @@ pub(crate) struct Session<'a, S> {
 
 impl<'a, S: Stream> Session<'a, S> {
     pub(crate) fn new(channel: &'a mut Channel<S>, desk: Desk, tell: &'a dyn Fn(Event)) -> Self {
-        let (offered, wanted, arriving, hashed) = (0, BTreeMap::new(), VecDeque::new(), VecDeque::new());
+        let (offered, wanted, arriving, hashed) = (0, ByNumber::default(), VecDeque::new(), VecDeque::new());
         let (failed, verdicts, begun) = (VecDeque::new(), Vec::new(), Instant::now());
         let buffer = vec![0; BATCH_BYTES as usize + TAG];
         let (moved, watch) = (Moved::default(), Watch::begin());
@@ -335,7 +337,7 @@ impl<'a, S: Stream> Session<'a, S> {
                 without_room(&mut entry);
             }
             if matches!(decision, Decision::Wanted | Decision::Resumed) && !self.settings.dry_run {
-                self.wanted.insert(number, Wanted { entry, resumed: deposit.map(Box::new), said: 0 });
+                self.wanted.push(number, Wanted { entry, resumed: deposit.map(Box::new), said: 0 });
             }
             decisions.push(decision);
         }
@@ -348,7 +350,7 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Says which blocks of a file are there, as it reads them.
     fn say_what_is_there(&mut self, file: Number) -> Result<()> {
-        let Some(wanted) = self.wanted.get_mut(&file) else { return Ok(()) };
+        let Some(wanted) = self.wanted.get_mut(file) else { return Ok(()) };
         let Some(part) = wanted.resumed.as_ref().and_then(|deposit| deposit.resumed()) else { return Ok(()) };
         let (mut first, mut some) = (0, Vec::new());
         let mut send = |first: &mut u32, some: &mut Vec<Digest>, is_all| {
@@ -369,7 +371,7 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     fn keep_blocks(&mut self, file: Number, bits: &[u8]) -> Result<()> {
-        let wanted = self.wanted.get_mut(&file).ok_or(Error::Nonsense(UNKNOWN))?;
+        let wanted = self.wanted.get_mut(file).ok_or(Error::Nonsense(UNKNOWN))?;
         if blocks::end(bits) > std::mem::take(&mut wanted.said) {
             return Err(Error::Nonsense("it keeps blocks that are not there"));
         }
@@ -379,7 +381,7 @@ impl<'a, S: Stream> Session<'a, S> {
             return Ok(());
         }
         // However many others are arriving: it has no turn.
-        match self.wanted.remove(&file) {
+        match self.wanted.remove(file) {
             Some(Wanted { entry, resumed: Some(deposit), .. }) => {
                 self.finish(Arriving { number: file, entry, deposit: *deposit, unchecked: 0 })
             }
@@ -403,7 +405,7 @@ impl<'a, S: Stream> Session<'a, S> {
         for file in files {
             let own;
             (own, content) = content.split_at(file.bytes as usize);
-            let wanted = self.wanted.remove(&file.file).ok_or(Error::Nonsense(UNKNOWN))?;
+            let wanted = self.wanted.remove(file.file).ok_or(Error::Nonsense(UNKNOWN))?;
             let written = if is_right { self.small(&wanted.entry, own) } else { Err(Error::Digest) };
             self.judge((file.file, &wanted.entry), written)?;
         }
@@ -446,7 +448,7 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Begins a wanted file; one that cannot be begun has failed.
     fn begin(&mut self, number: Number) -> Result<()> {
-        let Wanted { entry, resumed, .. } = self.wanted.remove(&number).ok_or(Error::Nonsense(UNKNOWN))?;
+        let Wanted { entry, resumed, .. } = self.wanted.remove(number).ok_or(Error::Nonsense(UNKNOWN))?;
         if self.arriving.len() == UNENDED {
             return Err(Error::Nonsense("it begins more files than it may before it has ended others"));
         }
@@ -632,7 +634,7 @@ impl<'a, S: Stream> Session<'a, S> {
         let arriving = self.place(file).and_then(|place| self.arriving.remove(place));
         let own = arriving.as_ref().and_then(|arriving| arriving.deposit.failure());
         let arriving = arriving.map(|arriving| arriving.entry);
-        let entry = arriving.or_else(|| self.wanted.remove(&file).map(|wanted| wanted.entry));
+        let entry = arriving.or_else(|| self.wanted.remove(file).map(|wanted| wanted.entry));
         if let Some(entry) = entry {
             self.desk.arrived(&entry);
             (self.tell)(Event::Unkept(self.desk.path(&entry), own.unwrap_or(Error::Refused(why))));
