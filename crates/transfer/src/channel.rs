@@ -237,6 +237,15 @@ impl<S: Stream> Channel<S> {
         }
     }
 
+    /// Whether some of what comes next has come already.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub(crate) fn has_come(&self) -> Result<bool> {
+        let is_readable = || self.stream.is_readable().map_err(WireError::call("look for an answer"));
+        Ok(self.input.len() > 0 || is_readable()?)
+    }
+
     /// Fills the first bytes of a buffer with those of files, which a message announced. Encrypted ones come without a copy where
     /// there is room for a tag behind them.
     ///

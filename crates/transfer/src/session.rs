@@ -46,6 +46,8 @@ pub const BATCH_BYTES: u64 = 256 << 10;
 const PARTS: usize = 8;
 /// Decisions and verdicts in one message: each may carry a reason.
 const IN_MESSAGE: usize = 128;
+/// So many verdicts are said although more has come: before it has them, the sender has no more than [`WINDOW`] files in flight.
+const MANY_VERDICTS: usize = WINDOW / 8;
 /// Most large files that have not ended at one time: of all but the last one, digests alone are missing.
 pub const UNENDED: usize = 8;
 /// Most digests in a message, and most pieces whose digests are missing.
@@ -234,6 +236,7 @@ impl<'a, S: Stream> Session<'a, S> {
             self.channel.send(&FromReceiver::Room { is_enough: self.has_room })?;
         }
         loop {
+            self.say_verdicts_in_time()?;
             match self.channel.receive()? {
                 FromSender::Offer(entries) => self.decide(entries)?,
                 FromSender::Keep { file, blocks } => self.keep_blocks(file, &blocks)?,
@@ -294,7 +297,8 @@ impl<'a, S: Stream> Session<'a, S> {
         if let Some(streams) = &self.streams {
             streams.end_file(file);
         }
-        Ok(())
+        // A sender is few connections ahead.
+        self.say_verdicts()
     }
 
     /// Tells how much has arrived, now and then.
@@ -410,7 +414,7 @@ impl<'a, S: Stream> Session<'a, S> {
             self.judge((file.file, &wanted.entry), written)?;
         }
         self.buffer = buffer;
-        self.say_verdicts()
+        Ok(())
     }
 
     fn small(&mut self, entry: &Entry, content: &[u8]) -> Result<Amount> {
@@ -665,6 +669,13 @@ impl<'a, S: Stream> Session<'a, S> {
         Ok(())
     }
 
+    /// Says how files ended once these are many, or before it waits for more: each message wakes the sender. Files that are flushed take
+    /// so long that it is told at once.
+    fn say_verdicts_in_time(&mut self) -> Result<()> {
+        let may_wait = self.verdicts.len() < MANY_VERDICTS && !self.settings.sync;
+        if self.verdicts.is_empty() || may_wait && self.channel.has_come()? { Ok(()) } else { self.say_verdicts() }
+    }
+
     fn say_verdicts(&mut self) -> Result<()> {
         for some in std::mem::take(&mut self.verdicts).chunks(IN_MESSAGE) {
             self.channel.queue(&FromReceiver::Verdicts(some.to_vec()))?;
@@ -673,6 +684,7 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     fn end(&mut self) -> Result<Summary> {
+        self.say_verdicts()?;
         if !self.arriving.is_empty() || !self.hashed.is_empty() {
             return Err(Error::Nonsense("it ends before a file has ended"));
         }
