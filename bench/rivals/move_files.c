@@ -242,7 +242,7 @@ static void receive_small(int from, int directory)
 
 		int file = openat(directory, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, entry->mode);
 		check(file, entry->text);
-		if (write(file, content + bytes, entry->bytes) != (ssize_t)entry->bytes)
+		if (pwrite(file, content + bytes, entry->bytes, 0) != (ssize_t)entry->bytes)
 			errx(2, "a short write");
 		check(futimens(file, times), "a time");
 		check(linkat(file, "", directory, entry->text, AT_EMPTY_PATH), entry->text);
