@@ -51,6 +51,29 @@ fn files_arrive_with_their_time_and_rights_but_no_others() {
     assert_eq!(fs::read_to_string(inner.join("a")).unwrap(), "hello");
 }
 
+#[test]
+fn verdicts_come_together_while_more_arrives_and_at_once_where_the_sender_waits_or_files_are_flushed() {
+    let verdicts = |files: u32, sync, waits| {
+        let (_outer, inner) = place();
+        let mut hostile = Hostile::new();
+        let entries: Vec<Entry> = (0..files).map(|number| file(&number.to_string(), 1)).collect();
+        hostile.say(&FromSender::Begin(Settings { sync, ..SETTINGS })).offer(&entries);
+        hostile.is_late = waits;
+        for number in 0..files {
+            hostile.batch(&[(number, b"x")]);
+        }
+        hostile.late().say(&FromSender::End).say(&FINISH);
+        let heard = hostile.heard(&inner);
+        assert_eq!(heard.ended.unwrap().moved.files, u64::from(files));
+        let of =
+            |answer: &FromReceiver| if let FromReceiver::Verdicts(some) = answer { Some(some.len()) } else { None };
+        heard.answers.iter().filter_map(of).collect::<Vec<usize>>()
+    };
+    assert_eq!(verdicts(300, false, false), [128, 128, 44]);
+    assert_eq!(verdicts(300, false, true), [1; 300]);
+    assert_eq!(verdicts(3, true, false), [1; 3]);
+}
+
 /// An offer of a name that no [`crate::name::Name`] can be.
 #[derive(Serialize)]
 enum Forged<'a> {
