@@ -75,9 +75,9 @@ impl Gathered {
         let failed = measurement.failures().count() as u32;
         let states_last = transfer::is_whole(metric);
         let mut gathered = Self { failed, states_last, treatment: metric.headline, ..Self::default() };
-        for round in &measurement.rounds {
-            gathered.add_round(round, metric, references);
-        }
+        // What was left out after a first round for lack of time is no result of one round.
+        let rounds = if measurement.skipped.is_some() { &[] } else { measurement.rounds.as_slice() };
+        rounds.iter().for_each(|round| gathered.add_round(round, metric, references));
         gathered.rounds.retain(|round| !round.found.is_empty());
         if gathered.unusable > 0 {
             let note =
@@ -193,6 +193,17 @@ impl Gathered {
                 }
             }
         }
+    }
+
+    /// Number of rounds that count for the headline; none where so few samples are undisturbed that there is no headline.
+    pub fn counting_rounds(&self) -> u32 {
+        if self.treatment == Treatment::AsFound {
+            return self.rounds.len() as u32;
+        }
+        if self.kept_share() < LEAST_SHARE {
+            return 0;
+        }
+        self.rounds.iter().filter(|round| round.counts_as_undisturbed()).count() as u32
     }
 
     /// Number of samples without warm-up.

@@ -19,6 +19,7 @@ mod raw;
 pub mod reference;
 mod result;
 mod rivals;
+mod standing;
 mod studies;
 mod summary;
 mod tails;
@@ -40,4 +41,5 @@ pub use result::{
     RivalOutcome, Study, StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails, Timeline, TimelineGroup,
     Translation, Verdict, Warning,
 };
+pub use standing::standings;
 pub use studies::{FULL, published_load, studies};

@@ -55,10 +55,7 @@ pub(crate) fn summarise(gathered: &Gathered, metric: &Metric, past: &Past<'_>, t
     let (modes_of, modes) = match (states, states_of_runs) {
         (Some(states), _) => (ModesOf::Rounds, states_as_modes(&states)),
         (None, Some(states)) => (ModesOf::Runs, states_as_modes(&states)),
-        (None, None) => {
-            let modes = modes(&sorted, head.headline, effective);
-            (within_rounds(&head.samples, &modes), modes)
-        }
+        (None, None) => modes_of(&head.samples, &sorted, head.headline, effective),
     };
     let summary = Summary {
         headline: head.headline,
@@ -115,6 +112,17 @@ fn modes(sorted: &Sorted, headline: f64, effective: f64) -> Vec<Mode> {
         return Vec::new();
     }
     found.iter().map(mode).collect()
+}
+
+/// The modes of samples, and how they change between them.
+fn modes_of(samples: &[&[f64]], sorted: &Sorted, headline: f64, effective: f64) -> (ModesOf, Vec<Mode>) {
+    let modes = modes(sorted, headline, effective);
+    (within_rounds(samples, &modes), modes)
+}
+
+/// Whether samples are of modes that the machine changes between in stretches.
+pub(crate) fn is_in_stretches(samples: &[&[f64]], sorted: &Sorted, headline: f64) -> bool {
+    modes_of(samples, sorted, headline, effective_samples(samples)).0 == ModesOf::Stretches
 }
 
 /// How samples change between their two largest modes.
@@ -204,10 +212,23 @@ pub(crate) fn modes_in_words(modes: &[Mode], unit: Unit) -> String {
     modes.iter().map(mode).collect::<Vec<_>>().join(" and ")
 }
 
+/// How far a value moved over the rounds of a run.
+pub(crate) struct Drift {
+    /// Share of the headline.
+    moved: f64,
+    /// Chance of such a trend by accident.
+    p: f64,
+}
+
+/// The drift of rounds, if there is one that matters.
+pub(crate) fn drift(times: &[f64], rounds: &[f64], headline: f64) -> Option<Drift> {
+    let Trend { slope, p, .. } = trend(times, rounds)?;
+    let moved = slope * (times.last()? - times.first()?) / headline.abs();
+    (p <= ALPHA && moved.is_finite() && moved.abs() > MOVED).then_some(Drift { moved, p })
+}
+
 fn drift_warning(summary: &Summary) -> Option<Warning> {
-    let Trend { slope, p, .. } = trend(&summary.round_times, &summary.round_headlines)?;
-    let span = summary.round_times.last()? - summary.round_times.first()?;
-    let moved = slope * span / summary.headline.abs();
+    let Drift { moved, p } = drift(&summary.round_times, &summary.round_headlines, summary.headline)?;
     let text = format!(
         "the value {} by {} over the run ({}, Mann-Kendall test over {} rounds)",
         if moved > 0.0 { "rose" } else { "fell" },
@@ -215,7 +236,7 @@ fn drift_warning(summary: &Summary) -> Option<Warning> {
         p_value(p),
         summary.round_headlines.len()
     );
-    (p <= ALPHA && moved.is_finite() && moved.abs() > MOVED).then_some(Warning::Drift { text })
+    Some(Warning::Drift { text })
 }
 
 fn halves_warning(summary: &Summary) -> Option<Warning> {

@@ -26,6 +26,7 @@ mod readings;
 mod reference;
 pub mod resources;
 mod run;
+mod standing;
 mod study;
 pub mod text;
 pub mod units;
@@ -59,4 +60,5 @@ pub use run::{
     Attempt, CanaryPoint, ClockInfo, ClockKind, FORMAT, Learned, Measurement, Outline, Planned, Reason, Round, Run,
     RunSettings, RunStatus,
 };
+pub use standing::Standing;
 pub use study::{WordedConclusion, WordedStudy};
