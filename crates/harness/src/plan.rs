@@ -1,13 +1,20 @@
 //! The plan of a run: probes at cases, in the order of reports, and what is left out and why.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use kelvin_model::units::seconds;
 use kelvin_model::{Case, Machine, MeasuredValue, Metric, Name, Planned, Reason, Unit as Measure};
 use strsim::levenshtein;
 
 use crate::facts::Facts;
 use crate::probe::{Effort, Probe, ProbeKind};
+use crate::room::{Need, without_room};
+use crate::schedule::{EQUAL_SHARE, LEAST_SLICE, ROUNDS_OF_INPUT};
+
+/// What a round of most probes takes beside its timing: a process started, set up and ended, and its readings stored.
+pub const USUAL_ROUND: Duration = Duration::from_millis(5);
 
 /// One probe at one case.
 #[derive(Clone, Debug)]
@@ -20,6 +27,55 @@ pub struct Unit {
     pub only_input: bool,
     /// Units of one block lie next to each other in a pass, since they are compared with each other.
     pub block: u32,
+    /// How much it matters where time is short.
+    pub rank: Rank,
+    /// What a round of it is expected to take beside its timing.
+    pub expected: Duration,
+}
+
+impl Unit {
+    /// A unit that is asked for and of which nothing is known.
+    pub fn new(probe: &'static Probe, case: Case) -> Self {
+        Self { probe, case, only_input: false, block: 0, rank: Rank::Thorough, expected: USUAL_ROUND }
+    }
+}
+
+/// How much a case matters where time is short, the most important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// A quick run measures it, and an earlier study has published it.
+    Baseline,
+    /// A quick run measures it.
+    Quick,
+    /// It is only an input of predictions.
+    Input,
+    /// A default run measures it, and a quick one does not.
+    Default,
+    /// Only a thorough run measures it.
+    Thorough,
+}
+
+impl Rank {
+    /// The ranks of the cases of a probe that are asked for.
+    fn of(probe: &Probe, machine: &Machine) -> impl Fn(&Case) -> Self {
+        let [quick, usual] = [Effort::Quick, Effort::Default].map(|effort| (probe.cases)(machine, effort));
+        let is_baseline = probe.metrics.iter().any(|metric| metric.baseline);
+        move |case| match () {
+            () if quick.contains(case) && is_baseline => Self::Baseline,
+            () if quick.contains(case) => Self::Quick,
+            () if usual.contains(case) => Self::Default,
+            () => Self::Thorough,
+        }
+    }
+}
+
+/// The time of a run and what it must hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Time for rounds.
+    pub time: Duration,
+    /// Minimum of rounds of each case.
+    pub rounds: u32,
 }
 
 /// The plan of a run.
@@ -83,7 +139,11 @@ impl Plan {
                 false => input_cases(probe, machine, of_inputs, &rests_on),
             };
             let units = |&probe: &&'static Probe| {
-                cases(probe).into_iter().map(move |case| Unit { probe, case, only_input: !asked(probe), block: 0 })
+                let (only_input, rank) = (!asked(probe), Rank::of(probe, machine));
+                cases(probe).into_iter().map(move |case| {
+                    let rank = if only_input { Rank::Input } else { rank(&case) };
+                    Unit { only_input, rank, ..Unit::new(probe, case) }
+                })
             };
             plan.units = chosen.iter().flat_map(units).collect();
             // An input may have inputs too.
@@ -134,6 +194,74 @@ impl Plan {
     pub fn only(mut self, (probes, machine): (&[&'static Probe], &Machine), is_wanted: impl Fn(&Case) -> bool) -> Self {
         self.units.retain(|unit| unit.only_input || is_wanted(&unit.case));
         self.left_out.retain(|(_, case, _)| is_wanted(case));
+        self.keep_needed_inputs(probes, machine);
+        self
+    }
+
+    /// This plan with what fits into the room, each case with all its rounds: by their rank, and among equals first one case of each
+    /// probe, then the next of each. What does not fit is left out, and the inputs that only its predictions need are.
+    #[must_use]
+    pub fn within(mut self, room: Room, (probes, machine): (&[&'static Probe], &Machine)) -> Self {
+        let all = self.expected(room.rounds).div_f64(EQUAL_SHARE);
+        let budget = EQUAL_SHARE * nanoseconds(room.time);
+        let without = without_room(&self.needs(room.rounds), budget, budget);
+        let reason = Reason::new(format!(
+            "no time for it beside what is more important; all cases take about {}",
+            seconds(all.as_secs_f64())
+        ));
+        let left_out = |(at, unit): (usize, Unit)| match without.contains(&at) {
+            true => Err(unit),
+            false => Ok(unit),
+        };
+        let (units, dropped): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.units).into_iter().enumerate().map(left_out).partition(Result::is_ok);
+        self.units = units.into_iter().flatten().collect();
+        let asked = dropped.into_iter().filter_map(Result::err).filter(|unit| !unit.only_input);
+        self.left_out.extend(asked.map(|unit| (Name::new(unit.probe.id), unit.case, reason.clone())));
+        self.keep_needed_inputs(probes, machine);
+        self
+    }
+
+    /// This plan with what a round of each unit is expected to take beside its timing.
+    #[must_use]
+    pub fn expecting(mut self, expected: impl Fn(&Probe, &Case) -> Duration) -> Self {
+        self.units.iter_mut().for_each(|unit| unit.expected = expected(unit.probe, &unit.case));
+        self
+    }
+
+    /// What so many rounds of everything are expected to take.
+    pub fn expected(&self, rounds: u32) -> Duration {
+        Duration::from_nanos(self.needs(rounds).iter().map(|need| need.time).sum::<f64>() as u64)
+    }
+
+    /// What so many rounds of each unit are expected to need.
+    fn needs(&self, rounds: u32) -> Vec<Need> {
+        let need = |(unit, place): (&Unit, usize)| {
+            let rounds = if unit.only_input { rounds.min(ROUNDS_OF_INPUT) } else { rounds };
+            let time = f64::from(rounds) * (nanoseconds(unit.expected) + LEAST_SLICE);
+            Need { place, whole: time, time }
+        };
+        self.units.iter().zip(self.places()).map(need).collect()
+    }
+
+    /// The place of each unit in the order of importance: by rank; among equals the first case of each probe comes before the second
+    /// of any, since a few points of every curve say more than all of one.
+    pub(crate) fn places(&self) -> Vec<usize> {
+        let mut met: BTreeMap<(&str, Rank), usize> = BTreeMap::new();
+        let mut order: Vec<(Rank, usize, usize)> = Vec::new();
+        for (at, unit) in self.units.iter().enumerate() {
+            let nth = met.entry((unit.probe.id, unit.rank)).or_default();
+            order.push((unit.rank, *nth, at));
+            *nth += 1;
+        }
+        order.sort_unstable();
+        let mut places = vec![0; self.units.len()];
+        order.iter().enumerate().for_each(|(place, &(.., at))| places[at] = place);
+        places
+    }
+
+    /// Leaves out the inputs that no prediction needs.
+    fn keep_needed_inputs(&mut self, probes: &[&'static Probe], machine: &Machine) {
         let mut before = usize::MAX;
         while self.units.len() < before {
             before = self.units.len();
@@ -144,7 +272,6 @@ impl Plan {
             };
             self.units.retain(is_kept);
         }
-        self
     }
 
     /// This plan with the units that are asked for in blocks, by their cases.
@@ -160,7 +287,10 @@ impl Plan {
         for unit in other.units {
             let same = |known: &&mut Unit| known.probe.id == unit.probe.id && known.case == unit.case;
             match self.units.iter_mut().find(same) {
-                Some(known) => known.only_input &= unit.only_input,
+                Some(known) => {
+                    known.only_input &= unit.only_input;
+                    known.rank = known.rank.min(unit.rank);
+                }
                 None => self.units.push(unit),
             }
         }
@@ -219,6 +349,10 @@ fn plausible(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
         Measure::Count => 2.0,
     };
     Some(MeasuredValue { value, half_width: 0.0 })
+}
+
+fn nanoseconds(time: Duration) -> f64 {
+    time.as_nanos() as f64
 }
 
 fn planned(probe: &Probe, case: Case, only_input: bool) -> Planned {
@@ -371,6 +505,52 @@ mod tests {
             assert_eq!((other.units.len(), other.left_out.len()), (0, 1), "no input of what is not asked for");
         }
 
+        /// The sizes at the top that fit into so many seconds, 4 rounds of a unit taking 0.4 s but those of size 2 10 s, and what else.
+        fn within(time: f64) -> (Vec<u64>, Vec<&'static str>, Vec<u64>) {
+            let (probes, machine) = ([&BASE_PROBE, &MIDDLE_PROBE, &TOP_PROBE], Machine::default());
+            let names = ["test.top".to_owned()];
+            let plan = Plan::new(&probes, ProbeKind::Measure, &names, &machine, Effort::Default).unwrap();
+            let expected = |probe: &Probe, case: &Case| match (probe.id, SIZE.of(case)) {
+                ("test.top", Some(2)) => Duration::from_millis(2495),
+                _ => Duration::from_millis(95),
+            };
+            let room = Room { time: Duration::from_secs_f64(time / EQUAL_SHARE + 1e-3), rounds: 4 };
+            let plan = plan.expecting(expected).within(room, (&probes, &machine));
+            let (inputs, top): (Vec<Unit>, Vec<Unit>) = plan.units.into_iter().partition(|unit| unit.only_input);
+            let size = |case: &Case| SIZE.of(case).unwrap();
+            let left_out = plan.left_out.iter().map(|(_, case, _)| size(case)).collect();
+            (
+                top.iter().map(|unit| size(&unit.case)).collect(),
+                inputs.iter().map(|unit| unit.probe.id).collect(),
+                left_out,
+            )
+        }
+
+        #[test]
+        fn what_does_not_fit_is_left_out_by_rank_and_its_inputs_with_it() {
+            // A quick run measures size 1; the inputs come next, then the other sizes.
+            let inputs = vec!["test.base", "test.base", "test.middle"];
+            assert_eq!(within(12.4), (vec![1, 2, 3, 4], inputs.clone(), vec![]));
+            assert_eq!(within(2.4), (vec![1, 3, 4], inputs.clone(), vec![2]));
+            assert_eq!(within(2.0), (vec![1, 3], inputs.clone(), vec![2, 4]));
+            assert_eq!(within(1.6), (vec![1], inputs, vec![2, 3, 4]));
+            assert_eq!(within(0.4), (vec![1], vec![], vec![2, 3, 4]));
+            assert_eq!(within(0.3), (vec![], vec![], vec![1, 2, 3, 4]));
+        }
+
+        #[test]
+        fn the_first_cases_of_all_probes_come_before_the_second_of_any() {
+            let unit = |probe, size, rank| Unit { rank, ..Unit::new(probe, of_size(size)) };
+            let units = vec![
+                unit(&BASE_PROBE, 1, Rank::Default),
+                unit(&BASE_PROBE, 2, Rank::Quick),
+                unit(&BASE_PROBE, 3, Rank::Quick),
+                unit(&TOP_PROBE, 1, Rank::Quick),
+                unit(&TOP_PROBE, 2, Rank::Baseline),
+            ];
+            assert_eq!(Plan { units, left_out: Vec::new() }.places(), [4, 1, 3, 2, 0]);
+        }
+
         #[test]
         fn what_is_asked_for_by_name_is_measured_in_full() {
             assert_eq!(base_sizes("test"), [1, 2, 3, 4]);
@@ -392,10 +572,7 @@ mod tests {
         };
         let case = |n| Case::new().with(N, n);
         let plan = |cases: &[(u64, bool)], left_out: &[u64]| Plan {
-            units: cases
-                .iter()
-                .map(|&(n, only_input)| Unit { probe: &PROBE, case: case(n), only_input, block: 0 })
-                .collect(),
+            units: cases.iter().map(|&(n, only_input)| Unit { only_input, ..Unit::new(&PROBE, case(n)) }).collect(),
             left_out: left_out.iter().map(|&n| (Name::new(PROBE.id), case(n), Reason::new("a test"))).collect(),
         };
         let both = plan(&[(1, true), (2, false)], &[3]).and(plan(&[(1, false), (2, true), (3, true)], &[4]));

@@ -1,31 +1,42 @@
 //! The parent side of a run: it runs the rounds and emits events.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use kelvin_model::{Attempt, Event, Name, Outline, Reading, Readings, Round, RunSettings, RunStatus, Tags};
-use kelvin_stats::{Random, median};
+use kelvin_model::units::seconds;
+use kelvin_model::{Attempt, Case, Event, Name, Outline, Reason, Round, RunSettings, RunStatus, Standing};
+use kelvin_stats::Random;
 use kelvin_sys::child::Patience;
 use kelvin_sys::{child, interrupt};
 
 use crate::launch::{Launch, Processes};
 use crate::plan::{Plan, Unit};
 use crate::protocol::Request;
-use crate::schedule::{Next, Schedule, Wanted};
+use crate::schedule::{Decision, Limit, Next, Schedule, Task, Wanted};
 use crate::setup::Setup;
-
-/// Share of the budget reserved for the rest: reading the machine, analysis, the report.
-const RESERVE: f64 = 0.04;
 
 /// How many times its limit a round may take that shows signs of life: on a disk of 7 MB/s, under a quota of a tenth of a CPU, or in
 /// an emulator the same work takes so much longer.
 const LIVELY: u32 = 12;
+
+/// Why a case is left out after all.
+const NO_TIME: &str = "no time for it beside what is more important: rounds take longer here than expected";
+/// Nanoseconds by which a time that was waited for in full may seem shorter.
+const ROUNDING: f64 = 1e3;
 
 /// A receiver of events: a progress line, a store, a run in memory. A sink that fails keeps its error for its owner to
 /// ask for.
 pub trait Sink {
     /// Takes an event. No timed region is running meanwhile.
     fn event(&mut self, event: &Event);
+}
+
+/// A receiver of events that can say how far each case has come.
+pub trait Judge: Sink {
+    /// How far each case has come, by all its rounds so far; one that is missing needs nothing. No timed region is running
+    /// meanwhile.
+    fn standings(&self) -> HashMap<(Name, Case), Standing>;
 }
 
 /// Settings of a run, beside its plan and its outline.
@@ -35,52 +46,50 @@ pub struct Options {
     pub program: (OsString, Vec<String>),
     /// Time limit of one round: a probe that takes longer and shows no sign of life has failed.
     pub round_limit: Duration,
+    /// What yields where the minimum of rounds takes longer than the budget.
+    pub limit: Limit,
+    /// When the time of the budget began.
+    pub began: Instant,
+    /// What of the budget is kept for the time after the last round.
+    pub reserve: Duration,
     /// The setup of probes.
     pub setup: Setup,
 }
 
 impl Options {
     /// Time limit of a round, for its set-up and what may go wrong beside its timing.
-    fn limit(&self, next: Next) -> Duration {
+    fn round_limit(&self, next: Next) -> Duration {
         self.round_limit + Duration::from_nanos(10 * next.slice as u64)
-    }
-
-    /// How long a round is waited for.
-    fn patience(&self, next: Next) -> Patience {
-        let limit = self.limit(next);
-        Patience { limit, most: LIVELY * limit }
     }
 }
 
-/// Measures the plan and sends all events to the sink; returns when the budget is spent, every interval is narrow
+/// Measures the plan and sends all events to the judge; returns when the budget is spent, every interval is narrow
 /// enough, or this process was asked to stop.
-pub fn supervise(plan: &Plan, outline: &Outline, options: &Options, sink: &mut dyn Sink) -> RunStatus {
+pub fn supervise(plan: &Plan, outline: &Outline, options: &Options, judge: &mut dyn Judge) -> RunStatus {
     let (program, arguments) = options.program.clone();
     let mut processes = Processes { program, arguments, began: kelvin_sys::clock::monotonic() };
     // Without it, orphans of a probe go to init, which reaps them too; we just cannot be sure that they have ended.
     let _ = child::adopt_orphans();
-    run(plan, outline, options, &mut processes, sink)
+    run(plan, outline, options, &mut processes, judge)
 }
 
-fn run(plan: &Plan, outline: &Outline, options: &Options, launch: &mut dyn Launch, sink: &mut dyn Sink) -> RunStatus {
-    let mut rounds = Rounds::new(plan, &outline.settings, options);
-    sink.event(&Event::Started(Box::new(outline.clone())));
+fn run(plan: &Plan, outline: &Outline, options: &Options, launch: &mut dyn Launch, judge: &mut dyn Judge) -> RunStatus {
+    judge.event(&Event::Started(Box::new(outline.clone())));
     for (probe, case, reason) in &plan.left_out {
-        sink.event(&Event::CaseSkipped { probe: *probe, case: case.clone(), reason: reason.clone() });
+        judge.event(&Event::CaseSkipped { probe: *probe, case: case.clone(), reason: reason.clone() });
     }
-    let status = rounds.run(launch, sink);
-    let target = outline.settings.target;
-    let notes = if status == RunStatus::Complete { notes(plan, &rounds.schedule, target) } else { Vec::new() };
-    sink.event(&Event::Finished { status: status.clone(), seconds: launch.now() / 1e9, notes });
+    let mut rounds = Rounds::new(plan, &outline.settings, options);
+    let status = rounds.run(launch, judge);
+    let notes = if status == RunStatus::Complete { rounds.notes(judge) } else { Vec::new() };
+    judge.event(&Event::Finished { status: status.clone(), seconds: launch.now() / 1e9, notes });
     status
 }
 
 /// The rounds of a run.
 struct Rounds<'r> {
     plan: &'r Plan,
+    settings: &'r RunSettings,
     options: &'r Options,
-    /// Their budget in nanoseconds.
-    budget: f64,
     schedule: Schedule,
     random: Random,
     /// Consecutive failures of each unit.
@@ -88,55 +97,98 @@ struct Rounds<'r> {
 }
 
 impl<'r> Rounds<'r> {
-    fn new(plan: &'r Plan, settings: &RunSettings, options: &'r Options) -> Self {
-        let budget = settings.budget_seconds * 1e9 * (1.0 - RESERVE);
-        let wanted = Wanted { budget, rounds: settings.rounds, target: settings.target, seed: settings.seed };
-        let only_inputs: Vec<bool> = plan.units.iter().map(|unit| unit.only_input).collect();
-        let blocks = plan.units.iter().map(|unit| unit.block).collect();
+    fn new(plan: &'r Plan, settings: &'r RunSettings, options: &'r Options) -> Self {
+        let beside = options.began.elapsed() + options.reserve;
+        let budget = (settings.budget_seconds - beside.as_secs_f64()).max(0.0) * 1e9;
+        let RunSettings { rounds, target, seed, .. } = *settings;
+        let wanted = Wanted { budget, limit: options.limit, rounds, target, seed };
+        let task = |(unit, place): (&Unit, usize)| Task {
+            only_input: unit.only_input,
+            block: unit.block,
+            place,
+            beside: unit.expected.as_nanos() as f64,
+        };
         Self {
             plan,
+            settings,
             options,
-            budget,
-            schedule: Schedule::new(wanted, &only_inputs).in_blocks(blocks),
-            random: Random::new(settings.seed ^ 0x6b65_6c76_696e),
+            schedule: Schedule::new(wanted, plan.units.iter().zip(plan.places()).map(task).collect()),
+            random: Random::new(seed ^ 0x6b65_6c76_696e),
             failures: vec![0; plan.units.len()],
         }
     }
 
-    fn run(&mut self, launch: &mut dyn Launch, sink: &mut dyn Sink) -> RunStatus {
+    fn run(&mut self, launch: &mut dyn Launch, judge: &mut dyn Judge) -> RunStatus {
         loop {
             if let Some(signal) = interrupt::requested() {
                 return RunStatus::Partial(format!("interrupted by {signal}"));
             }
-            let Some(next) = self.schedule.next(launch.now()) else { return RunStatus::Complete };
-            self.round(next, launch, sink);
+            let plan = self.plan;
+            let next = self.schedule.next(launch.now(), &mut || standings(plan, judge));
+            self.tell_decisions(judge);
+            let Some(next) = next else { return RunStatus::Complete };
+            self.round(next, launch, judge);
         }
     }
 
     fn round(&mut self, next: Next, launch: &mut dyn Launch, sink: &mut dyn Sink) {
         let unit = &self.plan.units[next.unit];
-        announce(unit, &self.schedule, self.budget - launch.now(), sink);
-        let request = request(unit, next, self.options, self.random.bits());
+        announce(unit, &self.schedule, self.schedule.budget() - launch.now(), sink);
         let begun = launch.now();
-        let Some(attempt) = launch.launch(&request, self.options.patience(next)) else { return };
+        let patience = self.patience(next, begun);
+        let request = self.request(next, patience);
+        let Some(attempt) = launch.launch(&request, patience) else { return };
         let took = launch.now() - begun;
+        if matches!(attempt, Attempt::Failed(_))
+            && self.time_for(next, begun).is_some_and(|time| took + ROUNDING >= time)
+        {
+            self.schedule.leave_out(next.unit);
+            return;
+        }
         self.learn(next, took, &attempt);
         let (at, seconds, cpu) = (begun / 1e9, took / 1e9, self.options.setup.placement.cpu);
         let round = Box::new(Round { index: next.round, at, seconds, cpu, attempt });
         sink.event(&Event::RoundFinished { probe: Name::new(unit.probe.id), case: unit.case.clone(), round });
     }
 
+    fn request(&mut self, next: Next, patience: Patience) -> Request {
+        let unit = &self.plan.units[next.unit];
+        Request {
+            probe: unit.probe.id.to_owned(),
+            case: unit.case.clone(),
+            round: next.round,
+            slice: next.slice as u64,
+            limit: patience.limit.as_nanos() as u64,
+            seed: self.random.bits(),
+            parent: std::process::id(),
+            setup: self.options.setup.clone(),
+        }
+    }
+
+    /// How long a round is waited for.
+    fn patience(&self, next: Next, now: f64) -> Patience {
+        let limit = self.options.round_limit(next);
+        let most = LIVELY * limit;
+        let time = self.time_for(next, now).map_or(most, |time| Duration::from_nanos(time as u64));
+        Patience { limit: limit.min(time), most: most.min(time) }
+    }
+
+    /// Nanoseconds that a round may take, where the budget is kept.
+    fn time_for(&self, next: Next, now: f64) -> Option<f64> {
+        (self.options.limit == Limit::Kept).then(|| self.schedule.time_for(next.unit, now))
+    }
+
     /// Records the outcome of a round that took so many nanoseconds in the schedule.
     fn learn(&mut self, next: Next, took: f64, attempt: &Attempt) {
         let failures = &mut self.failures[next.unit];
         match attempt {
-            Attempt::Measured(readings) => {
-                self.schedule.finished(next, took, &figures(&self.plan.units[next.unit], readings));
+            Attempt::Measured(_) => {
+                self.schedule.finished(next);
                 *failures = 0;
             }
             Attempt::Skipped(_) => self.schedule.give_up(next.unit),
             Attempt::Failed(_) => {
-                self.schedule.finished(next, took, &[]);
+                self.schedule.finished(next);
                 *failures += 1;
                 // A retry tells a chance failure from a certain one; a round that ran into its time limit gets none.
                 if *failures >= 2 || took >= self.options.round_limit.as_nanos() as f64 {
@@ -145,6 +197,61 @@ impl<'r> Rounds<'r> {
             }
         }
     }
+
+    /// Tells what was decided for lack of time.
+    fn tell_decisions(&mut self, sink: &mut dyn Sink) {
+        for decision in self.schedule.decisions() {
+            match decision {
+                Decision::LeaveOut { unit } => {
+                    let Unit { probe, case, .. } = &self.plan.units[unit];
+                    let (probe, case, reason) = (Name::new(probe.id), case.clone(), Reason::new(NO_TIME));
+                    sink.event(&Event::CaseSkipped { probe, case, reason });
+                }
+                Decision::Lengthen { by } => {
+                    sink.event(&Event::Lengthened { seconds: self.settings.budget_seconds + by / 1e9 });
+                }
+            }
+        }
+    }
+
+    /// Notes on how the time was spent.
+    fn notes(&self, judge: &dyn Judge) -> Vec<String> {
+        let Self { plan, settings, schedule, .. } = self;
+        let mut notes = Vec::new();
+        let names = |units: &[usize]| list(&units.iter().map(|&unit| name(plan, unit)).collect::<Vec<_>>());
+        if let Some(grown) = schedule.grown() {
+            notes.push(format!(
+                "{} rounds of each case take {} more than the usual {} on this machine",
+                settings.rounds,
+                seconds(grown / 1e9),
+                seconds(settings.budget_seconds)
+            ));
+        }
+        let short = schedule.short();
+        if !short.is_empty() {
+            notes.push(format!("fewer than {} rounds, for lack of time: {}", settings.rounds, names(&short)));
+        }
+        let wide = schedule.wide(&standings(plan, judge));
+        if !wide.is_empty() {
+            notes.push(format!(
+                "{} of {} cases still have an interval wider than the target of {} % after the given time: {}",
+                wide.len(),
+                plan.units.len(),
+                settings.target * 100.0,
+                names(&wide)
+            ));
+        }
+        notes
+    }
+}
+
+/// How far each unit has come.
+fn standings(plan: &Plan, judge: &dyn Judge) -> Vec<Standing> {
+    let known = judge.standings();
+    let nothing_missing = Standing { counting: u32::MAX, ..Standing::default() };
+    let of =
+        |unit: &Unit| known.get(&(Name::new(unit.probe.id), unit.case.clone())).copied().unwrap_or(nothing_missing);
+    plan.units.iter().map(of).collect()
 }
 
 fn announce(unit: &Unit, schedule: &Schedule, nanoseconds_left: f64, sink: &mut dyn Sink) {
@@ -156,57 +263,6 @@ fn announce(unit: &Unit, schedule: &Schedule, nanoseconds_left: f64, sink: &mut 
         planned,
         seconds_left: nanoseconds_left.max(0.0) / 1e9,
     });
-}
-
-fn request(unit: &Unit, next: Next, options: &Options, seed: u64) -> Request {
-    Request {
-        probe: unit.probe.id.to_owned(),
-        case: unit.case.clone(),
-        round: next.round,
-        slice: next.slice as u64,
-        limit: options.limit(next).as_nanos() as u64,
-        seed,
-        parent: std::process::id(),
-        setup: options.setup.clone(),
-    }
-}
-
-/// A figure for each metric of a round, for the schedule only: the median time of an iteration, or of the values.
-fn figures(unit: &Unit, readings: &[Reading]) -> Vec<f64> {
-    let figure = |reading: &Reading| match &reading.readings {
-        Readings::Scalars(values) => median(values),
-        Readings::Batches(batches) => {
-            let steady = (0..batches.len()).filter(|&batch| !batches.tags[batch].any(Tags::WARM_UP));
-            let each: Vec<f64> =
-                steady.map(|batch| batches.nanoseconds[batch] / batches.iterations[batch] as f64).collect();
-            if each.is_empty() { f64::NAN } else { median(&each) }
-        }
-    };
-    let of_metric = |id: Name| readings.iter().find(|reading| reading.metric == id).map_or(f64::NAN, figure);
-    unit.probe.metrics.iter().map(|metric| of_metric(metric.id)).collect()
-}
-
-/// Notes on how the time was spent.
-fn notes(plan: &Plan, schedule: &Schedule, target: f64) -> Vec<String> {
-    let mut notes = Vec::new();
-    let short = schedule.short();
-    let short: Vec<String> =
-        short.iter().filter(|&&unit| !plan.units[unit].only_input).map(|&u| name(plan, u)).collect();
-    if !short.is_empty() {
-        notes.push(format!("fewer rounds than requested, because set-up takes long: {}", list(&short)));
-    }
-    let wide = schedule.wide();
-    if !wide.is_empty() {
-        let names: Vec<String> = wide.iter().map(|&(unit, _)| name(plan, unit)).collect();
-        notes.push(format!(
-            "{} of {} cases still have an interval wider than the target of {} % after the given time: {}",
-            wide.len(),
-            plan.units.len(),
-            target * 100.0,
-            list(&names)
-        ));
-    }
-    notes
 }
 
 fn name(plan: &Plan, unit: usize) -> String {

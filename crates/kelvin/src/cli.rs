@@ -180,8 +180,9 @@ pub struct DestinationArgs {
 /// How to measure.
 #[derive(Clone, Debug, Args)]
 pub struct MeasureArgs {
-    /// Time budget of the run, such as 45s or 10m [default: 30 s for cpu and os together and for each of mem, file and net, 150 s
-    /// for all; 10 s each with --quick, 45 s for all; 5 min each with --thorough]
+    /// Time of the run, such as 45s or 10m: what does not fit is left out, the least important first [default: 30 s for cpu and os
+    /// together and for each of mem, file and net, 150 s for all; 10 s each with --quick, 45 s for all; 5 min each with --thorough;
+    /// longer on a slow machine]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Minimum rounds (fresh processes) per case, 2 to 1000 [default: 8; 5 with --quick, 20 with --thorough]

@@ -1,6 +1,7 @@
 //! kelvin measures a Linux machine end to end and explains every number.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod byte_progress;
 mod cli;
 mod commands;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse};
-use kelvin_harness::{Effort, Plan, Setup, Sink, clock_source};
+use kelvin_harness::{Effort, Judge, Plan, Setup, clock_source};
 use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings};
 use kelvin_store::{AppendError, Kin, Store};
 
@@ -20,6 +20,7 @@ use crate::{predict, sockets};
 const LEARN_FROM: usize = 20;
 
 /// The options of a run, beside what it measures.
+#[derive(Clone, Copy)]
 pub struct Wishes<'a> {
     /// `quick`, `default`, `thorough`, `study`, `selfcheck`.
     pub mode: &'static str,
@@ -31,6 +32,13 @@ pub struct Wishes<'a> {
     pub args: &'a MeasureArgs,
     /// How much of what identifies machine and user is kept.
     pub told: Told,
+}
+
+impl Wishes<'_> {
+    /// Minimum of rounds.
+    pub fn rounds(&self) -> u32 {
+        self.args.rounds.unwrap_or(self.rounds)
+    }
 }
 
 /// A finished run.
@@ -51,7 +59,7 @@ pub fn measure(
     plan: &Plan,
     wishes: &Wishes<'_>,
     (prepared, store): (Prepared, Option<&Store>),
-    conduct: impl FnOnce(&Outline, &mut dyn Sink),
+    conduct: impl FnOnce(&Outline, &mut dyn Judge),
 ) -> Result<Finished, Fault> {
     let root = Path::new("/");
     let outline = outline(plan, wishes, &prepared, store)?;
@@ -111,7 +119,7 @@ fn settings(wishes: &Wishes<'_>, setup: &Setup) -> RunSettings {
     RunSettings {
         mode: Name::new(wishes.mode),
         budget_seconds: args.budget.map_or(wishes.budget, |budget| budget.as_secs_f64()),
-        rounds: args.rounds.unwrap_or(wishes.rounds),
+        rounds: wishes.rounds(),
         target: args.target,
         seed: args.seed.unwrap_or_else(|| since_epoch().0 as u64),
         cpu: setup.placement.cpu,

@@ -8,6 +8,7 @@ use kelvin_file::user_file::UserFile;
 
 use kelvin_model::json;
 use kelvin_model::text::{visible, visible_lines};
+use kelvin_report::text::wrap;
 use serde::Serialize;
 
 use crate::fault::Fault;
@@ -70,6 +71,14 @@ pub fn print_as_it_is(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> R
 /// A line on standard error, for what is not the answer. Errors are ignored.
 pub fn remark(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", visible(&line.to_string()));
+}
+
+/// A line on standard error, and below it names, indented and broken at the width of the terminal.
+pub fn remark_names(line: impl std::fmt::Display, names: &[String]) {
+    const INDENT: &str = "  ";
+    remark(line);
+    let lines = wrap(&names.join(", "), width().saturating_sub(INDENT.len()));
+    lines.into_iter().for_each(|line| remark(format_args!("{INDENT}{line}")));
 }
 
 /// A progress line on standard error, erased when dropped; nothing if that is no terminal.

@@ -1,6 +1,7 @@
 //! The machine that a run is made on, and which of its CPUs it uses.
 
 use std::path::Path;
+use std::time::Instant;
 
 use kelvin_harness::Placement;
 use kelvin_model::Machine;
@@ -9,6 +10,8 @@ use crate::fault::Fault;
 
 /// The machine that a run is made on, read once.
 pub struct Here {
+    /// When it began to be read: the time of a run counts from then.
+    pub began: Instant,
     /// Facts.
     pub machine: Machine,
     /// CPUs that this process may use.
@@ -21,9 +24,10 @@ impl Here {
     /// # Errors
     /// If the kernel does not say which CPUs may be used.
     pub fn read() -> Result<Self, Fault> {
+        let began = Instant::now();
         let allowed =
             kelvin_sys::cpu::allowed().map_err(|error| Fault::new("cannot tell which CPUs may be used", error))?;
-        Ok(Self { machine: kelvin_machine::read(Path::new("/")), allowed })
+        Ok(Self { began, machine: kelvin_machine::read(Path::new("/")), allowed })
     }
 
     /// Chooses from the allowed CPUs: the last one, away from CPU 0 on which most interrupts land, and as its partner one on

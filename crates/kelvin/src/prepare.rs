@@ -1,12 +1,13 @@
 //! From flags to a checked setup: each flag is checked once, before anything is printed or measured.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kelvin_file::temporary::Scratch;
-use kelvin_harness::{Options, Plan, Setup, calibrate_clock};
+use kelvin_harness::{Limit, Options, Plan, Setup, calibrate_clock};
 use kelvin_model::{Machine, PathToAgent};
 
+use crate::budget;
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
 use crate::other_host::Agent;
@@ -19,6 +20,8 @@ pub struct Prepared {
     pub setup: Setup,
     /// The machine.
     pub machine: Machine,
+    /// When the time of the run began.
+    began: Instant,
     /// The path to the agent of another host, if one was named.
     pub way: Option<PathToAgent>,
     /// The directories of the setup, removed on drop.
@@ -52,13 +55,14 @@ impl Prepared {
             agent,
             sockets,
         };
-        Ok(Self { setup, machine: here.machine, way, directories: (scratch, remote) })
+        Ok(Self { setup, machine: here.machine, began: here.began, way, directories: (scratch, remote) })
     }
 
-    /// How rounds are run: in fresh processes of this program.
-    pub fn options(&self, round_limit: Duration) -> Options {
+    /// How the rounds of a plan are run: in fresh processes of this program.
+    pub fn options(&self, plan: &Plan, limit: Limit, round_limit: Duration) -> Options {
         let program = ("/proc/self/exe".into(), vec!["probe-process".into()]);
-        Options { program, round_limit, setup: self.setup.clone() }
+        let (began, reserve) = (self.began, budget::after(plan));
+        Options { program, round_limit, limit, began, reserve, setup: self.setup.clone() }
     }
 
     /// Removes what was made.

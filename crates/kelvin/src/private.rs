@@ -59,7 +59,7 @@ impl Told {
     pub fn event(self, event: &Event) -> Event {
         let mut event = event.clone();
         match &mut event {
-            Event::Started(_) | Event::RoundStarted { .. } => {}
+            Event::Started(_) | Event::RoundStarted { .. } | Event::Lengthened { .. } => {}
             Event::RoundFinished { round, .. } => self.round(round),
             Event::CaseSkipped { reason: Reason(text), .. } => self.text(text),
             Event::Finished { status, notes, .. } => {

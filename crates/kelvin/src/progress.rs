@@ -1,33 +1,38 @@
-//! The progress line on a terminal: what is being measured, and the time left.
+//! What is said while a run goes on: on a terminal a line with what is being measured and the time left; and what is decided for lack
+//! of time.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use crate::output::ERASE;
+use crate::output::{self, ERASE};
 
 use kelvin_harness::Sink;
-use kelvin_model::Event;
+use kelvin_model::units::seconds;
+use kelvin_model::{Case, Event, Name};
 
 /// Minimum time between two updates.
 const PERIOD: Duration = Duration::from_millis(200);
+/// Cases that are left out together and named each.
+const NAMED: usize = 4;
 
 /// A progress line on standard error, erased when it is dropped. Drawn only between rounds.
 #[derive(Debug)]
 pub struct Progress {
     shown: bool,
     drawn: Option<Instant>,
+    /// Whether a round has begun: what was left out before has been said.
+    begun: bool,
+    /// Cases left out since the last round.
+    left_out: Vec<String>,
 }
 
 impl Progress {
-    /// A line, or nothing if `shown` is false.
+    /// A line, or none if `shown` is false.
     pub fn new(shown: bool) -> Self {
-        Self { shown, drawn: None }
+        Self { shown, drawn: None, begun: false, left_out: Vec::new() }
     }
-}
 
-impl Sink for Progress {
-    fn event(&mut self, event: &Event) {
-        let Event::RoundStarted { probe, case, done, planned, seconds_left } = event else { return };
+    fn draw(&mut self, (probe, case): (&Name, &Case), (done, planned): (usize, usize), seconds_left: f64) {
         if !self.shown || self.drawn.is_some_and(|drawn| drawn.elapsed() < PERIOD) {
             return;
         }
@@ -36,12 +41,52 @@ impl Sink for Progress {
         let _ =
             write!(std::io::stderr(), "{ERASE}{done:>4}/{planned} rounds, at most {seconds_left:>3.0} s left  {what}");
     }
+
+    /// Says which cases have been left out.
+    fn say_left_out(&mut self) {
+        let mut names = std::mem::take(&mut self.left_out);
+        if names.is_empty() {
+            return;
+        }
+        if let Some(more @ 1..) = names.len().checked_sub(NAMED) {
+            names.truncate(NAMED);
+            names.push(format!("and {more} more"));
+        }
+        self.erase();
+        output::remark_names("kelvin: rounds take longer here than expected; these are left out after all:", &names);
+    }
+
+    fn erase(&self) {
+        if self.drawn.is_some() {
+            let _ = write!(std::io::stderr(), "{ERASE}");
+        }
+    }
+}
+
+impl Sink for Progress {
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::CaseSkipped { probe, case, .. } if self.begun => {
+                self.left_out.push(format!("{probe} {case}").trim_end().to_owned())
+            }
+            Event::Lengthened { seconds: all } => {
+                self.erase();
+                let all = seconds(*all);
+                output::remark(format_args!("kelvin: rounds take long on this machine: the run will take about {all}"));
+            }
+            Event::RoundStarted { probe, case, done, planned, seconds_left } => {
+                self.say_left_out();
+                self.begun = true;
+                self.draw((probe, case), (*done, *planned), *seconds_left);
+            }
+            Event::Finished { .. } => self.say_left_out(),
+            Event::Started(_) | Event::CaseSkipped { .. } | Event::RoundFinished { .. } => {}
+        }
+    }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.drawn.is_some() {
-            let _ = write!(std::io::stderr(), "{ERASE}");
-        }
+        self.erase();
     }
 }

@@ -1,7 +1,10 @@
 //! Where the events of a run go: memory, the store, the progress line.
 
-use kelvin_harness::Sink;
-use kelvin_model::{Event, Run};
+use std::collections::HashMap;
+
+use kelvin_analysis::standings;
+use kelvin_harness::{Judge, Sink};
+use kelvin_model::{Case, Event, Name, Run, Standing};
 use kelvin_store::{AppendError, Recorder};
 
 use crate::private::Told;
@@ -63,5 +66,11 @@ impl Sink for Record<'_> {
             self.trouble = Some(error);
             self.store = None;
         }
+    }
+}
+
+impl Judge for Record<'_> {
+    fn standings(&self) -> HashMap<(Name, Case), Standing> {
+        self.run.as_ref().map_or_else(HashMap::new, standings)
     }
 }

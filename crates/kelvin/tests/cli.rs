@@ -349,7 +349,18 @@ fn other_programs_are_set_beside_kelvin_where_files_are_measured() {
             && stderr(&wrong).contains("run file --rivals")
     );
 
-    let run = place.run(&["run", "file.byte_calls", "--rivals", "--quick", "--budget", "3s", "--seed", "7"]);
+    let run = place.run(&[
+        "run",
+        "file.byte_calls",
+        "--rivals",
+        "--quick",
+        "--budget",
+        "12s",
+        "--rounds",
+        "2",
+        "--seed",
+        "7",
+    ]);
     assert!(run.status.code().is_some_and(|status| status < 2), "{}", stderr(&run));
     let text = stdout(&run);
     let (areas, table) = text.split_once("Other programs on the same file").unwrap_or_else(|| panic!("{text}"));
@@ -382,6 +393,33 @@ fn other_programs_are_set_beside_kelvin_where_files_are_measured() {
     assert!(stdout(&markdown).contains("## Other programs on the same file"), "{}", stdout(&markdown));
     // It has a table of its own, and is not among the metrics of the area.
     assert!(!areas.lines().any(|line| line.starts_with("rivals.")), "{areas}");
+}
+
+#[test]
+fn what_a_budget_does_not_hold_is_named_before_the_run_and_in_its_report() {
+    let place = Place::new();
+    let run = place.run(&["run", "cpu", "os", "--budget", "1s", "--no-store", "--no-report", "--json"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let said = stderr(&run);
+    let (before, named) = said
+        .split_once("1.00 s is too short for these, which matter less and are left out:")
+        .unwrap_or_else(|| panic!("{said}"));
+    assert!(before.contains("cases in about 1.00 s"), "{said}");
+    assert!(named.contains("os.switch.ring") && said.lines().skip(1).all(|line| line.len() <= 80), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let results = report["analysis"]["results"].as_array().unwrap();
+    let is_left_out = |result: &&serde_json::Value| {
+        result["outcome"]["skipped"].as_str().is_some_and(|reason| reason.starts_with("no time for it"))
+    };
+    let ring = results.iter().filter(|result| result["probe"] == "os.switch.ring");
+    assert!(ring.clone().count() > 2 && ring.clone().any(|result| is_left_out(&result)));
+    // A case has as many rounds as an interval needs, if time ran out, or none that count.
+    for result in results.iter().filter(|result| result["outcome"]["measured"].is_object()) {
+        assert!(result["outcome"]["measured"]["rounds"].as_u64() >= Some(4), "{result}");
+    }
+    let none = place.run(&["run", "net.bandwidth.tcp", "--budget", "1s", "--rounds", "500", "--no-store"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(stderr(&none).contains("--budget 1.00 s: 500 rounds of no case fit; all take about"), "{}", stderr(&none));
 }
 
 #[test]

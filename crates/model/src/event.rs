@@ -42,6 +42,11 @@ pub enum Event {
         /// The reason.
         reason: crate::Reason,
     },
+    /// The minimum of rounds takes longer than was said: the run will take so many seconds in all.
+    Lengthened {
+        /// The seconds.
+        seconds: f64,
+    },
     /// The run is over.
     Finished {
         /// How it ended.

@@ -269,7 +269,7 @@ impl Run {
     /// Applies an event.
     pub fn apply(&mut self, event: Event) {
         match event {
-            Event::Started(_) | Event::RoundStarted { .. } => {}
+            Event::Started(_) | Event::RoundStarted { .. } | Event::Lengthened { .. } => {}
             Event::RoundFinished { probe, case, round } => {
                 self.seconds = self.seconds.max(round.at + round.seconds);
                 self.measurement(probe, case).rounds.push(*round);

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod advertised;
+mod cost;
 mod cpu;
 mod file;
 mod load;
@@ -18,6 +19,8 @@ mod testing;
 mod transfer;
 mod truth;
 
+use std::time::Duration;
+
 use kelvin_harness::{Bounded, Probe};
 use kelvin_model::Case;
 
@@ -30,6 +33,11 @@ pub fn all() -> Vec<&'static Probe> {
 /// The metrics that hardware bounds, each at most once.
 pub fn bounded() -> Vec<&'static Bounded> {
     net::BOUNDED.to_vec()
+}
+
+/// What a round of a probe at a case is expected to take beside its timing, before any was measured.
+pub fn expected_cost(probe: &Probe, case: &Case) -> Duration {
+    cost::expected(probe, case)
 }
 
 /// Bytes that one round of a case of the study of transfers moves into files; none for a case of another probe.

@@ -152,14 +152,14 @@ impl Store {
 }
 
 impl Recorder<'_> {
-    /// Stores one event; progress events are ignored.
+    /// Stores one event; those of progress are ignored.
     ///
     /// # Errors
     /// If the event is inconsistent in itself or with earlier ones, or the store fails. Events stored before stay.
     pub fn event(&mut self, event: &Event) -> Result<(), AppendError> {
         match event {
             Event::Started(outline) => self.start(outline),
-            Event::RoundStarted { .. } => Ok(()),
+            Event::RoundStarted { .. } | Event::Lengthened { .. } => Ok(()),
             Event::RoundFinished { probe, case, round } => {
                 let begun = self.begun()?;
                 check::round(round, &begun.metrics, &format!("{probe} {case} round {}", round.index))?;

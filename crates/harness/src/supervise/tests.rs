@@ -2,10 +2,15 @@
 
 use std::cell::Cell;
 
-use kelvin_model::{Case, FORMAT, Machine, Metric, NoPrediction, OverheadReading, Reason, Run, RunSettings};
+use kelvin_model::{
+    Axis, AxisScale, Case, FORMAT, Machine, Metric, NoPrediction, OverheadReading, Reading, Readings, Reason, Run,
+    RunSettings,
+};
 
 use super::*;
 use crate::probe::{Effort, Method, Probe, ProbeKind};
+
+const N: Axis = Axis::new("n", "", AxisScale::Linear);
 
 static METRIC: Metric = Metric::duration("test.metric", "A metric of a script");
 static METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] };
@@ -25,19 +30,20 @@ static PROBE: Probe = Probe {
     predict: |_, _, _| Err(NoPrediction::because("scripted")),
 };
 
-/// Answers by the case's `n`, each round taking 5 ms beside its slice.
+/// Answers by the case's `n`; a round takes so long beside its slice, or as long as it is waited for.
 struct Scripted<F> {
     answer: F,
+    beside: fn(u64) -> f64,
     now: Cell<f64>,
 }
 
 impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
-    fn launch(&mut self, request: &Request, _: Patience) -> Option<Attempt> {
-        self.now.set(self.now.get() + 5e6 + request.slice as f64);
-        (self.answer)(
-            kelvin_model::Axis::new("n", "", kelvin_model::AxisScale::Linear).of(&request.case).unwrap(),
-            request.round,
-        )
+    fn launch(&mut self, request: &Request, patience: Patience) -> Option<Attempt> {
+        let n = N.of(&request.case).unwrap();
+        let took = (self.beside)(n) + request.slice as f64;
+        let most = patience.most.as_nanos() as f64;
+        self.now.set(self.now.get() + took.min(most));
+        if took > most { Some(Attempt::Failed("it was still running".into())) } else { (self.answer)(n, request.round) }
     }
 
     fn now(&self) -> f64 {
@@ -45,9 +51,30 @@ impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
     }
 }
 
-/// Keeps all events.
+/// Keeps all events, and judges all rounds to count.
 #[derive(Default)]
 struct Kept(Vec<Event>);
+
+impl Judge for Kept {
+    fn standings(&self) -> HashMap<(Name, Case), Standing> {
+        let mut rounds: HashMap<(Name, Case), Vec<f64>> = HashMap::new();
+        for event in &self.0 {
+            if let Event::RoundFinished { probe, case, round } = event
+                && let Attempt::Measured(readings) = &round.attempt
+                && let Readings::Scalars(values) = &readings[0].readings
+            {
+                rounds.entry((*probe, case.clone())).or_default().extend(values);
+            }
+        }
+        let standing = |(key, values): ((Name, Case), Vec<f64>)| {
+            let (low, high) =
+                values.iter().fold((f64::MAX, f64::MIN), |ends, value| (ends.0.min(*value), ends.1.max(*value)));
+            let width = Some((high - low) / low);
+            (key, Standing { counting: values.len() as u32, half_width: width, narrowable: width })
+        };
+        rounds.into_iter().map(standing).collect()
+    }
+}
 
 impl Sink for Kept {
     fn event(&mut self, event: &Event) {
@@ -59,7 +86,7 @@ fn machine() -> Machine {
     Machine::default()
 }
 
-fn outline(plan: &Plan) -> Outline {
+fn outline(plan: &Plan, budget_seconds: f64) -> Outline {
     Outline {
         format: FORMAT,
         id: "test".into(),
@@ -68,7 +95,7 @@ fn outline(plan: &Plan) -> Outline {
         command: Vec::new(),
         settings: RunSettings {
             mode: Name::new("default"),
-            budget_seconds: 1.5,
+            budget_seconds,
             rounds: 6,
             target: 0.02,
             seed: 1,
@@ -96,15 +123,29 @@ fn measured(value: f64) -> Option<Attempt> {
 }
 
 fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<Attempt>) -> (Run, Vec<Event>) {
+    // Six rounds of five cases, and not a seventh.
+    play_within((Limit::Grows, 0.56), effort, |_| 5e6, answer)
+}
+
+/// Plays a run whose rounds take so many nanoseconds beside their timing, by the case's `n`.
+fn play_within(
+    (limit, seconds): (Limit, f64),
+    effort: Effort,
+    beside: fn(u64) -> f64,
+    answer: impl FnMut(u64, u32) -> Option<Attempt>,
+) -> (Run, Vec<Event>) {
     let plan = Plan::new(&[&PROBE], ProbeKind::Measure, &[], &machine(), effort).unwrap();
-    let outline = outline(&plan);
+    let outline = outline(&plan, seconds);
     let options = Options {
         program: ("none".into(), Vec::new()),
         round_limit: Duration::from_secs(5),
+        limit,
+        began: Instant::now(),
+        reserve: Duration::ZERO,
         setup: Setup::scripted(1),
     };
     let mut kept = Kept::default();
-    run(&plan, &outline, &options, &mut Scripted { answer, now: Cell::new(0.0) }, &mut kept);
+    run(&plan, &outline, &options, &mut Scripted { answer, beside, now: Cell::new(0.0) }, &mut kept);
     (Run::from_events(kept.0.clone()).unwrap(), kept.0)
 }
 
@@ -117,11 +158,7 @@ fn a_steady_run_is_complete_and_in_the_order_of_reports() {
     let (run, events) = play(Effort::Default, |n, _| measured(100.0 + n as f64));
     assert_eq!(run.status, RunStatus::Complete);
     assert_eq!(rounds(&run), [6; 5]);
-    let cases: Vec<_> = run
-        .measurements
-        .iter()
-        .map(|m| kelvin_model::Axis::new("n", "", kelvin_model::AxisScale::Linear).of(&m.planned.case).unwrap())
-        .collect();
+    let cases: Vec<_> = run.measurements.iter().map(|m| N.of(&m.planned.case).unwrap()).collect();
     assert_eq!(cases, [0, 1, 2, 3, 4]);
     assert!(matches!(events.first(), Some(Event::Started(_))));
     assert!(matches!(events.last(), Some(Event::Finished { .. })));
@@ -134,7 +171,8 @@ fn a_failing_case_is_tried_twice_and_costs_only_itself() {
         2 => Some(Attempt::Failed("it crashed by signal 11".into())),
         _ => measured(1.0),
     });
-    assert_eq!(rounds(&run), [6, 6, 2, 6, 6]);
+    assert_eq!(rounds(&run)[2], 2);
+    assert!((0..5).all(|n| n == 2 || rounds(&run)[n] >= 6), "{:?}", rounds(&run));
     assert_eq!(run.measurements[2].failures().next(), Some("it crashed by signal 11"));
     assert_eq!(run.status, RunStatus::Complete);
 }
@@ -145,7 +183,7 @@ fn a_chance_failure_is_forgiven() {
         (2, 1) => Some(Attempt::Failed("once".into())),
         _ => measured(1.0),
     });
-    assert_eq!(rounds(&run), [6; 5]);
+    assert_eq!(rounds(&run), [6, 6, 7, 6, 6], "a failed round is made up for");
     assert_eq!(run.measurements[2].failures().count(), 1);
 }
 
@@ -155,7 +193,8 @@ fn a_skipped_case_is_tried_once() {
         4 => Some(Attempt::Skipped(Reason::new("needs two CPUs"))),
         _ => measured(1.0),
     });
-    assert_eq!(rounds(&run), [6, 6, 6, 6, 1]);
+    assert_eq!(rounds(&run)[4], 1);
+    assert!(rounds(&run)[..4].iter().all(|&rounds| rounds >= 6), "{:?}", rounds(&run));
     assert_eq!(run.measurements[4].skip_reason(), Some(&Reason::new("needs two CPUs")));
 }
 
@@ -181,4 +220,48 @@ fn events_truncated_anywhere_are_a_partial_run() {
         assert!(matches!(run.status, RunStatus::Partial(_)));
     }
     assert_eq!(Run::from_events([]), None);
+}
+
+/// The cases that were told to be left out after the first round of any, with the reason.
+fn left_out(events: &[Event]) -> Vec<(u64, &str)> {
+    let begun = events.iter().position(|event| matches!(event, Event::RoundStarted { .. })).unwrap();
+    let skipped = events[begun..].iter().filter_map(|event| match event {
+        Event::CaseSkipped { case, reason, .. } => Some((N.of(case).unwrap(), reason.0.as_str())),
+        _ => None,
+    });
+    skipped.collect()
+}
+
+#[test]
+fn what_does_not_fit_is_told_and_the_budget_is_kept() {
+    let beside = |n| if n == 2 { 300e6 } else { 5e6 };
+    let (run, events) = play_within((Limit::Kept, 1.5), Effort::Default, beside, |_, _| measured(1.0));
+    assert_eq!(left_out(&events), [(2, NO_TIME)]);
+    assert_eq!(run.status, RunStatus::Complete);
+    assert!(run.seconds <= 1.5, "{}", run.seconds);
+    assert!((0..5).all(|n| n == 2 || rounds(&run)[n] >= 6), "{:?}", rounds(&run));
+}
+
+#[test]
+fn a_round_that_outlives_a_kept_budget_is_no_failure() {
+    let beside = |n| if n == 4 { 60e9 } else { 5e6 };
+    let (run, events) = play_within((Limit::Kept, 1.5), Effort::Default, beside, |_, _| measured(1.0));
+    assert_eq!(left_out(&events).iter().map(|one| one.0).collect::<Vec<_>>(), [4]);
+    assert!(run.seconds <= 1.5 && rounds(&run)[..4].iter().all(|&rounds| rounds >= 6), "{:?}", rounds(&run));
+    assert!(run.measurements.iter().all(|measurement| measurement.failures().next().is_none()));
+}
+
+#[test]
+fn a_run_that_takes_longer_than_usual_says_so_when_it_knows_and_at_its_end() {
+    let (run, events) = play_within((Limit::Grows, 1.5), Effort::Default, |_| 100e6, |_, _| measured(1.0));
+    assert_eq!(rounds(&run), [6; 5]);
+    let said: Vec<f64> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Lengthened { seconds } => Some(*seconds),
+            _ => None,
+        })
+        .collect();
+    assert!(!said.is_empty() && (said[said.len() - 1] / run.seconds - 1.0).abs() < 0.1, "{said:?} {}", run.seconds);
+    assert!(run.notes[0].starts_with("6 rounds of each case take "), "{:?}", run.notes);
 }

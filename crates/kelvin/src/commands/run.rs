@@ -7,11 +7,12 @@ use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, Outcome};
 use kelvin_file::user_file::UserFile;
-use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Sink, Unit, supervise};
+use kelvin_harness::{Effort, Judge, Plan, Probe, ProbeKind, Unit, supervise};
 use kelvin_model::{Need, Outline, Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
 use kelvin_store::Store;
 
+use crate::budget::{Budget, Fitted};
 use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
@@ -35,7 +36,7 @@ pub fn run(args: &RunArgs) -> Done {
     let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
-    carry_out(here, &plan, &wishes, &Destination::new(&args.to, references))
+    carry_out(here, plan, &wishes, &Destination::new(&args.to, references))
 }
 
 /// `kelvin file sweep`: the area of files and disks with all its points.
@@ -46,7 +47,7 @@ pub fn sweep(args: &SweepArgs) -> Done {
     let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
-    carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
+    carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
 /// Blocks of time for the studies of `--rivals`: starting a program such as fio takes far longer than any other round.
@@ -96,13 +97,15 @@ impl<'a> Destination<'a> {
 }
 
 /// Measures a plan and shows it. Everything that can be wrong with the options is checked first.
-pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
-    let checked = Checked::new(here, plan, wishes, to)?;
-    let budget = wishes.args.budget.map_or(wishes.budget, |budget| budget.as_secs_f64());
-    output::remark(format!("kelvin: {} cases in about {budget:.0} s; {}", plan.units.len(), checked.whereto()));
-    let options = checked.prepared.options(wishes.args.round_limit);
-    checked.measure(plan, wishes, |outline, sink| {
-        supervise(plan, outline, &options, sink);
+pub fn carry_out(here: Here, plan: Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
+    let fitted = Fitted::new(plan, wishes, &here)?;
+    let (plan, Budget { seconds, limit }) = (&fitted.plan, fitted.budget);
+    let wishes = Wishes { budget: seconds, ..*wishes };
+    let checked = Checked::new(here, plan, &wishes, to)?;
+    fitted.announce(&checked.whereto());
+    let options = checked.prepared.options(plan, limit, wishes.args.round_limit);
+    checked.measure(plan, &wishes, |outline, judge| {
+        supervise(plan, outline, &options, judge);
     })
 }
 
@@ -139,7 +142,7 @@ impl<'a> Checked<'a> {
     ///
     /// # Errors
     /// A run that never began, or cannot be written.
-    pub fn measure(self, plan: &Plan, wishes: &Wishes<'_>, conduct: impl FnOnce(&Outline, &mut dyn Sink)) -> Done {
+    pub fn measure(self, plan: &Plan, wishes: &Wishes<'_>, conduct: impl FnOnce(&Outline, &mut dyn Judge)) -> Done {
         let finished = measure(plan, wishes, (self.prepared, self.store.as_ref()), conduct)?;
         show(finished, self.to, self.page)
     }

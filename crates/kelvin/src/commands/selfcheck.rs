@@ -4,12 +4,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, MetricResult, Outcome, Verdict};
-use kelvin_harness::{Effort, ProbeKind, Sink, supervise};
+use kelvin_harness::{Effort, Judge, ProbeKind, supervise};
 use kelvin_model::{ClockInfo, Outline, Run};
 use kelvin_report::units;
 use kelvin_sys::usage::{Who, usage};
 use serde::Serialize;
 
+use crate::budget::Fitted;
 use crate::cli::SelfcheckArgs;
 use crate::fault::{Done, WITH_FAILURES};
 use crate::measure::{Finished, Wishes, measure};
@@ -38,10 +39,12 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let plan = plan_of(kind, &[], &here, Effort::Default)?;
     let wishes =
         Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure, told: Told::ForFigures };
+    let Fitted { plan, budget, .. } = Fitted::new(plan, &wishes, &here)?;
+    let wishes = Wishes { budget: budget.seconds, ..wishes };
     let prepared = Prepared::new(here, &plan, &args.measure)?;
-    let options = prepared.options(args.measure.round_limit);
-    let supervised = |outline: &Outline, sink: &mut dyn Sink| {
-        supervise(&plan, outline, &options, sink);
+    let options = prepared.options(&plan, budget.limit, args.measure.round_limit);
+    let supervised = |outline: &Outline, judge: &mut dyn Judge| {
+        supervise(&plan, outline, &options, judge);
     };
     let Finished { run, analysis, .. } = measure(&plan, &wishes, (prepared, None), supervised)?;
     let peak = usage(Who::Process).peak_resident;

@@ -92,7 +92,7 @@ pub fn study(args: &StudyArgs) -> Done {
         measure.round_limit = measure.round_limit.max(ROUND_OF_TRANSFERS);
     }
     let wishes = Wishes { mode: "study", budget, rounds, args: &measure, told: Told::with(args.to.with_private) };
-    run::carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
+    run::carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
 /// The study of transfers with every combination of their factors.
@@ -106,7 +106,7 @@ fn with_all_combinations(mut plan: Plan, study: &'static Probe) -> Result<Plan, 
     let known: BTreeSet<Case> =
         plan.units.iter().filter(|unit| !unit.only_input).map(|unit| unit.case.clone()).collect();
     let new = kelvin_probes::all_transfers().into_iter().filter(|case| !known.contains(case));
-    plan.units.extend(new.map(|case| Unit { probe: study, case, only_input: false, block: 0 }));
+    plan.units.extend(new.map(|case| Unit::new(study, case)));
     Ok(plan)
 }
 

@@ -91,7 +91,7 @@ fn plan(study: &Study) -> Result<Plan, Fault> {
     let unit = |planned: kelvin_sweep::PlannedCase| {
         let probe = probes.iter().copied().find(|probe| *planned.probe == *probe.id);
         let probe = probe.ok_or_else(|| Fault::because(format!("there is no probe {}", planned.probe)))?;
-        Ok(Unit { probe, case: planned.case, only_input: false, block: 0 })
+        Ok(Unit::new(probe, planned.case))
     };
     let units: Result<Vec<Unit>, Fault> = study.cases().into_iter().map(unit).collect();
     Ok(Plan { units: units?, left_out: Vec::new() })

@@ -1,0 +1,153 @@
+//! The time of a run: whether it yields or its cases do, which of them fit, and what is said of that before the run starts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kelvin_harness::{Limit, Plan, Room};
+use kelvin_model::units::seconds;
+
+use crate::fault::Fault;
+use crate::measure::Wishes;
+use crate::output;
+use crate::place::Here;
+
+/// Reading the machine and calibrating the clock take about this long before the first round.
+const BEFORE: Duration = Duration::from_millis(300);
+/// Analysis, table and page take this long after the last round, and so much longer for each case.
+const AFTER: Duration = Duration::from_millis(60);
+const AFTER_EACH: Duration = Duration::from_millis(1);
+
+/// The time of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Seconds of the whole run.
+    pub seconds: f64,
+    /// What yields where they are too few.
+    pub limit: Limit,
+}
+
+/// A plan and its time.
+pub struct Fitted {
+    /// What fits.
+    pub plan: Plan,
+    /// The time.
+    pub budget: Budget,
+    /// What does not, in words.
+    left_out: Vec<String>,
+    /// The usual time, if it is too short here.
+    usual: Option<f64>,
+}
+
+impl Fitted {
+    /// What of a plan fits into a budget that was asked for; without one, the usual time grows until all of it does.
+    ///
+    /// # Errors
+    /// If nothing fits.
+    pub fn new(plan: Plan, wishes: &Wishes<'_>, here: &Here) -> Result<Self, Fault> {
+        let plan = plan.expecting(kelvin_probes::expected_cost);
+        let rounds = wishes.rounds();
+        match wishes.args.budget {
+            Some(time) => {
+                let budget = Budget { seconds: time.as_secs_f64(), limit: Limit::Kept };
+                let all = plan.clone();
+                let room = Room { time: time.saturating_sub(BEFORE + AFTER), rounds };
+                let plan = plan.within(room, (&kelvin_probes::all(), &here.machine));
+                if plan.units.is_empty() && !all.units.is_empty() {
+                    return Err(Fault::because(format!(
+                        "--budget {}: {rounds} rounds of no case fit; all take about {}",
+                        seconds(budget.seconds),
+                        seconds(all.expected(rounds).as_secs_f64())
+                    )));
+                }
+                let left_out = names(&all, &plan);
+                Ok(Self { plan, budget, left_out, usual: None })
+            }
+            None => {
+                let needed = (BEFORE + plan.expected(rounds) + after(&plan)).as_secs_f64();
+                let budget = Budget { seconds: needed.max(wishes.budget), limit: Limit::Grows };
+                Ok(Self {
+                    plan,
+                    budget,
+                    left_out: Vec::new(),
+                    usual: (needed > wishes.budget).then_some(wishes.budget),
+                })
+            }
+        }
+    }
+
+    /// Says before the run what it measures, and what not.
+    pub fn announce(&self, whereto: &str) {
+        let (cases, time) = (self.plan.units.len(), seconds(self.budget.seconds));
+        let longer = self.usual.map_or_else(String::new, |usual| format!(", more than the usual {}", seconds(usual)));
+        output::remark(format!("kelvin: {cases} cases in about {time}{longer}; {whereto}"));
+        if !self.left_out.is_empty() {
+            let head = format!("kelvin: {time} is too short for these, which matter less and are left out:");
+            output::remark_names(head, &self.left_out);
+        }
+    }
+}
+
+/// What is kept of a budget for the time after the last round.
+pub fn after(plan: &Plan) -> Duration {
+    AFTER + AFTER_EACH * plan.units.len() as u32
+}
+
+/// The cases of one plan that another lacks, in words: the beginning of the ids of probes that all are lost, or a probe and how many of
+/// its cases.
+fn names(all: &Plan, kept: &Plan) -> Vec<String> {
+    let [all, kept] = [all, kept].map(cases);
+    let lost = |id: &str| all[id] - kept.get(id).copied().unwrap_or(0);
+    let mut names: Vec<String> = Vec::new();
+    for (&id, &cases) in all.iter().filter(|&(id, _)| lost(id) > 0) {
+        let ends = id.match_indices('.').map(|(end, _)| &id[..=end]);
+        let is_lost = |beginning: &&str| {
+            let mut of_it = all.keys().filter(|other| other.starts_with(beginning));
+            of_it.clone().count() > 1 && of_it.all(|other| !kept.contains_key(other))
+        };
+        let name = match ends.clone().find(is_lost) {
+            Some(beginning) => beginning.trim_end_matches('.').to_owned(),
+            None if lost(id) == cases => id.to_owned(),
+            None => format!("{id} ({} of {cases} cases)", lost(id)),
+        };
+        if names.last() != Some(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// How many cases of each probe are asked for.
+fn cases(plan: &Plan) -> BTreeMap<&'static str, usize> {
+    let mut cases = BTreeMap::new();
+    plan.units.iter().filter(|unit| !unit.only_input).for_each(|unit| *cases.entry(unit.probe.id).or_default() += 1);
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_harness::Unit;
+    use kelvin_model::Case;
+
+    use super::*;
+
+    fn plan(cases: &[(&str, u64)]) -> Plan {
+        let probe = |id: &str| kelvin_probes::all().into_iter().find(|probe| probe.id == id).unwrap();
+        let unit = |&(id, n): &(&str, u64)| Unit::new(probe(id), Case::new().with("n", n));
+        Plan { units: cases.iter().map(unit).collect(), left_out: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_left_out_is_named_by_area_probe_or_number_of_cases() {
+        let all = [
+            ("cpu.loop", 1),
+            ("cpu.latency", 1),
+            ("mem.latency", 1),
+            ("mem.latency", 2),
+            ("mem.tlb", 1),
+            ("net.connect", 1),
+        ];
+        let kept = [("mem.latency", 2)];
+        assert_eq!(names(&plan(&all), &plan(&kept)), ["cpu", "mem.latency (1 of 2 cases)", "mem.tlb", "net.connect"]);
+        assert!(names(&plan(&all), &plan(&all)).is_empty());
+    }
+}

@@ -1,0 +1,106 @@
+//! What a round of a probe is expected to take beside its timing, before any was measured.
+//!
+//! Measured on an AMD Zen 5 guest with two CPUs. Only whether a case fits into a budget is decided by it, and the first rounds of a
+//! run correct it; a probe that is not listed takes the usual time.
+
+use std::time::Duration;
+
+use kelvin_catalogue::{file, mem, net, os};
+use kelvin_harness::{Probe, USUAL_ROUND};
+use kelvin_model::{Axis, Case, Metric};
+
+/// What is expected of the rounds of one probe.
+struct Cost {
+    /// The first metric of the probe.
+    of: &'static Metric,
+    /// The same for each case.
+    fixed: Duration,
+    /// Nanoseconds for each unit of an axis.
+    for_each: Option<(Axis, f64)>,
+}
+
+const fn fixed(of: &'static Metric, milliseconds: u64) -> Cost {
+    Cost { of, fixed: Duration::from_millis(milliseconds), for_each: None }
+}
+
+const fn growing(of: &'static Metric, milliseconds: u64, axis: Axis, nanoseconds: f64) -> Cost {
+    Cost { for_each: Some((axis, nanoseconds)), ..fixed(of, milliseconds) }
+}
+
+/// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
+static COSTS: [Cost; 23] = [
+    growing(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
+    growing(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
+    growing(&mem::LATENCY, 5, mem::BYTES, 2.0),
+    fixed(&mem::LATENCY_STRIDE, 35),
+    growing(&mem::TLB, 5, mem::TOUCHED_PAGES, 2e3),
+    fixed(&mem::FAULT_MAJOR, 60),
+    growing(&mem::BANDWIDTH_READ, 25, mem::BYTES, 2.0),
+    fixed(&mem::LOADED_LATENCY, 60),
+    fixed(&file::DEVICE_READ, 190),
+    fixed(&file::DEVICE_WRITE, 15),
+    fixed(&file::READ_AHEAD, 35),
+    fixed(&file::PAGE_READ, 100),
+    fixed(&file::BLOCKSIZE_READ, 25),
+    growing(&file::SEQRAND, 15, file::BYTES, 0.5),
+    fixed(&file::DEPTH_RATE, 22),
+    fixed(&file::CONTENTION, 65),
+    fixed(&file::THREADS, 35),
+    growing(&file::NEW, 5, file::BYTES, 4.0),
+    fixed(&net::BANDWIDTH_TCP, 90),
+    fixed(&net::BANDWIDTH_TCP_WAY, 120),
+    fixed(&net::BANDWIDTH_UDP, 60),
+    fixed(&net::BANDWIDTH_UNIX, 50),
+    fixed(&net::LOADED, 55),
+];
+
+/// Nanoseconds for each byte of a transfer: 400 MB/s, as its smallest calls move them.
+const TRANSFERRED: f64 = 2.5;
+
+/// What a round of a probe at a case is expected to take beside its timing.
+pub(crate) fn expected(probe: &Probe, case: &Case) -> Duration {
+    let first = probe.metrics.first().map(|metric| metric.id);
+    let known = COSTS.iter().find(|cost| Some(cost.of.id) == first);
+    let time = known.map_or(USUAL_ROUND, |cost| cost.fixed + cost.of_axis(case));
+    time + nanoseconds(TRANSFERRED * crate::transferred(case) as f64)
+}
+
+impl Cost {
+    fn of_axis(&self, case: &Case) -> Duration {
+        let of_axis = self.for_each.and_then(|(axis, each)| Some(axis.of(case)? as f64 * each));
+        nanoseconds(of_axis.unwrap_or(0.0))
+    }
+}
+
+fn nanoseconds(nanoseconds: f64) -> Duration {
+    Duration::from_nanos(nanoseconds as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cost_is_of_a_probe_and_its_axis() {
+        for cost in &COSTS {
+            let probe = crate::all().into_iter().find(|probe| probe.metrics[0].id == cost.of.id);
+            assert!(probe.is_some(), "{} is the first metric of no probe", cost.of.id);
+            if let Some((axis, _)) = cost.for_each {
+                assert!(
+                    cost.of.axes.iter().flatten().any(|known| known.name == axis.name),
+                    "{} over {axis:?}",
+                    cost.of.id
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn more_memory_takes_longer_and_the_usual_takes_the_usual_time() {
+        let probe = |metric: &Metric| crate::all().into_iter().find(|probe| probe.metrics[0].id == metric.id).unwrap();
+        let fork = |bytes: u64| expected(probe(&os::PROCESS_FORK_RSS), &Case::new().with(os::RESIDENT, bytes));
+        assert_eq!(fork(1 << 30), Duration::from_nanos((2 << 30) + 5_000_000));
+        assert!(fork(1 << 30) > 50 * fork(1 << 20));
+        assert_eq!(expected(probe(&os::SYSCALL_NULL), &Case::new()), USUAL_ROUND);
+    }
+}
