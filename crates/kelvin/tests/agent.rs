@@ -236,7 +236,18 @@ impl Drop for Host {
 
 /// What a run with an agent measured, by metric and case.
 fn measured(arguments: &[&str]) -> (Option<i32>, serde_json::Value, String) {
-    let common = ["run", "os.syscall.null", "--quick", "--budget", "8s", "--no-store", "--no-report", "--json"];
+    let common = [
+        "run",
+        "os.syscall.null",
+        "--quick",
+        "--budget",
+        "20s",
+        "--rounds",
+        "2",
+        "--no-store",
+        "--no-report",
+        "--json",
+    ];
     let output = Command::new(KELVIN).args(common).args(arguments).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     (output.status.code(), serde_json::from_slice(&output.stdout).unwrap_or_default(), said)
@@ -325,7 +336,7 @@ fn a_link_to_another_host_is_measured_and_carries_no_more_than_it_lets_through()
     }
     // Only what is named of what needs the agent.
     let named = ["run", "net.peer.connect", "--peer", Host::THERE, "--token-file", &token];
-    let common = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json"];
+    let common = ["--quick", "--budget", "10s", "--rounds", "2", "--no-store", "--no-report", "--json"];
     let output = Command::new(KELVIN).args([&named[..], &common].concat()).stdin(Stdio::null()).output().unwrap();
     let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let asked = run["analysis"]["results"].as_array().unwrap().iter().filter(|result| result["only_input"] == false);
@@ -356,7 +367,18 @@ fn addresses_of_one_link_keep_their_zone_all_the_way() {
         (number.trim(), &["net.peer.offered", "net.peer.crr"]),
     ] {
         let peer = format!("{}%{zone}", Host::LINK_THERE);
-        let common = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json", "--token-file", &token];
+        let common = [
+            "--quick",
+            "--budget",
+            "10s",
+            "--rounds",
+            "2",
+            "--no-store",
+            "--no-report",
+            "--json",
+            "--token-file",
+            &token,
+        ];
         let output =
             Command::new(KELVIN).arg("run").args(metrics).args(common).args(["--peer", &peer]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
