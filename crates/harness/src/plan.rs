@@ -84,7 +84,7 @@ pub struct Plan {
     /// The units, in the order of reports.
     pub units: Vec<Unit>,
     /// What is left out at this effort, with the reason.
-    pub left_out: Vec<(Name, Case, Reason)>,
+    pub left_out: Vec<(&'static Probe, Case, Reason)>,
 }
 
 /// A name on the command line that selects nothing.
@@ -186,7 +186,7 @@ impl Plan {
         let usual = (probe.cases)(machine, Effort::Default);
         let left_out = usual.into_iter().filter(|case| !chosen.contains(case));
         let reason = || Reason::new("omitted by --quick; a default run measures it");
-        self.left_out.extend(left_out.map(|case| (Name::new(probe.id), case, reason())));
+        self.left_out.extend(left_out.map(|case| (probe, case, reason())));
     }
 
     /// This plan with these cases only of what was asked for, and with no more inputs than their predictions need.
@@ -217,7 +217,7 @@ impl Plan {
             std::mem::take(&mut self.units).into_iter().enumerate().map(left_out).partition(Result::is_ok);
         self.units = units.into_iter().flatten().collect();
         let asked = dropped.into_iter().filter_map(Result::err).filter(|unit| !unit.only_input);
-        self.left_out.extend(asked.map(|unit| (Name::new(unit.probe.id), unit.case, reason.clone())));
+        self.left_out.extend(asked.map(|unit| (unit.probe, unit.case, reason.clone())));
         self.keep_needed_inputs(probes, machine);
         self
     }
@@ -295,16 +295,17 @@ impl Plan {
             }
         }
         let measured =
-            |probe: Name, case: &Case| self.units.iter().any(|unit| *probe == *unit.probe.id && unit.case == *case);
+            |probe: &Probe, case: &Case| self.units.iter().any(|unit| unit.probe.id == probe.id && unit.case == *case);
         self.left_out.extend(other.left_out);
-        self.left_out.retain(|(probe, case, _)| !measured(*probe, case));
+        self.left_out.retain(|(probe, case, _)| !measured(probe, case));
         self
     }
 
     /// The definitions of all its metrics, each once, in the order of reports.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics: Vec<Metric> = Vec::new();
-        for metric in self.units.iter().flat_map(|unit| unit.probe.metrics) {
+        let of_all = self.units.iter().map(|unit| unit.probe).chain(self.left_out.iter().map(|(probe, ..)| *probe));
+        for metric in of_all.flat_map(|probe| probe.metrics) {
             if !metrics.iter().any(|known| known.id == metric.id) {
                 metrics.push(**metric);
             }
@@ -316,12 +317,11 @@ impl Plan {
     pub fn planned(&self) -> Vec<Planned> {
         let units = self.units.iter().map(|unit| (unit.probe, unit.case.clone(), unit.only_input));
         let mut planned: Vec<Planned> =
-            units.map(|(probe, case, only_input)| planned(probe, case, only_input)).collect();
-        for (id, case, _) in &self.left_out {
-            let last = planned.iter().rposition(|entry| entry.probe == *id);
-            let metrics = last.map_or_else(Vec::new, |at| planned[at].metrics.clone());
+            units.map(|(probe, case, only_input)| self::planned(probe, case, only_input)).collect();
+        for (probe, case, _) in &self.left_out {
+            let last = planned.iter().rposition(|entry| *entry.probe == *probe.id);
             let at = last.map_or(planned.len(), |at| at + 1);
-            planned.insert(at, Planned { probe: *id, metrics, case: case.clone(), only_input: false });
+            planned.insert(at, self::planned(probe, case.clone(), false));
         }
         planned
     }
@@ -539,6 +539,27 @@ mod tests {
         }
 
         #[test]
+        fn what_is_left_out_is_planned_with_its_metrics_though_nothing_of_its_probe_is_left() {
+            let plan = Plan {
+                units: vec![Unit::new(&BASE_PROBE, of_size(1)), Unit::new(&MIDDLE_PROBE, Case::new())],
+                left_out: [(&TOP_PROBE, 3), (&BASE_PROBE, 2)]
+                    .map(|(probe, size)| (probe, of_size(size), Reason::new("a test")))
+                    .into(),
+            };
+            let planned = plan.planned();
+            let of = |entry: &Planned| (entry.probe.to_string(), entry.metrics.clone(), SIZE.of(&entry.case));
+            let one = |probe: &Probe, metric: &Metric, size| (probe.id.to_owned(), vec![metric.id], size);
+            let expected = [
+                one(&BASE_PROBE, &BASE, Some(1)),
+                one(&BASE_PROBE, &BASE, Some(2)),
+                one(&MIDDLE_PROBE, &MIDDLE, None),
+                one(&TOP_PROBE, &TOP, Some(3)),
+            ];
+            assert_eq!(planned.iter().map(of).collect::<Vec<_>>(), expected);
+            assert_eq!(plan.metrics().iter().map(|metric| metric.id).collect::<Vec<_>>(), [BASE.id, MIDDLE.id, TOP.id]);
+        }
+
+        #[test]
         fn the_first_cases_of_all_probes_come_before_the_second_of_any() {
             let unit = |probe, size, rank| Unit { rank, ..Unit::new(probe, of_size(size)) };
             let units = vec![
@@ -573,7 +594,7 @@ mod tests {
         let case = |n| Case::new().with(N, n);
         let plan = |cases: &[(u64, bool)], left_out: &[u64]| Plan {
             units: cases.iter().map(|&(n, only_input)| Unit { only_input, ..Unit::new(&PROBE, case(n)) }).collect(),
-            left_out: left_out.iter().map(|&n| (Name::new(PROBE.id), case(n), Reason::new("a test"))).collect(),
+            left_out: left_out.iter().map(|&n| (&PROBE, case(n), Reason::new("a test"))).collect(),
         };
         let both = plan(&[(1, true), (2, false)], &[3]).and(plan(&[(1, false), (2, true), (3, true)], &[4]));
         let units: Vec<(u64, bool)> =

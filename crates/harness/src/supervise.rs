@@ -76,7 +76,7 @@ pub fn supervise(plan: &Plan, outline: &Outline, options: &Options, judge: &mut 
 fn run(plan: &Plan, outline: &Outline, options: &Options, launch: &mut dyn Launch, judge: &mut dyn Judge) -> RunStatus {
     judge.event(&Event::Started(Box::new(outline.clone())));
     for (probe, case, reason) in &plan.left_out {
-        judge.event(&Event::CaseSkipped { probe: *probe, case: case.clone(), reason: reason.clone() });
+        judge.event(&Event::CaseSkipped { probe: Name::new(probe.id), case: case.clone(), reason: reason.clone() });
     }
     let mut rounds = Rounds::new(plan, &outline.settings, options);
     let status = rounds.run(launch, judge);

@@ -10,7 +10,7 @@ use kelvin_catalogue::load::THROUGHPUT;
 use kelvin_catalogue::transfer::{Files, TIME, has_kernel_end};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
 use kelvin_model::units::bytes;
-use kelvin_model::{Case, Name, Reason};
+use kelvin_model::{Case, Reason};
 use kelvin_report::Terminal;
 use kelvin_sys::kernel_end::{Device, KernelEnd};
 
@@ -148,8 +148,7 @@ fn without_devices(plan: Plan, here: &Here) -> Plan {
     };
     let reason = Reason::new(format!("needs the kernel module: {missing}"));
     let of_kernel = plan.units.iter().filter(|unit| has_kernel_end(&unit.case));
-    let left_out: Vec<_> =
-        of_kernel.map(|unit| (Name::new(unit.probe.id), unit.case.clone(), reason.clone())).collect();
+    let left_out: Vec<_> = of_kernel.map(|unit| (unit.probe, unit.case.clone(), reason.clone())).collect();
     if left_out.is_empty() {
         return plan;
     }
