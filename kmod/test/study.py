@@ -25,8 +25,8 @@ study() {
 MAPPED = "--only sender=kernel-mmap --only receiver=kernel-mmap"
 ALL = f"--only sender=kernel-rw --only receiver=kernel-rw {MAPPED}"
 SHORT = RUN + f"""
-study --quick --rounds 2 --budget 1s {ALL} --only files=small || exit
-study --quick --rounds 2 --budget 1s {MAPPED} --only files=one || exit
+study --quick --rounds 2 --budget minimum {ALL} --only files=small || exit
+study --quick --rounds 2 --budget minimum {MAPPED} --only files=one || exit
 """
 WHOLE = f"""
 insmod /bin/kelvin.ko || exit

@@ -12,7 +12,7 @@ NODES = [768, 768, 512]
 DISTANCES = [[10, 21, 17], [21, 10, 28], [17, 28, 10]]
 CPUS = {0: 0, 1: 1}
 PAIRS = {(cpu_node, node) for cpu_node in CPUS.values() for node in range(len(NODES))}
-SCRIPT = "/bin/kelvin run mem.node --budget 2s --rounds 2 --no-store --no-report --json"
+SCRIPT = "/bin/kelvin run mem.node --budget minimum --rounds 2 --no-store --no-report --json"
 
 
 def outfit(_, built):

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kelvin_harness::{Limit, Plan, Room};
 use kelvin_model::units::seconds;
 
+use crate::cli::MINIMUM;
 use crate::fault::Fault;
 use crate::measure::Wishes;
 use crate::output;
@@ -47,7 +48,7 @@ impl Fitted {
         let plan = plan.expecting(kelvin_probes::expected_cost);
         let rounds = wishes.rounds();
         match wishes.args.budget {
-            Some(time) => {
+            Some(time) if time != MINIMUM => {
                 let budget = Budget { seconds: time.as_secs_f64(), limit: Limit::Kept };
                 let all = plan.clone();
                 let room = Room { time: time.saturating_sub(BEFORE + AFTER), rounds };
@@ -62,15 +63,11 @@ impl Fitted {
                 let left_out = names(&all, &plan);
                 Ok(Self { plan, budget, left_out, usual: None })
             }
-            None => {
+            asked => {
                 let needed = (BEFORE + plan.expected(rounds) + after(&plan)).as_secs_f64();
-                let budget = Budget { seconds: needed.max(wishes.budget), limit: Limit::Grows };
-                Ok(Self {
-                    plan,
-                    budget,
-                    left_out: Vec::new(),
-                    usual: (needed > wishes.budget).then_some(wishes.budget),
-                })
+                let usual = if asked.is_none() { Some(wishes.budget) } else { None };
+                let budget = Budget { seconds: needed.max(usual.unwrap_or(0.0)), limit: Limit::Grows };
+                Ok(Self { plan, budget, left_out: Vec::new(), usual: usual.filter(|&usual| needed > usual) })
             }
         }
     }

@@ -182,8 +182,8 @@ pub struct DestinationArgs {
 pub struct MeasureArgs {
     /// Time of the run, such as 45s or 10m: what does not fit is left out, the least important first [default: 30 s for cpu and os
     /// together and for each of mem, file and net, 150 s for all; 10 s each with --quick, 45 s for all; 5 min each with --thorough;
-    /// longer on a slow machine]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// longer on a slow machine]; `minimum`: as long as the minimum of rounds takes
+    #[arg(long, value_name = "TIME", value_parser = budget)]
     pub budget: Option<Duration>,
     /// Minimum rounds (fresh processes) per case, 2 to 1000 [default: 8; 5 with --quick, 20 with --thorough]
     #[arg(long, value_name = "N", value_parser = between(2, 1000))]
@@ -533,6 +533,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     duration_from(1.0, "one second", text)
 }
 
+/// The time of a run that is as long as its minimum of rounds takes.
+pub const MINIMUM: Duration = Duration::ZERO;
+
+/// A time of a run.
+fn budget(text: &str) -> Result<Duration, String> {
+    if text == "minimum" { Ok(MINIMUM) } else { duration(text) }
+}
+
 /// A time from a hundredth of a second to a week.
 fn any_duration(text: &str) -> Result<Duration, String> {
     duration_from(0.01, "a hundredth of a second", text)
@@ -632,6 +640,8 @@ mod tests {
         assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!((budget("minimum"), budget("45s")), (Ok(MINIMUM), duration("45s")));
+        assert!(budget("0s").is_err() && duration("minimum").is_err());
         assert_eq!(any_duration("0.25"), Ok(Duration::from_millis(250)));
         assert!(any_duration("0.001s").is_err());
         for wrong in ["", "m", "-5s", "0s", "0.5s", "1e99", "nan", "8000h", "5x", "µ"] {

@@ -8,7 +8,7 @@ use kelvin_harness::{Effort, Judge, Plan, Setup, clock_source};
 use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings};
 use kelvin_store::{AppendError, Kin, Store};
 
-use crate::cli::MeasureArgs;
+use crate::cli::{MINIMUM, MeasureArgs};
 use crate::fault::Fault;
 use crate::prepare::Prepared;
 use crate::private::Told;
@@ -118,7 +118,10 @@ fn settings(wishes: &Wishes<'_>, setup: &Setup) -> RunSettings {
     let args = wishes.args;
     RunSettings {
         mode: Name::new(wishes.mode),
-        budget_seconds: args.budget.map_or(wishes.budget, |budget| budget.as_secs_f64()),
+        budget_seconds: args
+            .budget
+            .filter(|&asked| asked != MINIMUM)
+            .map_or(wishes.budget, |asked| asked.as_secs_f64()),
         rounds: wishes.rounds(),
         target: args.target,
         seed: args.seed.unwrap_or_else(|| since_epoch().0 as u64),
