@@ -12,14 +12,12 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import common
-from servers import free_port
+from servers import free_port, started, telling
 
 PLANTED = 1024
 # A message may be read in two parts, and memory is given out in more than was asked for.
@@ -30,43 +28,6 @@ QUANTILE = 2.101
 # Growth that is none: of either, and of what the generator keeps of each second.
 BYTES_A_REQUEST = 0.01
 BYTES_A_SECOND = 128
-
-
-@contextmanager
-def started(command, **options):
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **options)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-@contextmanager
-def served(kelvin, base, preload=None):
-    """A server of small files that tells what it uses: the arguments of a study of it."""
-    files, token, listed = (Path(base, name) for name in ("files", "token", "list"))
-    files.mkdir()
-    for number in range(16):
-        (files / str(number)).write_bytes(bytes(100))
-    listed.write_text("".join(f"{one.name}\n" for one in files.iterdir()))
-    token.touch(mode=0o600)
-    token.write_text(os.urandom(16).hex())
-    environment = {**os.environ, **({"LD_PRELOAD": str(preload)} if preload else {})}
-    exposed = ["--listen", "127.0.0.1:0", "--expose-resources", "--token-file", token]
-    try:
-        with started([kelvin, "serve", files, *exposed], env=environment) as server:
-            address, resources = (server.stdout.readline().split()[-1].rsplit("//")[-1].rstrip("/") for _ in range(2))
-            words = ["--url", f"http://{address}/", "--url-list", listed, "--resources-token", token, "--resources", resources]
-            yield [str(word) for word in words]
-    finally:
-        for one in [*files.iterdir(), token, listed]:
-            one.unlink()
-        files.rmdir()
 
 
 # ---- the leak check
@@ -82,9 +43,10 @@ def growth_of_server(study):
 
 
 def leak_check(kelvin, base, preload, budget):
-    with served(kelvin, base, preload) as words:
+    environment = {**os.environ, **({"LD_PRELOAD": str(preload)} if preload else {})}
+    with telling(kelvin, base, 16, 100, env=environment) as (address, words):
         command = [kelvin, "study", "load", "--json", "--no-store", "--no-report", "--dir", base, "--rounds", "8", "--users", "1,2,4", "--budget", budget]
-        study = json.loads(common.run([*command, *words], timeout=900))
+        study = json.loads(common.run([*command, "--url", f"http://{address}/", *words], timeout=900))
     growth, holds, text = growth_of_server(study)
     common.say(text)
     if preload:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import common
 from planted import cgroup, number
+from servers import started, telling
 
 PAYLOAD = 1448 / 1514
 PERIOD = 100_000
@@ -139,38 +140,12 @@ def lock(microseconds):
 
     @contextmanager
     def planted(on):
-        files, token, listed = (Path(on.base, name) for name in ("locked", "locked.token", "locked.list"))
-        files.mkdir()
-        for number_of_file in range(128):
-            (files / str(number_of_file)).write_bytes(bytes(20_000))
-        listed.write_text("".join(f"{one.name}\n" for one in files.iterdir()))
-        token.touch(mode=0o600)
-        token.write_text(os.urandom(16).hex())
-        exposed = ["--listen", "127.0.0.1:0", "--expose-resources", "--token-file", token]
-        try:
-            with started([on.kelvin, "serve", files, *exposed]) as server:
-                address, resources = (server.stdout.readline().split()[-1].rsplit("//")[-1].rstrip("/") for _ in range(2))
-                proxy = common.build_rival("locked_proxy", on.base)
-                with started([proxy, address.rsplit(":")[-1], microseconds]) as proxied:
-                    url = f"http://127.0.0.1:{proxied.stdout.readline().strip()}/"
-                    words = ["--url", url, "--url-list", listed]
-                    yield [*map(str, words), "--resources-token", str(token), "--resources", resources]
-        finally:
-            shutil.rmtree(files)
-            token.unlink()
-            listed.unlink()
+        with telling(on.kelvin, on.base, 128, 20_000) as (address, words):
+            proxy = common.build_rival("locked_proxy", on.base)
+            with started([proxy, address.rsplit(":")[-1], microseconds]) as proxied:
+                yield ["--url", f"http://127.0.0.1:{proxied.stdout.readline().strip()}/", *words]
 
     return planted
-
-
-@contextmanager
-def started(command):
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 # ---- what is expected

@@ -1,7 +1,11 @@
 """Programs that listen for another one on a port of this machine."""
+import os
+import shutil
 import socket
 import subprocess
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 
 def free_port():
@@ -25,3 +29,36 @@ class Server:
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
+
+
+@contextmanager
+def started(command, **options):
+    """A program whose output is read, killed with the block."""
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def telling(kelvin, base, count, size, **options):
+    """kelvin's server of so many files of so many bytes, which tells what it uses: its address, and the arguments of a study of it but
+    for the URL."""
+    files, token, listed = (Path(base, name) for name in ("served", "served.token", "served.list"))
+    files.mkdir()
+    for number in range(count):
+        (files / str(number)).write_bytes(bytes(size))
+    listed.write_text("".join(f"{one.name}\n" for one in files.iterdir()))
+    token.touch(mode=0o600)
+    token.write_text(os.urandom(16).hex())
+    exposed = ["--listen", "127.0.0.1:0", "--expose-resources", "--token-file", token]
+    try:
+        with started([kelvin, "serve", files, *exposed], **options) as server:
+            address, resources = (server.stdout.readline().split()[-1].rsplit("//")[-1].rstrip("/") for _ in range(2))
+            yield address, ["--url-list", str(listed), "--resources-token", str(token), "--resources", resources]
+    finally:
+        shutil.rmtree(files)
+        token.unlink()
+        listed.unlink()
