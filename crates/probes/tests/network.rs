@@ -4,7 +4,7 @@ mod common;
 
 use common::{measure, measure_if_possible, median, notes, of};
 use kelvin_harness::SocketOptions;
-use kelvin_model::{Attempt, Case, Readings};
+use kelvin_model::{Attempt, Case, Reading, Readings};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 8;
@@ -163,11 +163,24 @@ fn a_send_wakes_a_receiver_on_another_cpu() {
     assert!(notes(&readings).contains("context switches of this task per round trip"), "{readings:?}");
 }
 
+/// The readings of the first round that is not given up for this reason: beside other tests on the same CPU the stream may
+/// get no turn in a whole slice, which a run makes up for with another round.
+fn measure_if_another_round(id: &str, case: &Case, given_up: &str) -> Option<Vec<Reading>> {
+    const MOST: u32 = 20;
+    for _ in 1..MOST {
+        match common::run_probe(id, case, SLICE) {
+            Attempt::Failed(reason) if reason.contains(given_up) => {}
+            attempt => return common::measured_if_possible(id, case, attempt),
+        }
+    }
+    measure_if_possible(id, case, SLICE)
+}
+
 #[test]
 fn a_message_beside_a_stream_comes_back() {
     for placement in ["same_cpu", "two_cpus"] {
         let case = Case::new().at(kelvin_model::Point::named("placement", placement));
-        let Some(readings) = measure_if_possible("net.loaded", &case, SLICE) else { continue };
+        let Some(readings) = measure_if_another_round("net.loaded", &case, "there was no load") else { continue };
         let note = readings[0].notes.join("\n");
         assert!(note.contains("GB/s meanwhile") && note.contains("of the messages: TCP_INFO"), "{note}");
         let [(sender, receiver)] = &ends(&note)[..] else { panic!("{note}") };

@@ -135,7 +135,12 @@ pub fn measure_if_possible(id: &str, case: &Case, slice_ms: u64) -> Option<Vec<R
 
 /// The same in directories of the test's choice.
 pub fn measure_if_possible_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Option<Vec<Reading>> {
-    match run_probe_at(directories, id, case, slice_ms) {
+    measured_if_possible(id, case, run_probe_at(directories, id, case, slice_ms))
+}
+
+/// The same of an attempt that was made.
+pub fn measured_if_possible(id: &str, case: &Case, attempt: Attempt) -> Option<Vec<Reading>> {
+    match attempt {
         Attempt::Skipped(reason) => {
             assert!(!reason.0.contains("two CPUs") || cpu::allowed().unwrap().len() < 2, "{id} {case}: {reason}");
             skips(id, case, &reason);
