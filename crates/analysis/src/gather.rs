@@ -8,7 +8,7 @@ use kelvin_model::{
     Tags, Treatment, Unit,
 };
 
-use kelvin_stats::spearman;
+use kelvin_stats::{ASSUMED_BETWEEN_RUNS, spearman};
 
 use crate::canaries::{Judged, References};
 use crate::result::{CanaryCorrelation, Outcome, TagCount};
@@ -55,8 +55,8 @@ pub(crate) struct Gathered {
     pub of_batch_means: bool,
     /// Whether there are timed batches, rather than values from counters only.
     pub timed: bool,
-    /// Whether states of the machine outlast several rounds.
-    pub states_last: bool,
+    /// Where states of the machine outlast several rounds, the part of the figure that it is assumed to vary by from run to run.
+    pub lasting: Option<f64>,
     /// Whether canaries that guard the metric were read.
     pub guarded: bool,
     /// How many samples carry each tag.
@@ -73,8 +73,9 @@ impl Gathered {
     pub fn of(measurement: &Measurement, metric: &Metric, references: &References) -> Self {
         let (metric, references) = (&metric.at(&measurement.planned.case), &references.at(measurement));
         let failed = measurement.failures().count() as u32;
-        let states_last = transfer::is_whole(metric);
-        let mut gathered = Self { failed, states_last, treatment: metric.headline, ..Self::default() };
+        let assumed = if matches!(metric.unit, Unit::Count | Unit::Bytes) { 0.0 } else { ASSUMED_BETWEEN_RUNS };
+        let lasting = transfer::is_whole(metric).then_some(assumed);
+        let mut gathered = Self { failed, lasting, treatment: metric.headline, ..Self::default() };
         // What was left out after a first round for lack of time is no result of one round.
         let rounds = if measurement.skipped.is_some() { &[] } else { measurement.rounds.as_slice() };
         rounds.iter().for_each(|round| gathered.add_round(round, metric, references));

@@ -215,10 +215,13 @@ impl<'g> Settled<'g> {
         let within = within_spread(&counting);
         // The spread learned from earlier runs is of one mode or of both; in the latter case it says nothing of one.
         let history = history.filter(|_| states.is_none());
-        let interval = if gathered.states_last { repeat_interval } else { headline_interval };
+        let interval = match gathered.lasting {
+            Some(assumed) => repeat_interval(&counting, history, assumed),
+            None => headline_interval(&counting, history),
+        };
         Some(Self {
             headline: kelvin_stats::headline(&counting),
-            interval: interval(&counting, history).map(labelled).map(|found| above_zero(found, &counting)),
+            interval: interval.map(labelled).map(|found| above_zero(found, &counting)),
             samples: samples.map(|((_, samples), _)| samples).collect(),
             within_variance: within.map_or(0.0, |within| within.variance),
             round_headlines,

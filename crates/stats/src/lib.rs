@@ -27,8 +27,8 @@ pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use discoveries::{FALSE_SHARE, joint_chances};
 pub use histogram::Histogram;
 pub use interval::{
-    Earlier, HISTORY, HeadlineInterval, HeadlineIntervalKind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread,
-    headline, headline_interval, repeat_interval, within_spread,
+    ASSUMED_BETWEEN_RUNS, Earlier, HISTORY, HeadlineInterval, HeadlineIntervalKind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS,
+    RunToRun, Spread, headline, headline_interval, repeat_interval, within_spread,
 };
 pub use modes::{Cluster, clusters, dominant_mode, fastest_mode};
 pub use queueing::{AsymptoticBounds, ClosedNetwork, NotANetwork, Part, Population, Service, Station, whole_servers};

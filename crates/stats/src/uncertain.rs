@@ -111,6 +111,12 @@ impl Uncertain {
         self.wider((values as f64 + 1.0).sqrt())
     }
 
+    /// With an error of another source too, whose size is known.
+    pub(crate) fn and_error(self, error: f64) -> Self {
+        let Spread { degrees, .. } = self.spread().and(Spread { variance: error.powi(2), degrees: f64::INFINITY });
+        Self { below: self.below.hypot(error), above: self.above.hypot(error), degrees, ..self }
+    }
+
     /// With so many times the error.
     pub(crate) fn wider(self, times: f64) -> Self {
         Self { below: self.below * times, above: self.above * times, ..self }

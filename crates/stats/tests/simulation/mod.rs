@@ -164,8 +164,11 @@ impl Method {
                 if matches!(self, Self::NextRun(_)) {
                     return Some(Uncertain::median(rounds, history.as_ref())?.of_next_run().interval(LEVEL));
                 }
-                let of = if matches!(self, Self::Ours(_)) { headline_interval } else { repeat_interval };
-                of(rounds, history.as_ref()).map(|interval| (interval.lower, interval.upper))
+                let found = match self {
+                    Self::Ours(_) => headline_interval(rounds, history.as_ref()),
+                    _ => repeat_interval(rounds, history.as_ref(), 0.0),
+                };
+                found.map(|interval| (interval.lower, interval.upper))
             }
         }
     }
