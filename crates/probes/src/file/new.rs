@@ -69,6 +69,8 @@ pub(crate) const LARGE: u64 = 256 * MIB;
 /// Blocks of pwrite, from the smallest that programs use, and the window of mmap.
 pub(crate) const BLOCKS: [u64; 4] = [512, 4 * KIB, 64 * KIB, MIB];
 pub(crate) const WINDOW: u64 = MIB;
+/// Blocks that are written to a large file too, whose pages no cache holds.
+pub(crate) const GROWN: [u64; 2] = [64 * KIB, MIB];
 /// A window of as many pages as one fault maps of a file that is read.
 pub(crate) const SMALL_WINDOW: u64 = 64 * KIB;
 
@@ -86,6 +88,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     }
     if effort > Effort::Default {
         all.extend([filled(FilledBy::Write, small, MIDDLE), filled(FilledBy::Write, large, MIDDLE)]);
+        all.extend(GROWN.map(|block| filled(FilledBy::Write, block, LARGE)));
         all.push(filled(FilledBy::MmapRandom, SMALL_WINDOW, MIDDLE));
         let mapped = [FilledBy::Mmap, FilledBy::MmapRandom];
         all.extend(mapped.into_iter().flat_map(|by| [SMALL, LARGE].map(|bytes| filled(by, WINDOW, bytes))));

@@ -14,6 +14,8 @@ const LINE: f64 = 64.0;
 pub(super) const LINES_IN_FLIGHT: f64 = 10.0;
 /// Bytes that one fault maps of a file in memory (fault-around).
 const AROUND: f64 = 65_536.0;
+/// Either end's part of a stream whose bytes are referred to: from a quarter of it to all, which is a factor of two either way.
+const EITHER_END: f64 = 0.5;
 
 /// A cost in nanoseconds, measured at a few sizes in bytes, the smallest first. Between them it lies on straight lines; below the
 /// first it is that of the first, beyond the last it grows as before it.
@@ -37,6 +39,23 @@ impl Curve {
     /// The cost of all bytes of a file, so many by a call.
     fn of_calls(&self, bytes: f64, each: f64) -> f64 {
         of_calls(bytes, each, |bytes| self.at(bytes))
+    }
+}
+
+/// What blocks of a long file take longer than those of a short one, whose pages the caches hold when they are used again.
+#[derive(Clone, Debug)]
+pub(super) struct Grown {
+    /// Bytes of a short file, and of a long one.
+    pub lengths: [f64; 2],
+    /// By the size of the block.
+    pub more: Curve,
+}
+
+impl Grown {
+    /// For all blocks of a file.
+    fn of_file(&self, bytes: f64, each: f64) -> f64 {
+        let [short, long] = self.lengths;
+        ((bytes - short) / (long - short)).clamp(0.0, 1.0) * self.more.of_calls(bytes, each)
     }
 }
 
@@ -77,15 +96,17 @@ pub(super) struct Costs {
     pub written_window: f64,
     /// A fault that maps pages of a file in memory.
     pub fault: f64,
-    /// Creating a file and closing it; a block of so many bytes written to its end.
+    /// Creating a file and closing it; a block of so many bytes written to its end, and what it takes longer for each byte by
+    /// which the file is longer than the caches.
     pub create: f64,
     pub block: Curve,
+    pub grown: Grown,
     /// A byte of a buffer that is cleared when it is made.
     pub cleared: f64,
     /// A new file of so many bytes written through a mapping, from its creation to its end, and the window of that.
     pub mapped: Curve,
     pub mapped_window: f64,
-    /// A byte that is sent by reference, or without a copy, if it is.
+    /// A byte of a stream that is sent by reference, or without a copy, if it is: what sending and receiving it take together, at most.
     pub referred: Option<f64>,
     /// What a request of a ring takes longer than a call, if there is a ring.
     pub request: Option<f64>,
@@ -136,8 +157,12 @@ impl Transfer<'_> {
         let reconnecting = if self.sending.connection == Connection::PerFile { costs.reconnect } else { 0.0 };
         let again = reconnecting * (files - 1.0);
         let sender = lengths().map(|bytes| sent(&self.sending.setup, bytes, costs)).sum::<f64>() + again;
+        let lines = lengths().map(|bytes| lines(&self.sending.setup, bytes, costs)).sum::<f64>();
         let received = |bytes| received(&self.receiving.setup, bytes, costs) + bytes * self.copied_on_arrival(costs);
         let receiver = lengths().map(received).sum::<f64>() + again;
+        // A sender that is ahead waits with its buffer full, so that a page comes back to it long after the other CPU has read it: no
+        // cache of that CPU holds its lines any more.
+        let sender = if sender + lines > receiver { sender + lines } else { sender };
         let segments = lengths().map(|bytes| (bytes / SEGMENT).ceil().max(1.0)).sum::<f64>();
         let (each_sent, each_received) = (sender / segments, receiver / segments);
         // A receiver that is faster sleeps when it has all that there is; while it is being woken, more arrives.
@@ -153,9 +178,10 @@ impl Transfer<'_> {
     }
 
     /// What a byte costs the receiver beside its own calls: over loopback the kernel copies what is sent without a copy when it
-    /// arrives (skb_orphan_frags_rx), and a receiver that is behind has the kernel deliver the next segment while it acknowledges.
+    /// arrives (skb_orphan_frags_rx), which the sender's call does, or the receiver's that acknowledges and so has the next segment
+    /// delivered.
     fn copied_on_arrival(&self, costs: &Costs) -> f64 {
-        if self.sending.setup.method == SendMethod::ZeroCopy { costs.referred.unwrap_or(0.0) } else { 0.0 }
+        if self.sending.setup.method == SendMethod::ZeroCopy { EITHER_END * costs.referred.unwrap_or(0.0) } else { 0.0 }
     }
 
     /// System calls of the sender as its path counts them, where its method fixes them.
@@ -173,9 +199,16 @@ impl Transfer<'_> {
     }
 
     /// Fewest and most system calls of the receiver, where its method bounds them: a call that finds less than it asks for, at the
-    /// end of a segment, leaves the rest to another.
+    /// end of a segment, leaves the rest to another. One that asks for more of a long
+    /// file than a sender sends at a time finds what has arrived.
     pub(super) fn receiver_calls(&self) -> Option<(f64, f64)> {
         let ReceiveSetup { method, mode, buffer, window, .. } = self.receiving.setup;
+        let asked = if method == ReceiveMethod::Mmap { window * kelvin_sys::mapping::page_bytes() } else { buffer };
+        let SendSetup { method: sent_by, buffer: sent, .. } = self.sending.setup;
+        let is_long = self.lengths.iter().any(|&bytes| bytes as f64 > SEGMENT);
+        if is_long && sent_by != SendMethod::Mmap && sent < asked && (sent as f64) < SEGMENT {
+            return None;
+        }
         let files = self.lengths.len() as f64;
         // Header and name; a reply; the end of each connection, but for the last, on which the end marker is read.
         let reply = if self.sending.reply { 1.0 } else { 0.0 };
@@ -235,18 +268,23 @@ fn sent(setup: &SendSetup, bytes: f64, costs: &Costs) -> f64 {
             let windows = ((bytes / each).ceil() + 1.0) * costs.window + (bytes / AROUND).ceil() * costs.fault;
             (1.0, windows + costs.send.of_calls(bytes, each) + bytes * costs.from_memory)
         }
-        SendMethod::Sendfile | SendMethod::Splice => (1.0, bytes * costs.referred.unwrap_or(0.0)),
-        SendMethod::ZeroCopy => (2.0, costs.read.of_calls(bytes, each)),
+        SendMethod::Sendfile | SendMethod::Splice => (1.0, EITHER_END * bytes * costs.referred.unwrap_or(0.0)),
+        SendMethod::ZeroCopy => {
+            (2.0, costs.read.of_calls(bytes, each) + EITHER_END * bytes * costs.referred.unwrap_or(0.0))
+        }
     };
-    // What a buffer of the socket is copied into, the other CPU has read before.
-    let lines = if copies(setup.method) { of_calls(bytes, each, |part| costs.crossing(part)) } else { 0.0 };
     // The header gathers with the file's bytes; the last of them leave at once.
-    costs.open + costs.send.at(0.0) + costs.packet + lines + moved + requests(calls, bytes / each, costs)
+    costs.open + costs.send.at(0.0) + costs.packet + moved + requests(calls, bytes / each, costs)
 }
 
-/// Whether the sender copies bytes into the buffers of its socket, at a cost that is not known as a whole.
-fn copies(method: SendMethod) -> bool {
-    matches!(method, SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Uring)
+/// How long the sender waits for lines of its socket's buffers, which the other CPU has read before, where its calls copy into them.
+fn lines(setup: &SendSetup, bytes: f64, costs: &Costs) -> f64 {
+    match setup.method {
+        SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Uring => {
+            of_calls(bytes, setup.buffer as f64, |part| costs.crossing(part))
+        }
+        SendMethod::Sendfile | SendMethod::Splice | SendMethod::ZeroCopy => 0.0,
+    }
 }
 
 /// What the receiver does for a file of so many bytes.
@@ -262,7 +300,7 @@ fn received(setup: &ReceiveSetup, bytes: f64, costs: &Costs) -> f64 {
         }
         // What has arrived is copied into the file, wherever it was before.
         ReceiveMethod::ReadWrite | ReceiveMethod::Splice | ReceiveMethod::Uring => {
-            let written = costs.create + costs.block.of_calls(bytes, each);
+            let written = costs.create + costs.block.of_calls(bytes, each) + costs.grown.of_file(bytes, each);
             written + costs.receive.of_calls(bytes, each)
         }
     };

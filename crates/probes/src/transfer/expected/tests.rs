@@ -31,6 +31,7 @@ fn costs() -> Costs {
         fault: 1_000.0,
         create: 8_000.0,
         block: line(400.0, 0.0),
+        grown: Grown { lengths: [1e6, 2e6], more: line(0.0, 0.0) },
         mapped: line(20_000.0, 1.0),
         mapped_window: 1_048_576.0,
         referred: None,
@@ -95,9 +96,36 @@ fn a_slower_sender_wakes_the_receiver_for_each_segment() {
 fn cache_lines_of_the_other_cpu_cost_either_end() {
     let (sending, receiving) = (sending(SendMethod::ReadWrite, 512), receiving(ReceiveMethod::ReadWrite, 512));
     let transfer = Transfer { lengths: &[64_000], sending: &sending, receiving: &receiving };
-    let (none, some) = (transfer.expected(&costs()), transfer.expected(&Costs { line: 20.0, ..costs() }));
+    let slow_sender = |line| Costs { line, read: self::line(600.0, 0.0), ..costs() };
+    let (none, some) = (transfer.expected(&slow_sender(0.0)), transfer.expected(&slow_sender(20.0)));
     // 125 calls of 8 lines each: one is waited for, and the others arrive ten at a time.
     assert_eq!((some.sender - none.sender, some.receiver - none.receiver), (4_250.0, 4_250.0));
+    // A sender that is ahead waits, and finds none of its lines with the other CPU.
+    let (none, some) = (transfer.expected(&costs()), transfer.expected(&Costs { line: 20.0, ..costs() }));
+    assert_eq!((some.sender - none.sender, some.receiver - none.receiver), (0.0, 4_250.0));
+    // One that would be ahead but for them never fills its buffer.
+    let long_blocks = self::receiving(ReceiveMethod::ReadWrite, 65_536);
+    let transfer = Transfer { receiving: &long_blocks, ..transfer };
+    let close = |line| {
+        let costs = Costs { line, read: self::line(380.0, 0.0), block: self::line(70_000.0, 0.0), ..costs() };
+        transfer.expected(&costs)
+    };
+    let (none, some) = (close(0.0), close(200.0));
+    assert!(none.sender < none.receiver && some.sender > some.receiver, "{none:?} {some:?}");
+    let waking = |expected: Expected| expected.wakes * 15_000.0;
+    assert!((some.sender - waking(some) - none.sender - 42_500.0).abs() < 1e-6, "{some:?}");
+}
+
+#[test]
+fn blocks_of_a_long_file_take_longer() {
+    let (sending, receiving) = (sending(SendMethod::ReadWrite, 65_536), receiving(ReceiveMethod::ReadWrite, 65_536));
+    let grown = Grown { lengths: [1e6, 3e6], more: line(0.0, 0.001) };
+    let longer = |bytes: u64| {
+        let transfer = Transfer { lengths: &[bytes], sending: &sending, receiving: &receiving };
+        let of = |costs: &Costs| transfer.expected(costs).receiver;
+        (of(&Costs { grown: grown.clone(), ..costs() }) - of(&costs())).round()
+    };
+    assert_eq!([1_000_000, 2_000_000, 3_000_000, 6_000_000].map(longer), [0.0, 1_000.0, 3_000.0, 6_000.0]);
 }
 
 #[test]
@@ -144,13 +172,13 @@ fn a_ring_adds_to_each_request_and_a_reference_costs_a_byte() {
     let sendfile = sending(SendMethod::Sendfile, 65_536);
     let transfer = Transfer { lengths: &lengths, sending: &sendfile, receiving: &receiving };
     let expected = transfer.expected(&Costs { referred: Some(0.5), ..costs() });
-    assert_eq!(expected.sender - expected.wakes * 15_000.0, 327_680.0 + 2_000.0);
+    assert_eq!(expected.sender - expected.wakes * 15_000.0, 163_840.0 + 2_000.0, "half of it at either end");
     let zero_copy = sending(SendMethod::ZeroCopy, 65_536);
     let of = |referred| {
         let transfer = Transfer { lengths: &lengths, sending: &zero_copy, receiving: &receiving };
         transfer.expected(&Costs { referred, ..costs() }).receiver
     };
-    assert_eq!(of(Some(0.5)) - of(None), 327_680.0, "copied when it arrives");
+    assert_eq!(of(Some(0.5)) - of(None), 163_840.0, "copied when it arrives, by either end");
 }
 
 #[test]
@@ -183,6 +211,8 @@ fn the_receiver_makes_these_calls_and_more_for_what_is_left_of_a_segment() {
     assert_eq!(calls(&receiving, &per_file), Some((140.0, 160.0)));
     receiving.setup.method = ReceiveMethod::Mmap;
     assert_eq!(calls(&receiving, &sending), Some((61.0, 71.0)));
+    let long = Transfer { lengths: &[12_022_885], sending: &sending, receiving: &receiving };
+    assert_eq!(long.receiver_calls(), None, "each call takes what has arrived of what is sent in small parts");
     receiving.setup.mode = Mode::Nonblocking;
     assert_eq!(calls(&receiving, &sending), None);
 }
