@@ -45,7 +45,7 @@ const OF_LASTING_STATES: f64 = std::f64::consts::SQRT_2;
 
 /// Standard deviation from run to run of what takes whole seconds of a machine's attention, as a part of the figure, that is assumed
 /// until earlier runs show it: what memory a run gets and what else the host does differ more from run to run than within one.
-/// Observed: of 90 kinds of transfers, twice on one machine half an hour apart, it held the other's time in 97 % and its CPU time in
+/// Observed: of 90 kinds of transfers, twice on one machine half an hour apart, it held the other's time in 96 % and its CPU time in
 /// 97 %; without it in 88 and 89 %.
 pub const ASSUMED_BETWEEN_RUNS: f64 = 0.015;
 

@@ -14,7 +14,7 @@ use kelvin_model::{Case, Reason};
 use kelvin_report::Terminal;
 use kelvin_sys::kernel_end::{Device, KernelEnd};
 
-use crate::cli::StudyArgs;
+use crate::cli::{MINIMUM, StudyArgs};
 use crate::commands::page;
 use crate::commands::run::{self, Destination};
 use crate::fault::{Done, Fault};
@@ -41,8 +41,8 @@ const USUAL: [Extent; 3] =
 const OF_TRANSFERS: [Extent; 3] =
     [Extent { budget: 120.0, rounds: 5 }, Extent { budget: 900.0, rounds: 20 }, Extent { budget: 9000.0, rounds: 100 }];
 
-/// Of every combination: as many rounds as show a spread.
-const OF_ALL_TRANSFERS: Extent = Extent { budget: 36_000.0, rounds: 3 };
+/// Rounds of every combination: as many as show a spread, which take as long as they take.
+const ROUNDS_OF_ALL_TRANSFERS: u32 = 3;
 
 /// Least time limit of a round of transfers: 364 MB at 10 MB/s, received and compared, and as much again.
 const ROUND_OF_TRANSFERS: Duration = Duration::from_secs(120);
@@ -79,16 +79,17 @@ pub fn study(args: &StudyArgs) -> Done {
     // What is compared must be measured close together: states of the machine last for seconds.
     let plan = plan.in_blocks(|case| Files::of(case).map_or(0, |files| 1 + files as u32));
     let moved = moved(&plan);
+    let mut measure = args.measure.clone();
     let Extent { budget, rounds } = match moved {
         0 => USUAL[at],
-        _ if args.full => OF_ALL_TRANSFERS,
+        _ if args.full => {
+            measure.budget.get_or_insert(MINIMUM);
+            Extent { rounds: ROUNDS_OF_ALL_TRANSFERS, ..OF_TRANSFERS[at] }
+        }
         _ => OF_TRANSFERS[at],
     };
     if moved > 0 {
         announce(moved, args.measure.rounds.unwrap_or(rounds), args.measure.write_limit);
-    }
-    let mut measure = args.measure.clone();
-    if moved > 0 {
         measure.round_limit = measure.round_limit.max(ROUND_OF_TRANSFERS);
     }
     let wishes = Wishes { mode: "study", budget, rounds, args: &measure, told: Told::with(args.to.with_private) };
