@@ -39,10 +39,12 @@ pub(super) const INPUTS: &[&str] = &[
     NEW.id.as_str(),
 ];
 
-/// The predicted range as a factor either way: of transfers each of whose steps is measured, and of others: methods that are
+/// The predicted range as a factor either way: of transfers each of whose steps is measured, of the CPU time of one end of those (of
+/// which more depends on which end does the kernel's work), and of others: methods that are
 /// predicted by what is most like them, and transfers so short that most of their steps are first ones, which no cache holds, and a
 /// wake-up or two more make half of the time.
 const FACTOR: f64 = 1.35;
+const FACTOR_OF_CPU: f64 = 1.5;
 const FACTOR_OF_OTHERS: f64 = 2.0;
 const SHORT: f64 = 1e6;
 const FILL_BUFFERS: &str =
@@ -88,8 +90,11 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
         }
     };
     let is_time = [TIME, RATE].contains(metric);
-    let is_known = is_time && is_measured_step_by_step(&transfer) && expected.time >= SHORT;
-    let factor = if is_known { FACTOR } else { FACTOR_OF_OTHERS };
+    let factor = match is_measured_step_by_step(&transfer) && expected.time >= SHORT {
+        true if is_time => FACTOR,
+        true => FACTOR_OF_CPU,
+        false => FACTOR_OF_OTHERS,
+    };
     let predicting = Predicting::within_factor(Basis::Derived, value, factor).formula(FORMULA).source(FILL_BUFFERS);
     let derivation = format!("{}; {}", derivation(&expected), plain(value, unit));
     Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
