@@ -5,7 +5,9 @@ use kelvin_analysis::{Study, analyse};
 use kelvin_catalogue::transfer::{
     COLD, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, TIME, best, cell,
 };
-use kelvin_model::{Attempt, Case, Change, Claim, Readings, Run, Test, TransferClaim, TransferFactor};
+use kelvin_model::{
+    Attempt, Case, Change, Claim, Hazard, Name, Readings, Run, Severity, Test, TransferClaim, TransferFactor,
+};
 
 /// Rounds of a case with this time, half a percent around it, in an order of its own.
 const SPREAD: [f64; 6] = [0.995, 0.998, 1.0, 1.001, 1.003, 1.005];
@@ -106,6 +108,24 @@ fn mmap_wins_from_the_files_up_from_which_it_does() {
          10 files of 2.4 kB, not explained: with --dir on tmpfs the same study tells whether the file system is the reason"
     );
     assert!(matches!(study.conclusions[0].evidence, Test::Ratios { count: 3, rounds: 6 }));
+    // Where the files were written to memory, the file system is not asked about again.
+    run.outline.hazards.push(Hazard {
+        id: Name::new("scratch_in_memory"),
+        severity: Severity::Serious,
+        summary: "the directory is on tmpfs".into(),
+        effect: "no disk is measured".into(),
+        affects: Vec::new(),
+        remedy: None,
+        source: "a test".into(),
+    });
+    let study = kelvin_analysis::testing::study(&run, "transfer").unwrap();
+    let [(_, _, text)] = &factors(&study, TransferFactor::Mmap)[..] else { panic!("{study:?}") };
+    assert!(
+        text.ends_with(
+            "10 files of 2.4 kB, not explained, and not by blocks of a file system: these files were written to memory"
+        ),
+        "{text}"
+    );
 }
 
 #[test]

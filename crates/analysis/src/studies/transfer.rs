@@ -19,9 +19,13 @@ pub(super) mod tables;
 
 /// The study.
 pub(super) const TRANSFER: Name = Name::new("transfer");
+/// The hazard of a directory for test files on tmpfs.
+const SCRATCH_IN_MEMORY: &str = "scratch_in_memory";
+
 /// Conclusions from the metrics `transfer.time` and `transfer.cold`.
 pub(crate) fn transfer(evidence: &Evidence<'_>) -> Option<Study> {
-    let cells = Cells { hot: evidence.all(&TIME), cold: evidence.all(&COLD) };
+    let in_memory = evidence.run.outline.hazards.iter().any(|hazard| hazard.id == *SCRATCH_IN_MEMORY);
+    let cells = Cells { hot: evidence.all(&TIME), cold: evidence.all(&COLD), in_memory };
     let conclusions = mmap(&cells)
         .into_iter()
         .chain(gain(&cells))
@@ -55,6 +59,8 @@ pub(super) fn study(conclusions: Vec<Conclusion>) -> Study {
 struct Cells<'r> {
     hot: Vec<Rounds<'r>>,
     cold: Vec<Rounds<'r>>,
+    /// Whether they were written to a file system in memory.
+    in_memory: bool,
 }
 
 impl<'r> Cells<'r> {
@@ -114,6 +120,7 @@ impl Compared {
                 base: self.base.clone(),
                 other: self.other.clone(),
                 over,
+                in_memory: cells.in_memory,
             }),
             holds,
             tested: decided_by(chance),

@@ -59,9 +59,9 @@ fn set_of(name: &str) -> &str {
 /// The sentence of a claim.
 pub(super) fn claim(claim: &TransferClaim) -> String {
     match claim {
-        TransferClaim::Factor { factor, base, other, over } => {
+        TransferClaim::Factor { factor, base, other, over, in_memory } => {
             let list: Vec<String> = over.iter().map(over_files).collect();
-            format!("{}: {}{}", statement(*factor, base, other), list.join("; "), conclusion(*factor, over))
+            format!("{}: {}{}", statement(*factor, base, other), list.join("; "), conclusion(*factor, over, *in_memory))
         }
         TransferClaim::Gain { over } => {
             let list: Vec<String> = over.iter().map(gain).collect();
@@ -173,7 +173,7 @@ fn nanoseconds(of: &Estimate) -> String {
 }
 
 /// From which size mmap wins, and whether the published means say the same.
-fn conclusion(factor: TransferFactor, over: &[OverFiles]) -> String {
+fn conclusion(factor: TransferFactor, over: &[OverFiles], in_memory: bool) -> String {
     let gains = over.iter().position(|one| one.change == Change::Shorter);
     let from = match gains {
         Some(first)
@@ -191,13 +191,18 @@ fn conclusion(factor: TransferFactor, over: &[OverFiles]) -> String {
     match (decided.len(), unlike.is_empty()) {
         (0, _) => from,
         (_, true) => format!("{from}; the published means say the same of {}", names(&decided)),
-        _ => format!("{from}; the published means say otherwise of {}{}", names(&unlike), how_to_tell(factor)),
+        _ => {
+            format!("{from}; the published means say otherwise of {}{}", names(&unlike), how_to_tell(factor, in_memory))
+        }
     }
 }
 
 /// What tells whether the file system is the reason of a difference from the published means, where faults on a file decide.
-fn how_to_tell(factor: TransferFactor) -> &'static str {
+fn how_to_tell(factor: TransferFactor, in_memory: bool) -> &'static str {
     match factor {
+        TransferFactor::Mmap | TransferFactor::Window if in_memory => {
+            ", not explained, and not by blocks of a file system: these files were written to memory"
+        }
         TransferFactor::Mmap | TransferFactor::Window => {
             ", not explained: with --dir on tmpfs the same study tells whether the file system is the reason"
         }

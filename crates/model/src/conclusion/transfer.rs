@@ -20,6 +20,8 @@ pub enum TransferClaim {
         other: Case,
         /// Files by files, the smallest first.
         over: Vec<OverFiles>,
+        /// Whether they were written to a file system in memory, whose pages have no blocks.
+        in_memory: bool,
     },
     /// What mmap gains over read/write as published is the gain of more bytes in each call, not of mapping.
     Gain {
