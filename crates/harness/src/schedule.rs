@@ -296,9 +296,10 @@ impl Schedule {
         match self.wanted.limit {
             Limit::Grows => {
                 let owed: f64 = needs.iter().map(|need| need.time).sum();
-                // A last round that ends late is no reason.
+                // A last round that ends late is no reason. Only what was said is kept to: an estimate that a busy moment raised
+                // falls again.
                 if owed > 0.0 {
-                    self.budget = self.budget.max(now + owed);
+                    self.budget = self.said.max(now + owed);
                 }
             }
             Limit::Kept => self.without_room = without_room(&needs, self.budget - now, self.budget),

@@ -46,6 +46,17 @@ fn play(wanted: Wanted, script: &[Script], judge: impl Fn(&[u32]) -> Vec<Standin
 }
 
 fn play_tasks(wanted: Wanted, tasks: Vec<Task>, script: &[Script], judge: impl Fn(&[u32]) -> Vec<Standing>) -> Played {
+    play_on(wanted, tasks, script, |_| 1.0, judge)
+}
+
+/// The same on a machine where what is done beside the timing takes so many times as long at a time.
+fn play_on(
+    wanted: Wanted,
+    tasks: Vec<Task>,
+    script: &[Script],
+    slowness: impl Fn(f64) -> f64,
+    judge: impl Fn(&[u32]) -> Vec<Standing>,
+) -> Played {
     let mut schedule = Schedule::new(wanted, tasks);
     let mut rounds = vec![0; script.len()];
     let mut slices = vec![Vec::new(); script.len()];
@@ -60,7 +71,7 @@ fn play_tasks(wanted: Wanted, tasks: Vec<Task>, script: &[Script], judge: impl F
         }
         let Some(next) = next else { break };
         let Script { beside, first, .. } = script[next.unit];
-        now += next.slice + if next.round == 0 { first } else { beside };
+        now += next.slice + slowness(now) * if next.round == 0 { first } else { beside };
         rounds[next.unit] += 1;
         slices[next.unit].push(next.slice);
         schedule.finished(next);
@@ -116,6 +127,18 @@ fn a_default_run_of_a_slow_machine_takes_longer_and_says_so_after_its_first_pass
         played.said,
         played.now
     );
+}
+
+#[test]
+fn a_busy_moment_at_the_start_lengthens_no_run() {
+    // Eight rounds of 200 units take 16 s; the first 20 units take ten times as long, since something else runs.
+    let script = [usual(5.0); 200];
+    let busy = |now: f64| if now < 1e9 { 10.0 } else { 1.0 };
+    let wanted = Wanted { budget: 20e9, ..WANTED };
+    let played = play_on(wanted, tasks(&script), &script, busy, content);
+    assert_eq!(played.rounds, [8; 200]);
+    assert!(played.said.is_empty() && played.now <= 20e9, "{:?} {}", played.said, played.now);
+    assert_eq!((played.schedule.budget(), played.schedule.grown()), (20e9, None));
 }
 
 #[test]
