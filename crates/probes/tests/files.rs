@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{Directories, median, of};
-use kelvin_model::{Attempt, Case, Reading};
+use kelvin_model::{Attempt, Case, Point, Reading};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 10;
@@ -27,6 +27,13 @@ impl Scratch {
         let path = directory.join(format!("kelvin-files-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path, only)
+    }
+
+    /// The same, where so many nanoseconds are what the device was found to take for the file by which a slow one is known.
+    fn on_device(taking: u64) -> Self {
+        let scratch = Self::new();
+        std::fs::write(scratch.0.join("kelvin-data-4194304.read-in"), taking.to_string()).unwrap();
+        scratch
     }
 
     /// A probe's readings; `None`, and printed, where this disk lacks what it needs.
@@ -50,6 +57,10 @@ impl Drop for Scratch {
     }
 }
 
+/// Nanoseconds for 4 MiB at 1 GB/s, and at 7 MB/s.
+const FAST: u64 = 4_200_000;
+const SLOW: u64 = 600_000_000;
+
 /// Whether a note of a reading says this.
 fn says(reading: &Reading, words: &str) -> bool {
     reading.notes.iter().any(|note| note.contains(words))
@@ -57,7 +68,7 @@ fn says(reading: &Reading, words: &str) -> bool {
 
 #[test]
 fn the_device_counts_what_is_read_from_it() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_device(FAST);
     let Some(readings) = scratch.measure("file.device", &Case::new()) else { return };
     let (stream, single) = (of(&readings, "file.device.read"), of(&readings, "file.device.latency"));
     for reading in [stream, single] {
@@ -67,14 +78,39 @@ fn the_device_counts_what_is_read_from_it() {
     assert!(says(of(&readings, "file.device.requests"), "bytes that were read"), "{readings:?}");
     let repeat = of(&readings, "file.device.repeat");
     assert!(says(repeat, "the first pass over the file after it was written ran at"), "{:?}", repeat.notes);
-    assert_eq!(scratch.left(), ["kelvin-data-67108864", "kelvin-data-67108864.first-pass"]);
+    let small = ["kelvin-data-4194304", "kelvin-data-4194304.first-pass", "kelvin-data-4194304.read-in"];
+    let shared = ["kelvin-data-67108864", "kelvin-data-67108864.first-pass"];
+    assert_eq!(scratch.left(), [&small[..], &shared].concat());
+}
+
+#[test]
+fn less_is_read_of_a_slow_device() {
+    let scratch = Scratch::on_device(SLOW);
+    let read = |block, cache| Case::new().with("block", block).at(Point::named("cache", cache));
+    for (id, metric, case) in [
+        ("file.device", "file.device.read", Case::new()),
+        ("file.blocksize.read", "file.blocksize.read", read(4096, "uncached")),
+        ("file.blocksize.read", "file.blocksize.read", read(1 << 20, "direct")),
+        ("file.threads", "file.threads", read(65536, "uncached").with("threads", 4)),
+        ("file.depth", "file.depth.rate", Case::new().with("depth", 16)),
+    ] {
+        let Some(readings) = scratch.measure(id, &case) else { return };
+        assert!(says(of(&readings, metric), "on a file of 4 MiB"), "{id} {case}: {readings:?}");
+    }
+    // What is in memory is not read from the device in each round, and a block of 16 MiB needs a file that holds it.
+    let small = scratch.left();
+    assert!(small.iter().all(|name| name.starts_with("kelvin-data-4194304")), "{small:?}");
+    for (cache, block) in [("cached", 4096), ("direct", 16 << 20)] {
+        let Some(readings) = scratch.measure("file.blocksize.read", &read(block, cache)) else { return };
+        assert!(!says(of(&readings, "file.blocksize.read"), "on a file of 4 MiB"), "{cache} {readings:?}");
+    }
 }
 
 #[test]
 fn a_byte_is_written_to_pages_that_are_all_in_memory() {
     let scratch = Scratch::new();
     for (pages, order) in [(1u64, "sequential"), (2, "random")] {
-        let case = Case::new().with("pages", pages).at(kelvin_model::Point::named("order", order));
+        let case = Case::new().with("pages", pages).at(Point::named("order", order));
         let Some(readings) = scratch.measure("file.page_write", &case) else { return };
         let write = of(&readings, "file.page_write");
         assert!(says(write, "before, ") && says(write, "afterwards, "), "{:?}", write.notes);
@@ -87,9 +123,7 @@ fn a_page_that_is_not_in_memory_is_a_hole_and_needs_no_device() {
     let scratch = Scratch::new();
     for cache in ["cached", "uncached"] {
         for order in ["sequential", "random"] {
-            let case = Case::new()
-                .at(kelvin_model::Point::named("cache", cache))
-                .at(kelvin_model::Point::named("order", order));
+            let case = Case::new().at(Point::named("cache", cache)).at(Point::named("order", order));
             scratch.measure("file.page_read", &case);
         }
     }
@@ -148,19 +182,14 @@ fn blocks_are_read_from_where_they_were_to_be() {
         (4096, "direct", "bytes that were read"),
         (1 << 20, "direct", "bytes that were read"),
     ] {
-        in_blocks(
-            &scratch,
-            "read",
-            &Case::new().with("block", block).at(kelvin_model::Point::named("cache", cache)),
-            proof,
-        );
+        in_blocks(&scratch, "read", &Case::new().with("block", block).at(Point::named("cache", cache)), proof);
     }
 }
 
 #[test]
 fn blocks_are_written_and_nothing_but_the_shared_files_stays() {
     let scratch = Scratch::new();
-    let case = |block, sync| Case::new().with("block", block).at(kelvin_model::Point::named("sync", sync));
+    let case = |block, sync| Case::new().with("block", block).at(Point::named("sync", sync));
     for block in [512, 1 << 20] {
         in_blocks(&scratch, "write", &case(block, "buffered"), " of 16384 pages in memory");
     }
@@ -177,10 +206,8 @@ fn blocks_are_written_and_nothing_but_the_shared_files_stays() {
 fn the_tail_of_sequential_and_random_reads_is_noted() {
     let scratch = Scratch::new();
     for (order, cache) in [("sequential", "uncached"), ("random", "uncached"), ("random", "direct")] {
-        let case = Case::new()
-            .with("bytes", 16 << 20)
-            .at(kelvin_model::Point::named("order", order))
-            .at(kelvin_model::Point::named("cache", cache));
+        let case =
+            Case::new().with("bytes", 16 << 20).at(Point::named("order", order)).at(Point::named("cache", cache));
         let Some(readings) = scratch.measure("file.seqrand", &case) else { return };
         let mean = of(&readings, "file.seqrand");
         assert!(says(mean, "bytes that were read") && says(mean, "reads half took at most"), "{:?}", mean.notes);
@@ -206,7 +233,7 @@ fn the_queue_depth_reached_is_at_most_the_one_requested() {
 fn many_read_from_a_device_each_a_file_of_its_own_or_all_one() {
     let scratch = Scratch::new();
     let read = |threads, files| {
-        let case = Case::new().with("threads", threads).at(kelvin_model::Point::named("files", files));
+        let case = Case::new().with("threads", threads).at(Point::named("files", files));
         scratch.measure("file.contention", &case)
     };
     let Some(one) = read(1, "own") else { return };
@@ -220,9 +247,9 @@ fn many_read_from_a_device_each_a_file_of_its_own_or_all_one() {
 
 #[test]
 fn threads_read_from_memory_and_from_the_disk() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_device(FAST);
     for (cache, pages) in [("cached", 16384), ("uncached", 0)] {
-        let case = Case::new().with("threads", 4).with("block", 65536).at(kelvin_model::Point::named("cache", cache));
+        let case = Case::new().with("threads", 4).with("block", 65536).at(Point::named("cache", cache));
         let Some(readings) = scratch.measure("file.threads", &case) else { return };
         let note = format!("before, {pages} of 16384 pages in memory by mincore");
         assert!(says(of(&readings, "file.threads"), &note), "{:?}", readings[0].notes);

@@ -25,7 +25,7 @@ pub(super) static PROBE: Probe = Probe {
     kind: ProbeKind::Measure,
     method: Method {
         how: "One thread keeps the given number of 4 KiB reads in flight by io_uring, past the page cache (O_DIRECT), \
-              on a file of 64 MiB of which none is in memory, each block once in random order, for the round's time \
+              on a file of 64 MiB (4 MiB where the device would take more than 2 s for them, which is noted) of which none is in memory, each block once in random order, for the round's time \
               and at least 20 ms. The rate is the number of reads over the time from the first request to the last \
               completion; latency is from queueing a request to reaping its completion. By Little's law rate times \
               latency is the mean number in flight. The engine also counts that number at each completion; where the \
@@ -73,7 +73,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let depth = known(QUEUE_DEPTH.of(case), case)? as u32;
-    let target = data::file(bench, SHARED_BYTES)?;
+    let target = data::on_device(bench, SHARED_BYTES)?;
     data::can_be_direct(&target, BLOCK as u64)?;
     let counters = Counters::look(&target);
     let job = Job {

@@ -31,7 +31,8 @@ pub(crate) static PROBE: Probe = Probe {
               by pread, timed one by one; and their mean over the round, which a few slow reads raise above the \
               median. Requests: the same blocks at queue depth 64, in the same way as the rate, for the round's time \
               and at least 20 ms. The device's own counters must show at least 95 % of the bytes; their share is \
-              noted. The round that writes the file reads it once in the same way; the rate of a later round over that \
+              noted. Where 64 MiB would take more than 2 s, \
+              a file of 4 MiB takes their place, and is one part. The round that writes the file reads it once in the same way; the rate of a later round over that \
               of this first pass is file.device.repeat, and above 2 it is noted that a cache below the kernel answers.",
         prediction: "None: explanations of file measures begin with the device; its bus's capacity is a bound, not a \
                      prediction.",
@@ -118,7 +119,7 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
 }
 
 fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::file(bench, SHARED_BYTES)?;
+    let target = data::on_device(bench, SHARED_BYTES)?;
     data::can_be_direct(&target, SMALL as u64)?;
     rate(bench, &target)?;
     latency(bench, &target)?;
@@ -127,13 +128,14 @@ fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 
 /// Reads part after part, with many blocks in flight.
 fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
-    let wide = data::wide(target, WIDTH)?;
+    let (wide, whole) = (data::wide(target, WIDTH)?, target.bytes());
     let part = |range| job::run(&wide.job(target, LARGE, range)).map_err(data::stopped);
-    let trial = part(0..PART)?;
-    let bytes = if trial.nanoseconds < LEAST_TIME { SHARED_BYTES } else { PART };
+    let most = PART.min(whole);
+    let trial = part(0..most)?;
+    let bytes = if trial.nanoseconds < LEAST_TIME { whole } else { most };
     bench.note(wide.words.as_str());
     let counters = Counters::look(target);
-    let mut starts = (0..SHARED_BYTES).step_by(bytes as usize).cycle().skip(1);
+    let mut starts = (0..whole).step_by(bytes as usize).cycle().skip(1);
     let mut times = Vec::new();
     let ticks = bench.ticks(1_000_000) as f64 / 1e6;
     bench.time_each_work([&DEVICE_READ], bytes as f64, |_| {
@@ -170,7 +172,7 @@ fn latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let order = Order::Random { seed: bench.seed() };
     let how = How { access: Access::Direct, block: SMALL, order };
     let mut reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
-    let mut requests = Requests::new(0..SHARED_BYTES, SMALL, order).endless();
+    let mut requests = Requests::new(0..target.bytes(), SMALL, order).endless();
     let mut tally = Tally::default();
     let (counters, mut spent) = (Counters::look(target), 0);
     bench.time_each([&DEVICE_LATENCY], |clock| {
@@ -193,7 +195,7 @@ fn requests(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let done = job::run(&Job {
         order: Order::Random { seed: bench.seed() },
         until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST_DEEP) as u64)),
-        ..wide.job(target, SMALL, 0..SHARED_BYTES)
+        ..wide.job(target, SMALL, 0..target.bytes())
     })
     .map_err(data::stopped)?;
     bench.note(wide.words.as_str());

@@ -33,7 +33,7 @@ pub(super) static PROBE: Probe = Probe {
               again before all the rest is, for any number of threads. uncached: it is dropped by posix_fadvise until \
               mincore and cachestat find no page, and divided into one part per thread, read in order, once, so that \
               the kernel reads ahead for each; an untimed pass precedes it, so that the memory for its pages has been \
-              touched. The rate is the bytes of all over the time from the first start to the last end. A note gives \
+              touched. Where the device would take more than 2 s for them, 4 MiB take their place, which is noted. The rate is the bytes of all over the time from the first start to the last end. A note gives \
               Jain's fairness index. The device's own counters must show 95 % of uncached reads.",
         prediction: "cached: the rate of one thread (a call that finds a page, and a copy) times the threads, or the \
                      CPUs if those are fewer, and at most the rate at which all CPUs together read or copy in memory. \
@@ -84,10 +84,12 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let state = state(case)?;
-    let target = data::file(bench, SHARED_BYTES)?;
-    let (division, until) = match state {
-        State::Cached => (Division::Pieces(PIECE), Until::Time(Duration::from_nanos(bench.slice() as u64))),
-        _ => (Division::Parts, Until::Passes(1)),
+    let (target, division, until) = match state {
+        State::Cached => {
+            let time = Duration::from_nanos(bench.slice() as u64);
+            (data::file(bench, SHARED_BYTES)?, Division::Pieces(PIECE), Until::Time(time))
+        }
+        _ => (data::on_device(bench, SHARED_BYTES)?, Division::Parts, Until::Passes(1)),
     };
     let (threads, block) = (known(THREAD_COUNT.of(case), case)? as u32, known(BLOCK.of(case), case)? as usize);
     let job = Job { state, threads, division, until, ..data::job(&target, Engine::Pread, block) };
