@@ -32,6 +32,7 @@ pub use canaries::BLOCK_OVER_CHAIN;
 pub use gather::samples_as_found;
 pub use headlines::Headlines;
 pub use kelvin_model::{Interval, IntervalKind};
+pub use learn::{ROUND_COST, round_costs};
 pub use levels::{CurvePoint, levels};
 pub use reference::references;
 pub use result::{

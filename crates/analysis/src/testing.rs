@@ -90,7 +90,7 @@ pub fn round(index: usize, readings: Vec<Reading>) -> Round {
 
 /// The round of this index with this outcome.
 pub fn attempt(index: usize, attempt: Attempt) -> Round {
-    Round { index: index as u32, at: PERIOD * index as f64, seconds: 1.0, cpu: 1, attempt }
+    Round { index: index as u32, at: PERIOD * index as f64, seconds: 1.0, timing: None, cpu: 1, attempt }
 }
 
 /// Adds a measurement of one metric at a case.

@@ -147,7 +147,8 @@ impl<'r> Rounds<'r> {
         }
         self.learn(next, took, &attempt);
         let (at, seconds, cpu) = (begun / 1e9, took / 1e9, self.options.setup.placement.cpu);
-        let round = Box::new(Round { index: next.round, at, seconds, cpu, attempt });
+        let timing = Some(next.slice / 1e9);
+        let round = Box::new(Round { index: next.round, at, seconds, timing, cpu, attempt });
         sink.event(&Event::RoundFinished { probe: Name::new(unit.probe.id), case: unit.case.clone(), round });
     }
 
@@ -221,7 +222,7 @@ impl<'r> Rounds<'r> {
         let names = |units: &[usize]| list(&units.iter().map(|&unit| name(plan, unit)).collect::<Vec<_>>());
         if let Some(grown) = schedule.grown() {
             notes.push(format!(
-                "{} rounds of each case take {} more than the usual {} on this machine",
+                "{} rounds of each case take {} longer on this machine than the {} that were expected",
                 settings.rounds,
                 seconds(grown / 1e9),
                 seconds(settings.budget_seconds)

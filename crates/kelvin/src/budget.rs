@@ -7,6 +7,7 @@ use kelvin_harness::{Limit, Plan, Room};
 use kelvin_model::units::seconds;
 
 use crate::cli::MINIMUM;
+use crate::costs::Costs;
 use crate::fault::Fault;
 use crate::measure::Wishes;
 use crate::output;
@@ -37,6 +38,8 @@ pub struct Fitted {
     left_out: Vec<String>,
     /// The usual time, if it is too short here.
     usual: Option<f64>,
+    /// Where the expected time comes from, in words.
+    source: &'static str,
 }
 
 impl Fitted {
@@ -44,9 +47,9 @@ impl Fitted {
     ///
     /// # Errors
     /// If nothing fits.
-    pub fn new(plan: Plan, wishes: &Wishes<'_>, here: &Here) -> Result<Self, Fault> {
-        let plan = plan.expecting(kelvin_probes::expected_cost);
-        let rounds = wishes.rounds();
+    pub fn new(plan: Plan, wishes: &Wishes<'_>, here: &Here, costs: &Costs) -> Result<Self, Fault> {
+        let plan = plan.expecting(|probe, case| costs.of(probe, case));
+        let (rounds, source) = (wishes.rounds(), costs.source(&plan));
         match wishes.args.budget {
             Some(time) if time != MINIMUM => {
                 let budget = Budget { seconds: time.as_secs_f64(), limit: Limit::Kept };
@@ -61,13 +64,13 @@ impl Fitted {
                     )));
                 }
                 let left_out = names(&all, &plan);
-                Ok(Self { plan, budget, left_out, usual: None })
+                Ok(Self { plan, budget, left_out, usual: None, source })
             }
             asked => {
                 let needed = (BEFORE + plan.expected(rounds) + after(&plan)).as_secs_f64();
                 let usual = if asked.is_none() { Some(wishes.budget) } else { None };
                 let budget = Budget { seconds: needed.max(usual.unwrap_or(0.0)), limit: Limit::Grows };
-                Ok(Self { plan, budget, left_out: Vec::new(), usual: usual.filter(|&usual| needed > usual) })
+                Ok(Self { plan, budget, left_out: Vec::new(), usual: usual.filter(|&usual| needed > usual), source })
             }
         }
     }
@@ -76,7 +79,7 @@ impl Fitted {
     pub fn announce(&self, whereto: &str) {
         let (cases, time) = (self.plan.units.len(), seconds(self.budget.seconds));
         let longer = self.usual.map_or_else(String::new, |usual| format!(", more than the usual {}", seconds(usual)));
-        output::remark(format!("kelvin: {cases} cases in about {time}{longer}; {whereto}"));
+        output::remark(format!("kelvin: {cases} cases in about {time} {}{longer}; {whereto}", self.source));
         if !self.left_out.is_empty() {
             let head = format!("kelvin: {time} is too short for these, which matter less and are left out:");
             output::remark_names(head, &self.left_out);

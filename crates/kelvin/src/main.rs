@@ -5,6 +5,7 @@ mod budget;
 mod byte_progress;
 mod cli;
 mod commands;
+mod costs;
 mod fault;
 mod measure;
 mod other_host;

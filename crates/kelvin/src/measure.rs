@@ -9,6 +9,7 @@ use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings};
 use kelvin_store::{AppendError, Kin, Store};
 
 use crate::cli::{MINIMUM, MeasureArgs};
+use crate::costs::{Conditions, taught};
 use crate::fault::Fault;
 use crate::prepare::Prepared;
 use crate::private::Told;
@@ -64,6 +65,7 @@ pub fn measure(
     let root = Path::new("/");
     let outline = outline(plan, wishes, &prepared, store)?;
     let sockets = prepared.setup.sockets.clone();
+    let conditions = Conditions::of(&prepared.machine, prepared.setup.placement.allowed.len(), &wishes.args.dir);
     let watch = kelvin_machine::Watch::begin(root);
     let mut record =
         Record::new(store.map(Store::recorder), Progress::new(crate::output::shows_progress()), wishes.told);
@@ -77,7 +79,8 @@ pub fn measure(
     let run = wishes.told.run(run)?;
     let analysis = analyse(&run);
     let kept = store.zip(open).map_or(Ok(()), |(store, (mut recorder, end))| {
-        let headlines = analysis.teaches(|metric| sockets::is_usual(metric, &sockets));
+        let mut headlines = analysis.teaches(|metric| sockets::is_usual(metric, &sockets));
+        headlines.extend(taught(&run, conditions));
         store.keep(&run, &headlines).and_then(|()| recorder.event(&end))
     });
     Ok(Finished { run, analysis, trouble: kept.err().or(trouble) })

@@ -396,6 +396,27 @@ fn other_programs_are_set_beside_kelvin_where_files_are_measured() {
 }
 
 #[test]
+fn what_rounds_take_is_learned_from_earlier_runs_under_the_same_conditions() {
+    let place = Place::new();
+    let announced = |directory: &str| {
+        std::fs::create_dir_all(place.directory.path().join(directory)).unwrap();
+        let asked = ["run", "os.syscall", "cpu", "--quick", "--rounds", "2", "--budget", "minimum", "--no-report"];
+        let run = place.run(&[&asked[..], &["--dir", directory, "--store", "runs.sqlite"]].concat());
+        assert!(run.status.success(), "{}", stderr(&run));
+        stderr(&run).lines().next().unwrap().to_owned()
+    };
+    for expected in ["by what rounds take elsewhere", "by what they took here"] {
+        let said = announced("here");
+        assert!(said.contains(expected), "{said}");
+    }
+    let Some(memory) = kelvin_testing::in_memory("files on another file system") else { return };
+    let other = memory.join(format!("kelvin-costs-{}", std::process::id()));
+    let said = announced(other.to_str().unwrap());
+    std::fs::remove_dir(&other).unwrap();
+    assert!(said.contains("by what rounds take elsewhere"), "{said}");
+}
+
+#[test]
 fn what_a_budget_does_not_hold_is_named_before_the_run_and_in_its_report() {
     let place = Place::new();
     let run = place.run(&["run", "cpu", "os", "--budget", "1s", "--no-store", "--no-report", "--json"]);

@@ -192,6 +192,9 @@ pub struct Round {
     pub at: f64,
     /// Lifetime of the process in seconds, with start and set-up.
     pub seconds: f64,
+    /// How many of them were planned for timing; missing in runs of former versions and in studies that plan none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timing: Option<f64>,
     /// The CPU that it ran on.
     pub cpu: u32,
     /// Its outcome.

@@ -89,6 +89,7 @@ pub(crate) fn defined(metrics: &[Metric]) -> HashSet<Name> {
 pub(crate) fn round(round: &Round, defined: &HashSet<Name>, path: &str) -> Checked {
     not_negative(&format!("{path}.at"), round.at)?;
     not_negative(&format!("{path}.seconds"), round.seconds)?;
+    not_negative(&format!("{path}.timing"), round.timing.unwrap_or(0.0))?;
     let Attempt::Measured(readings) = &round.attempt else { return Ok(()) };
     for (i, reading) in readings.iter().enumerate() {
         let path = format!("{path}.readings[{i}]");

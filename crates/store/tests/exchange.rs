@@ -202,7 +202,7 @@ fn columns_have_one_length() {
 #[test]
 fn numbers_are_finite_and_make_sense() {
     let at = "field measurements[0].rounds[0].readings[0]";
-    let cases: [(&str, String); 10] = [
+    let cases: [(&str, String); 11] = [
         (".nanoseconds[1]: NaN is not a finite number", complains(|run| batches(run).nanoseconds[1] = f64::NAN)),
         (".iterations[3]: a batch of 0 operations has no time per operation", {
             complains(|run| batches(run).iterations[3] = 0)
@@ -221,6 +221,9 @@ fn numbers_are_finite_and_make_sense() {
         }),
         ("field predictions[0].prediction.low: it is above `high`", {
             complains(|run| run.predictions[0].prediction.as_mut().unwrap().low = 1e9)
+        }),
+        ("field measurements[0].rounds[0].timing: -1 is below 0", {
+            complains(|run| run.measurements[0].rounds[0].timing = Some(-1.0))
         }),
         ("field learned[0].within: -1 is below 0", complains(|run| run.outline.learned[0].within[1] = -1.0)),
     ];

@@ -297,7 +297,14 @@ impl Plan {
     }
 
     fn round(&self, at: At, readings: Vec<Reading>) -> Round {
-        Round { index: at.index, at: at.seconds, seconds: at.took, cpu: self.cpu, attempt: Attempt::Measured(readings) }
+        Round {
+            index: at.index,
+            at: at.seconds,
+            seconds: at.took,
+            timing: None,
+            cpu: self.cpu,
+            attempt: Attempt::Measured(readings),
+        }
     }
 }
 

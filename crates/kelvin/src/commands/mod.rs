@@ -78,6 +78,11 @@ fn open_store(args: &StoreArgs) -> Result<Store, Fault> {
     Store::open(store_path(args)?).map_err(Fault::because)
 }
 
+/// The same store, if it is there.
+fn existing_store(args: &StoreArgs) -> Result<Option<Store>, Fault> {
+    if store_path(args)?.exists() { open_store(args).map(Some) } else { Ok(None) }
+}
+
 /// Where the store is.
 fn store_path(args: &StoreArgs) -> Result<PathBuf, Fault> {
     match &args.store {

@@ -14,7 +14,8 @@ use kelvin_store::Store;
 
 use crate::budget::{Budget, Fitted};
 use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
-use crate::commands::{explain, open_store, report};
+use crate::commands::{existing_store, explain, open_store, report};
+use crate::costs::{Conditions, Costs};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::measure::{Finished, Wishes, effort_defaults, measure};
 use crate::output;
@@ -98,7 +99,7 @@ impl<'a> Destination<'a> {
 
 /// Measures a plan and shows it. Everything that can be wrong with the options is checked first.
 pub fn carry_out(here: Here, plan: Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
-    let fitted = Fitted::new(plan, wishes, &here)?;
+    let fitted = Fitted::new(plan, wishes, &here, &costs(&here, wishes, to)?)?;
     let (plan, Budget { seconds, limit }) = (&fitted.plan, fitted.budget);
     let wishes = Wishes { budget: seconds, ..*wishes };
     let checked = Checked::new(here, plan, &wishes, to)?;
@@ -107,6 +108,15 @@ pub fn carry_out(here: Here, plan: Plan, wishes: &Wishes<'_>, to: &Destination<'
     checked.measure(plan, &wishes, |outline, judge| {
         supervise(plan, outline, &options, judge);
     })
+}
+
+/// What its rounds are expected to take. A store that is not there yet teaches nothing, and is made once all options are checked.
+fn costs(here: &Here, wishes: &Wishes<'_>, to: &Destination<'_>) -> Result<Costs, Fault> {
+    let Some(store) = to.store.map(existing_store).transpose()?.flatten() else {
+        return Ok(Costs::of_table(&here.machine));
+    };
+    let conditions = Conditions::of(&here.machine, here.allowed.len(), &wishes.args.dir);
+    Costs::learned(&here.machine, conditions, &store)
 }
 
 /// A run whose options are checked, and whose ends are open.

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::budget::Fitted;
 use crate::cli::SelfcheckArgs;
+use crate::costs::Costs;
 use crate::fault::{Done, WITH_FAILURES};
 use crate::measure::{Finished, Wishes, measure};
 use crate::output;
@@ -39,7 +40,7 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let plan = plan_of(kind, &[], &here, Effort::Default)?;
     let wishes =
         Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure, told: Told::ForFigures };
-    let Fitted { plan, budget, .. } = Fitted::new(plan, &wishes, &here)?;
+    let Fitted { plan, budget, .. } = Fitted::new(plan, &wishes, &here, &Costs::of_table(&here.machine))?;
     let wishes = Wishes { budget: budget.seconds, ..wishes };
     let prepared = Prepared::new(here, &plan, &args.measure)?;
     let options = prepared.options(&plan, budget.limit, args.measure.round_limit);

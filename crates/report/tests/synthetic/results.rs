@@ -391,7 +391,14 @@ fn core_to_core() -> Vec<MetricResult> {
 
 /// Rounds that could have led to a result; raw readings for the first round only, to keep the sample small.
 pub fn fill(measurement: &mut Measurement, result: &MetricResult) {
-    let round = |index: u32, attempt| Round { index, at: 3.0 + 24.0 * f64::from(index), seconds: 0.4, cpu: 1, attempt };
+    let round = |index: u32, attempt| Round {
+        index,
+        at: 3.0 + 24.0 * f64::from(index),
+        seconds: 0.4,
+        timing: None,
+        cpu: 1,
+        attempt,
+    };
     match &result.outcome {
         Outcome::Skipped(reason) => measurement.skipped = Some(reason.clone()),
         Outcome::Failed(reason) => measurement.rounds.push(round(0, Attempt::Failed(reason.clone()))),

@@ -174,15 +174,36 @@ pub fn sample_round(index: u32) -> Round {
         overhead: OverheadReading::default(),
         notes: Vec::new(),
     };
-    Round { index, at: 0.5 + f64::from(index), seconds: 0.3, cpu: 1, attempt: Attempt::Measured(vec![timed, counted]) }
+    Round {
+        index,
+        at: 0.5 + f64::from(index),
+        seconds: 0.3,
+        timing: None,
+        cpu: 1,
+        attempt: Attempt::Measured(vec![timed, counted]),
+    }
 }
 
 fn failed_round() -> Round {
-    Round { index: 0, at: 0.9, seconds: 0.2, cpu: 1, attempt: Attempt::Failed("killed by signal 11".into()) }
+    Round {
+        index: 0,
+        at: 0.9,
+        seconds: 0.2,
+        timing: None,
+        cpu: 1,
+        attempt: Attempt::Failed("killed by signal 11".into()),
+    }
 }
 
 fn declined_round() -> Round {
-    Round { index: 1, at: 1.9, seconds: 0.1, cpu: 1, attempt: Attempt::Skipped(Reason::new("fork is denied here")) }
+    Round {
+        index: 1,
+        at: 1.9,
+        seconds: 0.1,
+        timing: None,
+        cpu: 1,
+        attempt: Attempt::Skipped(Reason::new("fork is denied here")),
+    }
 }
 
 fn planned(probe: &'static str, case: Case, only_input: bool) -> Planned {
