@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Seek};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{PoisonError, RwLock};
+use std::sync::LazyLock;
 
 use kelvin_file::group::{Controller, Group};
 use kelvin_testing::Missing;
@@ -20,26 +20,54 @@ use serde_json::Value;
 const SHORT: [&str; 10] =
     ["--users", "1,2,4", "--rounds", "2", "--budget", "1s", "--visit", "300ms", "--file-count", "16"];
 
-/// Studies whose figures count are made one after another: each has the CPUs of this machine. Others are made beside each other.
-static ALONE: RwLock<()> = RwLock::new(());
+/// Studies of servers that a link or their workers limit, and not the CPUs, which they leave idle: what they find counts, and several
+/// tests look at it. They are made beside each other, each by a program of its own.
+static LIMITED: LazyLock<Limited> = LazyLock::new(Limited::study);
+
+struct Limited {
+    /// Behind a limited link, of the default server and of one of processes; or why there can be none here.
+    by_link: Result<[Value; 2], Missing>,
+    /// By two workers.
+    by_workers: Value,
+}
+
+impl Limited {
+    const LINK: [&str; 8] = ["--between", "namespaces", "--link", "20M", "--file-size", "100kB", "--file-count", "16"];
+    const LINK_BITS: f64 = 20e6;
+
+    fn study() -> Self {
+        let of_default = || study(&[&["--users", "1,2,4", "--rounds", "3", "--visit", "1s"][..], &Self::LINK].concat());
+        let forks = ["--users", "3", "--rounds", "2", "--visit", "1s", "--server-options", "--model fork"];
+        let of_processes = || study(&[&forks[..], &Self::LINK].concat());
+        std::thread::scope(|scope| {
+            let behind_link = may_make_namespaces().map(|()| [scope.spawn(of_default), scope.spawn(of_processes)]);
+            let by_workers = of_two_workers();
+            Self { by_link: behind_link.map(|studies| studies.map(|study| study.join().unwrap())), by_workers }
+        })
+    }
+}
+
+fn of_two_workers() -> Value {
+    let limit = ["--server-options", "--model pool --threads 2", "--think", "50ms"];
+    let files = ["--file-size", "10kB", "--file-count", "16"];
+    study(&[&["--users", "1,2,4,6", "--rounds", "3", "--visit", "700ms"][..], &limit, &files].concat())
+}
 
 /// A whole study whose figures count.
-fn study(place: &Place, arguments: &[&str]) -> Value {
-    let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
-    made(place, arguments)
+fn study(arguments: &[&str]) -> Value {
+    made(&Place::new(), &[KELVIN], arguments)
 }
 
-/// A whole study whose figures do not count.
+/// A whole study whose figures do not count: it has the CPUs that others leave.
 fn study_beside(place: &Place, arguments: &[&str]) -> Value {
-    let _others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
-    made(place, arguments)
+    made(place, &["nice", "-n", "19", KELVIN], arguments)
 }
 
-/// A whole study, as data; it is more than a pipe holds.
-fn made(place: &Place, arguments: &[&str]) -> Value {
-    let arguments = [&["study", "load", "--no-store", "--no-report", "--json"][..], arguments].concat();
+/// A whole study by this program, as data; it is more than a pipe holds.
+fn made(place: &Place, program: &[&str], arguments: &[&str]) -> Value {
+    let words = [program, &["study", "load", "--no-store", "--no-report", "--json"], arguments].concat();
     let mut printed = tempfile::tempfile().unwrap();
-    let output = place.command(KELVIN, &arguments).stdout(printed.try_clone().unwrap()).output().unwrap();
+    let output = place.command(words[0], &words[1..]).stdout(printed.try_clone().unwrap()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     printed.rewind().unwrap();
     serde_json::from_reader(std::io::BufReader::new(printed)).unwrap()
@@ -105,16 +133,20 @@ fn a_server_of_its_own_is_studied_and_nothing_is_left() {
 
 #[test]
 fn throughput_and_what_was_sent_are_one_flow() {
-    let place = Place::new();
-    let study = study(
-        &place,
-        &["--users", "3", "--rounds", "2", "--visit", "500ms", "--file-size", "100kB", "--file-count", "16"],
-    );
-    for ((_, received), (_, sent)) in readings(&study, "load.rate").into_iter().zip(readings(&study, "load.sent")) {
-        assert!((sent / received - 1.0).abs() < 0.2, "{sent} {received}");
+    let studies = match &LIMITED.by_link {
+        Ok(studies) => studies,
+        Err(missing) => return missing.skips("the flow of bytes through a limited link"),
+    };
+    for study in studies {
+        // In one visit, of some thirty answers, it matters what of them is under way when it begins and when it ends.
+        let of_all = |metric| readings(study, metric).into_iter().map(|(_, value)| value).sum::<f64>();
+        let (received, sent) = (of_all("load.rate"), of_all("load.sent"));
+        assert!((sent / received - 1.0).abs() < 0.1, "{sent} {received}");
+        for (case, awaited) in readings(study, "load.awaited") {
+            let users = case["users"].as_f64().unwrap();
+            assert!(awaited > 0.0 && awaited <= users + 0.001, "no more than there are: {awaited} of {users}");
+        }
     }
-    let awaited = readings(&study, "load.awaited");
-    assert!(awaited.iter().all(|(_, users)| *users > 0.0 && *users <= 3.001), "no more than there are: {awaited:?}");
 }
 
 #[test]
@@ -151,40 +183,37 @@ fn limit(study: &Value) -> (Value, bool) {
 
 #[test]
 fn a_link_that_is_limited_is_named_with_its_capacity() {
-    const BITS: f64 = 20e6;
-    if let Err(missing) = may_make_namespaces() {
-        return missing.skips("a limited link between two namespaces");
-    }
-    let place = Place::new();
-    let planted = ["--between", "namespaces", "--link", "20M", "--file-size", "100kB", "--file-count", "16"];
-    let study = study(&place, &[&["--users", "1,2,4,8", "--rounds", "3", "--visit", "1s"], &planted[..]].concat());
-    let (verdict, _) = limit(&study);
+    let study = match &LIMITED.by_link {
+        Ok([study, _]) => study,
+        Err(missing) => return missing.skips("a limited link between two namespaces"),
+    };
+    let (verdict, _) = limit(study);
     assert_eq!(verdict["resource"]["by"], "link", "{verdict}");
     // 1448 bytes of payload in 1514 of a frame, and some of HTTP's.
-    let payload = BITS / 8.0 * 1448.0 / 1514.0;
-    for (case, bytes) in readings(&study, "load.capacity.bytes").iter().filter(|(case, _)| case["resource"] == "link") {
+    let payload = Limited::LINK_BITS / 8.0 * 1448.0 / 1514.0;
+    for (case, bytes) in readings(study, "load.capacity.bytes").iter().filter(|(case, _)| case["resource"] == "link") {
         assert!((bytes / payload - 1.0).abs() < 0.05, "{case}: {bytes} of {payload}");
     }
 }
 
 #[test]
 fn requests_in_flight_are_littles_law_also_where_processes_serve() {
-    if let Err(missing) = may_make_namespaces() {
-        return missing.skips("Little's law behind a limited link");
-    }
-    let place = Place::new();
-    // Of three users at least two wait for the link: what is not known of a request at either end is little of it.
-    let planted = ["--between", "namespaces", "--link", "20M", "--file-size", "100kB", "--file-count", "16"];
-    for model in ["epoll", "fork"] {
-        let options = format!("--model {model}");
-        let visits = ["--users", "3", "--rounds", "2", "--visit", "1s", "--server-options", &options];
-        let study = study(&place, &[&visits[..], &planted].concat());
-        let of = |metric| readings(&study, metric).into_iter().map(|(_, value)| value).collect::<Vec<f64>>();
+    let studies = match &LIMITED.by_link {
+        Ok(studies) => studies,
+        Err(missing) => return missing.skips("Little's law behind a limited link"),
+    };
+    for study in studies {
+        // Of three users at least two wait for the link: what is not known of a request at either end is little of it.
+        let of = |metric| {
+            let crowded = readings(study, metric).into_iter().filter(|(case, _)| case["users"].as_u64() >= Some(3));
+            crowded.map(|(_, value)| value).collect::<Vec<f64>>()
+        };
         let (throughput, response, in_flight) = (of("load.throughput"), of("load.response"), of("load.in_flight"));
-        assert_eq!((throughput.len(), in_flight.len()), (3, 3), "{model}");
+        // Two visits to three users and the return to them, or three visits to four.
+        assert_eq!((throughput.len(), in_flight.len()), (3, 3));
         let by_client: f64 = throughput.iter().zip(&response).map(|(rate, time)| rate * time / 1e9).sum();
         let ratio = in_flight.iter().sum::<f64>() / by_client;
-        assert!((ratio - 1.0).abs() < 0.1, "{model}: {ratio}, {in_flight:?}");
+        assert!((ratio - 1.0).abs() < 0.1, "{ratio}, {in_flight:?}");
     }
 }
 
@@ -194,7 +223,6 @@ fn a_control_group_has_all_processes_of_a_server() {
         Ok(group) => group,
         Err(error) => return Missing::right(error).skips("a server of processes in a control group"),
     };
-    let _others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
     let directory = group.door().parent().unwrap().to_str().unwrap().to_owned();
     let grouped = ["--server-options", "--model fork", "--server-group", &directory];
@@ -215,10 +243,10 @@ fn files_in_memory_and_from_the_disk_are_compared_in_one_study() {
     }
     let place = Place::new();
     let both = ["--cache", "cached,uncached", "--server-memory", "16M", "--file-size", "1MB", "--file-count", "40"];
-    let study = study_beside(&place, &[&["--users", "1,2,4", "--rounds", "2", "--visit", "300ms"], &both[..]].concat());
+    let study = study_beside(&place, &[&["--users", "1,3", "--rounds", "2", "--visit", "300ms"], &both[..]].concat());
     for cache in ["cached", "uncached"] {
         let of = |metric| readings(&study, metric).iter().filter(|(case, _)| case["cache"] == cache).count();
-        assert_eq!((of("load.throughput"), of("load.host.cpu.user")), (3 * 2 + 1, 3 * 2 + 1), "{cache}");
+        assert_eq!((of("load.throughput"), of("load.host.cpu.user")), (2 * 2 + 1, 2 * 2 + 1), "{cache}");
         assert!(of("load.capacity") > 0, "{cache}");
     }
     let disk = |case: &Value| case["resource"] == "disk";
@@ -233,21 +261,10 @@ fn files_in_memory_and_from_the_disk_are_compared_in_one_study() {
 
 #[test]
 fn few_workers_are_named() {
-    let place = Place::new();
-    let planted = [
-        "--server-options",
-        "--model pool --threads 2",
-        "--think",
-        "50ms",
-        "--file-size",
-        "10kB",
-        "--file-count",
-        "16",
-    ];
-    let study = study(&place, &[&["--users", "1,2,4,6", "--rounds", "3", "--visit", "700ms"], &planted[..]].concat());
-    let (verdict, _) = limit(&study);
+    let study = &LIMITED.by_workers;
+    let (verdict, _) = limit(study);
     assert_eq!(verdict["resource"]["by"], "workers", "{verdict}");
-    let waiting = claim(&study, "waiting");
+    let waiting = claim(study, "waiting");
     assert_eq!(waiting["users"], 4, "two of four wait for as long as the others stay: {waiting}");
 }
 
