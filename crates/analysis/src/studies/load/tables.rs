@@ -53,7 +53,7 @@ static COLUMNS: [Column; 13] = [
     drawn("median", &RESPONSE_P50),
     drawn("p95", &RESPONSE_P95),
     main("p99", &RESPONSE_P99),
-    other("from when it was sent", &SERVICE),
+    other("from when the request left", &SERVICE),
     other("in flight", &IN_FLIGHT),
     other("awaited", &AWAITED),
     other("sent", &SENT),
