@@ -202,24 +202,61 @@ fn interrupted_with_a_group_of(controllers: &[&str]) {
     assert!(!mounts.contains(&*place.path().to_string_lossy()), "{mounts}");
 }
 
+/// Kelvin with a small file system of these options in the directory `small`, of which what is left at the end is printed last.
+fn with_small_disk(place: &Place, options: &str, arguments: &[&str]) -> Output {
+    std::fs::create_dir(place.path().join("small")).unwrap();
+    // In a mount namespace of its own: the file system is gone when the run is.
+    let script =
+        "mount -t tmpfs -o \"$0\" kelvin-test small && { \"$@\"; status=$?; find small -mindepth 1; exit $status; }";
+    let words = [&["--mount", "sh", "-c", script, options, KELVIN][..], arguments].concat();
+    place.command("unshare", &words).output().unwrap()
+}
+
 #[test]
 fn a_full_disk_under_the_store_costs_the_store_and_not_the_table() {
     if !is_root() {
         return Missing::right("mounting a small file system (root may)").skips("a full disk under the store");
     }
-    let place = Place::new();
-    let small = place.path().join("small");
-    std::fs::create_dir(&small).unwrap();
-    // In a mount namespace of its own: the file system is gone when the run is.
-    let script = "mount -t tmpfs -o size=300k kelvin-test small && exec \"$0\" run os --quick --budget 6s --no-report \
-                  --store small/runs.sqlite";
-    let output = place.command("unshare", &["--mount", "sh", "-c", script, KELVIN]).output().unwrap();
-    let (said, table) = (stderr(&output), stdout(&output));
-    assert_eq!(output.status.code(), Some(2), "{said}{table}");
-    assert!(table.contains("syscall.null"), "{table}");
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("kelvin: ") && last.contains("stored"), "{said}");
-    assert!(last.contains("full") || last.contains("space"), "{last}");
+    let users = ["study", "load", "--users", "1,2", "--visit", "200ms", "--budget", "1s", "--file-size", "1kB"];
+    let study = [&users[..], &["--rounds", "2", "--file-count", "16"]].concat();
+    for (measured, what) in [("syscall.null", &["run", "os", "--quick", "--budget", "6s"][..]), ("2 users", &study)] {
+        let place = Place::new();
+        let arguments = [what, &["--no-report", "--store", "small/runs.sqlite"]].concat();
+        let output = with_small_disk(&place, "size=300k", &arguments);
+        let (said, table) = (stderr(&output), stdout(&output));
+        assert_eq!(output.status.code(), Some(2), "{said}{table}");
+        assert!(table.contains(measured), "{table}");
+        let last = said.lines().last().unwrap();
+        assert!(last.starts_with("kelvin: ") && last.contains("stored"), "{said}");
+        assert!(last.contains("full") || last.contains("space"), "{last}");
+        place.assert_no_process_is_left();
+        assert_eq!(place.scratch(), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn a_full_disk_under_the_files_of_a_study_ends_it_with_what_to_do() {
+    if !is_root() {
+        return Missing::right("mounting a small file system (root may)")
+            .skips("a full disk under the files of a study");
+    }
+    let study =
+        ["study", "load", "--no-store", "--no-report", "--dir", "small", "--file-size", "1kB", "--file-count", "100"];
+    // There is room for the bytes, but not for as many files; there is none for anything; there is too little, and that is known.
+    for (options, wanted) in [
+        ("size=1m,nr_inodes=20", &["No space left", "of 100 files", "--file-count"][..]),
+        ("size=1m,nr_inodes=1", &["No space left", "--dir"]),
+        ("size=20k", &["there is room for", "--file-size"]),
+    ] {
+        let place = Place::new();
+        let output = with_small_disk(&place, options, &study);
+        let (said, printed) = (stderr(&output), stdout(&output));
+        assert_eq!(output.status.code(), Some(2), "{said}{printed}");
+        assert!(said.lines().count() == 1 && said.starts_with("kelvin: ") && said.contains("/small"), "{said}");
+        wanted.iter().for_each(|word| assert!(said.contains(word), "no {word} in {said}"));
+        assert_eq!(printed, "", "it leaves nothing there");
+        place.assert_no_process_is_left();
+    }
 }
 
 #[test]

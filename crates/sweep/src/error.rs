@@ -26,6 +26,20 @@ pub enum Error {
         /// How many are needed.
         least: u64,
     },
+    /// There was less room than the file system had said.
+    #[error("cannot make the files in {}: {source} after {made} of {count} files of {bytes} bytes: give a smaller --file-count or --file-size, or another --dir", directory.display())]
+    Full {
+        /// Where.
+        directory: PathBuf,
+        /// How many were made.
+        made: u64,
+        /// How many were to be.
+        count: u64,
+        /// Bytes of each.
+        bytes: u64,
+        /// What the file system said.
+        source: std::io::Error,
+    },
     /// The server did not start.
     #[error("the server did not start: {0}")]
     Server(String),

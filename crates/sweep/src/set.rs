@@ -1,5 +1,6 @@
 //! The files that are asked for: noise of one size each.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use kelvin_file::cache::{State, bring};
@@ -62,15 +63,24 @@ impl FileSet {
     /// # Errors
     /// What the file system says.
     pub fn make(directory: &Path, wanted: Wanted) -> Result<Self> {
-        let failed = |source| Error::Files { directory: directory.to_owned(), source };
         let set = Self { directory: directory.to_owned(), count: wanted.count, bytes: wanted.bytes };
-        for (number, path) in set.paths().into_iter().enumerate() {
+        for (made, path) in (0..).zip(set.paths()) {
             if let Some(signal) = kelvin_sys::interrupt::requested() {
                 return Err(Error::Interrupted(signal.into()));
             }
-            noise::file(&path, set.bytes, SEED + number as u64).map_err(failed)?;
+            noise::file(&path, set.bytes, SEED + made).map_err(|source| set.not_made(made, source))?;
         }
         Ok(set)
+    }
+
+    /// Why there are no more files than so many. A file takes whole blocks and an inode, of which its bytes tell nothing, and others write
+    /// there as well.
+    fn not_made(&self, made: u64, source: std::io::Error) -> Error {
+        let Self { directory, count, bytes } = self.clone();
+        match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full { directory, made, count, bytes, source },
+            _ => Error::Files { directory, source },
+        }
     }
 
     /// Names of the files, as a server gives them.
