@@ -133,15 +133,13 @@ fn a_server_of_its_own_is_studied_and_nothing_is_left() {
 
 #[test]
 fn throughput_and_what_was_sent_are_one_flow() {
-    let studies = match &LIMITED.by_link {
-        Ok(studies) => studies,
-        Err(missing) => return missing.skips("the flow of bytes through a limited link"),
-    };
-    for study in studies {
-        // In one visit, of some thirty answers, it matters what of them is under way when it begins and when it ends.
+    let by_link =
+        LIMITED.by_link.as_ref().inspect_err(|missing| missing.skips("the flow of bytes through a limited link"));
+    for study in by_link.into_iter().flatten().chain([&LIMITED.by_workers]) {
+        // Of a visit's 25 answers as many as there are users may be under way when it begins, and when it ends.
         let of_all = |metric| readings(study, metric).into_iter().map(|(_, value)| value).sum::<f64>();
         let (received, sent) = (of_all("load.rate"), of_all("load.sent"));
-        assert!((sent / received - 1.0).abs() < 0.1, "{sent} {received}");
+        assert!((sent / received - 1.0).abs() < 0.2, "{sent} {received}");
         for (case, awaited) in readings(study, "load.awaited") {
             let users = case["users"].as_f64().unwrap();
             assert!(awaited > 0.0 && awaited <= users + 0.001, "no more than there are: {awaited} of {users}");
