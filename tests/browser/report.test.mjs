@@ -1,4 +1,6 @@
-// HTML reports in a real browser, all at once: node tests/browser/report.test.mjs REPORT.html...
+// HTML reports in a real browser, all at once: node tests/browser/report.test.mjs REPORT.html... [--layout REPORT.html...]
+//
+// Of those after --layout only the figures are looked at and how the page fits: all else they have in common with the others.
 //
 // Needs Chromium (CHROMIUM names it, default /usr/bin/chromium) and `npm ci` in this directory. Screenshots go to the
 // directory that SHOTS names, if it is set. The reports must have figures, as the sample has:
@@ -16,9 +18,11 @@ import { after, before, describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 
-const reports = process.argv.slice(2).map((name) => resolve(name));
-if (reports.length === 0) throw new Error('usage: node report.test.mjs REPORT.html...');
-for (const report of reports) if (!existsSync(report)) throw new Error(`${report}: no such report`);
+const names = process.argv.slice(2);
+const wholes = names.includes('--layout') ? names.indexOf('--layout') : names.length;
+const reports = names.filter((name) => name !== '--layout').map((name, at) => ({ path: resolve(name), isWhole: at < wholes }));
+if (reports.length === 0) throw new Error('usage: node report.test.mjs REPORT.html... [--layout REPORT.html...]');
+for (const { path } of reports) if (!existsSync(path)) throw new Error(`${path}: no such report`);
 const axe = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 const WIDTHS = [360, 768, 1400];
 const THEMES = ['light', 'dark'];
@@ -93,11 +97,13 @@ async function closeAll(page) {
 }
 
 describe('reports', { concurrency: availableParallelism() }, () => {
-  for (const report of reports) describe(basename(report), { concurrency: 1 }, () => suite(pathToFileURL(report).href));
+  for (const { path, isWhole } of reports) {
+    describe(basename(path), { concurrency: 1 }, () => suite(pathToFileURL(path).href, isWhole));
+  }
 });
 
-/** All tests of the report at an address. */
-function suite(address) {
+/** The tests of the report at an address, all of them or those of its figures and layout. */
+function suite(address, isWhole) {
   let browser;
   before(async () => { browser = await launch(); });
   after(() => browser?.close());
@@ -278,6 +284,26 @@ function suite(address) {
     });
   });
 
+  for (const width of WIDTHS) {
+    test(`the page fits ${width} px${isWhole ? ' and axe finds nothing serious' : ''}`, () => withReport(
+      { viewport: { width, height: 900 }, colorScheme: 'light' },
+      async (page) => {
+        await drawAll(page);
+        if (width === WIDTHS[0]) await cardsAreATable(page);
+        for (const theme of THEMES) {
+          await page.emulateMedia({ colorScheme: theme });
+          await settled(page);
+          await fits(page, `${width} px, ${theme}`);
+          if (isWhole && width !== 768) await isAccessible(page, theme, width);
+          if (process.env.SHOTS) await screenshot(page, `${width}-${theme}`);
+          await closeAll(page);
+        }
+      },
+    ));
+  }
+
+  if (!isWhole) return;
+
   test('nothing but the page\'s own script and style takes effect', () => withReport({}, async (page) => {
     const tried = await page.evaluate(async () => {
       const blocked = [];
@@ -318,24 +344,6 @@ function suite(address) {
     await rowsOpen(page);
     await methodOpens(page);
   }));
-
-  for (const width of WIDTHS) {
-    test(`the page fits ${width} px and axe finds nothing serious`, () => withReport(
-      { viewport: { width, height: 900 }, colorScheme: 'light' },
-      async (page) => {
-        await drawAll(page);
-        if (width === WIDTHS[0]) await cardsAreATable(page);
-        for (const theme of THEMES) {
-          await page.emulateMedia({ colorScheme: theme });
-          await settled(page);
-          await fits(page, `${width} px, ${theme}`);
-          if (width !== 768) await isAccessible(page, theme, width);
-          if (process.env.SHOTS) await screenshot(page, `${width}-${theme}`);
-          await closeAll(page);
-        }
-      },
-    ));
-  }
 
   test('paper shows drawings and tables, open and light', () => withReport({ colorScheme: 'dark' }, async (page) => {
     await drawAll(page);
