@@ -14,9 +14,6 @@ use crate::watch::Watch;
 /// takes less, and the caller may have lost its CPU before it could look at the clock.
 const PROMPT: u64 = 1_000_000;
 
-/// Answers from when it was asked for how much earlier they leave until it is found out.
-pub(crate) const APART: u32 = 8;
-
 /// A connection that is watched.
 #[derive(Debug)]
 pub struct Registered {
@@ -30,6 +27,8 @@ pub struct Registered {
     head: u64,
     /// When it last did anything.
     last: u64,
+    /// When the call began that gave the end of the last answer to the kernel.
+    giving: u64,
     /// When the answer that is being sent began, if nothing of it was given to the kernel.
     begun: Option<u64>,
     looking: Looking,
@@ -41,7 +40,7 @@ enum Looking {
     /// Not now.
     Not,
     /// After so many answers more: who asks has just had the CPU, which those feel that come next.
-    After(u32),
+    After(u64),
     /// Of this answer the kernel keeps when it leaves.
     Kept,
     /// It left so much earlier, and took so long; the next one shows what the finding out took of that.
@@ -51,7 +50,7 @@ enum Looking {
 impl Registered {
     /// One whose words are in this slot.
     pub fn new(slot: Slot, socket: Arc<OwnedFd>, watch: Option<Arc<Watch>>) -> Self {
-        Self { slot, socket, watch, answered: 0, head: 0, last: 0, begun: None, looking: Looking::Not }
+        Self { slot, socket, watch, answered: 0, head: 0, last: 0, giving: 0, begun: None, looking: Looking::Not }
     }
 
     /// A thread serves it from now on.
@@ -60,9 +59,10 @@ impl Registered {
     }
 
     /// The first bytes of a request were read, which had waited so many nanoseconds. What came while an answer was still to be given
-    /// is in flight after it.
+    /// is in flight after it: from when the call began that gave it. That is over later than the answer has left, by more than a client
+    /// needs to ask again where the thread lost its CPU meanwhile, and that time is taken off the answer.
     pub fn arrive(&self, waited: u64) {
-        let at = monotonic().saturating_sub(waited).max(self.slot.given());
+        let at = monotonic().saturating_sub(waited).max(self.giving);
         self.slot.begin(Span::Arrived, at);
     }
 
@@ -96,6 +96,7 @@ impl Registered {
             self.looking = self.look(begun.filter(|_| is_all), now);
         }
         if is_all {
+            self.giving = self.last;
             self.end(now);
         }
         self.last = now;
@@ -105,7 +106,7 @@ impl Registered {
     /// found out: of one that took several, each of which wakes its reader, the last one's is little.
     fn look(&self, begun: Option<u64>, now: u64) -> Looking {
         match (self.looking, begun) {
-            (Looking::Not, _) => return Looking::After(APART),
+            (Looking::Not, _) => return Looking::After(self.slot.wanted()),
             (Looking::After(0), _) if departure::keep(&*self.socket).is_ok() => return Looking::Kept,
             (Looking::After(more @ 1..), _) => return Looking::After(more - 1),
             (Looking::Kept, begun) => {

@@ -18,9 +18,10 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::arrival::{keep, peek};
 use kelvin_sys::net::departure;
 use kelvin_sys::net::waiting::{Limited, OnTheWay, limited, on_the_way, queue, unacknowledged, unread};
+use kelvin_sys::random::split_mix;
 use kelvin_sys::usage::{Who, usage};
 
-use crate::counters::{Ahead, Counters, LATER, Slot, Span};
+use crate::counters::{Ahead, Counters, LATER, Slot, Span, Totals};
 use crate::error::{Error, Result};
 use crate::registered::Registered;
 
@@ -34,8 +35,16 @@ const LATE: u64 = 3;
 /// Times that what a sample cost is waited until the next one: with thousands of connections they take at most 2 % of a CPU.
 const PATIENCE: u32 = 50;
 
+/// Longest time of reading what connections have counted, in nanoseconds: with thousands of them it takes a tenth. And how often it is
+/// read at most until that is so.
+const PROMPT: u64 = 1_000_000;
+const READINGS: u32 = 5;
+
 /// Connections of which a sample has it found out when their next answers leave: each costs who serves it some microseconds.
 const WANTED: usize = 8;
+/// Fewest answers from when that is asked for until it is found out. By chance they are up to twice as many: where two clients are served in
+/// turn, and only the first answer of each turn wakes up who sends the requests of both, it would always be found out of the same one.
+const APART: u64 = 8;
 /// Answers in turn that left later than they were given, after which no further one of the connection is asked for.
 const MOST_LATER: u32 = 5;
 
@@ -112,11 +121,11 @@ impl Entry {
         ahead.unwrap_or(0)
     }
 
-    /// Has it found out when its next answer leaves. Of one that left later than it was given, what the kernel kept is taken away: it
+    /// Has it found out when an answer leaves, after so many. Of one that left later than it was given, what the kernel kept is taken away: it
     /// would be an event of its socket for ever. Where that happens again and again, behind a shaper, nobody asks any more.
-    fn want(&mut self) {
+    fn want(&mut self, after: u64) {
         match self.slot.wanted() {
-            0 => self.slot.want(1),
+            0 => self.slot.want(after),
             LATER => {
                 let has_left = departure::last(&*self.socket).is_ok_and(|left| left.is_some());
                 self.later += u32::from(has_left);
@@ -218,6 +227,8 @@ struct Sums {
     /// The connection of which it is found out next when its answers leave.
     next: usize,
     sampled: u64,
+    /// The generator of what is left to chance.
+    random: u64,
 }
 
 impl Sums {
@@ -324,7 +335,7 @@ impl Watch {
                 sums.on_the_way += on_the_way;
                 sums.ahead += entry.ahead();
                 if (from..from + WANTED).contains(&seen) {
-                    entry.want();
+                    entry.want(APART + split_mix(&mut sums.random) % APART);
                 }
                 seen += 1;
             }
@@ -347,6 +358,17 @@ impl Watch {
         }
     }
 
+    /// What all connections have counted, and until when. What ends while they are read counts in full: where that took long, since the
+    /// CPU was lost meanwhile, they are read again.
+    fn totals(&self) -> (u64, Totals) {
+        let read = || {
+            let now = monotonic();
+            (now, self.counters.totals(now))
+        };
+        let is_prompt = |(now, _): &(u64, Totals)| monotonic() - now <= PROMPT;
+        (1..READINGS).map(|_| read()).find(is_prompt).unwrap_or_else(read)
+    }
+
     /// What kept connections from sending, and how long requests have waited in nanoseconds that wait to be read.
     fn of_sockets(&self, now: u64) -> (Limited, u64) {
         let (mut all, mut waited) = (Limited::default(), 0);
@@ -364,9 +386,8 @@ impl Watch {
     /// What is known now, of a server that listens here.
     pub fn served(&self, listener: &TcpListener) -> Served {
         self.sample();
-        let now = monotonic();
+        let (now, totals) = self.totals();
         let (limited, waited) = self.of_sockets(now);
-        let totals = self.counters.totals(now);
         let sums = *locked(&self.sums);
         let queue = queue(listener).unwrap_or_default();
         Served {
@@ -404,8 +425,6 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    use crate::registered::APART;
-
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nbody";
 
     fn watched() -> (TcpListener, Arc<Watch>) {
@@ -417,6 +436,11 @@ mod tests {
     fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (client, listener.accept().unwrap().0)
+    }
+
+    /// What the first connection wants to be found out.
+    fn wanted(watch: &Watch) -> u64 {
+        locked(&watch.parts[0]).entries[0].as_ref().unwrap().slot.wanted()
     }
 
     /// Connections with a request in flight.
@@ -490,9 +514,28 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_came_before_the_call_was_over_that_gave_an_answer_is_in_flight_since() {
+        const CALL: Duration = Duration::from_millis(2);
+        let (listener, watch) = watched();
+        let (_client, server) = connection(&listener);
+        let mut registered = watch.register(&server).unwrap();
+        registered.begin();
+        registered.answer(ANSWER);
+        std::thread::sleep(CALL);
+        registered.sent(ANSWER.len(), true);
+        let in_flight = || watch.served(&listener).in_flight;
+        let before = in_flight();
+        let waited = CALL.as_nanos() as u64 / 2;
+        registered.arrive(waited);
+        assert!(in_flight() >= before + waited as f64, "{before} {}", in_flight());
+    }
+
+    #[test]
     fn an_answer_that_left_before_its_call_was_over_is_in_flight_no_longer() {
         let (listener, watch) = watched();
         let (_client, mut server) = connection(&listener);
+        // As those have that were accepted: answers leave though the ones before them were not acknowledged.
+        server.set_nodelay(true).unwrap();
         let mut registered = watch.register(&server).unwrap();
         let mut answers = |count: u64, pieces: usize| {
             for _ in 0..count {
@@ -513,8 +556,11 @@ mod tests {
         };
         answers(1, 1);
         assert_eq!(ahead(), (Ahead { gives: 1, ..Ahead::default() }, 0), "nobody had asked");
-        // Those who have felt the sample, the one of which it is found out, and the one with which that is compared.
-        let before = 2 + u64::from(APART);
+        // Those who have felt the sample, the one of which it is found out, and the one with which that is compared. They are few: of many
+        // that nobody acknowledges the last ones would leave later.
+        let few = 1;
+        locked(&watch.parts[0]).entries[0].as_ref().unwrap().slot.want(few);
+        let before = 2 + few;
         answers(before + 1, 1);
         assert_eq!(ahead(), (Ahead { gives: before + 2, ..Ahead::default() }, 0), "the other one is still to come");
         answers(1, 1);
@@ -522,12 +568,22 @@ mod tests {
         let slept = 2_000_000;
         assert!(found.found == 1 && Some(all) == found.since(Ahead::default()), "{found:?} {all}");
         assert!([found.nanoseconds, found.timed, found.others].iter().all(|&time| time >= slept), "{found:?}");
-        answers(2 * before, 2);
-        assert_eq!(
-            ahead(),
-            (Ahead { gives: found.gives + 2 * before, ..found }, all),
-            "not of one that took two calls"
-        );
+        let more = 4 * APART;
+        answers(more, 2);
+        assert_eq!(ahead(), (Ahead { gives: found.gives + more, ..found }, all), "not of one that took two calls");
+    }
+
+    #[test]
+    fn of_which_answer_it_is_found_out_is_left_to_chance() {
+        let (listener, watch) = watched();
+        let mut all = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let (_client, server) = connection(&listener);
+            let _registered = watch.register(&server).unwrap();
+            watch.sample();
+            all.insert(wanted(&watch));
+        }
+        assert!(all.iter().copied().eq(APART..2 * APART), "{all:?}");
     }
 
     #[test]
@@ -537,13 +593,13 @@ mod tests {
         let mut registered = watch.register(&server).unwrap();
         watch.sample();
         // None was sent that could have left.
-        for _ in 0..3 + APART {
+        for _ in 0..3 + wanted(&watch) {
             registered.begin();
             registered.sent(1, true);
         }
         let entry_has = || {
             watch.sample();
-            locked(&watch.parts[0]).entries[0].as_ref().unwrap().slot.wanted()
+            wanted(&watch)
         };
         assert_eq!([entry_has(), entry_has()], [LATER; 2], "nothing has left");
         drop(registered);
