@@ -79,7 +79,7 @@ impl Fitted {
     pub fn announce(&self, whereto: &str) {
         let (cases, time) = (self.plan.units.len(), seconds(self.budget.seconds));
         let longer = self.usual.map_or_else(String::new, |usual| format!(", more than the usual {}", seconds(usual)));
-        output::remark(format!("kelvin: {cases} cases in about {time} {}{longer}; {whereto}", self.source));
+        output::remark(format!("kelvin: {cases} cases in about {time}{longer}, {}; {whereto}", self.source));
         if !self.left_out.is_empty() {
             let head = format!("kelvin: {time} is too short for these, which matter less and are left out:");
             output::remark_names(head, &self.left_out);

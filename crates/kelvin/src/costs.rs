@@ -92,7 +92,7 @@ impl Costs {
     /// Where those of most cases of a plan come from, in words.
     pub fn source(&self, plan: &Plan) -> &'static str {
         let known = plan.units.iter().filter(|unit| self.before(unit.probe, &unit.case).is_some()).count();
-        if 2 * known > plan.units.len() { "by what they took here" } else { "by what rounds take elsewhere" }
+        if 2 * known > plan.units.len() { "going by earlier runs here" } else { "going by other machines" }
     }
 
     fn before(&self, probe: &Probe, case: &Case) -> Option<f64> {
@@ -162,6 +162,6 @@ mod tests {
         let source = |units: &[u64]| {
             costs.source(&Plan { units: units.iter().map(|&n| unit(n)).collect(), left_out: Vec::new() })
         };
-        assert_eq!((source(&[0]), source(&[0, 1])), ("by what they took here", "by what rounds take elsewhere"));
+        assert_eq!((source(&[0]), source(&[0, 1])), ("going by earlier runs here", "going by other machines"));
     }
 }

@@ -405,7 +405,7 @@ fn what_rounds_take_is_learned_from_earlier_runs_under_the_same_conditions() {
         assert!(run.status.success(), "{}", stderr(&run));
         stderr(&run).lines().next().unwrap().to_owned()
     };
-    for expected in ["by what rounds take elsewhere", "by what they took here"] {
+    for expected in ["going by other machines", "going by earlier runs here"] {
         let said = announced("here");
         assert!(said.contains(expected), "{said}");
     }
@@ -413,7 +413,7 @@ fn what_rounds_take_is_learned_from_earlier_runs_under_the_same_conditions() {
     let other = memory.join(format!("kelvin-costs-{}", std::process::id()));
     let said = announced(other.to_str().unwrap());
     std::fs::remove_dir(&other).unwrap();
-    assert!(said.contains("by what rounds take elsewhere"), "{said}");
+    assert!(said.contains("going by other machines"), "{said}");
 }
 
 #[test]
