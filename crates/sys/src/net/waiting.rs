@@ -17,6 +17,8 @@ const LOST: usize = 32;
 const RETRANSMITTED: usize = 36;
 const LAST_SENT: usize = 44;
 const NOT_SENT: usize = 144;
+/// Where `tcpi_bytes_received` is.
+const RECEIVED: usize = 128;
 const LEAST_ROUND_TRIP: usize = 148;
 /// Where `tcpi_rwnd_limited` and `tcpi_sndbuf_limited` are, in microseconds.
 const WINDOW_LIMITED: usize = 176;
@@ -69,6 +71,15 @@ pub fn unacknowledged(socket: &impl AsFd) -> Result<u32> {
 /// `EINVAL` of a listening socket.
 pub fn unread(socket: &impl AsFd) -> Result<u32> {
     bytes(socket, libc::FIONREAD)
+}
+
+/// Bytes that have arrived in order since the connection was made, whether they were read or not: a reader that waits for a CPU does
+/// not delay them.
+///
+/// # Errors
+/// As [`limited`].
+pub fn received(socket: &impl AsFd) -> Result<u64> {
+    Ok(u64::from_ne_bytes(bytes_at(&info(socket)?, RECEIVED)))
 }
 
 /// What is on its way.
@@ -143,9 +154,10 @@ mod tests {
         assert_eq!(queue(&listener).unwrap().now, 0);
         (&near).write_all(&[1; 1000]).unwrap();
         far.peek(&mut [0]).unwrap();
-        assert_eq!(unread(&far).unwrap(), 1000);
+        assert_eq!((unread(&far).unwrap(), received(&far).unwrap()), (1000, 1000));
         far.read_exact(&mut [0; 1000]).unwrap();
-        assert_eq!(unread(&far).unwrap(), 0);
+        assert_eq!((unread(&far).unwrap(), received(&far).unwrap()), (0, 1000));
+        assert_eq!(received(&near).unwrap(), 0);
     }
 
     #[test]

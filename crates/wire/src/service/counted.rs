@@ -94,6 +94,11 @@ impl Moved {
             Self::Datagrams { .. } => None,
         }
     }
+
+    /// The stream that is received from, if it is one.
+    fn taken(&self) -> Option<&TcpStream> {
+        if let Self::Taken(stream) = self { Some(stream) } else { None }
+    }
 }
 
 type Thread<'scope> = ScopedJoinHandle<'scope, Result<[u64; 2]>>;
@@ -148,7 +153,7 @@ impl Counting {
                 // A stream that ended early has reported why, or was closed.
                 Ask::Count if threads.iter().any(ScopedJoinHandle::is_finished) => return Err(Error::Gone),
                 Ask::Count => {
-                    let counted = Counted { busy: watch.look(), ..self.counted() };
+                    let counted = Counted { busy: watch.look(), ..self.counted()? };
                     channel.send(&Answer::Counted(counted), limits.idle)?;
                 }
                 Ask::End => return Ok(()),
@@ -157,21 +162,24 @@ impl Counting {
         }
     }
 
-    /// The counts so far.
-    fn counted(&self) -> Counted {
+    /// The counts so far. Bytes of a stream that is taken have arrived when the kernel has them: threads that wait for a CPU and then read
+    /// what has gathered would show more than the network carries.
+    fn counted(&self) -> Result<Counted> {
+        // Each began with its cookie.
+        let of = |stream| Ok(net::waiting::received(stream)?.saturating_sub(size_of::<Cookie>() as u64));
+        let received = self.sources.iter().filter_map(Moved::taken).map(of).sum::<kelvin_sys::Result<u64>>();
+        let received = received.map_err(Error::call("count what arrived"))?;
+        let is_taken = self.sources.iter().any(|source| source.taken().is_some());
+        let bytes = if is_taken { received } else { self.bytes.load(Ordering::Relaxed) };
+        let at = self.begun.elapsed().as_nanos() as u64;
         let [arrived, latest, reordered] = self.numbers.each_ref().map(|one| one.load(Ordering::Relaxed));
         let dropped = self.sources.iter().map(|source| match source {
             Moved::Taken(_) | Moved::Given(_) => 0,
             // A kernel without this count leaves what was lost here among what was lost in transit.
             Moved::Datagrams { socket, .. } => net::dropped(socket).unwrap_or(0).into(),
         });
-        Counted {
-            bytes: self.bytes.load(Ordering::Relaxed),
-            at: self.begun.elapsed().as_nanos() as u64,
-            numbers: Numbered { arrived, latest, reordered },
-            dropped: dropped.sum(),
-            ..Counted::default()
-        }
+        let numbers = Numbered { arrived, latest, reordered };
+        Ok(Counted { bytes, at, numbers, dropped: dropped.sum(), ..Counted::default() })
     }
 
     /// Moves bytes until the end; the CPU time that it cost.

@@ -152,7 +152,7 @@ fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures
     let moving = Moving::default();
     let windows = std::thread::scope(|scope| {
         let sender = scope.spawn(|| send(&socket, bytes, rate, &moving));
-        let windows = Watched::begin(&mut test, &moving, Direction::ToAgent).windows(slice, FEWEST);
+        let windows = Watched::begin(&mut test, &moving, Direction::ToAgent, &[]).windows(slice, FEWEST);
         moving.is_over.store(true, Ordering::Relaxed);
         sender.join().map_err(|_| Stop::fail("the sender panicked"))??;
         windows

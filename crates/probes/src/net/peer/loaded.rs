@@ -50,7 +50,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
         Wanted { direction: Direction::ToAgent, streams: 1, way: SendMethod::Send, message: MESSAGE, windows: 1 };
     let windows = std::thread::scope(|scope| {
         let sender = scope.spawn(|| moved(&links[0], &wanted, &moving));
-        let mut watched = Watched::begin(&mut stream, &moving, wanted.direction);
+        let mut watched = Watched::begin(&mut stream, &moving, wanted.direction, &links);
         let timed = watched.settle().and_then(|begun| {
             bench.time_each([&PEER_LOADED], |clock| Ok([messages.timed(clock)?]))?;
             Ok([begun, watched.look()?])

@@ -69,7 +69,7 @@ pub(super) fn stream(bench: &Bench<'_>, wanted: Wanted) -> Result<Streamed, Stop
             })
         };
         let threads: Vec<_> = links.iter().enumerate().map(place).collect();
-        let windows = Watched::begin(&mut test, &moving, wanted.direction).windows(slice, wanted.windows);
+        let windows = Watched::begin(&mut test, &moving, wanted.direction, &links).windows(slice, wanted.windows);
         known = links[0].describe()?;
         end(&moving, &links, wanted.direction);
         let ends = threads.into_iter().map(|thread| thread.join().map_err(|_| Stop::fail("a thread panicked"))?);
@@ -151,7 +151,7 @@ fn receive(link: &Link, moving: &Moving) -> Result<(), Stop> {
     while !moving.is_over.load(Ordering::Relaxed) {
         match { stream }.read(&mut buffer) {
             Ok(0) => return Err(Stop::fail("the agent ended a stream")),
-            Ok(count) => moving.add(count),
+            Ok(_) => {}
             Err(_) if moving.is_over.load(Ordering::Relaxed) => break,
             Err(error) => return Err(Stop::fail(format!("cannot receive from the agent: {error}"))),
         }

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use kelvin_harness::Stop;
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::net::waiting;
 use kelvin_wire::busy::{Busy, Threads, Watch};
 use kelvin_wire::client::{IsCounted, Test};
 use kelvin_wire::message::{Counted, Direction};
 
 use super::stopped;
+use crate::net::link::Link;
 use crate::net::settle::{per_second, settle};
 
 /// Shortest time between two counts of a figure: the burst that a shaper saves up while its sender waits for a CPU, some 10 ms
@@ -26,7 +28,7 @@ pub(super) const FEWEST: u32 = 2;
 pub(super) struct Moving {
     /// That they are to end.
     pub is_over: AtomicBool,
-    /// Bytes handed to the kernel, or received from it.
+    /// Bytes handed to the kernel.
     pub bytes: AtomicU64,
     /// The threads.
     pub threads: Threads,
@@ -70,22 +72,29 @@ pub(super) struct Watched<'a, 'client, S> {
     test: &'a mut Test<'client, S>,
     moving: &'a Moving,
     direction: Direction,
+    /// The streams, whose bytes have arrived here when the kernel has them: a thread that waits for a CPU and then reads what has gathered
+    /// would show more than the network carries.
+    streams: &'a [Link],
     watch: Watch<'a>,
 }
 
 impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
     /// Begins now.
-    pub(super) fn begin(test: &'a mut Test<'client, S>, moving: &'a Moving, direction: Direction) -> Self {
-        Self { test, moving, direction, watch: Watch::begin(&moving.threads) }
+    pub(super) fn begin(
+        test: &'a mut Test<'client, S>,
+        moving: &'a Moving,
+        direction: Direction,
+        streams: &'a [Link],
+    ) -> Self {
+        Self { test, moving, direction, streams, watch: Watch::begin(&moving.threads) }
     }
 
     /// The counts by now.
     pub(super) fn look(&mut self) -> Result<Window, Stop> {
         let counted = self.test.counted().map_err(stopped)?;
-        let (own, now) = (self.moving.bytes.load(Ordering::Relaxed), monotonic());
         let (sent, arrived, at) = match self.direction {
-            Direction::ToAgent => (own, counted.bytes, counted.at),
-            Direction::FromAgent => (counted.bytes, own, now),
+            Direction::ToAgent => (self.moving.bytes.load(Ordering::Relaxed), counted.bytes, counted.at),
+            Direction::FromAgent => (counted.bytes, received(self.streams)?, monotonic()),
         };
         Ok(Window { counted, sent, arrived, at, here: self.watch.look() })
     }
@@ -111,6 +120,15 @@ impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
         }
         Ok(windows)
     }
+}
+
+/// Bytes that have arrived by streams.
+fn received(streams: &[Link]) -> Result<u64, Stop> {
+    let of = |link: &Link| match link {
+        Link::Tcp(stream) => waiting::received(stream).map_err(|error| Stop::fail(error.to_string())),
+        _ => Err(Stop::fail("the agent sends over TCP")),
+    };
+    streams.iter().map(of).sum()
 }
 
 /// How busy either host was in the windows after the first one: here, and at the agent.
