@@ -136,8 +136,9 @@ mod tests {
             let (division, until) = (Division::Pieces(bytes), Until::Time(Duration::from_millis(20)));
             let timed = run(&Job { threads: 3, division, until, ..job(&target) }).unwrap();
             assert!(timed.nanoseconds >= 20_000_000, "{timed:?}");
-            // The incomplete last pieces are less than a pass.
-            assert!(timed.total.bytes.abs_diff(timed.passes * 1_000_003) <= 1_000_003, "{timed:?}");
+            // Of the last pass some pieces are missing, and each thread has read of one that it did not finish.
+            let most = 1_000_003 + 3 * bytes.max(4096);
+            assert!(timed.total.bytes.abs_diff(timed.passes * 1_000_003) <= most, "{timed:?}");
         }
     }
 
