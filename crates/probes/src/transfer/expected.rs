@@ -141,6 +141,11 @@ impl Costs {
         self.line * (1.0 + (bytes / LINE - 1.0).max(0.0) / LINES_IN_FLIGHT)
     }
 
+    /// Either end's part of a byte that is sent by reference, or without a copy.
+    fn by_reference(&self) -> f64 {
+        EITHER_END * self.referred.unwrap_or(0.0)
+    }
+
     /// From the connection until the receiver may take what the sender sends: both make their buffers meanwhile, and a receiver that
     /// is ready first sleeps again.
     fn until_ready(&self, sender: usize, receiver: usize) -> f64 {
@@ -181,7 +186,7 @@ impl Transfer<'_> {
     /// arrives (skb_orphan_frags_rx), which the sender's call does, or the receiver's that acknowledges and so has the next segment
     /// delivered.
     fn copied_on_arrival(&self, costs: &Costs) -> f64 {
-        if self.sending.setup.method == SendMethod::ZeroCopy { EITHER_END * costs.referred.unwrap_or(0.0) } else { 0.0 }
+        if self.sending.setup.method == SendMethod::ZeroCopy { costs.by_reference() } else { 0.0 }
     }
 
     /// System calls of the sender as its path counts them, where its method fixes them.
@@ -268,10 +273,8 @@ fn sent(setup: &SendSetup, bytes: f64, costs: &Costs) -> f64 {
             let windows = ((bytes / each).ceil() + 1.0) * costs.window + (bytes / AROUND).ceil() * costs.fault;
             (1.0, windows + costs.send.of_calls(bytes, each) + bytes * costs.from_memory)
         }
-        SendMethod::Sendfile | SendMethod::Splice => (1.0, EITHER_END * bytes * costs.referred.unwrap_or(0.0)),
-        SendMethod::ZeroCopy => {
-            (2.0, costs.read.of_calls(bytes, each) + EITHER_END * bytes * costs.referred.unwrap_or(0.0))
-        }
+        SendMethod::Sendfile | SendMethod::Splice => (1.0, bytes * costs.by_reference()),
+        SendMethod::ZeroCopy => (2.0, costs.read.of_calls(bytes, each) + bytes * costs.by_reference()),
     };
     // The header gathers with the file's bytes; the last of them leave at once.
     costs.open + costs.send.at(0.0) + costs.packet + moved + requests(calls, bytes / each, costs)
