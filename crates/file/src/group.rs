@@ -127,6 +127,17 @@ impl Group {
         Ok(bytes_read(&text, device))
     }
 
+    /// How many of its processes the kernel has killed because its memory was used up, by its own count.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`].
+    pub fn killed_for_memory(&self) -> Result<u64> {
+        let file = self.path.join(if self.version == 1 { "memory.oom_control" } else { "memory.events" });
+        let text = fs::read_to_string(&file).map_err(|error| Error::NoGroup(format!("{}: {error}", file.display())))?;
+        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
+        count.ok_or_else(|| Error::NoGroup(format!("{} does not tell what was killed", file.display())))
+    }
+
     fn set(&self, file: &str, value: &str) -> Result<()> {
         let path = self.path.join(file);
         let refused = |error| Error::NoGroup(format!("cannot write '{value}' to {}: {error}", path.display()));

@@ -6,8 +6,7 @@ mod running;
 use std::fs;
 use std::io::{BufRead, BufReader, Seek};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::{LazyLock, PoisonError, RwLock};
 
 use kelvin_file::group::{Controller, Group};
@@ -343,9 +342,31 @@ fn interrupted_it_keeps_what_it_has_and_leaves_nothing_else() {
     assert_eq!(place.names(), Vec::<String>::new());
 }
 
+#[test]
+fn a_server_that_is_killed_is_said_to_have_been() {
+    let place = Place::new();
+    let quiet = ["study", "load", "--no-store", "--no-report"];
+    let mut study = place.start(&[&quiet[..], &SHORT[..4], &SHORT[8..]].concat());
+    let mut lines = BufReader::new(study.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains(" visits in about ")), "it says how long it takes");
+    let server: u32 = children(study.id()).trim().parse().expect("one child, its server");
+    assert!(Command::new("sh").args(["-c", &format!("kill -KILL {server}")]).status().unwrap().success());
+    let told: String = lines.map(|line| line + "\n").collect();
+    let output = study.wait_with_output().unwrap();
+    let all = told + &String::from_utf8_lossy(&output.stdout);
+    assert!(all.contains("the server ended: it was killed by signal 9"), "{all}");
+    assert!(!all.contains("refused"), "{all}");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
 fn has_children(process: u32) -> bool {
-    let path = format!("/proc/{process}/task/{process}/children");
-    Path::new(&path).exists() && fs::read_to_string(path).is_ok_and(|children| !children.trim().is_empty())
+    !children(process).trim().is_empty()
+}
+
+/// The numbers of a process's children, separated by spaces.
+fn children(process: u32) -> String {
+    fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default()
 }
 
 #[test]

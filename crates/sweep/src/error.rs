@@ -43,6 +43,9 @@ pub enum Error {
     /// The server did not start.
     #[error("the server did not start: {0}")]
     Server(String),
+    /// The server has ended while the study needed it.
+    #[error("the server ended: {0}")]
+    ServerEnded(String),
     /// The server does not say what it uses.
     #[error("the server at {address} does not tell what it uses: {why}")]
     Resources {

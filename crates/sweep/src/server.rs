@@ -33,7 +33,7 @@ pub(crate) struct Server {
     pub address: SocketAddr,
     /// Where it tells what it uses.
     pub endpoint: Endpoint,
-    _process: Guarded,
+    process: Guarded,
 }
 
 /// Limits and rights that a process of the server's side has.
@@ -174,8 +174,27 @@ impl Server {
         let (process, address, endpoint) = words.start(|words| side.start(words))?;
         // One that forks may have done so before it was in its groups.
         Watched::new(process.id(), None).processes().into_iter().try_for_each(|process| side.enter(process))?;
-        Ok(Self { address, endpoint, _process: process })
+        Ok(Self { address, endpoint, process })
     }
+
+    /// Why it runs no longer, if it does not; `memory` limits its memory.
+    pub fn end(&mut self, memory: Option<&Group>) -> Option<Error> {
+        let how = match self.process.ended()? {
+            End::Exited(status) => format!("it exited with status {status}"),
+            End::Signalled(signal) if killed_for_memory(memory) => {
+                format!("it was killed by signal {signal}, as its memory was used up: give it more by --server-memory")
+            }
+            End::Signalled(signal) => format!("it was killed by signal {signal}"),
+            other => format!("{other:?}"),
+        };
+        let complaint = self.process.complaint();
+        let words = if complaint.is_empty() { how } else { format!("{how}: {complaint}") };
+        Some(Error::ServerEnded(words))
+    }
+}
+
+fn killed_for_memory(group: Option<&Group>) -> bool {
+    group.is_some_and(|group| group.killed_for_memory().is_ok_and(|killed| killed > 0))
 }
 
 /// The ports at which it serves files and tells what it uses: the ends of its first two lines.

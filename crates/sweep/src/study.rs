@@ -102,9 +102,9 @@ struct Site {
     common: Common,
     visitor: Visitor,
     disk: Vec<DiskRate>,
-    _server: Option<Server>,
+    server: Option<Server>,
     /// The group that limits the server's memory; it goes after the server.
-    _memory: Option<Group>,
+    memory: Option<Group>,
 }
 
 /// A case of a study, with the metric that names its probe.
@@ -249,11 +249,12 @@ impl Plan {
             let (planned, seconds_left) = (self.order.len(), left.as_secs_f64());
             sink.event(&Event::RoundStarted { probe: THROUGHPUT.id, case, done, planned, seconds_left });
             let from = begun.elapsed().as_secs_f64();
-            let visited = visit(&mut sites[sweep.site].visitor, self.wish(*stop, done as u64));
+            let visited = sites[sweep.site].visit(self.wish(*stop, done as u64));
             let at = At { index: stop.visit, seconds: from, took: begun.elapsed().as_secs_f64() - from };
             left = left.saturating_sub(sweep.times_of(stop.users).whole());
             match visited {
                 Err(Error::Interrupted(signal)) => return RunStatus::Partial(format!("interrupted by {signal}")),
+                Err(ended @ Error::ServerEnded(_)) => return RunStatus::Partial(ended.to_string()),
                 Err(error) => {
                     failures += 1;
                     self.tell_failure(sweep, *stop, (at, &error), sink);
@@ -308,15 +309,6 @@ impl Plan {
     }
 }
 
-/// Makes a visit; one that a signal ended is none.
-fn visit(visitor: &mut Visitor, wish: Wish) -> Result<Visited> {
-    let visited = visitor.visit(wish)?;
-    match visited.load.interrupted.clone() {
-        Some(signal) => Err(Error::Interrupted(signal)),
-        None => Ok(visited),
-    }
-}
-
 /// When a round was made: its number, and seconds from the start of the run on.
 #[derive(Clone, Copy, Debug)]
 struct At {
@@ -366,7 +358,7 @@ impl Site {
         let url = format!("http://{}/", server.address);
         let paths = set.names().iter().map(|name| format!("/{name}")).collect();
         let visitor = visitor(&url, paths, server.endpoint.clone())?;
-        Ok(Self { common, visitor, disk, _server: Some(server), _memory: side.into_memory() })
+        Ok(Self { common, visitor, disk, server: Some(server), memory: side.into_memory() })
     }
 
     /// A server that runs already.
@@ -378,7 +370,7 @@ impl Site {
         let KnownFiles { bytes, cache, disk } =
             files.unwrap_or(KnownFiles { bytes: 0, cache: CacheState::Cached, disk: Vec::new() });
         let common = Common { cache, between, files: count, bytes };
-        Ok(Self { common, visitor, disk, _server: None, _memory: None })
+        Ok(Self { common, visitor, disk, server: None, memory: None })
     }
 
     /// One file that stays in memory, asked for by a few users: what link and processors give.
@@ -409,8 +401,20 @@ impl Site {
         }
     }
 
+    /// Makes a visit; one that a signal ended is none. A server of the study's own that has ended is the reason why one failed.
+    fn visit(&mut self, wish: Wish) -> Result<Visited> {
+        let visited = self.visitor.visit(wish).map_err(|error| match error {
+            Error::Interrupted(_) => error,
+            _ => self.server.as_mut().and_then(|server| server.end(self.memory.as_ref())).unwrap_or(error),
+        })?;
+        match visited.load.interrupted.clone() {
+            Some(signal) => Err(Error::Interrupted(signal)),
+            None => Ok(visited),
+        }
+    }
+
     fn stream(&mut self, wish: Wish) -> Result<Visited> {
-        let visited = visit(&mut self.visitor, wish)?;
+        let visited = self.visit(wish)?;
         if visited.load.requests > 0 {
             return Ok(visited);
         }

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::clock::monotonic;
+use crate::process::Ended;
 use crate::{Error, Result, check};
 
 /// The result of a guarded child.
@@ -139,6 +140,15 @@ impl Guarded {
         let lines = String::from_utf8_lossy(&output.bytes).lines().take(whole).map(str::to_owned).collect();
         self.child.stdout = output.pipe;
         Ok(lines)
+    }
+
+    /// How it has ended by itself; `None` while it runs.
+    pub fn ended(&self) -> Option<End> {
+        let how = crate::process::ended(self.group).ok()??;
+        Some(match how {
+            Ended::Exited(status) => End::Exited(status),
+            Ended::Signalled(signal) => End::Signalled(signal),
+        })
     }
 
     /// What it has written to standard error until now.

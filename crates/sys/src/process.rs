@@ -78,13 +78,20 @@ impl Drop for Child {
 
 /// Whether a child has ended, which is left to be reaped.
 pub(crate) fn has_ended(pid: libc::pid_t) -> bool {
+    ended(pid).map_or(true, |ended| ended.is_some())
+}
+
+/// How a child has ended, which is left to be reaped; `None` while it runs.
+pub(crate) fn ended(pid: libc::pid_t) -> Result<Option<Ended>> {
     // SAFETY: an all-zero siginfo is valid, and the call fills it; WNOWAIT leaves the child to be reaped later.
-    unsafe {
+    let (pid, code, status) = unsafe {
         let mut information: libc::siginfo_t = std::mem::zeroed();
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        let result = libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut information, options);
-        result == -1 || information.si_pid() != 0
-    }
+        check(libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut information, options))?;
+        (information.si_pid(), information.si_code, information.si_status())
+    };
+    let how = if code == libc::CLD_EXITED { Ended::Exited(status) } else { Ended::Signalled(status) };
+    Ok((pid != 0).then_some(how))
 }
 
 #[inline(always)]
