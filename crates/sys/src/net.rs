@@ -43,6 +43,8 @@ pub struct TcpKnown {
     pub segment: u32,
     /// The path MTU, in bytes.
     pub path_mtu: u32,
+    /// Most bytes that may come before any is read, as the kernel has let it grow so far.
+    pub receive_window: u32,
 }
 
 /// Bytes that a socket may hold, as the kernel counts them: including its overhead, so twice the requested size.
@@ -95,6 +97,7 @@ pub fn tcp_known(socket: &impl AsFd) -> Result<TcpKnown> {
         congestion_window: known.tcpi_snd_cwnd,
         segment: known.tcpi_snd_mss,
         path_mtu: known.tcpi_pmtu,
+        receive_window: known.tcpi_rcv_ssthresh,
     })
 }
 
@@ -315,7 +318,7 @@ mod tests {
         let known = tcp_known(&near).unwrap();
         assert_eq!(known.retransmits, 0);
         assert!(known.congestion_window > 0 && known.segment >= 536, "{known:?}");
-        assert!(known.path_mtu > known.segment, "{known:?}");
+        assert!(known.path_mtu > known.segment && known.receive_window > 1000, "{known:?}");
     }
 
     #[test]

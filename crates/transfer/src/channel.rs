@@ -39,6 +39,8 @@ const AHEAD: usize = 4 << 10;
 /// A read of bytes of a file waits for at most so many of them, and for no more than one if there are fewer than these.
 const EXPECTED: usize = 64 << 10;
 const LEAST_EXPECTED: usize = 32 << 10;
+/// Bytes of a window in which waiting for so many does not have the sender wait.
+const WIDE: usize = 4 * EXPECTED;
 /// How long an end looks for the next bytes before it sleeps: about what it costs the other end to wake it, where that means
 /// interrupting another processor.
 const LOOK: Duration = Duration::from_micros(60);
@@ -63,6 +65,12 @@ pub trait Stream: Connection {
     /// # Errors
     /// A failed call.
     fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()>;
+
+    /// Most bytes that may come before any is read.
+    ///
+    /// # Errors
+    /// A failed call.
+    fn window(&self) -> std::io::Result<usize>;
 
     /// Drops at most so many bytes of what comes, which are not to be seen; none at the end of the stream.
     ///
@@ -91,6 +99,10 @@ impl Stream for TcpStream {
         kelvin_sys::net::set_least_received(self, bytes as u32)
     }
 
+    fn window(&self) -> std::io::Result<usize> {
+        Ok(kelvin_sys::net::tcp_known(self)?.receive_window as usize)
+    }
+
     fn skip(&mut self, bytes: usize, _: &mut [u8]) -> std::io::Result<usize> {
         kelvin_sys::net::drop_received(self, bytes)
     }
@@ -115,6 +127,8 @@ pub struct Channel<S = TcpStream> {
     content: Window,
     /// With how many bytes a read returns.
     least: usize,
+    /// Whether the window was found to be wide.
+    is_wide: bool,
     looking: Looking,
     /// How long this end was at its stages.
     pub times: Times,
@@ -130,7 +144,19 @@ impl<S: Stream> Channel<S> {
         let (output, times) = (Vec::new(), Times::default());
         let (input, content) = (Window::new(INPUT), Window::new(SEALED));
         let looking = Looking::new();
-        Ok(Self { stream, sealer, opener, plain: false, output, input, content, least: 1, looking, times })
+        Ok(Self {
+            stream,
+            sealer,
+            opener,
+            plain: false,
+            output,
+            input,
+            content,
+            least: 1,
+            is_wide: false,
+            looking,
+            times,
+        })
     }
 
     /// From now on the bytes of files go plain, or not.
@@ -290,11 +316,19 @@ impl<S: Stream> Channel<S> {
 
     /// Has a read wait for all of so many bytes, if they are many: to be woken for each segment costs the sender more than to send
     /// it, where that means waking another processor.
+    ///
+    /// Not before the window is wide: a reader that waits for a whole window has the sender wait for it as well, and the kernel, which
+    /// widens a window that is read in less than a round trip, lets it be for ever.
     fn expect(&mut self, bytes: usize) -> Result<()> {
-        let least = if bytes < LEAST_EXPECTED { 1 } else { bytes.min(EXPECTED) };
+        let failed = || WireError::call("set up the connection");
+        let mut least = if bytes < LEAST_EXPECTED { 1 } else { bytes.min(EXPECTED) };
+        if least > 1 && !self.is_wide {
+            self.is_wide = self.stream.window().map_err(failed())? >= WIDE;
+            least = if self.is_wide { least } else { 1 };
+        }
         if self.least != least {
             self.least = least;
-            self.stream.wait_for_least(least).map_err(WireError::call("set up the connection"))?;
+            self.stream.wait_for_least(least).map_err(failed())?;
         }
         Ok(())
     }

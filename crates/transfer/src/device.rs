@@ -100,6 +100,11 @@ impl Stream for DeviceStream {
     fn wait_for_least(&mut self, _: usize) -> io::Result<()> {
         Ok(())
     }
+
+    /// No read waits for more than one byte.
+    fn window(&self) -> io::Result<usize> {
+        Ok(usize::MAX)
+    }
 }
 
 fn open(device: Device) -> Result<Arc<KernelEnd>> {

@@ -99,6 +99,10 @@ impl Stream for Local {
     fn wait_for_least(&mut self, _: usize) -> std::io::Result<()> {
         Ok(())
     }
+
+    fn window(&self) -> std::io::Result<usize> {
+        Ok(usize::MAX)
+    }
 }
 
 /// The halves of a sender's end and of a receiver's.
@@ -127,8 +131,11 @@ struct Scripted {
     /// Frames that were heard so far.
     heard: Rc<Cell<u64>>,
     received: Rc<RefCell<Vec<u8>>>,
-    /// With how many bytes a read returns, and whether one had to wait for more than were to come.
+    /// With how many bytes a read returns, the most of any, and whether one had to wait for more than were to come.
     least: Rc<Cell<usize>>,
+    most: Rc<Cell<usize>>,
+    /// Whether few bytes may come before any is read.
+    is_narrow: Rc<Cell<bool>>,
     waited_in_vain: Rc<Cell<bool>>,
 }
 
@@ -136,6 +143,7 @@ impl Read for Scripted {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let mut says = self.says.borrow_mut();
         let to_come: usize = says.iter().map(|said| said.frame.len()).sum();
+        self.most.set(self.most.get().max(self.least.get()));
         self.waited_in_vain.set(self.waited_in_vain.get() || to_come < self.least.get());
         let Some(said) = says.front_mut() else { return Ok(0) };
         let count = buffer.len().min(said.frame.len());
@@ -173,6 +181,10 @@ impl Stream for Scripted {
     fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()> {
         self.least.set(bytes);
         Ok(())
+    }
+
+    fn window(&self) -> std::io::Result<usize> {
+        Ok(if self.is_narrow.get() { 64 << 10 } else { usize::MAX })
     }
 }
 

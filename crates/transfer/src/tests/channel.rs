@@ -101,6 +101,26 @@ fn no_read_waits_for_bytes_that_have_already_come() {
 }
 
 #[test]
+fn a_read_waits_for_many_bytes_once_the_window_is_wide() {
+    let content = content(PART, 1);
+    for plain in [false, true] {
+        let ((mut sender, there), (mut receiver, here)) = ends(plain);
+        let mut came = vec![0; content.len() + TAG];
+        let mut waited_for = |is_narrow| {
+            here.is_narrow.set(is_narrow);
+            sender.send_data(&content).unwrap();
+            say(&here, there.received.take());
+            receiver.data_into(&mut came, content.len()).unwrap();
+            here.most.take()
+        };
+        assert!(waited_for(true) <= 1, "plain: {plain}");
+        let waited = waited_for(false);
+        // A window does not become narrow again.
+        assert!(waited > 1 && waited_for(true) == waited, "plain: {plain}");
+    }
+}
+
+#[test]
 fn bytes_that_are_passed_over_are_as_many_as_were_announced() {
     let content = content(2 * PART + 7, 1);
     for plain in [false, true] {
