@@ -84,6 +84,29 @@ fn csv_of_samples() {
 
 /// No line is wider than the terminal unless a single word is.
 #[test]
+fn terminal_counts_many_cases_that_were_skipped_for_one_reason() {
+    let mut sample = synthetic::full();
+    let one = sample.analysis.results[0].clone();
+    let mut skip = |id: &str, ways: &[&'static str]| {
+        for way in ways {
+            let mut result = one.clone();
+            result.metric.id = kelvin_model::Name::intern(id);
+            result.case = kelvin_model::Case::new().at(kelvin_model::Point::named("way", way));
+            result.outcome = Outcome::Skipped(kelvin_model::Reason::new("this is a test"));
+            sample.analysis.results.push(result);
+        }
+    };
+    let ways = ["one", "two", "three", "four"];
+    skip("cpu.many", &ways);
+    skip("cpu.more", &ways);
+    skip("cpu.other", &ways[1..]);
+    skip("cpu.few", &ways[..2]);
+    let terminal = render(&Terminal { width: 200, color: false }, &sample);
+    let wanted = "many, more (4 cases each), other (3 cases), few (way=one; way=two)";
+    assert!(terminal.contains(&format!("skipped this is a test: {wanted}")), "{terminal}");
+}
+
+#[test]
 fn terminal_lines_fit() {
     for (name, sample) in samples() {
         for width in [80, 100, 120, 200] {

@@ -315,7 +315,7 @@ impl Terminal {
             }
         }
         for (word, reason, cases) in reasons {
-            let which = if cases.len() <= 2 { cases.join("; ") } else { format!("{} points", cases.len()) };
+            let which = if cases.len() <= MOST_NAMED { cases.join("; ") } else { format!("{} points", cases.len()) };
             let paint = word_paint(word);
             self.hanging(out, (paint, &format!("  {word}")), columns(word) + 3, &format!("{which}: {reason}"))?;
         }
@@ -346,6 +346,9 @@ impl Terminal {
 /// Minimum rows without a number for one reason that become one paragraph: as rows they would hide the others.
 const LEAST_TOGETHER: usize = 3;
 
+/// Most cases without a number that are named; more are counted. The other formats have them all.
+const MOST_NAMED: usize = 2;
+
 /// Results of an area without a number for one reason.
 struct Missing<'a> {
     word: &'static str,
@@ -373,20 +376,27 @@ impl<'a> Missing<'a> {
         self.results.iter().any(|known| std::ptr::eq(*known, result))
     }
 
-    /// Each metric once, with its cases: `syscall.null (call=gettid; call=libc_getpid), process.shell`.
+    /// Each metric once, with its cases: `syscall.null (call=gettid; call=libc_getpid), process.shell`. Many cases are counted, and
+    /// metrics that lack the same ones stand together: `transfer.time, transfer.rate (16 cases each)`.
     fn labels(&self, alike: &Alike) -> String {
-        let of_metric = |results: &[&MetricResult]| {
-            let cases: Vec<String> = results
-                .iter()
-                .map(|result| alike.rest(&result.metric, &result.case))
-                .filter(|rest| !rest.is_empty())
-                .collect();
-            let cases = cases.join("; ");
-            let id = short(&results[0].metric.id);
-            if cases.is_empty() { id } else { clean(&format!("{id} ({cases})")) }
+        let metrics: Vec<(String, Vec<String>)> = self
+            .results
+            .chunk_by(|a, b| a.metric.id == b.metric.id)
+            .map(|results| {
+                let cases = results.iter().map(|result| alike.rest(&result.metric, &result.case));
+                (short(&results[0].metric.id), cases.filter(|case| !case.is_empty()).collect())
+            })
+            .collect();
+        let of_alike = |metrics: &[(String, Vec<String>)]| {
+            let ids = metrics.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(", ");
+            match metrics[0].1.as_slice() {
+                [] => ids,
+                cases if cases.len() <= MOST_NAMED => format!("{ids} ({})", clean(&cases.join("; "))),
+                cases => format!("{ids} ({} cases{})", cases.len(), if metrics.len() > 1 { " each" } else { "" }),
+            }
         };
-        let metrics = self.results.chunk_by(|a, b| a.metric.id == b.metric.id);
-        metrics.map(of_metric).collect::<Vec<_>>().join(", ")
+        let alike = metrics.chunk_by(|(_, a), (_, b)| a.len() > MOST_NAMED && a == b);
+        alike.map(of_alike).collect::<Vec<_>>().join(", ")
     }
 }
 
