@@ -447,7 +447,10 @@ impl Sweep {
         let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
         let capacities = Capacities::median(&rounds);
         let expected = expected(&capacities, load.think.as_secs_f64());
-        let users = setup.users.clone().unwrap_or_else(|| grid(expected.map_or(1, |expected| expected.knee)));
+        let round = setup.budget / setup.visits.max(1) / setup.sweeps().max(1) as u32;
+        let time_for = (round.as_secs_f64() / (SHORTEST_WARM_UP + SHORTEST).as_secs_f64()) as usize;
+        let knee = expected.map_or(1, |expected| expected.knee);
+        let users = setup.users.clone().unwrap_or_else(|| grid(knee, time_for));
         let visits = setup.sweeps() * users.len() * setup.visits as usize + 1;
         let share = setup.duration.unwrap_or(setup.budget / visits as u32);
         let times = users.iter().map(|&users| {

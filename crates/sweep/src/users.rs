@@ -8,16 +8,25 @@ const LEAST_MOST: u64 = 20;
 const BEYOND_KNEE: u64 = 3;
 /// No more users are visited than this, unless told: each has a connection.
 const MOST: u64 = 1000;
-/// The first numbers; each step after them adds a fifth.
+/// The first numbers.
 const FIRST: [u64; 7] = [1, 2, 3, 4, 6, 8, 10];
+/// Each step after them adds this part, a fifth if there is time for so many numbers.
+const STEPS: [u64; 5] = [5, 4, 3, 2, 1];
 
-/// The numbers of users of a sweep whose knee is expected at so many.
-pub(crate) fn grid(knee: u64) -> Vec<u64> {
+/// The numbers of users of a sweep whose knee is expected at so many; no more than there is time for, where wider steps allow that.
+pub(crate) fn grid(knee: u64, time_for: usize) -> Vec<u64> {
+    let grids = STEPS.map(|step| grid_by(knee, step));
+    let coarsest = STEPS.len() - 1;
+    let chosen = grids.iter().position(|users| users.len() <= time_for).unwrap_or(coarsest);
+    grids.into_iter().nth(chosen).unwrap_or_default()
+}
+
+fn grid_by(knee: u64, part: u64) -> Vec<u64> {
     let most = (BEYOND_KNEE * knee).clamp(LEAST_MOST, MOST);
     let mut users = FIRST.to_vec();
     while users[users.len() - 1] < most {
         let last = users[users.len() - 1];
-        users.push((last + (last / 5).max(2)).min(most.max(last + 1)));
+        users.push((last + (last / part).max(2)).min(most.max(last + 1)));
     }
     users
 }
@@ -57,12 +66,21 @@ mod tests {
 
     #[test]
     fn a_sweep_reaches_three_times_the_knee_and_twenty_users() {
-        assert_eq!(grid(2), [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 19, 20]);
-        assert_eq!(*grid(10).last().unwrap(), 30);
-        assert_eq!(*grid(100_000).last().unwrap(), 1000);
-        for knee in 1..400 {
-            assert!(grid(knee).windows(2).all(|pair| pair[0] < pair[1]), "{knee}");
+        assert_eq!(grid(2, 12), [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 19, 20]);
+        assert_eq!(*grid(10, 100).last().unwrap(), 30);
+        assert_eq!(*grid(100_000, 100).last().unwrap(), 1000);
+        for (knee, time_for) in (1..400).flat_map(|knee| [(knee, 0), (knee, 16), (knee, 100)]) {
+            let users = grid(knee, time_for);
+            assert!(users.windows(2).all(|pair| pair[0] < pair[1]), "{knee}");
+            assert_eq!(*users.last().unwrap(), (3 * knee).clamp(20, 1000));
         }
+    }
+
+    #[test]
+    fn steps_are_as_narrow_as_there_is_time_for() {
+        let far = [grid(40, 22), grid(40, 15), grid(40, 12), grid(40, 1)];
+        assert_eq!(far.clone().map(|users| users.len()), [22, 14, 11, 11]);
+        assert_eq!(far[2], [1, 2, 3, 4, 6, 8, 10, 20, 40, 80, 120]);
     }
 
     #[test]
