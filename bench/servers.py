@@ -1,6 +1,7 @@
 """Programs that listen for another one on a port of this machine."""
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -22,12 +23,13 @@ class Server:
 
     def __enter__(self):
         quiet = subprocess.DEVNULL
-        self.process = subprocess.Popen(self.command, stdin=quiet, stdout=quiet, stderr=quiet)
+        self.process = subprocess.Popen(self.command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
         time.sleep(0.15)
         return self
 
     def __exit__(self, *_):
-        self.process.kill()
+        # With its workers, which outlive a server that is killed alone.
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
