@@ -10,7 +10,7 @@ use crate::result::BesideRival;
 use crate::result::{Analysis, MetricResult, Outcome};
 use crate::studies::{self, load, threads, with_tables};
 use crate::summary::summarise;
-use crate::{ceilings, findings, levels, placement, tails};
+use crate::{ceilings, findings, levels, placement, screen, tails};
 
 /// Analyses a run: a stored one and a live one alike.
 pub fn analyse(run: &Run) -> Analysis {
@@ -47,6 +47,7 @@ pub fn analyse(run: &Run) -> Analysis {
         knees,
         timelines: load::timelines(run),
         best_cells: Vec::new(),
+        screen: None,
         findings: Vec::new(),
         verdict: Vec::new(),
         undisturbed_share: batches.undisturbed_share(),
@@ -56,6 +57,7 @@ pub fn analyse(run: &Run) -> Analysis {
     analysis.best_cells = threads::best_cells(run, &analysis.studies);
     analysis.findings = findings::findings(run, &analysis);
     analysis.verdict = findings::verdict(run, &analysis);
+    analysis.screen = screen::screen(run, &analysis);
     analysis
 }
 

@@ -6,9 +6,7 @@ use kelvin_model::{Hazard, Name, Need, Run, RunStatus, Severity};
 
 use crate::evidence::Evidence;
 use crate::raw::{QUIET, Raw};
-use crate::result::{
-    Analysis, CountOf, Finding, Found, Gap, Importance, MetricResult, Outcome, Place, Verdict, Warning,
-};
+use crate::result::{Analysis, CountOf, Finding, Found, Gap, Importance, MetricResult, Outcome, Verdict, Warning};
 use crate::studies::{network, peer};
 use crate::summary::ALPHA;
 use crate::{levels, placement, words};
@@ -121,7 +119,7 @@ fn quiet(_: &Run, analysis: &Analysis) -> Vec<Raw> {
 fn invalid(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     let of = |result: &MetricResult| match &result.outcome {
         Outcome::Invalid(ceiling) => {
-            Some(Raw::major(Found::Invalid { at: Place::of(result), ceiling: ceiling.clone() }).about(result))
+            Some(Raw::major(Found::Invalid { at: result.place(), ceiling: ceiling.clone() }).about(result))
         }
         _ => None,
     };
@@ -147,7 +145,7 @@ fn count(analysis: &Analysis, importance: Importance, of: CountOf) -> Option<Raw
                 | (Outcome::Skipped(_), CountOf::Skipped)
         )
     };
-    let first = Place::of(analysis.results.iter().find(is_of)?);
+    let first = analysis.results.iter().find(is_of)?.place();
     let count = analysis.results.iter().filter(is_of).count();
     let all = if of == CountOf::Skipped { analysis.results.len() } else { tried(analysis) };
     let metrics = measured_of(analysis, |result| is_of(&result));
@@ -225,7 +223,7 @@ fn beyond(result: &MetricResult) -> Option<f64> {
 
 fn gap(analysis: &Analysis, result: &MetricResult) -> Option<Raw> {
     let level = analysis.levels.as_ref().and_then(|found| levels::explanation(found, result)).cloned();
-    let gap = Gap { at: Place::of(result), ratio: result.ratio?, level, hazards: result.explained_by.clone() };
+    let gap = Gap { at: result.place(), ratio: result.ratio?, level, hazards: result.explained_by.clone() };
     Some(Raw::notable(Found::Gap(gap)).about(result))
 }
 
@@ -267,7 +265,7 @@ fn warned(analysis: &Analysis, kind: &WarningKind) -> Option<Raw> {
     let is_chance = count as f64 <= 2.0 * by_chance;
     Some(Raw {
         importance: if is_chance { Importance::Detail } else { kind.importance },
-        found: Found::Warned { count, all, by_chance, first: Place::of(first), warning },
+        found: Found::Warned { count, all, by_chance, first: first.place(), warning },
         metrics: measured_of(analysis, is_hit),
     })
 }

@@ -44,7 +44,7 @@ const BEYOND_CACHES: f64 = 2.0;
 const FASTEST_MEMORY: f64 = 40.0;
 /// Names of main memory: of its plateau, and of a further one beyond, where page tables no longer fit a cache either (a
 /// virtual machine has two for each address).
-const MEMORY: &str = "DRAM";
+pub(crate) const MEMORY: &str = "DRAM";
 const MEMORY_UNTRANSLATED: &str = "DRAM, TLB misses";
 /// No cache is slower than this, in nanoseconds: the published ones of a whole socket take 40 to 70.
 const SLOWEST_CACHE: f64 = 100.0;
@@ -263,6 +263,20 @@ fn name(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
         level.reported_bytes = Some(bytes);
         level.agrees = level.capacity.map(|capacity| (capacity.low..=capacity.high).contains(&bytes));
     }
+}
+
+/// Whether a machine says that it has the level of this name; every machine has memory.
+pub(crate) fn is_reported(name: &str, machine: &Machine) -> bool {
+    name == MEMORY || data_caches(machine).any(|cache| name == format!("L{}", cache.level))
+}
+
+/// Bytes of the largest cache that a machine reports.
+pub(crate) fn largest_cache(machine: &Machine) -> Option<u64> {
+    data_caches(machine).map(|cache| cache.bytes).max()
+}
+
+fn data_caches(machine: &Machine) -> impl Iterator<Item = &Cache> {
+    machine.topology.caches.get().into_iter().flatten().filter(|cache| cache.kind != CacheKind::Instruction)
 }
 
 /// For each level the reported cache that it is: one after the other where there are as many or more levels than

@@ -19,6 +19,7 @@ mod raw;
 pub mod reference;
 mod result;
 mod rivals;
+mod screen;
 mod standing;
 mod studies;
 mod summary;
@@ -31,16 +32,16 @@ pub use analyse::analyse;
 pub use canaries::BLOCK_OVER_CHAIN;
 pub use gather::samples_as_found;
 pub use headlines::Headlines;
-pub use kelvin_model::{Interval, IntervalKind};
+pub use kelvin_model::{Interval, IntervalKind, Place};
 pub use learn::{ROUND_COST, round_costs};
 pub use levels::{CurvePoint, levels};
 pub use reference::references;
 pub use result::{
     Analysis, Answer, BesideRival, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient,
     Compared, Concluded, CountOf, Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, KneeMark,
-    LineCeiling, MemoryLevel, MemoryLevels, MetricResult, Mode, ModelLine, ModesOf, Moved, Outcome, Place,
-    RivalOutcome, Study, StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails, Timeline, TimelineGroup,
-    Translation, Verdict, Warning,
+    LineCeiling, MemoryLevel, MemoryLevels, MetricResult, Mode, ModelLine, ModesOf, Moved, Outcome, RivalOutcome,
+    Study, StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails, Timeline, TimelineGroup, Translation, Verdict,
+    Warning,
 };
 pub use standing::standings;
 pub use studies::{FULL, published_load, studies};

@@ -3,7 +3,8 @@
 use std::ops::Deref;
 
 use kelvin_model::{
-    Canary, CanaryPoint, Case, Conclusion, Interval, Knee, Metric, Name, Prediction, Reason, Treatment, Unit,
+    Canary, CanaryPoint, Case, Conclusion, Interval, Knee, Metric, Name, Place, Prediction, Reason, Screen, Treatment,
+    Unit,
 };
 use kelvin_stats::Scalability;
 use schemars::JsonSchema;
@@ -45,6 +46,9 @@ pub struct Analysis {
     /// The same work done by kelvin and by rivals, if asked for.
     #[serde(default)]
     pub rivals: Vec<BesideRival>,
+    /// What a reader sees first, of a run that is a picture of its machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen: Option<Screen>,
     /// What is worth knowing, most important first.
     pub findings: Vec<Finding>,
     /// The run in at most ten lines: what the machine is, what is odd and why.
@@ -87,6 +91,13 @@ pub struct MetricResult {
     pub explained_by: Vec<Name>,
     /// Warnings about this number.
     pub warnings: Vec<Warning>,
+}
+
+impl MetricResult {
+    /// Where it was measured.
+    pub fn place(&self) -> Place {
+        Place { metric: self.metric.id, case: self.case.clone() }
+    }
 }
 
 /// The universal scalability law as fitted to a rate over a number of workers: lambda n / (1 + sigma (n - 1) + kappa n (n - 1)).
@@ -659,21 +670,6 @@ pub enum Found {
         /// Its warning.
         warning: Warning,
     },
-}
-
-/// A metric at a case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Place {
-    /// Id of the metric.
-    pub metric: Name,
-    /// The case.
-    pub case: Case,
-}
-
-impl Place {
-    pub(crate) fn of(result: &MetricResult) -> Self {
-        Self { metric: result.metric.id, case: result.case.clone() }
-    }
 }
 
 /// Why figures have no value.

@@ -1,5 +1,6 @@
 //! Synthetic runs whose right analysis is known by construction, for tests of this crate and of those that draw it.
 
+pub mod guest;
 pub mod load;
 
 use kelvin_model::{

@@ -28,7 +28,7 @@ use crate::fault::Fault;
 /// Measures a Linux machine end to end and explains every number.
 #[derive(Debug, Parser)]
 #[command(name = "kelvin", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "Examples:\n  kelvin run                   measure, print the table, write report.html\n  \
+#[command(after_help = "Examples:\n  kelvin run                   measure, print one screen, write report.html\n  \
                         kelvin run os.syscall --quick\n  kelvin explain os.syscall.null\n\n\
                         Exit status: 0 done, 1 done but a probe failed, 2 could not be done: one line says why.")]
 pub struct Cli {
@@ -40,9 +40,11 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measure everything, or the named areas and probes: table, stored run, report
-    #[command(after_help = "Examples:\n  kelvin run\n  kelvin run cpu os.switch --quick\n  \
-                            kelvin run os.syscall.null --budget 10s --json\n  kelvin run --beside zenbook-2011\n  kelvin run file --rivals")]
+    /// Measure everything, or the named areas and probes: one screen, stored run, report
+    #[command(
+        after_help = "Examples:\n  kelvin run\n  kelvin run --full            all tables and conclusions\n  kelvin run cpu os.switch --quick\n  \
+                            kelvin run os.syscall.null --budget 10s --json\n  kelvin run --beside zenbook-2011\n  kelvin run file --rivals"
+    )]
     Run(RunArgs),
     /// Run one of the long experiments, or one probe at all its points
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
@@ -118,7 +120,8 @@ pub enum Command {
                             sudo kelvin tune --apply\n  sudo kelvin tune --restore")]
     Tune(TuneArgs),
     /// Render a stored run in any format
-    #[command(after_help = "Examples:\n  kelvin report                  the last run, as a table\n  \
+    #[command(after_help = "Examples:\n  kelvin report                  the last run, on one screen\n  \
+                            kelvin report last --full      all its tables and conclusions\n  \
                             kelvin report last~1 --format html --output before.html\n  kelvin report --format csv")]
     Report(ReportArgs),
     /// Nothing: help or version was printed
@@ -169,7 +172,7 @@ pub struct DestinationArgs {
     /// Write no HTML report
     #[arg(long, conflicts_with = "report")]
     pub no_report: bool,
-    /// Print the run and its analysis as JSON instead of the table
+    /// Print the run and its analysis as JSON instead of text
     #[arg(long)]
     pub json: bool,
     /// Keep in the run what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
@@ -256,6 +259,9 @@ pub struct RunArgs {
     /// Published machine to compare with, by id; repeatable [default in HTML: all]
     #[arg(long, value_name = "MACHINE")]
     pub beside: Vec<String>,
+    /// Print all tables and conclusions instead of the first screen
+    #[arg(long, conflicts_with = "json")]
+    pub full: bool,
 }
 
 /// `kelvin study`.
@@ -400,6 +406,9 @@ pub struct ReportArgs {
     /// Published machine to compare with, by id; repeatable
     #[arg(long, value_name = "MACHINE")]
     pub beside: Vec<String>,
+    /// Print all tables and conclusions instead of the first screen
+    #[arg(long)]
+    pub full: bool,
     /// Recompute the predictions with this kelvin's formulas
     #[arg(long)]
     pub repredict: bool,
@@ -414,7 +423,7 @@ pub struct ReportArgs {
 /// A format of `kelvin report`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// The table
+    /// The first screen; with --full, all tables
     Terminal,
     /// One self-contained HTML page
     Html,

@@ -9,6 +9,7 @@ use kelvin_file::user_file::UserFile;
 use kelvin_model::json;
 use kelvin_model::text::{visible, visible_lines};
 use kelvin_report::text::wrap;
+use kelvin_report::{FirstScreen, Terminal};
 use serde::Serialize;
 
 use crate::fault::Fault;
@@ -34,6 +35,24 @@ pub fn is_terminal() -> bool {
 pub fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     columns.or_else(kelvin_sys::terminal::columns).unwrap_or(USUAL_WIDTH).max(40)
+}
+
+/// Whether the locale of texts has characters other than ASCII: the first of LC_ALL, LC_CTYPE and LANG that is set names UTF-8.
+pub fn unicode() -> bool {
+    let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find(|name| set(name)).and_then(std::env::var_os);
+    let named = locale.map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    named.contains("utf-8") || named.contains("utf8")
+}
+
+/// All tables, as wide as the terminal.
+pub fn terminal(color: bool) -> Terminal {
+    Terminal { width: width(), color }
+}
+
+/// The first screen, and lines that lead to more.
+pub fn first_screen(color: bool, tables: bool, more: &[(String, String)]) -> FirstScreen<'_> {
+    FirstScreen { terminal: terminal(color), unicode: unicode(), tables, more }
 }
 
 /// Whether progress can be shown: standard error is a terminal.

@@ -121,11 +121,14 @@ fn through_the_store_all_of_it_is_in_every_format() {
 
     // The others show metrics below the name of their area.
     let metrics: BTreeSet<&str> = headlines.keys().map(|(metric, _)| metric.as_str()).collect();
-    let (terminal, markdown, page) = (report("terminal"), report("md"), report("html"));
+    let (terminal, markdown, page) = (says(&place, &["report", "--full"]), report("md"), report("html"));
     for metric in &metrics {
         let (_, below) = metric.split_once('.').unwrap();
         assert!(terminal.contains(below) && markdown.contains(metric), "{metric}");
     }
+    let screen = report("terminal");
+    assert!(screen.lines().count() <= 60 && screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    assert!(screen.contains("system call") && screen.contains("kelvin report last --full"), "{screen}");
     let probes: BTreeSet<&str> = array(&run["plan"]).iter().map(|one| one["probe"].as_str().unwrap()).collect();
     assert!(probes.len() > 20 && probes.iter().all(|probe| page.contains(probe)), "{probes:?}");
     // What is predicted anew is of the same run.

@@ -26,6 +26,7 @@ mod readings;
 mod reference;
 pub mod resources;
 mod run;
+mod screen;
 mod standing;
 mod study;
 pub mod text;
@@ -59,6 +60,10 @@ pub use reference::{Reference, ReferenceValue};
 pub use run::{
     Attempt, CanaryPoint, ClockInfo, ClockKind, FORMAT, Learned, Measurement, Outline, Planned, Reason, Round, Run,
     RunSettings, RunStatus,
+};
+pub use screen::{
+    AgainstPrediction, Missing, MissingWhy, Place, Precision, PredictedRange, PublishedTime, Question, Rate, RateLine,
+    Remedy, Rung, Screen, ScreenFigure, StandOut,
 };
 pub use standing::Standing;
 pub use study::{WordedConclusion, WordedStudy};

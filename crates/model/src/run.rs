@@ -70,7 +70,7 @@ pub struct Planned {
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSettings {
-    /// `quick`, `default`, `thorough`, or `study`.
+    /// `quick`, `default`, `thorough`, `study`, or `selfcheck`.
     #[schemars(with = "Word")]
     pub mode: Name,
     /// Time budget in seconds.
@@ -90,6 +90,13 @@ pub struct RunSettings {
     pub canaries: bool,
     /// Whether SCHED_FIFO was asked for and obtained.
     pub realtime: bool,
+}
+
+impl RunSettings {
+    /// Whether the run is no picture of its machine: it answers one question, or measures kelvin itself.
+    pub fn is_study(&self) -> bool {
+        ["study", "selfcheck"].contains(&self.mode.as_str())
+    }
 }
 
 /// The clock that times a run.

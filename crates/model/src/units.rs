@@ -151,6 +151,16 @@ pub fn plain(value: f64, unit: Unit) -> String {
     quantity(value, None, unit).short()
 }
 
+/// A value alone, to three significant digits, or fewer if its interval supports no more: `61.2 ns`, `60 ns`.
+pub fn brief(value: f64, half_width: Option<f64>, unit: Unit) -> String {
+    if !value.is_finite() {
+        return plain(value, unit);
+    }
+    let scale = scale_for(value, unit);
+    let (scaled, half) = (value / scale.factor, half_width.map(|half| half / scale.factor));
+    join(&[&rounded(scaled, place(scaled, half).max(place(scaled, None))), scale.symbol])
+}
+
 /// A value with an interval: `61.2 ± 0.4 ns`, or `61.2 [60.8 to 61.9] ns` if there are only rounds enough for a range.
 pub fn with_interval(value: f64, interval: Option<Interval>, unit: Unit) -> Quantity {
     let Some(interval) = interval else { return quantity(value, None, unit) };
@@ -324,6 +334,14 @@ mod tests {
         assert_eq!(ns(1234.2, 14.0), "1.234 ± 0.014 µs");
         assert_eq!(ns(123_456.0, 3_000.0), "123 ± 3 µs");
         assert_eq!(ns(2_345_678.0, 400_000.0), "2.3 ± 0.4 ms");
+    }
+
+    #[test]
+    fn a_brief_value_has_three_digits_at_most_and_no_more_than_its_interval_supports() {
+        let brief = |value, half| brief(value, Some(half), Unit::Nanoseconds);
+        assert_eq!([brief(84.353, 0.01), brief(29_166.0, 900.0)], ["84.4 ns", "29.2 µs"]);
+        assert_eq!([brief(29_166.0, 4_000.0), brief(70.0, 90.0)], ["29 µs", "70 ns"]);
+        assert_eq!(super::brief(412.4, None, Unit::Nanoseconds), "412 ns");
     }
 
     #[test]

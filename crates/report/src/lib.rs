@@ -14,6 +14,7 @@ pub mod csv;
 pub mod figures;
 pub mod html;
 pub mod json;
+mod ladder;
 pub mod markdown;
 mod palette;
 mod picture;
@@ -32,7 +33,7 @@ pub use csv::{CsvSamples, CsvSummary};
 pub use html::Html;
 pub use json::Json;
 pub use markdown::Markdown;
-pub use terminal::Terminal;
+pub use terminal::{FirstScreen, Terminal};
 
 /// Everything that a report is made from.
 #[derive(Clone, Copy, Debug)]

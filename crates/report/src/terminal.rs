@@ -1,6 +1,7 @@
-//! Terminal: hazards first, then the verdict, then a table for each area, in 80 columns or more.
+//! Terminal: the first screen; or hazards, then the verdict, then a table for each area, in 80 columns or more.
 
 mod drawing;
+mod screen;
 mod study;
 mod table;
 
@@ -17,6 +18,7 @@ use crate::text::{clean, columns, left, right, wrap};
 use crate::{Render, Report, rivals, studies, words};
 
 pub use drawing::drawn;
+pub use screen::{FirstScreen, MOST_LINES};
 
 /// Minimum columns of the tables; a narrower terminal wraps them.
 const LEAST_WIDTH: usize = 80;
@@ -26,7 +28,7 @@ const HERE: usize = 24;
 const THERE: usize = 10;
 const RATIO: usize = 6;
 
-/// The terminal report.
+/// The terminal report in full: every table.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
     /// Columns of the terminal.

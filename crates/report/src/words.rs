@@ -1,9 +1,11 @@
 //! The words of every format: areas, verdicts, severities, reasons.
 
 use kelvin_analysis::{Interval, IntervalKind, MetricResult, Outcome, Verdict};
-use kelvin_model::{Basis, Better, Canary, ClockKind, Run, RunStatus, Severity, Treatment, Unit};
+use kelvin_model::{
+    Basis, Better, Canary, ClockKind, Missing, MissingWhy, Precision, Run, RunStatus, Severity, Treatment, Unit,
+};
 
-use crate::units;
+use crate::{Report, units};
 
 /// The title of an area, by its id; an unknown area is its own title.
 pub fn area(id: &str) -> String {
@@ -193,6 +195,45 @@ pub fn run_line(run: &Run) -> String {
         units::seconds(settings.budget_seconds),
         status
     )
+}
+
+/// How much a run measured, in which time: `563 figures, 8 rounds, 2 min 24 s`.
+pub fn extent(report: &Report<'_>) -> String {
+    let run = report.run;
+    let figures = report.analysis.results.iter().filter(|result| result.outcome.summary().is_some()).count() as u64;
+    let mode = match run.outline.settings.mode.as_str() {
+        "default" => String::new(),
+        mode => format!(", {mode}"),
+    };
+    format!(
+        "{}, {}, {}{mode}",
+        plural(figures, "figure"),
+        plural(run.outline.settings.rounds.into(), "round"),
+        units::seconds(run.seconds)
+    )
+}
+
+/// How precise the figures of a run are.
+pub fn precision(precision: &Precision) -> String {
+    format!(
+        "half of {} figures within {}, 9 of 10 within {}",
+        units::count(precision.figures as u64),
+        units::share(precision.half),
+        units::share(precision.nine_of_ten)
+    )
+}
+
+/// Metrics without a figure, all named: `7 not known: net.rtt.tcp, os.process.fork_rss`.
+pub fn missing(missing: &Missing) -> String {
+    let why = match missing.why {
+        MissingWhy::Failed => "failed",
+        MissingWhy::Invalid => "invalid",
+        MissingWhy::NotKnown => "not known",
+        MissingWhy::Skipped => "skipped",
+        MissingWhy::NotReached => "not reached",
+    };
+    let names: Vec<&str> = missing.metrics.iter().map(|id| id.as_str()).collect();
+    format!("{} {why}: {}", units::count(missing.figures as u64), names.join(", "))
 }
 
 /// The machine in one line: processor, CPUs, memory, kernel, hypervisor or container; unknown facts are left out.

@@ -2,14 +2,14 @@
 
 use kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE;
 use kelvin_model::units::{bytes, metric_at, number, percent, plain};
-use kelvin_model::{Canary, Case, Fact, Hazard, Machine, Name, Run, Unit};
+use kelvin_model::{Canary, Case, Fact, Hazard, Machine, Name, Place, Run, Unit};
 
 use super::conclusions::{limited_by, of_range, peer_streams};
 use super::{claim, evidence};
 use crate::raw::{QUIET, Raw};
 use crate::result::{
     Analysis, CanaryHistory, CountOf, Finding, Found, Gap, MemoryLevel, MemoryLevels, MetricResult, Moved, Outcome,
-    Place, Warning,
+    Warning,
 };
 use crate::studies::peer::{Essence, EssentialStream};
 use crate::summary::modes_in_words;

@@ -3,6 +3,7 @@
 mod conclusions;
 pub(crate) mod findings;
 pub(crate) mod load;
+pub(crate) mod screen;
 pub(crate) mod transfer;
 
 use kelvin_model::Unit;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
 use kelvin_model::{Reference, Run};
-use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report, Terminal};
+use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report};
 
 use crate::cli::{Format, ReportArgs, StoreArgs};
 use crate::commands::{explain, open_store};
@@ -18,6 +18,9 @@ use crate::{output, predict};
 
 /// `kelvin report`.
 pub fn report(args: &ReportArgs) -> Done {
+    if args.full && args.format != Format::Terminal {
+        return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
+    }
     let mut chosen = references(&args.beside)?;
     if chosen.is_empty() && args.format == Format::Html {
         chosen = kelvin_analysis::references().to_vec();
@@ -31,8 +34,8 @@ pub fn report(args: &ReportArgs) -> Done {
     let report = Report { run: &run, analysis: &analysis, references: &chosen, probes: &probes };
     let to_terminal = args.output.is_none();
     match &args.output {
-        Some(path) => output::write_file(path, |out| render(args.format, &report, false, out))?,
-        None => output::print_as_it_is(|out| render(args.format, &report, to_terminal, out))?,
+        Some(path) => output::write_file(path, |out| render(args, &report, false, out))?,
+        None => output::print_as_it_is(|out| render(args, &report, to_terminal, out))?,
     }
     if let Some(directory) = &args.assets {
         write_assets(&report, directory)?;
@@ -62,11 +65,13 @@ fn load(name: &OsStr, store: &StoreArgs) -> Result<Run, Fault> {
     open_store(store)?.load(&name.to_string_lossy()).map_err(Fault::because)
 }
 
-fn render(format: Format, report: &Report<'_>, to_terminal: bool, out: &mut dyn Write) -> io::Result<()> {
-    match format {
+fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut dyn Write) -> io::Result<()> {
+    let color = || to_terminal && output::color();
+    match args.format {
+        Format::Terminal if args.full => output::terminal(color()).render(report, out),
         Format::Terminal => {
-            let color = to_terminal && output::color();
-            Terminal { width: output::width(), color }.render(report, out)
+            let run = args.run.to_string_lossy();
+            output::first_screen(color(), false, &[in_full(&run), drawn(&run)]).render(report, out)
         }
         Format::Html => Html.render(report, out),
         Format::Md => Markdown.render(report, out),
@@ -74,6 +79,16 @@ fn render(format: Format, report: &Report<'_>, to_terminal: bool, out: &mut dyn 
         Format::Csv => CsvSummary.render(report, out),
         Format::Samples => CsvSamples.render(report, out),
     }
+}
+
+/// The command that prints all of a run.
+pub fn in_full(run: &str) -> (String, String) {
+    (format!("kelvin report {run} --full"), "all tables and conclusions".into())
+}
+
+/// The command that draws all of it.
+fn drawn(run: &str) -> (String, String) {
+    (format!("kelvin report {run} --format html -o report.html"), "the same, drawn".into())
 }
 
 /// Every figure as SVG and CSV.

@@ -9,7 +9,7 @@ use kelvin_analysis::{Analysis, Outcome};
 use kelvin_file::user_file::UserFile;
 use kelvin_harness::{Effort, Judge, Plan, Probe, ProbeKind, Unit, supervise};
 use kelvin_model::{Need, Outline, Reference, RunStatus};
-use kelvin_report::{Html, Json, Render, Report, Terminal};
+use kelvin_report::{Html, Json, Render, Report};
 use kelvin_store::Store;
 
 use crate::budget::{Budget, Fitted};
@@ -37,7 +37,12 @@ pub fn run(args: &RunArgs) -> Done {
     let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
-    carry_out(here, plan, &wishes, &Destination::new(&args.to, references))
+    let text = match (args.full, args.names.is_empty()) {
+        (true, _) => Text::Full,
+        (_, true) => Text::Screen,
+        (_, false) => Text::ScreenAndTables,
+    };
+    carry_out(here, plan, &wishes, &Destination { text, ..Destination::new(&args.to, references) })
 }
 
 /// `kelvin file sweep`: the area of files and disks with all its points.
@@ -73,6 +78,17 @@ fn with_rivals(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<
     Ok((plan.and(rivals), RIVALS_BLOCKS))
 }
 
+/// What a run prints for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// The first screen, or all tables where there is none.
+    Screen,
+    /// The same, then the tables of what was asked for.
+    ScreenAndTables,
+    /// All tables and conclusions.
+    Full,
+}
+
 /// Where a run goes.
 pub struct Destination<'a> {
     /// The store, unless the run is not stored.
@@ -81,17 +97,20 @@ pub struct Destination<'a> {
     pub page: Option<&'a Path>,
     /// Whether standard output gets JSON instead of the table.
     pub json: bool,
+    /// What standard output gets else.
+    pub text: Text,
     /// Published machines to compare with.
     pub references: Vec<Reference>,
 }
 
 impl<'a> Destination<'a> {
-    /// The command line, and the machines that it names.
+    /// The command line, and the machines that it names; all is printed in full.
     pub fn new(args: &'a DestinationArgs, references: Vec<Reference>) -> Self {
         Self {
             store: (!args.no_store).then_some(&args.store),
             page: (!args.no_report).then_some(&args.report),
             json: args.json,
+            text: Text::Full,
             references,
         }
     }
@@ -173,8 +192,7 @@ fn show(finished: Finished, to: &Destination<'_>, page: Option<UserFile>) -> Don
     if to.json {
         output::print_as_it_is(|out| Json::default().render(&beside, out))?;
     } else {
-        let terminal = Terminal { width: output::width(), color: output::color() };
-        output::print_as_it_is(|out| terminal.render(&beside, out))?;
+        print(&beside, to)?;
     }
     if let Some(page) = page {
         let all = if to.references.is_empty() { kelvin_analysis::references() } else { &to.references };
@@ -185,6 +203,19 @@ fn show(finished: Finished, to: &Destination<'_>, page: Option<UserFile>) -> Don
         return Err(Fault::new("the run could not be stored completely", trouble));
     }
     Ok(status(&analysis, &run.status))
+}
+
+/// Prints a run for people.
+fn print(report: &Report<'_>, to: &Destination<'_>) -> Result<(), Fault> {
+    let stored = to.store.is_some().then(|| report::in_full("last"));
+    let page = to.page.map(|page| (page.display().to_string(), "the same, drawn".to_owned()));
+    let more: Vec<(String, String)> = stored.into_iter().chain(page).collect();
+    let color = output::color();
+    output::print_as_it_is(|out| match to.text {
+        Text::Full => output::terminal(color).render(report, out),
+        Text::Screen => output::first_screen(color, false, &more).render(report, out),
+        Text::ScreenAndTables => output::first_screen(color, true, &more).render(report, out),
+    })
 }
 
 /// 0, or 1 if a probe failed or the run was interrupted.

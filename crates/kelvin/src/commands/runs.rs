@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
 use kelvin_model::{Run, RunStatus};
-use kelvin_report::{Json, Render, Report, Terminal};
+use kelvin_report::{Json, Render, Report};
 use kelvin_store::{Filter, Inserted, RunLine, Store};
 use serde::Serialize;
 
@@ -127,6 +127,6 @@ fn show(run: &Run, json: bool) -> Result<(), Fault> {
         if json {
             return Json::default().render(&report, out);
         }
-        Terminal { width: output::width(), color: output::color() }.render(&report, out)
+        output::terminal(output::color()).render(&report, out)
     })
 }

@@ -11,7 +11,6 @@ use kelvin_catalogue::transfer::{Files, TIME, has_kernel_end};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
 use kelvin_model::units::bytes;
 use kelvin_model::{Case, Reason};
-use kelvin_report::Terminal;
 use kelvin_sys::kernel_end::{Device, KernelEnd};
 
 use crate::cli::{MINIMUM, StudyArgs};
@@ -120,7 +119,7 @@ fn published(name: &str) -> Done {
             study.id
         )));
     }
-    output::print_as_it_is(|out| Terminal { width: output::width(), color: output::color() }.write_study(&study, out))?;
+    output::print_as_it_is(|out| output::terminal(output::color()).write_study(&study, out))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,0 +1,94 @@
+//! A result as a figure of the first screen: converted, judged against its prediction, in words.
+
+use kelvin_model::{AgainstPrediction, Better, Estimate, IntervalKind, Metric, PredictedRange, ScreenFigure, Unit};
+
+use crate::result::{MetricResult, Outcome, Verdict};
+use crate::words;
+
+/// Nanoseconds of a second.
+pub(super) const SECOND: f64 = 1e9;
+
+/// How the value of a metric becomes the value of a figure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shown {
+    /// As it is.
+    AsIs,
+    /// A duration in seconds.
+    Seconds,
+    /// The seconds of one, of a rate of them.
+    SecondsOfOne,
+    /// The seconds of so many bytes, of a rate of bytes.
+    SecondsOf(u64),
+}
+
+impl Shown {
+    /// The value, or an end of an interval.
+    pub fn value(self, value: f64) -> f64 {
+        match self {
+            Self::AsIs => value,
+            Self::Seconds => value / SECOND,
+            Self::SecondsOfOne => 1.0 / value,
+            Self::SecondsOf(bytes) => bytes as f64 / value,
+        }
+    }
+
+    /// Both ends of an interval, lower one first.
+    fn ends(self, lower: f64, upper: f64) -> (f64, f64) {
+        let (one, other) = (self.value(lower), self.value(upper));
+        (one.min(other), one.max(other))
+    }
+
+    /// The figure in words.
+    fn text(self, measured: &Estimate, unit: Unit) -> String {
+        let half = (measured.high - measured.low) / 2.0;
+        match self {
+            Self::AsIs => words::screen::brief(measured.value, half, unit),
+            _ => words::screen::brief(measured.value * SECOND, half * SECOND, Unit::Nanoseconds),
+        }
+    }
+}
+
+/// The figure of a result.
+pub(crate) fn figure(result: &MetricResult, shown: Shown) -> ScreenFigure {
+    let predicted = result.prediction.as_ref().map(|prediction| {
+        let (low, high) = shown.ends(prediction.low, prediction.high);
+        let derivation = prediction.derivation.clone();
+        PredictedRange { value: shown.value(prediction.value), low, high, derivation }
+    });
+    let measured = measured(&result.outcome, shown);
+    let (text, why_not) = match &measured {
+        Some(measured) => (shown.text(measured, result.metric.unit), None),
+        None => words::screen::no_figure(&result.outcome),
+    };
+    let against = against(result.verdict, &result.metric);
+    ScreenFigure { place: Some(result.place()), measured, text, why_not, predicted, against }
+}
+
+/// A figure that the run should have and has not, for a reason that is not of one result.
+pub(crate) fn unknown(text: &str, why_not: String) -> ScreenFigure {
+    ScreenFigure {
+        place: None,
+        measured: None,
+        text: text.into(),
+        why_not: Some(why_not),
+        predicted: None,
+        against: AgainstPrediction::NotCompared,
+    }
+}
+
+fn measured(outcome: &Outcome, shown: Shown) -> Option<Estimate> {
+    let summary = outcome.summary()?;
+    let value = shown.value(summary.headline);
+    let (low, high) = summary.interval.map_or((value, value), |ends| shown.ends(ends.lower, ends.upper));
+    let is_range = summary.interval.is_some_and(|interval| interval.kind == IntervalKind::Range);
+    value.is_finite().then_some(Estimate { value, low, high, is_range })
+}
+
+fn against(verdict: Verdict, metric: &Metric) -> AgainstPrediction {
+    match (verdict, metric.better) {
+        (Verdict::AsPredicted, _) => AgainstPrediction::AsPredicted,
+        (Verdict::Above, Better::Lower) | (Verdict::Below, Better::Higher) => AgainstPrediction::Slower,
+        (Verdict::Above, Better::Higher) | (Verdict::Below, Better::Lower) => AgainstPrediction::Faster,
+        _ => AgainstPrediction::NotCompared,
+    }
+}

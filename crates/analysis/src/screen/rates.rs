@@ -1,0 +1,146 @@
+//! The rates of a machine: memory, page cache, disk, pipe, TCP.
+
+use kelvin_catalogue::Placement;
+use kelvin_catalogue::file::{self, CacheState, SyncPolicy};
+use kelvin_catalogue::mem::{self, BYTES, Cpus};
+use kelvin_catalogue::net::{self, StreamDirection};
+use kelvin_catalogue::os;
+use kelvin_model::{Metric, Rate, RateLine};
+
+use super::figure::{Shown, figure};
+use super::spot::Spot;
+use crate::result::Analysis;
+
+/// Bytes of a request to the page cache from which on a larger one brings no more.
+const REQUEST: u64 = 1 << 20;
+/// Bytes of a message of a stream: as much as a pipe holds.
+const MESSAGE: u64 = 64 << 10;
+
+/// A line: of what, and its rates.
+struct Line {
+    what: &'static str,
+    rates: &'static [Work],
+}
+
+/// Work that has a rate: its words on its line and in a sentence, and where the rate is found.
+struct Work {
+    of: &'static str,
+    named: &'static str,
+    at: Spot,
+}
+
+const fn work(of: &'static str, named: &'static str, at: Spot) -> Work {
+    Work { of, named, at }
+}
+
+/// Memory beyond all caches.
+const fn memory(metric: &'static Metric, cpus: Cpus) -> Spot {
+    Spot::new(metric).at(cpus.point()).furthest(BYTES)
+}
+
+const fn pipe(placement: Placement) -> Spot {
+    Spot::new(&os::IPC_PIPE_BANDWIDTH).at(placement.point()).with(os::MESSAGE, MESSAGE)
+}
+
+const fn tcp(placement: Placement) -> Spot {
+    Spot::new(&net::BANDWIDTH_TCP).at(placement.point()).with(net::MESSAGE, MESSAGE).with(net::STREAMS, 1)
+}
+
+const fn peer(direction: StreamDirection) -> Spot {
+    Spot::new(&net::PEER_BANDWIDTH).at(direction.point()).furthest(net::STREAMS)
+}
+
+const fn page_cache_read() -> Spot {
+    Spot::new(&file::BLOCKSIZE_READ).at(CacheState::Cached.point()).with(file::BLOCK, REQUEST)
+}
+
+const fn page_cache_write() -> Spot {
+    Spot::new(&file::BLOCKSIZE_WRITE).at(SyncPolicy::Buffered.point()).with(file::BLOCK, REQUEST)
+}
+
+static LINES: [Line; 7] = [
+    Line {
+        what: "memory, one CPU",
+        rates: &[
+            work("read", "reading memory by one CPU", memory(&mem::BANDWIDTH_READ, Cpus::One)),
+            work("copy", "copying memory by one CPU", memory(&mem::BANDWIDTH_COPY, Cpus::One)),
+            work("fill", "filling memory by one CPU", memory(&mem::BANDWIDTH_FILL, Cpus::One)),
+        ],
+    },
+    Line {
+        what: "memory, all CPUs",
+        rates: &[
+            work("read", "reading memory by all CPUs", memory(&mem::BANDWIDTH_READ, Cpus::All)),
+            work("copy", "copying memory by all CPUs", memory(&mem::BANDWIDTH_COPY, Cpus::All)),
+            work("fill", "filling memory by all CPUs", memory(&mem::BANDWIDTH_FILL, Cpus::All)),
+        ],
+    },
+    Line {
+        what: "page cache",
+        rates: &[
+            work("read", "reading the page cache", page_cache_read()),
+            work("write", "writing to the page cache", page_cache_write()),
+        ],
+    },
+    Line {
+        what: "disk",
+        rates: &[
+            work("read", "reading the disk in order", Spot::new(&file::DEVICE_READ)),
+            work("write", "writing to the disk in order", Spot::new(&file::DEVICE_WRITE)),
+            work("reads of 4 KiB", "reading 4 KiB anywhere on the disk", Spot::new(&file::DEVICE_REQUESTS)),
+        ],
+    },
+    Line {
+        what: "pipe",
+        rates: &[
+            work("on one CPU", "a pipe on one CPU", pipe(Placement::SameCpu)),
+            work("between two", "a pipe between two CPUs", pipe(Placement::TwoCpus)),
+        ],
+    },
+    Line {
+        what: "TCP on this host",
+        rates: &[
+            work("on one CPU", "a local TCP stream on one CPU", tcp(Placement::SameCpu)),
+            work("between two", "a local TCP stream between two CPUs", tcp(Placement::TwoCpus)),
+        ],
+    },
+    Line {
+        what: "TCP, the peer",
+        rates: &[
+            work("to it", "TCP to the peer", peer(StreamDirection::ToAgent)),
+            work("from it", "TCP from the peer", peer(StreamDirection::FromAgent)),
+        ],
+    },
+];
+
+/// The rates that a run measured, known or not.
+pub(super) fn rates(analysis: &Analysis) -> Vec<RateLine> {
+    let rates = |line: &Line| line.rates.iter().filter_map(|work| rate(work, analysis)).collect();
+    let line = |line: &Line| RateLine { what: line.what.into(), rates: rates(line) };
+    LINES.iter().map(line).filter(|line| !line.rates.is_empty()).collect()
+}
+
+/// They, each by its name in a sentence.
+pub(super) fn named(analysis: &Analysis) -> Vec<(&'static str, Rate)> {
+    let all = LINES.iter().flat_map(|line| line.rates);
+    all.filter_map(|work| Some((work.named, rate(work, analysis)?))).collect()
+}
+
+fn rate(work: &Work, analysis: &Analysis) -> Option<Rate> {
+    let result = work.at.find(&analysis.results)?;
+    Some(Rate { of: work.of.into(), unit: result.metric.unit, figure: figure(result, Shown::AsIs) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rate_is_a_metric_of_the_catalogue_at_axes_that_it_has() {
+        for Work { named, at, .. } in LINES.iter().flat_map(|line| line.rates) {
+            assert_eq!(kelvin_catalogue::find(at.metric.id), Some(at.metric), "{named}");
+            let axes: Vec<_> = at.metric.axes().map(|axis| axis.name).collect();
+            assert!(at.axes().all(|axis| axes.contains(&axis)), "{named}: {at:?}");
+        }
+    }
+}

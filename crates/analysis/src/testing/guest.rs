@@ -1,0 +1,223 @@
+//! A default run of a virtual machine, much shortened: the figures that its first screen shows, as an Intel guest of 2 CPUs had them.
+
+use kelvin_catalogue::Placement::{SameCpu, TwoCpus};
+use kelvin_catalogue::cpu::{self, BusyCpus};
+use kelvin_catalogue::file::{self, AccessOrder, CacheState, FlushedBy, SyncPolicy, WritePlace};
+use kelvin_catalogue::mem::{self, BYTES, Cpus, FaultPage, PageSize};
+use kelvin_catalogue::net;
+use kelvin_catalogue::os::{self, NullCall, TokenMeans};
+use kelvin_model::{
+    Basis, Cache, CacheKind, Case, Fact, Hazard, Machine, Metric, Prediction, PredictionRecord, Reason, Run, Severity,
+};
+
+use super::add_scalars;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A figure of the run: a metric at a case, its value in the metric's unit, and the range that is predicted, if one is.
+type Row = (&'static Metric, Case, f64, Option<[f64; 2]>);
+
+/// Rounds of each figure, as shares of it.
+const ROUNDS: [f64; 8] = [0.996, 1.004, 0.999, 1.001, 1.002, 0.998, 0.995, 1.005];
+
+/// The run.
+pub fn run() -> Run {
+    let rows = rows();
+    let mut metrics: Vec<Metric> = Vec::new();
+    for (metric, ..) in &rows {
+        if !metrics.contains(metric) {
+            metrics.push(**metric);
+        }
+    }
+    metrics.push(mem::NODE_LATENCY);
+    let mut run = super::run(&metrics);
+    run.outline.machine = machine();
+    run.outline.hazards = hazards();
+    run.outline.settings.partner_cpu = Some(0);
+    run.outline.settings.rounds = ROUNDS.len() as u32;
+    run.seconds = 148.0;
+    for (metric, case, value, predicted) in rows {
+        measure(&mut run, metric, case.clone(), value);
+        if let Some([low, high]) = predicted {
+            predict(&mut run, metric, case, [low, high]);
+        }
+    }
+    add_scalars(&mut run, &mem::NODE_LATENCY, Case::new().with(mem::FROM_NODE, 0).with(mem::TO_NODE, 0), &[]);
+    let nodes = run.measurements.last_mut().expect("one was added");
+    nodes.skipped = Some(Reason::new("needs two NUMA nodes; this machine shows one"));
+    run
+}
+
+/// Measures a figure in eight rounds around its value.
+pub fn measure(run: &mut Run, metric: &Metric, case: Case, value: f64) {
+    add_scalars(run, metric, case, &ROUNDS.map(|share| share * value));
+}
+
+/// Replaces a figure by another value, measured as often.
+pub fn replace(run: &mut Run, metric: &Metric, case: &Case, value: f64) {
+    let is_it = |one: &kelvin_model::Measurement| one.planned.metrics == [metric.id] && one.planned.case == *case;
+    run.measurements.retain(|one| !is_it(one));
+    measure(run, metric, case.clone(), value);
+}
+
+fn predict(run: &mut Run, metric: &Metric, case: Case, [low, high]: [f64; 2]) {
+    let prediction = Prediction {
+        value: (low * high).sqrt(),
+        low,
+        high,
+        basis: Basis::Derived,
+        formula: "lower metrics".into(),
+        inputs: Vec::new(),
+        derivation: "from lower metrics".into(),
+        sources: Vec::new(),
+    };
+    run.predictions.push(PredictionRecord {
+        metric: metric.id,
+        case,
+        prediction: Some(prediction),
+        none_because: None,
+    });
+}
+
+/// The cases that the tests change.
+pub mod cases {
+    use super::*;
+
+    /// A remote wake-up.
+    pub fn wake_up() -> Case {
+        Case::new().at(TokenMeans::Pipe)
+    }
+
+    /// A fault of a base page.
+    pub fn fault() -> Case {
+        Case::new().at(FaultPage::Anonymous)
+    }
+
+    /// A message of a stream, and both its ends.
+    pub fn streams(placement: kelvin_catalogue::Placement, streams: u64) -> Case {
+        Case::new().at(placement).with(net::MESSAGE, 64 * KIB).with(net::STREAMS, streams)
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let plain = Case::new;
+    let one_cpu = || Case::new().at(SameCpu);
+    let two_cpus = || Case::new().at(TwoCpus);
+    let mut rows: Vec<Row> = vec![
+        (&cpu::FREQUENCY, Case::new().at(BusyCpus::One), 3.592e9, Some([2.6e9, 4.2e9])),
+        (&cpu::LATENCY_LOAD, plain(), 1.3923, Some([1.33, 1.46])),
+        (&os::SYSCALL_NULL, Case::new().at(NullCall::Getppid), 84.35, Some([51.4, 79.9])),
+        (&mem::FAULT_MINOR, cases::fault(), 755.0, Some([640.0, 1010.0])),
+        (&mem::FAULT_MINOR, Case::new().at(FaultPage::Huge), 56_700.0, None),
+        (&os::SWITCH_PROCESS_PIPE, plain(), 748.5, Some([640.0, 1070.0])),
+        (&os::SWITCH_CROSS_CPU, cases::wake_up(), 29_200.0, None),
+        (&os::SIGNAL_DELIVER, plain(), 991.0, None),
+        (&os::THREAD_CREATE, plain(), 3_440.0, Some([2_800.0, 4_100.0])),
+        (&os::PROCESS_FORK, plain(), 25_400.0, Some([11_000.0, 22_000.0])),
+        (&os::PROCESS_EXEC, plain(), 772_000.0, None),
+        (&os::IPC_PIPE_LATENCY, one_cpu(), 2_050.0, Some([1_700.0, 2_660.0])),
+        (&os::IPC_PIPE_LATENCY, two_cpus(), 55_400.0, None),
+        (&os::IPC_PIPE_BANDWIDTH, one_cpu().with(os::MESSAGE, 64 * KIB), 8.27e9, None),
+        (&os::IPC_PIPE_BANDWIDTH, two_cpus().with(os::MESSAGE, 64 * KIB), 0.62e9, None),
+        (&mem::CORE_TO_CORE, Case::new().with(mem::FROM_CPU, 0).with(mem::TO_CPU, 1), 67.1, None),
+        (&file::DEVICE_READ, plain(), 2.34e9, None),
+        (&file::DEVICE_WRITE, plain(), 3.41e9, None),
+        (&file::DEVICE_REQUESTS, plain(), 135e3, None),
+        (&file::DEVICE_LATENCY, plain(), 58_700.0, None),
+        (&file::DEVICE_REPEAT, plain(), 0.994, None),
+        (&file::BLOCKSIZE_READ, cached(4 * KIB), 6.95e9, Some([6.0e9, 8.5e9])),
+        (&file::BLOCKSIZE_READ, cached(MIB), 8.93e9, None),
+        (&file::BLOCKSIZE_WRITE, Case::new().at(SyncPolicy::Buffered).with(file::BLOCK, MIB), 7.04e9, None),
+        (
+            &file::SEQRAND,
+            Case::new().at(AccessOrder::Random).at(CacheState::Direct).with(file::BYTES, 16 * MIB),
+            59_600.0,
+            Some([49_000.0, 71_000.0]),
+        ),
+        (&file::SYNC, Case::new().at(FlushedBy::Fsync).at(WritePlace::InPlace), 106_000.0, None),
+        (&net::RTT_TCP, one_cpu().with(net::MESSAGE, 64), 4_740.0, Some([3_600.0, 4_900.0])),
+        (&net::RTT_TCP, two_cpus().with(net::MESSAGE, 64), 62_400.0, Some([20_000.0, 41_000.0])),
+        (&net::CONNECT, one_cpu(), 8_700.0, Some([6_200.0, 10_400.0])),
+        (&net::BANDWIDTH_TCP, cases::streams(SameCpu, 1), 9.3e9, None),
+        (&net::BANDWIDTH_TCP, cases::streams(TwoCpus, 1), 8.6e9, None),
+        (&net::BANDWIDTH_TCP, cases::streams(SameCpu, 2), 17.7e9, None),
+        (&net::BANDWIDTH_TCP, cases::streams(TwoCpus, 2), 7.9e9, None),
+    ];
+    let memory: [(&Metric, Cpus, f64); 6] = [
+        (&mem::BANDWIDTH_READ, Cpus::One, 18.6e9),
+        (&mem::BANDWIDTH_COPY, Cpus::One, 25.0e9),
+        (&mem::BANDWIDTH_FILL, Cpus::One, 24.6e9),
+        (&mem::BANDWIDTH_READ, Cpus::All, 34.2e9),
+        (&mem::BANDWIDTH_COPY, Cpus::All, 44.9e9),
+        (&mem::BANDWIDTH_FILL, Cpus::All, 46.7e9),
+    ];
+    rows.extend(memory.map(|(metric, cpus, rate)| {
+        let row: Row = (metric, Case::new().at(cpus).with(BYTES, 960 * MIB), rate, None);
+        row
+    }));
+    rows.extend(LATENCIES.map(|(bytes, latency)| {
+        let row: Row = (&mem::LATENCY, Case::new().at(PageSize::Base).with(BYTES, bytes), latency, None);
+        row
+    }));
+    rows
+}
+
+fn cached(block: u64) -> Case {
+    Case::new().at(CacheState::Cached).with(file::BLOCK, block)
+}
+
+/// Working sets with their latencies: 48 KiB, 2 MiB and 8 to 16 MiB of caches, then memory.
+const LATENCIES: [(u64, f64); 17] = [
+    (16 * KIB, 1.39),
+    (32 * KIB, 1.39),
+    (48 * KIB, 1.40),
+    (96 * KIB, 4.43),
+    (256 * KIB, 4.45),
+    (512 * KIB, 4.46),
+    (MIB, 4.60),
+    (3 * MIB, 30.0),
+    (4 * MIB, 35.5),
+    (6 * MIB, 36.2),
+    (8 * MIB, 38.0),
+    (16 * MIB, 110.0),
+    (32 * MIB, 165.0),
+    (64 * MIB, 170.0),
+    (96 * MIB, 171.0),
+    (192 * MIB, 176.0),
+    (960 * MIB, 180.0),
+];
+
+fn machine() -> Machine {
+    let source = "a made-up machine";
+    let mut machine = Machine::default();
+    let cache = |level: u32, bytes: u64| {
+        let kind = if level == 1 { CacheKind::Data } else { CacheKind::Unified };
+        Cache { level, kind, bytes, ways: None, line_bytes: Some(64), shared_by: vec![0, 1] }
+    };
+    machine.cpu.model_name = Fact::known("Intel(R) Xeon(R) Processor".into(), source);
+    machine.topology.allowed = Fact::known(vec![0, 1], source);
+    machine.topology.caches = Fact::known(vec![cache(1, 48 * KIB), cache(2, 2 * MIB), cache(3, 480 * MIB)], source);
+    machine.memory.total_bytes = Fact::known(24_641_536 << 10, source);
+    machine.memory.page_bytes = Fact::known(4 * KIB, source);
+    machine.kernel.release = Fact::known("6.18.44".into(), source);
+    machine.platform.hypervisor = Fact::known(Some("KVM".into()), source);
+    machine
+}
+
+fn hazards() -> Vec<Hazard> {
+    let hazard = |id: &'static str, severity, summary: &str, remedy: Option<&str>| Hazard {
+        id: id.into(),
+        severity,
+        summary: summary.into(),
+        effect: "figures of the machine change meanwhile".into(),
+        affects: Vec::new(),
+        remedy: remedy.map(Into::into),
+        source: "a made-up machine".into(),
+    };
+    vec![
+        hazard("virtual_machine", Severity::Warning, "this is a virtual machine on KVM", None),
+        hazard("damon", Severity::Warning, "idle memory is reclaimed proactively (DAMON)", Some("kelvin tune --apply")),
+        hazard("mitigations", Severity::Note, "mitigations in force: spectre_v1", Some("boot with mitigations=off")),
+    ]
+}

@@ -1,0 +1,126 @@
+//! The first screen in words: figures, why there is none, and what stands out in sentences of at most 25 words.
+
+use kelvin_model::Unit;
+use kelvin_model::units::{brief as to_interval, bytes, percent, plain, scale_for, trimmed};
+
+use crate::result::Outcome;
+use crate::screen::{Amount, Says};
+
+/// A value with as many digits as its interval supports, three at most.
+pub(crate) fn brief(value: f64, half_width: f64, unit: Unit) -> String {
+    to_interval(value, Some(half_width), unit)
+}
+
+/// How many times as much: `3.9`, `40`, `130`.
+fn times(ratio: f64) -> String {
+    match ratio {
+        small if small < 9.95 => format!("{small:.1}"),
+        large => {
+            let step = 10f64.powi(large.log10().floor() as i32 - 1);
+            format!("{:.0}", (large / step).round() * step)
+        }
+    }
+}
+
+/// Why a figure is missing: in a word or two, and in full.
+pub(crate) fn no_figure(outcome: &Outcome) -> (String, Option<String>) {
+    let (word, reason) = match outcome {
+        Outcome::Measured(_) => ("not finite", None),
+        Outcome::NotKnown(summary) => {
+            let share = percent(summary.kept_share);
+            ("not known", Some(format!("only {share} of the samples were undisturbed, too few")))
+        }
+        Outcome::Invalid(ceiling) => ("invalid", Some(ceiling.likely_cause.clone())),
+        Outcome::Skipped(reason) => ("skipped", Some(reason.0.clone())),
+        Outcome::Failed(reason) => ("failed", Some(reason.clone())),
+        Outcome::NotReached => ("not reached", Some("the run ended before it".into())),
+    };
+    (word.into(), reason)
+}
+
+/// The sentence about what stands out.
+pub(crate) fn stand_out(says: &Says) -> String {
+    let time = |amount: &Amount| brief(amount.value, amount.half_width, Unit::Nanoseconds);
+    let rate = |amount: &Amount| brief(amount.value, amount.half_width, Unit::BytesPerSecond);
+    match says {
+        Says::WakeUp { wake, times: more } => format!(
+            "Waking an idle CPU costs {}, {} times a switch on one: work that hops between CPUs pays it at every hop.",
+            time(wake),
+            times(*more)
+        ),
+        Says::CacheSize { ends, reported, name, beyond } => format!(
+            "Only {} of the reported {} of {name} answer: larger working sets wait {} for each load.",
+            between(*ends),
+            bytes(*reported),
+            time(beyond)
+        ),
+        Says::Distance { modes: [near, far], of } => format!(
+            "The CPUs move: a cache line takes {} to the other one in some {of}, {} in others.",
+            plain(*near, Unit::Nanoseconds),
+            plain(*far, Unit::Nanoseconds)
+        ),
+        Says::StreamsAcross { apart, together } => format!(
+            "Two local TCP streams carry {} with each on one CPU, but {} with their ends on two.",
+            rate(apart),
+            rate(together)
+        ),
+        Says::WorstTime { named, figure, predicted } => {
+            format!("Slowest against its prediction: {named}, {figure} instead of {predicted}.")
+        }
+        Says::FreshMemory { page, touch, times: more } => format!(
+            "Fresh memory costs {} a page of {} at first touch, {} times as much as in huge pages.",
+            time(touch),
+            bytes(*page),
+            times(*more)
+        ),
+        Says::LargeFork { resident, fork, times: more } => format!(
+            "Forking a process with {} in memory takes {}, {} times as long as with huge pages.",
+            bytes(*resident),
+            time(fork),
+            times(*more)
+        ),
+        Says::MemoryShared { one, all, cpus } => {
+            let together = if *cpus == 2 { "both".to_owned() } else { format!("all {cpus}") };
+            format!("One CPU reads {} from memory, {together} together {}.", rate(one), rate(all))
+        }
+        Says::DiskUncached => {
+            "The disk is no faster on later passes over a file: nothing below the kernel caches it.".into()
+        }
+        Says::DiskCached { times: more } => format!(
+            "Later passes over a file are {} times as fast as the first: something below the kernel caches the disk.",
+            times(*more)
+        ),
+        Says::Disk { read, requests, latency } => format!(
+            "The disk reads {} in order, and {} random blocks of 4 KiB a second; one alone takes {}.",
+            rate(read),
+            thousands(requests),
+            time(latency)
+        ),
+    }
+}
+
+/// `4 to 6 MiB`, or `768 KiB to 1.5 MiB`.
+fn between([low, high]: [u64; 2]) -> String {
+    let [from, to] = [low, high].map(|size| scale_for(size as f64, Unit::Bytes));
+    if from == to {
+        return format!(
+            "{} to {} {}",
+            trimmed(low as f64 / from.factor, 1),
+            trimmed(high as f64 / to.factor, 1),
+            to.symbol
+        );
+    }
+    format!("{} to {}", plain_bytes(low), plain_bytes(high))
+}
+
+fn plain_bytes(size: u64) -> String {
+    let scale = scale_for(size as f64, Unit::Bytes);
+    format!("{} {}", trimmed(size as f64 / scale.factor, 1), scale.symbol)
+}
+
+/// A number of things: `81 thousand`, `950`, `1.2 million`.
+fn thousands(amount: &Amount) -> String {
+    let text = brief(amount.value, amount.half_width, Unit::PerSecond);
+    let words = [("k/s", "thousand"), ("M/s", "million"), (" /s", "")];
+    words.iter().fold(text, |text, (symbol, word)| text.replace(symbol, word))
+}

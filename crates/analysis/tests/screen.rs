@@ -1,0 +1,219 @@
+//! The first screen of runs: what it shows, what stands out, and what does not.
+
+use kelvin_analysis::testing::{add, attempt, guest, reading, round};
+use kelvin_analysis::{Analysis, analyse};
+use kelvin_catalogue::Placement::TwoCpus;
+use kelvin_catalogue::{file, mem, net, os};
+use kelvin_model::{
+    AgainstPrediction, Attempt, Case, MissingWhy, Name, Question, Readings, Run, RunStatus, Screen, StandOut,
+};
+
+fn screen(run: &Run) -> Screen {
+    analyse(run).screen.expect("a run of many areas has a first screen")
+}
+
+fn about(screen: &Screen) -> Vec<Question> {
+    screen.stand_outs.iter().map(|one| one.about).collect()
+}
+
+fn answer(run: &Run, question: Question) -> Option<StandOut> {
+    screen(run).stand_outs.into_iter().find(|one| one.about == question)
+}
+
+#[test]
+fn a_guest_stands_out_by_what_it_does_not_give_then_by_what_it_can() {
+    let screen = screen(&guest::run());
+    let sentences: Vec<&str> = screen.stand_outs.iter().map(|one| one.text.as_str()).collect();
+    insta::assert_debug_snapshot!(sentences);
+    // No metric, no parentheses of axes, no statistics.
+    for text in &sentences {
+        assert!(text.split_whitespace().count() <= 25, "{text}");
+        assert!(!text.contains(['(', '=', '%', '±']), "{text}");
+        assert!(!kelvin_catalogue::all().any(|metric| text.contains(metric.id.as_str())), "{text}");
+    }
+    assert!(sentences.len() <= 8);
+}
+
+#[test]
+fn every_figure_of_the_screen_is_a_result_of_the_run() {
+    let run = guest::run();
+    let analysis = analyse(&run);
+    let screen = analysis.screen.as_ref().unwrap();
+    let has = |metric: &Name, case: &Case| {
+        analysis.results.iter().any(|result| result.metric.id == *metric && result.case == *case)
+    };
+    let figures = screen.rungs.iter().map(|rung| &rung.figure);
+    let rates = screen.rates.iter().flat_map(|line| &line.rates).map(|rate| &rate.figure);
+    let places: Vec<_> = figures.chain(rates).map(|figure| figure.place.clone().unwrap()).collect();
+    assert!(places.len() > 30);
+    assert!(places.iter().all(|place| has(&place.metric, &place.case)), "{places:#?}");
+    let sides = screen.stand_outs.iter().flat_map(|one| &one.sides);
+    assert!(sides.clone().count() > 8);
+    sides.for_each(|side| assert!(has(&side.metric, &side.case), "{side:?}"));
+}
+
+#[test]
+fn times_are_in_seconds_with_their_intervals_and_predictions() {
+    let screen = screen(&guest::run());
+    let rung = |what: &str| &screen.rungs.iter().find(|rung| rung.what == what).unwrap().figure;
+    let cycle = rung("cycle");
+    let measured = cycle.measured.unwrap();
+    assert!((measured.value * 3.592e9 - 1.0).abs() < 1e-3, "{measured:?}");
+    assert!(measured.low < measured.value && measured.value < measured.high && !measured.is_range);
+    let predicted = cycle.predicted.as_ref().unwrap();
+    assert!((predicted.low * 4.2e9 - 1.0).abs() < 1e-9 && (predicted.high * 2.6e9 - 1.0).abs() < 1e-9);
+    assert_eq!(cycle.against, AgainstPrediction::AsPredicted);
+    assert_eq!(rung("system call").against, AgainstPrediction::Slower);
+    // 4 KiB at 6.95 GB/s; the predicted rates are an upper and a lower time.
+    let page_cache = rung("4 KiB from page cache");
+    assert!((page_cache.measured.unwrap().value - 4096.0 / 6.95e9).abs() < 1e-9, "{page_cache:?}");
+    assert!(page_cache.predicted.as_ref().unwrap().low < page_cache.predicted.as_ref().unwrap().high);
+    // Levels have the point of their plateau nearest to its latency.
+    assert_eq!(rung("L2 hit").text, "4.46 ns");
+    assert_eq!(mem::BYTES.of(&rung("L3 hit").place.as_ref().unwrap().case), Some(4 << 20));
+    assert!(mem::BYTES.of(&rung("DRAM").place.as_ref().unwrap().case) > Some(480 << 20), "beyond the reported caches");
+}
+
+#[test]
+fn what_is_as_it_should_be_does_not_stand_out() {
+    let mut run = guest::run();
+    guest::replace(&mut run, &os::SWITCH_CROSS_CPU, &guest::cases::wake_up(), 2.5 * 748.5);
+    guest::replace(&mut run, &mem::FAULT_MINOR, &guest::cases::fault(), 1.5 * 56_700.0 / 512.0);
+    guest::replace(&mut run, &net::BANDWIDTH_TCP, &guest::cases::streams(TwoCpus, 2), 16.0e9);
+    guest::replace(&mut run, &file::DEVICE_REPEAT, &Case::new(), 1.18);
+    run.predictions.clear();
+    if let kelvin_model::Fact::Known { value, .. } = &mut run.outline.machine.topology.caches {
+        value[2].bytes = 12 << 20;
+    }
+    assert_eq!(about(&screen(&run)), [Question::MemoryShared, Question::Disk]);
+}
+
+#[test]
+fn a_disk_that_is_cached_below_the_kernel_is_told_from_one_that_is_not() {
+    let mut run = guest::run();
+    let uncached = answer(&run, Question::DiskCache).unwrap();
+    assert!(uncached.text.contains("no faster on later passes"), "{}", uncached.text);
+    guest::replace(&mut run, &file::DEVICE_REPEAT, &Case::new(), 3.02);
+    let cached = answer(&run, Question::DiskCache).unwrap();
+    assert!(cached.text.contains("3.0 times as fast as the first"), "{}", cached.text);
+    assert!(about(&screen(&run)).iter().position(|one| *one == Question::DiskCache) < Some(4), "it outranks abilities");
+}
+
+#[test]
+fn two_rounds_prove_nothing() {
+    let mut run = guest::run();
+    for measurement in &mut run.measurements {
+        measurement.rounds.truncate(2);
+    }
+    let found = about(&screen(&run));
+    let untested = [Question::WakeUp, Question::FreshMemory, Question::StreamsAcross, Question::DiskCache];
+    assert!(untested.iter().all(|one| !found.contains(one)), "{found:?}");
+}
+
+#[test]
+fn of_three_rounds_all_must_be_beyond() {
+    let with = |wakes: [f64; 3]| {
+        let mut run = guest::run();
+        run.measurements.iter_mut().for_each(|measurement| measurement.rounds.truncate(3));
+        let wake = run.measurements.iter_mut().find(|one| one.planned.metrics == [os::SWITCH_CROSS_CPU.id]).unwrap();
+        let readings = |value| vec![reading(&os::SWITCH_CROSS_CPU, Readings::Scalars(vec![value]))];
+        wake.rounds = wakes.into_iter().enumerate().map(|(index, value)| round(index, readings(value))).collect();
+        answer(&run, Question::WakeUp).is_some()
+    };
+    assert!(with([29_000.0, 24_000.0, 32_000.0]));
+    assert!(!with([29_000.0, 1_900.0, 32_000.0]), "one round is 2.5 switches long");
+}
+
+#[test]
+fn the_worst_figure_is_the_one_furthest_beyond_its_range() {
+    let worst = answer(&guest::run(), Question::WorstTime).unwrap();
+    assert_eq!(
+        worst.text,
+        "Slowest against its prediction: a TCP round trip between two CPUs, 62.4 µs instead of 29 µs."
+    );
+    assert_eq!(worst.sides[0].metric, net::RTT_TCP.id);
+}
+
+#[test]
+fn what_has_no_figure_is_counted_and_named() {
+    let mut run = guest::run();
+    let failed = Attempt::Failed("signal 11".into());
+    let exec = run.measurements.iter_mut().find(|one| one.planned.metrics == [os::PROCESS_EXEC.id]).unwrap();
+    exec.rounds = vec![attempt(0, failed)];
+    let screen = screen(&run);
+    let missing: Vec<_> = screen.missing.iter().map(|one| (one.why, one.figures, one.metrics.clone())).collect();
+    let expected =
+        [(MissingWhy::Failed, 1, vec![os::PROCESS_EXEC.id]), (MissingWhy::Skipped, 1, vec![mem::NODE_LATENCY.id])];
+    assert_eq!(missing, expected);
+    let rung = screen.rungs.iter().find(|rung| rung.what == "fork + exec").unwrap();
+    assert_eq!((rung.figure.text.as_str(), rung.figure.why_not.as_deref()), ("failed", Some("signal 11")));
+}
+
+#[test]
+fn a_level_that_the_curve_does_not_show_is_not_told_apart() {
+    let mut run = guest::run();
+    let is_l3 = |one: &kelvin_model::Measurement| {
+        let bytes = mem::BYTES.of(&one.planned.case);
+        one.planned.metrics == [mem::LATENCY.id] && bytes.is_some_and(|bytes| (2 << 20..32 << 20).contains(&bytes))
+    };
+    run.measurements.retain(|one| !is_l3(one));
+    let rungs = screen(&run).rungs;
+    let rung = rungs.iter().find(|rung| rung.what == "L3 hit").unwrap();
+    assert_eq!((rung.figure.text.as_str(), &rung.figure.measured), ("not told apart", &None));
+    assert!(rung.figure.why_not.as_ref().unwrap().contains("L1, L2"), "{rung:?}");
+}
+
+fn only(run: &mut Run, areas: &[&str]) -> Analysis {
+    run.measurements.retain(|one| areas.iter().any(|area| one.planned.metrics[0].starts_with(area)));
+    analyse(run)
+}
+
+#[test]
+fn few_figures_are_no_picture_of_a_machine() {
+    assert!(only(&mut guest::run(), &["cpu."]).screen.is_none(), "two rungs");
+    assert!(only(&mut guest::run(), &["mem.latency"]).screen.is_none(), "three levels by one probe");
+    let os = only(&mut guest::run(), &["os."]).screen.unwrap();
+    assert!(os.rungs.iter().all(|rung| rung.figure.place.as_ref().unwrap().metric.starts_with("os.")));
+    let mut study = guest::run();
+    study.outline.settings.mode = Name::new("study");
+    assert!(analyse(&study).screen.is_none(), "a study answers its own question");
+    let mut inputs = guest::run();
+    inputs.measurements.iter_mut().for_each(|one| one.planned.only_input = true);
+    assert!(analyse(&inputs).screen.is_none(), "nobody asked for these");
+}
+
+#[test]
+fn hazards_with_remedies_come_first_and_findings_that_change_everything_are_cautions() {
+    let mut run = guest::run();
+    run.status = RunStatus::Complete;
+    let screen = screen(&run);
+    let remedies: Vec<&str> = screen.do_first.iter().map(|remedy| remedy.command.as_str()).collect();
+    assert_eq!(remedies, ["kelvin tune --apply"], "a note is no reason to act");
+    assert_eq!(screen.cautions, [""; 0]);
+    run.outline.clock.source_after = Some("hpet".into());
+    assert!(self::screen(&run).cautions[0].contains("clock source changed"));
+}
+
+#[test]
+fn half_of_the_figures_are_as_precise_as_it_says() {
+    let precision = screen(&guest::run()).precision.unwrap();
+    assert!(precision.figures > 40, "{precision:?}");
+    assert!(
+        precision.half > 0.0 && precision.half <= precision.nine_of_ten && precision.nine_of_ten < 0.1,
+        "{precision:?}"
+    );
+}
+
+#[test]
+fn a_peer_has_its_rungs() {
+    let mut run = guest::run();
+    let case = Case::new().at(net::Transport::Tcp).with(net::MESSAGE, 64);
+    run.outline.metrics.push(net::PEER_RTT);
+    guest::measure(&mut run, &net::PEER_RTT, case, 120_000.0);
+    add(&mut run, &net::PEER_CONNECT, Case::new(), Vec::new());
+    run.outline.metrics.push(net::PEER_CONNECT);
+    let rungs = screen(&run).rungs;
+    let peer: Vec<&str> =
+        rungs.iter().filter(|rung| rung.what == "to the peer").map(|rung| rung.figure.text.as_str()).collect();
+    assert_eq!(peer, ["120 µs", "not reached"]);
+}

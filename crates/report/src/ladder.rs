@@ -1,0 +1,94 @@
+//! The logarithmic axis of a ladder, and what its drawings share.
+
+use kelvin_model::units::plain;
+use kelvin_model::{Name, Rung, Unit};
+
+use crate::Report;
+
+/// Decades of an axis of which every one is labelled; of a longer one every second is.
+const FEW_DECADES: i32 = 5;
+
+/// From which power of ten to which a ladder reaches, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Axis {
+    from: i32,
+    to: i32,
+}
+
+impl Axis {
+    /// The axis of all figures and predictions of some rungs.
+    pub fn of(rungs: &[Rung]) -> Self {
+        let measured = rungs.iter().filter_map(|rung| rung.figure.measured.map(|measured| [measured.value; 2]));
+        let predicted = rungs.iter().filter_map(|rung| rung.figure.predicted.as_ref());
+        let ends = measured.chain(predicted.map(|range| [range.low, range.high])).flatten();
+        let (low, high) = ends
+            .filter(|end| *end > 0.0 && end.is_finite())
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), end| (low.min(end), high.max(end)));
+        if low > high {
+            return Self { from: 0, to: 1 };
+        }
+        let (from, to) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+        Self { from, to: to.max(from + 1) }
+    }
+
+    /// How far along the axis a time is, from 0 to 1; beyond an end it is at that end.
+    pub fn share(&self, seconds: f64) -> f64 {
+        let decade = if seconds > 0.0 { seconds.log10() } else { f64::NEG_INFINITY };
+        ((decade - f64::from(self.from)) / f64::from(self.to - self.from)).clamp(0.0, 1.0)
+    }
+
+    /// The decades with a label: how far along, and the time in words.
+    pub fn labelled(&self) -> impl Iterator<Item = (f64, String)> {
+        let step = if self.to - self.from > FEW_DECADES { 2 } else { 1 };
+        let axis = *self;
+        (axis.from..=axis.to).step_by(step).map(move |decade| {
+            let seconds = 10f64.powi(decade);
+            (axis.share(seconds), time(seconds))
+        })
+    }
+}
+
+/// A power of ten of a second: `0.1 ns`, `10 µs`.
+fn time(seconds: f64) -> String {
+    let nanoseconds = seconds * 1e9;
+    if nanoseconds < 0.5 {
+        return format!("{} ns", kelvin_model::units::number((nanoseconds * 1e3).round() / 1e3).trim_end_matches('0'));
+    }
+    let text = plain(nanoseconds, Unit::Nanoseconds);
+    let (value, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    format!("{} {unit}", value.split('.').next().unwrap_or(value))
+}
+
+/// The name of a rung; one that continues another is indented.
+pub(crate) fn label(rung: &Rung) -> String {
+    if rung.continues { format!("  {}", rung.what) } else { rung.what.clone() }
+}
+
+/// The published machine that a ladder shows: the first of the report's that has one of its times.
+pub(crate) fn reference<'a>(report: &Report<'a>) -> Option<(Name, &'a str)> {
+    let rungs = &report.analysis.screen.as_ref()?.rungs;
+    let has = |machine: Name| rungs.iter().any(|rung| published(rung, machine).is_some());
+    let found = report.references.iter().find(|reference| has(reference.id))?;
+    Some((found.id, &found.title))
+}
+
+/// The time of a rung on a published machine.
+pub(crate) fn published(rung: &Rung, machine: Name) -> Option<f64> {
+    rung.published.iter().find(|one| one.machine == machine).map(|one| one.seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decades_are_in_words() {
+        let axis = Axis { from: -10, to: -2 };
+        let labels: Vec<String> = axis.labelled().map(|(_, text)| text).collect();
+        assert_eq!(labels, ["0.1 ns", "10 ns", "1 µs", "100 µs", "10 ms"]);
+        let all: Vec<String> = Axis { from: -8, to: -5 }.labelled().map(|(_, text)| text).collect();
+        assert_eq!(all, ["10 ns", "100 ns", "1 µs", "10 µs"]);
+        assert!((axis.share(1e-6) - 0.5).abs() < 1e-12);
+        assert_eq!((axis.share(0.0), axis.share(1.0)), (0.0, 1.0));
+    }
+}

@@ -1,0 +1,145 @@
+//! The first screen on a terminal: 60 lines of 80 columns at most, with and without Unicode and colours.
+
+mod synthetic;
+
+use kelvin_analysis::testing::guest;
+use kelvin_analysis::{Analysis, analyse};
+use kelvin_model::{Missing, MissingWhy, Name, Remedy, Run, RunStatus, Screen};
+use kelvin_report::{FirstScreen, Render, Report, Terminal};
+
+/// What the command line says of more.
+fn more() -> [(String, String); 2] {
+    [("kelvin report last --full", "all tables and conclusions"), ("report.html", "the same, drawn")]
+        .map(|(command, what)| (command.to_owned(), what.to_owned()))
+}
+
+fn drawn(run: &Run, analysis: &Analysis, change: impl Fn(FirstScreen<'_>) -> FirstScreen<'_>) -> String {
+    let references = kelvin_analysis::references();
+    let report = Report { run, analysis, references: &references[..2], probes: &[] };
+    let more = more();
+    let screen = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &more };
+    let mut out = Vec::new();
+    change(screen).render(&report, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn plain(run: &Run) -> String {
+    drawn(run, &analyse(run), |screen| screen)
+}
+
+fn assert_fits(text: &str) {
+    assert!(text.lines().count() <= 60, "{} lines:\n{text}", text.lines().count());
+    text.lines().for_each(|line| assert!(line.chars().count() <= 80, "{line}"));
+}
+
+#[test]
+fn the_first_screen_of_a_guest() {
+    let text = plain(&guest::run());
+    assert_fits(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_first_screen_in_ascii() {
+    let run = guest::run();
+    let text = drawn(&run, &analyse(&run), |screen| FirstScreen { unicode: false, ..screen });
+    assert_fits(&text);
+    assert!(text.is_ascii() && !text.contains('?'), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn colours_change_nothing_but_colours() {
+    let run = guest::run();
+    let analysis = analyse(&run);
+    let colored =
+        drawn(&run, &analysis, |screen| FirstScreen { terminal: Terminal { width: 80, color: true }, ..screen });
+    assert!(colored.contains("\u{1b}["));
+    let mut parts = colored.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let uncolored = parts.fold(first, |text, part| text + part.split_once('m').expect("a colour ends in m").1);
+    let trimmed = |text: &str| text.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>();
+    assert_eq!(trimmed(&uncolored), drawn(&run, &analysis, |screen| screen));
+}
+
+/// As much of everything as there can be.
+fn crowded() -> (Run, Analysis) {
+    let mut run = guest::run();
+    run.status = RunStatus::Partial("interrupted by Ctrl-C ".repeat(9));
+    let long = "a text of a machine that does not end ".repeat(20);
+    run.outline.machine.cpu.model_name = kelvin_model::Fact::known(long.clone(), "a test");
+    let mut analysis = analyse(&run);
+    let screen = analysis.screen.as_mut().unwrap();
+    let rung = screen.rungs.last().unwrap().clone();
+    screen.rungs.resize(24, rung);
+    let line = screen.rates[0].clone();
+    screen.rates.resize(7, line);
+    screen.cautions = vec![long.clone(); 9];
+    let remedy = Remedy { command: long.clone(), hazards: Vec::new(), against: vec![long; 3] };
+    screen.do_first = vec![remedy; 9];
+    let metrics: Vec<Name> = run.outline.metrics.iter().map(|metric| metric.id).cycle().take(300).collect();
+    screen.missing = vec![Missing { why: MissingWhy::Failed, figures: 900, metrics }];
+    (run, analysis)
+}
+
+#[test]
+fn no_run_needs_more_than_a_screen() {
+    let (run, analysis) = crowded();
+    let text = drawn(&run, &analysis, |screen| screen);
+    assert_fits(&text);
+    for said in ["Waking an idle CPU", "No figure    900 failed: cpu.frequency", "Do first", "partial", "! a text of"] {
+        assert!(text.contains(said), "{said} is missing:\n{text}");
+    }
+}
+
+#[test]
+fn a_wider_terminal_has_a_longer_axis_and_no_more_lines() {
+    let run = guest::run();
+    let analysis = analyse(&run);
+    let wide =
+        drawn(&run, &analysis, |screen| FirstScreen { terminal: Terminal { width: 200, color: false }, ..screen });
+    assert!(wide.lines().count() <= 60);
+    assert!(wide.lines().all(|line| line.chars().count() <= 100), "{wide}");
+    assert!(wide.lines().any(|line| line.chars().count() > 80), "{wide}");
+}
+
+#[test]
+fn tables_of_what_was_asked_for_follow_the_screen() {
+    let run = guest::run();
+    let analysis = analyse(&run);
+    let with = drawn(&run, &analysis, |screen| FirstScreen { tables: true, ..screen });
+    let alone = drawn(&run, &analysis, |screen| screen);
+    assert!(with.starts_with(&alone));
+    let tables = &with[alone.len()..];
+    assert!(tables.contains("Operating system services") && tables.contains("syscall.null call=getppid"), "{tables}");
+    assert!(!tables.contains("Verdict") && !tables.contains("Study "), "{tables}");
+}
+
+#[test]
+fn a_run_without_a_screen_is_shown_in_full() {
+    let sample = synthetic::empty();
+    let mut full = Vec::new();
+    Terminal::default().render(&sample.report(), &mut full).unwrap();
+    assert_eq!(drawn(&sample.run, &sample.analysis, |screen| screen), String::from_utf8(full).unwrap());
+}
+
+/// A text of a stored run moves no cursor.
+#[test]
+fn hostile_texts_are_spelled_out() {
+    let (mut run, mut analysis) = crowded();
+    run.outline.machine.cpu.model_name = kelvin_model::Fact::known(synthetic::HOSTILE.into(), "a test");
+    let hostile = || synthetic::HOSTILE.to_owned();
+    let screen: &mut Screen = analysis.screen.as_mut().unwrap();
+    screen.cautions = vec![hostile()];
+    screen.do_first[0].command = hostile();
+    screen.stand_outs[0].text = hostile();
+    screen.rungs[0].what = hostile();
+    screen.rungs[1].figure.text = hostile();
+    screen.rates[0].what = hostile();
+    screen.rates[0].rates[0].of = hostile();
+    for unicode in [true, false] {
+        let text = drawn(&run, &analysis, |screen| FirstScreen { unicode, ..screen });
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text}");
+        assert!(text.lines().count() <= 60 && (unicode || text.is_ascii()));
+    }
+}
