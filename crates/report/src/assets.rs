@@ -1,9 +1,13 @@
-//! Every figure of a report as files: one SVG and one CSV each.
+//! Every figure of a report as files: the ladder as SVG, the others as one SVG and one CSV each.
 
 use std::io;
 
 use crate::figures::figures;
+use crate::svg::ladder::Ladder;
 use crate::{Report, csv, svg};
+
+/// The file of the ladder.
+const LADDER: &str = "ladder.svg";
 
 /// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,12 +18,13 @@ pub struct Asset {
     pub contents: String,
 }
 
-/// The SVG and the CSV of each figure, in the order of the report.
+/// The ladder, then the SVG and the CSV of each figure, in the order of the report.
 ///
 /// # Errors
 /// None that a caller could cause; writing to memory is checked all the same.
 pub fn assets(report: &Report<'_>) -> io::Result<Vec<Asset>> {
-    let mut assets = Vec::new();
+    let ladder = Ladder::of(report).map(|ladder| Asset { name: LADDER.into(), contents: ladder.standalone() });
+    let mut assets: Vec<Asset> = ladder.into_iter().collect();
     for figure in figures(report) {
         let mut points = Vec::new();
         csv::figure(&figure, &mut points)?;

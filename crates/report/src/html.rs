@@ -3,6 +3,7 @@
 mod back;
 mod detail;
 mod figure;
+mod first;
 mod front;
 mod group;
 mod plots;
@@ -124,11 +125,12 @@ fn without_implied_ends(markup: &str) -> String {
 }
 
 fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> Vec<Part> {
-    let mut parts = vec![
-        Part::new("verdict", "Verdict", front::verdict(report)),
-        Part::new("hazards", "Hazards", front::hazards(report)),
-        Part::new("machine", "Machine", front::machine(report)),
-    ];
+    let mut parts = vec![Part::new("verdict", front::title(report), front::verdict(report, sections))];
+    if report.analysis.screen.is_some() {
+        parts.push(Part::new("findings", "Findings", front::findings_apart(report)));
+    }
+    parts.push(Part::new("hazards", "Hazards", front::hazards(report)));
+    parts.push(Part::new("machine", "Machine", front::machine(report)));
     if let Some(canaries) = figures.iter().find(|figure| figure.id == "canaries") {
         parts.push(Part::new("quiet", "How quiet it was", front::quiet(report, canaries)));
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod bars;
 pub(crate) mod heat;
+pub(crate) mod ladder;
 pub(crate) mod path;
 
 use std::fmt::Write as _;

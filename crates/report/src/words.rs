@@ -2,7 +2,8 @@
 
 use kelvin_analysis::{Interval, IntervalKind, MetricResult, Outcome, Verdict};
 use kelvin_model::{
-    Basis, Better, Canary, ClockKind, Missing, MissingWhy, Precision, Run, RunStatus, Severity, Treatment, Unit,
+    AgainstPrediction, Basis, Better, Canary, ClockKind, Missing, MissingWhy, Precision, PredictedRange, Run,
+    RunStatus, Severity, Treatment, Unit,
 };
 
 use crate::{Report, units};
@@ -221,6 +222,35 @@ pub fn precision(precision: &Precision) -> String {
         units::share(precision.half),
         units::share(precision.nine_of_ten)
     )
+}
+
+/// A time in seconds, to three digits.
+pub fn time(seconds: f64) -> String {
+    units::plain(seconds * 1e9, Unit::Nanoseconds)
+}
+
+/// The range of a predicted time.
+pub fn predicted_time(predicted: &PredictedRange) -> String {
+    units::span(predicted.low * 1e9, predicted.high * 1e9, Unit::Nanoseconds)
+}
+
+/// A figure of the first screen against its prediction, in one word; nothing without one.
+pub fn against(against: AgainstPrediction) -> &'static str {
+    match against {
+        AgainstPrediction::Slower => "slower",
+        AgainstPrediction::Faster => "faster",
+        AgainstPrediction::AsPredicted => "expected",
+        AgainstPrediction::NotCompared => "",
+    }
+}
+
+/// The mark of a figure that is not as predicted, behind it.
+pub fn against_mark(against: AgainstPrediction) -> &'static str {
+    match against {
+        AgainstPrediction::Slower => " ▲",
+        AgainstPrediction::Faster => " ▼",
+        AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared => "",
+    }
 }
 
 /// Metrics without a figure, all named: `7 not known: net.rtt.tcp, os.process.fork_rss`.

@@ -42,6 +42,36 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
     page.split(start.as_str()).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
 }
 
+#[test]
+fn the_page_begins_with_the_ladder_and_what_stands_out() {
+    let sample = synthetic::full();
+    let page = markup(&render(&sample)).replace('\u{a0}', " ");
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
+    let screen = sample.analysis.screen.as_ref().unwrap();
+    assert!(at("class=\"static ladder\"") < at("What stands out"));
+    assert!(at("What stands out") < at("id=\"findings\"") && at("id=\"findings\"") < at("class=\"results\""));
+    assert!(at("id=\"findings\"") < at(&sample.analysis.verdict[1]), "the verdict comes after the screen");
+    for one in &screen.stand_outs {
+        assert!(page.contains(&one.text), "{}", one.text);
+    }
+    // Each rung twice in the drawing, wide and narrow, and once in the table; its hover text has its derivation.
+    for rung in &screen.rungs {
+        assert!(page.matches(&format!(">{}</text>", rung.what)).count() >= 2, "{}", rung.what);
+        assert!(page.contains(&rung.figure.text));
+    }
+    assert!(page.contains("<title>system call: 84.3 ns\npredicted 51.4 to 79.9 ns\nfrom lower metrics"));
+    assert!(page.contains("href=\"#area-os\""), "rungs lead to their sections");
+}
+
+#[test]
+fn a_page_without_a_screen_begins_with_its_verdict() {
+    let mut sample = synthetic::full();
+    sample.analysis.screen = None;
+    let page = markup(&render(&sample));
+    assert!(!page.contains("class=\"static ladder\"") && !page.contains("id=\"findings\""));
+    assert!(page.contains("<ul class=\"verdict\">") && page.contains("<h2>Findings</h2>"));
+}
+
 /// The elements that another one ends by beginning: HTML implies their end tags, there and at the end of what holds them.
 fn ended_by(name: &str) -> &'static [&'static str] {
     match name {

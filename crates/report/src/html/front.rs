@@ -3,22 +3,44 @@
 use kelvin_analysis::{Importance, Outcome, Verdict};
 use kelvin_model::{FactRow, RunStatus, Severity};
 
+use super::first::First;
 use super::{anchor, figure, heading, list, scrolling};
 use crate::figures::Figure;
 use crate::safe::{Markup, html};
+use crate::sections::Section;
 use crate::{Report, units, words};
 
-/// The first screen: what the machine is, what is odd and why.
-pub(super) fn verdict(report: &Report<'_>) -> Markup {
+/// What the first part of the page is called.
+pub(super) fn title(report: &Report<'_>) -> &'static str {
+    if report.analysis.screen.is_some() { "Overview" } else { "Verdict" }
+}
+
+/// The first part: what the machine is, and its first screen; where it has none, what is odd and why.
+pub(super) fn verdict(report: &Report<'_>, sections: &[Section<'_>]) -> Markup {
     let mut page = html!("<h1 id=\"verdict-title\">{}</h1>", words::machine_line(report.run));
     if let RunStatus::Partial(why) = &report.run.status {
         page.push(html!("<p class=\"notice\"><strong>This run is partial:</strong> {}</p>", why));
+    }
+    if let Some(screen) = &report.analysis.screen {
+        page.push(First { report, screen, sections }.markup());
+        page.push(tiles(report));
+        return page;
     }
     page.push(tiles(report));
     page.push(list("verdict", &report.analysis.verdict));
     if report.analysis.results.is_empty() {
         page.push(html!("<p>Nothing was measured.</p>"));
     }
+    if !report.analysis.findings.is_empty() {
+        page.push(html!("<h2>Findings</h2>{}", findings(report)));
+    }
+    page
+}
+
+/// Verdict and findings, where the first screen has their place.
+pub(super) fn findings_apart(report: &Report<'_>) -> Markup {
+    let mut page = heading("findings", "Findings");
+    page.push(list("verdict", &report.analysis.verdict));
     page.push(findings(report));
     page
 }
@@ -50,9 +72,6 @@ fn tiles(report: &Report<'_>) -> Markup {
 }
 
 fn findings(report: &Report<'_>) -> Markup {
-    if report.analysis.findings.is_empty() {
-        return Markup::new();
-    }
     let items = report.analysis.findings.iter().map(|finding| {
         let class = match finding.importance {
             Importance::Major => "bad",
@@ -72,7 +91,7 @@ fn findings(report: &Report<'_>) -> Markup {
             finding.because
         )
     });
-    html!("<h2>Findings</h2>{}", list("findings", items))
+    list("findings", items)
 }
 
 /// Hazards, the most severe first.

@@ -63,7 +63,7 @@ pub fn full() -> Sample {
         ceilings: Vec::new(),
         tails: None,
         rivals: rivals(),
-        screen: None,
+        screen: kelvin_analysis::analyse(&kelvin_analysis::testing::guest::run()).screen,
         findings: findings(),
         verdict: verdict(),
         undisturbed_share: Some(0.71),
@@ -286,6 +286,16 @@ pub fn hostile() -> Sample {
         hazard.source = HOSTILE.into();
     }
     sample.analysis.verdict = vec![HOSTILE.into()];
+    if let Some(screen) = &mut sample.analysis.screen {
+        screen.cautions = vec![HOSTILE.into()];
+        screen.stand_outs[0].text = HOSTILE.into();
+        screen.do_first[0].command = HOSTILE.into();
+        screen.do_first[0].against = vec![HOSTILE.into()];
+        screen.rungs[0].what = HOSTILE.into();
+        screen.rungs[0].figure.why_not = Some(HOSTILE.into());
+        screen.rates[0].what = HOSTILE.into();
+        screen.rates[0].rates[0].of = HOSTILE.into();
+    }
     if let Some(levels) = &mut sample.analysis.levels {
         levels.levels[0].name = HOSTILE.into();
         levels.conclusions[0].text = HOSTILE.into();

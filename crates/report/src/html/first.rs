@@ -1,0 +1,169 @@
+//! The first screen of the page: the ladder, the rates, what stands out, and what to do first.
+
+use kelvin_model::{AgainstPrediction, Name, RateLine, Remedy, Rung, Screen, ScreenFigure, StandOut};
+
+use super::{anchor, list, scrolling, terms};
+use crate::ladder::{label, published, reference};
+use crate::safe::{Markup, html};
+use crate::sections::Section;
+use crate::svg::ladder::Ladder;
+use crate::{Report, words};
+
+/// What the screen is drawn from.
+pub(super) struct First<'a> {
+    pub report: &'a Report<'a>,
+    pub screen: &'a Screen,
+    /// The sections of the page, to which figures lead.
+    pub sections: &'a [Section<'a>],
+}
+
+impl First<'_> {
+    /// The screen, below the title of the page.
+    pub(super) fn markup(&self) -> Markup {
+        let cautions = self.screen.cautions.iter().map(|caution| html!("<p class=\"notice\">{}</p>", caution));
+        html!(
+            "{}<div class=\"first\"><div>{}{}</div><div>{}{}{}</div></div>",
+            cautions.collect::<Markup>(),
+            self.ladder(),
+            self.rates(),
+            self.stand_outs(),
+            self.do_first(),
+            how_sure(self.screen)
+        )
+    }
+
+    /// The section of an area, if the page has it.
+    fn section(&self, metric: &str) -> Option<&Section<'_>> {
+        self.sections.iter().find(|section| metric.split('.').next() == Some(section.area))
+    }
+
+    /// The element to which a figure leads.
+    fn target(&self, figure: &ScreenFigure) -> Option<String> {
+        Some(anchor("area", self.section(figure.place.as_ref()?.metric.as_str())?.area))
+    }
+
+    fn ladder(&self) -> Markup {
+        let drawing = Ladder::of(self.report).map(|ladder| ladder.inline(|rung| self.target(&rung.figure)));
+        html!(
+            "<h2>How long it takes</h2><div class=\"static ladder\">{}</div><details class=\"data\"><summary>The ladder as a \
+             table</summary>{}</details>",
+            drawing,
+            self.table()
+        )
+    }
+
+    /// The ladder for who does not see it.
+    fn table(&self) -> Markup {
+        let (screen, there) = (self.screen, reference(self.report));
+        let row = |(index, rung): (usize, &Rung)| {
+            let what = match rung.continues {
+                true => format!("{}, {}", begun(&screen.rungs, index), rung.what),
+                false => label(rung),
+            };
+            let what = match self.target(&rung.figure) {
+                Some(target) => html!("<a href=\"#{}\">{}</a>", target, what),
+                None => html!("{}", what),
+            };
+            let there = there.map(|(machine, _)| {
+                html!("<td>{}</td>", published(rung, machine).map(words::time).unwrap_or_default())
+            });
+            let predicted = rung.figure.predicted.as_ref().map(words::predicted_time);
+            html!(
+                "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td>{}</tr>",
+                what,
+                rung.figure.text,
+                predicted,
+                words::against(rung.figure.against),
+                there
+            )
+        };
+        let rows: Markup = screen.rungs.iter().enumerate().map(row).collect();
+        let there = there.map(|(_, title)| html!("<th>{}</th>", title));
+        let table = html!(
+            "<table class=\"plain numbers\"><caption class=\"unseen\">The ladder</caption><thead><tr><th>What</th><th>Measured</th>\
+         <th>Predicted</th><th>Verdict</th>{}</tr></thead><tbody>{}</tbody></table>",
+            there,
+            rows
+        );
+        scrolling("The ladder", table)
+    }
+
+    fn rates(&self) -> Markup {
+        let screen = self.screen;
+        let line = |line: &RateLine| {
+            let each = line.rates.iter().map(|rate| {
+                let figure = self.figure(&rate.figure);
+                html!("{} {}", figure, rate.of)
+            });
+            Markup::joined(each, ", ")
+        };
+        let lines: Vec<Markup> = screen.rates.iter().map(line).collect();
+        if lines.is_empty() {
+            return Markup::new();
+        }
+        html!("<h2>How much it carries</h2>{}", terms(screen.rates.iter().map(|line| line.what.as_str()).zip(lines)))
+    }
+
+    /// A figure that leads to its section, with its prediction for a pointer that rests on it.
+    fn figure(&self, figure: &ScreenFigure) -> Markup {
+        let class = match figure.against {
+            AgainstPrediction::Slower => "odd",
+            AgainstPrediction::Faster => "good",
+            AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared => "",
+        };
+        let (text, mark) = (&figure.text, words::against_mark(figure.against));
+        let why = figure.why_not.clone().or_else(|| figure.predicted.as_ref().map(|range| range.derivation.clone()));
+        let shown = html!("<span class=\"figure-link {}\">{}{}</span>", class, text, mark);
+        match self.target(figure) {
+            Some(target) => html!("<a href=\"#{}\" title=\"{}\">{}</a>", target, why, shown),
+            None => shown,
+        }
+    }
+
+    fn stand_outs(&self) -> Markup {
+        let sentence = |one: &StandOut| {
+            let mut sections: Vec<&Section<'_>> =
+                one.sides.iter().filter_map(|side| self.section(side.metric.as_str())).collect();
+            sections.dedup_by_key(|section| section.area);
+            let link =
+                |section: &Section<'_>| html!("<a href=\"#{}\">{}</a>", anchor("area", section.area), section.title);
+            let links = sections.into_iter().map(link);
+            html!("<li>{} <span class=\"why\">{}</span></li>", one.text, Markup::joined(links, ", "))
+        };
+        let sentences: Markup = self.screen.stand_outs.iter().map(sentence).collect();
+        if sentences.is_empty() {
+            return sentences;
+        }
+        html!("<h2>What stands out</h2><ol class=\"stand-outs\">{}</ol>", sentences)
+    }
+
+    fn do_first(&self) -> Markup {
+        let is_known = |id: &Name| self.report.run.outline.hazards.iter().any(|hazard| hazard.id == *id);
+        let against = |(summary, id): (&String, &Name)| match is_known(id) {
+            true => html!("<a href=\"#{}\">{}</a>", anchor("hazard", id), summary),
+            false => html!("{}", summary),
+        };
+        let remedy = |remedy: &Remedy| {
+            let all = remedy.against.iter().zip(&remedy.hazards).map(against);
+            html!("{}: <code>{}</code>", Markup::joined(all, "; "), remedy.command)
+        };
+        let remedies = list("do-first", self.screen.do_first.iter().map(remedy));
+        if remedies.is_empty() { remedies } else { html!("<h2>Do first</h2>{}", remedies) }
+    }
+}
+
+/// The name that a rung continues.
+fn begun(rungs: &[Rung], at: usize) -> &str {
+    rungs[..at].iter().rev().find(|rung| !rung.continues).map_or("", |rung| &rung.what)
+}
+
+/// How precise the run is, and what has no figure.
+fn how_sure(screen: &Screen) -> Markup {
+    let precision = screen.precision.map(|precision| {
+        let text = words::precision(&precision);
+        html!("<p>Precision: {}.</p>", text)
+    });
+    let missing: Vec<String> = screen.missing.iter().map(words::missing).collect();
+    let missing = (!missing.is_empty()).then(|| html!("<p>No figure: {}.</p>", missing.join("; ")));
+    html!("<div class=\"sure\">{}{}</div>", precision, missing)
+}
