@@ -1,6 +1,6 @@
 //! The first screen of runs: what it shows, what stands out, and what does not.
 
-use kelvin_analysis::testing::{add, attempt, guest, reading, round};
+use kelvin_analysis::testing::{add, add_scalars, attempt, guest, reading, round};
 use kelvin_analysis::{Analysis, analyse};
 use kelvin_catalogue::Placement::TwoCpus;
 use kelvin_catalogue::{file, mem, net, os};
@@ -216,4 +216,16 @@ fn a_peer_has_its_rungs() {
     let peer: Vec<&str> =
         rungs.iter().filter(|rung| rung.what == "to the peer").map(|rung| rung.figure.text.as_str()).collect();
     assert_eq!(peer, ["120 µs", "not reached"]);
+}
+
+#[test]
+fn cpus_that_move_apart_stand_out() {
+    let mut run = guest::run();
+    run.outline.metrics.push(mem::BANDWIDTH_CORE_TO_CORE);
+    let case = Case::new().at(mem::Cpus::All).with(mem::BYTES, 960 << 20);
+    let rounds = [66.0, 67.0, 200.0, 66.5, 201.0, 199.0, 67.5, 66.2, 200.5, 198.5];
+    add_scalars(&mut run, &mem::BANDWIDTH_CORE_TO_CORE, case, &rounds);
+    let moved = answer(&run, Question::Distance).unwrap();
+    assert!(moved.text.starts_with("The CPUs move apart at times") && moved.text.ends_with("."), "{}", moved.text);
+    assert!(moved.text.split_whitespace().count() <= 25 && moved.factor > 2.9, "{moved:?}");
 }

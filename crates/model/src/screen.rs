@@ -146,8 +146,6 @@ pub enum Question {
     CacheSize,
     /// What the first touch of fresh memory costs in base pages beside huge ones.
     FreshMemory,
-    /// What forking a large process costs in base pages beside huge ones.
-    LargeFork,
     /// Whether something below the kernel caches the disk.
     DiskCache,
     /// What TCP streams carry between two CPUs beside on one each.

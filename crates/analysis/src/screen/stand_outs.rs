@@ -9,7 +9,6 @@ mod disk;
 mod disk_cache;
 mod distance;
 mod fresh_memory;
-mod large_fork;
 mod memory_shared;
 mod streams_across;
 mod wake_up;
@@ -71,16 +70,14 @@ pub(crate) enum Says {
     WakeUp { wake: Amount, times: f64 },
     /// Between which sizes a cache ends, the reported size, its name, and a load beyond it.
     CacheSize { ends: [u64; 2], reported: u64, name: String, beyond: Amount },
-    /// A cache line from CPU to CPU: near and far, and of what these are modes.
-    Distance { modes: [f64; 2], of: &'static str },
+    /// A cache line from CPU to CPU, in nanoseconds: near and far.
+    Distance { modes: [f64; 2] },
     /// Streams with each on one CPU, and each between two.
     StreamsAcross { apart: Amount, together: Amount },
     /// A figure by name, and its prediction, in words.
     WorstTime { named: String, figure: String, predicted: String },
     /// The first touch of a page of so many bytes, and how many times as much that is as in huge pages.
     FreshMemory { page: u64, touch: Amount, times: f64 },
-    /// The fork of a process of so many bytes, and how many times as long that is as with huge pages.
-    LargeFork { resident: u64, fork: Amount, times: f64 },
     /// What one CPU reads, and what all of so many do.
     MemoryShared { one: Amount, all: Amount, cpus: u64 },
     /// Later passes over the first, where they are faster.
@@ -100,7 +97,6 @@ impl Says {
             Self::StreamsAcross { .. } => Question::StreamsAcross,
             Self::WorstTime { .. } => Question::WorstTime,
             Self::FreshMemory { .. } => Question::FreshMemory,
-            Self::LargeFork { .. } => Question::LargeFork,
             Self::MemoryShared { .. } => Question::MemoryShared,
             Self::DiskCached { .. } | Self::DiskUncached => Question::DiskCache,
             Self::Disk { .. } => Question::Disk,
@@ -109,14 +105,13 @@ impl Says {
 }
 
 /// All questions, in the order in which equal answers are listed.
-const ALL: [fn(&Seen<'_>) -> Option<Answer>; 10] = [
+const ALL: [fn(&Seen<'_>) -> Option<Answer>; 9] = [
     wake_up::answer,
     cache_size::answer,
     distance::answer,
     worst_time::answer,
     streams_across::answer,
     fresh_memory::answer,
-    large_fork::answer,
     disk_cache::answer,
     memory_shared::answer,
     disk::answer,

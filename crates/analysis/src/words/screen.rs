@@ -54,8 +54,8 @@ pub(crate) fn stand_out(says: &Says) -> String {
             bytes(*reported),
             time(beyond)
         ),
-        Says::Distance { modes: [near, far], of } => format!(
-            "The CPUs move: a cache line takes {} to the other one in some {of}, {} in others.",
+        Says::Distance { modes: [near, far] } => format!(
+            "The CPUs move apart at times: a cache line then takes {1} from one to the other, else {0}.",
             plain(*near, Unit::Nanoseconds),
             plain(*far, Unit::Nanoseconds)
         ),
@@ -71,12 +71,6 @@ pub(crate) fn stand_out(says: &Says) -> String {
             "Fresh memory costs {} a page of {} at first touch, {} times as much as in huge pages.",
             time(touch),
             bytes(*page),
-            times(*more)
-        ),
-        Says::LargeFork { resident, fork, times: more } => format!(
-            "Forking a process with {} in memory takes {}, {} times as long as with huge pages.",
-            bytes(*resident),
-            time(fork),
             times(*more)
         ),
         Says::MemoryShared { one, all, cpus } => {

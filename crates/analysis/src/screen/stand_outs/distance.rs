@@ -20,6 +20,6 @@ pub(super) fn answer(seen: &Seen<'_>) -> Option<Answer> {
         factor: centers[1] / centers[0],
         sides: vec![seen.rounds_of(result)?.side()],
         ratio: None,
-        says: Says::Distance { modes: centers, of: summary.modes_of.words() },
+        says: Says::Distance { modes: centers },
     })
 }
