@@ -1,13 +1,14 @@
-//! Markdown for issues and CI: verdict, hazards, tables, what has no number, studies and notes.
+//! Markdown for issues and CI: the first screen, verdict, hazards, tables, what has no number, studies and notes.
 
 use std::io;
 
 use kelvin_analysis::{Answer, MetricResult, StudyTable};
-use kelvin_model::{Hazard, RunStatus};
+use kelvin_model::{Hazard, Remedy, RunStatus, Screen};
 
 use crate::beside::beside;
 use crate::safe::{Marked, md};
 use crate::sections::{Alike, Entry, Section, sections};
+use crate::terminal::ladder_lines;
 use crate::{Render, Report, rivals, studies as tables, units, words};
 
 /// The Markdown report (GitHub's flavour: tables).
@@ -19,8 +20,9 @@ impl Render for Markdown {
         let sections = sections(report);
         let nothing = sections.is_empty().then(|| md!("Nothing was measured.\n\n"));
         let page = md!(
-            "{}{}{}{}{}{}{}{}{}",
+            "{}{}{}{}{}{}{}{}{}{}",
             head(report),
+            report.analysis.screen.as_ref().map(|screen| first_screen(report, screen)),
             list("Verdict", &report.analysis.verdict),
             hazards(report),
             nothing,
@@ -38,6 +40,22 @@ fn head(report: &Report<'_>) -> Marked {
     let why = if let RunStatus::Partial(why) = &report.run.status { Some(why) } else { None };
     let partial = why.map(|why| md!("> **This run is partial:** {}\n\n", why));
     md!("# kelvin: {}\n\n{}\n\n{}", words::machine_line(report.run), words::run_line(report.run), partial)
+}
+
+/// The ladder as text, what stands out, what to do first, and how sure the run is.
+fn first_screen(report: &Report<'_>, screen: &Screen) -> Marked {
+    let cautions: Marked = screen.cautions.iter().map(|caution| md!("> {}\n\n", caution)).collect();
+    let sentences = list("What stands out", screen.stand_outs.iter().map(|one| one.text.as_str()));
+    let remedy = |remedy: &Remedy| md!("{}: {}", remedy.against.join("; "), Marked::code(&remedy.command));
+    let sure = words::precision(report.analysis).into_iter().chain(screen.missing.iter().map(words::missing));
+    md!(
+        "{}{}\n{}{}{}",
+        cautions,
+        Marked::block(&ladder_lines(report, screen)),
+        sentences,
+        list("Do first", screen.do_first.iter().map(remedy)),
+        list("Precision", sure)
+    )
 }
 
 /// Rival programs.

@@ -260,6 +260,16 @@ impl Marked {
     }
 }
 
+impl Marked {
+    /// Lines as they are, in a block between fences of as many back-ticks as it needs.
+    pub(crate) fn block(lines: &[String]) -> Self {
+        let lines: Vec<_> = lines.iter().map(|line| kelvin_model::text::visible(line)).collect();
+        let longest = lines.iter().flat_map(|line| line.split(|c| c != '`')).map(str::len).max().unwrap_or(0);
+        let fence = "`".repeat(longest.max(2) + 1);
+        Self(format!("{fence}text\n{}\n{fence}\n", lines.join("\n")), PhantomData)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,5 +292,7 @@ mod tests {
         assert_eq!(line.as_str(), r"| a\|b &lt;i&gt;\*x\*&lt;/i&gt;\\n\# \[y\](z) \$k\$ \\u{1b} |");
         assert_eq!(Marked::code("a`b|c").as_str(), "``a`b\\|c``");
         assert_eq!(Marked::code("`").as_str(), "`` ` ``");
+        assert_eq!(Marked::block(&["a|b".into(), "c".into()]).as_str(), "```text\na|b\nc\n```\n");
+        assert_eq!(Marked::block(&["````".into()]).as_str(), "`````text\n````\n`````\n");
     }
 }

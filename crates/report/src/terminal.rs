@@ -18,6 +18,7 @@ use crate::text::{clean, columns, left, right, wrap};
 use crate::{Render, Report, rivals, studies, words};
 
 pub use drawing::drawn;
+pub(crate) use screen::ladder_lines;
 pub use screen::{FirstScreen, MOST_LINES};
 
 /// Minimum columns of the tables; a narrower terminal wraps them.

@@ -1,9 +1,9 @@
 //! The words of every format: areas, verdicts, severities, reasons.
 
-use kelvin_analysis::{Interval, IntervalKind, MetricResult, Outcome, Verdict};
+use kelvin_analysis::{Analysis, Interval, IntervalKind, MetricResult, Outcome, Verdict};
 use kelvin_model::{
-    AgainstPrediction, Basis, Better, Canary, ClockKind, Missing, MissingWhy, Precision, PredictedRange, Run,
-    RunStatus, Severity, Treatment, Unit,
+    AgainstPrediction, Basis, Better, Canary, ClockKind, Missing, MissingWhy, PredictedRange, Run, RunStatus, Severity,
+    Treatment, Unit,
 };
 
 use crate::{Report, units};
@@ -214,14 +214,17 @@ pub fn extent(report: &Report<'_>) -> String {
     )
 }
 
-/// How precise the figures of a run are.
-pub fn precision(precision: &Precision) -> String {
-    format!(
-        "half of {} figures within {}, 9 of 10 within {}",
+/// How precise the figures of a run are, and how quiet it was meanwhile; nothing where no figure has an interval.
+pub fn precision(analysis: &Analysis) -> Option<String> {
+    let precision = analysis.screen.as_ref()?.precision?;
+    let quiet = analysis.undisturbed_share;
+    let quiet = quiet.map_or_else(String::new, |share| format!("; {} undisturbed", units::share(share)));
+    Some(format!(
+        "half of {} within {}, 9 of 10 within {}{quiet}",
         units::count(precision.figures as u64),
         units::share(precision.half),
         units::share(precision.nine_of_ten)
-    )
+    ))
 }
 
 /// A time in seconds, to three digits.

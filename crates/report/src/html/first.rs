@@ -28,7 +28,7 @@ impl First<'_> {
             self.rates(),
             self.stand_outs(),
             self.do_first(),
-            how_sure(self.screen)
+            how_sure(self.report, self.screen)
         )
     }
 
@@ -158,11 +158,8 @@ fn begun(rungs: &[Rung], at: usize) -> &str {
 }
 
 /// How precise the run is, and what has no figure.
-fn how_sure(screen: &Screen) -> Markup {
-    let precision = screen.precision.map(|precision| {
-        let text = words::precision(&precision);
-        html!("<p>Precision: {}.</p>", text)
-    });
+fn how_sure(report: &Report<'_>, screen: &Screen) -> Markup {
+    let precision = words::precision(report.analysis).map(|text| html!("<p>Precision: {}.</p>", text));
     let missing: Vec<String> = screen.missing.iter().map(words::missing).collect();
     let missing = (!missing.is_empty()).then(|| html!("<p>No figure: {}.</p>", missing.join("; ")));
     html!("<div class=\"sure\">{}{}</div>", precision, missing)

@@ -106,6 +106,14 @@ fn ascii(text: &str) -> String {
     text.chars().map(like).collect()
 }
 
+/// The ladder and the rates in lines of 80 columns, for formats of text.
+pub(crate) fn ladder_lines(report: &Report<'_>, screen: &Screen) -> Vec<String> {
+    let of = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &[] };
+    let drawing = Drawing { of, report, screen };
+    let lines = [drawing.ladder(), vec![String::new()], drawing.rates()].concat();
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
 /// A screen that is drawn.
 struct Drawing<'a> {
     of: FirstScreen<'a>,
@@ -291,10 +299,9 @@ impl Drawing<'_> {
         let mut lines = Vec::new();
         for (index, one) in self.screen.stand_outs.iter().enumerate() {
             let sentence = self.hanging((Paint::Faint, &format!("  {}", index + 1)), 4, &one.text, room);
-            if lines.len() + sentence.len() > room {
-                break;
+            if lines.len() + sentence.len() <= room {
+                lines.extend(sentence);
             }
-            lines.extend(sentence);
         }
         if lines.is_empty() {
             return lines;
@@ -312,8 +319,8 @@ impl Drawing<'_> {
     }
 
     fn precision(&self) -> Vec<String> {
-        let Some(precision) = self.screen.precision else { return Vec::new() };
-        self.hanging((Paint::Title, "Precision"), WORD, &words::precision(&precision), 1)
+        let Some(text) = words::precision(self.report.analysis) else { return Vec::new() };
+        self.hanging((Paint::Title, "Precision"), WORD, &text, 2)
     }
 
     /// What has no figure: how many, and which metrics.
