@@ -64,12 +64,12 @@ pub(crate) fn label(rung: &Rung) -> String {
     if rung.continues { format!("  {}", rung.what) } else { rung.what.clone() }
 }
 
-/// The published machine that a ladder shows: the first of the report's that has one of its times.
+/// The published machine that a ladder shows, with its name: the first of the report's that has one of its times.
 pub(crate) fn reference<'a>(report: &Report<'a>) -> Option<(Name, &'a str)> {
     let rungs = &report.analysis.screen.as_ref()?.rungs;
     let has = |machine: Name| rungs.iter().any(|rung| published(rung, machine).is_some());
     let found = report.references.iter().find(|reference| has(reference.id))?;
-    Some((found.id, &found.title))
+    Some((found.id, found.title.split(',').next().unwrap_or(&found.title)))
 }
 
 /// The time of a rung on a published machine.

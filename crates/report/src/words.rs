@@ -198,7 +198,7 @@ pub fn run_line(run: &Run) -> String {
     )
 }
 
-/// How much a run measured, in which time: `563 figures, 8 rounds, 2 min 24 s`.
+/// How much a run measured, in which time, and how quiet it was: `563 figures, 8 rounds, 2 min 24 s, 68 % undisturbed`.
 pub fn extent(report: &Report<'_>) -> String {
     let run = report.run;
     let figures = report.analysis.results.iter().filter(|result| result.outcome.summary().is_some()).count() as u64;
@@ -206,25 +206,21 @@ pub fn extent(report: &Report<'_>) -> String {
         "default" => String::new(),
         mode => format!(", {mode}"),
     };
+    let quiet = report.analysis.undisturbed_share.map(units::share);
+    let quiet = quiet.map_or_else(String::new, |share| format!(", {share} undisturbed"));
     format!(
-        "{}, {}, {}{mode}",
+        "{}, {}, {}{mode}{quiet}",
         plural(figures, "figure"),
         plural(run.outline.settings.rounds.into(), "round"),
         units::seconds(run.seconds)
     )
 }
 
-/// How precise the figures of a run are, and how quiet it was meanwhile; nothing where no figure has an interval.
+/// How precise the figures of a run are; nothing where none has an interval.
 pub fn precision(analysis: &Analysis) -> Option<String> {
     let precision = analysis.screen.as_ref()?.precision?;
-    let quiet = analysis.undisturbed_share;
-    let quiet = quiet.map_or_else(String::new, |share| format!("; {} undisturbed", units::share(share)));
-    Some(format!(
-        "half of {} within {}, 9 of 10 within {}{quiet}",
-        units::count(precision.figures as u64),
-        units::share(precision.half),
-        units::share(precision.nine_of_ten)
-    ))
+    let (half, most) = (units::share(precision.half), units::share(precision.nine_of_ten));
+    Some(format!("half of the figures within {half}, 9 of 10 within {most}"))
 }
 
 /// A time in seconds, to three digits.
@@ -256,14 +252,15 @@ pub fn against_mark(against: AgainstPrediction) -> &'static str {
     }
 }
 
-/// Metrics without a figure, all named: `7 not known: net.rtt.tcp, os.process.fork_rss`.
+/// Metrics without a figure, named: `7 not known: net.rtt.tcp, os.process.fork_rss`. Of what was skipped, on purpose or for lack of
+/// something, the tables say more: it is counted.
 pub fn missing(missing: &Missing) -> String {
     let why = match missing.why {
         MissingWhy::Failed => "failed",
         MissingWhy::Invalid => "invalid",
         MissingWhy::NotKnown => "not known",
-        MissingWhy::Skipped => "skipped",
         MissingWhy::NotReached => "not reached",
+        MissingWhy::Skipped => return format!("{} skipped", units::count(missing.figures as u64)),
     };
     let names: Vec<&str> = missing.metrics.iter().map(|id| id.as_str()).collect();
     format!("{} {why}: {}", units::count(missing.figures as u64), names.join(", "))

@@ -204,7 +204,7 @@ impl<'a> Ladder<'a> {
             marks.push((Mark::Circle("ladder-dot faster"), "faster"));
         }
         if let Some((_, title)) = reference(self.report) {
-            marks.push((Mark::Circle("ladder-published"), title.split(',').next().unwrap_or(title)));
+            marks.push((Mark::Circle("ladder-published"), title));
         }
         marks
     }

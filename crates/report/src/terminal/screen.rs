@@ -252,7 +252,7 @@ impl Drawing<'_> {
         let has = |against| self.figures().any(|figure| figure.against == against);
         let mut parts = vec![format!("{} predicted", marks.predicted), format!("{} measured", marks.measured)];
         if let Some((_, title)) = reference(self.report) {
-            let machine: String = title.split(',').next().unwrap_or(title).chars().take(MOST_OF_TITLE).collect();
+            let machine: String = title.chars().take(MOST_OF_TITLE).collect();
             parts.push(format!("{} {}", marks.published, clean(&machine)));
         }
         if has(AgainstPrediction::Slower) {
@@ -309,18 +309,23 @@ impl Drawing<'_> {
         [vec![String::new(), self.paint(Paint::Title, "What stands out")], lines].concat()
     }
 
+    /// As many remedies as there is room for, whole ones.
     fn remedies(&self) -> Vec<String> {
-        let line = |(index, remedy): (usize, &kelvin_model::Remedy)| {
-            let word = if index == 0 { "Do first" } else { "" };
+        let mut lines = Vec::new();
+        for remedy in &self.screen.do_first {
+            let word = if lines.is_empty() { "Do first" } else { "" };
             let text = format!("{}: {}", remedy.against.join("; "), remedy.command);
-            self.hanging((Paint::Title, word), WORD, &text, 2)
-        };
-        self.screen.do_first.iter().enumerate().flat_map(line).take(MOST_OF_REMEDIES).collect()
+            let remedy = self.hanging((Paint::Title, word), WORD, &text, 3);
+            if lines.len() + remedy.len() <= MOST_OF_REMEDIES {
+                lines.extend(remedy);
+            }
+        }
+        lines
     }
 
     fn precision(&self) -> Vec<String> {
         let Some(text) = words::precision(self.report.analysis) else { return Vec::new() };
-        self.hanging((Paint::Title, "Precision"), WORD, &text, 2)
+        self.hanging((Paint::Title, "Precision"), WORD, &text, 1)
     }
 
     /// What has no figure: how many, and which metrics.
