@@ -121,6 +121,7 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["tune", "--optional"], "--apply"),
     (&["report", "no-such-run"], "no-such-run"),
     (&["report", "--format", "pdf"], "--format"),
+    (&["report", "--full", "--format", "html"], "--full"),
     (&["report", "--beside", "cray-1"], "cray-1"),
 ];
 

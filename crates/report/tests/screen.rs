@@ -87,7 +87,14 @@ fn no_run_needs_more_than_a_screen() {
     let (run, analysis) = crowded();
     let text = drawn(&run, &analysis, |screen| screen);
     assert_fits(&text);
-    for said in ["Waking an idle CPU", "No figure    900 failed: cpu.frequency", "Do first", "partial", "! a text of"] {
+    for said in [
+        "Waking an idle CPU",
+        "No figure    900 failed: cpu.frequency",
+        "Do first",
+        "partial",
+        "! a text of",
+        "! 7 more among the findings",
+    ] {
         assert!(text.contains(said), "{said} is missing:\n{text}");
     }
 }

@@ -16,11 +16,12 @@ pub const MOST_LINES: usize = 60;
 /// Widest screen: in a wider one the eye loses the line between a name and its figure.
 const WIDEST: usize = 100;
 
-/// Most lines of what could otherwise fill the screen: the machine's description, cautions, remedies, names without figures.
+/// Most lines of what could otherwise fill the screen: the machine's description, remedies, names without figures.
 const MOST_OF_HEAD: usize = 4;
-const MOST_OF_CAUTIONS: usize = 4;
 const MOST_OF_REMEDIES: usize = 4;
 const MOST_OF_MISSING: usize = 3;
+/// Most cautions, of two lines each; of more the number is said.
+const MOST_CAUTIONS: usize = 2;
 
 /// Characters of the name of a published machine: with them all marks are explained in 80 columns.
 const MOST_OF_TITLE: usize = 18;
@@ -182,8 +183,11 @@ impl Drawing<'_> {
         if let RunStatus::Partial(why) = &run.status {
             lines.extend(self.hanging((Paint::Bad, "partial"), WORD, why, 1));
         }
-        let cautions = self.screen.cautions.iter().flat_map(|one| self.hanging((Paint::Bad, "!"), 2, one, 2));
-        lines.extend(cautions.take(MOST_OF_CAUTIONS));
+        let cautions = &self.screen.cautions;
+        lines.extend(cautions.iter().take(MOST_CAUTIONS).flat_map(|one| self.hanging((Paint::Bad, "!"), 2, one, 2)));
+        if let Some(more) = cautions.len().checked_sub(MOST_CAUTIONS).filter(|more| *more > 0) {
+            lines.push(self.paint(Paint::Bad, &format!("! {more} more among the findings")));
+        }
         lines
     }
 
