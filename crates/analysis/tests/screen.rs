@@ -5,7 +5,7 @@ use kelvin_analysis::{Analysis, analyse};
 use kelvin_catalogue::Placement::TwoCpus;
 use kelvin_catalogue::{file, mem, net, os};
 use kelvin_model::{
-    AgainstPrediction, Attempt, Case, MissingWhy, Name, Question, Readings, Run, RunStatus, Screen, StandOut,
+    AgainstPrediction, Attempt, Case, MissingWhy, Name, Question, Readings, Reason, Run, RunStatus, Screen, StandOut,
 };
 
 fn screen(run: &Run) -> Screen {
@@ -228,4 +228,19 @@ fn cpus_that_move_apart_stand_out() {
     let moved = answer(&run, Question::Distance).unwrap();
     assert!(moved.text.starts_with("The CPUs move apart at times") && moved.text.ends_with("."), "{}", moved.text);
     assert!(moved.text.split_whitespace().count() <= 25 && moved.factor > 2.9, "{moved:?}");
+}
+
+#[test]
+fn of_several_sizes_the_largest_that_was_not_skipped_is_shown() {
+    let mut run = guest::run();
+    let of =
+        |bytes: u64| Case::new().at(file::AccessOrder::Random).at(file::CacheState::Direct).with(file::BYTES, bytes);
+    let text = |run: &Run| {
+        let rungs = screen(run).rungs;
+        rungs.into_iter().find(|rung| rung.what == "4 KiB from disk").unwrap().figure.text
+    };
+    guest::measure(&mut run, &file::SEQRAND, of(128 << 20), 70_000.0);
+    assert_eq!(text(&run), "70.0 µs");
+    run.measurements.last_mut().unwrap().skipped = Some(Reason::new("omitted by --quick"));
+    assert_eq!(text(&run), "59.6 µs");
 }

@@ -2,7 +2,7 @@
 
 use kelvin_model::{Axis, Metric, Point};
 
-use crate::result::MetricResult;
+use crate::result::{MetricResult, Outcome};
 
 /// Words, and numbers, at most of a spot.
 const MOST: usize = 2;
@@ -39,9 +39,11 @@ impl Spot {
         Self { furthest: Some(axis), ..self }
     }
 
-    /// The result, of a run that measured it for its own sake.
+    /// The result, of a run that measured it for its own sake; a skipped one only where all were.
     pub fn find<'a>(&self, results: &'a [MetricResult]) -> Option<&'a MetricResult> {
-        self.all(results).max_by_key(|result| self.furthest.and_then(|axis| axis.of(&result.case)))
+        let was_tried = |result: &MetricResult| !matches!(result.outcome, Outcome::Skipped(_));
+        let along = |result: &MetricResult| self.furthest.and_then(|axis| axis.of(&result.case));
+        self.all(results).max_by_key(|result| (was_tried(result), along(result)))
     }
 
     /// All results at these words and numbers.
