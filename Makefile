@@ -10,7 +10,7 @@ KELVIN  := $(TARGET)/release/kelvin
 DEBUG   := $(TARGET)/debug/kelvin
 ARM     := aarch64-unknown-linux-gnu
 # One page of the book for each area, made from what its probes say of themselves.
-AREAS   := cpu os mem file net transfer load
+AREAS   := cpu os mem file net transfer load causes
 # What the tests write: not in the tree. The second is where they note how long they took and what they could not test here.
 WORK    := $(TARGET)/test-work
 RECORDS := $(abspath $(TARGET))/test-records

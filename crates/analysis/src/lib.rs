@@ -6,6 +6,7 @@
 mod analyse;
 mod bounds;
 mod canaries;
+mod causes;
 mod ceilings;
 mod evidence;
 mod findings;
@@ -30,6 +31,7 @@ pub mod words;
 
 pub use analyse::analyse;
 pub use canaries::BLOCK_OVER_CHAIN;
+pub use causes::{controls_of, explain, measured_under};
 pub use gather::samples_as_found;
 pub use headlines::Headlines;
 pub use kelvin_model::{Interval, IntervalKind, Place};

@@ -141,10 +141,12 @@ impl<'a> Bench<'a> {
     ) -> Result<(), Stop> {
         let slice = self.share(K);
         let begun = self.clock.deadline();
+        let gap = self.ticks(self.setup().gap);
         let mut timed = |clock: Clock, count: u64| {
             for _ in 1..count {
                 operation(clock)?;
             }
+            spin(clock, gap);
             Ok(operation(clock)?.map(|ticks| ticks as f64))
         };
         timed(self.clock, 1)?;
@@ -552,6 +554,14 @@ impl WarmUp {
             (later - earlier).abs() <= WARM_TOLERANCE * earlier
         };
         self.done = settled || late;
+    }
+}
+
+/// Spins for so many ticks.
+fn spin(clock: Clock, ticks: u64) {
+    let begun = clock.start();
+    while ticks > 0 && clock.stop().wrapping_sub(begun) < ticks {
+        kernels::counted_loop(1);
     }
 }
 

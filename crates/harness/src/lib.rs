@@ -11,6 +11,7 @@ mod clock;
 mod crew;
 mod cycle;
 mod facts;
+mod laboratory;
 mod launch;
 mod ledger;
 mod plan;
@@ -30,6 +31,7 @@ pub use clock::{ClockError, best_clock, calibrate_clock, clock_source};
 pub use facts::Facts;
 /// The source of [`Facts`].
 pub use kelvin_model::MeasuredValue;
+pub use laboratory::{Laboratory, Wanted};
 pub use plan::{Plan, Rank, Room, USUAL_ROUND, Unit, UnknownName};
 pub use probe::{Effort, Method, Probe, ProbeKind, predictions};
 pub use schedule::Limit;

@@ -29,6 +29,9 @@ pub struct Setup {
     pub agent: Option<OtherHost>,
     /// Socket options of TCP streams.
     pub sockets: SocketOptions,
+    /// Nanoseconds that the timing thread spins before each operation that is timed by itself: for so long the other end of a pair
+    /// has been idle.
+    pub gap: u64,
 }
 
 /// The CPUs that a run uses.
@@ -85,6 +88,7 @@ impl Setup {
             write_limit: 0,
             agent: None,
             sockets: SocketOptions::default(),
+            gap: 0,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::setup::Setup;
 
 /// How many times its limit a round may take that shows signs of life: on a disk of 7 MB/s, under a quota of a tenth of a CPU, or in
 /// an emulator the same work takes so much longer.
-const LIVELY: u32 = 12;
+pub(crate) const LIVELY: u32 = 12;
 
 /// Why a case is left out after all.
 const NO_TIME: &str = "no time for it beside what is more important: rounds take longer here than expected";

@@ -112,6 +112,14 @@ pub enum Command {
     /// Explain how something is measured and predicted, its misuses, pitfalls and sources
     #[command(after_help = "Examples:\n  kelvin explain os.process.fork\n  kelvin explain os.switch")]
     Explain(ExplainArgs),
+    /// Show by experiment what makes one figure what it is: measured with and without each possible cause, in turn
+    #[command(after_help = "Examples:\n  kelvin why net.rtt.tcp placement=two_cpus\n  \
+                            kelvin why mem.latency pages=base bytes=64MiB --budget 1m\n  \
+                            kelvin why os.ipc.pipe.latency placement=two_cpus --json\n  kelvin why --causes\n\n\
+                            Takes about 20 s, unless --budget says otherwise. Nothing is stored. What it changes for a cause ends \
+                            with it.\n\n\
+                            Exit status: 0 measured, 1 interrupted, 2 could not be done: one line says why.")]
+    Why(Box<WhyArgs>),
     /// Show the facts about this machine and its hazards
     #[command(after_help = "Examples:\n  kelvin machine\n  kelvin machine --json")]
     Machine(MachineArgs),
@@ -355,6 +363,26 @@ pub struct ExplainArgs {
 /// The present name of a metric, which may have been typed by its former one.
 fn of_today(name: &str) -> Result<String, Infallible> {
     Ok(Name::today(name).into_owned())
+}
+
+/// `kelvin why`.
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// The metric, by its whole id; `kelvin list` lists them
+    #[arg(value_parser = of_today, required_unless_present = "causes")]
+    pub metric: Option<String>,
+    /// Values of its axes that tell its cases apart, such as placement=two_cpus
+    #[arg(value_name = "AXIS=VALUE", value_parser = axis_value)]
+    pub case: Vec<(String, String)>,
+    /// List the causes that are known, and how each is shown
+    #[arg(long, conflicts_with_all = ["metric", "json"])]
+    pub causes: bool,
+    /// Print the explanation as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// How to measure
+    #[command(flatten)]
+    pub measure: MeasureArgs,
 }
 
 /// `kelvin machine`.

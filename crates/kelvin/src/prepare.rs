@@ -54,6 +54,7 @@ impl Prepared {
             write_limit: args.write_limit,
             agent,
             sockets,
+            gap: 0,
         };
         Ok(Self { setup, machine: here.machine, began: here.began, way, directories: (scratch, remote) })
     }

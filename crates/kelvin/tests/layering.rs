@@ -25,6 +25,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("serve", &["model", "sys", "resources"]),
     ("sweep", &["model", "catalogue", "stats", "sys", "file", "harness", "load", "resources"]),
     ("probes", &["model", "catalogue", "stats", "harness", "sys", "file", "wire", "transfer"]),
+    ("causes", &["model", "catalogue", "harness", "file", "sys"]),
     ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),
     ("report", &["model", "stats", "analysis"]),

@@ -31,6 +31,7 @@ mod standing;
 mod study;
 pub mod text;
 pub mod units;
+mod why;
 
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
@@ -67,3 +68,7 @@ pub use screen::{
 };
 pub use standing::Standing;
 pub use study::{WordedConclusion, WordedStudy};
+pub use why::{
+    AmountBy, Amounts, Arm, ByFormula, Bystander, CauseVerdict, Difference, Evidence, Experiment, Explanation,
+    JudgedCause, MetricAt, Part, PartOf, Share, TriedCause, TriedMechanism, WHY_FORMAT,
+};

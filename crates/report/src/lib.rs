@@ -27,6 +27,7 @@ pub mod svg;
 pub mod terminal;
 pub mod text;
 pub mod units;
+pub mod why;
 mod words;
 
 pub use csv::{CsvSamples, CsvSummary};

@@ -5,6 +5,7 @@ pub(crate) mod findings;
 pub(crate) mod load;
 pub(crate) mod screen;
 pub(crate) mod transfer;
+pub mod why;
 
 use kelvin_model::Unit;
 use kelvin_model::units::{Quantity, percent, plain, quantity, with_interval, without_cycles};

@@ -10,6 +10,7 @@ use kelvin_report::text::wrap;
 use serde::Serialize;
 
 use crate::cli::ExplainArgs;
+use crate::commands::why;
 use crate::fault::{Done, Fault};
 use crate::output;
 
@@ -129,6 +130,10 @@ fn paragraph(out: &mut dyn Write, text: &str, width: usize, indent: &str) -> io:
 
 /// The book's page of the probes of one area, in Markdown.
 pub fn book_page(area: &str) -> Done {
+    if area == why::CAUSES {
+        output::print(why::write_page)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let all = kelvin_probes::all();
     let chosen: Vec<_> =
         all.iter().filter(|probe| probe.kind != ProbeKind::Truth && probe.id.split('.').next() == Some(area)).collect();

@@ -17,6 +17,7 @@ mod send;
 mod serve;
 mod study;
 mod tune;
+mod why;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::Selfcheck(args) => selfcheck::selfcheck(&args),
         Command::List(args) => list::list(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Why(args) => why::why(&args),
         Command::Machine(args) => machine::machine(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Report(args) => report::report(&args),

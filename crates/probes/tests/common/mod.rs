@@ -242,6 +242,7 @@ fn setup(directories: &Directories) -> Setup {
         write_limit: 1 << 30,
         agent,
         sockets: SocketOptions::default(),
+        gap: 0,
     }
 }
 

@@ -1,0 +1,283 @@
+//! What makes a figure what it is, in words.
+
+use kelvin_model::units::{Scale, case, metric_at, percent, plain, quantity, scale_for, seconds, span};
+use kelvin_model::{
+    Amounts, ByFormula, CauseVerdict, Estimate, Explanation, JudgedCause, Part, PartOf, Prediction, Reason, Share, Unit,
+};
+
+/// An explanation in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worded {
+    /// What the figure is.
+    pub sentences: Vec<String>,
+    /// Unit of the amounts: `µs`, `µs/MB`.
+    pub unit: String,
+    /// The rows of the sum.
+    pub rows: Vec<Row>,
+    /// The sum itself.
+    pub whole: String,
+    /// What else is to be said, each with its label.
+    pub notes: Vec<(&'static str, String)>,
+}
+
+/// A row of the sum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What the part is.
+    pub what: String,
+    /// Its amount.
+    pub amount: String,
+    /// Its share.
+    pub share: String,
+    /// What shows it.
+    pub shown_by: String,
+}
+
+/// An explanation in words.
+pub fn worded(explanation: &Explanation) -> Worded {
+    let scale = Amount::of(explanation);
+    let mut rows: Vec<Row> = explanation.parts.iter().map(|part| row(part, explanation, &scale)).collect();
+    rows.push(Row {
+        what: "not explained".into(),
+        amount: scale.text(explanation.not_explained.amount.value),
+        share: whole_percent(explanation.not_explained.share.value),
+        shown_by: format!("({})", scale.interval(&explanation.not_explained.amount)),
+    });
+    Worded {
+        sentences: sentences(explanation),
+        unit: scale.unit(explanation.amounts),
+        rows,
+        whole: scale.text(explanation.whole.value),
+        notes: notes(explanation, &scale),
+    }
+}
+
+/// How the amounts of one explanation are written: all in one unit, with as many decimals as the whole has.
+struct Amount {
+    scale: Scale,
+    decimals: usize,
+}
+
+impl Amount {
+    fn of(explanation: &Explanation) -> Self {
+        let unit = match explanation.amounts {
+            Amounts::Own => explanation.metric.unit,
+            Amounts::Operation | Amounts::Megabyte => Unit::Nanoseconds,
+        };
+        let scale = scale_for(explanation.whole.value, unit);
+        let decimals = match (explanation.whole.value / scale.factor).abs() {
+            size if size >= 99.95 => 0,
+            size if size >= 9.995 => 1,
+            _ => 2,
+        };
+        Self { scale, decimals }
+    }
+
+    fn unit(&self, amounts: Amounts) -> String {
+        let symbol = self.scale.symbol;
+        if amounts == Amounts::Megabyte { format!("{symbol}/MB") } else { symbol.to_owned() }
+    }
+
+    fn text(&self, amount: f64) -> String {
+        let text = format!("{:.*}", self.decimals, amount / self.scale.factor);
+        // No minus before nothing.
+        if text.trim_start_matches('-').bytes().all(|digit| b"0.".contains(&digit)) {
+            text.trim_start_matches('-').to_owned()
+        } else {
+            text
+        }
+    }
+
+    fn interval(&self, amount: &Estimate) -> String {
+        format!("{} to {}", self.text(amount.low), self.text(amount.high))
+    }
+
+    fn with_unit(&self, amount: &Estimate) -> String {
+        format!("{} {}", self.interval(amount), self.scale.symbol)
+    }
+}
+
+fn whole_percent(share: f64) -> String {
+    let text = format!("{:.0} %", share * 100.0);
+    if text == "-0 %" { "0 %".into() } else { text }
+}
+
+fn row(part: &Part, explanation: &Explanation, scale: &Amount) -> Row {
+    let cause = |id| explanation.causes.iter().find(|cause| cause.id == id);
+    let is_whole = explanation.parts.len() == 1;
+    let (what, shown_by) = match &part.of {
+        PartOf::Cause(id) => cause(*id).map_or_else(
+            || (id.to_string(), String::new()),
+            |cause| (cause.what.to_string(), format!("{}: {}", shares(&part.share), how(cause))),
+        ),
+        PartOf::Rest if is_whole => ("no part of it is shown".into(), String::new()),
+        PartOf::Rest => ("without these".into(), format!("measured so ({})", scale.interval(&part.share.amount))),
+        PartOf::Expected if is_whole => ("as predicted".into(), "its inputs, as found".into()),
+        PartOf::Expected => ("as predicted without these".into(), "its inputs, measured so".into()),
+    };
+    Row { what, amount: scale.text(part.share.amount.value), share: whole_percent(part.share.share.value), shown_by }
+}
+
+fn shares(share: &Share) -> String {
+    format!("{:.0} to {:.0} %", share.share.low * 100.0, share.share.high * 100.0)
+}
+
+/// The mechanisms that count, in words.
+fn how(cause: &JudgedCause) -> String {
+    let counting = cause.evidence.iter().filter(|one| one.without_because.is_none());
+    counting.map(|one| one.how.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+fn sentences(explanation: &Explanation) -> Vec<String> {
+    let Explanation { metric, figure, .. } = explanation;
+    let at = case(metric, &explanation.case);
+    let what = if at.is_empty() { metric.id.to_string() } else { format!("{} {at}", metric.id) };
+    let mut figure = format!("{}{}", plain(figure.value, metric.unit), spread(figure, metric.unit));
+    match (&explanation.predicted, &explanation.not_predicted) {
+        (Some(predicted), _) => figure.push_str(&format!(", predicted {}", range(predicted, metric.unit))),
+        (None, Some(why)) => figure.push_str(&format!("; no prediction: {why}")),
+        (None, None) => {}
+    }
+    if let Some(predicted) = &explanation.predicted_without {
+        figure.push_str(&format!("; without what is shown below {}", range(predicted, metric.unit)));
+    }
+    vec![what, format!("{}.", metric.summary), String::new(), format!("{figure}.")]
+}
+
+/// The interval of a figure, with a unit only where it is another one.
+fn spread(figure: &Estimate, unit: Unit) -> String {
+    let [value, low, high] = [figure.value, figure.low, figure.high].map(|value| quantity(value, None, unit));
+    match () {
+        () if figure.low >= figure.high => String::new(),
+        () if [&low, &high].iter().all(|end| end.unit == value.unit) => format!(" ({} to {})", low.value, high.value),
+        () => format!(" ({})", span(figure.low, figure.high, unit)),
+    }
+}
+
+fn range(predicted: &Prediction, unit: Unit) -> String {
+    span(predicted.low, predicted.high, unit)
+}
+
+fn notes(explanation: &Explanation, scale: &Amount) -> Vec<(&'static str, String)> {
+    let mut notes = Vec::new();
+    for (label, says) in LABELS {
+        let found: Vec<String> = explanation
+            .causes
+            .iter()
+            .filter_map(|cause| Some(format!("{}{}", cause.what, says(cause, scale)?)))
+            .collect();
+        if !found.is_empty() {
+            notes.push((*label, found.join("; ")));
+        }
+    }
+    if explanation.causes.is_empty() {
+        notes.push((
+            "tried",
+            "nothing: kelvin knows no cause that can touch this figure and that it can take away".into(),
+        ));
+    }
+    match explanation.not_explained.amount.is_above(0.0) {
+        Some(true) => notes.push(("not explained", tried(explanation))),
+        Some(false) => {
+            notes.push(("overlap", "the parts are more than the whole: some causes act on the same time".into()))
+        }
+        None => {}
+    }
+    let formula = |cause: &JudgedCause| Some(format!("{}: {}", cause.what, by_formula(cause.by_formula.as_ref()?)));
+    let formulas: Vec<String> = explanation.causes.iter().filter_map(formula).collect();
+    if !formulas.is_empty() {
+        notes.push(("by formula", formulas.join("; ")));
+    }
+    if let Some(predicted) = &explanation.predicted_without {
+        notes.push(("predicted", predicted.derivation.clone()));
+    }
+    let bystanders = bystanders(explanation);
+    if !bystanders.is_empty() {
+        notes.push(("bystanders", bystanders.join("; ")));
+    }
+    let helps = explanation.causes.iter().filter(|cause| cause.verdict == CauseVerdict::Shown);
+    let helps: Vec<&str> = helps.map(|cause| cause.helps.as_str()).collect();
+    if !helps.is_empty() {
+        notes.push(("What helps", format!("{}.", helps.join("; "))));
+    }
+    notes.push((
+        "measured",
+        format!("{} passes in {}, medians of rounds as found", explanation.passes, seconds(explanation.seconds)),
+    ));
+    notes
+}
+
+/// What is said of causes with one kind of verdict, after what they are.
+type Says = fn(&JudgedCause, &Amount) -> Option<String>;
+
+const LABELS: &[(&str, Says)] = &[
+    ("ruled out", |cause, scale| {
+        let is_so = matches!(cause.verdict, CauseVerdict::RuledOut);
+        is_so.then(|| cause.share.map_or_else(String::new, |share| format!(" ({})", scale.with_unit(&share.amount))))
+    }),
+    ("the opposite", |cause, scale| {
+        let more = cause.share.filter(|_| cause.verdict == CauseVerdict::Opposite)?;
+        let more =
+            Estimate { value: -more.amount.value, low: -more.amount.high, high: -more.amount.low, is_range: false };
+        Some(format!(": without it, it takes {} more", scale.with_unit(&more)))
+    }),
+    ("not decided", |cause, scale| match cause.verdict {
+        CauseVerdict::Undecided => Some(format!(" ({}): more passes, by --budget, may decide", each(cause, scale))),
+        CauseVerdict::MechanismsDisagree => Some(format!(": its mechanisms disagree ({})", each(cause, scale))),
+        CauseVerdict::OneMechanism => Some(format!(": one mechanism alone shows it ({})", each(cause, scale))),
+        _ => None,
+    }),
+    ("void", |cause, _| {
+        let is_so = cause.verdict == CauseVerdict::Void;
+        is_so.then(|| ": its controls move what they cannot touch, and say nothing".to_owned())
+    }),
+    ("not tried", |cause, _| match &cause.verdict {
+        CauseVerdict::NotTried(Reason(why)) => Some(format!(": {why}")),
+        _ => None,
+    }),
+];
+
+/// What each mechanism shows.
+fn each(cause: &JudgedCause, scale: &Amount) -> String {
+    let one = |evidence: &kelvin_model::Evidence| match (&evidence.amount, &evidence.without_because) {
+        (Some(amount), None) => format!("{}: {}", evidence.how, scale.with_unit(amount)),
+        (Some(amount), Some(why)) => format!("{}: {}, {why}", evidence.how, scale.with_unit(amount)),
+        (None, why) => format!("{}: not tried: {}", evidence.how, why.as_deref().unwrap_or("no rounds")),
+    };
+    cause.evidence.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// What was tried, where a gap remains.
+fn tried(explanation: &Explanation) -> String {
+    let was_tried = |cause: &&JudgedCause| !matches!(cause.verdict, CauseVerdict::NotTried(_));
+    let names: Vec<&str> = explanation.causes.iter().filter(was_tried).map(|cause| cause.what.as_str()).collect();
+    let share = percent(explanation.not_explained.share.value.abs());
+    if names.is_empty() {
+        format!("{share} of it; nothing could be tried")
+    } else {
+        format!("{share} of it; tried: {}", names.join(", "))
+    }
+}
+
+fn by_formula(ByFormula { formula, nanoseconds }: &ByFormula) -> String {
+    let times = if formula.times == 1.0 { String::new() } else { format!("{} x ", formula.times) };
+    format!("{times}({} - {}) = {}", formula.of, formula.less, plain(nanoseconds.value, Unit::Nanoseconds))
+}
+
+/// What the controls did to what their causes cannot touch, each control once.
+fn bystanders(explanation: &Explanation) -> Vec<String> {
+    let mut told: Vec<(String, String)> = Vec::new();
+    for evidence in explanation.causes.iter().flat_map(|cause| &cause.evidence) {
+        let Some(one) = &evidence.bystander else { continue };
+        let metric = kelvin_catalogue::find(one.at.metric);
+        let name = metric.map_or_else(|| one.at.to_string(), |metric| metric_at(metric, &one.at.case));
+        let ratio = format!("{:.2} times {}", one.ratio.value, evidence.how);
+        let text = if one.moved { format!("{ratio}, which voids that") } else { ratio };
+        match told.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) if known.contains(&text) => {}
+            Some((_, known)) => known.push_str(&format!(", {text}")),
+            None => told.push((name, format!("{}, {text}", plain(one.value, one.unit)))),
+        }
+    }
+    told.into_iter().map(|(name, text)| format!("{name}: {text}")).collect()
+}

@@ -1,0 +1,26 @@
+//! Interventions that causes share.
+
+mod awake;
+mod latency_limit;
+
+use crate::cause::Control;
+use awake::Awake;
+use latency_limit::LatencyLimit;
+
+/// CPUs kept awake by spinners.
+pub(crate) const AWAKE: Control = Control {
+    id: "awake",
+    apply: |scene, conditions| {
+        conditions.hold(Awake::on(&scene.cpus())?);
+        Ok(())
+    },
+};
+
+/// CPUs that poll instead of entering an idle state.
+pub(crate) const NO_IDLE_STATES: Control = Control {
+    id: "no_idle_states",
+    apply: |_, conditions| {
+        conditions.hold(LatencyLimit::of_nothing()?);
+        Ok(())
+    },
+};

@@ -1,0 +1,48 @@
+//! What can make a figure what it is: one file per cause, the list of them, and the experiment that shows their shares.
+//!
+//! To add a cause, add a file that holds a `pub(crate) static CAUSE: Cause`, and a line in [`all`]. Its control must be an
+//! intervention that ends by drop: whatever ends a round or this process, nothing of it stays.
+#![forbid(unsafe_code)]
+
+mod cause;
+mod controls;
+mod idle_wake;
+mod remote_interrupt;
+mod session;
+
+pub use cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch};
+pub use session::{Question, Session};
+
+/// All causes, in the order in which they are told.
+pub fn all() -> &'static [&'static Cause] {
+    &ALL
+}
+
+static ALL: [&Cause; 2] = [&idle_wake::CAUSE, &remote_interrupt::CAUSE];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_texts_not_empty() {
+        let ids: BTreeSet<&str> = all().iter().map(|cause| cause.id).collect();
+        assert_eq!(ids.len(), all().len());
+        for cause in all() {
+            let texts = [cause.what, cause.how, cause.cost, cause.helps];
+            assert!(texts.iter().chain(cause.pitfalls).all(|text| !text.is_empty()), "{}", cause.id);
+            assert!(!cause.touches.is_empty() && !cause.mechanisms.is_empty(), "{}", cause.id);
+        }
+    }
+
+    #[test]
+    fn one_word_stands_for_one_control() {
+        let controls = || all().iter().flat_map(|cause| cause.mechanisms).flat_map(|one| one.means.controls());
+        for control in controls() {
+            let same: Vec<&Control> = controls().filter(|other| other.id == control.id).collect();
+            assert!(same.iter().all(|other| std::ptr::fn_addr_eq(other.apply, control.apply)), "{}", control.id);
+        }
+    }
+}

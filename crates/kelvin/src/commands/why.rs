@@ -1,0 +1,335 @@
+//! `kelvin why`: one figure, measured with and without each of its possible causes.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use kelvin_analysis::{controls_of, explain, measured_under};
+use kelvin_causes::{Cause, Question, Session};
+use kelvin_harness::{Effort, Facts, Laboratory, MeasuredValue, Plan, Probe, ProbeKind};
+use kelvin_model::units::case_pairs;
+use kelvin_model::{
+    Case, CauseVerdict, Experiment, Explanation, Machine, Metric, MetricAt, Name, PredictionRecord, units,
+};
+use kelvin_report::text::wrap;
+use kelvin_report::why::Why;
+
+use crate::cli::{MINIMUM, WhyArgs};
+use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::output::{self, Line};
+use crate::place::Here;
+use crate::prepare::Prepared;
+use crate::selection::plan_of;
+
+/// Seconds, unless asked otherwise.
+const USUAL: Duration = Duration::from_secs(20);
+/// Passes that are made in any case, unless asked otherwise: an interval of the median of twelve is not much wider than that of many.
+const PASSES: u32 = 12;
+/// Times that the least number of passes is made at most, doubled each time: a fourfold number halves an interval.
+const MOST_TIMES: u32 = 4;
+/// Times at most that what is shown is taken away at once: it changes only where something is close to the edge.
+const MOST_SUMS: usize = 2;
+/// Share of the time for finding what is shown; the rest is for measuring it once more, with all of it taken away at once.
+const FOR_VERDICTS: f64 = 0.7;
+
+/// `kelvin why`.
+pub fn why(args: &WhyArgs) -> Done {
+    let Some(name) = &args.metric else {
+        output::print(list_causes)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let here = Here::read()?;
+    let (probe, metric) = metric_of(name, &here)?;
+    let case = case_of(probe, metric, &args.case, &here.machine)?;
+    let plan = plan_of(ProbeKind::Measure, &[probe.id.to_owned()], &here, Effort::Thorough)?;
+    let plan = plan.only((&kelvin_probes::all(), &here.machine), |one| *one == case);
+    let prepared = Prepared::new(here, &plan, &args.measure)?;
+    let found = Inquiry { probe, metric, case, plan: &plan, args }.carry_out(&prepared);
+    prepared.clear_up();
+    let (explanation, status) = found?;
+    if args.json {
+        output::print_json(&explanation)?;
+    } else {
+        let why = Why { width: output::width() };
+        output::print(|out| why.render(&explanation, out))?;
+    }
+    Ok(status)
+}
+
+/// What is asked.
+struct Inquiry<'a> {
+    probe: &'static Probe,
+    metric: &'static Metric,
+    case: Case,
+    plan: &'a Plan,
+    args: &'a WhyArgs,
+}
+
+impl Inquiry<'_> {
+    /// Makes passes until everything is decided or the time is over, then some more without all that is shown.
+    fn carry_out(&self, prepared: &Prepared) -> Result<(Explanation, ExitCode), Fault> {
+        let probes = kelvin_probes::all();
+        let machine = &prepared.machine;
+        let question = Question {
+            probe: self.probe,
+            metric: self.metric,
+            case: self.case.clone(),
+            inputs: self
+                .plan
+                .units
+                .iter()
+                .filter(|unit| unit.only_input)
+                .map(|unit| (unit.probe, unit.case.clone()))
+                .collect(),
+            probes: &probes,
+            machine,
+            setup: &prepared.setup,
+        };
+        let seed = self.args.measure.seed.unwrap_or_else(|| u64::from(std::process::id()));
+        let laboratory = Laboratory::new(("/proc/self/exe".into(), vec!["probe-process".into()]), seed);
+        let mut session = Session::new(question, laboratory, kelvin_causes::all());
+        let line = Line::new();
+        let mut is_whole =
+            self.pass_until(&mut session, &line, machine, (FOR_VERDICTS * self.seconds(), self.passes()));
+        // What was shown may look otherwise once there are more passes.
+        let mut taken_away = Vec::new();
+        while is_whole && let Some(controls) = self.other_controls(&session, &taken_away) {
+            session.under_all(&controls);
+            taken_away.push(controls);
+            let passes = session.passes() + self.passes().div_ceil(2);
+            is_whole = self.pass_until(&mut session, &line, machine, (0.0, passes));
+        }
+        drop(line);
+        let experiment = self.experiment(&session, machine);
+        let explanation = explain(&experiment).ok_or_else(|| self.nothing(&experiment, is_whole))?;
+        Ok((explanation, if is_whole { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) }))
+    }
+
+    fn seconds(&self) -> f64 {
+        self.args.measure.budget.filter(|&budget| budget != MINIMUM).unwrap_or(USUAL).as_secs_f64()
+    }
+
+    fn passes(&self) -> u32 {
+        self.args.measure.rounds.unwrap_or(PASSES).max(kelvin_stats::LEAST_ROUNDS as u32)
+    }
+
+    /// The controls that take away all that is shown, unless that was measured already.
+    fn other_controls(&self, session: &Session<'_>, measured: &[Vec<Name>]) -> Option<Vec<Name>> {
+        let controls = controls_of(&session.experiment());
+        (!controls.is_empty() && !measured.contains(&controls) && measured.len() < MOST_SUMS).then_some(controls)
+    }
+
+    /// Makes passes until there are so many, and then twice as many, until everything is decided or it is this time; false if it was
+    /// interrupted. Looking after each pass would find what is not there.
+    fn pass_until(
+        &self,
+        session: &mut Session<'_>,
+        line: &Line,
+        machine: &Machine,
+        (seconds, mut passes): (f64, u32),
+    ) -> bool {
+        let least = passes;
+        loop {
+            let (made, now) = (session.passes(), session.seconds());
+            let is_late = now >= seconds || self.args.measure.budget == Some(MINIMUM);
+            if made >= least && is_late {
+                return true;
+            }
+            if made >= passes {
+                passes *= 2;
+                if passes > MOST_TIMES * least || !is_open(&self.experiment(session, machine)) {
+                    return true;
+                }
+            }
+            line.show(format_args!("pass {}, {now:.0} s  {}", made + 1, self.metric.id));
+            if !session.pass() {
+                return false;
+            }
+        }
+    }
+
+    /// What was measured, with its predictions: from inputs as found, and without all that is shown.
+    fn experiment(&self, session: &Session<'_>, machine: &Machine) -> Experiment {
+        let raw = session.experiment();
+        let controls = controls_of(&raw);
+        Experiment {
+            predicted: Some(self.predict(&raw, machine, &[])),
+            predicted_without: (!controls.is_empty()).then(|| self.predict(&raw, machine, &controls)),
+            ..raw
+        }
+    }
+
+    fn predict(&self, raw: &Experiment, machine: &Machine, under: &[Name]) -> PredictionRecord {
+        let measured = |metric: &str, case: &Case| {
+            let at = MetricAt { metric: Name::intern(metric), case: case.clone() };
+            measured_under(raw, under, &at).map(|value| MeasuredValue { value, half_width: 0.0 })
+        };
+        let (prediction, none_because) =
+            match (self.probe.predict)(&Facts::new(machine, &measured), self.metric, &self.case) {
+                Ok(prediction) => (Some(prediction), None),
+                Err(reason) => (None, Some(reason)),
+            };
+        PredictionRecord { metric: self.metric.id, case: self.case.clone(), prediction, none_because }
+    }
+
+    /// Why there is no figure.
+    fn nothing(&self, experiment: &Experiment, is_whole: bool) -> Fault {
+        let what = units::metric_at(self.metric, &self.case);
+        let own = experiment.arms.first().map(|arm| &arm.measurement);
+        let failed = own.and_then(|own| own.failures().next().map(str::to_owned));
+        let skipped = own.and_then(|own| own.skip_reason().map(|reason| reason.0.clone()));
+        let interrupted = (!is_whole).then(|| "interrupted before it had four rounds".to_owned());
+        let why = interrupted.or(skipped).or(failed).unwrap_or_else(|| "its rounds gave no sample of it".into());
+        Fault::new(what, why)
+    }
+}
+
+/// Whether more passes can decide something.
+fn is_open(experiment: &Experiment) -> bool {
+    let open = |verdict: &CauseVerdict| matches!(verdict, CauseVerdict::Undecided | CauseVerdict::Void);
+    explain(experiment).is_none_or(|explanation| explanation.causes.iter().any(|cause| open(&cause.verdict)))
+}
+
+/// The metric of a plain run with this id, and its probe.
+fn metric_of(name: &str, here: &Here) -> Result<(&'static Probe, &'static Metric), Fault> {
+    let probes = kelvin_probes::all();
+    let with = |probe: &&'static Probe| Some((*probe, *probe.metrics.iter().find(|metric| metric.id == *name)?));
+    if let Some((probe, metric)) = probes.iter().find_map(with) {
+        return match probe.kind {
+            ProbeKind::Measure => Ok((probe, metric)),
+            _ => Err(Fault::because(format!("'{name}' is of a study; why explains a metric of `kelvin run`"))),
+        };
+    }
+    // Refuses what selects nothing, and names what is near.
+    let plan = plan_of(ProbeKind::Measure, &[name.to_owned()], here, Effort::Quick)?;
+    let asked = plan.units.iter().filter(|unit| !unit.only_input).flat_map(|unit| unit.probe.metrics);
+    let begins = |id: &str| id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+    let ids: BTreeSet<&str> = asked.map(|metric| metric.id.as_str()).filter(|id| begins(id)).collect();
+    Err(Fault::because(format!("'{name}' is several metrics; name one: {}", several(ids.into_iter()))))
+}
+
+/// The first few of a list, and how many more there are.
+fn several<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    const NAMED: usize = 8;
+    let more = names.len().saturating_sub(NAMED);
+    let named = names.take(NAMED).collect::<Vec<_>>().join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
+/// The case of a metric that these values of axes select: of several the one that a quick run measures, if that is one.
+fn case_of(probe: &Probe, metric: &Metric, wanted: &[(String, String)], machine: &Machine) -> Result<Case, Fault> {
+    let cases = |effort| -> Vec<Case> {
+        (probe.cases)(machine, effort).into_iter().filter(|case| metric.is_of(case)).collect()
+    };
+    let mut all = cases(Effort::Thorough);
+    for (axis, value) in wanted {
+        let known: Vec<Case> = all.iter().filter(|case| case.get(axis).is_some()).cloned().collect();
+        let values = values(metric, &known, axis);
+        if values.is_empty() {
+            let axes: BTreeSet<&str> = all.iter().flat_map(Case::iter).map(|(name, _)| name.as_str()).collect();
+            let right =
+                if axes.is_empty() { "it has none".into() } else { format!("it has {}", several(axes.into_iter())) };
+            return Err(Fault::because(format!("{axis}={value}: {} has no axis of that name; {right}", metric.id)));
+        }
+        all.retain(|case| is_at(metric, case, (axis, value)));
+        if all.is_empty() {
+            let right = several(values.iter().map(String::as_str));
+            return Err(Fault::because(format!(
+                "{axis}={value}: {} is not measured there; {axis} is {right}",
+                metric.id
+            )));
+        }
+    }
+    let quick: Vec<Case> = cases(Effort::Quick).into_iter().filter(|case| all.contains(case)).collect();
+    match (all.as_slice(), quick.as_slice()) {
+        ([one], _) | (_, [one]) => Ok(one.clone()),
+        ([], _) => Err(Fault::because(format!("{} has no case on this machine", metric.id))),
+        _ => Err(ambiguous(metric, &all)),
+    }
+}
+
+/// Which axes tell cases apart.
+fn ambiguous(metric: &Metric, cases: &[Case]) -> Fault {
+    let apart = metric.axes().filter_map(|axis| {
+        let values = values(metric, cases, &axis.name);
+        (values.len() > 1).then(|| format!("{}={}", axis.name, several(values.iter().map(String::as_str))))
+    });
+    let apart: Vec<String> = apart.collect();
+    Fault::because(format!("{} has {} such cases; name one by {}", metric.id, cases.len(), apart.join("; by ")))
+}
+
+/// The values of an axis in these cases, each once, as they are written for people.
+fn values(metric: &Metric, cases: &[Case], axis: &str) -> Vec<String> {
+    let mut values: Vec<String> = Vec::new();
+    for (name, value) in cases.iter().flat_map(|case| case_pairs(metric, case)) {
+        let value = value.replace(' ', "");
+        if name == axis && !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    values
+}
+
+/// Whether a case has this value of an axis, as data or as people write it: 65536, 64KiB.
+fn is_at(metric: &Metric, case: &Case, (axis, value): (&str, &str)) -> bool {
+    let as_data = case.get(axis).is_some_and(|known| known.to_string() == value);
+    let for_people = || {
+        case_pairs(metric, case)
+            .iter()
+            .any(|(name, known)| *name == axis && known.replace(' ', "").eq_ignore_ascii_case(value))
+    };
+    as_data || for_people()
+}
+
+/// The page of the book on causes.
+pub const CAUSES: &str = "causes";
+
+/// Writes it, from the texts of the causes.
+pub fn write_page(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "<!-- Made by `make docs` from the texts of the causes; edit those. -->\n")?;
+    kelvin_causes::all().iter().try_for_each(|cause| {
+        writeln!(out, "## {} (`{}`)\n\n{}\n", capital(cause.what), cause.id, cause.how)?;
+        writeln!(out, "**What it costs.** {}\n", cause.cost)?;
+        writeln!(out, "**What helps.** {}.\n", capital(cause.helps))?;
+        let metrics: Vec<String> = metrics(cause).into_iter().map(|id| format!("`{id}`")).collect();
+        writeln!(out, "**Metrics.** {}\n\n**Pitfalls**\n", metrics.join(", "))?;
+        cause.pitfalls.iter().try_for_each(|pitfall| writeln!(out, "- {pitfall}"))?;
+        writeln!(out)
+    })
+}
+
+/// With a capital letter first.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The metrics that a cause can touch.
+fn metrics(cause: &Cause) -> BTreeSet<&'static str> {
+    cause.touches.iter().map(|touch| touch.metric.id.as_str()).collect()
+}
+
+fn list_causes(out: &mut dyn Write) -> io::Result<()> {
+    let width = output::width().min(100);
+    for (index, cause) in kelvin_causes::all().iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        write_cause(out, cause, width)?;
+    }
+    Ok(())
+}
+
+fn write_cause(out: &mut dyn Write, cause: &Cause, width: usize) -> io::Result<()> {
+    writeln!(out, "{} ({})", cause.what, cause.id)?;
+    let mut paragraph = |title: &str, text: &str| {
+        let lines = wrap(&format!("{title}: {text}"), width.saturating_sub(2));
+        lines.into_iter().try_for_each(|line| writeln!(out, "  {line}"))
+    };
+    paragraph("How", cause.how)?;
+    paragraph("Cost", cause.cost)?;
+    cause.pitfalls.iter().try_for_each(|pitfall| paragraph("Pitfall", pitfall))?;
+    paragraph("What helps", cause.helps)?;
+    paragraph("Metrics", &metrics(cause).into_iter().collect::<Vec<_>>().join(", "))
+}

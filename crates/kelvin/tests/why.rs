@@ -1,0 +1,91 @@
+//! `kelvin why`: what it says of real figures, and that nothing of it stays.
+
+mod place;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use place::{PATIENCE, Place};
+use serde_json::Value;
+
+/// An explanation of a figure, as JSON, and what it says of each cause.
+fn explained(place: &Place, arguments: &[&str]) -> Value {
+    let output = place.run(&[&["why"], arguments, &["--json"]].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let explanation: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let amount = |share: &Value| share["amount"]["value"].as_f64().unwrap();
+    let parts: f64 = explanation["parts"].as_array().unwrap().iter().map(amount).sum();
+    let (whole, left) = (explanation["whole"]["value"].as_f64().unwrap(), amount(&explanation["not_explained"]));
+    assert!((parts + left - whole).abs() < 1e-6 * whole, "{parts} and {left} are not {whole}");
+    explanation
+}
+
+/// The verdict on a cause: a word, or the reason why it was not tried.
+fn verdict(explanation: &Value, cause: &str) -> String {
+    let causes = explanation["causes"].as_array().unwrap();
+    let found = causes.iter().find(|one| one["id"] == cause);
+    found.map_or_else(
+        || "absent".into(),
+        |one| one["verdict"].as_str().map_or(one["verdict"].to_string(), str::to_owned),
+    )
+}
+
+#[test]
+fn a_call_that_wakes_nobody_has_no_cause_of_waking() {
+    let place = Place::new();
+    let explanation = explained(&place, &["os.syscall.null", "call=getppid", "--budget", "minimum", "--rounds", "4"]);
+    assert_eq!(explanation["metric"]["id"], "os.syscall.null");
+    assert_eq!(verdict(&explanation, "idle_wake"), "absent");
+    assert_eq!(explanation["passes"], 4);
+}
+
+#[test]
+fn a_round_trip_between_two_cpus_is_explained_or_said_not_to_be() {
+    if kelvin_sys::cpu::allowed().unwrap().len() < 2 {
+        kelvin_testing::Missing::machine("this process may use one CPU").skips("why a round trip takes so long");
+        return;
+    }
+    let place = Place::new();
+    let asked = ["net.rtt.tcp", "placement=two_cpus", "--budget", "minimum", "--rounds", "6"];
+    let explanation = explained(&place, &asked);
+    assert_ne!(verdict(&explanation, "idle_wake"), "absent");
+    let first = &explanation["causes"][0]["evidence"][0];
+    assert!(first["amount"]["value"].is_number(), "{first}");
+    // A switch on one CPU was looked at under every control.
+    assert_eq!(first["bystander"]["metric"], "os.switch.process.pipe");
+}
+
+#[test]
+fn a_table_fits_eighty_columns() {
+    let place = Place::new();
+    let output = place.run(&["why", "os.syscall.null", "call=getppid", "--budget", "minimum", "--rounds", "4"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.starts_with("os.syscall.null call=getppid\n") && text.contains("not explained"), "{text}");
+}
+
+#[test]
+fn the_causes_are_listed() {
+    let output = Place::new().run(&["why", "--causes"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("waking an idle CPU (idle_wake)") && text.contains("net.rtt.tcp"), "{text}");
+}
+
+#[test]
+fn an_interrupt_ends_it_and_leaves_nothing() {
+    let place = Place::new();
+    let mut child = place.start(&["why", "net.rtt.tcp", "placement=same_cpu", "--budget", "60s"]);
+    // Its scratch directory is made once it watches for signals.
+    let begun = Instant::now();
+    let entries =
+        || std::fs::read_dir(place.path()).unwrap().flatten().map(|entry| entry.file_name()).collect::<Vec<_>>();
+    while entries().is_empty() && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let begun = Instant::now();
+    // With a figure the status is 1, without one it is 2.
+    let status = child.wait().unwrap();
+    assert!(matches!(status.code(), Some(1 | 2)), "{status}");
+    assert!(begun.elapsed() < PATIENCE / 2 && entries().is_empty(), "{:?}", entries());
+}
