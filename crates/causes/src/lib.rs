@@ -9,6 +9,7 @@ mod controls;
 mod idle_wake;
 mod remote_interrupt;
 mod session;
+mod translation;
 
 pub use cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch};
 pub use session::{Question, Session};
@@ -18,7 +19,7 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 2] = [&idle_wake::CAUSE, &remote_interrupt::CAUSE];
+static ALL: [&Cause; 3] = [&idle_wake::CAUSE, &remote_interrupt::CAUSE, &translation::CAUSE];
 
 #[cfg(test)]
 mod tests {

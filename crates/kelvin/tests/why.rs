@@ -55,6 +55,31 @@ fn a_round_trip_between_two_cpus_is_explained_or_said_not_to_be() {
     assert_eq!(first["bystander"]["metric"], "os.switch.process.pipe");
 }
 
+/// The share of a cause in percent, if it is shown.
+fn share(explanation: &Value, cause: &str) -> Option<f64> {
+    let left = &explanation["not_explained"]["amount"];
+    let (low, value, high) = (left["low"].as_f64(), left["value"].as_f64(), left["high"].as_f64());
+    assert!(low <= value && value <= high, "{left}");
+    assert_eq!(explanation["is_explained"], low <= Some(0.0) && high >= Some(0.0), "{left}");
+    let parts = explanation["parts"].as_array().unwrap();
+    let part = parts.iter().find(|part| part["of"]["cause"] == cause)?;
+    Some(100.0 * part["share"]["value"].as_f64().unwrap())
+}
+
+/// A set whose pages the TLBs hold waits for no walk.
+#[test]
+fn translation_has_no_share_in_a_small_set() {
+    let explanation =
+        explained(&Place::new(), &["mem.latency", "pages=base", "bytes=32KiB", "--budget", "minimum", "--rounds", "6"]);
+    assert_eq!(share(&explanation, "translation"), None, "{explanation:#}");
+    assert!(
+        explanation["causes"][0]["evidence"][0]["without_because"]
+            .as_str()
+            .unwrap()
+            .contains("smaller than a huge page")
+    );
+}
+
 #[test]
 fn a_table_fits_eighty_columns() {
     let place = Place::new();
