@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cause;
+mod congestion_control;
 mod controls;
 mod idle_wake;
 mod remote_interrupt;
@@ -19,7 +20,8 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 3] = [&idle_wake::CAUSE, &remote_interrupt::CAUSE, &translation::CAUSE];
+static ALL: [&Cause; 4] =
+    [&idle_wake::CAUSE, &remote_interrupt::CAUSE, &translation::CAUSE, &congestion_control::CAUSE];
 
 #[cfg(test)]
 mod tests {
