@@ -10,6 +10,7 @@ mod controls;
 mod idle_wake;
 mod remote_interrupt;
 mod session;
+mod socket_buffers;
 mod translation;
 
 pub use cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch};
@@ -20,8 +21,13 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 4] =
-    [&idle_wake::CAUSE, &remote_interrupt::CAUSE, &translation::CAUSE, &congestion_control::CAUSE];
+static ALL: [&Cause; 5] = [
+    &idle_wake::CAUSE,
+    &remote_interrupt::CAUSE,
+    &translation::CAUSE,
+    &congestion_control::CAUSE,
+    &socket_buffers::CAUSE,
+];
 
 #[cfg(test)]
 mod tests {

@@ -66,6 +66,19 @@ fn share(explanation: &Value, cause: &str) -> Option<f64> {
     Some(100.0 * part["share"]["value"].as_f64().unwrap())
 }
 
+/// A tiny socket buffer makes a local stream many times slower whatever the machine: both ends wait for each other after each few
+/// kilobytes. Congestion control has no share in that.
+#[test]
+fn a_tiny_socket_buffer_is_named_and_nothing_else() {
+    let place = Place::new();
+    let stream = ["net.bandwidth.tcp", "placement=same_cpu", "streams=1", "message=64KiB", "--socket-buffers", "4k"];
+    let explanation = explained(&place, &[&stream[..], &["--budget", "minimum", "--rounds", "6"]].concat());
+    assert_eq!(verdict(&explanation, "socket_buffers"), "shown", "{explanation:#}");
+    assert!(share(&explanation, "socket_buffers").unwrap() > 50.0, "{explanation:#}");
+    assert_eq!(share(&explanation, "congestion_control"), None, "{explanation:#}");
+    assert_eq!(verdict(&explanation, "idle_wake"), "absent");
+}
+
 /// A set whose pages the TLBs hold waits for no walk.
 #[test]
 fn translation_has_no_share_in_a_small_set() {
