@@ -7,6 +7,7 @@
 mod cause;
 mod congestion_control;
 mod controls;
+mod file_system;
 mod idle_wake;
 mod remote_interrupt;
 mod session;
@@ -21,12 +22,13 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 5] = [
+static ALL: [&Cause; 6] = [
     &idle_wake::CAUSE,
     &remote_interrupt::CAUSE,
     &translation::CAUSE,
     &congestion_control::CAUSE,
     &socket_buffers::CAUSE,
+    &file_system::CAUSE,
 ];
 
 #[cfg(test)]

@@ -79,6 +79,20 @@ fn a_tiny_socket_buffer_is_named_and_nothing_else() {
     assert_eq!(verdict(&explanation, "idle_wake"), "absent");
 }
 
+/// Files on a disk against files in memory, and files that are in memory already: what cannot be taken away is not tried.
+#[test]
+fn a_file_system_on_a_disk_is_tried_and_one_in_memory_is_not() {
+    let place = Place::new();
+    let create = ["file.metadata.create", "files=100", "--budget", "minimum", "--rounds", "6"];
+    let on_disk = explained(&place, &create);
+    assert!(["shown", "ruled_out", "undecided"].contains(&verdict(&on_disk, "file_system").as_str()), "{on_disk:#}");
+    let Some(memory) = kelvin_testing::in_memory("why of files in memory") else { return };
+    let scratch = tempfile::tempdir_in(memory).unwrap();
+    let in_memory = explained(&place, &[&create[..], &["--dir", scratch.path().to_str().unwrap()]].concat());
+    assert!(verdict(&in_memory, "file_system").contains("in memory already (tmpfs)"), "{in_memory:#}");
+    assert_eq!(share(&in_memory, "file_system"), None);
+}
+
 /// A set whose pages the TLBs hold waits for no walk.
 #[test]
 fn translation_has_no_share_in_a_small_set() {
