@@ -1,7 +1,7 @@
 //! What an experiment shows: the figure as a sum of what is shown to cause it, and a remainder.
 //!
-//! All figures are medians of rounds, as found, and all differences are taken within passes: what a pass has in common cancels. Of a
-//! cause counts as much as all its mechanisms show. Rates do not add up; their reciprocals, the times of a million bytes, do.
+//! All figures are medians of rounds, as found, and all differences and ratios are taken within passes: what a pass has in common
+//! cancels. Of a cause counts as much as all its mechanisms show. Rates do not add up; their reciprocals, the times of a million bytes, do.
 
 use std::collections::BTreeMap;
 
@@ -112,7 +112,7 @@ struct Desk<'e> {
 /// What one mechanism shows.
 struct Shown<'e> {
     mechanism: &'e TriedMechanism,
-    amount: Result<Uncertain, String>,
+    amount: Result<Amount, String>,
     bystander: Option<Bystander>,
 }
 
@@ -120,6 +120,35 @@ impl Shown<'_> {
     /// Whether its control moved what it cannot touch.
     fn is_void(&self) -> bool {
         self.bystander.as_ref().is_some_and(|bystander| bystander.moved)
+    }
+}
+
+/// An amount with its interval, and with the wider one by which all mechanisms together are judged.
+#[derive(Clone, Copy)]
+struct Amount {
+    value: f64,
+    interval: (f64, f64),
+    jointly: (f64, f64),
+}
+
+impl Amount {
+    fn of(figure: Uncertain, jointly: f64) -> Self {
+        Self { value: figure.value, interval: figure.interval(LEVEL), jointly: figure.interval(jointly) }
+    }
+
+    /// What is taken from a whole, by the logarithm of how many times as large it is as what is left.
+    fn taken(from: f64, logarithm: Uncertain, jointly: f64) -> Self {
+        let taken = |logarithm: f64| from * (1.0 - (-logarithm).exp());
+        let of = |(low, high): (f64, f64)| (taken(low), taken(high));
+        Self {
+            value: taken(logarithm.value),
+            interval: of(logarithm.interval(LEVEL)),
+            jointly: of(logarithm.interval(jointly)),
+        }
+    }
+
+    fn estimate(self) -> Estimate {
+        Estimate { value: self.value, low: self.interval.0, high: self.interval.1, is_range: false }
     }
 }
 
@@ -200,7 +229,7 @@ impl<'e> Desk<'e> {
             what: cause.what,
             helps: cause.helps,
             verdict: cause.not_tried.clone().map_or(verdict, CauseVerdict::NotTried),
-            share: least.map(|amount| share(*amount, whole)),
+            share: least.map(|amount| share(amount.estimate(), whole)),
             evidence: shown.iter().map(|one| self.evidence(one, &counted)).collect(),
             by_formula: cause.size.as_ref().and_then(|size| self.by_formula(size)),
         }
@@ -217,19 +246,26 @@ impl<'e> Desk<'e> {
     }
 
     /// What a mechanism shows of the figure, or why it shows nothing.
-    fn shows(&self, mechanism: &TriedMechanism, found: &Values, whole: Uncertain) -> Result<Uncertain, String> {
+    fn shows(&self, mechanism: &TriedMechanism, found: &Values, whole: Uncertain) -> Result<Amount, String> {
         if let Some(Reason(refused)) = &mechanism.refused {
             return Err(refused.clone());
         }
         let differences = match &mechanism.amount {
-            AmountBy::Without(control) => paired(found, &self.values(&[*control], &self.asked)),
+            AmountBy::Without(control) => {
+                let left = self.values(&[*control], &self.asked);
+                // A busy machine makes both larger by the same factor, not by the same time.
+                if let Some(times) = paired_ratio(&pairs(&left, found)) {
+                    return Ok(Amount::taken(whole.value, times, self.jointly));
+                }
+                paired(found, &left)
+            }
             AmountBy::Sweep([little, much]) => {
                 paired(&self.values(&[*much], &self.asked), &self.values(&[*little], &self.asked))
             }
             AmountBy::Beyond([weaker, stronger]) => {
                 let least = self.values(&[*stronger], &self.asked);
                 let taken = Uncertain::median(&paired(found, &least), None);
-                if taken.is_some_and(|taken| self.says(taken, whole) == Says::Nothing) {
+                if taken.is_some_and(|taken| self.says(Amount::of(taken, self.jointly), whole) == Says::Nothing) {
                     return Err("its control takes nothing away here".into());
                 }
                 paired(&self.values(&[*weaker], &self.asked), &least)
@@ -237,7 +273,8 @@ impl<'e> Desk<'e> {
             AmountBy::Difference(difference) => self.difference(difference),
             AmountBy::Tagged(tags) => paired(found, &self.without(*tags)),
         };
-        Uncertain::median(&differences, None).ok_or_else(|| self.why_none(mechanism))
+        let amount = Uncertain::median(&differences, None).map(|amount| Amount::of(amount, self.jointly));
+        amount.ok_or_else(|| self.why_none(mechanism))
     }
 
     /// The figure by the samples without these tags.
@@ -266,8 +303,8 @@ impl<'e> Desk<'e> {
         }
     }
 
-    fn says(&self, amount: Uncertain, whole: Uncertain) -> Says {
-        let (low, high) = amount.interval(self.jointly);
+    fn says(&self, amount: Amount, whole: Uncertain) -> Says {
+        let (low, high) = amount.jointly;
         let matters = MATTERS * whole.value;
         match () {
             () if low > 0.0 && amount.value >= matters => Says::Something,
@@ -323,15 +360,14 @@ impl<'e> Desk<'e> {
             Ok(_) if one.mechanism.is_substitute => Some("it is not needed beside the others".into()),
             Ok(_) => one.mechanism.idle_in_guest.map(|why| why.to_string()),
         };
-        let amount = one.amount.as_ref().ok().map(|amount| estimate(*amount, LEVEL));
+        let amount = one.amount.as_ref().ok().map(|amount| amount.estimate());
         Evidence { how: one.mechanism.how, amount, without_because, bystander: one.bystander.clone() }
     }
 
     fn bystander(&self, cause: &TriedCause, mechanism: &TriedMechanism, whole: Uncertain) -> Option<Bystander> {
         let (at, control) = (cause.bystander.as_ref()?, intervention(mechanism)?);
         let [found, under] = [&[][..], &[control]].map(|under| self.raw(under, at, Tags::NONE));
-        let pairs: Vec<[f64; 2]> = found.iter().filter_map(|(pass, value)| Some([*value, *under.get(pass)?])).collect();
-        let (ratio, shift) = (paired_ratio(&pairs)?, Uncertain::median(&paired(&under, &found), None)?);
+        let (ratio, shift) = (paired_ratio(&pairs(&found, &under))?, Uncertain::median(&paired(&under, &found), None)?);
         let (low, high) = shift.interval(self.jointly);
         let unit = self.metric(at)?.unit;
         // A shift of a microsecond means nothing to a figure of a second.
@@ -360,6 +396,11 @@ impl<'e> Desk<'e> {
     }
 }
 
+/// Two figures within passes.
+fn pairs(first: &Values, second: &Values) -> Vec<[f64; 2]> {
+    first.iter().filter_map(|(pass, value)| Some([*value, *second.get(pass)?])).collect()
+}
+
 /// Differences of two figures within passes.
 fn paired(more: &Values, less: &Values) -> Vec<f64> {
     more.iter().filter_map(|(pass, value)| Some(value - less.get(pass)?)).collect()
@@ -370,8 +411,7 @@ fn estimate(figure: Uncertain, level: f64) -> Estimate {
     Estimate { value: figure.value, low, high, is_range: false }
 }
 
-fn share(amount: Uncertain, whole: Uncertain) -> Share {
-    let amount = estimate(amount, LEVEL);
+fn share(amount: Estimate, whole: Uncertain) -> Share {
     Share { amount, share: amount.over(whole.value) }
 }
 
@@ -404,7 +444,12 @@ impl Sum {
             .filter(|most| rest.low > most.high)
             .map_or_else(|| (PartOf::Rest, rest), |expected| (PartOf::Expected, expected));
         let over = |amount: Estimate| Share { amount, share: amount.over(whole.value) };
-        let not_explained = remainder(estimate(whole, LEVEL), kept, &shown);
+        let nothing = Estimate { value: 0.0, low: 0.0, high: 0.0, is_range: false };
+        let not_explained = match (&of, shown.is_empty()) {
+            // The figure less itself.
+            (PartOf::Rest, true) => nothing,
+            _ => remainder(estimate(whole, LEVEL), kept, &shown),
+        };
         let mut parts = vec![Part { of, share: over(kept) }];
         parts.extend(shown.iter().map(|(cause, share)| Part { of: PartOf::Cause(cause.id), share: *share }));
         Self { parts, not_explained: over(not_explained) }

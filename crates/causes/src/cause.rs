@@ -24,7 +24,7 @@ pub struct Cause {
     /// What helps against it.
     pub helps: &'static str,
     /// The metrics that it can touch.
-    pub touches: &'static [Touch],
+    pub touches: Touches,
     /// The ways in which it is shown, the most direct one first. Where there are several, as much counts as all of them show.
     pub mechanisms: &'static [Mechanism],
     /// A figure that it cannot touch.
@@ -34,10 +34,31 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// Whether it can touch a metric at a case.
-    pub fn can_touch(&self, metric: &Metric, case: &Case) -> bool {
-        let is_met = |touch: &&Touch| touch.metric.id == metric.id && touch.only.is_none_or(|there| there.is_of(case));
-        self.touches.iter().any(|touch| is_met(&touch))
+    /// Whether it can touch a figure.
+    pub fn can_touch(&self, scene: &Scene<'_>) -> bool {
+        match self.touches {
+            Touches::These(touches) => touches.iter().any(|touch| touch.is_of(scene.metric, scene.case)),
+            Touches::AllWhere(is_here) => is_here(scene),
+        }
+    }
+}
+
+/// Which metrics a cause can touch.
+#[derive(Clone, Copy, Debug)]
+pub enum Touches {
+    /// These.
+    These(&'static [Touch]),
+    /// All, on a machine where this is so: elsewhere there is nothing to be tried.
+    AllWhere(fn(&Scene<'_>) -> bool),
+}
+
+impl Touches {
+    /// The metrics, if not all.
+    pub fn these(self) -> Option<&'static [Touch]> {
+        match self {
+            Self::These(touches) => Some(touches),
+            Self::AllWhere(_) => None,
+        }
     }
 }
 
@@ -51,6 +72,11 @@ pub struct Touch {
 }
 
 impl Touch {
+    /// Whether a metric at a case is this one.
+    fn is_of(&self, metric: &Metric, case: &Case) -> bool {
+        self.metric.id == metric.id && self.only.is_none_or(|there| there.is_of(case))
+    }
+
     /// A metric at all its cases.
     pub const fn always(metric: &'static Metric) -> Self {
         Self { metric, only: None }
@@ -137,6 +163,11 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// The CPU quota of this process's control groups, in CPUs, if they have one.
+    pub fn cpu_quota(&self) -> Option<f64> {
+        self.machine.limits.cpu_quota.get().copied().flatten()
+    }
+
     /// The CPUs that the probe may use, without those of work on all CPUs.
     pub fn cpus(&self) -> Vec<u32> {
         let placement = &self.setup.placement;

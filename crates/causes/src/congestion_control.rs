@@ -4,7 +4,7 @@ use kelvin_catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_WAY, MESSAGE, STACK_UDP
 use kelvin_model::{Case, MetricAt, Reason};
 use kelvin_sys::net::congestion_controls;
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch};
+use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "congestion_control",
@@ -19,7 +19,7 @@ pub(crate) static CAUSE: Cause = Cause {
         "What paces within a machine may be right on a long path.",
     ],
     helps: "choose another for local streams (TCP_CONGESTION, or net.ipv4.tcp_congestion_control for all)",
-    touches: &[Touch::always(&BANDWIDTH_TCP), Touch::always(&BANDWIDTH_TCP_WAY)],
+    touches: Touches::These(&[Touch::always(&BANDWIDTH_TCP), Touch::always(&BANDWIDTH_TCP_WAY)]),
     mechanisms: &[Mechanism {
         how: "with another congestion control",
         means: Means::Without(Control { id: "other_congestion_control", apply }),

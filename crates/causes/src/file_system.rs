@@ -11,7 +11,7 @@ use kelvin_file::temporary::Scratch;
 use kelvin_model::{Case, MetricAt, Reason};
 use kelvin_sys::fs::kind;
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch};
+use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "file_system",
@@ -26,7 +26,7 @@ pub(crate) static CAUSE: Cause = Cause {
         "A flush to a disk has no counterpart in memory, and is not tried.",
     ],
     helps: "keep what need not last in /dev/shm or another tmpfs, or change files in larger steps",
-    touches: &[
+    touches: Touches::These(&[
         Touch::always(&METADATA_CREATE),
         Touch::always(&METADATA_STAT),
         Touch::always(&METADATA_OPEN),
@@ -39,7 +39,7 @@ pub(crate) static CAUSE: Cause = Cause {
         Touch::always(&ENTRY_REMOVE),
         Touch::always(&NEW),
         Touch::always(&SYNC),
-    ],
+    ]),
     mechanisms: &[Mechanism {
         how: "in /dev/shm",
         means: Means::Without(Control { id: "in_memory", apply }),

@@ -9,7 +9,7 @@ use kelvin_catalogue::os::{
 };
 use kelvin_model::{Case, Difference, Metric, MetricAt};
 
-use crate::cause::{Cause, Control, Means, Mechanism, Scene, Touch};
+use crate::cause::{Cause, Control, Means, Mechanism, Scene, Touch, Touches};
 use crate::controls::{AWAKE, NO_IDLE_STATES};
 
 const BETWEEN: kelvin_model::Point = Placement::TwoCpus.point();
@@ -30,7 +30,7 @@ pub(crate) static CAUSE: Cause = Cause {
         "What sysfs says of idle states is often wrong by ten times, and says nothing of the host.",
     ],
     helps: "spin before sleeping (net.core.busy_poll for sockets), or keep both ends on one CPU",
-    touches: &WAKING,
+    touches: Touches::These(&WAKING),
     mechanisms: &[
         Mechanism {
             how: "with the CPUs kept awake by spinners",
@@ -115,17 +115,4 @@ fn size(scene: &Scene<'_>) -> Option<Difference> {
         less: MetricAt { metric: switch.id, case: Case::new() },
         times: 2.0,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_between_two_cpus_wakes_one() {
-        let at = |placement: Placement| Case::new().at(placement);
-        assert!(CAUSE.can_touch(&RTT_TCP, &at(Placement::TwoCpus)));
-        assert!(!CAUSE.can_touch(&RTT_TCP, &at(Placement::SameCpu)));
-        assert!(!CAUSE.can_touch(&SWITCH_PROCESS_PIPE, &Case::new()));
-    }
 }

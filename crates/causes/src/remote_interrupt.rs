@@ -8,7 +8,7 @@ use kelvin_catalogue::os::{
 };
 use kelvin_model::{Case, MetricAt};
 
-use crate::cause::{Cause, Means, Mechanism, Touch};
+use crate::cause::{Cause, Means, Mechanism, Touch, Touches};
 use crate::controls::{AWAKE, NO_IDLE_STATES};
 
 const BETWEEN: kelvin_model::Point = Placement::TwoCpus.point();
@@ -22,7 +22,7 @@ pub(crate) static CAUSE: Cause = Cause {
     cost: "That of waking an idle CPU.",
     pitfalls: &["Part of the difference is the preemption of the spinner, of the order of a switch on one CPU."],
     helps: "let idle CPUs poll for a while (guest_halt_poll_ns of the module haltpoll), or keep both ends on one CPU",
-    touches: &[
+    touches: Touches::These(&[
         Touch::at(&RTT_TCP, BETWEEN),
         Touch::at(&RTT_UDP, BETWEEN),
         Touch::at(&RTT_UNIX, BETWEEN),
@@ -35,7 +35,7 @@ pub(crate) static CAUSE: Cause = Cause {
         Touch::at(&IPC_UNIX_LATENCY, BETWEEN),
         Touch::at(&IPC_FUTEX_LATENCY, BETWEEN),
         Touch::always(&SWITCH_CROSS_CPU),
-    ],
+    ]),
     mechanisms: &[Mechanism {
         how: "with idle CPUs that poll, beyond CPUs kept awake",
         means: Means::Beyond([AWAKE, NO_IDLE_STATES]),

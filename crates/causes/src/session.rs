@@ -77,7 +77,7 @@ impl<'a> Session<'a> {
             session.add(probe, case, &[], PASSES_OF_INPUTS);
         }
         for &cause in all {
-            if cause.can_touch(session.question.metric, &session.question.case) {
+            if cause.can_touch(&session.question.scene()) {
                 session.try_cause(cause);
             }
         }

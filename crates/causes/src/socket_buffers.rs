@@ -3,7 +3,7 @@
 use kelvin_catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_WAY, MESSAGE, STACK_UDP};
 use kelvin_model::{Case, MetricAt, Reason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch};
+use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "socket_buffers",
@@ -15,7 +15,7 @@ pub(crate) static CAUSE: Cause = Cause {
         "The kernel grants less where net.core.wmem_max or rmem_max is smaller, and says so in the notes of a run.",
     ],
     helps: "leave buffers to the kernel, and raise the maxima of net.ipv4.tcp_wmem and tcp_rmem",
-    touches: &[Touch::always(&BANDWIDTH_TCP), Touch::always(&BANDWIDTH_TCP_WAY)],
+    touches: Touches::These(&[Touch::always(&BANDWIDTH_TCP), Touch::always(&BANDWIDTH_TCP_WAY)]),
     mechanisms: &[Mechanism {
         how: "with other socket buffers",
         means: Means::Without(Control { id: "other_buffers", apply }),

@@ -4,7 +4,7 @@
 use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize, TLB, TLB_PACKED, TOUCHED_PAGES};
 use kelvin_model::{Case, Difference, MetricAt, Reason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch};
+use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "translation",
@@ -21,7 +21,7 @@ pub(crate) static CAUSE: Cause = Cause {
         "Huge pages also lie together in physical memory, and so meet fewer conflicts in a cache.",
     ],
     helps: "ask for huge pages (madvise with MADV_HUGEPAGE), or touch fewer pages: keep what is used together together",
-    touches: &[Touch::at(&LATENCY, PageSize::Base.point())],
+    touches: Touches::These(&[Touch::at(&LATENCY, PageSize::Base.point())]),
     mechanisms: &[
         Mechanism {
             how: "with huge pages",
@@ -62,15 +62,4 @@ fn spread(scene: &Scene<'_>) -> Option<Difference> {
     let at =
         |metric: &kelvin_model::Metric| MetricAt { metric: metric.id, case: Case::new().with(TOUCHED_PAGES, pages) };
     Some(Difference { of: at(&TLB), less: at(&TLB_PACKED), times: 1.0 })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_base_pages_miss() {
-        let at = |pages: PageSize| Case::new().at(pages).with(BYTES, 64 << 20);
-        assert!(CAUSE.can_touch(&LATENCY, &at(PageSize::Base)) && !CAUSE.can_touch(&LATENCY, &at(PageSize::Huge)));
-    }
 }

@@ -3,10 +3,19 @@
 mod place;
 
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use kelvin_testing::Missing;
 use place::{PATIENCE, Place};
 use serde_json::Value;
+
+/// Held by whatever plants a cause or measures one: another planted one beside it would be part of the figure.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// An explanation of a figure, as JSON, and what it says of each cause.
 fn explained(place: &Place, arguments: &[&str]) -> Value {
@@ -41,12 +50,13 @@ fn a_call_that_wakes_nobody_has_no_cause_of_waking() {
 
 #[test]
 fn a_round_trip_between_two_cpus_is_explained_or_said_not_to_be() {
+    let _alone = alone();
     if kelvin_sys::cpu::allowed().unwrap().len() < 2 {
-        kelvin_testing::Missing::machine("this process may use one CPU").skips("why a round trip takes so long");
+        Missing::machine("this process may use one CPU").skips("why a round trip takes so long");
         return;
     }
     let place = Place::new();
-    let asked = ["net.rtt.tcp", "placement=two_cpus", "--budget", "minimum", "--rounds", "6"];
+    let asked = ["net.rtt.tcp", "placement=two_cpus", "--budget", "minimum", "--rounds", "8"];
     let explanation = explained(&place, &asked);
     assert_ne!(verdict(&explanation, "idle_wake"), "absent");
     let first = &explanation["causes"][0]["evidence"][0];
@@ -70,9 +80,10 @@ fn share(explanation: &Value, cause: &str) -> Option<f64> {
 /// kilobytes. Congestion control has no share in that.
 #[test]
 fn a_tiny_socket_buffer_is_named_and_nothing_else() {
+    let _alone = alone();
     let place = Place::new();
     let stream = ["net.bandwidth.tcp", "placement=same_cpu", "streams=1", "message=64KiB", "--socket-buffers", "4k"];
-    let explanation = explained(&place, &[&stream[..], &["--budget", "minimum", "--rounds", "6"]].concat());
+    let explanation = explained(&place, &[&stream[..], &["--budget", "minimum", "--rounds", "8"]].concat());
     assert_eq!(verdict(&explanation, "socket_buffers"), "shown", "{explanation:#}");
     assert!(share(&explanation, "socket_buffers").unwrap() > 50.0, "{explanation:#}");
     assert_eq!(share(&explanation, "congestion_control"), None, "{explanation:#}");
@@ -82,8 +93,9 @@ fn a_tiny_socket_buffer_is_named_and_nothing_else() {
 /// Files on a disk against files in memory, and files that are in memory already: what cannot be taken away is not tried.
 #[test]
 fn a_file_system_on_a_disk_is_tried_and_one_in_memory_is_not() {
+    let _alone = alone();
     let place = Place::new();
-    let create = ["file.metadata.create", "files=100", "--budget", "minimum", "--rounds", "6"];
+    let create = ["file.metadata.create", "files=100", "--budget", "minimum", "--rounds", "8"];
     let on_disk = explained(&place, &create);
     assert!(["shown", "ruled_out", "undecided"].contains(&verdict(&on_disk, "file_system").as_str()), "{on_disk:#}");
     let Some(memory) = kelvin_testing::in_memory("why of files in memory") else { return };
@@ -96,8 +108,9 @@ fn a_file_system_on_a_disk_is_tried_and_one_in_memory_is_not() {
 /// A set whose pages the TLBs hold waits for no walk.
 #[test]
 fn translation_has_no_share_in_a_small_set() {
+    let _alone = alone();
     let explanation =
-        explained(&Place::new(), &["mem.latency", "pages=base", "bytes=32KiB", "--budget", "minimum", "--rounds", "6"]);
+        explained(&Place::new(), &["mem.latency", "pages=base", "bytes=32KiB", "--budget", "minimum", "--rounds", "8"]);
     assert_eq!(share(&explanation, "translation"), None, "{explanation:#}");
     assert!(
         explanation["causes"][0]["evidence"][0]["without_because"]

@@ -41,7 +41,7 @@ pub fn worded(explanation: &Explanation) -> Worded {
         what: "not explained".into(),
         amount: scale.text(explanation.not_explained.amount.value),
         share: whole_percent(explanation.not_explained.share.value),
-        shown_by: format!("({})", scale.interval(&explanation.not_explained.amount)),
+        shown_by: remainder(explanation, &scale),
     });
     Worded {
         sentences: sentences(explanation),
@@ -49,6 +49,16 @@ pub fn worded(explanation: &Explanation) -> Worded {
         rows,
         whole: scale.text(explanation.whole.value),
         notes: notes(explanation, &scale),
+    }
+}
+
+/// What is said beside the remainder.
+fn remainder(explanation: &Explanation, scale: &Amount) -> String {
+    let amount = &explanation.not_explained.amount;
+    match () {
+        () if amount.low < amount.high => format!("({})", scale.interval(amount)),
+        () if explanation.predicted.is_some() => "it is within its predicted range".into(),
+        () => "nothing says what it should be".into(),
     }
 }
 

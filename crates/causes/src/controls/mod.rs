@@ -3,6 +3,8 @@
 mod awake;
 mod latency_limit;
 
+use kelvin_model::Reason;
+
 use crate::cause::Control;
 use awake::Awake;
 use latency_limit::LatencyLimit;
@@ -11,6 +13,9 @@ use latency_limit::LatencyLimit;
 pub(crate) const AWAKE: Control = Control {
     id: "awake",
     apply: |scene, conditions| {
+        if scene.cpu_quota().is_some() {
+            return Err(Reason::new("a spinner would use up the CPU quota of this control group"));
+        }
         conditions.hold(Awake::on(&scene.cpus())?);
         Ok(())
     },

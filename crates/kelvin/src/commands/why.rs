@@ -292,8 +292,8 @@ pub fn write_page(out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "## {} (`{}`)\n\n{}\n", capital(cause.what), cause.id, cause.how)?;
         writeln!(out, "**What it costs.** {}\n", cause.cost)?;
         writeln!(out, "**What helps.** {}.\n", capital(cause.helps))?;
-        let metrics: Vec<String> = metrics(cause).into_iter().map(|id| format!("`{id}`")).collect();
-        writeln!(out, "**Metrics.** {}\n\n**Pitfalls**\n", metrics.join(", "))?;
+        let metrics = in_words(metrics(cause).into_iter().map(|id| format!("`{id}`")));
+        writeln!(out, "**Metrics.** {metrics}\n\n**Pitfalls**\n")?;
         cause.pitfalls.iter().try_for_each(|pitfall| writeln!(out, "- {pitfall}"))?;
         writeln!(out)
     })
@@ -305,9 +305,14 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The metrics that a cause can touch.
+/// The metrics that a cause can touch; none stands for all.
 fn metrics(cause: &Cause) -> BTreeSet<&'static str> {
-    cause.touches.iter().map(|touch| touch.metric.id.as_str()).collect()
+    cause.touches.these().unwrap_or_default().iter().map(|touch| touch.metric.id.as_str()).collect()
+}
+
+/// The same in words.
+fn in_words(metrics: impl ExactSizeIterator<Item = String>) -> String {
+    if metrics.len() == 0 { "all".into() } else { metrics.collect::<Vec<_>>().join(", ") }
 }
 
 fn list_causes(out: &mut dyn Write) -> io::Result<()> {
@@ -331,5 +336,5 @@ fn write_cause(out: &mut dyn Write, cause: &Cause, width: usize) -> io::Result<(
     paragraph("Cost", cause.cost)?;
     cause.pitfalls.iter().try_for_each(|pitfall| paragraph("Pitfall", pitfall))?;
     paragraph("What helps", cause.helps)?;
-    paragraph("Metrics", &metrics(cause).into_iter().collect::<Vec<_>>().join(", "))
+    paragraph("Metrics", &in_words(metrics(cause).into_iter().map(str::to_owned)))
 }
