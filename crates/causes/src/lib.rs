@@ -9,6 +9,7 @@ mod congestion_control;
 mod controls;
 mod file_system;
 mod idle_wake;
+mod read_ahead;
 mod remote_interrupt;
 mod session;
 mod socket_buffers;
@@ -22,13 +23,14 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 6] = [
+static ALL: [&Cause; 7] = [
     &idle_wake::CAUSE,
     &remote_interrupt::CAUSE,
     &translation::CAUSE,
     &congestion_control::CAUSE,
     &socket_buffers::CAUSE,
     &file_system::CAUSE,
+    &read_ahead::CAUSE,
 ];
 
 #[cfg(test)]

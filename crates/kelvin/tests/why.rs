@@ -105,6 +105,16 @@ fn a_file_system_on_a_disk_is_tried_and_one_in_memory_is_not() {
     assert_eq!(share(&in_memory, "file_system"), None);
 }
 
+/// Touches of a mapped file far apart, each of which makes the kernel read what nobody asks for.
+#[test]
+fn read_ahead_is_named() {
+    let _alone = alone();
+    let touches = ["mem.fault.major", "read_ahead=on", "step_bytes=16MiB", "--budget", "minimum", "--rounds", "8"];
+    let explanation = explained(&Place::new(), &touches);
+    assert_eq!(verdict(&explanation, "read_ahead"), "shown", "{explanation:#}");
+    assert!(share(&explanation, "read_ahead").unwrap() > 25.0, "{explanation:#}");
+}
+
 /// A set whose pages the TLBs hold waits for no walk.
 #[test]
 fn translation_has_no_share_in_a_small_set() {

@@ -94,6 +94,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         (Some(ReadAhead::On), Some(step)) if step == page_bytes() => None,
         (Some(ReadAhead::On), Some(step)) if step > 0 && step < FILE_BYTES => Some(in_steps(step)),
         (Some(ReadAhead::Off), Some(step)) if step == page_bytes() => Some(shuffled(FILE_BYTES / step, bench.seed())),
+        // The same touches without read-ahead: a control.
+        (Some(ReadAhead::Off), Some(step)) if step > 0 && step < FILE_BYTES => Some(in_steps(step)),
         _ => return Err(Stop::fail(format!("there is no access pattern for the case {case}"))),
     };
     let path = cold_file(bench.scratch())?;
