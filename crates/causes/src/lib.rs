@@ -8,6 +8,7 @@ mod cause;
 mod congestion_control;
 mod controls;
 mod file_system;
+mod group_quota;
 mod idle_wake;
 mod read_ahead;
 mod remote_interrupt;
@@ -23,7 +24,7 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 7] = [
+static ALL: [&Cause; 8] = [
     &idle_wake::CAUSE,
     &remote_interrupt::CAUSE,
     &translation::CAUSE,
@@ -31,6 +32,7 @@ static ALL: [&Cause; 7] = [
     &socket_buffers::CAUSE,
     &file_system::CAUSE,
     &read_ahead::CAUSE,
+    &group_quota::CAUSE,
 ];
 
 #[cfg(test)]

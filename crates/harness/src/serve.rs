@@ -1,6 +1,7 @@
 //! The child side: a process that runs one probe at one case once, and answers with its readings.
 
 use std::io::{Read, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use kelvin_model::Attempt;
@@ -39,6 +40,11 @@ pub fn serve(probes: &[&Probe]) -> Result<(), String> {
 }
 
 fn attempt(probe: &Probe, request: &Request) -> Result<Attempt, Stop> {
+    if let Some(group) = &request.setup.group {
+        // 0 stands for the process that writes.
+        std::fs::write(Path::new(group).join("cgroup.procs"), "0")
+            .map_err(|error| Stop::skip(format!("needs the right to enter another control group (root): {error}")))?;
+    }
     let cpu = request.setup.placement.cpu;
     cpu::pin(&[cpu]).map_err(|error| Stop::fail(format!("cannot pin to CPU {cpu}: {error}")))?;
     if request.setup.realtime {

@@ -32,6 +32,8 @@ pub struct Setup {
     /// Nanoseconds that the timing thread spins before each operation that is timed by itself: for so long the other end of a pair
     /// has been idle.
     pub gap: u64,
+    /// The directory of a control group that the process of a round enters, where not that of its parent.
+    pub group: Option<OsString>,
 }
 
 /// The CPUs that a run uses.
@@ -89,6 +91,7 @@ impl Setup {
             agent: None,
             sockets: SocketOptions::default(),
             gap: 0,
+            group: None,
         }
     }
 }

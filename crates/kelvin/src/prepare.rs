@@ -55,6 +55,7 @@ impl Prepared {
             agent,
             sockets,
             gap: 0,
+            group: None,
         };
         Ok(Self { setup, machine: here.machine, began: here.began, way, directories: (scratch, remote) })
     }

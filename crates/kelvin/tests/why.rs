@@ -6,8 +6,9 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use kelvin_file::group::{Controller, Group};
 use kelvin_testing::Missing;
-use place::{PATIENCE, Place};
+use place::{KELVIN, PATIENCE, Place};
 use serde_json::Value;
 
 /// Held by whatever plants a cause or measures one: another planted one beside it would be part of the figure.
@@ -113,6 +114,25 @@ fn read_ahead_is_named() {
     let explanation = explained(&Place::new(), &touches);
     assert_eq!(verdict(&explanation, "read_ahead"), "shown", "{explanation:#}");
     assert!(share(&explanation, "read_ahead").unwrap() > 25.0, "{explanation:#}");
+}
+
+/// A fifth of a CPU, and a stream that needs all of one.
+#[test]
+fn a_quota_is_named() {
+    let _alone = alone();
+    let group = match Group::make(Controller::Cpu) {
+        Ok(group) => group,
+        Err(error) => return Missing::right(error).skips("why a stream under a quota is slow"),
+    };
+    group.limit_cpu(4000, Duration::from_millis(20)).unwrap();
+    let place = Place::new();
+    let stream = "net.bandwidth.tcp placement=same_cpu streams=1 message=64KiB --budget minimum --rounds 8 --json";
+    let entering = format!("echo 0 > {} && exec {KELVIN} why {stream}", group.door().display());
+    let output = place.command("/bin/sh", &["-c", &entering]).output().unwrap();
+    let explanation: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(verdict(&explanation, "group_quota"), "shown", "{explanation:#}");
+    assert!(share(&explanation, "group_quota").unwrap() > 25.0, "{explanation:#}");
+    assert_eq!(share(&explanation, "congestion_control"), None, "{explanation:#}");
 }
 
 /// A set whose pages the TLBs hold waits for no walk.

@@ -243,6 +243,7 @@ fn setup(directories: &Directories) -> Setup {
         agent,
         sockets: SocketOptions::default(),
         gap: 0,
+        group: None,
     }
 }
 

@@ -1,0 +1,85 @@
+//! The CPU quota of a control group: once its processes have used up their share of a period, they stand still until the next.
+
+use std::path::{Path, PathBuf};
+
+use kelvin_catalogue::cpu::CLOCK_PAIR;
+use kelvin_model::{Case, MetricAt, Reason};
+
+use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touches};
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "group_quota",
+    what: "the CPU quota of its control group",
+    how: "A control group may use the CPUs for a part of each period (usually of 100 ms), and stands still for the rest of it. Shown by \
+          the same in the nearest control group above that has no quota, which the process of a round enters by itself.",
+    cost: "Needs root. Only processes of single rounds are moved, and they end with their rounds.",
+    pitfalls: &[
+        "A quota does not touch the median of operations that take microseconds: few of them meet its end. It touches what takes as \
+         long as a period, and rates over many.",
+        "Real-time priority lifts a quota too, and a spinner uses it up: neither is tried beside one.",
+    ],
+    helps: "raise the quota (cpu.max, or cpu.cfs_quota_us), or use fewer threads",
+    touches: Touches::AllWhere(|scene| scene.cpu_quota().is_some()),
+    mechanisms: &[Mechanism {
+        how: "in a control group without a quota",
+        means: Means::Without(Control { id: "no_quota", apply }),
+        idle_in_guest: None,
+        is_substitute: false,
+    }],
+    bystander: |_| MetricAt { metric: CLOCK_PAIR.id, case: Case::new() },
+    size: |_| None,
+};
+
+fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
+    let file = scene.setup.throttle_file.as_deref().map(Path::new);
+    let group = file.and_then(Path::parent).ok_or_else(|| Reason::new("needs to see its control group"))?;
+    let above = above_quotas(group).ok_or_else(|| Reason::new("needs a control group above that has no quota"))?;
+    conditions.setup.group = Some(above.into());
+    Ok(())
+}
+
+/// The nearest group above all quotas that bind this one.
+fn above_quotas(group: &Path) -> Option<PathBuf> {
+    let groups = group.ancestors().take_while(|one| one.join(PROCESSES).exists());
+    let highest = groups.filter(|one| has_quota(one)).last()?;
+    highest.parent().filter(|above| above.join(PROCESSES).exists()).map(Path::to_path_buf)
+}
+
+const PROCESSES: &str = "cgroup.procs";
+
+/// Whether a group itself has a quota, by the file of either version.
+fn has_quota(group: &Path) -> bool {
+    let text = |name: &str| std::fs::read_to_string(group.join(name)).unwrap_or_default();
+    let (v1, v2) = (text("cpu.cfs_quota_us"), text("cpu.max"));
+    v1.trim().parse::<i64>().is_ok_and(|quota| quota > 0)
+        || v2.split(' ').next().is_some_and(|quota| quota.parse::<u64>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_group_above_the_highest_quota_is_found_in_either_version() {
+        let root = std::env::temp_dir().join(format!("kelvin-groups-{}", std::process::id()));
+        let inner = root.join("mount/open/limited/inner");
+        fs::create_dir_all(&inner).unwrap();
+        let at = |path: &str| root.join("mount").join(path);
+        for group in ["", "open", "open/limited", "open/limited/inner"] {
+            fs::write(at(group).join(PROCESSES), "").unwrap();
+        }
+        assert_eq!(above_quotas(&inner), None);
+        fs::write(at("open/limited/cpu.max"), "20000 100000\n").unwrap();
+        fs::write(at("open/cpu.max"), "max 100000\n").unwrap();
+        assert_eq!(above_quotas(&inner), Some(at("open")));
+        fs::write(at("open/cpu.cfs_quota_us"), "-1\n").unwrap();
+        fs::write(inner.join("cpu.cfs_quota_us"), "5000\n").unwrap();
+        assert_eq!(above_quotas(&inner), Some(at("open")));
+        fs::write(at("cpu.cfs_quota_us"), "5000\n").unwrap();
+        // Above the mount there is no group.
+        assert_eq!(above_quotas(&inner), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+}
