@@ -10,6 +10,7 @@ mod controls;
 mod file_system;
 mod group_quota;
 mod idle_wake;
+mod other_work;
 mod read_ahead;
 mod remote_interrupt;
 mod session;
@@ -24,7 +25,7 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 8] = [
+static ALL: [&Cause; 9] = [
     &idle_wake::CAUSE,
     &remote_interrupt::CAUSE,
     &translation::CAUSE,
@@ -33,6 +34,7 @@ static ALL: [&Cause; 8] = [
     &file_system::CAUSE,
     &read_ahead::CAUSE,
     &group_quota::CAUSE,
+    &other_work::CAUSE,
 ];
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod place;
 
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -133,6 +134,39 @@ fn a_quota_is_named() {
     assert_eq!(verdict(&explanation, "group_quota"), "shown", "{explanation:#}");
     assert!(share(&explanation, "group_quota").unwrap() > 25.0, "{explanation:#}");
     assert_eq!(share(&explanation, "congestion_control"), None, "{explanation:#}");
+}
+
+/// A busy loop on the CPU that probes run on, and an operation that takes longer than its turns.
+#[test]
+fn other_work_on_the_cpu_is_named() {
+    let _alone = alone();
+    if !kelvin_testing::is_root() {
+        return Missing::right("real-time priority needs CAP_SYS_NICE").skips("why a fork beside other work is slow");
+    }
+    let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+    let stop = AtomicBool::new(false);
+    let explanation = std::thread::scope(|scope| {
+        let _ended = Ended(&stop);
+        scope.spawn(|| {
+            kelvin_sys::cpu::pin(&[cpu]).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::black_box(());
+            }
+        });
+        let fork = ["os.process.fork_rss", "pages=base", "resident=256MiB", "--budget", "minimum", "--rounds", "6"];
+        explained(&Place::new(), &fork)
+    });
+    assert_eq!(verdict(&explanation, "other_work"), "shown", "{explanation:#}");
+    assert!(share(&explanation, "other_work").unwrap() > 25.0, "{explanation:#}");
+}
+
+/// Ends a loop, whatever becomes of its test.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A set whose pages the TLBs hold waits for no walk.
