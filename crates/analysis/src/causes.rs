@@ -1,14 +1,15 @@
 //! What an experiment shows: the figure as a sum of what is shown to cause it, and a remainder.
 //!
 //! All figures are medians of rounds, as found, and all differences and ratios are taken within passes: what a pass has in common
-//! cancels. Of a cause counts as much as all its mechanisms show. Rates do not add up; their reciprocals, the times of a million bytes, do.
+//! cancels. Of a cause counts as much as all its mechanisms show. Rates do not add up; their reciprocals, the times of a million
+//! bytes, do.
 
 use std::collections::BTreeMap;
 
 use kelvin_model::{
-    AmountBy, Amounts, ByFormula, Bystander, Canaries, CauseVerdict, Difference, Estimate, Evidence, Experiment,
-    Explanation, JudgedCause, Measurement, Metric, MetricAt, Name, Part, PartOf, Prediction, Reason, Share, Tags,
-    Treatment, TriedCause, TriedMechanism, Unit, WHY_FORMAT,
+    AmountBy, Amounts, ByFormula, Bystander, CauseVerdict, Difference, Estimate, Evidence, Experiment, Explanation,
+    JudgedCause, Measurement, Metric, MetricAt, Name, Part, PartOf, Prediction, Reason, Share, TriedCause,
+    TriedMechanism, Unit, WHY_FORMAT,
 };
 use kelvin_stats::{LEVEL, Uncertain, jointly_at, median, paired_ratio};
 
@@ -31,7 +32,7 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
     let desk = Desk::of(experiment);
     let found = desk.values(&[], &desk.asked);
     let whole = desk.uncertain(&found)?;
-    let figure = desk.uncertain(&desk.raw(&[], &desk.asked, Tags::NONE))?;
+    let figure = desk.uncertain(&desk.raw(&[], &desk.asked))?;
     let causes: Vec<JudgedCause> = experiment.causes.iter().map(|cause| desk.judge(cause, &found, whole)).collect();
     let sum = Sum::of(&desk, &causes, whole);
     Some(Explanation {
@@ -57,7 +58,7 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
 
 /// The median of the rounds of a metric as found, or with all of these controls, of which a prediction may be made.
 pub fn measured_under(experiment: &Experiment, under: &[Name], at: &MetricAt) -> Option<f64> {
-    let values = Desk::of(experiment).raw(under, at, Tags::NONE);
+    let values = Desk::of(experiment).raw(under, at);
     (!values.is_empty()).then(|| median(&values.into_values().collect::<Vec<_>>()))
 }
 
@@ -96,7 +97,7 @@ fn without_weaker(experiment: &Experiment, controls: Vec<Name>) -> Vec<Name> {
 fn intervention(mechanism: &TriedMechanism) -> Option<Name> {
     match mechanism.amount {
         AmountBy::Without(control) | AmountBy::Beyond([_, control]) => Some(control),
-        AmountBy::Sweep(_) | AmountBy::Difference(_) | AmountBy::Tagged(_) => None,
+        AmountBy::Sweep(_) | AmountBy::Difference(_) => None,
     }
 }
 
@@ -181,14 +182,13 @@ impl<'e> Desk<'e> {
         arms.iter().find(|arm| arm.under == under && is_of(&arm.measurement)).map(|arm| &arm.measurement)
     }
 
-    /// Medians of the rounds of a metric in its unit, of the samples without any of these tags.
-    fn raw(&self, under: &[Name], at: &MetricAt, without: Tags) -> Values {
+    /// Medians of the rounds of a metric, in its unit.
+    fn raw(&self, under: &[Name], at: &MetricAt) -> Values {
         let Some(metric) = self.metric(at) else { return Values::new() };
         let Some(measurement) = self.measurement(under, at) else { return Values::new() };
-        let metric = metric.headline(Treatment::AsFound).contaminants(without).canaries(Canaries::NONE);
         let gathered = Gathered::of(measurement, &metric, &References::default());
-        let rounds = gathered.rounds.iter().filter(|round| !round.kept.is_empty());
-        rounds.map(|round| (round.index, median(&round.kept))).collect()
+        let rounds = gathered.rounds.iter().filter(|round| !round.found.is_empty());
+        rounds.map(|round| (round.index, median(&round.found))).collect()
     }
 
     fn metric(&self, at: &MetricAt) -> Option<Metric> {
@@ -198,10 +198,7 @@ impl<'e> Desk<'e> {
 
     /// The same as amounts.
     fn values(&self, under: &[Name], at: &MetricAt) -> Values {
-        self.raw(under, at, Tags::NONE)
-            .into_iter()
-            .filter_map(|(pass, value)| Some((pass, self.amount(value)?)))
-            .collect()
+        self.raw(under, at).into_iter().filter_map(|(pass, value)| Some((pass, self.amount(value)?))).collect()
     }
 
     /// A value of the figure as an amount.
@@ -228,7 +225,7 @@ impl<'e> Desk<'e> {
             id: cause.id,
             what: cause.what,
             helps: cause.helps,
-            verdict: cause.not_tried.clone().map_or(verdict, CauseVerdict::NotTried),
+            verdict,
             share: least.map(|amount| share(amount.estimate(), whole)),
             evidence: shown.iter().map(|one| self.evidence(one, &counted)).collect(),
             by_formula: cause.size.as_ref().and_then(|size| self.by_formula(size)),
@@ -271,20 +268,13 @@ impl<'e> Desk<'e> {
                 paired(&self.values(&[*weaker], &self.asked), &least)
             }
             AmountBy::Difference(difference) => self.difference(difference),
-            AmountBy::Tagged(tags) => paired(found, &self.without(*tags)),
         };
         let amount = Uncertain::median(&differences, None).map(|amount| Amount::of(amount, self.jointly));
         amount.ok_or_else(|| self.why_none(mechanism))
     }
 
-    /// The figure by the samples without these tags.
-    fn without(&self, tags: Tags) -> Values {
-        let raw = self.raw(&[], &self.asked, tags).into_iter();
-        raw.filter_map(|(pass, value)| Some((pass, self.amount(value)?))).collect()
-    }
-
     fn difference(&self, Difference { of, less, times }: &Difference) -> Vec<f64> {
-        let [of, less] = [of, less].map(|at| self.raw(&[], at, Tags::NONE));
+        let [of, less] = [of, less].map(|at| self.raw(&[], at));
         paired(&of, &less).into_iter().map(|difference| difference * times).collect()
     }
 
@@ -293,7 +283,7 @@ impl<'e> Desk<'e> {
         let under = match &mechanism.amount {
             AmountBy::Without(control) => vec![*control],
             AmountBy::Sweep([_, much]) | AmountBy::Beyond([_, much]) => vec![*much],
-            AmountBy::Difference(_) | AmountBy::Tagged(_) => Vec::new(),
+            AmountBy::Difference(_) => Vec::new(),
         };
         let measurement = self.measurement(&under, &self.asked).map(not_measured);
         match measurement {
@@ -366,7 +356,7 @@ impl<'e> Desk<'e> {
 
     fn bystander(&self, cause: &TriedCause, mechanism: &TriedMechanism, whole: Uncertain) -> Option<Bystander> {
         let (at, control) = (cause.bystander.as_ref()?, intervention(mechanism)?);
-        let [found, under] = [&[][..], &[control]].map(|under| self.raw(under, at, Tags::NONE));
+        let [found, under] = [&[][..], &[control]].map(|under| self.raw(under, at));
         let (ratio, shift) = (paired_ratio(&pairs(&found, &under))?, Uncertain::median(&paired(&under, &found), None)?);
         let (low, high) = shift.interval(self.jointly);
         let unit = self.metric(at)?.unit;

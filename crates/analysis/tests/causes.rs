@@ -80,7 +80,6 @@ impl Planted {
             mechanisms: controls.iter().map(mechanism).collect(),
             bystander: Some(MetricAt { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() }),
             size: None,
-            not_tried: None,
         });
         let mut planted = self.measured(&[], &SWITCH_PROCESS_PIPE, 2000.0);
         for control in controls {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use kelvin_harness::{Probe, Setup};
-use kelvin_model::{Case, Difference, Machine, Metric, MetricAt, Point, Reason, Tags};
+use kelvin_model::{Case, Difference, Machine, Metric, MetricAt, Point, Reason};
 
 /// Something that can make a figure larger than it would be without it.
 #[derive(Debug)]
@@ -112,8 +112,6 @@ pub enum Means {
     Beyond([Control; 2]),
     /// The difference of two other figures.
     Difference(fn(&Scene<'_>) -> Option<Difference>),
-    /// The samples of the figure that met none of these.
-    Tagged(Tags),
 }
 
 impl Means {
@@ -122,7 +120,7 @@ impl Means {
         match self {
             Self::Without(control) => std::slice::from_ref(control),
             Self::Sweep(controls) | Self::Beyond(controls) => controls,
-            Self::Difference(_) | Self::Tagged(_) => &[],
+            Self::Difference(_) => &[],
         }
     }
 
@@ -130,7 +128,7 @@ impl Means {
     pub(crate) fn intervention(&self) -> Option<Control> {
         match self {
             Self::Without(control) | Self::Beyond([_, control]) => Some(*control),
-            Self::Sweep(_) | Self::Difference(_) | Self::Tagged(_) => None,
+            Self::Sweep(_) | Self::Difference(_) => None,
         }
     }
 }

@@ -186,7 +186,6 @@ impl<'a> Session<'a> {
             mechanisms,
             bystander: Some(bystander.clone()),
             size: size.clone(),
-            not_tried: None,
         });
         for means in cause.mechanisms.iter().map(|mechanism| &mechanism.means) {
             means.controls().iter().for_each(|control| self.add(probe, case.clone(), &[*control], u32::MAX));
@@ -242,7 +241,6 @@ fn amount_by(mechanism: &Mechanism, scene: &Scene<'_>) -> Option<AmountBy> {
         Means::Sweep(controls) => AmountBy::Sweep(controls.map(|control| Name::new(control.id))),
         Means::Beyond(controls) => AmountBy::Beyond(controls.map(|control| Name::new(control.id))),
         Means::Difference(difference) => AmountBy::Difference(difference(scene)?),
-        Means::Tagged(tags) => AmountBy::Tagged(*tags),
     })
 }
 
@@ -252,7 +250,7 @@ fn refuse(causes: &mut [TriedCause], control: &str, reason: &Reason) {
         let is_of = match &mechanism.amount {
             AmountBy::Without(id) => *id == *control,
             AmountBy::Sweep(ids) | AmountBy::Beyond(ids) => ids.iter().any(|id| *id == *control),
-            AmountBy::Difference(_) | AmountBy::Tagged(_) => false,
+            AmountBy::Difference(_) => false,
         };
         if is_of {
             mechanism.refused = Some(reason.clone());

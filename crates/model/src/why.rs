@@ -76,8 +76,6 @@ pub struct TriedCause {
     pub bystander: Option<MetricAt>,
     /// Its size by a formula over lower metrics, as found.
     pub size: Option<Difference>,
-    /// Why it cannot be tried here at all.
-    pub not_tried: Option<Reason>,
 }
 
 /// One way in which a cause is shown.
@@ -107,8 +105,6 @@ pub enum AmountBy {
     Beyond([Name; 2]),
     /// A difference of other figures.
     Difference(Difference),
-    /// The median of all samples of a round less that of the samples that met none of these tags.
-    Tagged(crate::Tags),
 }
 
 /// So many times the difference of two other figures, as found.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use kelvin_analysis::{controls_of, explain, measured_under};
 use kelvin_causes::{Cause, Question, Session};
 use kelvin_harness::{Effort, Facts, Laboratory, MeasuredValue, Plan, Probe, ProbeKind};
+use kelvin_machine::private::hide_in;
 use kelvin_model::units::case_pairs;
 use kelvin_model::{
     Case, CauseVerdict, Experiment, Explanation, Machine, Metric, MetricAt, Name, PredictionRecord, units,
@@ -48,6 +49,8 @@ pub fn why(args: &WhyArgs) -> Done {
     let found = Inquiry { probe, metric, case, plan: &plan, args }.carry_out(&prepared);
     prepared.clear_up();
     let (explanation, status) = found?;
+    // A reason may quote a path of the user's.
+    let explanation = hide_in(&explanation).map_err(|error| Fault::new("cannot leave out what is private", error))?;
     if args.json {
         output::print_json(&explanation)?;
     } else {
