@@ -78,6 +78,21 @@ fn share(explanation: &Value, cause: &str) -> Option<f64> {
     Some(100.0 * part["share"]["value"].as_f64().unwrap())
 }
 
+/// Holds that a cause is named, with more than so many percent. What else the machine does can leave it undecided, which is an honest
+/// answer: then it is asked again, twice at most. A wrong one is never made up for.
+fn assert_named(cause: &str, least: f64, explain: impl Fn() -> Value) -> Value {
+    const OPEN: [&str; 3] = ["undecided", "mechanisms_disagree", "void"];
+    let mut explanation = explain();
+    for _ in 0..2 {
+        if OPEN.contains(&verdict(&explanation, cause).as_str()) {
+            explanation = explain();
+        }
+    }
+    assert_eq!(verdict(&explanation, cause), "shown", "{explanation:#}");
+    assert!(share(&explanation, cause).unwrap() > least, "{explanation:#}");
+    explanation
+}
+
 /// A tiny socket buffer makes a local stream many times slower whatever the machine: both ends wait for each other after each few
 /// kilobytes. Congestion control has no share in that.
 #[test]
@@ -85,9 +100,8 @@ fn a_tiny_socket_buffer_is_named_and_nothing_else() {
     let _alone = alone();
     let place = Place::new();
     let stream = ["net.bandwidth.tcp", "placement=same_cpu", "streams=1", "message=64KiB", "--socket-buffers", "4k"];
-    let explanation = explained(&place, &[&stream[..], &["--budget", "minimum", "--rounds", "8"]].concat());
-    assert_eq!(verdict(&explanation, "socket_buffers"), "shown", "{explanation:#}");
-    assert!(share(&explanation, "socket_buffers").unwrap() > 50.0, "{explanation:#}");
+    let asked = [&stream[..], &["--budget", "minimum", "--rounds", "8"]].concat();
+    let explanation = assert_named("socket_buffers", 50.0, || explained(&place, &asked));
     assert_eq!(share(&explanation, "congestion_control"), None, "{explanation:#}");
     assert_eq!(verdict(&explanation, "idle_wake"), "absent");
 }
@@ -112,9 +126,7 @@ fn a_file_system_on_a_disk_is_tried_and_one_in_memory_is_not() {
 fn read_ahead_is_named() {
     let _alone = alone();
     let touches = ["mem.fault.major", "read_ahead=on", "step_bytes=16MiB", "--budget", "minimum", "--rounds", "8"];
-    let explanation = explained(&Place::new(), &touches);
-    assert_eq!(verdict(&explanation, "read_ahead"), "shown", "{explanation:#}");
-    assert!(share(&explanation, "read_ahead").unwrap() > 25.0, "{explanation:#}");
+    assert_named("read_ahead", 25.0, || explained(&Place::new(), &touches));
 }
 
 /// A twentieth of a CPU, and an operation that takes longer than its part of a period: it stands still in each, whatever else runs.
@@ -129,10 +141,10 @@ fn a_quota_is_named() {
     let place = Place::new();
     let asked = "os.ipc.pipe.bandwidth placement=same_cpu message=64KiB --budget minimum --rounds 8 --json";
     let entering = format!("echo 0 > {} && exec {KELVIN} why {asked}", group.door().display());
-    let output = place.command("/bin/sh", &["-c", &entering]).output().unwrap();
-    let explanation: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(verdict(&explanation, "group_quota"), "shown", "{explanation:#}");
-    assert!(share(&explanation, "group_quota").unwrap() > 25.0, "{explanation:#}");
+    assert_named("group_quota", 25.0, || {
+        let output = place.command("/bin/sh", &["-c", &entering]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    });
 }
 
 /// A busy loop on the CPU that probes run on, and an operation that takes longer than its turns.
@@ -144,7 +156,7 @@ fn other_work_on_the_cpu_is_named() {
     }
     let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
     let stop = AtomicBool::new(false);
-    let explanation = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let _ended = Ended(&stop);
         scope.spawn(|| {
             kelvin_sys::cpu::pin(&[cpu]).unwrap();
@@ -153,10 +165,8 @@ fn other_work_on_the_cpu_is_named() {
             }
         });
         let fork = ["os.process.fork_rss", "pages=base", "resident=256MiB", "--budget", "minimum", "--rounds", "6"];
-        explained(&Place::new(), &fork)
+        assert_named("other_work", 25.0, || explained(&Place::new(), &fork));
     });
-    assert_eq!(verdict(&explanation, "other_work"), "shown", "{explanation:#}");
-    assert!(share(&explanation, "other_work").unwrap() > 25.0, "{explanation:#}");
 }
 
 /// Ends a loop, whatever becomes of its test.
