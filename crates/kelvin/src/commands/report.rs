@@ -71,7 +71,7 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
         Format::Terminal if args.full => output::terminal(color()).render(report, out),
         Format::Terminal => {
             let run = args.run.to_string_lossy();
-            output::first_screen(color(), false, &[in_full(&run), drawn(&run)]).render(report, out)
+            output::first_screen(color(), false, &[in_full(&run), drawn(&run), why()]).render(report, out)
         }
         Format::Html => Html.render(report, out),
         Format::Md => Markdown.render(report, out),
@@ -84,6 +84,11 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
 /// The command that prints all of a run.
 pub fn in_full(run: &str) -> (String, String) {
     (format!("kelvin report {run} --full"), "all tables and conclusions".into())
+}
+
+/// The command that explains one figure.
+pub fn why() -> (String, String) {
+    ("kelvin why METRIC".into(), "one figure, broken down".into())
 }
 
 /// The command that draws all of it.

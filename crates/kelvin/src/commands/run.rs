@@ -209,7 +209,7 @@ fn show(finished: Finished, to: &Destination<'_>, page: Option<UserFile>) -> Don
 fn print(report: &Report<'_>, to: &Destination<'_>) -> Result<(), Fault> {
     let stored = to.store.is_some().then(|| report::in_full("last"));
     let page = to.page.map(|page| (page.display().to_string(), "the same, drawn".to_owned()));
-    let more: Vec<(String, String)> = stored.into_iter().chain(page).collect();
+    let more: Vec<(String, String)> = stored.into_iter().chain(page).chain([report::why()]).collect();
     let color = output::color();
     output::print_as_it_is(|out| match to.text {
         Text::Full => output::terminal(color).render(report, out),
