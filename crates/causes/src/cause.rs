@@ -101,6 +101,13 @@ pub struct Mechanism {
     pub is_substitute: bool,
 }
 
+impl Mechanism {
+    /// One that does the same everywhere, and takes no other's place.
+    pub(crate) const fn new(how: &'static str, means: Means) -> Self {
+        Self { how, means, idle_in_guest: None, is_substitute: false }
+    }
+}
+
 /// By what a cause is shown.
 #[derive(Debug)]
 pub enum Means {

@@ -20,12 +20,10 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     helps: "choose another for local streams (TCP_CONGESTION, or net.ipv4.tcp_congestion_control for all)",
     touches: Touches::These(&[Touch::always(&BANDWIDTH_TCP), Touch::always(&BANDWIDTH_TCP_WAY)]),
-    mechanisms: &[Mechanism {
-        how: "with another congestion control",
-        means: Means::Without(Control { id: "other_congestion_control", apply }),
-        idle_in_guest: None,
-        is_substitute: false,
-    }],
+    mechanisms: &[Mechanism::new(
+        "with another congestion control",
+        Means::Without(Control { id: "other_congestion_control", apply }),
+    )],
     bystander: |_| MetricAt { metric: STACK_UDP.id, case: Case::new().with(MESSAGE, 64) },
     size: |_| None,
 };

@@ -40,12 +40,7 @@ pub(crate) static CAUSE: Cause = Cause {
         Touch::always(&NEW),
         Touch::always(&SYNC),
     ]),
-    mechanisms: &[Mechanism {
-        how: "in /dev/shm",
-        means: Means::Without(Control { id: "in_memory", apply }),
-        idle_in_guest: None,
-        is_substitute: false,
-    }],
+    mechanisms: &[Mechanism::new("in /dev/shm", Means::Without(Control { id: "in_memory", apply }))],
     bystander: |_| MetricAt { metric: SYSCALL_NULL.id, case: Case::new().at(NullCall::Getppid) },
     size: |_| None,
 };

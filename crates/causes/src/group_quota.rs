@@ -20,12 +20,10 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     helps: "raise the quota (cpu.max, or cpu.cfs_quota_us), or use fewer threads",
     touches: Touches::AllWhere(|scene| scene.cpu_quota().is_some()),
-    mechanisms: &[Mechanism {
-        how: "in a control group without a quota",
-        means: Means::Without(Control { id: "no_quota", apply }),
-        idle_in_guest: None,
-        is_substitute: false,
-    }],
+    mechanisms: &[Mechanism::new(
+        "in a control group without a quota",
+        Means::Without(Control { id: "no_quota", apply }),
+    )],
     bystander: |_| MetricAt { metric: CLOCK_PAIR.id, case: Case::new() },
     size: |_| None,
 };

@@ -12,7 +12,8 @@ use kelvin_model::{Case, Difference, Metric, MetricAt};
 use crate::cause::{Cause, Control, Means, Mechanism, Scene, Touch, Touches};
 use crate::controls::{AWAKE, NO_IDLE_STATES};
 
-const BETWEEN: kelvin_model::Point = Placement::TwoCpus.point();
+/// The placement at which another CPU is woken.
+pub(crate) const BETWEEN: kelvin_model::Point = Placement::TwoCpus.point();
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "idle_wake",
@@ -32,12 +33,7 @@ pub(crate) static CAUSE: Cause = Cause {
     helps: "spin before sleeping (net.core.busy_poll for sockets), or keep both ends on one CPU",
     touches: Touches::These(&WAKING),
     mechanisms: &[
-        Mechanism {
-            how: "with the CPUs kept awake by spinners",
-            means: Means::Without(AWAKE),
-            idle_in_guest: None,
-            is_substitute: false,
-        },
+        Mechanism::new("with the CPUs kept awake by spinners", Means::Without(AWAKE)),
         Mechanism {
             how: "with /dev/cpu_dma_latency at 0",
             means: Means::Without(NO_IDLE_STATES),
@@ -99,7 +95,7 @@ static THERE_AND_BACK: [&Metric; 6] =
     [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &IPC_PIPE_LATENCY, &IPC_UNIX_LATENCY, &IPC_FUTEX_LATENCY];
 
 /// A switch on one CPU, which never goes idle between the two.
-fn bystander(_: &Scene<'_>) -> MetricAt {
+pub(crate) fn bystander(_: &Scene<'_>) -> MetricAt {
     MetricAt { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() }
 }
 

@@ -40,12 +40,7 @@ pub(crate) static CAUSE: Cause = Cause {
         Touch::always(&BANDWIDTH_NTWRITE),
         Touch::always(&BANDWIDTH_TRIAD),
     ]),
-    mechanisms: &[Mechanism {
-        how: "at real-time priority",
-        means: Means::Without(Control { id: "realtime", apply }),
-        idle_in_guest: None,
-        is_substitute: false,
-    }],
+    mechanisms: &[Mechanism::new("at real-time priority", Means::Without(Control { id: "realtime", apply }))],
     bystander: |_| MetricAt { metric: SYSCALL_NULL.id, case: Case::new().at(NullCall::Getppid) },
     size: |_| None,
 };

@@ -16,12 +16,7 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     helps: "advise the kernel that access is random (MADV_RANDOM, POSIX_FADV_RANDOM), or read in larger blocks",
     touches: Touches::These(&[Touch::at(&FAULT_MAJOR, ReadAhead::On.point())]),
-    mechanisms: &[Mechanism {
-        how: "with MADV_RANDOM",
-        means: Means::Without(Control { id: "no_read_ahead", apply }),
-        idle_in_guest: None,
-        is_substitute: false,
-    }],
+    mechanisms: &[Mechanism::new("with MADV_RANDOM", Means::Without(Control { id: "no_read_ahead", apply }))],
     bystander: |_| MetricAt { metric: FAULT_MINOR.id, case: Case::new().at(FaultPage::Anonymous) },
     size: |_| None,
 };

@@ -1,17 +1,12 @@
 //! Interrupting another CPU to wake a task on it: on one's own hardware a store to a register, in a virtual machine often two exits to
 //! the hypervisor.
 
-use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{CLOSE, CONNECT, CRR, LOADED, RTT_TCP, RTT_UDP, RTT_UNIX, WAKE_TCP};
-use kelvin_catalogue::os::{
-    IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE,
-};
-use kelvin_model::{Case, MetricAt};
+use kelvin_catalogue::os::{IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU};
 
 use crate::cause::{Cause, Means, Mechanism, Touch, Touches};
 use crate::controls::{AWAKE, NO_IDLE_STATES};
-
-const BETWEEN: kelvin_model::Point = Placement::TwoCpus.point();
+use crate::idle_wake::{BETWEEN, bystander};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "remote_interrupt",
@@ -36,12 +31,10 @@ pub(crate) static CAUSE: Cause = Cause {
         Touch::at(&IPC_FUTEX_LATENCY, BETWEEN),
         Touch::always(&SWITCH_CROSS_CPU),
     ]),
-    mechanisms: &[Mechanism {
-        how: "with idle CPUs that poll, beyond CPUs kept awake",
-        means: Means::Beyond([AWAKE, NO_IDLE_STATES]),
-        idle_in_guest: None,
-        is_substitute: false,
-    }],
-    bystander: |_| MetricAt { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() },
+    mechanisms: &[Mechanism::new(
+        "with idle CPUs that poll, beyond CPUs kept awake",
+        Means::Beyond([AWAKE, NO_IDLE_STATES]),
+    )],
+    bystander,
     size: |_| None,
 };

@@ -16,12 +16,7 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     helps: "leave buffers to the kernel, and raise the maxima of net.ipv4.tcp_wmem and tcp_rmem",
     touches: Touches::These(&[Touch::always(&BANDWIDTH_TCP), Touch::always(&BANDWIDTH_TCP_WAY)]),
-    mechanisms: &[Mechanism {
-        how: "with other socket buffers",
-        means: Means::Without(Control { id: "other_buffers", apply }),
-        idle_in_guest: None,
-        is_substitute: false,
-    }],
+    mechanisms: &[Mechanism::new("with other socket buffers", Means::Without(Control { id: "other_buffers", apply }))],
     bystander: |_| MetricAt { metric: STACK_UDP.id, case: Case::new().with(MESSAGE, 64) },
     size: |_| None,
 };

@@ -23,18 +23,8 @@ pub(crate) static CAUSE: Cause = Cause {
     helps: "ask for huge pages (madvise with MADV_HUGEPAGE), or touch fewer pages: keep what is used together together",
     touches: Touches::These(&[Touch::at(&LATENCY, PageSize::Base.point())]),
     mechanisms: &[
-        Mechanism {
-            how: "with huge pages",
-            means: Means::Without(Control { id: "huge_pages", apply: in_huge_pages }),
-            idle_in_guest: None,
-            is_substitute: false,
-        },
-        Mechanism {
-            how: "one line in each of as many pages, less adjacent lines",
-            means: Means::Difference(spread),
-            idle_in_guest: None,
-            is_substitute: false,
-        },
+        Mechanism::new("with huge pages", Means::Without(Control { id: "huge_pages", apply: in_huge_pages })),
+        Mechanism::new("one line in each of as many pages, less adjacent lines", Means::Difference(spread)),
     ],
     bystander: |_| MetricAt { metric: LATENCY.id, case: Case::new().at(PageSize::Base).with(BYTES, TRANSLATED) },
     size: |_| None,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use kelvin_file::group::{Controller, Group};
 use kelvin_resources::Watched;
 use kelvin_sys::child::{End, Guarded, Patience};
+use kelvin_sys::process::Ended;
 
 use crate::disk::DiskRate;
 use crate::endpoint::Endpoint;
@@ -180,12 +181,11 @@ impl Server {
     /// Why it runs no longer, if it does not; `memory` limits its memory.
     pub fn end(&mut self, memory: Option<&Group>) -> Option<Error> {
         let how = match self.process.ended()? {
-            End::Exited(status) => format!("it exited with status {status}"),
-            End::Signalled(signal) if killed_for_memory(memory) => {
+            Ended::Exited(status) => format!("it exited with status {status}"),
+            Ended::Signalled(signal) if killed_for_memory(memory) => {
                 format!("it was killed by signal {signal}, as its memory was used up: give it more by --server-memory")
             }
-            End::Signalled(signal) => format!("it was killed by signal {signal}"),
-            other => format!("{other:?}"),
+            Ended::Signalled(signal) => format!("it was killed by signal {signal}"),
         };
         let complaint = self.process.complaint();
         let words = if complaint.is_empty() { how } else { format!("{how}: {complaint}") };

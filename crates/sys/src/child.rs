@@ -143,12 +143,8 @@ impl Guarded {
     }
 
     /// How it has ended by itself; `None` while it runs.
-    pub fn ended(&self) -> Option<End> {
-        let how = crate::process::ended(self.group).ok()??;
-        Some(match how {
-            Ended::Exited(status) => End::Exited(status),
-            Ended::Signalled(signal) => End::Signalled(signal),
-        })
+    pub fn ended(&self) -> Option<Ended> {
+        crate::process::ended(self.group).ok()?
     }
 
     /// What it has written to standard error until now.
