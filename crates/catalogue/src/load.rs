@@ -214,8 +214,9 @@ pub static AWAITED: Metric = of_users(
 .version(2);
 
 /// Bytes that left.
-pub static SENT: Metric =
-    of_users("load.sent", "Bytes of files a second that the server sent").unit(Unit::BytesPerSecond, Better::Higher);
+pub static SENT: Metric = of_users("load.sent", "Bytes of files a second that the server sent")
+    .unit(Unit::BytesPerSecond, Better::Higher)
+    .version(2);
 
 /// Bytes that the disk read.
 pub static FROM_DISK: Metric = of_users("load.from_disk", "Bytes a second that were read from disks for the server")

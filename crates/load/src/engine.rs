@@ -1,6 +1,7 @@
 //! The loop that sends requests when they are due and takes what comes back: one thread, epoll, any number of connections.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use kelvin_model::load::{Load, Offered, Second};
 use kelvin_sys::clock::monotonic;
@@ -28,6 +29,9 @@ const SENDS: usize = 512;
 
 /// Nanoseconds that answers are waited for after the measured time of an open loop.
 const DRAIN: u64 = 2 * SECOND;
+
+/// Nanoseconds between looks at whether users are to go on after the measured time.
+const BEYOND: u64 = SECOND / 1000;
 
 /// Nanoseconds that a user waits after a connection failed: without it, a server that is gone would be asked without end.
 const PAUSE: u64 = SECOND / 10;
@@ -138,12 +142,18 @@ impl<'s, S: Schedule> Engine<'s, S> {
             return true;
         }
         let is_answered = self.free.len() == self.traffic.connections.len() && self.next().is_none();
-        now >= end && (!self.is_open() || is_answered || now >= end + DRAIN)
+        let is_done = if self.is_open() { is_answered || now >= end + DRAIN } else { !self.goes_on() };
+        now >= end && is_done
+    }
+
+    /// Whether users go on when the measured time is over.
+    fn goes_on(&self) -> bool {
+        !self.is_open() && self.setup.goes_on.as_ref().is_some_and(|goes_on| goes_on.load(Ordering::Acquire))
     }
 
     /// When the next request of the run is due.
     fn next(&self) -> Option<u64> {
-        self.schedule.next().filter(|&at| at < self.traffic.tally.window.end)
+        self.schedule.next().filter(|&at| at < self.traffic.tally.window.end || self.goes_on())
     }
 
     /// Sends what is due, of many requests some: answers, time-outs and signals are looked for in between.
@@ -192,7 +202,8 @@ impl<'s, S: Schedule> Engine<'s, S> {
     fn until(&mut self, now: u64, tick: u64) -> Result<u64> {
         let window = &self.traffic.tally.window;
         let edge = [window.start, window.end].into_iter().find(|&edge| edge > now);
-        let until = edge.map_or(tick, |edge| edge.min(tick));
+        let beyond = if self.goes_on() { now + BEYOND } else { tick };
+        let until = edge.unwrap_or(beyond).min(tick);
         let can_send = !self.is_open() || !self.free.is_empty();
         let margin = if self.setup.spin { SPIN } else { 0 };
         match self.next().filter(|_| can_send).map(|at| at.saturating_sub(margin)) {

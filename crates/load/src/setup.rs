@@ -1,6 +1,7 @@
 //! What is asked of a server, by whom, for how long.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustls::ClientConfig;
@@ -40,6 +41,9 @@ pub struct Setup {
     pub tls: Option<Arc<ClientConfig>>,
     /// Whether to look at the clock without sleeping shortly before a request is due.
     pub spin: bool,
+    /// While it is so, the users of a closed loop go on after the measured time, of which nothing counts: for whoever has yet to look at
+    /// the server as it was under the load. An open loop ends when what was due is answered.
+    pub goes_on: Option<Arc<AtomicBool>>,
 }
 
 /// How many requests are asked for.

@@ -5,7 +5,7 @@ mod server;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ fn setup(server: &Server) -> Setup {
         known: vec![None],
         tls: None,
         spin: false,
+        goes_on: None,
     }
 }
 
@@ -62,6 +63,27 @@ fn every_answer_is_counted_once_and_connections_are_kept() {
     assert_eq!((load.response.count, load.service.count), (load.requests, load.requests));
     assert!(load.in_flight > 0.0 && load.in_flight <= 2.001, "{}", load.in_flight);
     assert!(matches!(load.offered, Offered::Users { users: 2, .. }));
+}
+
+#[test]
+fn users_go_on_after_the_measured_time_for_whoever_looks_and_nothing_of_it_counts() {
+    let server = Server::start(|_| (ok(b"hello"), Then::Stay));
+    let goes_on = Arc::new(AtomicBool::new(true));
+    let setup = Setup { goes_on: Some(Arc::clone(&goes_on)), ..setup(&server) };
+    let load = std::thread::scope(|scope| {
+        let load = scope.spawn(|| measured(&setup));
+        std::thread::sleep(2 * setup.duration);
+        let served = server.served.load(Ordering::Relaxed);
+        while server.served.load(Ordering::Relaxed) == served {
+            std::thread::yield_now();
+        }
+        goes_on.store(false, Ordering::Relaxed);
+        load.join().unwrap()
+    });
+    let served = server.served.load(Ordering::Relaxed);
+    assert!(load.requests > 0 && load.requests + 2 < served, "{load:?}: {served}");
+    assert_eq!((load.seconds, load.received, load.errors.count()), (0.2, 5 * load.requests, 0));
+    assert!(load.in_flight <= 2.001 && load.series.len() <= 1, "{load:?}");
 }
 
 #[test]

@@ -199,6 +199,9 @@ pub struct Served {
     pub requests: u64,
     /// Bytes of bodies that were handed to the kernel.
     pub bytes: u64,
+    /// Bytes of those that the clients' kernels have not acknowledged, now, with heads. `None` in a look of a kelvin that did not say so.
+    #[serde(default)]
+    pub unacknowledged: Option<u64>,
     /// Connections that were accepted.
     pub connections: u64,
     /// Connections that were turned away because there were too many.
@@ -309,7 +312,13 @@ mod tests {
     #[test]
     fn a_look_of_a_kelvin_that_counted_less_is_read() {
         let json = crate::json::plain(&look()).unwrap();
-        let added = [",\"sockets\":null", ",\"io_full\":null", ",\"memory_full\":null", "\"at\":null,"];
+        let added = [
+            ",\"sockets\":null",
+            ",\"io_full\":null",
+            ",\"memory_full\":null",
+            "\"at\":null,",
+            "\"unacknowledged\":null,",
+        ];
         let older = added.iter().fold(json.clone(), |json, field| json.replace(field, ""));
         assert_eq!(older.len() + added.concat().len(), json.len());
         assert_eq!(Look::from_json(older.as_bytes()), Ok(look()));

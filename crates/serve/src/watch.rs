@@ -369,31 +369,33 @@ impl Watch {
         (1..READINGS).map(|_| read()).find(is_prompt).unwrap_or_else(read)
     }
 
-    /// What kept connections from sending, and how long requests have waited in nanoseconds that wait to be read.
-    fn of_sockets(&self, now: u64) -> (Limited, u64) {
-        let (mut all, mut waited) = (Limited::default(), 0);
+    /// What their sockets tell of all connections.
+    fn of_sockets(&self, now: u64) -> OfSockets {
+        let mut all = OfSockets::default();
         for part in &self.parts {
             let mut part = locked(part);
-            all = sum(all, part.ended);
+            all.limited = sum(all.limited, part.ended);
             for entry in part.entries.iter_mut().flatten() {
-                all = sum(all, limited(&entry.socket).unwrap_or_default());
-                waited += entry.waited(now);
+                all.limited = sum(all.limited, limited(&entry.socket).unwrap_or_default());
+                all.unacknowledged += u64::from(unacknowledged(&entry.socket).unwrap_or(0));
+                all.waited += entry.waited(now);
             }
         }
-        (all, waited)
+        all
     }
 
     /// What is known now, of a server that listens here.
     pub fn served(&self, listener: &TcpListener) -> Served {
         self.sample();
         let (now, totals) = self.totals();
-        let (limited, waited) = self.of_sockets(now);
+        let OfSockets { limited, waited, unacknowledged } = self.of_sockets(now);
         let sums = *locked(&self.sums);
         let queue = queue(listener).unwrap_or_default();
         Served {
             at: Some(now as f64),
             requests: totals.requests,
             bytes: totals.bytes,
+            unacknowledged: Some(unacknowledged),
             connections: self.counters.accepted().load(Ordering::Relaxed),
             refused: self.counters.refused().load(Ordering::Relaxed),
             in_flight: (totals.arrived + waited + sums.on_the_way).saturating_add_signed(-sums.ahead) as f64,
@@ -407,6 +409,17 @@ impl Watch {
             sampled: sums.sampled,
         }
     }
+}
+
+/// What sockets tell.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfSockets {
+    /// What kept connections from sending.
+    limited: Limited,
+    /// Nanoseconds for which requests have waited that wait to be read.
+    waited: u64,
+    /// Bytes of answers that were given to the kernel and not acknowledged.
+    unacknowledged: u64,
 }
 
 fn sum(one: Limited, other: Limited) -> Limited {
@@ -469,10 +482,11 @@ mod tests {
         while server.write(&[0; 1 << 16]).is_ok() {}
         registered.sent(ANSWER.len(), true);
         // With the kernel, and not with the client.
-        assert_eq!(watch.served(&listener).in_flight_now, 1);
+        let served = watch.served(&listener);
+        assert_eq!((served.in_flight_now, served.unacknowledged > Some(0)), (1, true));
         assert!(locked(&watch.sums).on_the_way > 0);
         client.set_nonblocking(true).unwrap();
-        while sample(&watch) > 0 {
+        while sample(&watch) > 0 || watch.served(&listener).unacknowledged != Some(0) {
             let _ = client.read(&mut [0; 1 << 16]);
         }
     }

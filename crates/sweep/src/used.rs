@@ -29,7 +29,7 @@ pub(crate) struct DiskUse {
 /// What a server did by its own count, a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ServerUse {
-    /// Bytes of bodies.
+    /// Bytes of bodies that arrived: those that were handed to the kernel, less those that the clients' had not acknowledged.
     pub bytes: f64,
     /// Requests in flight, on average.
     pub in_flight: f64,
@@ -172,7 +172,7 @@ impl Used {
         // By the server's own time: between the rest of a look and what it knows itself it may have waited for a CPU.
         let time = from.at.zip(to.at).map_or(self.time(), |(from, to)| (to - from).max(1.0));
         Some(ServerUse {
-            bytes: to.bytes.saturating_sub(from.bytes) as f64 * 1e9 / time,
+            bytes: (arrived(to) - arrived(from)).max(0.0) * 1e9 / time,
             in_flight: in_flight / time,
             samples: to.sampled.saturating_sub(from.sampled),
             workers: to.workers.map(|workers| since(|served| served.held) / (f64::from(workers) * time)),
@@ -181,6 +181,11 @@ impl Used {
             accept_queue: f64::midpoint(f64::from(from.accept_queue.now), f64::from(to.accept_queue.now)),
         })
     }
+}
+
+/// Bytes that a server's clients have, as far as it says so.
+fn arrived(served: &Served) -> f64 {
+    served.bytes as f64 - served.unacknowledged.unwrap_or(0) as f64
 }
 
 /// A part of a whole, of which nothing is no part either; `None` of a part of nothing.

@@ -1,5 +1,7 @@
 //! One visit to a number of users: the load, and looks at both ends before it, and when the time that counts begins and ends.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kelvin_load::pattern::Pattern;
@@ -83,7 +85,8 @@ impl Visitor {
     /// # Errors
     /// A server that cannot be reached or does not tell what it uses; a signal to stop.
     pub fn visit(&mut self, wish: Wish) -> Result<Visited> {
-        let setup = self.setup(wish);
+        let goes_on = Arc::new(AtomicBool::new(true));
+        let setup = kelvin_load::Setup { goes_on: Some(Arc::clone(&goes_on)), ..self.setup(wish) };
         let peer = Peer::reach(&setup)?;
         let (from, to) = (wish.warm_up, wish.warm_up + wish.duration);
         let Self { endpoint, own, .. } = self;
@@ -94,7 +97,10 @@ impl Visitor {
             let generator = std::thread::Builder::new()
                 .name("load".into())
                 .spawn_scoped(scope, || kelvin_load::load(&setup, &peer, &mut |_| {}).map_err(Error::from))?;
-            let looks = ends.looks_at(begun, [from, to]);
+            let looks = {
+                let _under_load = UnderLoad(&goes_on);
+                ends.looks_at(begun, [from, to])
+            };
             let load =
                 generator.join().unwrap_or_else(|_| Err(Error::Unanswered("the load generator panicked".into())));
             Ok::<_, Error>((load?, looks?))
@@ -120,7 +126,18 @@ impl Visitor {
             known: vec![None; self.paths.len()],
             tls: None,
             spin: false,
+            goes_on: None,
         }
+    }
+}
+
+/// Has the users go on until it is dropped. Were they gone when both ends are looked at for the last time, the server would have gone on
+/// without them: those that had waited would have their turns, and what was on its way would have arrived.
+struct UnderLoad<'v>(&'v AtomicBool);
+
+impl Drop for UnderLoad<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 

@@ -158,6 +158,7 @@ fn setup(args: &LoadArgs) -> Result<Setup, Fault> {
         known,
         // With one CPU the server would have none.
         spin: kelvin_sys::cpu::allowed()?.len() > 1,
+        goes_on: None,
     })
 }
 

@@ -31,9 +31,9 @@ pub(super) static PROBE: Probe = Probe {
               length. Numbers of users from 1 to 20, or to three times the knee that the capacities let expect, are visited several \
               times in random order, pass by pass, with a return to the fewest users at the end. In each visit a warm-up of at least one \
               and a half cycles of a user is left out; the time that counts has at least 25 requests, and is as long as the budget \
-              allows. When it begins and when it ends, both ends are looked at: CPU time by thread, the device's bytes, the \
-              interface's, memory, and what the server itself counts: bytes that it sent, and requests in flight integrated over time. \
-              A request begins when the kernel took its first bytes from the network; its time until the last byte of the answer was \
+              allows. When it begins and when it ends, with the users going on, both ends are looked at: CPU time by thread, the \
+              device's bytes, the interface's, memory, and what the server itself counts: bytes that it sent and its clients' kernels \
+              have acknowledged, and requests in flight integrated over time. A request begins when the kernel took its first bytes from the network; its time until the last byte of the answer was \
               handed to the kernel is added up exactly, and from then on until the client's kernel has acknowledged that byte it is \
               sampled about 100 times a second. A call that hands over an answer also wakes a client of this host, and ends after the \
               answer has left: how long after is found out by the kernel's time stamps of some answers, and subtracted for all. In the \
