@@ -162,6 +162,30 @@ fn what_is_doubtful_is_said() {
     assert_eq!(doubts(&failing_requests), [LoadDoubt::Errors]);
 }
 
+#[test]
+fn lateness_is_no_doubt_where_users_think_for_longer_or_the_client_is_the_limit() {
+    let late = |simulated: Simulated, times_as_late: f64| {
+        let mut run = simulated.run();
+        times(&mut run, &LATENESS, times_as_late, |_| true);
+        limit(&run).doubts
+    };
+    // 0.6 s of answers that take 2 s, of users who think for 3 s.
+    let thinking = || Simulated { think: 3000, users: grid(60), ..published() };
+    assert_eq!(late(thinking(), 6e3), []);
+    assert_eq!(late(thinking(), 6e4), [LoadDoubt::LateGenerator]);
+    assert_eq!(late(server([10.0, 10.0, 20.0, 70.0]), 1e4), []);
+}
+
+#[test]
+fn what_is_full_in_all_visits_explains_throughput_that_differs_between_them() {
+    let mut few = with_lock(server([1.0, 1.0, 1.0, 0.5]), 110.0);
+    (few.workers, few.requests, few.users) = (Some(1), 25, vec![1, 2, 3, 4, 6, 8]);
+    let found = limit(&few.run());
+    assert_eq!(found.verdict, LoadVerdict::Resource { by: name(Workers) });
+    assert!(found.used[0].utilisation.low < 0.95, "by its throughput alone it would not be certain: {found:?}");
+    assert_eq!(found.doubts, []);
+}
+
 /// What hinders requests, with whether it is certain.
 fn hindrances(run: &Run) -> Vec<(LoadHindrance, Option<bool>, String)> {
     let study = concluded(run);

@@ -8,7 +8,7 @@ use kelvin_model::{
 };
 
 use super::of;
-use super::used::{FULL, Saturated, estimate};
+use super::used::{Saturated, estimate};
 use super::verdict::Facts;
 
 /// A sign: the figure of a host that shows it, from where on it matters, and of which limit it is the way to act.
@@ -93,7 +93,7 @@ impl Seen {
 
     /// What it makes uncertain of a verdict: nothing where it is how the limit acts, or where the limit is certainly full all the same.
     pub(crate) fn doubt(&self, facts: &Facts<'_>, verdict: &LoadVerdict) -> Option<LoadDoubt> {
-        let is_full = facts.devices.first().is_some_and(|first| first.fullness.low >= FULL);
+        let is_full = facts.is_full();
         let matters = self.sign.is_grave || !is_full && !self.is_how_it_limits(verdict);
         matters.then(|| LoadDoubt::Hindered { by: self.sign.by, of_server: self.sign.host == Host::Server })
     }

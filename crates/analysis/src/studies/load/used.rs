@@ -3,7 +3,7 @@
 use kelvin_catalogue::load::hosts::{CPU_THROTTLED, Host};
 use kelvin_catalogue::load::{Device, RESPONSE, Resource};
 use kelvin_model::Estimate;
-use kelvin_stats::{ClosedNetwork, LEVEL, Station, Uncertain, mean, whole_servers};
+use kelvin_stats::{ClosedNetwork, LEVEL, Spread, Station, Uncertain, mean, whole_servers};
 
 use super::knee::Saturation;
 use super::sweep::{Load, Sweep, Visit};
@@ -65,14 +65,21 @@ impl<'s> Saturated<'s> {
 
     /// By the utilisation law U = X D: the demand D is the same at all of these visits, X their saturation.
     fn use_of(&self, resource: Resource) -> Option<Use> {
-        let of = |visit: &Visit| Some(visit.used.get(&resource)? / visit.throughput * self.at.throughput.value);
-        let values: Vec<f64> = self.visits().filter_map(of).collect();
-        let utilisation = estimate(&values)?;
+        let of = |visit: &Visit| Some((visit.throughput, *visit.used.get(&resource)?));
+        let visits: Vec<(f64, f64)> = self.visits().filter_map(of).collect();
+        let utilisation = with_interval(demand(&visits)?.times(self.at.throughput.value), LEVEL);
         let is_cut_short = utilisation.value > BUSY && self.is_cut_short(resource);
         let least = if is_cut_short { 1.0 } else { f64::NEG_INFINITY };
         let Estimate { value, low, high, is_range } = utilisation;
         let fullness = Estimate { value: value.max(least), low: low.max(least), high: high.max(least), is_range };
         Some(Use { resource, utilisation, fullness })
+    }
+
+    /// Whether a resource is certainly full: at the saturation throughput, or in the visits as they were. Where users think, throughput
+    /// differs by chance from visit to visit, and what serves them may be full in each.
+    pub fn is_full(&self, one: &Use) -> bool {
+        let in_visits = || self.visits().filter_map(|visit| visit.used.get(&one.resource)).copied();
+        one.fullness.low >= FULL || estimate(&in_visits().collect::<Vec<f64>>()).is_some_and(|used| used.low >= FULL)
     }
 
     /// Whether a quota keeps the processes on these CPUs from running in nearly all of its periods. Then they have no more to give,
@@ -131,6 +138,19 @@ impl<'s> Saturated<'s> {
         let share = one.fullness.value.max(0.0) / self.at.throughput.value;
         Station::servers(share * f64::from(servers.get()), servers)
     }
+}
+
+/// What a request takes of a resource, by throughput and use of visits: the ratio of their means, whose error is that of the uses around
+/// it (W. G. Cochran, Sampling Techniques, 3rd edition, section 2.11). The mean of ratios would be too large where throughput differs by
+/// chance and use does not. `None` with fewer than two visits.
+fn demand(visits: &[(f64, f64)]) -> Option<Uncertain> {
+    let degrees = visits.len().checked_sub(1).filter(|&degrees| degrees > 0)? as f64;
+    let of = |part: fn(&(f64, f64)) -> f64| mean(&visits.iter().map(part).collect::<Vec<f64>>());
+    let throughput = of(|visit| visit.0);
+    let demand = of(|visit| visit.1) / throughput;
+    let around: f64 = visits.iter().map(|(throughput, used)| (used - demand * throughput).powi(2)).sum();
+    let variance = around / degrees / visits.len() as f64 / throughput.powi(2);
+    Some(Uncertain::of(demand, Spread { variance, degrees }))
 }
 
 /// Utilisation above which a resource may matter at all.

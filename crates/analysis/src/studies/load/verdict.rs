@@ -6,7 +6,7 @@ use kelvin_stats::mean;
 
 use super::hindrance::Seen;
 use super::sweep::{Sweep, Visit};
-use super::used::{BUSY, FULL, Saturated, Use};
+use super::used::{BUSY, Saturated, Use};
 
 /// Utilisation below which a resource is not near its capacity, whatever the errors of both.
 const NEAR: f64 = 0.85;
@@ -16,7 +16,8 @@ const AS_FULL: f64 = 0.9;
 const BEYOND: f64 = 1.1;
 /// Throughput as a share of what the resources that were watched allow, from which they explain it.
 const EXPLAINED: f64 = 0.95;
-/// Lateness as a share of the response time, 99th percentiles both, from which the generator's own delays matter.
+/// Lateness as a share of the time of a user from one request to the next, of which 99th percentiles are taken and the mean time to
+/// think, from which the generator's own delays matter to how many requests there are.
 const LATE: f64 = 0.1;
 /// Failed requests for each that was answered, from which they matter.
 const FAILING: f64 = 0.01;
@@ -65,6 +66,11 @@ impl<'s> Facts<'s> {
         let decided = RULES.iter().find_map(|rule| Some(((rule.decides)(self)?, rule)));
         // The first rule applies where there is nothing to look at, the last one to anything else.
         decided.unwrap_or((LoadVerdict::Unknown { because: UnknownLimit::TooLittle }, &RULES[0]))
+    }
+
+    /// Whether the fullest resource is certainly full.
+    pub(crate) fn is_full(&self) -> bool {
+        self.saturated.zip(self.first()).is_some_and(|(saturated, first)| saturated.is_full(first))
     }
 
     fn first(&self) -> Option<&Use> {
@@ -141,15 +147,17 @@ fn names(first: &Use, others: &[Resource]) -> Vec<Name> {
 pub(crate) fn doubts(facts: &Facts<'_>, verdict: &LoadVerdict, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
     let Some(saturated) = facts.saturated else { return Vec::new() };
     let is_watched = |one: &&Use| matches!(one.resource, Resource::ClientCpu | Resource::Generator);
-    let is_full = facts.first().is_some_and(|first| first.fullness.low >= FULL);
-    let explains = is_full || saturated.explained().is_some_and(|share| share >= EXPLAINED);
-    let share = |of: fn(&Visit) -> Option<f64>| mean(&saturated.visits().filter_map(of).collect::<Vec<f64>>());
-    let late = share(|visit| Some(visit.get(&LATENESS)? / visit.get(&RESPONSE_P99)?));
-    let failing = share(|visit| Some(visit.get(&ERRORS)? / visit.throughput));
+    let explains = facts.is_full() || saturated.explained().is_some_and(|share| share >= EXPLAINED);
+    let share = |of: &dyn Fn(&Visit) -> Option<f64>| mean(&saturated.visits().filter_map(of).collect::<Vec<f64>>());
+    let think = facts.sweep.think() * 1e9;
+    let late = share(&|visit| Some(visit.get(&LATENESS)? / (visit.get(&RESPONSE_P99)? + think)));
+    // A client that is the limit sends late for that very reason.
+    let is_client = matches!(verdict, LoadVerdict::Client { .. });
+    let failing = share(&|visit| Some(visit.get(&ERRORS)? / visit.throughput));
     let all = [
         (!explains).then_some(LoadDoubt::Unexplained),
         saturated.used.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotWatched),
-        (late > LATE).then_some(LoadDoubt::LateGenerator),
+        (late > LATE && !is_client).then_some(LoadDoubt::LateGenerator),
         (failing > FAILING).then_some(LoadDoubt::Errors),
     ];
     let hindered = Seen::all(saturated).into_iter().filter_map(|seen| seen.doubt(facts, verdict));
