@@ -137,10 +137,15 @@ impl<'r> Desk<'r> {
         Self { references: References::of(run), learned }
     }
 
+    /// What the run knew of a metric at a case from earlier runs.
+    pub fn learned(&self, metric: Name, case: &'r Case) -> Option<&'r Learned> {
+        self.learned.get(&(metric, case)).copied()
+    }
+
     /// The spread between runs learned from earlier ones; `None` with too few, or where they were bimodal: the distance
     /// between modes is no spread.
     pub fn history(&self, metric: Name, case: &'r Case) -> Option<RunToRun> {
-        let learned = self.learned.get(&(metric, case))?;
+        let learned = self.learned(metric, case)?;
         if two_states(&learned.headlines).is_some() {
             return None;
         }
@@ -149,8 +154,8 @@ impl<'r> Desk<'r> {
 
     /// All that was learned of a metric at a case from earlier runs.
     pub fn past(&self, metric: Name, case: &'r Case) -> Past<'r> {
-        let learned = self.learned.get(&(metric, case));
-        let earlier = |learned: &&'r Learned| Earlier { headlines: &learned.headlines, within: &learned.within };
+        let learned = self.learned(metric, case);
+        let earlier = |learned: &'r Learned| Earlier { headlines: &learned.headlines, within: &learned.within };
         Past { history: self.history(metric, case), earlier: learned.map(earlier).unwrap_or_default() }
     }
 }

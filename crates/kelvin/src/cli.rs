@@ -1,5 +1,6 @@
 //! The command line as plain data: flags and sub-commands, parsed before anything is read or measured.
 
+mod compare;
 mod file;
 mod load;
 mod serve;
@@ -17,6 +18,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
 
+pub use compare::{CompareArgs, CompareFormat, WorseBy};
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
 pub use load::{LoadArgs, VerifyArg};
 pub use serve::ServeArgs;
@@ -132,6 +134,14 @@ pub enum Command {
                             kelvin report last --full      all its tables and conclusions\n  \
                             kelvin report last~1 --format html --output before.html\n  kelvin report --format csv")]
     Report(ReportArgs),
+    /// Compare two runs, or ranges of runs: what is better, worse, the same, or not known
+    #[command(after_help = "Examples:\n  kelvin compare                          the last run with the one before\n  \
+                            kelvin compare last~1 last --full       all figures\n  \
+                            kelvin compare before.json last --fail-on worse:5%\n  \
+                            kelvin compare last~5..last~3 last~2..last\n\n\
+                            Exit status: 0 compared, 1 a figure misses the gate of --fail-on, 2 could not be done: one line says \
+                            why.")]
+    Compare(CompareArgs),
     /// Nothing: help or version was printed
     #[command(skip)]
     Nothing,

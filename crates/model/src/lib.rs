@@ -8,6 +8,7 @@
 
 mod bound;
 mod case;
+mod compare;
 mod conclusion;
 mod event;
 pub mod grammar;
@@ -35,6 +36,10 @@ mod why;
 
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
+pub use compare::{
+    COMPARE_FORMAT, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, FactDiffers, KnownFrom,
+    NotCompared, NotComparedBecause, NotKnownBecause, worse_by,
+};
 pub use conclusion::{
     BestQuestion, Chance, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, Hindrance, Knee,
     LawClaim, LevelClaim, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLawCheck,

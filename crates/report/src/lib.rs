@@ -10,6 +10,7 @@ use kelvin_model::{Name, Reference, Run};
 
 pub mod assets;
 mod beside;
+pub mod compare;
 pub mod csv;
 pub mod figures;
 pub mod html;

@@ -188,14 +188,31 @@ impl RunToRun {
         if let Some(shift) = change_points(&values, &ChangeSearch::default()).last() {
             runs.drain(..shift.index);
         }
-        let runs = without_odd(runs);
+        let mut runs = without_odd(runs);
+        // An outlier's own variance would hide the component of all others: none counts more than four times the usual.
+        let cap = 4.0 * median(&runs.iter().map(|run| run.1).collect::<Vec<f64>>());
+        runs.iter_mut().for_each(|run| run.1 = run.1.min(cap));
+        Self::of(runs)
+    }
+
+    /// The spread of the logarithm of a figure from run to run, from all earlier runs that are considered: what happened once, between
+    /// runs or between rounds, may happen in the next two. Nothing with fewer than [`LEAST_HISTORY`].
+    pub fn learn_logarithm(earlier: Earlier<'_>) -> Option<Self> {
+        let usable = |(&headline, &within): (&f64, &f64)| {
+            let pair = (headline.ln(), within / headline.powi(2));
+            (headline > 0.0 && pair.0.is_finite() && pair.1.is_finite() && pair.1 >= 0.0).then_some(pair)
+        };
+        let earlier = earlier.newest(HISTORY);
+        Self::of(earlier.headlines.iter().zip(earlier.within).filter_map(usable).collect())
+    }
+
+    /// From headlines, each with the variance that its own rounds explain.
+    fn of(runs: Vec<(f64, f64)>) -> Option<Self> {
         if runs.len() < LEAST_HISTORY {
             return None;
         }
         let (headlines, within): (Vec<f64>, Vec<f64>) = runs.into_iter().unzip();
-        // An outlier's own variance would hide the component of all others: none counts more than four times the usual.
-        let cap = 4.0 * median(&within);
-        let within = mean(&within.iter().map(|w| w.min(cap)).collect::<Vec<f64>>());
+        let within = mean(&within);
         let between = variance(&headlines);
         // Cut off at zero, the difference of two uncertain variances would on average find a component where there is
         // none; half a standard deviation of the first is taken off for that.
@@ -276,9 +293,9 @@ fn winsorised_variance(values: &[f64]) -> f64 {
 
 /// Properties of the median and the Winsorised variance of `n` normal values.
 #[derive(Clone, Copy, Debug)]
-struct Constants {
+pub(crate) struct Constants {
     /// Variance of the median of standard normal values.
-    median_variance: f64,
+    pub median_variance: f64,
     /// Factor from the Winsorised variance to an estimate of the variance.
     winsorised_to_variance: f64,
     /// Degrees of freedom of the Winsorised variance, from its coefficient of variation.
@@ -321,7 +338,7 @@ const SIMULATED: [(f64, f64, f64); 29] = [
 impl Constants {
     /// The constants for `n` values, `None` below 2. Above the table: the limits for many values, the variance of the
     /// median as pi / (2 n + pi - 2); all within 3 % of a simulation with 50 and 100 values.
-    fn of(n: usize) -> Option<Self> {
+    pub fn of(n: usize) -> Option<Self> {
         let index = n.checked_sub(2)?;
         let pi = std::f64::consts::PI;
         let many = n as f64;

@@ -80,7 +80,7 @@ impl Uncertain {
     }
 
     /// The mean of both sides.
-    fn spread(self) -> Spread {
+    pub(crate) fn spread(self) -> Spread {
         Spread { variance: f64::midpoint(self.below.powi(2), self.above.powi(2)), degrees: self.degrees }
     }
 
@@ -118,7 +118,7 @@ impl Uncertain {
     }
 
     /// With so many times the error.
-    pub(crate) fn wider(self, times: f64) -> Self {
+    pub fn wider(self, times: f64) -> Self {
         Self { below: self.below * times, above: self.above * times, ..self }
     }
 
@@ -141,6 +141,32 @@ impl Uncertain {
             return 1.0;
         }
         self.tail(self.value - low).max(self.tail(self.value - high))
+    }
+
+    /// The distance of the figure from a limit that has this chance to be found, by a test that finds what has at most the other
+    /// chance by accident. The error is taken as it came out: how likely it was to come out so is not part of it.
+    pub fn least_seen(&self, by_accident: f64, found: f64) -> f64 {
+        let error = self.spread().variance.sqrt();
+        error * (t_quantile(1.0 - by_accident / 2.0, self.degrees) + t_quantile(found, self.degrees).max(0.0))
+    }
+
+    /// How many times the work would tell the figure from limits that it lies beyond, or between: the errors fall with its root.
+    pub fn times_to_decide(&self, by_accident: f64, limits: &[f64]) -> f64 {
+        let ends = self.interval(1.0 - by_accident);
+        let times = |limit: &f64| {
+            let distance = self.value - limit;
+            let half = if distance > 0.0 { self.value - ends.0 } else { ends.1 - self.value };
+            (half / distance).powi(2)
+        };
+        limits.iter().map(times).fold(1.0, f64::max)
+    }
+
+    /// The distance from a limit in errors of the side that faces it, over the one that half of all figures exceed where the truth is
+    /// the limit; `None` where there is no error.
+    pub fn strangeness(&self, limit: f64) -> Option<f64> {
+        let distance = self.value - limit;
+        let error = if distance > 0.0 { self.below } else { self.above };
+        (error > 0.0).then(|| distance.abs() / error / t_quantile(0.75, self.degrees))
     }
 
     /// Chance of a figure at least this far on its side of a limit.
@@ -168,7 +194,7 @@ pub fn paired_ratio(pairs: &[[f64; 2]]) -> Option<Uncertain> {
     Uncertain::median(&ratios, None)
 }
 
-fn logarithms(values: &[f64]) -> Option<Vec<f64>> {
+pub(crate) fn logarithms(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().map(|&value| (value > 0.0).then(|| value.ln())).collect()
 }
 
@@ -218,16 +244,11 @@ pub fn jointly_at(intervals: usize) -> f64 {
 /// How many rounds would decide whether the truth is a limit, or else lies within a margin of it: the errors fall with their root.
 /// `None` where the figure lies on the limit and no margin is asked for.
 pub fn rounds_to_decide(figure: &Uncertain, rounds: usize, limit: f64, margin: Option<(f64, f64)>) -> Option<usize> {
-    let ends = figure.interval(LEVEL);
-    let times = |distance: f64| {
-        let half = if distance > 0.0 { figure.value - ends.0 } else { ends.1 - figure.value };
-        (half / distance).powi(2)
-    };
-    let apart = times(figure.value - limit);
+    let times = |limits: &[f64]| figure.times_to_decide(1.0 - LEVEL, limits);
+    let apart = times(&[limit]);
     let inside = margin.filter(|(low, high)| (low..high).contains(&&figure.value));
-    let same = inside.map(|(low, high)| times(figure.value - low).max(times(figure.value - high)));
-    let factor = same.map_or(apart, |same| same.min(apart));
-    factor.is_finite().then(|| (rounds as f64 * factor.max(1.0)).ceil() as usize)
+    let factor = inside.map_or(apart, |(low, high)| times(&[low, high]).min(apart));
+    factor.is_finite().then(|| (rounds as f64 * factor).ceil() as usize)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Everything that analysis says, in words.
 
+pub mod compare;
 mod conclusions;
 pub(crate) mod findings;
 pub(crate) mod load;

@@ -1,6 +1,7 @@
 //! One file per sub-command.
 
 mod agent;
+mod compare;
 mod digest;
 mod explain;
 mod file;
@@ -50,6 +51,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::Machine(args) => machine::machine(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Report(args) => report::report(&args),
+        Command::Compare(args) => compare::compare(&args),
         Command::BookPage { area } => explain::book_page(&area),
         Command::ProbeProcess => {
             kelvin_harness::serve(&kelvin_probes::all()).map_err(Fault::because).map(|()| ExitCode::SUCCESS)

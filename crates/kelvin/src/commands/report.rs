@@ -25,7 +25,7 @@ pub fn report(args: &ReportArgs) -> Done {
     if chosen.is_empty() && args.format == Format::Html {
         chosen = kelvin_analysis::references().to_vec();
     }
-    let mut run = Told::with(args.with_private).run(load(&args.run, &args.store)?)?;
+    let mut run = Told::with(args.with_private).run(run_of(&args.run, &args.store)?)?;
     if args.repredict {
         predict::anew(&mut run);
     }
@@ -56,7 +56,7 @@ pub fn references(ids: &[String]) -> Result<Vec<Reference>, Fault> {
 }
 
 /// A run by its name in the store, or from the file that it names.
-fn load(name: &OsStr, store: &StoreArgs) -> Result<Run, Fault> {
+pub fn run_of(name: &OsStr, store: &StoreArgs) -> Result<Run, Fault> {
     let path = Path::new(name);
     if path.is_file() {
         let file = File::open(path).map_err(|error| Fault::new(format!("cannot open {}", path.display()), error))?;

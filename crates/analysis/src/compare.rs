@@ -1,0 +1,93 @@
+//! Two sides compared, each of one run or several: what differs, figure by figure and besides.
+//!
+//! A verdict holds for the whole report: that any figure of an unchanged machine is called better or worse is rare, however many
+//! figures there are. For that, the error of a ratio has what differs from run to run, learned from earlier runs or else assumed;
+//! what the core's frequency explains is no difference of a figure; and errors are widened where most figures differ by more than
+//! theirs.
+
+mod differences;
+mod judge;
+mod series;
+
+use kelvin_model::{COMPARE_FORMAT, ComparedRun, ComparedSide, Comparison, Learned, Reference, Run, RunStatus};
+use kelvin_stats::median;
+
+use self::judge::Judge;
+use self::series::{Series, pairs};
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub struct SideOf<'a> {
+    /// As it was asked for.
+    pub name: String,
+    /// What it is.
+    pub of: Subject<'a>,
+}
+
+/// What can be compared.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject<'a> {
+    /// Runs, oldest first, at least one.
+    Runs(&'a [Run]),
+    /// A published machine.
+    Published(&'a Reference),
+}
+
+/// What is compared, and how.
+#[derive(Clone, Debug)]
+pub struct Compare<'a> {
+    /// What is compared with.
+    pub base: SideOf<'a>,
+    /// What is compared.
+    pub other: SideOf<'a>,
+    /// What other runs of the machine say of the spread from run to run, beside what the runs themselves knew.
+    pub learned: &'a [Learned],
+    /// Share by which a figure must differ to be better or worse.
+    pub threshold: f64,
+}
+
+impl Compare<'_> {
+    /// Compares them.
+    pub fn compare(&self) -> Comparison {
+        let sides = [&self.base, &self.other];
+        let series = sides.map(|side| Series::of_side(side.of));
+        let clocks = series[0].hertz.zip(series[1].hertz).map(<[f64; 2]>::from);
+        let (pairs, mut not_compared) = pairs(&series);
+        let judge = Judge::new(self, clocks);
+        let (figures, inflation) = judge.judge(&pairs, &mut not_compared);
+        let goodness: Vec<f64> = figures.iter().filter_map(judge::times_as_good).collect();
+        let [base, other] = sides.map(described);
+        Comparison {
+            compare_format: COMPARE_FORMAT,
+            base,
+            other,
+            threshold: self.threshold,
+            differences: differences::between(sides.map(|side| side.of)),
+            clocks,
+            middle: (!goodness.is_empty()).then(|| median(&goodness)),
+            inflation,
+            figures,
+            not_compared,
+        }
+    }
+}
+
+impl<'a> Subject<'a> {
+    /// Its runs; none of a published machine.
+    fn runs(self) -> &'a [Run] {
+        match self {
+            Self::Runs(runs) => runs,
+            Self::Published(_) => &[],
+        }
+    }
+}
+
+fn described(side: &SideOf<'_>) -> ComparedSide {
+    let run = |run: &Run| ComparedRun {
+        id: run.outline.id.clone(),
+        started: run.outline.started.clone(),
+        seconds: run.seconds,
+        is_partial: run.status != RunStatus::Complete,
+    };
+    ComparedSide { name: side.name.clone(), runs: side.of.runs().iter().map(run).collect() }
+}

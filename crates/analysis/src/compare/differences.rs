@@ -1,0 +1,162 @@
+//! What differs between two sides besides their figures: machine, kernel, mitigations, settings, methods.
+
+use std::collections::BTreeMap;
+
+use kelvin_model::units::percent;
+use kelvin_model::{FactDiffers, Machine, Reference, Run, Unit, units};
+
+use super::Subject;
+use super::series::versions;
+
+/// Facts that differ from run to run of any machine, or that are told elsewhere: the memory that is free, a frequency that is measured.
+const OF_THE_MOMENT: [(&str, &str); 3] =
+    [("Memory", "Available"), ("CPU", "Measured frequency"), ("CPU", "Mitigations")];
+/// A fact that is a list: only what one side alone has is told.
+const INSTRUCTION_SETS: (&str, &str) = ("CPU", "Instruction sets");
+
+/// Groups of facts, in their order: first what changes most figures.
+const GROUPS: [&str; 13] = [
+    "CPU",
+    "Kernel",
+    "Mitigations",
+    "Platform",
+    "Limits",
+    "Memory",
+    "Topology",
+    "Disks",
+    "File systems",
+    "Network",
+    "Run",
+    "Hazards",
+    "Published",
+];
+
+/// Group and label of a fact.
+type Which = (String, String);
+
+/// What differs, the machine first.
+pub(super) fn between(sides: [Subject<'_>; 2]) -> Vec<FactDiffers> {
+    let facts = sides.map(|side| match side {
+        Subject::Runs(runs) => of_runs(runs),
+        Subject::Published(reference) => of_reference(reference),
+    });
+    // Of a published machine little is known: what it says is told beside what the run says of the same.
+    let is_published = sides.iter().any(|side| matches!(side, Subject::Published(_)));
+    let mut which: Vec<&Which> = Vec::new();
+    for fact in facts.iter().flat_map(|facts| &facts.order) {
+        if !which.contains(&fact) {
+            which.push(fact);
+        }
+    }
+    which.sort_by_key(|(group, _)| GROUPS.iter().position(|known| known == group));
+    let of = |which: &Which| {
+        let [base, other] = [0, 1].map(|side| facts[side].texts.get(which));
+        let is_told = if is_published { base.is_some() && other.is_some() } else { true };
+        (base != other && is_told).then(|| differing(which, [base.cloned(), other.cloned()]))
+    };
+    let mut found: Vec<FactDiffers> = which.into_iter().filter_map(of).collect();
+    let version = |version: u32| Some(format!("version {version}"));
+    found.extend(versions(sides.map(Subject::runs)).into_iter().map(|(metric, [base, other])| FactDiffers {
+        group: "Methods".into(),
+        label: metric.to_string(),
+        base: version(base),
+        other: version(other),
+    }));
+    found
+}
+
+fn differing((group, label): &Which, [base, other]: [Option<String>; 2]) -> FactDiffers {
+    let [base, other] = match (base, other) {
+        (Some(base), Some(other)) if is(INSTRUCTION_SETS, group, label) => [only(&base, &other), only(&other, &base)],
+        sides => sides.into(),
+    };
+    FactDiffers { group: group.clone(), label: label.clone(), base, other }
+}
+
+fn is((group, label): (&str, &str), of: &str, named: &str) -> bool {
+    of == group && named == label
+}
+
+/// The words of a list that another one lacks.
+fn only(list: &str, other: &str) -> Option<String> {
+    let words: Vec<&str> = list.split(' ').filter(|word| !other.split(' ').any(|known| known == *word)).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// Facts as texts, in their order.
+#[derive(Default)]
+struct Facts {
+    order: Vec<Which>,
+    texts: BTreeMap<Which, String>,
+}
+
+impl Facts {
+    fn add(&mut self, group: &str, label: &str, text: String) {
+        let which = (group.to_owned(), label.to_owned());
+        match self.texts.get_mut(&which) {
+            None => {
+                self.order.push(which.clone());
+                self.texts.insert(which, text);
+            }
+            // Runs of one side that are not alike.
+            Some(known) if !known.split(" | ").any(|one| one == text) => *known = format!("{known} | {text}"),
+            Some(_) => {}
+        }
+    }
+}
+
+fn of_runs(runs: &[Run]) -> Facts {
+    let mut facts = Facts::default();
+    for run in runs {
+        of_machine(&run.outline.machine, &mut facts);
+    }
+    for run in runs {
+        of_settings(run, &mut facts);
+    }
+    facts
+}
+
+fn of_machine(machine: &Machine, facts: &mut Facts) {
+    for row in machine.rows() {
+        if OF_THE_MOMENT.iter().any(|&fact| is(fact, row.group, &row.label)) {
+            continue;
+        }
+        if let Some(text) = row.text {
+            facts.add(row.group, &row.label, text);
+        }
+    }
+    for one in machine.cpu.mitigations.get().into_iter().flatten() {
+        facts.add("Mitigations", &one.vulnerability, one.status.clone());
+    }
+}
+
+fn of_settings(run: &Run, facts: &mut Facts) {
+    const GROUP: &str = "Run";
+    let outline = &run.outline;
+    let settings = &outline.settings;
+    let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    facts.add(GROUP, "kelvin", outline.kelvin.clone());
+    facts.add(GROUP, "Command", outline.command.join(" "));
+    facts.add(GROUP, "Mode", settings.mode.to_string());
+    facts.add(GROUP, "CPU", settings.cpu.to_string());
+    facts.add(GROUP, "Second CPU", settings.partner_cpu.map_or_else(|| "none".into(), |cpu| cpu.to_string()));
+    facts.add(GROUP, "Canaries", yes_no(settings.canaries));
+    facts.add(GROUP, "Real-time priority", yes_no(settings.realtime));
+    facts.add(GROUP, "Target", percent(settings.target));
+    facts.add(GROUP, "Clock", format!("{:?}", outline.clock.kind));
+    for hazard in &outline.hazards {
+        facts.add("Hazards", &hazard.id, hazard.summary.clone());
+    }
+}
+
+/// What a published machine tells, under the labels of a run's facts where they mean the same.
+fn of_reference(reference: &Reference) -> Facts {
+    let mut facts = Facts::default();
+    for (label, text) in &reference.machine {
+        facts.add("Published", label, text.clone());
+    }
+    if let Some(hertz) = reference.frequency_hz {
+        facts.add("Published", "Frequency", units::stated(hertz, Unit::Hertz, 3));
+    }
+    facts
+}

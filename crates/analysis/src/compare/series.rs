@@ -1,0 +1,233 @@
+//! The figures of a side by metric and case, and those that both sides have.
+
+use std::collections::{BTreeMap, HashMap};
+
+use kelvin_model::units::{case, percent};
+use kelvin_model::{Case, Learned, Metric, Name, NotCompared, NotComparedBecause, Reference, Run};
+use kelvin_stats::{RunFigure, headline, median};
+
+use super::Subject;
+use crate::bounds::broken_bound;
+use crate::gather::{Gathered, not_measured};
+use crate::headlines::{Desk, Settled, core_hertz, metrics_of};
+use crate::reference::{Standing, standing};
+use crate::result::Outcome;
+
+/// A metric at a case.
+type At = (Name, Case);
+
+/// The figures of a side.
+#[derive(Debug)]
+pub(super) struct Series<'a> {
+    /// Those there are, by the order in which they were measured.
+    figures: Vec<(At, Found<'a>)>,
+    places: HashMap<At, usize>,
+    /// Core frequency: the median of its runs.
+    pub hertz: Option<f64>,
+}
+
+/// What a side has of a metric at a case.
+#[derive(Clone, Debug)]
+pub(super) struct Found<'a> {
+    pub metric: Metric,
+    /// The headline of each run that has one.
+    pub headlines: Vec<f64>,
+    /// The same with their errors, as logarithms; fewer where one is not above zero, or is of a single round.
+    pub figures: Vec<RunFigure>,
+    /// Lowest and highest round.
+    pub range: [f64; 2],
+    /// Rounds of all runs.
+    pub rounds: usize,
+    /// What its runs knew of earlier runs: the most that one did.
+    pub learned: Option<&'a Learned>,
+    /// Why a run has no headline.
+    missing: Option<String>,
+    /// Why a published value is only shown.
+    shown_only: Option<String>,
+}
+
+impl<'a> Series<'a> {
+    pub fn of_side(side: Subject<'a>) -> Self {
+        match side {
+            Subject::Runs(runs) => Self::of_runs(runs),
+            Subject::Published(reference) => Self::of_reference(reference),
+        }
+    }
+
+    fn of_runs(runs: &'a [Run]) -> Self {
+        let mut series = Self { figures: Vec::new(), places: HashMap::new(), hertz: None };
+        let mut hertz = Vec::new();
+        for run in runs {
+            let desk = Desk::of(run);
+            hertz.extend(core_hertz(run, &desk));
+            series.add_run(run, &desk);
+        }
+        series.hertz = (!hertz.is_empty()).then(|| median(&hertz));
+        series
+    }
+
+    fn add_run(&mut self, run: &'a Run, desk: &Desk<'a>) {
+        for measurement in &run.measurements {
+            let at_case = &measurement.planned.case;
+            for metric in metrics_of(run, measurement) {
+                let gathered = Gathered::of(measurement, &metric, &desk.references);
+                let settled = Settled::headline(&gathered, None);
+                let rounds = settled
+                    .map(|settled| settled.round_headlines)
+                    .filter(|rounds| broken_bound(&metric, run.bound(&metric.id, at_case), headline(rounds)).is_none());
+                let found = self.found((metric.id, at_case.clone()), metric);
+                match rounds {
+                    Some(rounds) => found.add(&rounds),
+                    None => found.missing = Some(why_missing(&gathered, || not_measured(measurement))),
+                }
+                let learned = desk.learned(metric.id, at_case);
+                let known = |learned: Option<&Learned>| learned.map_or(0, |learned| learned.headlines.len());
+                if known(learned) > known(found.learned) {
+                    found.learned = learned;
+                }
+            }
+        }
+    }
+
+    fn of_reference(reference: &'a Reference) -> Self {
+        let mut series = Self { figures: Vec::new(), places: HashMap::new(), hertz: reference.frequency_hz };
+        // Its values carry no definition: that of the other side stands in, once it is known.
+        for value in &reference.values {
+            let metric = Metric { unit: value.unit, ..Metric::duration("published", "A published value") };
+            let metric = Metric { id: value.metric, ..metric };
+            let found = series.found((value.metric, value.case.clone()), metric);
+            found.headlines.push(value.value);
+            let as_measured = Metric { id: value.metric, unit: value.unit, ..metric };
+            if let Standing::ShownOnly(why) = standing(value, &as_measured) {
+                found.shown_only = Some(why);
+            }
+        }
+        series
+    }
+
+    fn found(&mut self, at: At, metric: Metric) -> &mut Found<'a> {
+        let place = *self.places.entry(at.clone()).or_insert_with(|| {
+            self.figures.push((at, Found::nothing(metric)));
+            self.figures.len() - 1
+        });
+        &mut self.figures[place].1
+    }
+
+    fn get(&self, at: &At) -> Option<&Found<'a>> {
+        self.places.get(at).map(|&place| &self.figures[place].1)
+    }
+}
+
+impl Found<'_> {
+    fn nothing(metric: Metric) -> Self {
+        Self {
+            metric,
+            headlines: Vec::new(),
+            figures: Vec::new(),
+            range: [f64::INFINITY, f64::NEG_INFINITY],
+            rounds: 0,
+            learned: None,
+            missing: None,
+            shown_only: None,
+        }
+    }
+
+    fn add(&mut self, rounds: &[f64]) {
+        self.headlines.push(headline(rounds));
+        self.figures.extend(RunFigure::of_rounds(rounds));
+        self.rounds += rounds.len();
+        self.range = rounds.iter().fold(self.range, |[low, high], &round| [low.min(round), high.max(round)]);
+    }
+
+    /// Its figure: the median of its runs.
+    pub fn value(&self) -> f64 {
+        median(&self.headlines)
+    }
+
+    /// What is said where it has none.
+    fn missing(&self) -> String {
+        self.missing.clone().unwrap_or_else(|| "not measured".into())
+    }
+}
+
+/// Why there is no headline.
+fn why_missing(gathered: &Gathered, outcome: impl FnOnce() -> Outcome) -> String {
+    if gathered.found() > 0 {
+        let kept = gathered.kept_share();
+        return match Settled::headline(gathered, None) {
+            Some(_) => "beyond what is possible".into(),
+            None => format!("undisturbed in {} of its samples, which are too few", percent(kept)),
+        };
+    }
+    match outcome() {
+        Outcome::Skipped(reason) => format!("skipped: {reason}"),
+        Outcome::Failed(reason) => format!("failed: {reason}"),
+        _ => "not reached".into(),
+    }
+}
+
+/// A figure that both sides have: base and other.
+pub(super) type Pair<'s, 'a> = [&'s Found<'a>; 2];
+
+/// The figures that both sides have, and what is not compared.
+pub(super) fn pairs<'s, 'a>(series: &'s [Series<'a>; 2]) -> (Vec<(At, Pair<'s, 'a>)>, Vec<NotCompared>) {
+    let [base, other] = series;
+    let (mut pairs, mut apart) = (Vec::new(), Vec::new());
+    for (at, found) in &base.figures {
+        match other.get(at).filter(|there| !there.headlines.is_empty()) {
+            _ if found.headlines.is_empty() => {}
+            None => {
+                let said = other.get(at).map_or_else(|| "not measured".into(), Found::missing);
+                apart.push(left_out(at, &found.metric, NotComparedBecause::OnlyBase(said)));
+            }
+            Some(there) => match incomparable(found, there) {
+                Some(why) => apart.push(left_out(at, &found.metric, why)),
+                None => pairs.push((at.clone(), [found, there])),
+            },
+        }
+    }
+    for (at, found) in other.figures.iter().filter(|(_, found)| !found.headlines.is_empty()) {
+        let here = base.get(at);
+        if here.is_none_or(|here| here.headlines.is_empty()) {
+            let said = here.map_or_else(|| "not measured".into(), Found::missing);
+            apart.push(left_out(at, &found.metric, NotComparedBecause::OnlyOther(said)));
+        }
+    }
+    (pairs, apart)
+}
+
+pub(super) fn left_out(at: &At, metric: &Metric, why: NotComparedBecause) -> NotCompared {
+    NotCompared { metric: at.0, case: case(metric, &at.1), why }
+}
+
+/// Why two figures of one name are not the same quantity.
+fn incomparable(base: &Found<'_>, other: &Found<'_>) -> Option<NotComparedBecause> {
+    if let Some(why) = base.shown_only.as_ref().or(other.shown_only.as_ref()) {
+        return Some(NotComparedBecause::ShownOnly(why.clone()));
+    }
+    let is_published = |found: &Found<'_>| found.rounds == 0;
+    if is_published(base) || is_published(other) {
+        return (base.metric.unit != other.metric.unit).then_some(NotComparedBecause::Definition);
+    }
+    if base.metric.version != other.metric.version {
+        return Some(NotComparedBecause::MethodVersion([base.metric.version, other.metric.version]));
+    }
+    let is_defined_alike = base.metric.unit == other.metric.unit
+        && base.metric.better == other.metric.better
+        && base.metric.headline == other.metric.headline;
+    (!is_defined_alike).then_some(NotComparedBecause::Definition)
+}
+
+/// Metrics whose method has another version on each side, each with both versions.
+pub(super) fn versions(runs: [&[Run]; 2]) -> BTreeMap<Name, [u32; 2]> {
+    let of = |runs: &[Run]| -> BTreeMap<Name, u32> {
+        let metrics = runs.iter().flat_map(|run| &run.outline.metrics);
+        metrics.map(|metric| (metric.id, metric.version)).collect()
+    };
+    let [base, other] = runs.map(of);
+    let differing = |(id, version): (Name, u32)| {
+        let there = *other.get(&id)?;
+        (there != version).then_some((id, [version, there]))
+    };
+    base.into_iter().filter_map(differing).collect()
+}

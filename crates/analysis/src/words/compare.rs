@@ -1,0 +1,251 @@
+//! A comparison in words.
+
+use std::collections::BTreeMap;
+
+use kelvin_model::units::{brief, case, number, percent, seconds, stated};
+use kelvin_model::{
+    ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, KnownFrom, NotCompared, NotComparedBecause,
+    NotKnownBecause, Unit, worse_by,
+};
+use kelvin_stats::{LEAST_HISTORY, median};
+
+/// From this factor on it is said that errors were widened.
+const WIDENED: f64 = 1.1;
+/// More runs of a side than this are not counted: nobody makes them.
+const MOST_RUNS: f64 = 100.0;
+
+/// A row of a table of figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The metric and its case.
+    pub figure: String,
+    /// The base.
+    pub base: String,
+    /// The other.
+    pub other: String,
+    /// The ratio: `1.27`.
+    pub ratio: String,
+    /// Its interval: `1.20 to 1.34`; with brackets where it is but a range.
+    pub interval: String,
+    /// What would be needed to know: nothing of what is known.
+    pub needs: String,
+}
+
+/// A verdict in a word or two.
+pub fn verdict(verdict: &ChangeVerdict) -> &'static str {
+    match verdict {
+        ChangeVerdict::Better => "better",
+        ChangeVerdict::Worse => "worse",
+        ChangeVerdict::Higher => "higher",
+        ChangeVerdict::Lower => "lower",
+        ChangeVerdict::Same => "the same",
+        ChangeVerdict::NotKnown(_) => "not known",
+    }
+}
+
+/// A figure as a row.
+pub fn row(figure: &ComparedFigure, comparison: &Comparison) -> Row {
+    let unit = figure.metric.unit;
+    let ends = format!("{} to {}", ratio(figure.ratio.low), ratio(figure.ratio.high));
+    Row {
+        figure: name(figure),
+        base: brief(figure.base, None, unit),
+        other: brief(figure.other, None, unit),
+        ratio: ratio(figure.ratio.value),
+        interval: if figure.ratio.is_range { format!("[{ends}]") } else { ends },
+        needs: needs(figure, comparison),
+    }
+}
+
+/// A metric and its case: `mem.latency pages=base bytes=8 MiB`.
+pub fn name(figure: &ComparedFigure) -> String {
+    let case = case(&figure.metric, &figure.case);
+    if case.is_empty() { figure.metric.id.to_string() } else { format!("{} {case}", figure.metric.id) }
+}
+
+/// A ratio; near 1 with the digits that tell it from 1.
+fn ratio(value: f64) -> String {
+    match (value - 1.0).abs() {
+        away if away < 0.0995 && away > 0.0 => format!("{value:.3}"),
+        _ => number(value),
+    }
+}
+
+/// Why a figure is not known, and what it would take.
+fn needs(figure: &ComparedFigure, comparison: &Comparison) -> String {
+    let ChangeVerdict::NotKnown(because) = &figure.verdict else { return String::new() };
+    match because {
+        NotKnownBecause::TooFewRounds => format!("{} rounds, 4 are needed", figure.rounds.iter().min().unwrap_or(&0)),
+        NotKnownBecause::CoreFrequency => "the core's frequency differed by as much".into(),
+        NotKnownBecause::Published => "published without its spread".into(),
+        NotKnownBecause::Undecided => {
+            let seen = figure.least_seen.map(|share| format!("seen from {}", change(share))).unwrap_or_default();
+            match runs(figure, comparison) {
+                Some(runs) if runs <= MOST_RUNS => format!("{seen}; {runs:.0} runs of each"),
+                Some(_) => format!("{seen}; over {MOST_RUNS} runs of each"),
+                None => seen,
+            }
+        }
+    }
+}
+
+/// A change as a share, from which on it is a factor.
+fn change(share: f64) -> String {
+    if share > 1.0 { format!("{} times", number(1.0 + share)) } else { percent(share) }
+}
+
+/// How many runs of each side would decide a figure.
+fn runs(figure: &ComparedFigure, comparison: &Comparison) -> Option<f64> {
+    let now = comparison.base.runs.len().max(comparison.other.runs.len()) as f64;
+    figure.times_to_decide.map(|times| (times * now).ceil())
+}
+
+/// How many figures have which verdict: `2 worse, 1 better, 310 the same within 1.0 %, 240 not known`.
+pub fn counts(comparison: &Comparison) -> String {
+    let of = |is: fn(&ChangeVerdict) -> bool| comparison.with(is).count();
+    let mut parts = vec![
+        format!("{} worse", of(|one| *one == ChangeVerdict::Worse)),
+        format!("{} better", of(|one| *one == ChangeVerdict::Better)),
+    ];
+    let changed = of(|one| matches!(one, ChangeVerdict::Higher | ChangeVerdict::Lower));
+    if changed > 0 {
+        parts.push(format!("{changed} higher or lower"));
+    }
+    parts.push(format!("{} the same within {}", of(|one| *one == ChangeVerdict::Same), percent(comparison.threshold)));
+    parts.push(format!("{} not known", of(|one| matches!(one, ChangeVerdict::NotKnown(_)))));
+    let apart = comparison.not_compared.len();
+    let apart = if apart > 0 { format!("; {apart} not compared") } else { String::new() };
+    format!("Of {} figures: {}{apart}.", comparison.figures.len(), parts.join(", "))
+}
+
+/// What a side is: its name, and when its runs were made.
+pub fn side(side: &ComparedSide) -> String {
+    let date = |run: &ComparedRun| run.started.chars().take(16).collect::<String>().replace('T', " ");
+    let partial = side.runs.iter().filter(|run| run.is_partial).count();
+    let partial = if partial > 0 { "; interrupted: it has what was measured until then" } else { "" };
+    match side.runs.as_slice() {
+        [] => format!("{}: published", side.name),
+        [run] => format!("{}: run {} of {}{partial}", side.name, run.id, date(run)),
+        [first, .., last] => {
+            format!("{}: {} runs, {} to {}{partial}", side.name, side.runs.len(), date(first), date(last))
+        }
+    }
+}
+
+/// What is to be known of the verdicts, a sentence each.
+pub fn remarks(comparison: &Comparison) -> Vec<String> {
+    [clock(comparison), widened(comparison), middle(comparison), not_learned(comparison), open(comparison)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn clock(comparison: &Comparison) -> Option<String> {
+    let [base, other] = comparison.clocks?;
+    let is_apart = (other / base - 1.0).abs() >= comparison.threshold;
+    is_apart.then(|| {
+        format!(
+            "The core ran at {}, in {} at {}. A figure that differs by no more than that is not known to have changed.",
+            stated(other, Unit::Hertz, 3),
+            comparison.base.name,
+            stated(base, Unit::Hertz, 3)
+        )
+    })
+}
+
+fn widened(comparison: &Comparison) -> Option<String> {
+    (comparison.inflation >= WIDENED).then(|| {
+        format!(
+            "Most figures differ by more than their rounds and earlier runs tell. What all have in common is taken for the state of the \
+             machine: every interval is {} times as wide.",
+            number(comparison.inflation)
+        )
+    })
+}
+
+fn middle(comparison: &Comparison) -> Option<String> {
+    let middle = comparison.middle.filter(|middle| (middle - 1.0).abs() >= comparison.threshold)?;
+    let (word, share) = if middle > 1.0 { ("worse", middle - 1.0) } else { ("better", 1.0 - middle) };
+    Some(format!("The median of all figures is {} {word}.", percent(share)))
+}
+
+fn not_learned(comparison: &Comparison) -> Option<String> {
+    let assumed = comparison.figures.iter().filter(|figure| figure.differs.is_some());
+    let assumed: Vec<f64> = assumed
+        .filter_map(|figure| match figure.between {
+            KnownFrom::Assumed(deviation) => Some(deviation),
+            KnownFrom::Runs(_) => None,
+        })
+        .collect();
+    let deviation = *assumed.first()?;
+    let is_alone = comparison.base.runs.len().max(comparison.other.runs.len()) == 1;
+    let instead = if is_alone { "Only large changes show" } else { "The spread of these runs counts beside it" };
+    Some(format!(
+        "How much figures differ from run to run of this machine is {}learned from earlier runs: {LEAST_HISTORY} are needed. A standard \
+         deviation of {} is assumed. {instead}; compare several runs of each, as in last~5..last~3 last~2..last.",
+        if assumed.len() == comparison.figures.len() {
+            "not ".to_owned()
+        } else {
+            format!("for {} of them not ", assumed.len())
+        },
+        percent(deviation),
+    ))
+}
+
+fn open(comparison: &Comparison) -> Option<String> {
+    let open = || comparison.with(|verdict| *verdict == ChangeVerdict::NotKnown(NotKnownBecause::Undecided));
+    let seen: Vec<f64> = open().filter_map(|figure| figure.least_seen).collect();
+    let runs: Vec<f64> = open().filter_map(|figure| runs(figure, comparison)).collect();
+    if seen.is_empty() {
+        return None;
+    }
+    let of_median = change(median(&seen));
+    let time = |runs: f64| {
+        let sides = [&comparison.base, &comparison.other];
+        let more = |side: &ComparedSide| {
+            let each = median(&side.runs.iter().map(|run| run.seconds).collect::<Vec<f64>>());
+            each * (runs - side.runs.len() as f64).max(0.0)
+        };
+        seconds(sides.into_iter().map(more).sum())
+    };
+    let half = median(&runs).ceil();
+    let decided = if runs.is_empty() {
+        String::new()
+    } else if half > MOST_RUNS {
+        format!(" To decide half of them takes more than {MOST_RUNS} runs of each side.")
+    } else {
+        format!(" To decide half of them takes about {half:.0} runs of each side, {} more.", time(half))
+    };
+    Some(format!("Of those not known half would have shown a change of {of_median} for the worse.{decided}"))
+}
+
+/// What is not compared, by reason: how many figures, and the first of their names.
+pub fn apart(comparison: &Comparison) -> Vec<(String, Vec<String>)> {
+    let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
+    for one in &comparison.not_compared {
+        let metric = if one.case.is_empty() { one.metric.to_string() } else { format!("{} {}", one.metric, one.case) };
+        groups.entry(because(one, comparison)).or_default().push(metric);
+    }
+    groups.into_iter().map(|((_, why), figures)| (why, figures)).collect()
+}
+
+/// Why one is not compared, after the rank of the reason.
+fn because(one: &NotCompared, comparison: &Comparison) -> (u8, String) {
+    let (base, other) = (&comparison.base.name, &comparison.other.name);
+    match &one.why {
+        NotComparedBecause::MethodVersion([from, to]) => {
+            (0, format!("measured by another version of the method ({from} in {base}, {to} in {other})"))
+        }
+        NotComparedBecause::Definition => (1, "defined otherwise (unit, direction or samples)".into()),
+        NotComparedBecause::NoRatio => (2, "no ratio: a side is not above zero".into()),
+        NotComparedBecause::OnlyBase(said) => (3, format!("only in {base}; in {other} {said}")),
+        NotComparedBecause::OnlyOther(said) => (4, format!("only in {other}; in {base} {said}")),
+        NotComparedBecause::ShownOnly(why) => (5, why.clone()),
+    }
+}
+
+/// A change as a gate names it: `12 % worse`.
+pub fn by(figure: &ComparedFigure) -> String {
+    let share = worse_by(figure.ratio.value, figure.metric.better);
+    format!("{} {}", change(share.abs()), if share > 0.0 { "worse" } else { "better" })
+}

@@ -1,0 +1,303 @@
+//! A comparison of two sides: what it says of runs of an unchanged machine, what it finds of what was planted, what it names.
+
+use std::slice;
+
+use kelvin_analysis::testing::{add_scalars, run};
+use kelvin_analysis::{Compare, SideOf, Subject, references};
+use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_model::{
+    Better, Case, ChangeVerdict, ComparedFigure, Comparison, Fact, KnownFrom, Learned, Metric, Name,
+    NotComparedBecause, NotKnownBecause, Run, Treatment, Unit, worse_by,
+};
+use kelvin_stats::{Random, RunFigure};
+
+const METRICS: usize = 300;
+/// Pairs of runs that are simulated.
+const PAIRS: usize = 1000;
+
+static TIME: Metric = Metric::duration("test.time", "A time of a test").headline(Treatment::AsFound);
+static RATE: Metric = Metric::rate("test.rate", "A rate of a test").headline(Treatment::AsFound);
+
+fn case(number: usize) -> Case {
+    Case::new().with("number", number as u64)
+}
+
+fn side<'a>(name: &str, runs: &'a [Run]) -> SideOf<'a> {
+    SideOf { name: name.into(), of: Subject::Runs(runs) }
+}
+
+fn compared(base: &[Run], other: &[Run]) -> Comparison {
+    Compare { base: side("A", base), other: side("B", other), learned: &[], threshold: 0.01 }.compare()
+}
+
+fn is_change(verdict: &ChangeVerdict) -> bool {
+    !matches!(verdict, ChangeVerdict::Same | ChangeVerdict::NotKnown(_))
+}
+
+/// How a figure of a machine scatters.
+struct Figure {
+    value: f64,
+    /// Deviation of a round from its run, and of a run from the machine, as shares.
+    of_round: f64,
+    of_run: f64,
+    rounds: usize,
+}
+
+impl Figure {
+    fn draw(random: &mut Random) -> Self {
+        let lognormal = |middle: f64, spread: f64, random: &mut Random| middle * (spread * random.normal()).exp();
+        Self {
+            value: lognormal(1e4, 3.0, random),
+            of_round: lognormal(0.01, 0.7, random),
+            of_run: lognormal(0.007, 0.8, random),
+            rounds: 3 + random.below(6),
+        }
+    }
+
+    /// The rounds of a run: one in twenty is far away, and so is one run in fifty.
+    fn run(&self, random: &mut Random) -> Vec<f64> {
+        let far = |share: f64, random: &mut Random| if random.uniform() < share { 4.0 } else { 1.0 };
+        let run = self.of_run * far(0.02, random) * random.normal();
+        let round =
+            |random: &mut Random| self.value * (run + self.of_round * far(0.05, random) * random.normal()).exp();
+        (0..self.rounds).map(|_| round(random)).collect()
+    }
+}
+
+/// A machine: its figures.
+struct Simulated(Vec<Figure>);
+
+impl Simulated {
+    fn new(random: &mut Random) -> Self {
+        Self((0..METRICS).map(|_| Figure::draw(random)).collect())
+    }
+
+    fn run(&self, learned: &[Learned], random: &mut Random) -> Run {
+        let mut run = run(&[TIME]);
+        run.outline.learned = learned.to_vec();
+        self.0
+            .iter()
+            .enumerate()
+            .for_each(|(number, figure)| add_scalars(&mut run, &TIME, case(number), &figure.run(random)));
+        run
+    }
+
+    /// What a run knows of so many earlier ones.
+    fn learned(&self, runs: usize, random: &mut Random) -> Vec<Learned> {
+        let of = |(number, figure): (usize, &Figure)| {
+            let earlier: Vec<RunFigure> =
+                (0..runs).map(|_| RunFigure::of_rounds(&figure.run(random)).unwrap()).collect();
+            let headlines: Vec<f64> = earlier.iter().map(|run| run.logarithm.exp()).collect();
+            let within = earlier.iter().zip(&headlines).map(|(run, headline)| run.within.variance * headline.powi(2));
+            Learned { metric: TIME.id, case: case(number), within: within.collect(), headlines }
+        };
+        self.0.iter().enumerate().map(of).collect()
+    }
+}
+
+/// Of pairs of runs of a machine that nobody changed, how many reports say anything.
+fn false_reports(earlier: usize, pairs: usize) -> usize {
+    let mut random = Random::new(earlier as u64 + 1);
+    let mut any = 0;
+    for _ in 0..pairs {
+        let machine = Simulated::new(&mut random);
+        let learned = machine.learned(earlier, &mut random);
+        let [base, other] = [(), ()].map(|()| [machine.run(&learned, &mut random)]);
+        let comparison = compared(&base, &other);
+        assert_eq!(comparison.figures.len(), METRICS);
+        any += usize::from(comparison.with(is_change).next().is_some());
+    }
+    any
+}
+
+#[test]
+fn of_a_machine_that_nobody_changed_hardly_any_report_says_a_word() {
+    for (earlier, pairs) in [(0, PAIRS / 5), (3, PAIRS / 5), (8, PAIRS), (20, PAIRS / 5)] {
+        let any = false_reports(earlier, pairs);
+        assert!(any as f64 <= 0.08 * pairs as f64, "{earlier} earlier runs: {any} of {pairs} reports");
+    }
+}
+
+#[test]
+fn the_smallest_change_that_could_have_been_seen_is_found_four_times_in_five() {
+    let mut random = Random::new(7);
+    let (mut found, mut tried) = (0.0, 0.0);
+    for _ in 0..PAIRS / 3 {
+        let machine = Simulated::new(&mut random);
+        let learned = machine.learned(8, &mut random);
+        let [base, other] = [(), ()].map(|()| machine.run(&learned, &mut random));
+        let unchanged = compared(slice::from_ref(&base), slice::from_ref(&other));
+        let known: Vec<&ComparedFigure> =
+            unchanged.figures.iter().filter(|figure| figure.least_seen.is_some()).collect();
+        let figure = known[random.below(known.len())];
+        let slower = 1.0 + figure.least_seen.unwrap();
+        let mut changed = other;
+        let number = changed.measurements.iter().position(|one| one.planned.case == figure.case).unwrap();
+        // The change of which the report spoke, beside the chance that is in the pair already: this is why it is found or not.
+        let rounds: Vec<f64> =
+            changed.measurements[number].readings(&TIME.id).map(|(_, one)| scalar(one) * slower).collect();
+        let mut planted = kelvin_analysis::testing::run(&[TIME]);
+        add_scalars(&mut planted, &TIME, figure.case.clone(), &rounds);
+        changed.measurements[number] = planted.measurements.remove(0);
+        let after = compared(&[base], &[changed]);
+        let verdict = &after.figures.iter().find(|one| one.case == figure.case).unwrap().verdict;
+        found += f64::from(u8::from(*verdict == ChangeVerdict::Worse));
+        tried += 1.0;
+    }
+    let share = found / tried;
+    assert!((0.74..0.88).contains(&share), "{share}");
+}
+
+fn scalar(reading: &kelvin_model::Reading) -> f64 {
+    match &reading.readings {
+        kelvin_model::Readings::Scalars(values) => values[0],
+        kelvin_model::Readings::Batches(_) => panic!("these runs have scalars"),
+    }
+}
+
+/// Rounds around a value, a hundredth of it apart.
+fn around(value: f64) -> Vec<f64> {
+    [0.0, 0.5, -0.5, 0.2, -0.2, 0.1, -0.1, 0.3].iter().map(|share| value * (1.0 + 0.01 * share)).collect()
+}
+
+/// A run of one figure that earlier runs knew to within a thousandth.
+fn one(metric: &Metric, value: f64) -> Run {
+    let mut run = run(&[*metric]);
+    add_scalars(&mut run, metric, Case::new(), &around(value));
+    let headlines: Vec<f64> = [0.0, 1.0, -1.0, 0.5, -0.5, 0.7, -0.7, 0.2].map(|share| 100.0 + 0.1 * share).to_vec();
+    let within = vec![0.01; headlines.len()];
+    run.outline.learned = vec![Learned { metric: metric.id, case: Case::new(), headlines, within }];
+    run
+}
+
+fn verdict(metric: &Metric, values: [f64; 2]) -> ChangeVerdict {
+    let [base, other] = values.map(|value| [one(metric, value)]);
+    let comparison = compared(&base, &other);
+    assert!(comparison.not_compared.is_empty());
+    assert!(matches!(comparison.figures[0].between, KnownFrom::Runs(8)));
+    comparison.figures[0].verdict.clone()
+}
+
+#[test]
+fn worse_and_better_go_by_the_direction_of_the_metric() {
+    let fact = Metric { better: Better::Neither, ..TIME };
+    assert_eq!(verdict(&TIME, [100.0, 110.0]), ChangeVerdict::Worse);
+    assert_eq!(verdict(&TIME, [110.0, 100.0]), ChangeVerdict::Better);
+    assert_eq!(verdict(&RATE, [100.0, 110.0]), ChangeVerdict::Better);
+    assert_eq!(verdict(&RATE, [110.0, 100.0]), ChangeVerdict::Worse);
+    assert_eq!(verdict(&fact, [100.0, 110.0]), ChangeVerdict::Higher);
+    assert_eq!(verdict(&fact, [110.0, 100.0]), ChangeVerdict::Lower);
+    assert_eq!(verdict(&TIME, [100.0, 100.02]), ChangeVerdict::Same);
+    // Neither clearly within a hundredth nor clearly beyond it.
+    assert_eq!(verdict(&TIME, [100.0, 101.0]), ChangeVerdict::NotKnown(NotKnownBecause::Undecided));
+    assert!(
+        (worse_by(1.25, Better::Lower) - 0.25).abs() < 1e-12 && (worse_by(0.75, Better::Higher) - 0.25).abs() < 1e-12
+    );
+}
+
+#[test]
+fn what_the_cores_frequency_explains_is_no_change() {
+    let with_clock = |value: f64, hertz: f64| {
+        let mut run = one(&TIME, value);
+        run.outline.metrics.push(FREQUENCY);
+        add_scalars(&mut run, &FREQUENCY, Case::new(), &[hertz; 6]);
+        [run]
+    };
+    let judged = |base: f64, other: f64, hertz: f64| {
+        let comparison = compared(&with_clock(base, 4e9), &with_clock(other, hertz));
+        comparison.figures.iter().find(|figure| figure.metric.id == TIME.id).unwrap().verdict.clone()
+    };
+    assert_eq!(judged(100.0, 110.0, 4e9), ChangeVerdict::Worse);
+    assert_eq!(judged(100.0, 110.0, 3.6e9), ChangeVerdict::NotKnown(NotKnownBecause::CoreFrequency));
+    assert_eq!(judged(100.0, 100.0, 3.6e9), ChangeVerdict::Same);
+    // More than it explains, or the other way.
+    assert_eq!(judged(100.0, 130.0, 3.6e9), ChangeVerdict::Worse);
+    assert_eq!(judged(100.0, 90.0, 3.6e9), ChangeVerdict::Better);
+}
+
+#[test]
+fn too_few_rounds_are_a_range_from_which_nothing_follows() {
+    let of = |values: &[f64]| {
+        let mut run = run(&[TIME]);
+        add_scalars(&mut run, &TIME, Case::new(), values);
+        run
+    };
+    let comparison = compared(&[of(&[1.0, 1.1, 1.2])], &[of(&[9.0, 9.0, 9.0, 9.0])]);
+    let figure = &comparison.figures[0];
+    assert_eq!(figure.verdict, ChangeVerdict::NotKnown(NotKnownBecause::TooFewRounds));
+    assert!(figure.ratio.is_range && figure.differs.is_none() && figure.least_seen.is_none());
+    assert!((figure.ratio.low - 7.5).abs() < 1e-9 && (figure.ratio.high - 9.0).abs() < 1e-9);
+    // Two runs of each are as many rounds as one of six.
+    let pair = |value: f64| vec![of(&[value, 1.01 * value, 0.99 * value]), of(&[value, 1.01 * value, 0.99 * value])];
+    let comparison = compared(&pair(1.0), &pair(9.0));
+    assert_eq!(comparison.figures[0].verdict, ChangeVerdict::Worse);
+    assert_eq!(comparison.figures[0].rounds, [6, 6]);
+}
+
+#[test]
+fn what_is_not_the_same_quantity_is_named() {
+    const TWO: Metric = Metric::duration("test.two", "Another time of a test").headline(Treatment::AsFound);
+    const THREE: Metric = Metric::duration("test.three", "A third time of a test").headline(Treatment::AsFound);
+    const FOUR: Metric = Metric::duration("test.four", "A fourth time of a test").headline(Treatment::AsFound);
+    let with = |metrics: &[Metric]| {
+        let mut run = run(metrics);
+        metrics.iter().for_each(|metric| add_scalars(&mut run, metric, Case::new(), &around(100.0)));
+        run
+    };
+    let mut base = with(&[TIME, TWO, THREE]);
+    let mut other = with(&[TIME, TWO.version(2), THREE.unit(Unit::Cycles, Better::Lower), FOUR]);
+    add_scalars(&mut base, &TIME, case(1), &around(1.0));
+    add_scalars(&mut other, &TIME, case(2), &[0.0; 8]);
+    add_scalars(&mut base, &TIME, case(2), &around(1.0));
+    base.measurements.push(kelvin_model::Measurement {
+        planned: kelvin_model::Planned { probe: FOUR.id, metrics: vec![FOUR.id], case: Case::new(), only_input: false },
+        rounds: Vec::new(),
+        skipped: Some(kelvin_model::Reason::new("needs a second CPU")),
+    });
+    base.outline.metrics.push(FOUR);
+    let comparison = compared(&[base], &[other]);
+    let why = |metric: &str, case: &str| {
+        let found = comparison.not_compared.iter().find(|one| one.metric == *metric && one.case == case);
+        found.unwrap_or_else(|| panic!("{metric} {case} is not named: {:?}", comparison.not_compared)).why.clone()
+    };
+    assert_eq!(why("test.two", ""), NotComparedBecause::MethodVersion([1, 2]));
+    assert_eq!(why("test.three", ""), NotComparedBecause::Definition);
+    assert_eq!(why("test.time", "number=1"), NotComparedBecause::OnlyBase("not measured".into()));
+    assert_eq!(why("test.time", "number=2"), NotComparedBecause::NoRatio);
+    assert_eq!(why("test.four", ""), NotComparedBecause::OnlyOther("skipped: needs a second CPU".into()));
+    assert_eq!(comparison.figures.len(), 1);
+    assert_eq!(comparison.not_compared.len(), 5);
+    let methods = comparison.differences.iter().find(|fact| fact.group == "Methods").unwrap();
+    assert_eq!((methods.label.as_str(), methods.other.as_deref()), ("test.two", Some("version 2")));
+}
+
+#[test]
+fn what_differs_besides_is_said() {
+    let base = one(&TIME, 100.0);
+    let mut other = base.clone();
+    assert_eq!(compared(slice::from_ref(&base), slice::from_ref(&other)).differences, []);
+    other.outline.machine.kernel.release = Fact::known("7.1.0".into(), "uname");
+    other.outline.machine.memory.available_bytes = Fact::known(17, "/proc/meminfo");
+    other.outline.settings.mode = Name::new("quick");
+    let told: Vec<String> = compared(&[base], &[other])
+        .differences
+        .iter()
+        .map(|fact| format!("{} {}: {:?} {:?}", fact.group, fact.label, fact.base, fact.other))
+        .collect();
+    assert_eq!(told, [r#"Kernel Release: None Some("7.1.0")"#, r#"Run Mode: Some("default") Some("quick")"#]);
+}
+
+#[test]
+fn a_published_machine_has_ratios_and_no_verdicts() {
+    let zenbook = references().iter().find(|reference| reference.id == *"zenbook-2011").unwrap();
+    let value = zenbook.values.iter().find(|value| value.spans.is_none() && value.unit == Unit::Nanoseconds).unwrap();
+    let metric = Metric { id: value.metric, ..TIME };
+    let mut other = run(&[metric]);
+    add_scalars(&mut other, &metric, value.case.clone(), &[2.0 * value.value; 8]);
+    let published = SideOf { name: "zenbook-2011".into(), of: Subject::Published(zenbook) };
+    let comparison = Compare { base: published, other: side("B", &[other]), learned: &[], threshold: 0.01 }.compare();
+    let figure = &comparison.figures[0];
+    assert!((figure.ratio.value - 2.0).abs() < 1e-9, "{figure:?}");
+    assert_eq!(figure.verdict, ChangeVerdict::NotKnown(NotKnownBecause::Published));
+    assert!(comparison.not_compared.iter().any(|one| matches!(one.why, NotComparedBecause::OnlyBase(_))));
+}

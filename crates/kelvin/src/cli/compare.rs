@@ -1,0 +1,86 @@
+//! Flags of `kelvin compare`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::{StoreArgs, percent};
+
+/// `kelvin compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// What to compare with: a run (an id or its prefix, `last`, `last~1`), a range of runs (`last~5..last~3`), an exported file, or a
+    /// published machine (`zenbook-2011`)
+    #[arg(value_name = "A", default_value = "last~1")]
+    pub base: OsString,
+    /// What to compare
+    #[arg(value_name = "B", default_value = "last")]
+    pub other: OsString,
+    /// Percentage by which a figure must differ to be better or worse, and within which it is the same
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    pub threshold: f64,
+    /// Exit with status 1 if a figure is worse, by this percentage if one is given, as in `worse:5%`
+    #[arg(long, value_name = "worse[:PERCENT]")]
+    pub fail_on: Option<WorseBy>,
+    /// Print all figures instead of one screen
+    #[arg(long)]
+    pub full: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value = "terminal", conflicts_with = "json")]
+    pub format: CompareFormat,
+    /// Print JSON: the same as --format json
+    #[arg(long)]
+    pub json: bool,
+    /// Where to write it [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
+    #[arg(long)]
+    pub with_private: bool,
+    /// The store
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// A format of `kelvin compare`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompareFormat {
+    /// One screen; with --full, all figures
+    Terminal,
+    /// JSON
+    Json,
+}
+
+/// A gate: a figure is worse, by so much.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorseBy(pub f64);
+
+impl FromStr for WorseBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const WRONG: &str = "worse, or worse:5% for worse by 5 %, is right";
+        match text.split_once(':').unwrap_or((text, "")) {
+            ("worse", "") if text == "worse" => Ok(Self(0.0)),
+            ("worse", share) => percent(share).map(Self).map_err(|why| format!("{WRONG}: {why}")),
+            _ => Err(WRONG.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_is_worse_by_something() {
+        assert_eq!("worse".parse(), Ok(WorseBy(0.0)));
+        assert_eq!("worse:5%".parse(), Ok(WorseBy(0.05)));
+        assert_eq!("worse:2.5".parse(), Ok(WorseBy(0.025)));
+        for wrong in ["", "worse:", "worse:0", "worse:x", "better", "worse:99%"] {
+            assert!(wrong.parse::<WorseBy>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `kelvin compare`: what differs between two runs, or ranges of runs, or a run and a published machine.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use kelvin_analysis::words::compare::{by, name};
+use kelvin_analysis::{Compare, SideOf, Subject, references};
+use kelvin_machine::private::{hide_in, leave_out};
+use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, Reference, Run, RunStatus, json};
+use kelvin_report::compare::Compared;
+use kelvin_store::{Filter, RunLine};
+
+use crate::cli::{CompareArgs, CompareFormat, StoreArgs, WorseBy};
+use crate::commands::open_store;
+use crate::commands::report::run_of;
+use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::output;
+
+/// `kelvin compare`.
+pub fn compare(args: &CompareArgs) -> Done {
+    let format = if args.json { CompareFormat::Json } else { args.format };
+    if args.full && format != CompareFormat::Terminal {
+        return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
+    }
+    let [base, other] = [&args.base, &args.other].map(|name| Side::find(name, args));
+    let (base, other) = (base?, other?);
+    refuse_the_same(&base, &other)?;
+    let ask = Compare { base: base.as_asked(), other: other.as_asked(), learned: &[], threshold: args.threshold };
+    let mut comparison = ask.compare();
+    if !args.with_private {
+        // A reason may quote a path of the user's.
+        comparison = hide_in(&comparison).map_err(|error| Fault::new("cannot leave out what is private", error))?;
+    }
+    let write = |out: &mut dyn Write| render(args, format, &comparison, out);
+    match &args.output {
+        Some(path) => output::write_file(path, write)?,
+        None if format == CompareFormat::Terminal => output::print(write)?,
+        None => output::print_as_it_is(write)?,
+    }
+    Ok(args.fail_on.map_or(ExitCode::SUCCESS, |gate| gate.judge(&comparison)))
+}
+
+fn render(args: &CompareArgs, format: CompareFormat, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        CompareFormat::Terminal => {
+            let [base, other] = [&args.base, &args.other].map(|name| name.to_string_lossy());
+            let more = format!("kelvin compare {base} {other} --full");
+            Compared { width: output::width(), full: args.full, more: &more }.render(comparison, out)
+        }
+        CompareFormat::Json => writeln!(out, "{}", json::pretty(comparison)?),
+    }
+}
+
+/// One side, in memory.
+struct Side {
+    name: String,
+    of: Found,
+}
+
+enum Found {
+    Runs(Vec<Run>),
+    Published(&'static Reference),
+}
+
+impl Side {
+    fn find(name: &OsStr, args: &CompareArgs) -> Result<Self, Fault> {
+        let text = name.to_string_lossy().into_owned();
+        let published = || references().iter().find(|reference| reference.id == *text.as_str());
+        let of = match published().filter(|_| !Path::new(name).is_file()) {
+            Some(reference) => Found::Published(reference),
+            None => match text.split_once("..").filter(|_| !Path::new(name).is_file()) {
+                Some(ends) => Found::Runs(read_range(&text, ends, args)?),
+                None => Found::Runs(vec![read(name, &args.store, args.with_private)?]),
+            },
+        };
+        Ok(Self { name: text, of })
+    }
+
+    fn as_asked(&self) -> SideOf<'_> {
+        let of = match &self.of {
+            Found::Runs(runs) => Subject::Runs(runs),
+            Found::Published(reference) => Subject::Published(reference),
+        };
+        SideOf { name: self.name.clone(), of }
+    }
+
+    fn ids(&self) -> Vec<&str> {
+        match &self.of {
+            Found::Runs(runs) => runs.iter().map(|run| run.outline.id.as_str()).collect(),
+            Found::Published(reference) => vec![reference.id.as_str()],
+        }
+    }
+}
+
+/// A run without what is private of its machine.
+fn read(name: &OsStr, store: &StoreArgs, with_private: bool) -> Result<Run, Fault> {
+    let mut run = run_of(name, store)?;
+    if !with_private {
+        leave_out(&mut run.outline.machine);
+    }
+    Ok(run)
+}
+
+/// The complete runs from one to another, both included, of the machine and in the mode of the last: those that repeat one another.
+fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Result<Vec<Run>, Fault> {
+    let store = open_store(&args.store)?;
+    let lines = store.list(&Filter::default()).map_err(Fault::because)?;
+    let place = |name: &str| {
+        let id = store.find(name).map_err(|error| Fault::new(text, error))?;
+        let place = lines.iter().position(|line| line.id == id);
+        place.ok_or_else(|| Fault::new(text, format!("{id} was deleted meanwhile")))
+    };
+    let (first, last) = (place(from)?, place(to)?);
+    if first > last {
+        return Err(Fault::new(
+            text,
+            format!("{from} is later than {to}: a range goes from the older run to the newer one"),
+        ));
+    }
+    let (range, newest) = (&lines[first..=last], &lines[last]);
+    let repeats = |line: &&RunLine| {
+        line.status == Some(RunStatus::Complete) && line.machine == newest.machine && line.mode == newest.mode
+    };
+    let ids: Vec<&str> = range.iter().filter(repeats).map(|line| line.id.as_str()).collect();
+    if ids.is_empty() {
+        return Err(Fault::new(text, "no run of it is complete"));
+    }
+    let left_out = range.len() - ids.len();
+    if left_out > 0 {
+        output::remark(format_args!(
+            "kelvin: {text}: {left_out} of {} runs left out: interrupted, of another machine, or in another mode than {}",
+            range.len(),
+            newest.mode
+        ));
+    }
+    ids.into_iter().map(|id| read(OsStr::new(id), &args.store, args.with_private)).collect()
+}
+
+/// Nothing is compared with itself.
+fn refuse_the_same(base: &Side, other: &Side) -> Result<(), Fault> {
+    let known = base.ids();
+    match other.ids().into_iter().find(|id| known.contains(id)) {
+        Some(id) => {
+            Err(Fault::because(format!("{} and {} both have {id}: name two that differ", base.name, other.name)))
+        }
+        None => Ok(()),
+    }
+}
+
+impl WorseBy {
+    fn is_missed_by(self, figure: &ComparedFigure) -> bool {
+        figure.verdict == ChangeVerdict::Worse && figure.worse_by() >= self.0
+    }
+
+    /// Says what misses the gate, and what could not have.
+    fn judge(self, comparison: &Comparison) -> ExitCode {
+        let missed: Vec<&ComparedFigure> =
+            comparison.figures.iter().filter(|figure| self.is_missed_by(figure)).collect();
+        for figure in &missed {
+            output::remark(format_args!("kelvin: --fail-on: {} is {}", name(figure), by(figure)));
+        }
+        let unseen =
+            |figure: &&ComparedFigure| figure.least_seen.is_none_or(|least| least > self.0.max(comparison.threshold));
+        let unseen = comparison.figures.iter().filter(unseen).count();
+        if missed.is_empty() && unseen > 0 {
+            output::remark(format_args!(
+                "kelvin: --fail-on: nothing is that much worse; of {} figures {unseen} could not have shown it",
+                comparison.figures.len()
+            ));
+        }
+        if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) }
+    }
+}

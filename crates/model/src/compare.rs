@@ -1,0 +1,191 @@
+//! Two sides compared, each of one run or several: what differs between them, figure by figure and besides.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::grammar::{Id, Word};
+use crate::{Better, Case, Chance, Estimate, Metric, Name};
+
+/// Version of the format of a comparison. A format is never edited, only followed by the next one.
+pub const COMPARE_FORMAT: u32 = 1;
+
+/// What a comparison of two sides shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// Version of this format, [`COMPARE_FORMAT`].
+    pub compare_format: u32,
+    /// What is compared with.
+    pub base: ComparedSide,
+    /// What is compared.
+    pub other: ComparedSide,
+    /// Share by which a figure must differ to be better or worse, and within which it is the same.
+    pub threshold: f64,
+    /// What differs besides figures: the machine, its kernel and settings, how kelvin was called, versions of methods.
+    pub differences: Vec<FactDiffers>,
+    /// Core frequency during the base and during the other, in hertz, if both are known.
+    pub clocks: Option<[f64; 2]>,
+    /// Median over all figures of how many times as good the base is as the other: above 1 the other is slower.
+    pub middle: Option<f64>,
+    /// How many times as wide as their own runs tell the errors of figures are, because most figures differ by more than that.
+    pub inflation: f64,
+    /// The figures of both, the most consequential first.
+    pub figures: Vec<ComparedFigure>,
+    /// What only one of them has, or what means something else in each.
+    pub not_compared: Vec<NotCompared>,
+}
+
+impl Comparison {
+    /// The figures with a verdict, in their order.
+    pub fn with(&self, is: impl Fn(&ChangeVerdict) -> bool) -> impl Iterator<Item = &ComparedFigure> {
+        self.figures.iter().filter(move |figure| is(&figure.verdict))
+    }
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedSide {
+    /// As it was asked for: `last~1`.
+    pub name: String,
+    /// Its runs, oldest first; none of a published machine.
+    pub runs: Vec<ComparedRun>,
+}
+
+/// A run of a side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedRun {
+    /// Its id.
+    #[schemars(with = "Word")]
+    pub id: String,
+    /// Its start, RFC 3339 in UTC.
+    pub started: String,
+    /// Seconds from start to end.
+    pub seconds: f64,
+    /// Whether it was interrupted, and has only what was measured until then.
+    pub is_partial: bool,
+}
+
+/// A fact that is not the same on both sides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FactDiffers {
+    /// Its group: `Kernel`.
+    pub group: String,
+    /// What it is: `Release`.
+    pub label: String,
+    /// What it is in the base; none where it is unknown, or not there.
+    pub base: Option<String>,
+    /// What it is in the other.
+    pub other: Option<String>,
+}
+
+/// A figure that both sides have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedFigure {
+    /// The metric.
+    pub metric: Metric,
+    /// The case.
+    pub case: Case,
+    /// The figure of the base, in the metric's unit: the median of its runs.
+    pub base: f64,
+    /// The figure of the other.
+    pub other: f64,
+    /// Rounds behind the base and the other.
+    pub rounds: [usize; 2],
+    /// The other over the base, with an interval that holds for this figure alone; a range, or nothing, with too few rounds.
+    pub ratio: Estimate,
+    /// Where the spread from run to run is known from.
+    pub between: KnownFrom,
+    /// What follows.
+    pub verdict: ChangeVerdict,
+    /// The chance of a difference beyond the threshold by accident.
+    pub differs: Option<Chance>,
+    /// The chance of lying so far inside the threshold by accident.
+    pub same: Option<Chance>,
+    /// The smallest change for the worse that would have been found four times in five, as a share.
+    pub least_seen: Option<f64>,
+    /// How many times as many runs of each side would decide, if the figure stays what it is.
+    pub times_to_decide: Option<f64>,
+}
+
+impl ComparedFigure {
+    /// By which share the other is worse; below zero where it is better, and for metrics without a better direction where it is lower.
+    pub fn worse_by(&self) -> f64 {
+        worse_by(self.ratio.value, self.metric.better)
+    }
+}
+
+/// By which share a ratio of other to base is for the worse.
+pub fn worse_by(ratio: f64, better: Better) -> f64 {
+    if better == Better::Higher { 1.0 - ratio } else { ratio - 1.0 }
+}
+
+/// Where the spread of a figure from run to run is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KnownFrom {
+    /// So many earlier runs of the machine.
+    Runs(usize),
+    /// Nothing: the standard deviation that is assumed, as a share.
+    Assumed(f64),
+}
+
+/// What a comparison says of a figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeVerdict {
+    /// Better by more than the threshold.
+    Better,
+    /// Worse by more than the threshold.
+    Worse,
+    /// Higher by more than the threshold, where neither direction is better.
+    Higher,
+    /// Lower by more than the threshold, where neither direction is better.
+    Lower,
+    /// The same within the threshold.
+    Same,
+    /// Not known.
+    NotKnown(NotKnownBecause),
+}
+
+/// Why nothing follows of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NotKnownBecause {
+    /// The two are too close together, or too uncertain.
+    Undecided,
+    /// A side has fewer than four rounds.
+    TooFewRounds,
+    /// The core's frequency differed by as much.
+    CoreFrequency,
+    /// One side is published, without the spread from run to run.
+    Published,
+}
+
+/// What is not compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NotCompared {
+    /// Id of the metric.
+    #[schemars(with = "Id")]
+    pub metric: Name,
+    /// The case, as tables write it.
+    pub case: String,
+    /// Why not.
+    pub why: NotComparedBecause,
+}
+
+/// Why a figure is not compared.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NotComparedBecause {
+    /// The versions of the method in the base and in the other: a changed loop is no changed machine.
+    MethodVersion([u32; 2]),
+    /// The two are in different units, or their headlines of other samples.
+    Definition,
+    /// Only the base has it; what the other says of it.
+    OnlyBase(String),
+    /// Only the other has it; what the base says of it.
+    OnlyOther(String),
+    /// A side is not above zero: there is no ratio.
+    NoRatio,
+    /// The published value covers something else.
+    ShownOnly(String),
+}

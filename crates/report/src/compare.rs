@@ -1,0 +1,225 @@
+//! A comparison of two sides on the terminal: one screen, or all of it.
+
+use std::io;
+
+use kelvin_analysis::words::compare::{Row, apart, counts, remarks, row, side};
+use kelvin_model::{ChangeVerdict, Comparison, FactDiffers};
+use schemars::Schema;
+
+use crate::text::{clean, columns, left, right, wrap};
+
+/// Lines of a screen, at most.
+pub const MOST_LINES: usize = 60;
+/// Least and most columns.
+const WIDTHS: [usize; 2] = [80, 120];
+/// Column widths of a table: base and other, ratio.
+const VALUE: usize = 10;
+const RATIO: usize = 7;
+const INTERVAL: usize = 17;
+/// Lines of a screen for what differs besides figures, for figures that are not known, and for what is not compared.
+const MOST_DIFFERENCES: usize = 14;
+const MOST_OPEN: usize = 6;
+const MOST_APART: usize = 6;
+/// Columns of the label of a fact.
+const LABEL: usize = 26;
+
+/// A comparison for a terminal.
+#[derive(Clone, Copy, Debug)]
+pub struct Compared<'a> {
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Whether to print all of it instead of one screen.
+    pub full: bool,
+    /// The command that prints all of it.
+    pub more: &'a str,
+}
+
+/// The JSON Schema of a comparison.
+pub fn schema() -> Schema {
+    schemars::schema_for!(Comparison)
+}
+
+/// A table: its title, and which verdicts its figures have.
+type Table = (&'static str, fn(&ChangeVerdict) -> bool);
+
+/// The tables of a comparison, in their order.
+const TABLES: [Table; 5] = [
+    ("Worse", |verdict| *verdict == ChangeVerdict::Worse),
+    ("Better", |verdict| *verdict == ChangeVerdict::Better),
+    ("Higher or lower", |verdict| matches!(verdict, ChangeVerdict::Higher | ChangeVerdict::Lower)),
+    ("Not known, most likely to differ", |verdict| matches!(verdict, ChangeVerdict::NotKnown(_))),
+    ("The same", |verdict| *verdict == ChangeVerdict::Same),
+];
+/// Which of them is of what is not known, and from which on a screen has none.
+const OPEN: usize = 3;
+const NOT_ON_SCREEN: usize = 4;
+
+impl Compared<'_> {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
+        self.lines(comparison).iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+    }
+
+    fn lines(&self, comparison: &Comparison) -> Vec<String> {
+        let mut before = self.head(comparison);
+        before.extend(self.differences(comparison));
+        let mut after = self.apart(comparison);
+        if !self.full {
+            after.extend([String::new(), format!("All figures: {}", self.more)]);
+        }
+        let room = if self.full { usize::MAX } else { MOST_LINES.saturating_sub(before.len() + after.len()) };
+        before.extend(self.tables(comparison, room));
+        before.extend(after);
+        before
+    }
+
+    fn width(&self) -> usize {
+        self.width.clamp(WIDTHS[0], WIDTHS[1])
+    }
+
+    /// What is compared, what comes out, and what is to be known of it.
+    fn head(&self, comparison: &Comparison) -> Vec<String> {
+        let wrapped = |text: &str| wrap(text, self.width());
+        let mut lines = wrapped(&format!("{} against", side(&comparison.other)));
+        lines.extend(wrapped(&side(&comparison.base)));
+        lines.push(String::new());
+        lines.extend(wrapped(&counts(comparison)));
+        lines.extend(remarks(comparison).iter().flat_map(|said| wrapped(said)));
+        lines
+    }
+
+    fn differences(&self, comparison: &Comparison) -> Vec<String> {
+        if comparison.differences.is_empty() {
+            return vec![
+                String::new(),
+                "Nothing else differs: machine, kernel, mitigations, settings, methods.".into(),
+            ];
+        }
+        let facts: Vec<Vec<String>> = comparison.differences.iter().map(|fact| self.fact(fact)).collect();
+        let most = if self.full { usize::MAX } else { MOST_DIFFERENCES };
+        let title = "What else differs".to_owned();
+        section(title, &facts, most, |left_out| format!("  and {left_out} more"))
+    }
+
+    /// A fact, in at most two lines of a screen.
+    fn fact(&self, fact: &FactDiffers) -> Vec<String> {
+        let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
+        let label = format!("{}: {}", fact.group, fact.label);
+        let room = self.width() - LABEL - 3;
+        let mut lines = wrap(&format!("{} -> {}", text(&fact.base), text(&fact.other)), room);
+        if !self.full && lines.len() > 2 {
+            lines.truncate(2);
+            lines[1] = shortened(&format!("{} …", lines[1]), room);
+        }
+        let lines = lines.into_iter().map(|line| shortened_unless(self.full, &line, room));
+        let label = |index| if index == 0 { shortened(&clean(&label), LABEL) } else { String::new() };
+        lines.enumerate().map(|(index, line)| format!("  {} {line}", left(&label(index), LABEL))).collect()
+    }
+
+    fn tables(&self, comparison: &Comparison, mut room: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (index, (title, is)) in TABLES.iter().enumerate() {
+            let rows: Vec<Row> = comparison.with(is).map(|figure| row(figure, comparison)).collect();
+            if rows.is_empty() || !self.full && index >= NOT_ON_SCREEN {
+                continue;
+            }
+            // Room for the tables that follow stays.
+            let kept = if index < OPEN { MOST_OPEN + 3 } else { 0 };
+            let most = if self.full { usize::MAX } else { room.saturating_sub(kept + 3) };
+            let most = if index == OPEN && !self.full { most.min(MOST_OPEN) } else { most };
+            let rows: Vec<Vec<String>> = rows.iter().map(|row| self.row(row)).collect();
+            let title = self.title(title, comparison);
+            let table = section(title, &rows, most, |left_out| format!("  and {left_out} more"));
+            room = room.saturating_sub(table.len());
+            lines.extend(table);
+        }
+        lines
+    }
+
+    fn label(&self) -> usize {
+        self.width() - 2 - 2 * VALUE - RATIO - INTERVAL
+    }
+
+    /// The title of a table, and those of its columns.
+    fn title(&self, title: &str, comparison: &Comparison) -> String {
+        let name = |name: &str| shortened(&clean(name), VALUE - 1);
+        format!(
+            "{}{}{}{}{}",
+            left(&shortened(title, 1 + self.label()), 2 + self.label()),
+            right(&name(&comparison.base.name), VALUE),
+            right(&name(&comparison.other.name), VALUE),
+            right("ratio", RATIO),
+            right("95 %", INTERVAL)
+        )
+    }
+
+    fn row(&self, row: &Row) -> Vec<String> {
+        let names = wrap(&row.figure, self.label());
+        let mut lines: Vec<String> = names.iter().map(|name| format!("  {}", left(name, self.label()))).collect();
+        let figures = format!(
+            "{}{}{}{}",
+            right(&row.base, VALUE),
+            right(&row.other, VALUE),
+            right(&row.ratio, RATIO),
+            right(&row.interval, INTERVAL)
+        );
+        lines[0].push_str(&figures);
+        if !row.needs.is_empty() {
+            let needs = wrap(&row.needs, self.width() - 6);
+            lines.extend(needs.into_iter().map(|line| format!("    {line}")));
+        }
+        lines
+    }
+
+    fn apart(&self, comparison: &Comparison) -> Vec<String> {
+        let said = |(why, figures): &(String, Vec<String>)| {
+            let named = if self.full { figures.len() } else { 1 };
+            let names = figures[..named].join(", ");
+            let more = figures.len() - named;
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let lines = wrap(&format!("{names}{more}: {why}"), self.width() - 4);
+            lines
+                .into_iter()
+                .enumerate()
+                .map(|(index, line)| format!("{}{line}", if index == 0 { "  " } else { "    " }))
+                .collect::<Vec<String>>()
+        };
+        let groups: Vec<Vec<String>> = apart(comparison).iter().map(said).collect();
+        if groups.is_empty() {
+            return Vec::new();
+        }
+        let most = if self.full { usize::MAX } else { MOST_APART };
+        section("Not compared".into(), &groups, most, |left_out| format!("  and {left_out} more reasons"))
+    }
+}
+
+/// A title and what is below it, in so many lines at most below the title: what does not fit is counted.
+fn section(title: String, entries: &[Vec<String>], most: usize, left_out: impl Fn(usize) -> String) -> Vec<String> {
+    let all: usize = entries.iter().map(Vec::len).sum();
+    let mut lines = vec![String::new(), title];
+    if all <= most {
+        lines.extend(entries.iter().flatten().cloned());
+        return lines;
+    }
+    let mut used = 0;
+    let fits = |entry: &&Vec<String>| {
+        used += entry.len();
+        used < most
+    };
+    let shown: Vec<&Vec<String>> = entries.iter().take_while(fits).collect();
+    lines.extend(shown.iter().copied().flatten().cloned());
+    lines.push(left_out(entries.len() - shown.len()));
+    lines
+}
+
+fn shortened_unless(full: bool, text: &str, most: usize) -> String {
+    if full { text.to_owned() } else { shortened(text, most) }
+}
+
+/// A text cut to so many columns.
+fn shortened(text: &str, most: usize) -> String {
+    if columns(text) <= most { text.to_owned() } else { text.chars().take(most - 1).chain(['…']).collect() }
+}

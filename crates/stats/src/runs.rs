@@ -1,0 +1,191 @@
+//! The ratio of a figure in other runs to the same figure in base runs, with what differs from run to run as part of its error.
+//!
+//! Rounds tell how precise the figure of one run is, not how far the next run of an unchanged machine lies from it. That is learned
+//! from earlier runs, or from several runs of each side, or else assumed. `tests/comparison.rs` of `analysis` simulates what of a whole
+//! report comes out.
+
+use crate::interval::{Constants, RunToRun, Spread, within_spread};
+use crate::uncertain::{LEAST_ROUNDS, Uncertain, logarithms};
+use crate::{mean, median, variance};
+
+/// Maximum degrees of freedom of what differs from run to run: it has heavier tails than the normal distribution, however many runs it
+/// was learned from. Observed: in 91 comparisons of 14 quick runs of one machine 1 figure in 1000 was 4.4 errors away, 1 in 10 000 6.7.
+const TAILS: f64 = 8.0;
+/// Degrees of freedom of a spread that is assumed: how much a figure differs from run to run is itself different from metric to metric.
+const OF_ASSUMED: f64 = 2.5;
+/// Degrees of freedom for each earlier run that a spread was learned from, beside one. Simulated in `tests/compare.rs` of `analysis`: with
+/// more of them, a few runs that agree by chance make a report cry wolf.
+const OF_A_RUN: f64 = 0.5;
+/// Least standard deviation from run to run of the logarithm of a figure: what agreed exactly so far may be a matter of rounding.
+const LEAST_DEVIATION: f64 = 0.0005;
+/// Fewest figures whose distances tell of what they have in common.
+const LEAST_FIGURES: usize = 20;
+
+/// A figure of one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunFigure {
+    /// Its logarithm.
+    pub logarithm: f64,
+    /// Variance of that which the run's own rounds explain.
+    pub within: Spread,
+    /// Number of rounds.
+    pub rounds: usize,
+}
+
+impl RunFigure {
+    /// The median of rounds; `None` with fewer than two, or unless all are positive.
+    pub fn of_rounds(rounds: &[f64]) -> Option<Self> {
+        let logarithms = logarithms(rounds)?;
+        let within = within_spread(&logarithms)?;
+        Some(Self { logarithm: median(rounds).ln(), within, rounds: rounds.len() })
+    }
+}
+
+/// What is known of the spread of the logarithm of a figure from run to run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BetweenRuns {
+    /// Learned from earlier runs.
+    Learned {
+        /// What they tell of this figure, by [`RunToRun::learn_logarithm`].
+        history: RunToRun,
+        /// The standard deviation that is usual among the figures of the machine: a few runs may agree by chance.
+        usual: f64,
+    },
+    /// Assumed: its standard deviation.
+    Assumed(f64),
+}
+
+impl BetweenRuns {
+    /// The spread of the figure of one run whose rounds explain so much of it.
+    fn of_run(&self, within: Spread) -> Spread {
+        let assumed = |deviation: &f64| Spread { variance: deviation.powi(2), degrees: OF_ASSUMED };
+        let (spread, most) = match self {
+            Self::Learned { history, usual } => {
+                let of_rounds = RunToRun { component: 0.0, ..*history }.join(within);
+                let seen = Spread { variance: history.component, degrees: history.runs as f64 - 1.0 };
+                let most = (1.0 + OF_A_RUN * history.runs as f64).min(TAILS);
+                (of_rounds.and(pooled(assumed(usual), Some(seen))), most)
+            }
+            Self::Assumed(deviation) => (within.and(assumed(deviation)), TAILS),
+        };
+        Spread { variance: spread.variance.max(LEAST_DEVIATION.powi(2)), degrees: spread.degrees.min(most) }
+    }
+}
+
+/// The standard deviation from run to run that is usual among figures: the median of theirs. `None` with too few figures to tell.
+pub fn usual_between_runs(histories: &[RunToRun]) -> Option<f64> {
+    let deviations: Vec<f64> = histories.iter().map(|history| history.between.sqrt()).collect();
+    (histories.len() >= LEAST_FIGURES).then(|| median(&deviations))
+}
+
+/// The ratio of the medians of the runs of two sides, other over base, as a logarithm; `None` where a side has no run, or all of its
+/// runs together have fewer than [`LEAST_ROUNDS`] rounds.
+///
+/// Where a side has several runs, their own spread is pooled with what is known of it beforehand.
+pub fn ratio_of_runs(base: &[RunFigure], other: &[RunFigure], between: &BetweenRuns) -> Option<Uncertain> {
+    let sides = [base, other];
+    if sides.iter().any(|side| side.iter().map(|run| run.rounds).sum::<usize>() < LEAST_ROUNDS) {
+        return None;
+    }
+    let logarithms = sides.map(|side| side.iter().map(|run| run.logarithm).collect::<Vec<f64>>());
+    let seen = seen(&logarithms);
+    let of_side = |side: &[RunFigure]| {
+        let variances: Vec<f64> = side.iter().map(|run| run.within.variance).collect();
+        let degrees = side.iter().map(|run| run.within.degrees).sum();
+        let run = pooled(between.of_run(Spread { variance: mean(&variances), degrees }), seen);
+        let of_median = Constants::of(side.len()).map_or(1.0, |constants| constants.median_variance);
+        Spread { variance: run.variance * of_median, ..run }
+    };
+    let (base, other) = (of_side(base), of_side(other));
+    // What is known of the spread from run to run is the same knowledge for both: it counts once.
+    let spread = Spread { variance: base.variance + other.variance, degrees: base.degrees.max(other.degrees) };
+    Some(Uncertain::of(median(&logarithms[1]) - median(&logarithms[0]), spread))
+}
+
+/// The spread of the runs of both sides around their own side; `None` where neither has two.
+fn seen(sides: &[Vec<f64>; 2]) -> Option<Spread> {
+    let degrees = sides.iter().map(|side| side.len() as f64 - 1.0).sum::<f64>();
+    let squares: f64 =
+        sides.iter().filter(|side| side.len() > 1).map(|side| variance(side) * (side.len() - 1) as f64).sum();
+    (degrees > 0.0).then(|| Spread { variance: squares / degrees, degrees })
+}
+
+/// What was known beforehand and what was seen, each by its degrees of freedom (Smyth 2004).
+fn pooled(known: Spread, seen: Option<Spread>) -> Spread {
+    let Some(seen) = seen else { return known };
+    let degrees = known.degrees + seen.degrees;
+    Spread { variance: (known.degrees * known.variance + seen.degrees * seen.variance) / degrees, degrees }
+}
+
+/// How many times too small the errors of many figures are, of which at least half did not change: the median of how strange each is,
+/// 1 at least (Devlin and Roeder 1999). What all figures have in common, the state of the machine, makes it larger. 1 with too few
+/// figures to tell.
+pub fn inflation(strangeness: &[f64]) -> f64 {
+    if strangeness.len() < LEAST_FIGURES { 1.0 } else { median(strangeness).max(1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interval::Earlier;
+
+    const ROUNDS: [f64; 8] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1];
+
+    fn run(factor: f64) -> RunFigure {
+        RunFigure::of_rounds(&ROUNDS.map(|round| round * factor)).unwrap()
+    }
+
+    fn learned(headlines: &[f64]) -> BetweenRuns {
+        let within = vec![0.04; headlines.len()];
+        let history = RunToRun::learn_logarithm(Earlier { headlines, within: &within }).unwrap();
+        BetweenRuns::Learned { history, usual: 0.003 }
+    }
+
+    #[test]
+    fn what_earlier_runs_differed_by_is_no_change() {
+        let steady = learned(&[100.0, 100.4, 99.7, 100.1, 99.8, 100.2, 100.3, 99.9]);
+        let shifting = learned(&[100.0, 100.4, 99.7, 100.1, 109.8, 110.2, 110.3, 109.9]);
+        let ratio = |between| ratio_of_runs(&[run(1.0)], &[run(1.1)], &between).unwrap();
+        assert!((ratio(steady).value - 1.1f64.ln()).abs() < 1e-12);
+        assert!(ratio(steady).chance_of(0.0) < 1e-4, "{:?}", ratio(steady));
+        assert!(ratio(shifting).chance_of(0.0) > 0.1, "{:?}", ratio(shifting));
+        // Nothing known: it must be much.
+        assert!(ratio(BetweenRuns::Assumed(0.025)).chance_of(0.0) > 0.01);
+    }
+
+    #[test]
+    fn several_runs_of_each_side_show_their_own_spread() {
+        let of = |factors: &[f64]| factors.iter().map(|&factor| run(factor)).collect::<Vec<_>>();
+        let between = BetweenRuns::Assumed(0.025);
+        let ratio = |base: &[f64], other: &[f64]| ratio_of_runs(&of(base), &of(other), &between).unwrap();
+        let alone = ratio(&[1.0], &[1.1]);
+        let steady = ratio(&[1.0, 1.001, 0.999, 1.0], &[1.1, 1.101, 1.099, 1.1]);
+        let wild = ratio(&[1.0, 1.2, 0.8, 1.0], &[1.1, 1.4, 0.9, 1.1]);
+        assert!(steady.chance_of(0.0) < 0.1 * alone.chance_of(0.0), "{steady:?} {alone:?}");
+        assert!(wild.chance_of(0.0) > 0.2, "{wild:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_not() {
+        assert_eq!(RunFigure::of_rounds(&[1.0, 0.0, 1.0, 1.0]), None);
+        assert_eq!(RunFigure::of_rounds(&[1.0]), None);
+        let few = RunFigure::of_rounds(&[1.0, 1.1, 1.2]).unwrap();
+        let between = BetweenRuns::Assumed(0.025);
+        assert_eq!(ratio_of_runs(&[few], &[run(1.0)], &between), None);
+        assert!(ratio_of_runs(&[few, few], &[run(1.0)], &between).is_some());
+        assert_eq!(ratio_of_runs(&[], &[run(1.0)], &between), None);
+        assert_eq!(inflation(&[9.0; 19]), 1.0);
+        assert_eq!(inflation(&[9.0; 20]), 9.0);
+        assert_eq!(inflation(&[0.1; 20]), 1.0);
+    }
+
+    #[test]
+    fn the_least_that_is_seen_is_found_as_often_as_stated() {
+        let figure = Uncertain::of(0.0, Spread { variance: 1.0, degrees: 1e9 });
+        // 1.96 + 0.8416: the usual sum of a test at 5 % and a power of 80 %.
+        assert!((figure.least_seen(0.05, 0.8) - 2.8016).abs() < 1e-3, "{}", figure.least_seen(0.05, 0.8));
+        // Twice as far as the error at this level reaches is a quarter of the work.
+        let near = Uncertain::of(0.98, Spread { variance: 1.0, degrees: 1e9 });
+        assert!((near.times_to_decide(0.05, &[0.0]) - 4.0).abs() < 1e-3);
+    }
+}
