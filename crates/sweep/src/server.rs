@@ -24,6 +24,8 @@ use crate::setup::Own;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Most bytes of what it says there.
 const MOST: usize = 1 << 10;
+/// The signal that no process can say anything about.
+const KILLED: i32 = 9;
 /// Bytes of the token that only this study knows.
 const TOKEN: usize = 32;
 
@@ -180,14 +182,16 @@ impl Server {
 
     /// Why it runs no longer, if it does not; `memory` limits its memory.
     pub fn end(&mut self, memory: Option<&Group>) -> Option<Error> {
-        let how = match self.process.ended()? {
+        let ended = self.process.ended()?;
+        let how = match ended {
             Ended::Exited(status) => format!("it exited with status {status}"),
             Ended::Signalled(signal) if killed_for_memory(memory) => {
                 format!("it was killed by signal {signal}, as its memory was used up: give it more by --server-memory")
             }
             Ended::Signalled(signal) => format!("it was killed by signal {signal}"),
         };
-        let complaint = self.process.complaint();
+        // Of a process that is killed nothing that it has said tells why.
+        let complaint = if ended == Ended::Signalled(KILLED) { String::new() } else { self.process.complaint() };
         let words = if complaint.is_empty() { how } else { format!("{how}: {complaint}") };
         Some(Error::ServerEnded(words))
     }
