@@ -1,6 +1,7 @@
 //! An io_uring for a server: connections accepted, bytes received, files read, answers sent. What a request needs - its socket, its
 //! file, its buffer - belongs to the ring until the kernel has done with it.
 
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -251,7 +252,10 @@ impl<F: AsFd> Sockets<F> {
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
-            self.ring.submit()?;
+            match self.ring.submit() {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
         }
     }
 }

@@ -385,11 +385,13 @@ mod tests {
         );
     }
 
-    /// A program that does as the script says.
+    /// A program that does as the script says. Another process writes it: had this one a descriptor to write it, a child of
+    /// another test might have inherited that, and what is open to write cannot be executed.
     fn script(directory: &Path, program: Rival, text: &str) -> Tool {
-        let path = directory.join(program.name());
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let (path, source) = (directory.join(program.name()), directory.join("script"));
+        fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
+        let install = Command::new("install").args(["-m", "755"]).arg(&source).arg(&path).status();
+        assert!(install.unwrap().success());
         Tool::find_in(directory.as_os_str(), program).unwrap()
     }
 

@@ -193,12 +193,15 @@ impl Requests {
         self.in_flight += 1;
     }
 
-    /// Submits what is queued, without waiting.
+    /// Submits what is queued, without waiting; what the kernel does not take just now, the next one submits.
     ///
     /// # Errors
     /// Those of io_uring_enter.
     pub fn submit(&mut self) -> Result<()> {
-        self.ring.submit().map(drop)
+        match self.ring.submit() {
+            Err(error) if !is_passing(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Submits what is queued, and waits until a request is done: `false` if none was within this time.
@@ -265,6 +268,7 @@ impl Requests {
     }
 
     /// Makes a call as a request, and waits until it is done: for a file however long it takes, for the socket at most this time.
+    /// One that a signal ended before it moved anything is made again.
     ///
     /// # Errors
     /// What the request says; `TimedOut`; `Interrupted` if a signal asked to stop; `Unsupported` for a call that is no request.
@@ -273,16 +277,21 @@ impl Requests {
     /// If other requests are in flight.
     pub fn make(&mut self, mut call: Call<'_>, socket: &impl AsFd, patience: Duration) -> Result<usize> {
         assert_eq!(self.in_flight, 0, "other requests are in flight");
-        let patience = call.awaits().map(|_| patience);
-        let entry = call.request(socket).ok_or(ErrorKind::Unsupported)?;
-        // SAFETY: what the call borrows is borrowed until this function returns, which is when the request is done.
-        unsafe { self.push(&entry.user_data(CALL)) };
-        let (moved, waited) = self.wait_for_call(patience);
-        self.in_flight -= 1;
-        match (moved, waited) {
-            (Err(error), Ok(false)) if is_called_back(&error) => Err(ErrorKind::TimedOut.into()),
-            (Err(error), Err(why)) if is_called_back(&error) => Err(why),
-            (moved, _) => moved,
+        let begun = Instant::now();
+        loop {
+            let left = call.awaits().map(|_| patience.saturating_sub(begun.elapsed()));
+            let entry = call.request(socket).ok_or(ErrorKind::Unsupported)?;
+            // SAFETY: what the call borrows is borrowed until this function returns, and the request is done before that.
+            unsafe { self.push(&entry.user_data(CALL)) };
+            let (moved, waited) = self.wait_for_call(left);
+            self.in_flight -= 1;
+            match (moved, waited) {
+                // Work that the kernel has for this thread counts as a signal too.
+                (Err(error), Ok(true)) if is_called_back(&error) => {}
+                (Err(error), Ok(false)) if is_called_back(&error) => return Err(ErrorKind::TimedOut.into()),
+                (Err(error), Err(why)) if is_called_back(&error) => return Err(why),
+                (moved, _) => return moved,
+            }
         }
     }
 
@@ -352,7 +361,7 @@ fn is_passing(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
 }
 
-/// Whether a request was ended by [`Requests::call_back`], before it moved anything.
+/// Whether a request was ended before it moved anything, by [`Requests::call_back`] or a signal.
 pub fn is_called_back(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::EINTR))
 }

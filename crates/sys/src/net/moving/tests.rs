@@ -169,3 +169,42 @@ fn a_window_shows_one_part_after_another_and_a_call_finds_what_is_missing() {
     assert!(window.show(&file, 1, 1).is_err(), "it does not begin at a page");
     assert!(Window::reserve(0, Access::Read).is_err() && Window::reserve(usize::MAX, Access::Read).is_err());
 }
+
+#[test]
+fn a_call_that_signals_interrupt_is_made_again() {
+    let Some(mut ring) = ring(1) else { return };
+    let (near, mut far) = connection();
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler does nothing, and no other test sends or awaits this signal.
+    let (old, thread) = unsafe { (libc::signal(libc::SIGWINCH, nothing as *const () as usize), libc::pthread_self()) };
+    assert_ne!(old, libc::SIG_ERR);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let all: Vec<u8> = (0..4_000_000_u32).map(|number| number as u8).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Acquire) {
+                // SAFETY: the thread runs until this one was joined.
+                unsafe { libc::pthread_kill(thread, libc::SIGWINCH) };
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        });
+        let taken = scope.spawn(|| {
+            let mut taken = vec![0; all.len()];
+            far.read_exact(&mut taken).map(|()| taken)
+        });
+        let mut sent = 0;
+        let outcome = loop {
+            match ring.make(Call::Send(&all[sent..], Follows::Nothing), &near, PATIENT) {
+                Ok(bytes) => sent += bytes,
+                Err(error) => break Err(error),
+            }
+            if sent == all.len() {
+                break Ok(());
+            }
+        };
+        is_over.store(true, std::sync::atomic::Ordering::Release);
+        drop(near);
+        outcome.unwrap();
+        assert!(taken.join().unwrap().unwrap() == all, "other bytes have come");
+    });
+}
