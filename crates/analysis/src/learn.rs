@@ -3,31 +3,54 @@
 use std::collections::BTreeMap;
 
 use kelvin_model::{Attempt, Case, Headline, Metric, Name, Round, Run};
-use kelvin_stats::median;
 
 use crate::BLOCK_OVER_CHAIN;
 use crate::result::{Analysis, MetricResult};
 
-/// What a round of a case took beside its timing. Each run keeps it for the plans of later ones.
-pub static ROUND_COST: Metric = Metric::duration("round.beside_timing", "A round of a case beside its timing");
+/// What the first round of a case took beside its timing. Each run keeps it for the plans of later ones.
+pub static FIRST_ROUND_COST: Metric =
+    Metric::duration("round.first.beside_timing", "The first round of a case beside its timing");
+/// What each of its other rounds took, on average: what a run takes is a sum, which medians of skewed times miss.
+pub static ROUND_COST: Metric =
+    Metric::duration("round.beside_timing", "A round of a case beside its timing").version(2);
 
-/// Nanoseconds that a round of each case took beside its timing, up to the beginning of the next one: the median of its rounds. A
-/// case with a single round has none: that may have made what others find.
-pub fn round_costs(run: &Run) -> Vec<(Name, Case, f64)> {
+/// What the rounds of a case took beside their timing, each up to the beginning of the next one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoundCost {
+    /// The probe.
+    pub probe: Name,
+    /// The case.
+    pub case: Case,
+    /// Nanoseconds of the first round, which may have made what the others found.
+    pub first: f64,
+    /// Mean nanoseconds of each other round of the minimum: further ones are timed for longer.
+    pub later: f64,
+}
+
+/// What the rounds of each case took; a case without a second good round has none.
+pub fn round_costs(run: &Run) -> Vec<RoundCost> {
     let mut rounds: Vec<(usize, &Round)> = Vec::new();
     for (at, measurement) in run.measurements.iter().enumerate() {
         rounds.extend(measurement.rounds.iter().map(|round| (at, round)));
     }
     rounds.sort_by(|a, b| a.1.at.total_cmp(&b.1.at));
-    let mut beside: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    let mut beside: BTreeMap<usize, (Option<f64>, Vec<f64>)> = BTreeMap::new();
     for (place, &(at, round)) in rounds.iter().enumerate() {
         let (Some(timing), Attempt::Measured(_)) = (round.timing, &round.attempt) else { continue };
         let end = rounds.get(place + 1).map_or(round.at + round.seconds, |(_, next)| next.at);
-        beside.entry(at).or_default().push(1e9 * (end - round.at - timing).max(0.0));
+        let took = 1e9 * (end - round.at - timing).max(0.0);
+        let (first, later) = beside.entry(at).or_default();
+        match round.index {
+            0 => *first = Some(took),
+            index if index < run.outline.settings.rounds => later.push(took),
+            _ => {}
+        }
     }
-    let cost = |(at, beside): (usize, Vec<f64>)| {
+    let cost = |(at, (first, later)): (usize, (Option<f64>, Vec<f64>))| {
         let planned = &run.measurements[at].planned;
-        (beside.len() > 1).then(|| (planned.probe, planned.case.clone(), median(&beside)))
+        let first = first.filter(|_| !later.is_empty())?;
+        let later = later.iter().sum::<f64>() / later.len() as f64;
+        Some(RoundCost { probe: planned.probe, case: planned.case.clone(), first, later })
     };
     beside.into_iter().filter_map(cost).collect()
 }
@@ -68,16 +91,22 @@ mod tests {
 
     #[test]
     fn what_a_round_takes_ends_where_the_next_one_begins() {
-        let round = |at, seconds, timing, attempt| Round { index: 0, at, seconds, timing, cpu: 0, attempt };
-        let good = |at, seconds, timing| round(at, seconds, Some(timing), Attempt::Measured(Vec::new()));
-        let of_former_version = |at| round(at, 1.0, None, Attempt::Measured(Vec::new()));
-        let failed = round(1.0, 1.5, Some(0.5), Attempt::Failed("a test".into()));
+        let round = |index, at, seconds, timing, attempt| Round { index, at, seconds, timing, cpu: 0, attempt };
+        let good = |index, at, seconds, timing| round(index, at, seconds, Some(timing), Attempt::Measured(Vec::new()));
+        let of_former_version = |index, at| round(index, at, 1.0, None, Attempt::Measured(Vec::new()));
+        let failed = round(0, 1.0, 1.5, Some(0.5), Attempt::Failed("a test".into()));
         let mut run = run(&[METRIC]);
+        run.outline.settings.rounds = 4;
         let case = |n| Case::new().with("n", n);
-        add(&mut run, &METRIC, case(1), vec![good(0.0, 0.5, 0.25), good(3.0, 0.5, 0.25), good(7.0, 1.0, 0.5)]);
-        add(&mut run, &METRIC, case(2), vec![failed, good(2.0, 0.5, 0.5)]);
-        add(&mut run, &METRIC, case(3), vec![of_former_version(3.5), of_former_version(5.0)]);
-        // 0.75 s up to the failed round, 0.25 s up to a round of old, and 0.5 s of the last one. The second case has one good round.
-        assert_eq!(round_costs(&run), [(METRIC.id, case(1), 0.5e9)]);
+        let rounds = [(0, 0.0, 0.5), (1, 3.0, 0.5), (2, 7.0, 1.0), (3, 9.0, 3.0), (4, 13.0, 7.0)];
+        add(&mut run, &METRIC, case(1), rounds.map(|(index, at, seconds)| good(index, at, seconds, 0.25)).to_vec());
+        add(&mut run, &METRIC, case(2), vec![failed, good(1, 2.0, 0.5, 0.5)]);
+        add(&mut run, &METRIC, case(3), vec![of_former_version(0, 3.5), of_former_version(1, 5.0)]);
+        add(&mut run, &METRIC, case(4), vec![good(0, 8.0, 0.5, 0.25)]);
+        // Up to the failed round; up to a round of old, up to the single round of the fourth case, and up to the fifth round, whose
+        // median is not their mean. The second case has no good first round.
+        let expected =
+            RoundCost { probe: METRIC.id, case: case(1), first: 0.75e9, later: (0.25 + 0.75 + 3.75) / 3.0 * 1e9 };
+        assert_eq!(round_costs(&run), [expected]);
     }
 }

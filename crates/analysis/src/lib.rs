@@ -37,7 +37,7 @@ pub use compare::{Compare, SideOf, Subject};
 pub use gather::samples_as_found;
 pub use headlines::Headlines;
 pub use kelvin_model::{Interval, IntervalKind, Place};
-pub use learn::{ROUND_COST, round_costs};
+pub use learn::{FIRST_ROUND_COST, ROUND_COST, RoundCost, round_costs};
 pub use levels::{CurvePoint, levels};
 pub use reference::references;
 pub use result::{

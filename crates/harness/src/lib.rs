@@ -8,6 +8,7 @@ mod bench;
 mod bound;
 mod canary;
 mod clock;
+mod cost;
 mod crew;
 mod cycle;
 mod facts;
@@ -28,6 +29,7 @@ mod watch;
 pub use bench::Bench;
 pub use bound::{Bounded, Hardware, bounds};
 pub use clock::{ClockError, best_clock, calibrate_clock, clock_source};
+pub use cost::Cost;
 pub use facts::Facts;
 /// The source of [`Facts`].
 pub use kelvin_model::MeasuredValue;

@@ -8,6 +8,7 @@ use kelvin_model::units::seconds;
 use kelvin_model::{Case, Machine, MeasuredValue, Metric, Name, Planned, Reason, Unit as Measure};
 use strsim::levenshtein;
 
+use crate::cost::{Cost, nanoseconds};
 use crate::facts::Facts;
 use crate::probe::{Effort, Probe, ProbeKind};
 use crate::room::{Need, without_room};
@@ -29,14 +30,14 @@ pub struct Unit {
     pub block: u32,
     /// How much it matters where time is short.
     pub rank: Rank,
-    /// What a round of it is expected to take beside its timing.
-    pub expected: Duration,
+    /// What its rounds are expected to take beside their timing.
+    pub expected: Cost,
 }
 
 impl Unit {
     /// A unit that is asked for and of which nothing is known.
     pub fn new(probe: &'static Probe, case: Case) -> Self {
-        Self { probe, case, only_input: false, block: 0, rank: Rank::Thorough, expected: USUAL_ROUND }
+        Self { probe, case, only_input: false, block: 0, rank: Rank::Thorough, expected: Cost::guessed(USUAL_ROUND) }
     }
 }
 
@@ -222,9 +223,9 @@ impl Plan {
         self
     }
 
-    /// This plan with what a round of each unit is expected to take beside its timing.
+    /// This plan with what the rounds of each unit are expected to take beside their timing.
     #[must_use]
-    pub fn expecting(mut self, expected: impl Fn(&Probe, &Case) -> Duration) -> Self {
+    pub fn expecting(mut self, expected: impl Fn(&Probe, &Case) -> Cost) -> Self {
         self.units.iter_mut().for_each(|unit| unit.expected = expected(unit.probe, &unit.case));
         self
     }
@@ -238,7 +239,7 @@ impl Plan {
     fn needs(&self, rounds: u32) -> Vec<Need> {
         let need = |(unit, place): (&Unit, usize)| {
             let rounds = if unit.only_input { rounds.min(ROUNDS_OF_INPUT) } else { rounds };
-            let time = f64::from(rounds) * (nanoseconds(unit.expected) + LEAST_SLICE);
+            let time = unit.expected.of_rounds(rounds) + f64::from(rounds) * LEAST_SLICE;
             Need { place, whole: time, time }
         };
         self.units.iter().zip(self.places()).map(need).collect()
@@ -349,10 +350,6 @@ fn plausible(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
         Measure::Count => 2.0,
     };
     Some(MeasuredValue { value, half_width: 0.0 })
-}
-
-fn nanoseconds(time: Duration) -> f64 {
-    time.as_nanos() as f64
 }
 
 fn planned(probe: &Probe, case: Case, only_input: bool) -> Planned {
@@ -511,8 +508,8 @@ mod tests {
             let names = ["test.top".to_owned()];
             let plan = Plan::new(&probes, ProbeKind::Measure, &names, &machine, Effort::Default).unwrap();
             let expected = |probe: &Probe, case: &Case| match (probe.id, SIZE.of(case)) {
-                ("test.top", Some(2)) => Duration::from_millis(2495),
-                _ => Duration::from_millis(95),
+                ("test.top", Some(2)) => Cost::guessed(Duration::from_millis(2495)),
+                _ => Cost::guessed(Duration::from_millis(95)),
             };
             let room = Room { time: Duration::from_secs_f64(time / EQUAL_SHARE + 1e-3), rounds: 4 };
             let plan = plan.expecting(expected).within(room, (&probes, &machine));

@@ -6,6 +6,7 @@
 use kelvin_model::Standing;
 use kelvin_stats::{LEAST_ROUNDS, Random, median};
 
+use crate::cost::{Cost, nanoseconds};
 use crate::room::{Need, without_room};
 
 /// Nanoseconds of timing per unit and round: at least, and as soon as the minimum of rounds leaves time for it.
@@ -28,6 +29,8 @@ const HOPELESS_FACTOR: f64 = 8.0;
 const TELLING_UNITS: usize = 8;
 /// Passes that show what rounds take: where the budget is kept they are in the order of importance.
 const TELLING_PASSES: u32 = 2;
+/// What is known of a unit's rounds from earlier runs counts as much as so many rounds of this one.
+const KNOWN_WEIGHT: f64 = 4.0;
 /// The last round may end this share of a kept budget late.
 const OVERRUN: f64 = 0.02;
 /// A longer budget is said again once it has grown by this factor.
@@ -65,8 +68,8 @@ pub(crate) struct Task {
     pub block: u32,
     /// Its place in the order of importance, the most important first.
     pub place: usize,
-    /// Expected nanoseconds of a round beside its timing.
-    pub beside: f64,
+    /// What its rounds are expected to take beside their timing.
+    pub cost: Cost,
 }
 
 /// The state of one unit.
@@ -80,6 +83,15 @@ struct State {
     later: Option<f64>,
     /// Why it gets no further round, if so.
     over: Option<Over>,
+}
+
+impl State {
+    /// How many times as long as expected its rounds take beside their timing.
+    fn slowness(&self) -> Option<f64> {
+        let Cost { first, later, .. } = self.task.cost;
+        let (took, expected) = self.later.map(|took| (took, later)).or(self.first.map(|took| (took, first)))?;
+        (!expected.is_zero()).then(|| took / nanoseconds(expected))
+    }
 }
 
 /// Why a unit gets no further round.
@@ -256,18 +268,47 @@ impl Schedule {
             (Some(_), None) => state.later = Some(beside),
             (Some(_), Some(known)) => state.later = Some(0.6 * known + 0.4 * beside),
         }
-        let of_unit = |state: &State| Some(state.later.or(state.first)? / state.task.beside);
-        let known: Vec<f64> = self.units.iter().filter_map(of_unit).collect();
+        let known: Vec<f64> = self.units.iter().filter_map(State::slowness).collect();
         if known.len() >= TELLING_UNITS {
             self.slowness = median(&known);
         }
     }
 
-    /// Nanoseconds of one more round of a unit beside its timing. Its first round may have made what the others find: both that and
-    /// what was expected are likely then, and their geometric mean is not far from either.
+    /// Nanoseconds of one more round of a unit beside its timing.
     fn beside(&self, state: &State) -> f64 {
-        let expected = state.task.beside * self.slowness;
-        state.later.unwrap_or_else(|| state.first.map_or(expected, |first| (first * expected).sqrt()))
+        let Cost { first, later, known } = state.task.cost;
+        let slowness = self.slowness_of(state);
+        let expected = slowness * nanoseconds(later);
+        match (state.first, state.later) {
+            // One round of this run says less than all those before it.
+            (_, Some(took)) if known => {
+                let rounds = f64::from(state.rounds.saturating_sub(1));
+                (KNOWN_WEIGHT * expected + rounds * took) / (KNOWN_WEIGHT + rounds)
+            }
+            (_, Some(took)) => took,
+            (None, None) => slowness * nanoseconds(first),
+            // Of rounds that were made before, the first says nothing of the others.
+            (Some(_), None) if known => expected,
+            // Where what is made has only been guessed, the first round may have made what the others find, or all may take longer
+            // than was expected: the geometric mean is not far from either.
+            (Some(_), None) => (state.slowness().unwrap_or(1.0) * nanoseconds(later) * expected).sqrt(),
+        }
+    }
+
+    /// How many times as long as expected the rounds of a unit take that it has not had. The median of skewed times lies below their mean,
+    /// which is what is known of rounds that were made before: it says when they are slower, and not when they are faster.
+    fn slowness_of(&self, state: &State) -> f64 {
+        if state.task.cost.known { self.slowness.max(1.0) } else { self.slowness }
+    }
+
+    /// Nanoseconds of so many more rounds of a unit, with the shortest slices.
+    fn time_of(&self, state: &State, rounds: u32) -> f64 {
+        let beside = if state.first.is_some() {
+            f64::from(rounds) * self.beside(state)
+        } else {
+            self.slowness_of(state) * state.task.cost.of_rounds(rounds)
+        };
+        beside + f64::from(rounds) * LEAST_SLICE
     }
 
     /// Minimum of rounds of a unit.
@@ -283,8 +324,7 @@ impl Schedule {
     /// What each unit still needs for its minimum of rounds, with the shortest slices.
     fn needs(&self) -> Vec<Need> {
         let need = |state: &State| {
-            let of_round = self.beside(state) + LEAST_SLICE;
-            let [whole, time] = [self.least_rounds(state), self.owed(state)].map(|rounds| f64::from(rounds) * of_round);
+            let [whole, time] = [self.least_rounds(state), self.owed(state)].map(|rounds| self.time_of(state, rounds));
             Need { place: state.task.place, whole, time }
         };
         self.units.iter().map(need).collect()

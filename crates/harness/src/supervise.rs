@@ -106,7 +106,7 @@ impl<'r> Rounds<'r> {
             only_input: unit.only_input,
             block: unit.block,
             place,
-            beside: unit.expected.as_nanos() as f64,
+            cost: unit.expected,
         };
         Self {
             plan,

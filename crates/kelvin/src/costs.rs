@@ -5,15 +5,16 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use kelvin_analysis::{ROUND_COST, round_costs};
-use kelvin_harness::{Plan, Probe};
-use kelvin_model::{Case, Headline, Machine, Name, Run, Value};
+use kelvin_analysis::{FIRST_ROUND_COST, ROUND_COST, RoundCost, round_costs};
+use kelvin_harness::{Cost, Plan, Probe};
+use kelvin_model::{Case, Headline, Learned, Machine, Metric, Name, Run, Value};
 use kelvin_stats::median;
 use kelvin_store::{Kin, Store};
 
 use crate::fault::Fault;
 
-/// So many runs teach what a case takes, of which the quickest counts: whatever else ran beside them made them slower.
+/// So many runs teach what a case takes, on average: what all cases take is a sum, of which the sum of the quickest falls short, and the
+/// files that cases share are made by another one of them in each run.
 const RUNS: usize = 3;
 /// So many known cases tell how much slower this machine is than that of the table.
 const TELLING: usize = 8;
@@ -50,8 +51,8 @@ fn quota(machine: &Machine) -> Option<f64> {
 /// What rounds are expected to take.
 #[derive(Debug)]
 pub struct Costs {
-    /// Nanoseconds that they took before.
-    known: HashMap<(Name, Case), f64>,
+    /// What they took before.
+    known: HashMap<(Name, Case), Cost>,
     /// How many times as long as the table says all others are expected to take.
     slowness: f64,
 }
@@ -68,25 +69,34 @@ impl Costs {
     /// If the store fails.
     pub fn learned(machine: &Machine, conditions: Conditions, store: &Store) -> Result<Self, Fault> {
         let kin = Kin { machine: &machine.identity, mode: None };
-        let learned = store.learned(&kin, &[ROUND_COST], RUNS);
-        let learned = learned.map_err(|error| Fault::new("cannot learn from earlier runs", error))?;
-        let quickest = |costs: Vec<f64>| costs.into_iter().fold(f64::INFINITY, f64::min);
-        let known: HashMap<(Name, Case), f64> = learned
-            .into_iter()
-            .filter_map(|one| Some((case_under(conditions, &one.case)?, quickest(one.headlines))))
-            .collect();
-        let ratios: Vec<f64> =
-            known.iter().filter_map(|((probe, case), cost)| Some(cost / by_table(*probe, case)?)).collect();
+        let means = |metric: Metric| -> Result<HashMap<(Name, Case), Duration>, Fault> {
+            let learned = store.learned(&kin, &[metric], RUNS);
+            let learned = learned.map_err(|error| Fault::new("cannot learn from earlier runs", error))?;
+            let mean = |costs: &[f64]| Duration::from_nanos((costs.iter().sum::<f64>() / costs.len() as f64) as u64);
+            let of = |one: Learned| Some((case_under(conditions, &one.case)?, mean(&one.headlines)));
+            Ok(learned.into_iter().filter_map(of).collect())
+        };
+        let (firsts, laters) = (means(FIRST_ROUND_COST)?, means(ROUND_COST)?);
+        let both = |(key, later): ((Name, Case), Duration)| {
+            let first = *firsts.get(&key)?;
+            Some((key, Cost { first, later, known: true }))
+        };
+        let known: HashMap<(Name, Case), Cost> = laters.into_iter().filter_map(both).collect();
+        let probes: HashMap<Name, &Probe> =
+            kelvin_probes::all().into_iter().map(|probe| (Name::new(probe.id), probe)).collect();
+        let ratio = |((probe, case), cost): (&(Name, Case), &Cost)| {
+            let by_table = kelvin_probes::expected_cost(probes.get(probe)?, case);
+            Some(cost.later.as_secs_f64() / by_table.as_secs_f64())
+        };
+        let ratios: Vec<f64> = known.iter().filter_map(ratio).collect();
         let slowness = if ratios.len() < TELLING { Self::of_table(machine).slowness } else { median(&ratios) };
         Ok(Self { known, slowness })
     }
 
-    /// What a round of a probe at a case is expected to take beside its timing.
-    pub fn of(&self, probe: &Probe, case: &Case) -> Duration {
-        match self.before(probe, case) {
-            Some(cost) => Duration::from_nanos(cost as u64),
-            None => kelvin_probes::expected_cost(probe, case).mul_f64(self.slowness),
-        }
+    /// What the rounds of a probe at a case are expected to take beside their timing.
+    pub fn of(&self, probe: &Probe, case: &Case) -> Cost {
+        let guess = || Cost::guessed(kelvin_probes::expected_cost(probe, case).mul_f64(self.slowness));
+        self.before(probe, case).unwrap_or_else(guess)
     }
 
     /// Where those of most cases of a plan come from, in words.
@@ -95,19 +105,25 @@ impl Costs {
         if 2 * known > plan.units.len() { "going by earlier runs here" } else { "going by other machines" }
     }
 
-    fn before(&self, probe: &Probe, case: &Case) -> Option<f64> {
+    fn before(&self, probe: &Probe, case: &Case) -> Option<Cost> {
         self.known.get(&(Name::new(probe.id), case.clone())).copied()
     }
 }
 
 /// What a run teaches later ones of its rounds.
 pub fn taught(run: &Run, conditions: Conditions) -> Vec<Headline> {
-    let headline = |(probe, case, value): (Name, Case, f64)| {
+    let headlines = |RoundCost { probe, case, first, later }| {
         let beside = [(PROBE, Value::Word(probe)), (CONDITIONS, Value::Word(conditions.0))];
-        let case = case.iter().chain(beside).collect();
-        Headline { metric: ROUND_COST.id, version: ROUND_COST.version, case, value, within_variance: 0.0 }
+        let case: Case = case.iter().chain(beside).collect();
+        [(FIRST_ROUND_COST, first), (ROUND_COST, later)].map(|(metric, value)| Headline {
+            metric: metric.id,
+            version: metric.version,
+            case: case.clone(),
+            value,
+            within_variance: 0.0,
+        })
     };
-    round_costs(run).into_iter().map(headline).collect()
+    round_costs(run).into_iter().flat_map(headlines).collect()
 }
 
 /// The probe and the case of a stored cost, if it is of these conditions.
@@ -115,12 +131,6 @@ fn case_under(conditions: Conditions, stored: &Case) -> Option<(Name, Case)> {
     let Some(Value::Word(probe)) = stored.get(&PROBE) else { return None };
     (stored.get(&CONDITIONS) == Some(Value::Word(conditions.0))).then_some(())?;
     Some((probe, stored.iter().filter(|(axis, _)| ![PROBE, CONDITIONS].contains(axis)).collect()))
-}
-
-/// Nanoseconds by the table; `None` for a probe that is gone.
-fn by_table(probe: Name, case: &Case) -> Option<f64> {
-    let probe = kelvin_probes::all().into_iter().find(|known| probe == *known.id)?;
-    Some(kelvin_probes::expected_cost(probe, case).as_nanos() as f64)
 }
 
 #[cfg(test)]
@@ -154,10 +164,11 @@ mod tests {
         let probe = kelvin_probes::all()[0];
         let table = kelvin_probes::expected_cost(probe, &Case::new());
         let of = |quota| Costs::of_table(&machine(quota)).of(probe, &Case::new());
-        assert_eq!((of(None), of(Some(1.5)), of(Some(0.25))), (table, table, 4 * table));
-        let known = HashMap::from([((Name::new(probe.id), Case::new()), 7e6)]);
+        assert_eq!([None, Some(1.5), Some(0.25)].map(of), [table, table, 4 * table].map(Cost::guessed));
+        let before = Cost { first: Duration::from_millis(90), later: Duration::from_millis(7), known: true };
+        let known = HashMap::from([((Name::new(probe.id), Case::new()), before)]);
         let costs = Costs { known, slowness: 3.0 };
-        assert_eq!(costs.of(probe, &Case::new()), Duration::from_millis(7));
+        assert_eq!(costs.of(probe, &Case::new()), before);
         let unit = |n| Unit::new(probe, if n == 0 { Case::new() } else { Case::new().with("n", n) });
         let source = |units: &[u64]| {
             costs.source(&Plan { units: units.iter().map(|&n| unit(n)).collect(), left_out: Vec::new() })

@@ -1,5 +1,7 @@
 //! The schedule over scripted time: units with costs like real ones.
 
+use std::time::Duration;
+
 use super::*;
 
 const WANTED: Wanted = Wanted { budget: 10e9, limit: Limit::Grows, rounds: 8, target: 0.02, seed: 1 };
@@ -8,21 +10,27 @@ const KEPT: Wanted = Wanted { limit: Limit::Kept, ..WANTED };
 /// What a unit of a script takes beside its timing, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Script {
-    expected: f64,
+    expected: Cost,
     beside: f64,
     /// The same in its first round, which makes what the others find.
     first: f64,
 }
 
+fn guessed(milliseconds: f64) -> Cost {
+    Cost::guessed(Duration::from_secs_f64(milliseconds / 1e3))
+}
+
 fn usual(milliseconds: f64) -> Script {
     let beside = milliseconds * 1e6;
-    Script { expected: beside, beside, first: beside }
+    Script { expected: guessed(milliseconds), beside, first: beside }
 }
 
 /// What a run of a script came to.
 struct Played {
     rounds: Vec<u32>,
     slices: Vec<Vec<f64>>,
+    /// What each round took beside its timing.
+    beside: Vec<Vec<f64>>,
     now: f64,
     left_out: Vec<usize>,
     said: Vec<f64>,
@@ -36,7 +44,7 @@ impl Played {
 }
 
 fn tasks(script: &[Script]) -> Vec<Task> {
-    let task = |(place, script): (usize, &Script)| Task { only_input: false, block: 0, place, beside: script.expected };
+    let task = |(place, script): (usize, &Script)| Task { only_input: false, block: 0, place, cost: script.expected };
     script.iter().enumerate().map(task).collect()
 }
 
@@ -59,7 +67,7 @@ fn play_on(
 ) -> Played {
     let mut schedule = Schedule::new(wanted, tasks);
     let mut rounds = vec![0; script.len()];
-    let mut slices = vec![Vec::new(); script.len()];
+    let [mut slices, mut took] = [(); 2].map(|()| vec![Vec::new(); script.len()]);
     let (mut now, mut left_out, mut said) = (0.0, Vec::new(), Vec::new());
     loop {
         let next = schedule.next(now, &mut || judge(&rounds));
@@ -71,12 +79,14 @@ fn play_on(
         }
         let Some(next) = next else { break };
         let Script { beside, first, .. } = script[next.unit];
-        now += next.slice + slowness(now) * if next.round == 0 { first } else { beside };
+        let beside = slowness(now) * if next.round == 0 { first } else { beside };
+        now += next.slice + beside;
+        took[next.unit].push(beside);
         rounds[next.unit] += 1;
         slices[next.unit].push(next.slice);
         schedule.finished(next);
     }
-    Played { rounds, slices, now, left_out, said, schedule }
+    Played { rounds, slices, beside: took, now, left_out, said, schedule }
 }
 
 /// All rounds count, and every interval is narrow.
@@ -141,6 +151,60 @@ fn a_busy_moment_at_the_start_lengthens_no_run() {
     assert_eq!((played.schedule.budget(), played.schedule.grown()), (20e9, None));
 }
 
+/// What the rounds of a run teach the next one.
+fn taught(played: &Played) -> Vec<Cost> {
+    let time = |nanoseconds: f64| Duration::from_nanos(nanoseconds as u64);
+    let cost = |beside: &Vec<f64>| {
+        let (first, later) = (beside[0], &beside[1..]);
+        Cost { first: time(first), later: time(later.iter().sum::<f64>() / later.len() as f64), known: true }
+    };
+    played.beside.iter().map(cost).collect()
+}
+
+#[test]
+fn a_second_run_of_a_slow_machine_takes_as_long_as_it_says() {
+    // Three times as slow as was guessed, and twelve times in 100 ms of every second; one of ten first rounds makes files.
+    let slow = |(unit, one): (usize, Script)| {
+        let first = if unit % 10 == 0 { one.beside + 1e9 } else { one.beside };
+        Script { first, ..one }
+    };
+    let script: Vec<Script> = default_run().into_iter().enumerate().map(slow).collect();
+    let busy = |now: f64| if (now / 1e9).fract() < 0.1 { 12.0 } else { 3.0 };
+    let minimum = Wanted { budget: 0.0, ..WANTED };
+    let first = play_on(minimum, tasks(&script), &script, busy, content);
+    let costs = taught(&first);
+    let known: Vec<Script> = script.iter().zip(&costs).map(|(one, &expected)| Script { expected, ..*one }).collect();
+    let budget: f64 = costs.iter().map(|cost| cost.of_rounds(WANTED.rounds) + 8.0 * LEAST_SLICE).sum();
+    let second = play_on(Wanted { budget, seed: 2, ..WANTED }, tasks(&known), &known, busy, content);
+    assert!(
+        second.said.is_empty() && (second.now / budget - 1.0).abs() < 0.1,
+        "{} of {budget}: {:?}",
+        second.now,
+        second.said
+    );
+    assert_eq!(second.rounds, vec![8; script.len()]);
+    // The medians of the rounds would have been more than a tenth short.
+    let middle = |beside: &Vec<f64>| 8.0 * (median(beside) + LEAST_SLICE);
+    assert!(first.beside.iter().map(middle).sum::<f64>() < 0.9 * second.now);
+}
+
+#[test]
+fn a_first_round_that_makes_files_says_nothing_of_others_that_are_known() {
+    // Another unit than before makes what both find.
+    let known = |first, later| Cost { known: true, ..Cost { first, ..Cost::guessed(later) } };
+    let [short, long] = [10, 9000].map(Duration::from_millis);
+    let (maker, finder) = (known(long, short), known(short, short));
+    let made = |expected, first| Script { expected, beside: 10e6, first };
+    let script = [vec![made(maker, 10e6), made(finder, 9e9)], vec![usual(10.0); 10]].concat();
+    let budget = 9e9 + 12.0 * 8.0 * 15e6;
+    let played = play(Wanted { budget, ..WANTED }, &script, content);
+    assert!(played.said.is_empty() && played.rounds == [8; 12], "{:?} {:?}", played.said, played.rounds);
+    // Nor is it left out for it, where the budget is kept: only the one that seems to have the files still before it.
+    let played = play(Wanted { budget: 1.01 * budget, ..KEPT }, &script, content);
+    assert!(played.left_out == [0] && played.rounds[1] >= 8, "{:?} {:?}", played.left_out, played.rounds);
+    assert!(played.now <= 1.02 * budget, "{}", played.now);
+}
+
 #[test]
 fn an_asked_for_budget_is_kept_and_the_least_important_are_left_out_whole() {
     for (budget, script) in [
@@ -171,20 +235,20 @@ fn an_asked_for_budget_is_kept_and_the_least_important_are_left_out_whole() {
 fn what_takes_longer_than_expected_is_left_out_after_a_round_or_two_and_the_budget_is_kept() {
     // Of a hundred units one takes 5 s where 0.1 were expected, in the middle of the order.
     let mut script = vec![usual(5.0); 100];
-    script[50] = Script { expected: 100e6, beside: 5e9, first: 5e9 };
+    script[50] = Script { expected: guessed(100.0), beside: 5e9, first: 5e9 };
     let played = play(Wanted { budget: 20e9, ..KEPT }, &script, content);
     assert_eq!(played.left_out, [50]);
     assert!(played.total(50) <= 2 && played.now <= 20.1e9, "{} {}", played.total(50), played.now);
     assert!((0..100).all(|unit| unit == 50 || played.rounds[unit] >= 8));
     // A first round that makes what the others find is no reason.
-    script[50] = Script { expected: 100e6, beside: 80e6, first: 2e9 };
+    script[50] = Script { expected: guessed(100.0), beside: 80e6, first: 2e9 };
     let played = play(Wanted { budget: 20e9, ..KEPT }, &script, content);
     assert!(played.left_out.is_empty() && played.rounds[50] >= 8);
 }
 
 #[test]
 fn a_machine_that_is_slower_throughout_is_known_after_a_few_rounds() {
-    let slow = Script { expected: 5e6, beside: 25e6, first: 25e6 };
+    let slow = Script { expected: guessed(5.0), beside: 25e6, first: 25e6 };
     let played = play(Wanted { budget: 8e9, ..KEPT }, &[slow; 80], content);
     assert!(played.now <= 8.1e9, "{}", played.now);
     let whole = played.rounds.iter().filter(|&&rounds| rounds >= 8).count();
