@@ -302,6 +302,12 @@ def limit_of(study):
     raise RuntimeError("the study says nothing of a limit")
 
 
+def broken_laws(study):
+    """What the study says of laws that its visits do not obey."""
+    conclusions = study["analysis"]["studies"][0]["conclusions"]
+    return [one["text"] for one in conclusions if "law" in one["claim"].get("load", {}) and one["holds"] is not True]
+
+
 def step_apart(users, found, wanted):
     """How many steps of those that were visited lie between two numbers of users."""
     grid = [int(word) for word in users.split(",")]
@@ -311,7 +317,8 @@ def step_apart(users, found, wanted):
 
 def judge_case(name, on, budget):
     plant, arguments, expected = CASES[name]
-    limit, text = limit_of(study(on, plant, arguments, budget))
+    studied = study(on, plant, arguments, budget)
+    limit, text = limit_of(studied)
     found, is_certain = named(limit["verdict"]), not limit["doubts"]
     is_right = expected.allows(found, is_certain)
     problems = [] if is_right else ["WRONG AND CERTAIN" if is_certain and not is_unknown(found) else "NOT NAMED"]
@@ -323,6 +330,8 @@ def judge_case(name, on, budget):
     if expected.knee and (knee is None or step_apart(users, knee, expected.knee) > 1):
         problems.append(f"KNEE {knee}, NOT {expected.knee}")
     common.say(f"{name}: {text}")
+    for broken in broken_laws(studied):
+        common.say(f"{name}: {broken}")
     sure = "" if is_certain else ", in doubt"
     return [name, ", ".join(sorted(found)) + sure, f"{saturation:.4g}/s", str(knee), "; ".join(problems) or "holds"]
 

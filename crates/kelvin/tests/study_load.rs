@@ -6,6 +6,7 @@ mod running;
 use std::fs;
 use std::io::{BufRead, BufReader, Seek};
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{LazyLock, PoisonError, RwLock};
 
@@ -358,6 +359,43 @@ fn a_server_that_is_killed_is_said_to_have_been() {
     assert!(!all.contains("refused") && !all.contains("until Ctrl-C"), "{all}");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(place.names(), Vec::<String>::new());
+}
+
+#[test]
+fn a_process_of_the_server_that_is_killed_for_want_of_memory_ends_the_study() {
+    if let Err(error) = Group::make(Controller::Memory) {
+        return Missing::right(error).skips("a server with little memory");
+    }
+    let place = Place::new();
+    let quiet = ["study", "load", "--no-store", "--no-report", "--cache", "uncached", "--server-memory", "24M"];
+    let visits = ["--file-size", "1MB", "--file-count", "60", "--users", "1,2,4", "--rounds", "2", "--visit", "1s"];
+    let mut study = place.start(&[&quiet[..], &visits].concat());
+    let mut lines = BufReader::new(study.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains(" visits in about ")), "it says how long it takes");
+    let server: u32 = children(study.id()).trim().parse().expect("one child, its server");
+    // As if it were one of those that the server forks: it needs more than there is.
+    let enter = format!("echo $$ > {}; exec tail /dev/zero", memory_group(server).join("cgroup.procs").display());
+    assert!(!Command::new("sh").args(["-c", &enter]).status().unwrap().success());
+    let told: String = lines.map(|line| line + "\n").collect();
+    let output = study.wait_with_output().unwrap();
+    let all = told + &String::from_utf8_lossy(&output.stdout);
+    let all = all.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(all.contains("a process of the server was killed, as its memory was used up: give it more"), "{all}");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
+/// The group that limits the memory of a process.
+fn memory_group(process: u32) -> PathBuf {
+    let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap();
+    let of = |beginning: &str| {
+        groups
+            .lines()
+            .find_map(|line| line.split_once(beginning))
+            .map(|(_, path)| path.trim_start_matches('/').to_owned())
+    };
+    let first = of(":memory:").map(|path| Path::new("/sys/fs/cgroup/memory").join(path));
+    first.or_else(|| of("0::").map(|path| Path::new("/sys/fs/cgroup").join(path))).expect("a group of control")
 }
 
 fn has_children(process: u32) -> bool {

@@ -46,6 +46,9 @@ pub enum Error {
     /// The server has ended while the study needed it.
     #[error("the server ended: {0}")]
     ServerEnded(String),
+    /// One of the server's processes has ended.
+    #[error("a process of the server was killed, as its memory was used up: give it more by --server-memory")]
+    ServerShort,
     /// The server does not say what it uses.
     #[error("the server at {address} does not tell what it uses: {why}")]
     Resources {

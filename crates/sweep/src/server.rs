@@ -37,6 +37,8 @@ pub(crate) struct Server {
     /// Where it tells what it uses.
     pub endpoint: Endpoint,
     process: Guarded,
+    /// Processes of its group that had been killed for want of memory before it started.
+    killed_before: u64,
 }
 
 /// Limits and rights that a process of the server's side has.
@@ -177,15 +179,16 @@ impl Server {
         let (process, address, endpoint) = words.start(|words| side.start(words))?;
         // One that forks may have done so before it was in its groups.
         Watched::new(process.id(), None).processes().into_iter().try_for_each(|process| side.enter(process))?;
-        Ok(Self { address, endpoint, process })
+        Ok(Self { address, endpoint, process, killed_before: killed_for_memory(side.memory.as_ref()) })
     }
 
-    /// Why it runs no longer, if it does not; `memory` limits its memory.
+    /// Why it runs no longer, or not all of it, if so; `memory` limits its memory.
     pub fn end(&mut self, memory: Option<&Group>) -> Option<Error> {
-        let ended = self.process.ended()?;
+        let is_for_memory = killed_for_memory(memory) > self.killed_before;
+        let Some(ended) = self.process.ended() else { return is_for_memory.then_some(Error::ServerShort) };
         let how = match ended {
             Ended::Exited(status) => format!("it exited with status {status}"),
-            Ended::Signalled(signal) if killed_for_memory(memory) => {
+            Ended::Signalled(signal) if is_for_memory => {
                 format!("it was killed by signal {signal}, as its memory was used up: give it more by --server-memory")
             }
             Ended::Signalled(signal) => format!("it was killed by signal {signal}"),
@@ -197,8 +200,9 @@ impl Server {
     }
 }
 
-fn killed_for_memory(group: Option<&Group>) -> bool {
-    group.is_some_and(|group| group.killed_for_memory().is_ok_and(|killed| killed > 0))
+/// Processes of a group that were killed for want of memory.
+fn killed_for_memory(group: Option<&Group>) -> u64 {
+    group.and_then(|group| group.killed_for_memory().ok()).unwrap_or_default()
 }
 
 /// The ports at which it serves files and tells what it uses: the ends of its first two lines.

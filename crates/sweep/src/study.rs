@@ -254,7 +254,9 @@ impl Plan {
             left = left.saturating_sub(sweep.times_of(stop.users).whole());
             match visited {
                 Err(Error::Interrupted(signal)) => return RunStatus::Partial(format!("interrupted by {signal}")),
-                Err(ended @ Error::ServerEnded(_)) => return RunStatus::Partial(ended.to_string()),
+                Err(ended @ (Error::ServerEnded(_) | Error::ServerShort)) => {
+                    return RunStatus::Partial(ended.to_string());
+                }
                 Err(error) => {
                     failures += 1;
                     self.tell_failure(sweep, *stop, (at, &error), sink);
@@ -401,12 +403,16 @@ impl Site {
         }
     }
 
-    /// Makes a visit; one that a signal ended is none. A server of the study's own that has ended is the reason why one failed.
+    /// Makes a visit; one that a signal ended is none, nor is one during which a server of the study's own has ended, or a process of it.
     fn visit(&mut self, wish: Wish) -> Result<Visited> {
-        let visited = self.visitor.visit(wish).map_err(|error| match error {
-            Error::Interrupted(_) => error,
-            _ => self.server.as_mut().and_then(|server| server.end(self.memory.as_ref())).unwrap_or(error),
-        })?;
+        let visited = self.visitor.visit(wish);
+        if let Err(Error::Interrupted(_)) = visited {
+            return visited;
+        }
+        if let Some(end) = self.server.as_mut().and_then(|server| server.end(self.memory.as_ref())) {
+            return Err(end);
+        }
+        let visited = visited?;
         match visited.load.interrupted.clone() {
             Some(signal) => Err(Error::Interrupted(signal)),
             None => Ok(visited),
