@@ -13,7 +13,7 @@ use kelvin_stats::{Random, RunFigure};
 
 const METRICS: usize = 300;
 /// Pairs of runs that are simulated.
-const PAIRS: usize = 1000;
+const PAIRS: usize = 500;
 
 static TIME: Metric = Metric::duration("test.time", "A time of a test").headline(Treatment::AsFound);
 static RATE: Metric = Metric::rate("test.rate", "A rate of a test").headline(Treatment::AsFound);

@@ -145,24 +145,28 @@ fn receive_moves(path: &mut ReceivePath, setup: ReceiveSetup, content: &[u8], mo
 #[test]
 fn every_sender_reaches_every_receiver_byte_for_byte() {
     let content = noise(20 * page_bytes());
-    let file = file_of(&content);
-    let moves = moves();
-    for buffer in [512, BUFFER] {
-        for send in senders(buffer, PATIENT) {
-            for receive in receivers(buffer, PATIENT) {
-                let (near, far) = connection();
-                thread::scope(|scope| {
-                    scope.spawn(|| {
-                        let mut path = ReceivePath::new(far, receive).unwrap();
-                        receive_moves(&mut path, receive, &content, &moves);
-                        assert_eq!(path.read(&mut [0]).unwrap(), 0, "{send:?} sends more than it says");
-                    });
-                    let mut path = SendPath::new(near, send).unwrap();
-                    send_moves(&mut path, send, (&file, &content), &moves);
-                });
+    let (file, moves) = (file_of(&content), moves());
+    let meet = |send, receive| {
+        let (near, far) = connection();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut path = ReceivePath::new(far, receive).unwrap();
+                receive_moves(&mut path, receive, &content, &moves);
+                assert_eq!(path.read(&mut [0]).unwrap(), 0, "{send:?} sends more than it says");
+            });
+            let mut path = SendPath::new(near, send).unwrap();
+            send_moves(&mut path, send, (&file, &content), &moves);
+        });
+    };
+    // Beside each other, since nearly all of the time one end waits for the other.
+    thread::scope(|scope| {
+        for buffer in [512, BUFFER] {
+            for send in senders(buffer, PATIENT) {
+                let meet = &meet;
+                scope.spawn(move || receivers(buffer, PATIENT).into_iter().for_each(|receive| meet(send, receive)));
             }
         }
-    }
+    });
 }
 
 #[test]
