@@ -5,7 +5,8 @@ use kelvin_analysis::{Analysis, analyse};
 use kelvin_catalogue::Placement::TwoCpus;
 use kelvin_catalogue::{file, mem, net, os};
 use kelvin_model::{
-    AgainstPrediction, Attempt, Case, MissingWhy, Name, Question, Readings, Reason, Run, RunStatus, Screen, StandOut,
+    AgainstPrediction, Attempt, Case, Fact, MissingWhy, Name, Question, Readings, Reason, Run, RunStatus, Screen,
+    StandOut,
 };
 
 fn screen(run: &Run) -> Screen {
@@ -97,6 +98,25 @@ fn a_disk_that_is_cached_below_the_kernel_is_told_from_one_that_is_not() {
     let cached = answer(&run, Question::DiskCache).unwrap();
     assert!(cached.text.contains("3.0 times as fast as the first"), "{}", cached.text);
     assert!(about(&screen(&run)).iter().position(|one| *one == Question::DiskCache) < Some(4), "it outranks abilities");
+}
+
+#[test]
+fn what_the_systems_congestion_control_costs_is_said_where_it_does() {
+    let with = |systems| {
+        let mut run = guest::run();
+        run.outline.machine.kernel.congestion_control = Fact::known("bbr".into(), "a test");
+        run.outline.metrics.push(net::BANDWIDTH_TCP_SYSTEM);
+        let alone = Case::new().at(TwoCpus).with(net::MESSAGE, 64 << 10);
+        guest::measure(&mut run, &net::BANDWIDTH_TCP_SYSTEM, alone, systems);
+        answer(&run, Question::CongestionControl).map(|one| one.text)
+    };
+    let text = with(3.17e9).unwrap();
+    assert_eq!(
+        text,
+        "A local TCP stream carries 3.17 GB/s under bbr, the congestion control of this system, but 8.60 GB/s under another."
+    );
+    assert!(text.split_whitespace().count() <= 25);
+    assert_eq!(with(8.5e9), None);
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub static ALL: &[&Metric] = &[
     &BANDWIDTH_TCP,
     &BANDWIDTH_TCP_BUSY,
     &BANDWIDTH_TCP_WAY,
+    &BANDWIDTH_TCP_SYSTEM,
     &BANDWIDTH_UDP,
     &BANDWIDTH_UDP_SENT,
     &BANDWIDTH_UDP_LOST,
@@ -207,6 +208,12 @@ pub static BANDWIDTH_TCP_WAY: Metric =
         Placement::AXIS,
         SendMethod::AXIS,
     ]);
+
+/// One TCP stream with the congestion control that programs here have by default.
+pub static BANDWIDTH_TCP_SYSTEM: Metric = stream(
+    "net.bandwidth.tcp.system",
+    "Bytes per second that arrive over one TCP stream with the system's congestion control",
+);
 
 /// Datagrams that arrive.
 pub static BANDWIDTH_UDP: Metric = stream(

@@ -150,6 +150,8 @@ pub enum Question {
     DiskCache,
     /// What TCP streams carry between two CPUs beside on one each.
     StreamsAcross,
+    /// What a local stream loses by the system's congestion control.
+    CongestionControl,
     /// Whether the host moves the CPUs of the machine.
     Distance,
     /// Which time is longest beside its prediction.

@@ -28,7 +28,7 @@ const fn growing(of: &'static Metric, milliseconds: u64, axis: Axis, nanoseconds
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
-static COSTS: [Cost; 23] = [
+static COSTS: [Cost; 24] = [
     growing(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
     growing(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
     growing(&mem::LATENCY, 5, mem::BYTES, 2.0),
@@ -49,6 +49,7 @@ static COSTS: [Cost; 23] = [
     growing(&file::NEW, 5, file::BYTES, 4.0),
     fixed(&net::BANDWIDTH_TCP, 90),
     fixed(&net::BANDWIDTH_TCP_WAY, 120),
+    fixed(&net::BANDWIDTH_TCP_SYSTEM, 120),
     fixed(&net::BANDWIDTH_UDP, 60),
     fixed(&net::BANDWIDTH_UNIX, 50),
     fixed(&net::LOADED, 55),

@@ -5,6 +5,7 @@
 //! the smaller one.
 
 mod cache_size;
+mod congestion_control;
 mod disk;
 mod disk_cache;
 mod distance;
@@ -74,6 +75,8 @@ pub(crate) enum Says {
     Distance { modes: [f64; 2] },
     /// Streams with each on one CPU, and each between two.
     StreamsAcross { apart: Amount, together: Amount },
+    /// A stream under the system's congestion control, of this name, and under the one that the run chose.
+    CongestionControl { name: String, systems: Amount, other: Amount },
     /// A figure by name, and its prediction, in words.
     WorstTime { named: String, figure: String, predicted: String },
     /// The first touch of a page of so many bytes, and how many times as much that is as in huge pages.
@@ -95,6 +98,7 @@ impl Says {
             Self::CacheSize { .. } => Question::CacheSize,
             Self::Distance { .. } => Question::Distance,
             Self::StreamsAcross { .. } => Question::StreamsAcross,
+            Self::CongestionControl { .. } => Question::CongestionControl,
             Self::WorstTime { .. } => Question::WorstTime,
             Self::FreshMemory { .. } => Question::FreshMemory,
             Self::MemoryShared { .. } => Question::MemoryShared,
@@ -105,11 +109,12 @@ impl Says {
 }
 
 /// All questions, in the order in which equal answers are listed.
-const ALL: [fn(&Seen<'_>) -> Option<Answer>; 9] = [
+const ALL: [fn(&Seen<'_>) -> Option<Answer>; 10] = [
     wake_up::answer,
     cache_size::answer,
     distance::answer,
     worst_time::answer,
+    congestion_control::answer,
     streams_across::answer,
     fresh_memory::answer,
     disk_cache::answer,

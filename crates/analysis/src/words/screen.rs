@@ -64,6 +64,11 @@ pub(crate) fn stand_out(says: &Says) -> String {
             rate(apart),
             rate(together)
         ),
+        Says::CongestionControl { name, systems, other } => format!(
+            "A local TCP stream carries {} under {name}, the congestion control of this system, but {} under another.",
+            rate(systems),
+            rate(other)
+        ),
         Says::WorstTime { named, figure, predicted } => {
             format!("Slowest against its prediction: {named}, {figure} instead of {predicted}.")
         }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{
-    BANDWIDTH_TCP, BANDWIDTH_TCP_BUSY, BANDWIDTH_TCP_WAY, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST, BANDWIDTH_UDP_REORDERED,
-    BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAM_TCP, STREAM_UDP, STREAM_UNIX, STREAMS, SendMethod,
+    BANDWIDTH_TCP, BANDWIDTH_TCP_BUSY, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST,
+    BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAM_TCP, STREAM_UDP, STREAM_UNIX, STREAMS,
+    SendMethod,
 };
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, SocketOptions, Stop};
 use kelvin_model::{Basis, Case, Machine, NoPrediction, Prediction, Unit};
@@ -52,6 +53,22 @@ pub(super) static TCP_WAY: Probe = Probe {
     inputs: &[STREAM_TCP.id.as_str()],
     cases: way_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
+    predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
+};
+
+pub(super) static TCP_SYSTEM: Probe = Probe {
+    id: BANDWIDTH_TCP_SYSTEM.id.as_str(),
+    summary: "Bytes from one process to another over TCP, with the congestion control that programs have by default",
+    kind: ProbeKind::Measure,
+    method: METHOD,
+    metrics: &[&BANDWIDTH_TCP_SYSTEM],
+    inputs: &[STREAM_TCP.id.as_str()],
+    cases: |_, effort| {
+        let of_calls = Case::new().with(MESSAGE, CALLS).at(Placement::TwoCpus);
+        let of_bytes = if effort == Effort::Quick { Vec::new() } else { single(&[BYTES]) };
+        std::iter::once(of_calls).chain(of_bytes).collect()
+    },
+    run: |bench, case| run_with(bench, case, Protocol::Tcp, Control::Systems),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
 };
 
@@ -110,7 +127,7 @@ const METHOD: Method = Method {
           is MSG_ZEROCOPY, with a note of how many calls the kernel completed as copied, which over loopback are all. \
           Nagle's algorithm is on, the default. TCP congestion control is cubic where the kernel has it and lets this \
           user choose it, else reno, and buffers grow automatically, unless --congestion-control and --socket-buffers \
-          request otherwise; what was requested and obtained, TCP_INFO and the CPU time of senders and receivers are \
+          request otherwise; net.bandwidth.tcp.system has neither, as a program that asks for nothing. What was requested and obtained, TCP_INFO and the CPU time of senders and receivers are \
           noted, and a saturated CPU is named. Later runs do not learn from a run with such options. Datagrams are \
           numbered: lost are the numbers missing among those that arrived, reordered those that arrived after a later \
           one.",
@@ -127,7 +144,8 @@ const METHOD: Method = Method {
     pitfalls: &[
         "The sender's rate taken for throughput: what was sent over UDP may never arrive. The receiver counts.",
         "One thread that is the limit: the CPU use of both sides is noted, and a saturated CPU is named.",
-        "A congestion control that paces itself: BBR halves a local link. The one in use is noted.",
+        "A congestion control that paces itself: BBR halves a local link. The one in use is noted, and \
+         net.bandwidth.tcp.system beside net.bandwidth.tcp shows what the system's own costs.",
         "A congestion control chosen after connecting: a connection that began under BBR, where that is the system's, \
          is paced by the kernel's timers ever after, and on one CPU reaches less than half the rate. It is chosen \
          before.",
@@ -166,10 +184,12 @@ fn stream_counts(machine: &Machine) -> Vec<u64> {
     counts
 }
 
+/// Messages of which calls, and of which bytes are most of the cost.
+const CALLS: u64 = 4 << 10;
+const BYTES: u64 = 64 << 10;
+
 /// Messages of one stream, and of several those where calls are most of the cost and where bytes are.
 fn tcp_cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    const CALLS: u64 = 4 << 10;
-    const BYTES: u64 = 64 << 10;
     let all = [SMALL, CALLS, BYTES, 1 << 20];
     match effort {
         Effort::Quick => cases(&[CALLS], &[1, 2]),
@@ -190,11 +210,28 @@ fn way_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     placed_at(messages.iter().flat_map(of), placements)
 }
 
+/// Where the congestion control of TCP comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Control {
+    /// From the options of the run, else the usual one.
+    Chosen,
+    /// From the system, as for a program that chooses none.
+    Systems,
+}
+
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
+    run_with(bench, case, protocol, Control::Chosen)
+}
+
+fn run_with(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, control: Control) -> Result<(), Stop> {
     let plan = plan(bench, case, protocol)?;
-    let connections = plan.streams.iter().map(|_| connect(protocol, bench.sockets())).collect::<Result<_, Stop>>()?;
+    let connection = || match control {
+        Control::Chosen => connect(protocol, bench.sockets()),
+        Control::Systems => Link::local_tcp(|_| Ok(())).map_err(cannot_connect),
+    };
+    let connections = plan.streams.iter().map(|_| connection()).collect::<Result<_, Stop>>()?;
     let bulk = Bulk::over(connections, plan)?;
-    if protocol == Protocol::Tcp {
+    if protocol == Protocol::Tcp && control == Control::Chosen {
         bench.note(asked(bench.sockets(), USUAL_CONTROL));
     }
     let settled = bulk.settle()?;
@@ -204,6 +241,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
     bench.note(format!("{words}; the first {:.0} ms are left out", settled.as_secs_f64() * 1e3));
     let rates = windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect();
     match protocol {
+        Protocol::Tcp if control == Control::Systems => bench.record(&BANDWIDTH_TCP_SYSTEM, rates),
         Protocol::Tcp if SendMethod::of(case).is_some() => bench.record(&BANDWIDTH_TCP_WAY, rates),
         Protocol::Tcp => {
             bench.record(&BANDWIDTH_TCP, rates);
@@ -227,7 +265,11 @@ fn connect(protocol: Protocol, sockets: &SocketOptions) -> Result<(Link, Link), 
         Protocol::Tcp => Link::local_tcp(|socket| prepare(socket, sockets)),
         Protocol::Udp | Protocol::Unix => Link::pair(protocol),
     };
-    pair.map_err(|error| Stop::fail(format!("cannot connect: {error}")))
+    pair.map_err(cannot_connect)
+}
+
+fn cannot_connect(error: Error) -> Stop {
+    Stop::fail(format!("cannot connect: {error}"))
 }
 
 /// Sets what was requested, and otherwise the usual.

@@ -36,6 +36,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &connect::RATE,
     &bandwidth::TCP,
     &bandwidth::TCP_WAY,
+    &bandwidth::TCP_SYSTEM,
     &bandwidth::UDP,
     &bandwidth::UNIX,
     &loaded::PROBE,
