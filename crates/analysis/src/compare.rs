@@ -40,7 +40,8 @@ pub struct Compare<'a> {
     pub base: SideOf<'a>,
     /// What is compared.
     pub other: SideOf<'a>,
-    /// What other runs of the machine say of the spread from run to run, beside what the runs themselves knew.
+    /// What other runs of the machine say of the spread from run to run: it counts before what the runs themselves knew, which may have
+    /// been made before there were any, and may count one another.
     pub learned: &'a [Learned],
     /// Share by which a figure must differ to be better or worse.
     pub threshold: f64,

@@ -138,6 +138,7 @@ pub enum Command {
     #[command(after_help = "Examples:\n  kelvin compare                          the last run with the one before\n  \
                             kelvin compare last~1 last --full       all figures\n  \
                             kelvin compare before.json last --fail-on worse:5%\n  \
+                            kelvin compare before.json last --fail-on worse:5% --format md -o compared.md\n  \
                             kelvin compare last~5..last~3 last~2..last\n\n\
                             Exit status: 0 compared, 1 a figure misses the gate of --fail-on, 2 could not be done: one line says \
                             why.")]

@@ -68,7 +68,7 @@ impl Costs {
     /// # Errors
     /// If the store fails.
     pub fn learned(machine: &Machine, conditions: Conditions, store: &Store) -> Result<Self, Fault> {
-        let kin = Kin { machine: &machine.identity, mode: None };
+        let kin = Kin { machine: &machine.identity, mode: None, but: &[] };
         let means = |metric: Metric| -> Result<HashMap<(Name, Case), Duration>, Fault> {
             let learned = store.learned(&kin, &[metric], RUNS);
             let learned = learned.map_err(|error| Fault::new("cannot learn from earlier runs", error))?;

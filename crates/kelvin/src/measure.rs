@@ -18,7 +18,7 @@ use crate::record::{Record, Recorded};
 use crate::{predict, sockets};
 
 /// Earlier runs from which the spread between runs is learned.
-const LEARN_FROM: usize = 20;
+pub const LEARN_FROM: usize = 20;
 
 /// The options of a run, beside what it measures.
 #[derive(Clone, Copy)]
@@ -91,7 +91,7 @@ fn outline(plan: &Plan, wishes: &Wishes<'_>, prepared: &Prepared, store: Option<
     let Prepared { setup, machine, way, .. } = prepared;
     let metrics = plan.metrics();
     let learned_of = |metrics: &[Metric], mode: Option<&str>| {
-        let kin = Kin { machine: &machine.identity, mode };
+        let kin = Kin { machine: &machine.identity, mode, but: &[] };
         let learned = store.map_or(Ok(Vec::new()), |store| store.learned(&kin, metrics, LEARN_FROM));
         learned.map_err(|error| Fault::new("cannot learn from earlier runs", error))
     };

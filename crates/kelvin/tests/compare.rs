@@ -3,6 +3,7 @@
 mod place;
 
 use std::fs;
+use std::process::Output;
 
 use place::{KELVIN, Place, assert_refused, stderr, stdout};
 use serde_json::Value;
@@ -12,35 +13,50 @@ fn kept(place: &Place, name: &str) {
     fs::write(place.path().join(name), kelvin_testing::stored_run(name).0).unwrap();
 }
 
-/// What kelvin prints: more than a pipe holds.
+/// What kelvin does; it may print more than a pipe holds.
+fn run(place: &Place, arguments: &[&str]) -> Output {
+    place.command(KELVIN, arguments).output().unwrap()
+}
+
 fn says(place: &Place, arguments: &[&str]) -> String {
-    let output = place.command(KELVIN, arguments).output().unwrap();
+    let output = run(place, arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
     stdout(&output).to_owned()
 }
 
-/// Two short runs of one probe, stored; the second one as a file too, with every time so many times as long.
-fn measured_twice(place: &Place, times: f64) {
-    for _ in 0..2 {
-        let run = ["run", "os.syscall.null", "--budget", "minimum", "--rounds", "5", "--no-report", "--quick"];
-        let output = place.run(&run);
+/// So many short runs of one probe, stored: of one whose samples count as found, whatever else runs here.
+fn measured(place: &Place, times: usize) {
+    for _ in 0..times {
+        let probe = ["run", "file.metadata", "--budget", "minimum", "--rounds", "5", "--no-report", "--quick"];
+        let output = run(place, &probe);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
-    let export = place.run(&["runs", "export", "last"]);
-    let mut run: Value = serde_json::from_slice(&export.stdout).unwrap();
-    for one in run["measurements"].as_array_mut().unwrap() {
-        if one["metrics"][0] == "os.syscall.null" {
-            one["rounds"].as_array_mut().unwrap().iter_mut().for_each(|round| lengthen(round, times));
-        }
-    }
-    fs::write(place.path().join("slower.json"), run.to_string()).unwrap();
 }
 
-fn lengthen(round: &mut Value, times: f64) {
-    for reading in round["attempt"]["measured"].as_array_mut().into_iter().flatten() {
-        let batches = reading["readings"]["batches"]["nanoseconds"].as_array_mut();
-        batches.into_iter().flatten().for_each(|time| *time = (times * time.as_f64().unwrap()).into());
+/// Two short runs of one probe, stored; each as a file too that has nothing but one figure, which is what it is said to be: whatever else
+/// runs here while they are made, the files are always the same.
+fn measured_as(place: &Place, files: [(&str, f64); 2]) {
+    const FIGURE: &str = "file.metadata.create";
+    measured(place, 2);
+    for (run, (file, nanoseconds)) in ["last~1", "last"].into_iter().zip(files) {
+        let mut export: Value = serde_json::from_str(&says(place, &["runs", "export", run])).unwrap();
+        for one in export["measurements"].as_array_mut().unwrap() {
+            if one["metrics"][0] != FIGURE {
+                one["rounds"] = serde_json::json!([]);
+            }
+            for (index, round) in one["rounds"].as_array_mut().unwrap().iter_mut().enumerate() {
+                let readings = round["attempt"]["measured"].as_array_mut().unwrap();
+                readings.retain(|reading| reading["metric"] == FIGURE);
+                let value = nanoseconds * (1.0 + 0.002 * (index % 5) as f64);
+                readings[0]["readings"]["scalars"] = serde_json::json!([value]);
+            }
+        }
+        fs::write(place.path().join(file), export.to_string()).unwrap();
     }
+}
+
+fn compared(place: &Place, sides: [&str; 2]) -> Value {
+    serde_json::from_str(&says(place, &["compare", sides[0], sides[1], "--json"])).unwrap()
 }
 
 #[test]
@@ -66,25 +82,58 @@ fn two_whole_runs_are_on_one_screen_and_every_figure_is_in_the_rest() {
 #[test]
 fn a_figure_that_is_five_times_as_slow_is_worse_and_misses_the_gate() {
     let place = Place::new();
-    measured_twice(&place, 5.0);
-    let gate = |b: &str, gate: &str| place.run(&["compare", "last~1", b, "--fail-on", gate]);
+    measured_as(&place, [("base.json", 15e3), ("slower.json", 75e3)]);
+    let gate = |b: &str, gate: &str| run(&place, &["compare", "base.json", b, "--fail-on", gate]);
     let missed = gate("slower.json", "worse:20%");
     assert_eq!(missed.status.code(), Some(1), "{}{}", stdout(&missed), stderr(&missed));
-    assert!(stderr(&missed).contains("--fail-on: os.syscall.null"), "{}", stderr(&missed));
+    assert!(stderr(&missed).contains("--fail-on: file.metadata.create"), "{}", stderr(&missed));
     assert!(stdout(&missed).contains("Worse"), "{}", stdout(&missed));
-    let passed = place.run(&["compare", "slower.json", "last~1", "--fail-on", "worse"]);
+    // For a pull request, and for what shows tests.
+    for (format, words) in [
+        ("md", ["### kelvin: ", "A miss of the gate", "file.metadata.create"]),
+        ("junit", ["<testsuites>", "<failure ", "file.metadata.create"]),
+    ] {
+        let output =
+            run(&place, &["compare", "base.json", "slower.json", "--fail-on", "worse:20%", "--format", format]);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(words.iter().all(|word| stdout(&output).contains(word)), "{}", stdout(&output));
+    }
+    let passed = run(&place, &["compare", "slower.json", "base.json", "--fail-on", "worse"]);
     assert_eq!(passed.status.code(), Some(0), "{}{}", stdout(&passed), stderr(&passed));
     assert!(stdout(&passed).contains("Better"), "{}", stdout(&passed));
     // A range of runs is a side too, and one that goes backwards is refused.
-    let comparison = place.json(&["compare", "slower.json", "last~1..last~1"]);
+    let comparison = compared(&place, ["slower.json", "last~1..last~1"]);
     assert_eq!(comparison["other"]["runs"].as_array().unwrap().len(), 1);
-    assert_refused(&place.run(&["compare", "slower.json", "last..last~1"]), &["last..last~1", "later"]);
-    assert_refused(&place.run(&["compare", "last~1..last", "last"]), &["name two that differ"]);
-    let comparison = place.json(&["compare", "last~1", "slower.json"]);
+    assert_refused(&run(&place, &["compare", "slower.json", "last..last~1"]), &["last..last~1", "later"]);
+    assert_refused(&run(&place, &["compare", "last~1..last", "last"]), &["name two that differ"]);
+    let comparison = compared(&place, ["base.json", "slower.json"]);
     assert_eq!(comparison["compare_format"], 1);
     let worst = &comparison["figures"][0];
-    assert_eq!((&worst["verdict"], &worst["metric"]["id"]), (&"worse".into(), &"os.syscall.null".into()));
-    assert!((worst["ratio"]["value"].as_f64().unwrap() / 5.0 - 1.0).abs() < 0.5, "{worst}");
+    assert_eq!((&worst["verdict"], &worst["metric"]["id"]), (&"worse".into(), &"file.metadata.create".into()));
+    assert!((worst["ratio"]["value"].as_f64().unwrap() / 5.0 - 1.0).abs() < 0.01, "{worst}");
+}
+
+/// From what the spread of the probe's own figures is known; of its inputs, some rounds may not count.
+fn known(comparison: &Value) -> Vec<&Value> {
+    let figures = comparison["figures"].as_array().unwrap().iter();
+    let own = figures.filter(|one| one["metric"]["id"].as_str().unwrap().starts_with("file.metadata."));
+    own.map(|one| &one["between"]).collect()
+}
+
+#[test]
+fn the_spread_from_run_to_run_is_that_of_all_other_runs_in_the_store() {
+    let place = Place::new();
+    measured(&place, 6);
+    // The first two knew of none, and of each other only.
+    for pair in [["last~5", "last~4"], ["last~1", "last"], ["last~5..last~4", "last"]] {
+        let comparison = compared(&place, pair);
+        let others = if pair[0].contains("..") { 3 } else { 4 };
+        let knew = known(&comparison);
+        assert!(!knew.is_empty() && knew.iter().all(|one| one["runs"] == others), "{pair:?}: {knew:?}");
+    }
+    // Three runs are the least that tell anything.
+    let comparison = compared(&place, ["last~5..last~4", "last~1..last"]);
+    assert!(known(&comparison).iter().all(|one| one["runs"] != 2), "{comparison}");
 }
 
 #[test]
@@ -92,7 +141,7 @@ fn what_cannot_be_compared_is_refused_by_its_name() {
     let place = Place::new();
     kept(&place, "intel-guest-2");
     let refused = |arguments: &[&str], words: &[&str]| {
-        assert_refused(&place.run(&[&["compare"], arguments].concat()), words);
+        assert_refused(&run(&place, &[&["compare"], arguments].concat()), words);
     };
     refused(&["intel-guest-2", "intel-guest-2"], &["intel-guest-2", "name two that differ"]);
     refused(&["nobody", "intel-guest-2"], &["nobody"]);
@@ -100,6 +149,7 @@ fn what_cannot_be_compared_is_refused_by_its_name() {
     refused(&["intel-guest-2", "last", "--fail-on", "better"], &["--fail-on", "worse:5%"]);
     refused(&["intel-guest-2", "last", "--threshold", "0"], &["--threshold"]);
     refused(&["intel-guest-2", "last", "--full", "--json"], &["--full"]);
+    refused(&["intel-guest-2", "last", "--format", "junit"], &["--format junit", "--fail-on"]);
     fs::write(place.path().join("text"), "no run").unwrap();
     refused(&["text", "intel-guest-2"], &["text"]);
 }

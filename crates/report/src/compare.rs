@@ -1,4 +1,7 @@
-//! A comparison of two sides on the terminal: one screen, or all of it.
+//! A comparison of two sides: on the terminal one screen, or all of it; for a pull request; for what shows tests.
+
+mod junit;
+mod markdown;
 
 use std::io;
 
@@ -6,6 +9,8 @@ use kelvin_analysis::words::compare::{Row, apart, counts, remarks, row, side};
 use kelvin_model::{ChangeVerdict, Comparison, FactDiffers};
 use schemars::Schema;
 
+pub use self::junit::Tested;
+pub use self::markdown::Pulled;
 use crate::text::{clean, columns, left, right, wrap};
 
 /// Lines of a screen, at most.

@@ -18,6 +18,8 @@ pub struct Kin<'a> {
     pub machine: &'a str,
     /// `quick`, `default`, `thorough`, `study`; `None` for what does not depend on it.
     pub mode: Option<&'a str>,
+    /// Ids of runs that do not teach.
+    pub but: &'a [&'a str],
 }
 
 impl Store {
@@ -65,7 +67,8 @@ impl Store {
     /// # Errors
     /// If the store fails, or a row of it is damaged.
     pub fn learned(&self, of: &Kin<'_>, metrics: &[Metric], limit: usize) -> Result<Vec<Learned>, LoadError> {
-        let Kin { machine, mode } = *of;
+        let Kin { machine, mode, but } = *of;
+        let but = serde_json::json!(but).to_string();
         let mut learned = Vec::new();
         for metric in metrics {
             let of_metric = [metric.id.to_string(), metric.id.former().unwrap_or_default()];
@@ -77,7 +80,7 @@ impl Store {
                     problem: error.to_string(),
                 })?;
                 let limit = sql_limit(Some(limit));
-                let of = params![of_metric[0], of_metric[1], metric.version, parameters, machine, mode, limit];
+                let of = params![of_metric[0], of_metric[1], metric.version, parameters, machine, mode, limit, but];
                 let pairs: Vec<(f64, f64)> = self.rows(NEWEST, of, |row| Ok((row.get(0)?, row.get(1)?)))?;
                 let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
                 if !headlines.is_empty() {
@@ -96,7 +99,7 @@ const CASES: &str =
 /// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first.
 const NEWEST: &str = "SELECT value, within_variance FROM run CROSS JOIN headline ON headline.run = run.key
     WHERE series IN (SELECT key FROM series WHERE metric IN (?1, ?2) AND version = ?3 AND parameters = ?4)
-    AND machine = ?5 AND (?6 IS NULL OR mode = ?6) AND status = 'complete' ORDER BY started_us DESC, run.id DESC LIMIT ?7";
+    AND machine = ?5 AND (?6 IS NULL OR mode = ?6) AND status = 'complete' AND run.id NOT IN (SELECT value FROM json_each(?8)) ORDER BY started_us DESC, run.id DESC LIMIT ?7";
 
 fn insert(connection: &Connection, run: i64, headline: &Headline) -> rusqlite::Result<()> {
     let of = params![headline.metric.as_str(), headline.version, parameters(&headline.case)];

@@ -212,7 +212,7 @@ fn a_deleted_run_gives_its_space_back() {
 }
 
 /// Whose runs teach: those of the machine and mode of the sample.
-const KIN: Kin<'_> = Kin { machine: MACHINE, mode: Some("quick") };
+const KIN: Kin<'_> = Kin { machine: MACHINE, mode: Some("quick"), but: &[] };
 
 fn headline(value: f64) -> Headline {
     Headline {
@@ -256,6 +256,8 @@ fn only_complete_runs_of_the_same_machine_mode_and_method_teach() {
         ]
     );
     assert_eq!(store.learned(&KIN, &sample_metrics(), 2).unwrap()[0].headlines, [2.0, 3.0]);
+    let but_two = store.learned(&Kin { but: &["a", "c", "nobody"], ..KIN }, &sample_metrics(), 10).unwrap();
+    assert_eq!(but_two[0].headlines, [2.0]);
     let of_any_mode = store.learned(&Kin { mode: None, ..KIN }, &sample_metrics(), 10).unwrap();
     assert_eq!(of_any_mode[0].headlines, [1.0, 2.0, 3.0, 4.0]);
 }

@@ -109,18 +109,18 @@ impl<'a> Judge<'a> {
         Weighed { at, pair, between, error, of_clock: [of_clock.min(0.0), of_clock.max(0.0)] }
     }
 
-    /// The spread from run to run by the most earlier runs that anything knows of; of two machines the larger.
+    /// The spread from run to run: by other runs than those compared, else by the most earlier runs that one of these knew of; of two
+    /// machines the larger.
     fn history(&self, at: &(Name, Case), pair: Pair<'_, '_>) -> Option<RunToRun> {
         let learn = |learned: &Learned| {
             RunToRun::learn_logarithm(Earlier { headlines: &learned.headlines, within: &learned.within })
         };
-        let given = self.learned.get(&(at.0, &at.1)).copied();
-        let own = pair.iter().filter_map(|side: &&Found<'_>| side.learned);
-        let known = given.into_iter().chain(own).filter_map(learn);
-        if self.is_one_machine {
-            known.max_by_key(|history| history.runs)
-        } else {
-            known.max_by(|one, other| one.between.total_cmp(&other.between))
+        let given = self.learned.get(&(at.0, &at.1)).copied().and_then(learn);
+        let own = pair.iter().filter_map(|side: &&Found<'_>| side.learned).filter_map(learn);
+        match given {
+            Some(given) if self.is_one_machine => Some(given),
+            None if self.is_one_machine => own.max_by_key(|history| history.runs),
+            given => given.into_iter().chain(own).max_by(|one, other| one.between.total_cmp(&other.between)),
         }
     }
 

@@ -49,6 +49,10 @@ pub struct CompareArgs {
 pub enum CompareFormat {
     /// One screen; with --full, all figures
     Terminal,
+    /// Markdown, for a pull request
+    Md,
+    /// JUnit's XML: a failure for each figure that misses the gate of --fail-on
+    Junit,
     /// JSON
     Json,
 }

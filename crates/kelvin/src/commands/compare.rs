@@ -8,14 +8,15 @@ use std::process::ExitCode;
 use kelvin_analysis::words::compare::{by, name};
 use kelvin_analysis::{Compare, SideOf, Subject, references};
 use kelvin_machine::private::{hide_in, leave_out};
-use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, Reference, Run, RunStatus, json};
-use kelvin_report::compare::Compared;
-use kelvin_store::{Filter, RunLine};
+use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, Learned, Metric, Reference, Run, RunStatus, json};
+use kelvin_report::compare::{Compared, Pulled, Tested};
+use kelvin_store::{Filter, Kin, RunLine};
 
 use crate::cli::{CompareArgs, CompareFormat, StoreArgs, WorseBy};
-use crate::commands::open_store;
 use crate::commands::report::run_of;
+use crate::commands::{existing_store, open_store};
 use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::measure::LEARN_FROM;
 use crate::output;
 
 /// `kelvin compare`.
@@ -24,10 +25,17 @@ pub fn compare(args: &CompareArgs) -> Done {
     if args.full && format != CompareFormat::Terminal {
         return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
     }
+    if format == CompareFormat::Junit && args.fail_on.is_none() {
+        return Err(Fault::new(
+            "--format junit",
+            "needs a gate, whose misses are its failures: give --fail-on, as in worse:5%",
+        ));
+    }
     let [base, other] = [&args.base, &args.other].map(|name| Side::find(name, args));
     let (base, other) = (base?, other?);
     refuse_the_same(&base, &other)?;
-    let ask = Compare { base: base.as_asked(), other: other.as_asked(), learned: &[], threshold: args.threshold };
+    let learned = learned(&base, &other, &args.store)?;
+    let ask = Compare { base: base.as_asked(), other: other.as_asked(), learned: &learned, threshold: args.threshold };
     let mut comparison = ask.compare();
     if !args.with_private {
         // A reason may quote a path of the user's.
@@ -48,6 +56,14 @@ fn render(args: &CompareArgs, format: CompareFormat, comparison: &Comparison, ou
             let [base, other] = [&args.base, &args.other].map(|name| name.to_string_lossy());
             let more = format!("kelvin compare {base} {other} --full");
             Compared { width: output::width(), full: args.full, more: &more }.render(comparison, out)
+        }
+        CompareFormat::Md => {
+            let missed = args.fail_on.map(|gate| gate.missed_by(comparison).map(missing).collect::<Vec<String>>());
+            Pulled { missed: missed.as_deref() }.render(comparison, out)
+        }
+        CompareFormat::Junit => {
+            let is_missed = |figure: &ComparedFigure| args.fail_on.is_some_and(|gate| gate.is_missed_by(figure));
+            Tested { is_missed: &is_missed }.render(comparison, out)
         }
         CompareFormat::Json => writeln!(out, "{}", json::pretty(comparison)?),
     }
@@ -138,6 +154,27 @@ fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Resul
     ids.into_iter().map(|id| read(OsStr::new(id), &args.store, args.with_private)).collect()
 }
 
+/// What the other runs in the store say of the spread from run to run, where both sides are runs of one machine in one mode.
+fn learned(base: &Side, other: &Side, store: &StoreArgs) -> Result<Vec<Learned>, Fault> {
+    let (Found::Runs(before), Found::Runs(after)) = (&base.of, &other.of) else { return Ok(Vec::new()) };
+    let runs: Vec<&Run> = before.iter().chain(after).collect();
+    let of = |run: &Run| (run.outline.machine.identity.clone(), run.outline.settings.mode);
+    let (machine, mode) = of(runs[0]);
+    let Some(store) = existing_store(store)?.filter(|_| runs.iter().all(|run| of(run) == (machine.clone(), mode)))
+    else {
+        return Ok(Vec::new());
+    };
+    let mut metrics: Vec<Metric> = Vec::new();
+    for metric in runs.iter().flat_map(|run| &run.outline.metrics) {
+        if !metrics.contains(metric) {
+            metrics.push(*metric);
+        }
+    }
+    let compared: Vec<&str> = runs.iter().map(|run| run.outline.id.as_str()).collect();
+    let kin = Kin { machine: &machine, mode: Some(&mode), but: &compared };
+    store.learned(&kin, &metrics, LEARN_FROM).map_err(|error| Fault::new("cannot learn from other runs", error))
+}
+
 /// Nothing is compared with itself.
 fn refuse_the_same(base: &Side, other: &Side) -> Result<(), Fault> {
     let known = base.ids();
@@ -149,17 +186,25 @@ fn refuse_the_same(base: &Side, other: &Side) -> Result<(), Fault> {
     }
 }
 
+/// What misses a gate, in words.
+fn missing(figure: &ComparedFigure) -> String {
+    format!("{} is {}", name(figure), by(figure))
+}
+
 impl WorseBy {
     fn is_missed_by(self, figure: &ComparedFigure) -> bool {
         figure.verdict == ChangeVerdict::Worse && figure.worse_by() >= self.0
     }
 
+    fn missed_by(self, comparison: &Comparison) -> impl Iterator<Item = &ComparedFigure> {
+        comparison.figures.iter().filter(move |figure| self.is_missed_by(figure))
+    }
+
     /// Says what misses the gate, and what could not have.
     fn judge(self, comparison: &Comparison) -> ExitCode {
-        let missed: Vec<&ComparedFigure> =
-            comparison.figures.iter().filter(|figure| self.is_missed_by(figure)).collect();
+        let missed: Vec<&ComparedFigure> = self.missed_by(comparison).collect();
         for figure in &missed {
-            output::remark(format_args!("kelvin: --fail-on: {} is {}", name(figure), by(figure)));
+            output::remark(format_args!("kelvin: --fail-on: {}", missing(figure)));
         }
         let unseen =
             |figure: &&ComparedFigure| figure.least_seen.is_none_or(|least| least > self.0.max(comparison.threshold));

@@ -1,0 +1,119 @@
+//! A comparison as Markdown: for a pull request.
+
+use std::io;
+
+use kelvin_analysis::words::compare::{Row, apart, counts, remarks, row, side};
+use kelvin_model::Comparison;
+
+use super::{OPEN, TABLES};
+use crate::safe::{Marked, md};
+
+/// A comparison as Markdown (GitHub's flavour: tables, and what folds).
+#[derive(Clone, Copy, Debug)]
+pub struct Pulled<'a> {
+    /// What misses a gate, a sentence each; `None` without a gate.
+    pub missed: Option<&'a [String]>,
+}
+
+impl Pulled<'_> {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
+        let page = md!(
+            "### kelvin: {} against {}\n\n{}\n\n{}{}{}{}{}",
+            comparison.other.name,
+            comparison.base.name,
+            counts(comparison),
+            self.missed.map(gate),
+            differences(comparison),
+            TABLES
+                .iter()
+                .enumerate()
+                .map(|(at, (title, is))| {
+                    let rows: Vec<Row> = comparison.with(is).map(|figure| row(figure, comparison)).collect();
+                    table(title, at >= OPEN, &rows, comparison)
+                })
+                .collect::<Marked>(),
+            left_apart(comparison),
+            known(comparison)
+        );
+        out.write_all(page.as_str().as_bytes())
+    }
+}
+
+/// What misses the gate.
+fn gate(missed: &[String]) -> Marked {
+    if missed.is_empty() {
+        return md!("**No figure misses the gate.**\n\n");
+    }
+    let lines: Marked = missed.iter().map(|one| md!("- {}\n", one)).collect();
+    md!("**{} of the gate:**\n\n{}\n", if missed.len() == 1 { "A miss" } else { "Misses" }, lines)
+}
+
+/// What else differs: it comes before the figures that it may explain.
+fn differences(comparison: &Comparison) -> Marked {
+    let facts = &comparison.differences;
+    if facts.is_empty() {
+        return md!("Nothing else differs: machine, kernel, mitigations, settings, methods.\n\n");
+    }
+    let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
+    let rows: Marked = facts
+        .iter()
+        .map(|fact| md!("| {}: {} | {} | {} |\n", fact.group, fact.label, text(&fact.base), text(&fact.other)))
+        .collect();
+    let [base, other] = [&comparison.base.name, &comparison.other.name];
+    folded(&format!("What else differs ({})", facts.len()), md!("| | {} | {} |\n|:--|:--|:--|\n{}", base, other, rows))
+}
+
+/// A table of figures; one of what nobody has to act on is folded.
+fn table(title: &str, is_folded: bool, rows: &[Row], comparison: &Comparison) -> Marked {
+    if rows.is_empty() {
+        return Marked::new();
+    }
+    let needs = rows.iter().any(|row| !row.needs.is_empty());
+    let line = |row: &Row| {
+        let more = needs.then(|| md!(" {} |", row.needs));
+        md!(
+            "| {} | {} | {} | {} | {} |{}\n",
+            Marked::code(&row.figure),
+            row.base,
+            row.other,
+            row.ratio,
+            row.interval,
+            more
+        )
+    };
+    let [more, rule] = if needs { [md!(" to know it |"), md!(":--|")] } else { [Marked::new(), Marked::new()] };
+    let head = md!(
+        "| figure | {} | {} | ratio | 95 % |{}\n|:--|--:|--:|--:|--:|{}\n",
+        comparison.base.name,
+        comparison.other.name,
+        more,
+        rule
+    );
+    let body = md!("{}{}", head, rows.iter().map(line).collect::<Marked>());
+    if is_folded { folded(&format!("{title} ({})", rows.len()), body) } else { md!("#### {}\n\n{}\n", title, body) }
+}
+
+fn left_apart(comparison: &Comparison) -> Marked {
+    let groups = apart(comparison);
+    if groups.is_empty() {
+        return Marked::new();
+    }
+    let names = |figures: &[String]| Marked::joined(figures.iter().map(|name| Marked::code(name)), ", ");
+    let lines: Marked = groups.iter().map(|(why, figures)| md!("- {}: {}\n", why, names(figures))).collect();
+    folded(&format!("Not compared ({})", comparison.not_compared.len()), lines)
+}
+
+/// What the verdicts rest on.
+fn known(comparison: &Comparison) -> Marked {
+    let sides = [&comparison.other, &comparison.base].map(side);
+    let all = sides.into_iter().chain(remarks(comparison));
+    folded("How this is known", all.map(|said| md!("- {}\n", said)).collect())
+}
+
+fn folded(title: &str, body: Marked) -> Marked {
+    md!("<details><summary>{}</summary>\n\n{}\n</details>\n\n", title, body)
+}
