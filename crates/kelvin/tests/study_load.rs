@@ -248,8 +248,9 @@ fn files_in_memory_and_from_the_disk_are_compared_in_one_study() {
         return Missing::right(error).skips("a server with little memory");
     }
     let place = Place::new();
-    // Beside the files it holds the pages of the program, without which it is killed: those of one for tests are 17 MB.
-    let both = ["--cache", "cached,uncached", "--server-memory", "24M", "--file-size", "1MB", "--file-count", "60"];
+    // Beside the files it holds the pages of the program, without which it is killed, and so is the process that reads the disk: those
+    // of one for tests are 17 MB.
+    let both = ["--cache", "cached,uncached", "--server-memory", "40M", "--file-size", "1MB", "--file-count", "100"];
     let study = study_beside(&place, &[&["--users", "1,3", "--rounds", "2", "--visit", "300ms"], &both[..]].concat());
     for cache in ["cached", "uncached"] {
         let of = |metric| readings(&study, metric).iter().filter(|(case, _)| case["cache"] == cache).count();
@@ -260,7 +261,7 @@ fn files_in_memory_and_from_the_disk_are_compared_in_one_study() {
     let capacities = readings(&study, "load.capacity");
     assert!(capacities.iter().any(|(case, _)| disk(case) && case["cache"] == "uncached"));
     assert!(!capacities.iter().any(|(case, _)| disk(case) && case["cache"] == "cached"));
-    assert!(readings(&study, "load.throughput").iter().all(|(case, _)| case["files"] == 60), "two sets of as many");
+    assert!(readings(&study, "load.throughput").iter().all(|(case, _)| case["files"] == 100), "two sets of as many");
     let limits = claims(&study).into_iter().filter(|(name, _)| name == "limit").count();
     assert_eq!(limits, 2, "one for each");
     assert_eq!(place.names(), Vec::<String>::new(), "both sets are gone");
@@ -367,8 +368,8 @@ fn a_process_of_the_server_that_is_killed_for_want_of_memory_ends_the_study() {
         return Missing::right(error).skips("a server with little memory");
     }
     let place = Place::new();
-    let quiet = ["study", "load", "--no-store", "--no-report", "--cache", "uncached", "--server-memory", "24M"];
-    let visits = ["--file-size", "1MB", "--file-count", "60", "--users", "1,2,4", "--rounds", "2", "--visit", "1s"];
+    let quiet = ["study", "load", "--no-store", "--no-report", "--cache", "uncached", "--server-memory", "40M"];
+    let visits = ["--file-size", "1MB", "--file-count", "100", "--users", "1,2,4", "--rounds", "2", "--visit", "1s"];
     let mut study = place.start(&[&quiet[..], &visits].concat());
     let mut lines = BufReader::new(study.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains(" visits in about ")), "it says how long it takes");

@@ -116,7 +116,13 @@ pub(crate) fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Resu
     if ending.end == End::Interrupted {
         return Err(Error::Interrupted(kelvin_sys::interrupt::requested().unwrap_or("a signal").into()));
     }
-    serde_json::from_slice(&ending.output).map_err(|_| Error::Disk(ending.complaint))
+    serde_json::from_slice(&ending.output).map_err(|_| {
+        Error::Disk(match ending.end {
+            End::Signalled(KILLED) => "its reader was killed: is --server-memory too small for it?".into(),
+            End::TimedOut => format!("its reader took longer than {} s", LIMIT.as_secs()),
+            _ => ending.complaint,
+        })
+    })
 }
 
 impl Side<'_> {
