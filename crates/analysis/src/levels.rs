@@ -26,6 +26,10 @@ const LEAST_STEP: f64 = 1.6;
 /// Spread of the points of one plateau, as a standard deviation of the logarithm, that is no reason to split it: a
 /// level-one TLB misses, page-walk caches, set conflicts.
 const SPREAD: f64 = 0.15;
+/// Steepest plateau, as the logarithm of latency per octave, and how many standard errors of the points' own noise it may
+/// be steeper: the way up from one level to the next can be long enough for a plateau, but it climbs all the way.
+const STEEPEST: f64 = 2.0 * SPREAD;
+const STEEPER_BY_NOISE: f64 = 2.0;
 /// Prices, in units of half a squared standard deviation: of a plateau, of a point on none, of an outlier on one.
 const PLATEAU_PRICE: f64 = 3.0;
 const LOOSE_PRICE: f64 = 3.0;
@@ -197,18 +201,29 @@ impl Shape {
         found
     }
 
-    /// Every run of points that is wide enough for a plateau, ordered by its end.
+    /// Every run of points that is wide and level enough for a plateau, ordered by its end.
     fn candidates(&self) -> Vec<Candidate> {
         let count = self.logs.len();
         let mut all = Vec::new();
         for end in 2..=count {
             for start in 0..end - 1 {
-                if self.octaves[end - 1] - self.octaves[start] >= LEAST_SPAN - 1e-9 {
+                let span = self.octaves[end - 1] - self.octaves[start];
+                if span >= LEAST_SPAN - 1e-9 && self.is_level(start, end, span) {
                     all.push(self.candidate(start, end));
                 }
             }
         }
         all
+    }
+
+    /// Whether a run of points climbs no more than a plateau may, by the median of the slopes between all its pairs
+    /// (Theil and Sen), which one wild point does not tilt.
+    fn is_level(&self, start: usize, end: usize, span: f64) -> bool {
+        let slope = |i: usize, j: usize| (self.logs[j] - self.logs[i]) / (self.octaves[j] - self.octaves[i]);
+        let slopes: Vec<f64> = (start..end).flat_map(|i| (i + 1..end).map(move |j| slope(i, j))).collect();
+        // The standard error of a least-squares slope over evenly spaced points.
+        let error = self.noise * (12.0 / (end - start) as f64).sqrt() / span;
+        median(&slopes).abs() <= STEEPEST.max(STEEPER_BY_NOISE * error)
     }
 
     fn candidate(&self, start: usize, end: usize) -> Candidate {

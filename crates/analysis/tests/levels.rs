@@ -100,6 +100,52 @@ fn a_slice_of_a_shared_cache_is_told_from_the_cache() {
 }
 
 #[test]
+fn a_long_way_up_to_the_next_level_is_no_level() {
+    // As on a guest of an AMD Zen 4 server that shares its L3: from 512 KiB to 1 MiB ever more loads leave the L2.
+    let latencies = [
+        (4, 1.08),
+        (6, 1.08),
+        (8, 1.08),
+        (12, 1.08),
+        (16, 1.08),
+        (24, 1.08),
+        (32, 1.08),
+        (48, 3.80),
+        (64, 3.80),
+        (96, 3.80),
+        (128, 3.80),
+        (192, 3.80),
+        (256, 3.80),
+        (384, 4.40),
+        (512, 5.03),
+        (768, 6.43),
+        (1 << 10, 8.39),
+        (1536, 12.48),
+        (2 << 10, 13.90),
+        (3 << 10, 15.15),
+        (4 << 10, 16.40),
+        (6 << 10, 85.6),
+        (8 << 10, 135.6),
+        (12 << 10, 148.7),
+        (16 << 10, 143.0),
+        (24 << 10, 154.0),
+        (32 << 10, 169.0),
+        (48 << 10, 166.8),
+        (64 << 10, 164.6),
+        (128 << 10, 188.8),
+        (256 << 10, 219.5),
+    ];
+    let curve: Vec<CurvePoint> = latencies.iter().map(|&(kib, latency)| exact(kib << 10, latency)).collect();
+    let found = levels(&curve, &[unified(1, 32 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
+    assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM"], "{found:#?}");
+    let ends: Vec<(u64, u64)> =
+        found.levels.iter().filter_map(|level| Some((level.capacity?.low >> 10, level.capacity?.high >> 10))).collect();
+    assert_eq!(ends, [(32, 48), (512, 1536), (4 << 10, 6 << 10)]);
+    assert!((12.0..17.0).contains(&found.levels[2].latency), "{found:#?}");
+    assert_eq!(found.levels[1].agrees, Some(true));
+}
+
+#[test]
 fn memory_whose_translation_is_missed_is_no_cache() {
     // As on a virtual machine: the page tables of two address spaces no longer fit from 32 MiB up.
     let curve: Vec<CurvePoint> = sizes()
