@@ -263,6 +263,24 @@ fn laws_hold_and_planted_violations_are_found() {
 }
 
 #[test]
+fn a_generator_that_is_late_only_where_nothing_is_full_was_not_the_limit() {
+    let kept_up = |run: &Run| {
+        let study = concluded(run);
+        let found = claims(&study, |claim| matches!(claim, LoadClaim::Generator { .. }).then_some(()));
+        let [(_, concluded)] = found.as_slice() else { panic!("{found:?}") };
+        concluded.conclusion.holds
+    };
+    let late = |is_at: fn(&Case) -> bool| {
+        let mut run = published().run();
+        times(&mut run, &LATENESS, 1e4, is_at);
+        (limit(&run).doubts.contains(&LoadDoubt::LateGenerator), kept_up(&run))
+    };
+    assert_eq!(late(|_| false), (false, Some(true)));
+    assert_eq!(late(|case| kelvin_catalogue::load::USERS.of(case) == Some(1)), (false, Some(true)));
+    assert_eq!(late(|_| true), (true, Some(false)));
+}
+
+#[test]
 fn the_next_limit_is_told_by_capacity_and_as_measured() {
     // The disk works 2.4 times as much for each request as its capacity was stated for.
     let mut run = published().run();

@@ -6,8 +6,8 @@ use kelvin_catalogue::load::{
     CLIENT_MEMORY, Device, FROM_DISK, LATENESS, RATE, RESPONSE, RESPONSE_P99, Resource, SERVER_MEMORY, THROUGHPUT,
 };
 use kelvin_model::{
-    Case, Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadLimit, LoadVerdict, LoadWhatIf, Metric, Name,
-    ResourceUse, Run, Test, WhatIf,
+    Case, Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadDoubt, LoadLimit, LoadVerdict, LoadWhatIf, Metric,
+    Name, ResourceUse, Run, Test, WhatIf,
 };
 use kelvin_stats::{FittedScalability, Repeated, fitted_scalability, mean};
 
@@ -110,7 +110,7 @@ pub(crate) fn conclusions(sweep: &Sweep) -> Vec<Conclusion> {
 impl Saturated<'_> {
     fn conclusions(&self, facts: &Facts<'_>, laws: &[Checked]) -> Vec<Conclusion> {
         let limit = self.limit(facts, laws);
-        let generator = self.generator(&limit.verdict);
+        let generator = self.generator(&limit);
         let what_if = self.what_if(&facts.devices, &limit.verdict);
         let hindrances = Seen::all(self).into_iter().map(|seen| seen.conclusion(self, &limit.verdict));
         let hindrances: Vec<Conclusion> = hindrances.collect();
@@ -178,7 +178,7 @@ impl Saturated<'_> {
     }
 
     /// Whether the generator kept up.
-    fn generator(&self, verdict: &LoadVerdict) -> Option<(LoadClaim, Option<bool>)> {
+    fn generator(&self, limit: &LoadLimit) -> Option<(LoadClaim, Option<bool>)> {
         let cpu = self.used.iter().find(|one| one.resource == Resource::Generator).map(|one| one.utilisation);
         let of_load = |load: &sweep::Load| {
             let (late, response) = (load.all(&LATENESS), load.all(&RESPONSE_P99));
@@ -187,10 +187,15 @@ impl Saturated<'_> {
         let latest = self.sweep.loads.iter().filter_map(of_load).max_by(|one, other| one.0.total_cmp(&other.0));
         let is_in_time = latest.is_none_or(|(late, response)| late <= IN_TIME * response);
         let is_at_ease = cpu.is_none_or(|cpu| cpu.high < AT_EASE);
-        let is_client = matches!(verdict, LoadVerdict::Client { .. });
+        let is_client = matches!(limit.verdict, LoadVerdict::Client { .. });
+        // Where something of the server is full, and at saturation requests were in time, lateness elsewhere limited nothing.
+        let is_of_server = matches!(
+            limit.verdict,
+            LoadVerdict::Resource { .. } | LoadVerdict::Both { .. } | LoadVerdict::OneOf { .. }
+        ) && !limit.doubts.contains(&LoadDoubt::LateGenerator);
         (cpu.is_some() || latest.is_some()).then(|| {
             let claim = LoadClaim::Generator { cpu, late: latest.map(|(late, _)| late) };
-            (claim, Some(is_in_time && is_at_ease && !is_client))
+            (claim, Some(is_at_ease && !is_client && (is_in_time || is_of_server)))
         })
     }
 }

@@ -47,7 +47,8 @@ pub(crate) fn laws(sweep: &Sweep, saturated: Option<&Saturated<'_>>) -> Vec<Chec
 /// that the client waited for. So it is too where many wait for all of the visit, of which no response time tells.
 fn in_flight_at_client(visit: &Visit) -> Option<f64> {
     let answered = answered(visit)?;
-    let cut = answered / visit.throughput / visit.seconds;
+    // Where fewer than one is in flight on average, an end still cuts off a whole one.
+    let cut = answered.max(1.0) / visit.throughput / visit.seconds;
     let is_right = |awaited: &f64| answered < MOSTLY_ANSWERED * awaited || (answered / awaited - 1.0).abs() <= cut;
     Some(visit.get(&AWAITED).filter(is_right).unwrap_or(answered))
 }
@@ -174,4 +175,21 @@ fn centred(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let of = |part: fn(&(f64, f64)) -> f64| mean(&points.iter().map(part).collect::<Vec<f64>>());
     let (time, value) = (of(|point| point.0), of(|point| point.1));
     points.iter().map(|point| (point.0 - time, point.1 - value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_a_short_visit_cut_off_whole_requests() {
+        // One user who thinks for 100 ms: 20 requests of 1 ms in two seconds, of which one began before.
+        let visit = |answered: f64, awaited: f64| {
+            let figures = [(&SERVICE, 1e6 * answered), (&AWAITED, 0.01 * awaited)];
+            Visit::of_figures(2.0, 10.0, &figures)
+        };
+        let at_client = |visit: &Visit| in_flight_at_client(visit).unwrap();
+        assert!((at_client(&visit(1.04, 1.0)) - 0.01).abs() < 1e-12, "what was waited for counts");
+        assert!((at_client(&visit(1.2, 1.0)) - 0.012).abs() < 1e-12, "no end of a visit explains that much");
+    }
 }

@@ -60,6 +60,13 @@ pub(crate) struct Capacity {
 }
 
 impl Visit {
+    /// A visit of so many seconds, with so many requests a second and some figures.
+    #[cfg(test)]
+    pub fn of_figures(seconds: f64, throughput: f64, figures: &[(&Metric, f64)]) -> Self {
+        let figures = figures.iter().map(|(metric, value)| (metric.id, *value)).collect();
+        Self { at: 0.0, seconds, throughput, figures, used: BTreeMap::new(), hosts: BTreeMap::new() }
+    }
+
     /// A figure of the visit, in the metric's unit.
     pub fn get(&self, metric: &Metric) -> Option<f64> {
         self.figures.get(&metric.id).copied()
