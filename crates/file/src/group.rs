@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::{Error, Result};
@@ -39,8 +40,10 @@ pub struct Group {
     home: PathBuf,
 }
 
-/// Prefix of the names of kelvin's groups; the controller and the process follow.
+/// Prefix of the names of kelvin's groups; the controller, the process and a number follow.
 const PREFIX: &str = "kelvin-";
+/// How many groups this process has made: each has a number.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 impl Group {
     /// Makes a group: below the one of this process or, where that cannot have any with this controller (version 2), below its
@@ -57,7 +60,8 @@ impl Group {
     fn below(place: &Place, controller: Controller) -> Result<Self> {
         let parent = place.parent(controller.name(place.version)).map_err(Error::NoGroup)?;
         sweep(&parent);
-        let name = format!("{PREFIX}{}-{}", controller.name(place.version), std::process::id());
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{}-{number}", controller.name(place.version), std::process::id());
         let path = parent.join(name);
         fs::create_dir(&path)
             .map_err(|error| Error::NoGroup(format!("cannot make one in {} (root only): {error}", parent.display())))?;
@@ -67,6 +71,11 @@ impl Group {
     /// 1 or 2.
     pub fn version(&self) -> u32 {
         self.version
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The file to which a process writes to enter the group.
@@ -201,6 +210,8 @@ fn sweep(parent: &Path) {
 /// The process that made a group of this name, if it is kelvin's.
 fn owner(name: &str) -> Option<u32> {
     let (controller, process) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    // Groups of former versions have no number.
+    let process = process.split_once('-').map_or(process, |(process, _)| process);
     let known = [Controller::Cpu, Controller::Memory, Controller::BlockIo];
     let is_known = known.iter().any(|one| [1, 2].iter().any(|&version| one.name(version) == controller));
     process.parse().ok().filter(|&process| is_known && process > 0)
@@ -316,14 +327,15 @@ mod tests {
     fn what_a_dead_process_left_is_removed_and_nothing_else() {
         let parent = tempfile::tempdir().unwrap();
         let place = Place { version: 1, mount: parent.path().into(), group: parent.path().into() };
-        let alive = format!("{PREFIX}memory-{}", std::process::id());
         let of_others = ["jobs-4194999", "kelvin-cpu-0", "kelvin-jobs-4194999", "kelvin-other"].map(str::to_owned);
-        for name in of_others.iter().chain([&format!("{PREFIX}memory-4194999")]) {
+        for name in of_others.iter().chain(&["memory-4194999", "cpu-4194999-7"].map(|dead| format!("{PREFIX}{dead}"))) {
             fs::create_dir(parent.path().join(name)).unwrap();
         }
         let group = Group::below(&place, Controller::Memory).unwrap();
         group.limit_memory(1 << 30).unwrap();
         assert_eq!(fs::read_to_string(group.path.join("memory.limit_in_bytes")).unwrap(), "1073741824");
+        let alive = group.path().file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(alive.starts_with(&format!("{PREFIX}memory-{}-", std::process::id())), "{alive}");
         let mut left: Vec<String> = fs::read_dir(parent.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -332,7 +344,8 @@ mod tests {
         let mut expected: Vec<String> = of_others.into_iter().chain([alive]).collect();
         expected.sort();
         assert_eq!(left, expected);
-        assert!(matches!(Group::below(&place, Controller::Memory), Err(Error::NoGroup(_))));
+        let another = Group::below(&place, Controller::Memory).unwrap();
+        assert_ne!(another.path(), group.path());
         // An ordinary directory, unlike a group, is not removed with files in it.
         fs::remove_file(group.path.join("memory.limit_in_bytes")).unwrap();
         let path = group.path.clone();
