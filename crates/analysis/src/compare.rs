@@ -6,12 +6,15 @@
 //! theirs.
 
 mod differences;
+mod in_turn;
 mod judge;
 mod series;
+mod verdicts;
 
 use kelvin_model::{COMPARE_FORMAT, ComparedRun, ComparedSide, Comparison, Learned, Reference, Run, RunStatus};
 use kelvin_stats::median;
 
+pub use self::in_turn::{MeasuredInTurn, Turns, compare_in_turn};
 use self::judge::Judge;
 use self::series::{Series, pairs};
 
@@ -56,7 +59,7 @@ impl Compare<'_> {
         let (pairs, mut not_compared) = pairs(&series);
         let judge = Judge::new(self, clocks);
         let (figures, inflation) = judge.judge(&pairs, &mut not_compared);
-        let goodness: Vec<f64> = figures.iter().filter_map(judge::times_as_good).collect();
+        let goodness: Vec<f64> = figures.iter().filter_map(verdicts::times_as_good).collect();
         let [base, other] = sides.map(described);
         Comparison {
             compare_format: COMPARE_FORMAT,
@@ -69,6 +72,7 @@ impl Compare<'_> {
             inflation,
             figures,
             not_compared,
+            in_turn: None,
         }
     }
 }

@@ -11,6 +11,7 @@
 mod shared;
 mod words;
 
+pub mod command;
 pub mod cpu;
 pub mod file;
 pub mod load;

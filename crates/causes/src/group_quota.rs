@@ -32,7 +32,7 @@ fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
     let file = scene.setup.throttle_file.as_deref().map(Path::new);
     let group = file.and_then(Path::parent).ok_or_else(|| Reason::new("needs to see its control group"))?;
     let above = above_quotas(group).ok_or_else(|| Reason::new("needs a control group above that has no quota"))?;
-    conditions.setup.group = Some(above.into());
+    conditions.setup.groups = vec![above.into()];
     Ok(())
 }
 

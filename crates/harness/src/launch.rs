@@ -47,7 +47,9 @@ impl Processes {
         let padding = "x".repeat((request.seed % MOST_PADDING) as usize);
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         // A backtrace would bury the panic message.
-        let environment = [("KELVIN_PADDING", padding.as_str()), ("RUST_BACKTRACE", "0")];
+        let own = [("KELVIN_PADDING", padding.as_str()), ("RUST_BACKTRACE", "0")];
+        let asked = request.setup.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let environment = asked.chain(own);
         let mut child = Guarded::spawn(&self.program, &arguments, environment)
             .map_err(|error| format!("cannot start a process for it: {error}"))?;
         let begun = Instant::now();

@@ -40,7 +40,7 @@ pub fn serve(probes: &[&Probe]) -> Result<(), String> {
 }
 
 fn attempt(probe: &Probe, request: &Request) -> Result<Attempt, Stop> {
-    if let Some(group) = &request.setup.group {
+    for group in &request.setup.groups {
         // 0 stands for the process that writes.
         std::fs::write(Path::new(group).join("cgroup.procs"), "0")
             .map_err(|error| Stop::skip(format!("needs the right to enter another control group (root): {error}")))?;

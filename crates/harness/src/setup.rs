@@ -32,8 +32,11 @@ pub struct Setup {
     /// Nanoseconds that the timing thread spins before each operation that is timed by itself: for so long the other end of a pair
     /// has been idle.
     pub gap: u64,
-    /// The directory of a control group that the process of a round enters, where not that of its parent.
-    pub group: Option<OsString>,
+    /// The directories of control groups that the process of a round enters, where not those of its parent: in version 1 one for each
+    /// hierarchy.
+    pub groups: Vec<OsString>,
+    /// Environment variables of the process of a round, beside those of its parent.
+    pub environment: Vec<(String, String)>,
 }
 
 /// The CPUs that a run uses.
@@ -91,7 +94,8 @@ impl Setup {
             agent: None,
             sockets: SocketOptions::default(),
             gap: 0,
-            group: None,
+            groups: Vec::new(),
+            environment: Vec::new(),
         }
     }
 }

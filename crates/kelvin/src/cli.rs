@@ -1,5 +1,6 @@
 //! The command line as plain data: flags and sub-commands, parsed before anything is read or measured.
 
+mod ab;
 mod compare;
 mod file;
 mod load;
@@ -18,6 +19,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
 
+pub use ab::{AbArgs, Means, Setting};
 pub use compare::{CompareArgs, CompareFormat, WorseBy};
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
 pub use load::{LoadArgs, VerifyArg};
@@ -115,6 +117,10 @@ pub enum Command {
     #[command(after_help = "Examples:\n  kelvin explain os.process.fork\n  kelvin explain os.switch")]
     Explain(ExplainArgs),
     /// Show by experiment what makes one figure what it is: measured with and without each possible cause, in turn
+    #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 2m [default: 20s]; `minimum`: as long as the minimum of \
+                                                     passes takes")))]
+    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum of passes, each of one round of every condition [default: 12]")))]
+    #[command(mut_arg("target", |target| target.hide(true)))]
     #[command(after_help = "Examples:\n  kelvin why net.rtt.tcp placement=two_cpus\n  \
                             kelvin why mem.latency pages=base bytes=64MiB --budget 1m\n  \
                             kelvin why os.ipc.pipe.latency placement=two_cpus --json\n  kelvin why --causes\n\n\
@@ -143,12 +149,31 @@ pub enum Command {
                             Exit status: 0 compared, 1 a figure misses the gate of --fail-on, 2 could not be done: one line says \
                             why.")]
     Compare(CompareArgs),
+    /// Measure two settings of this machine, or two commands, in turn, and compare them
+    #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 10m [default: 1m; 10m with --until]; `minimum`: as long \
+                                                     as the minimum of blocks takes")))]
+    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum of blocks, each of two measurements of either side [default: 8]")))]
+    #[command(mut_arg("target", |target| target.hide(true)))]
+    #[command(after_help = "Examples:\n  kelvin ab --b huge-pages=never mem.latency mem.fault\n  \
+                            kelvin ab --a congestion-control=cubic --b congestion-control=bbr \\\n    net.bandwidth.tcp\n  \
+                            kelvin ab --a dir=/mnt/a --b dir=/mnt/b file.sync --until 2%\n  \
+                            kelvin ab --a quota=50% --b as-found os.process\n  \
+                            kelvin ab --a-cmd 'gzip -k -f data' --b-cmd 'zstd -q -k -f data'\n\n\
+                            Settings are NAME=VALUE: cpu, dir, congestion-control, socket-buffers, realtime, quota, memory, group, \
+                            env.NAME, huge-pages, a sysctl such as vm.swappiness, or a file below /proc/sys or /sys; or as-found. A \
+                            setting of the system is put back at the end; after a kill, by kelvin tune --restore.\n\n\
+                            Exit status: 0 compared, 1 a figure misses the gate of --fail-on, or it was interrupted, 2 could not be \
+                            done: one line says why.")]
+    Ab(Box<AbArgs>),
     /// Nothing: help or version was printed
     #[command(skip)]
     Nothing,
     /// Run one probe once, for the supervisor
     #[command(name = "probe-process", hide = true)]
     ProbeProcess,
+    /// Run one command once, for `ab`
+    #[command(name = "command-process", hide = true)]
+    ProgramProcess,
     /// Read one file under a limit, for `file cache`
     #[command(name = "file-cache-process", hide = true)]
     FileCacheProcess,

@@ -45,12 +45,17 @@ impl Here {
             }
             None => *allowed.last().ok_or_else(|| Fault::because("this process may use no CPU at all"))?,
         };
-        let same_core = |other: u32| {
-            let cores = self.machine.topology.siblings.get();
-            cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&cpu) && core.contains(&other)))
-        };
-        let others = || allowed.iter().copied().filter(|&other| other != cpu);
-        let partner = others().rev().find(|&other| !same_core(other)).or_else(|| others().next_back());
-        Ok(Placement { cpu, partner, allowed: allowed.clone() })
+        Ok(placement(&self.machine, allowed, cpu))
     }
+}
+
+/// The placement on one of the allowed CPUs: its partner is on another core if there is one.
+pub fn placement(machine: &Machine, allowed: &[u32], cpu: u32) -> Placement {
+    let same_core = |other: u32| {
+        let cores = machine.topology.siblings.get();
+        cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&cpu) && core.contains(&other)))
+    };
+    let others = || allowed.iter().copied().filter(|&other| other != cpu);
+    let partner = others().rev().find(|&other| !same_core(other)).or_else(|| others().next_back());
+    Placement { cpu, partner, allowed: allowed.to_vec() }
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kelvin_file::temporary::Scratch;
-use kelvin_harness::{Limit, Options, Plan, Setup, calibrate_clock};
+use kelvin_harness::{Limit, Options, Placement, Plan, Setup, calibrate_clock};
 use kelvin_model::{Machine, PathToAgent};
 
 use crate::budget;
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
 use crate::other_host::Agent;
-use crate::place::Here;
+use crate::place::{self, Here};
 use crate::sockets;
 
 /// A checked setup.
@@ -55,9 +55,16 @@ impl Prepared {
             agent,
             sockets,
             gap: 0,
-            group: None,
+            groups: Vec::new(),
+            environment: Vec::new(),
         };
         Ok(Self { setup, machine: here.machine, began: here.began, way, directories: (scratch, remote) })
+    }
+
+    /// The CPUs of a setup on another of the CPUs that this process may use.
+    pub fn placement_at(&self, cpu: u32) -> Placement {
+        let allowed = &self.setup.placement.allowed;
+        place::placement(&self.machine, allowed, cpu)
     }
 
     /// How the rounds of a plan are run: in fresh processes of this program.

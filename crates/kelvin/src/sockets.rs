@@ -73,7 +73,10 @@ pub fn is_usual(metric: &Metric, sockets: &SocketOptions) -> bool {
 }
 
 /// Fails unless a TCP socket can be given this congestion control.
-fn find_congestion_control(name: &str) -> Result<(), Fault> {
+///
+/// # Errors
+/// What the kernel says.
+pub fn find_congestion_control(name: &str) -> Result<(), Fault> {
     let doing = format!("--congestion-control {name}");
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let tried = socket.and_then(|socket| net::set_congestion_control(&socket, name));

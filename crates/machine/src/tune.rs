@@ -6,6 +6,7 @@
 
 mod journal;
 mod plan;
+mod switches;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use plan::plan;
 pub(crate) use plan::proactive_reclaim;
+pub use switches::Switches;
 
 use crate::text::{Root, bracketed};
 use journal::{Journal, Lock};
@@ -34,6 +36,9 @@ pub struct Change {
     pub why: String,
     /// Whether it is only offered: it changes the machine itself, not just its quietness.
     pub optional: bool,
+    /// Whether it is a value that a user asked an experiment to try, and not one that tune knows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asked: bool,
 }
 
 /// The outcome for one setting.
@@ -109,6 +114,9 @@ pub enum TuneError {
         /// What is wrong with that.
         why: String,
     },
+    /// A setting cannot be switched as an experiment asks.
+    #[error("{0}")]
+    Refused(String),
     /// The journal is not ours; nothing was changed.
     #[error("the journal {journal} is damaged ({reason}): inspect it, put the settings back by hand, and remove it")]
     Damaged {
@@ -179,9 +187,14 @@ fn restore_with(root: Root<'_>, path: &Path, write: Writer<'_>) -> Result<Vec<Ou
         return Ok(Vec::new());
     }
     let _lock = Lock::take(path)?;
+    restore_held(root, path, write)
+}
+
+/// The same by whoever holds the lock.
+fn restore_held(root: Root<'_>, path: &Path, write: Writer<'_>) -> Result<Vec<Outcome>, TuneError> {
     let Some(journal) = Journal::read(path)? else { return Ok(Vec::new()) };
     let restarted = journal.is_of_an_earlier_boot(root);
-    let outcomes: Vec<Outcome> = journal
+    let mut outcomes: Vec<Outcome> = journal
         .entries
         .iter()
         .rev()
@@ -190,10 +203,34 @@ fn restore_with(root: Root<'_>, path: &Path, write: Writer<'_>) -> Result<Vec<Ou
             Outcome { path: entry.path.clone(), result }
         })
         .collect();
+    keep_one_of_each(&mut outcomes);
     if outcomes.iter().all(|outcome| !matches!(outcome.result, Done::Refused(_))) {
         Journal::remove(path)?;
     }
     Ok(outcomes)
+}
+
+/// Of a setting that an experiment switched between several values, what was done for the one that it had.
+fn keep_one_of_each(outcomes: &mut Vec<Outcome>) {
+    let weight = |outcome: &Outcome| match outcome.result {
+        Done::ChangedByOthers { .. } => 0,
+        Done::AsWanted(_) => 1,
+        Done::Gone(_) | Done::Refused(_) => 2,
+        Done::Changed { .. } => 3,
+    };
+    let all = std::mem::take(outcomes);
+    for outcome in all {
+        match outcomes.iter_mut().find(|known| known.path == outcome.path) {
+            Some(known) if weight(&outcome) > weight(known) => *known = outcome,
+            Some(_) => {}
+            None => outcomes.push(outcome),
+        }
+    }
+}
+
+/// Whether two values of a setting are the same: the kernel writes the parts of some with tabs.
+fn same(one: &str, other: &str) -> bool {
+    one.split_whitespace().eq(other.split_whitespace())
 }
 
 fn make(root: Root<'_>, change: &Change, now: Result<String, String>, write: Writer<'_>) -> Done {
@@ -212,7 +249,7 @@ fn put_back(root: Root<'_>, entry: &Change, write: Writer<'_>) -> Done {
     match current(root, &entry.path) {
         Err(reason) => Done::Refused(reason),
         Ok(now) if now == entry.from => Done::AsWanted(now),
-        Ok(now) if now == entry.to => set(root, &entry.path, &now, &entry.from, write),
+        Ok(now) if same(&now, &entry.to) => set(root, &entry.path, &now, &entry.from, write),
         Ok(now) => Done::ChangedByOthers { ours: entry.to.clone(), now },
     }
 }
@@ -233,7 +270,7 @@ fn set(root: Root<'_>, path: &str, from: &str, to: &str, write: Writer<'_>) -> D
         return Done::Refused(format!("{path} cannot be set to '{to}': {error}{hint}"));
     }
     match current(root, path) {
-        Ok(now) if now == to => Done::Changed { from: from.to_owned(), to: now },
+        Ok(now) if same(&now, to) => Done::Changed { from: from.to_owned(), to: now },
         Ok(now) => Done::Refused(format!("{path} was set to '{to}' but still reads '{now}'")),
         Err(reason) => Done::Refused(reason),
     }

@@ -32,6 +32,18 @@ pub struct Comparison {
     pub figures: Vec<ComparedFigure>,
     /// What only one of them has, or what means something else in each.
     pub not_compared: Vec<NotCompared>,
+    /// How both were measured, where that was in turn: `kelvin ab`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_turn: Option<InTurn>,
+}
+
+/// How two settings of one machine were measured in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InTurn {
+    /// Blocks of two measurements of either, of the figure that has most.
+    pub blocks: usize,
+    /// Seconds that all of it took.
+    pub seconds: f64,
 }
 
 impl Comparison {
@@ -88,7 +100,7 @@ pub struct ComparedFigure {
     pub base: f64,
     /// The figure of the other.
     pub other: f64,
-    /// Rounds behind the base and the other.
+    /// Rounds behind the base and the other: of commands, how often each was run.
     pub rounds: [usize; 2],
     /// The other over the base, with an interval that holds for this figure alone; a range, or nothing, with too few rounds.
     pub ratio: Estimate,
@@ -102,7 +114,7 @@ pub struct ComparedFigure {
     pub same: Option<Chance>,
     /// The smallest change for the worse that would have been found four times in five, as a share.
     pub least_seen: Option<f64>,
-    /// How many times as many runs of each side would decide, if the figure stays what it is.
+    /// How many times as many runs of each side, or blocks, would decide, if the figure stays what it is.
     pub times_to_decide: Option<f64>,
 }
 
@@ -126,6 +138,8 @@ pub enum KnownFrom {
     Runs(usize),
     /// Nothing: the standard deviation that is assumed, as a share.
     Assumed(f64),
+    /// So many blocks, each with both sides: what differs between blocks is the error.
+    Blocks(usize),
 }
 
 /// What a comparison says of a figure.
@@ -184,6 +198,8 @@ pub enum NotComparedBecause {
     OnlyBase(String),
     /// Only the other has it; what the base says of it.
     OnlyOther(String),
+    /// Neither has it, for this reason.
+    Neither(String),
     /// A side is not above zero: there is no ratio.
     NoRatio,
     /// The published value covers something else.

@@ -88,8 +88,8 @@ impl Compared<'_> {
     /// What is compared, what comes out, and what is to be known of it.
     fn head(&self, comparison: &Comparison) -> Vec<String> {
         let wrapped = |text: &str| wrap(text, self.width());
-        let mut lines = wrapped(&format!("{} against", side(&comparison.other)));
-        lines.extend(wrapped(&side(&comparison.base)));
+        let mut lines = wrapped(&format!("{} against", side(&comparison.other, comparison)));
+        lines.extend(wrapped(&side(&comparison.base, comparison)));
         lines.push(String::new());
         lines.extend(wrapped(&counts(comparison)));
         lines.extend(remarks(comparison).iter().flat_map(|said| wrapped(said)));
@@ -97,15 +97,17 @@ impl Compared<'_> {
     }
 
     fn differences(&self, comparison: &Comparison) -> Vec<String> {
+        let in_turn = comparison.in_turn.is_some();
         if comparison.differences.is_empty() {
-            return vec![
-                String::new(),
-                "Nothing else differs: machine, kernel, mitigations, settings, methods.".into(),
-            ];
+            let nothing = match in_turn {
+                true => "Nothing differs: both are the same setting.",
+                false => "Nothing else differs: machine, kernel, mitigations, settings, methods.",
+            };
+            return vec![String::new(), nothing.into()];
         }
         let facts: Vec<Vec<String>> = comparison.differences.iter().map(|fact| self.fact(fact)).collect();
         let most = if self.full { usize::MAX } else { MOST_DIFFERENCES };
-        let title = "What else differs".to_owned();
+        let title = if in_turn { "What differs" } else { "What else differs" }.to_owned();
         section(title, &facts, most, |left_out| format!("  and {left_out} more"))
     }
 
@@ -150,7 +152,12 @@ impl Compared<'_> {
 
     /// The title of a table, and those of its columns.
     fn title(&self, title: &str, comparison: &Comparison) -> String {
-        let name = |name: &str| shortened(&clean(name), VALUE - 1);
+        // Of two settings the letter is enough: what it stands for is told above.
+        let short = |name: &str| match comparison.in_turn {
+            Some(_) => name.split(':').next().unwrap_or_default().to_owned(),
+            None => name.to_owned(),
+        };
+        let name = |name: &str| shortened(&clean(&short(name)), VALUE - 1);
         format!(
             "{}{}{}{}{}",
             left(&shortened(title, 1 + self.label()), 2 + self.label()),

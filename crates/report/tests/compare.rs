@@ -2,9 +2,9 @@
 
 use kelvin_model::{
     Axis, AxisScale, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison,
-    Estimate, FactDiffers, KnownFrom, Metric, NotCompared, NotComparedBecause, NotKnownBecause,
+    Estimate, FactDiffers, InTurn, KnownFrom, Metric, NotCompared, NotComparedBecause, NotKnownBecause,
 };
-use kelvin_report::compare::{Pulled, Tested, schema};
+use kelvin_report::compare::{Compared, Pulled, Tested, schema};
 
 const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
 static LATENCY: Metric = Metric::duration("test.latency", "A load").over([BYTES]);
@@ -62,6 +62,7 @@ fn comparison() -> Comparison {
             apart(&LATENCY, NotComparedBecause::MethodVersion([1, 2])),
             apart(&LATENCY, NotComparedBecause::OnlyBase("skipped: <needs> two CPUs".into())),
         ],
+        in_turn: None,
     }
 }
 
@@ -85,6 +86,37 @@ fn a_pull_request_reads_first_what_is_worse() {
         !without.contains("gate")
             && written(|out| Pulled { missed: Some(&[]) }.render(&comparison, out)).contains("No figure misses")
     );
+}
+
+#[test]
+fn two_settings_that_were_measured_in_turn_say_so_and_count_blocks() {
+    let setting = |value: &str| Some(value.to_owned());
+    let fact = FactDiffers {
+        group: "Setting".into(),
+        label: "huge-pages".into(),
+        base: setting("as found: madvise"),
+        other: setting("never"),
+    };
+    let side = |name: &str| ComparedSide { name: name.into(), runs: Vec::new() };
+    let in_blocks = |figure: ComparedFigure| ComparedFigure { between: KnownFrom::Blocks(12), ..figure };
+    let comparison = Comparison {
+        base: side("A: as found"),
+        other: side("B: huge-pages=never"),
+        differences: vec![fact],
+        figures: comparison().figures.into_iter().map(in_blocks).collect(),
+        not_compared: Vec::new(),
+        in_turn: Some(InTurn { blocks: 12, seconds: 31.0 }),
+        ..comparison()
+    };
+    let screen = written(|out| Compared { width: 80, full: true, more: "--full" }.render(&comparison, out));
+    insta::assert_snapshot!(screen);
+    let same = Comparison { differences: Vec::new(), ..comparison };
+    for page in [
+        written(|out| Compared { width: 80, full: true, more: "--full" }.render(&same, out)),
+        written(|out| Pulled { missed: None }.render(&same, out)),
+    ] {
+        assert!(page.contains("Nothing differs: both are the same setting."), "{page}");
+    }
 }
 
 #[test]

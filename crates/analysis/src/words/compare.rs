@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use kelvin_model::units::{brief, case, number, percent, seconds, stated};
 use kelvin_model::{
-    ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, KnownFrom, NotCompared, NotComparedBecause,
-    NotKnownBecause, Unit, worse_by,
+    ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, InTurn, KnownFrom, NotCompared,
+    NotComparedBecause, NotKnownBecause, Unit, worse_by,
 };
 use kelvin_stats::{LEAST_HISTORY, median};
 
@@ -13,6 +13,8 @@ use kelvin_stats::{LEAST_HISTORY, median};
 const WIDENED: f64 = 1.1;
 /// More runs of a side than this are not counted: nobody makes them.
 const MOST_RUNS: f64 = 100.0;
+/// Nor more blocks of measurements in turn.
+const MOST_BLOCKS: f64 = 10_000.0;
 
 /// A row of a table of figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,9 +82,9 @@ fn needs(figure: &ComparedFigure, comparison: &Comparison) -> String {
         NotKnownBecause::Published => "published without its spread".into(),
         NotKnownBecause::Undecided => {
             let seen = figure.least_seen.map(|share| format!("seen from {}", change(share))).unwrap_or_default();
-            match runs(figure, comparison) {
-                Some(runs) if runs <= MOST_RUNS => format!("{seen}; {runs:.0} runs of each"),
-                Some(_) => format!("{seen}; over {MOST_RUNS} runs of each"),
+            match times(figure, comparison) {
+                Some(times) if times <= most(comparison) => format!("{seen}; {times:.0} {}", what(comparison)),
+                Some(_) => format!("{seen}; over {} {}", most(comparison), what(comparison)),
                 None => seen,
             }
         }
@@ -94,10 +96,21 @@ fn change(share: f64) -> String {
     if share > 1.0 { format!("{} times", number(1.0 + share)) } else { percent(share) }
 }
 
-/// How many runs of each side would decide a figure.
-fn runs(figure: &ComparedFigure, comparison: &Comparison) -> Option<f64> {
-    let now = comparison.base.runs.len().max(comparison.other.runs.len()) as f64;
-    figure.times_to_decide.map(|times| (times * now).ceil())
+/// How many runs of each side, or blocks, would decide a figure.
+fn times(figure: &ComparedFigure, comparison: &Comparison) -> Option<f64> {
+    let runs = comparison.base.runs.len().max(comparison.other.runs.len());
+    let now = if let KnownFrom::Blocks(blocks) = figure.between { blocks } else { runs };
+    figure.times_to_decide.map(|times| (times * now as f64).ceil())
+}
+
+/// What is counted there.
+fn what(comparison: &Comparison) -> &'static str {
+    if comparison.in_turn.is_some() { "blocks" } else { "runs of each" }
+}
+
+/// Up to how many of them.
+fn most(comparison: &Comparison) -> f64 {
+    if comparison.in_turn.is_some() { MOST_BLOCKS } else { MOST_RUNS }
 }
 
 /// How many figures have which verdict: `2 worse, 1 better, 310 the same within 1.0 %, 240 not known`.
@@ -119,11 +132,12 @@ pub fn counts(comparison: &Comparison) -> String {
 }
 
 /// What a side is: its name, and when its runs were made.
-pub fn side(side: &ComparedSide) -> String {
+pub fn side(side: &ComparedSide, comparison: &Comparison) -> String {
     let date = |run: &ComparedRun| run.started.chars().take(16).collect::<String>().replace('T', " ");
     let partial = side.runs.iter().filter(|run| run.is_partial).count();
     let partial = if partial > 0 { "; interrupted: it has what was measured until then" } else { "" };
     match side.runs.as_slice() {
+        [] if comparison.in_turn.is_some() => side.name.clone(),
         [] => format!("{}: published", side.name),
         [run] => format!("{}: run {} of {}{partial}", side.name, run.id, date(run)),
         [first, .., last] => {
@@ -134,10 +148,26 @@ pub fn side(side: &ComparedSide) -> String {
 
 /// What is to be known of the verdicts, a sentence each.
 pub fn remarks(comparison: &Comparison) -> Vec<String> {
-    [clock(comparison), widened(comparison), middle(comparison), not_learned(comparison), open(comparison)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        in_turn(comparison),
+        clock(comparison),
+        widened(comparison),
+        middle(comparison),
+        not_learned(comparison),
+        open(comparison),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn in_turn(comparison: &Comparison) -> Option<String> {
+    let InTurn { blocks, seconds: taken } = comparison.in_turn?;
+    let blocks = if blocks == 1 { "1 block".to_owned() } else { format!("up to {blocks} blocks") };
+    Some(format!(
+        "Measured in turn, in {blocks} of two of each, in {}; as found, whatever disturbed. The error is what differs from block to block.",
+        seconds(taken)
+    ))
 }
 
 fn clock(comparison: &Comparison) -> Option<String> {
@@ -174,7 +204,7 @@ fn not_learned(comparison: &Comparison) -> Option<String> {
     let assumed: Vec<f64> = assumed
         .filter_map(|figure| match figure.between {
             KnownFrom::Assumed(deviation) => Some(deviation),
-            KnownFrom::Runs(_) => None,
+            KnownFrom::Runs(_) | KnownFrom::Blocks(_) => None,
         })
         .collect();
     let deviation = *assumed.first()?;
@@ -195,28 +225,34 @@ fn not_learned(comparison: &Comparison) -> Option<String> {
 fn open(comparison: &Comparison) -> Option<String> {
     let open = || comparison.with(|verdict| *verdict == ChangeVerdict::NotKnown(NotKnownBecause::Undecided));
     let seen: Vec<f64> = open().filter_map(|figure| figure.least_seen).collect();
-    let runs: Vec<f64> = open().filter_map(|figure| runs(figure, comparison)).collect();
     if seen.is_empty() {
         return None;
     }
-    let of_median = change(median(&seen));
-    let time = |runs: f64| {
-        let sides = [&comparison.base, &comparison.other];
-        let more = |side: &ComparedSide| {
-            let each = median(&side.runs.iter().map(|run| run.seconds).collect::<Vec<f64>>());
-            each * (runs - side.runs.len() as f64).max(0.0)
-        };
-        seconds(sides.into_iter().map(more).sum())
-    };
-    let half = median(&runs).ceil();
-    let decided = if runs.is_empty() {
-        String::new()
-    } else if half > MOST_RUNS {
-        format!(" To decide half of them takes more than {MOST_RUNS} runs of each side.")
+    let said = format!("Of those not known half would have shown a change of {} for the worse.", change(median(&seen)));
+    let needed: Vec<f64> = open().filter_map(|figure| times(figure, comparison)).collect();
+    if needed.is_empty() {
+        return Some(said);
+    }
+    let (half, most) = (median(&needed).ceil(), most(comparison));
+    let what = if comparison.in_turn.is_some() { "blocks" } else { "runs of each side" };
+    Some(if half > most {
+        format!("{said} To decide half of them takes more than {most} {what}.")
     } else {
-        format!(" To decide half of them takes about {half:.0} runs of each side, {} more.", time(half))
+        format!("{said} To decide half of them takes about {half:.0} {what}, {} more.", longer(half, comparison))
+    })
+}
+
+/// The time that so many runs of each side, or blocks, take beyond those there are.
+fn longer(times: f64, comparison: &Comparison) -> String {
+    if let Some(InTurn { blocks, seconds: taken }) = comparison.in_turn {
+        return seconds(taken * (times / blocks.max(1) as f64 - 1.0).max(0.0));
+    }
+    let sides = [&comparison.base, &comparison.other];
+    let more = |side: &ComparedSide| {
+        let each = median(&side.runs.iter().map(|run| run.seconds).collect::<Vec<f64>>());
+        each * (times - side.runs.len() as f64).max(0.0)
     };
-    Some(format!("Of those not known half would have shown a change of {of_median} for the worse.{decided}"))
+    seconds(sides.into_iter().map(more).sum())
 }
 
 /// What is not compared, by reason: how many figures, and the first of their names.
@@ -241,6 +277,7 @@ fn because(one: &NotCompared, comparison: &Comparison) -> (u8, String) {
         NotComparedBecause::OnlyBase(said) => (3, format!("only in {base}; in {other} {said}")),
         NotComparedBecause::OnlyOther(said) => (4, format!("only in {other}; in {base} {said}")),
         NotComparedBecause::ShownOnly(why) => (5, why.clone()),
+        NotComparedBecause::Neither(why) => (6, why.clone()),
     }
 }
 

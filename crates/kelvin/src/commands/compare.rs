@@ -22,15 +22,7 @@ use crate::output;
 /// `kelvin compare`.
 pub fn compare(args: &CompareArgs) -> Done {
     let format = if args.json { CompareFormat::Json } else { args.format };
-    if args.full && format != CompareFormat::Terminal {
-        return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
-    }
-    if format == CompareFormat::Junit && args.fail_on.is_none() {
-        return Err(Fault::new(
-            "--format junit",
-            "needs a gate, whose misses are its failures: give --fail-on, as in worse:5%",
-        ));
-    }
+    check_format(format, args.full, args.fail_on.is_some())?;
     let [base, other] = [&args.base, &args.other].map(|name| Side::find(name, args));
     let (base, other) = (base?, other?);
     refuse_the_same(&base, &other)?;
@@ -48,6 +40,23 @@ pub fn compare(args: &CompareArgs) -> Done {
         None => output::print_as_it_is(write)?,
     }
     Ok(args.fail_on.map_or(ExitCode::SUCCESS, |gate| gate.judge(&comparison)))
+}
+
+/// Whether a format goes with the other flags.
+///
+/// # Errors
+/// A flag that says nothing there, or is missing.
+pub fn check_format(format: CompareFormat, is_full: bool, has_gate: bool) -> Result<(), Fault> {
+    if is_full && format != CompareFormat::Terminal {
+        return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
+    }
+    if format == CompareFormat::Junit && !has_gate {
+        return Err(Fault::new(
+            "--format junit",
+            "needs a gate, whose misses are its failures: give --fail-on, as in worse:5%",
+        ));
+    }
+    Ok(())
 }
 
 fn render(args: &CompareArgs, format: CompareFormat, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
@@ -187,21 +196,23 @@ fn refuse_the_same(base: &Side, other: &Side) -> Result<(), Fault> {
 }
 
 /// What misses a gate, in words.
-fn missing(figure: &ComparedFigure) -> String {
+pub fn missing(figure: &ComparedFigure) -> String {
     format!("{} is {}", name(figure), by(figure))
 }
 
 impl WorseBy {
-    fn is_missed_by(self, figure: &ComparedFigure) -> bool {
+    /// Whether a figure misses it.
+    pub fn is_missed_by(self, figure: &ComparedFigure) -> bool {
         figure.verdict == ChangeVerdict::Worse && figure.worse_by() >= self.0
     }
 
-    fn missed_by(self, comparison: &Comparison) -> impl Iterator<Item = &ComparedFigure> {
+    /// The figures that miss it.
+    pub fn missed_by(self, comparison: &Comparison) -> impl Iterator<Item = &ComparedFigure> {
         comparison.figures.iter().filter(move |figure| self.is_missed_by(figure))
     }
 
     /// Says what misses the gate, and what could not have.
-    fn judge(self, comparison: &Comparison) -> ExitCode {
+    pub fn judge(self, comparison: &Comparison) -> ExitCode {
         let missed: Vec<&ComparedFigure> = self.missed_by(comparison).collect();
         for figure in &missed {
             output::remark(format_args!("kelvin: --fail-on: {}", missing(figure)));

@@ -1,5 +1,6 @@
 //! One file per sub-command.
 
+mod ab;
 mod agent;
 mod compare;
 mod digest;
@@ -52,6 +53,8 @@ pub fn dispatch(command: Command) -> Done {
         Command::Tune(args) => tune::tune(&args),
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::Ab(args) => ab::ab(&args),
+        Command::ProgramProcess => ab::command_process(),
         Command::BookPage { area } => explain::book_page(&area),
         Command::ProbeProcess => {
             kelvin_harness::serve(&kelvin_probes::all()).map_err(Fault::because).map(|()| ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
 
 /// Directory of the journal: the settings last until the next boot, and so does it.
-const JOURNAL: &str = "/run/kelvin/tune.json";
+pub const JOURNAL: &str = "/run/kelvin/tune.json";
 const QUIET: &str = "Nothing to change: this machine is as quiet as settings can make it.";
 
 #[derive(Serialize)]

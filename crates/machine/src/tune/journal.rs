@@ -9,7 +9,7 @@ use kelvin_sys::owned::{self, Doubt};
 use serde::{Deserialize, Serialize};
 
 use super::plan::Setting;
-use super::{Change, TuneError};
+use super::{Change, TuneError, switches};
 use crate::text::Root;
 
 /// Format of the journal.
@@ -34,7 +34,10 @@ pub(super) struct Journal {
 
 /// Whether tune makes such a change.
 fn check(change: &Change) -> Result<(), String> {
-    let Change { path, from, to, .. } = change;
+    let Change { path, from, to, asked, .. } = change;
+    if *asked {
+        return switches::check(path, from).and_then(|()| switches::check(path, to));
+    }
     match Setting::of(path) {
         None => Err(format!("{path:?} is not a setting that tune changes")),
         Some(setting) if setting.changes(from, to) => Ok(()),
@@ -145,6 +148,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 
 /// The right to change settings: a kernel lock on a file beside the journal. It ends with its process, so a kill leaves
 /// no stale lock.
+#[derive(Debug)]
 pub(super) struct Lock {
     path: PathBuf,
     /// Held for the lock on it.

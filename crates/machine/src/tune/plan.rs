@@ -116,7 +116,7 @@ impl Setting {
             Noisy::Word(_) => self.path != SWAPPINESS || has_swap(root),
         };
         let Self { to, why, optional, .. } = *self;
-        can_be.then(|| Change { path, from, to: to.to_owned(), why: why.to_owned(), optional })
+        can_be.then(|| Change { path, from, to: to.to_owned(), why: why.to_owned(), optional, asked: false })
     }
 }
 

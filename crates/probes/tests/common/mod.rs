@@ -243,7 +243,8 @@ fn setup(directories: &Directories) -> Setup {
         agent,
         sockets: SocketOptions::default(),
         gap: 0,
-        group: None,
+        groups: Vec::new(),
+        environment: Vec::new(),
     }
 }
 

@@ -55,6 +55,9 @@ fn gate(missed: &[String]) -> Marked {
 /// What else differs: it comes before the figures that it may explain.
 fn differences(comparison: &Comparison) -> Marked {
     let facts = &comparison.differences;
+    if comparison.in_turn.is_some() && facts.is_empty() {
+        return md!("Nothing differs: both are the same setting.\n\n");
+    }
     if facts.is_empty() {
         return md!("Nothing else differs: machine, kernel, mitigations, settings, methods.\n\n");
     }
@@ -109,7 +112,7 @@ fn left_apart(comparison: &Comparison) -> Marked {
 
 /// What the verdicts rest on.
 fn known(comparison: &Comparison) -> Marked {
-    let sides = [&comparison.other, &comparison.base].map(side);
+    let sides = [&comparison.other, &comparison.base].map(|one| side(one, comparison));
     let all = sides.into_iter().chain(remarks(comparison));
     folded("How this is known", all.map(|said| md!("- {}\n", said)).collect())
 }

@@ -1,0 +1,175 @@
+//! Two settings of one machine that were measured in turn: in blocks of four, two of either, the first and the last of the same (ABBA).
+//!
+//! What drifts slowly touches both alike: within a block the mean of the first and the last is taken at the same moment as that of the
+//! two between (Student 1931; Box, Hunter and Hunter, Statistics for Experimenters, on blocking). The difference of a block is one
+//! value, whatever happened in it; the error of the figure is what differs from block to block.
+
+use std::collections::BTreeMap;
+
+use kelvin_model::units::case;
+use kelvin_model::{
+    COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate, FactDiffers, InTurn,
+    KnownFrom, Measurement, Metric, NotCompared, NotComparedBecause, NotKnownBecause,
+};
+use kelvin_stats::{Uncertain, median};
+
+use super::verdicts::{Weighed, times_as_good, together};
+use crate::canaries::References;
+use crate::gather::{Gathered, not_measured};
+use crate::result::Outcome;
+
+/// Measurements of either side in a block.
+const OF_A_BLOCK: u32 = 2;
+
+/// One case of one probe on both sides. The number of a round is twice that of its block for the first of its side there, and one more
+/// for the second.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredInTurn<'a> {
+    /// What is measured.
+    pub metrics: &'a [Metric],
+    /// The case.
+    pub case: &'a Case,
+    /// The rounds of the base and of the other.
+    pub sides: [&'a Measurement; 2],
+}
+
+/// Two settings that were measured in turn.
+#[derive(Clone, Debug)]
+pub struct Turns<'a> {
+    /// The names of the base and of the other.
+    pub names: [String; 2],
+    /// What differs between them.
+    pub differences: Vec<FactDiffers>,
+    /// Share by which a figure must differ to be better or worse.
+    pub threshold: f64,
+    /// Seconds that all of it took.
+    pub seconds: f64,
+    /// What was measured.
+    pub measured: &'a [MeasuredInTurn<'a>],
+}
+
+/// Compares them.
+pub fn compare_in_turn(turns: &Turns<'_>) -> Comparison {
+    let (mut weighed, mut not_compared) = (Vec::new(), Vec::new());
+    for one in turns.measured {
+        for metric in one.metrics.iter().filter(|metric| metric.is_of(one.case)) {
+            match Blocks::of(metric, one) {
+                Ok(blocks) => weighed.push(blocks.weigh(metric, one.case)),
+                Err(why) => {
+                    not_compared.push(NotCompared { metric: metric.id, case: case(metric, one.case), why });
+                }
+            }
+        }
+    }
+    let figures = together(weighed, turns.threshold);
+    let goodness: Vec<f64> = figures.iter().filter_map(times_as_good).collect();
+    let blocks = figures.iter().map(blocks_of).max().unwrap_or(0);
+    let [base, other] = turns.names.clone().map(|name| ComparedSide { name, runs: Vec::new() });
+    Comparison {
+        compare_format: COMPARE_FORMAT,
+        base,
+        other,
+        threshold: turns.threshold,
+        differences: turns.differences.clone(),
+        clocks: None,
+        middle: (!goodness.is_empty()).then(|| median(&goodness)),
+        inflation: 1.0,
+        figures,
+        not_compared,
+        in_turn: Some(InTurn { blocks, seconds: turns.seconds }),
+    }
+}
+
+fn blocks_of(figure: &ComparedFigure) -> usize {
+    match figure.between {
+        KnownFrom::Blocks(blocks) => blocks,
+        KnownFrom::Runs(_) | KnownFrom::Assumed(_) => 0,
+    }
+}
+
+/// A metric at a case, in blocks.
+struct Blocks {
+    /// The rounds of either side, in whole blocks.
+    values: [Vec<f64>; 2],
+    /// Logarithm of the other over the base, of each whole block.
+    differences: Vec<f64>,
+}
+
+impl Blocks {
+    /// The whole blocks, or why there is nothing to compare.
+    fn of(metric: &Metric, measured: &MeasuredInTurn<'_>) -> Result<Self, NotComparedBecause> {
+        let [base, other] = measured.sides.map(|side| rounds(metric, side));
+        match (base.is_empty(), other.is_empty()) {
+            (false, true) => return Err(NotComparedBecause::OnlyBase(missing(measured.sides[1]))),
+            (true, false) => return Err(NotComparedBecause::OnlyOther(missing(measured.sides[0]))),
+            (true, true) => return Err(NotComparedBecause::Neither(missing(measured.sides[0]))),
+            (false, false) => {}
+        }
+        let mut found = Self { values: [Vec::new(), Vec::new()], differences: Vec::new() };
+        for block in
+            base.keys().chain(other.keys()).map(|index| index / OF_A_BLOCK).collect::<std::collections::BTreeSet<u32>>()
+        {
+            let of = |rounds: &BTreeMap<u32, f64>| -> Option<Vec<f64>> {
+                (0..OF_A_BLOCK).map(|turn| rounds.get(&(OF_A_BLOCK * block + turn)).copied()).collect()
+            };
+            if let (Some(base), Some(other)) = (of(&base), of(&other)) {
+                found.add([base, other])?;
+            }
+        }
+        if found.differences.is_empty() {
+            Err(NotComparedBecause::Neither("no block is whole".into()))
+        } else {
+            Ok(found)
+        }
+    }
+
+    /// Adds a whole block.
+    fn add(&mut self, block: [Vec<f64>; 2]) -> Result<(), NotComparedBecause> {
+        if block.iter().flatten().any(|&value| value <= 0.0) {
+            return Err(NotComparedBecause::NoRatio);
+        }
+        let [base, other] =
+            block.each_ref().map(|values| values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64);
+        self.differences.push(other - base);
+        self.values.iter_mut().zip(block).for_each(|(all, values)| all.extend(values));
+        Ok(())
+    }
+
+    fn weigh(self, metric: &Metric, case: &Case) -> Weighed {
+        let error = Uncertain::median(&self.differences, None);
+        let [low, high] = [f64::min as fn(f64, f64) -> f64, f64::max]
+            .map(|of| self.differences.iter().copied().reduce(of).unwrap_or(f64::NAN).exp());
+        let [base, other] = self.values.each_ref().map(|values| median(values));
+        let figure = ComparedFigure {
+            metric: *metric,
+            case: case.clone(),
+            base,
+            other,
+            rounds: self.values.each_ref().map(Vec::len),
+            ratio: Estimate { value: median(&self.differences).exp(), low, high, is_range: true },
+            between: KnownFrom::Blocks(self.differences.len()),
+            verdict: ChangeVerdict::NotKnown(NotKnownBecause::TooFewRounds),
+            differs: None,
+            same: None,
+            least_seen: None,
+            times_to_decide: None,
+        };
+        Weighed { figure, error, of_clock: [0.0; 2] }
+    }
+}
+
+/// The medians of the rounds of a metric, by their numbers. As found: a setting may be what disturbs.
+fn rounds(metric: &Metric, measurement: &Measurement) -> BTreeMap<u32, f64> {
+    let gathered = Gathered::of(measurement, metric, &References::default());
+    let found = gathered.rounds.iter().filter(|round| !round.found.is_empty());
+    found.map(|round| (round.index, median(&round.found))).collect()
+}
+
+/// Why a side has no figure.
+fn missing(side: &Measurement) -> String {
+    match not_measured(side) {
+        Outcome::Skipped(reason) => format!("skipped: {reason}"),
+        Outcome::Failed(reason) => format!("failed: {reason}"),
+        _ => "not reached".into(),
+    }
+}

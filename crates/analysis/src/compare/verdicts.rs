@@ -1,0 +1,148 @@
+//! The verdicts of all figures of a report together: false ones are controlled over all of them.
+
+use std::cmp::Reverse;
+
+use kelvin_model::{Better, Chance, ChangeVerdict, ComparedFigure, Estimate, NotKnownBecause};
+use kelvin_stats::{FALSE_SHARE, LEVEL, Uncertain, joint_chances};
+
+/// How often the smallest change that could have been seen would have been found.
+const POWER: f64 = 0.8;
+
+/// A figure before it is judged beside all others.
+pub(super) struct Weighed {
+    /// What is known of it: its verdict is not known, because of what it says.
+    pub figure: ComparedFigure,
+    /// Logarithm of the ratio with its error, if there is one.
+    pub error: Option<Uncertain>,
+    /// What the core frequency may have done to the ratio, from lowest to highest, as logarithms.
+    pub of_clock: [f64; 2],
+}
+
+/// What all figures are judged by.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// The threshold on either side, as logarithms.
+    margin: [f64; 2],
+    /// The chance up to which one figure more would have been found.
+    by_accident: f64,
+}
+
+/// The verdicts, the most consequential first.
+pub(super) fn together(weighed: Vec<Weighed>, threshold: f64) -> Vec<ComparedFigure> {
+    let margin = [(1.0 - threshold).ln(), threshold.ln_1p()];
+    let tested: Vec<(&Weighed, Uncertain)> = weighed.iter().filter_map(|one| Some((one, one.error?))).collect();
+    let chances = |of: &dyn Fn(&Weighed, &Uncertain) -> f64| -> Vec<Chance> {
+        let alone: Vec<f64> = tested.iter().map(|(one, error)| of(one, error)).collect();
+        let joint = joint_chances(&alone);
+        alone.into_iter().zip(joint).map(|(alone, joint)| Chance { alone, joint }).collect()
+    };
+    let differs = chances(&|one, error| one.chance_within(error, margin));
+    let same = chances(&|_, error| error.chance_outside(margin[0], margin[1]));
+    let found = differs.iter().filter(|chance| chance.counts(FALSE_SHARE)).count();
+    let by_accident = FALSE_SHARE * (found + 1).min(tested.len()) as f64 / tested.len().max(1) as f64;
+    let bounds = Bounds { margin, by_accident };
+    let mut tests = differs.into_iter().zip(same);
+    let mut figures: Vec<ComparedFigure> = weighed
+        .into_iter()
+        .map(|one| match one.error.and_then(|error| Some((error, tests.next()?))) {
+            Some((error, chances)) => one.judged(error, chances, bounds),
+            None => one.figure,
+        })
+        .collect();
+    // The sort is stable: within one place figures stay in the order in which they were measured.
+    figures.sort_by(|one, other| place(one).partial_cmp(&place(other)).unwrap_or(std::cmp::Ordering::Equal));
+    figures
+}
+
+impl Weighed {
+    /// How strange the figure is if nothing but the core frequency changed.
+    pub fn strangeness(&self) -> Option<f64> {
+        let error = self.error.as_ref()?;
+        let [low, high] = self.of_clock;
+        error.strangeness(error.value.clamp(low, high))
+    }
+
+    /// What may be with no change beyond the threshold: its ends.
+    fn unchanged(&self, margin: [f64; 2]) -> [f64; 2] {
+        [self.of_clock[0] + margin[0], self.of_clock[1] + margin[1]]
+    }
+
+    /// Chance of the figure if nothing changed by more than the threshold.
+    fn chance_within(&self, error: &Uncertain, margin: [f64; 2]) -> f64 {
+        let [low, high] = self.unchanged(margin);
+        error.chance_of(error.value.clamp(low, high))
+    }
+
+    fn judged(self, error: Uncertain, (differs, same): (Chance, Chance), bounds: Bounds) -> ComparedFigure {
+        let Bounds { margin, by_accident } = bounds;
+        let (low, high) = error.interval(LEVEL);
+        let verdict = self.verdict(&error, differs, same, margin);
+        let unchanged = self.unchanged(margin);
+        let is_inside = margin[0] < error.value && error.value < margin[1];
+        let limits: &[f64] = match error.value {
+            _ if is_inside => &margin,
+            value if value > 0.0 => &unchanged[1..],
+            _ => &unchanged[..1],
+        };
+        let is_open = verdict == ChangeVerdict::NotKnown(NotKnownBecause::Undecided);
+        let times = error.times_to_decide(by_accident, limits);
+        let least_seen = self.least_seen(&error, by_accident, unchanged);
+        ComparedFigure {
+            ratio: Estimate { value: self.figure.ratio.value, low: low.exp(), high: high.exp(), is_range: false },
+            verdict,
+            differs: Some(differs),
+            same: Some(same),
+            least_seen: Some(least_seen),
+            times_to_decide: Some(times).filter(|times| is_open && times.is_finite()),
+            ..self.figure
+        }
+    }
+
+    /// The smallest change for the worse that is found with the stated power, as a share.
+    fn least_seen(&self, error: &Uncertain, by_accident: f64, [low, high]: [f64; 2]) -> f64 {
+        let beyond = error.least_seen(by_accident, POWER);
+        match self.figure.metric.better {
+            Better::Higher => 1.0 - (low - beyond).exp(),
+            Better::Lower | Better::Neither => (high + beyond).exp() - 1.0,
+        }
+    }
+
+    fn verdict(&self, error: &Uncertain, differs: Chance, same: Chance, margin: [f64; 2]) -> ChangeVerdict {
+        if differs.counts(FALSE_SHARE) {
+            return match (self.figure.metric.better, error.value > 0.0) {
+                (Better::Lower, true) | (Better::Higher, false) => ChangeVerdict::Worse,
+                (Better::Lower, false) | (Better::Higher, true) => ChangeVerdict::Better,
+                (Better::Neither, true) => ChangeVerdict::Higher,
+                (Better::Neither, false) => ChangeVerdict::Lower,
+            };
+        }
+        if same.counts(FALSE_SHARE) {
+            return ChangeVerdict::Same;
+        }
+        let is_of_clock = error.value.clamp(self.of_clock[0], self.of_clock[1]) == error.value
+            && !(margin[0]..margin[1]).contains(&error.value);
+        ChangeVerdict::NotKnown(if is_of_clock { NotKnownBecause::CoreFrequency } else { NotKnownBecause::Undecided })
+    }
+}
+
+/// How many times as good the base is as the other; `None` where neither direction is better.
+pub(super) fn times_as_good(figure: &ComparedFigure) -> Option<f64> {
+    match figure.metric.better {
+        Better::Lower => Some(figure.ratio.value),
+        Better::Higher => Some(1.0 / figure.ratio.value),
+        Better::Neither => None,
+    }
+}
+
+/// Where a figure stands in a report: the smaller the sooner.
+fn place(figure: &ComparedFigure) -> (u32, Reverse<f64>) {
+    let certain = figure.ratio.low.ln().max(-figure.ratio.high.ln());
+    let open = figure.differs.map_or(f64::NEG_INFINITY, |chance| -chance.alone);
+    match figure.verdict {
+        ChangeVerdict::Worse => (0, Reverse(certain)),
+        ChangeVerdict::Better => (1, Reverse(certain)),
+        ChangeVerdict::Higher | ChangeVerdict::Lower => (2, Reverse(certain)),
+        ChangeVerdict::NotKnown(_) => (3, Reverse(open)),
+        ChangeVerdict::Same => (4, Reverse(0.0)),
+    }
+}

@@ -1,0 +1,198 @@
+//! Flags of `kelvin ab`.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+
+use super::{CompareFormat, MeasureArgs, WorseBy, file, of_today, percent, socket_buffers};
+
+/// `kelvin ab`.
+#[derive(Debug, Args)]
+pub struct AbArgs {
+    /// What to measure under both settings: areas, probes, metrics, or any leading part of an id; at the points of a quick run
+    #[arg(value_parser = of_today)]
+    pub names: Vec<String>,
+    /// A setting of A, as NAME=VALUE; repeatable [default: as-found]
+    #[arg(long = "a", value_name = "SETTING", conflicts_with = "a_cmd")]
+    pub a: Vec<Setting>,
+    /// A setting of B
+    #[arg(long = "b", value_name = "SETTING", required_unless_present = "b_cmd")]
+    pub b: Vec<Setting>,
+    /// Measure this command instead of probes, run by /bin/sh, against that of --b-cmd
+    #[arg(long, value_name = "COMMAND", requires = "b_cmd", conflicts_with = "names")]
+    pub a_cmd: Option<String>,
+    /// The command of B
+    #[arg(long, value_name = "COMMAND", requires = "a_cmd", conflicts_with = "b")]
+    pub b_cmd: Option<String>,
+    /// Go on until every ratio is known to within this percentage, or the budget is over
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub until: Option<f64>,
+    /// Percentage by which a figure must differ to be better or worse, and within which it is the same
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    pub threshold: f64,
+    /// Measure all points, not only those of a quick run
+    #[arg(long)]
+    pub thorough: bool,
+    /// Exit with status 1 if a figure of B is worse, by this percentage if one is given, as in `worse:5%`
+    #[arg(long, value_name = "worse[:PERCENT]")]
+    pub fail_on: Option<WorseBy>,
+    /// Print all figures instead of one screen
+    #[arg(long)]
+    pub full: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value = "terminal", conflicts_with = "json")]
+    pub format: CompareFormat,
+    /// Print JSON: the same as --format json
+    #[arg(long)]
+    pub json: bool,
+    /// Where to write it [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Keep in files what identifies the machine: paths, hosts, addresses
+    #[arg(long)]
+    pub with_private: bool,
+    /// How to measure
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+}
+
+/// A setting of one side, as it was written, and what it means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Its name: `cpu`.
+    pub name: String,
+    /// Its value as text.
+    pub value: String,
+    /// What it means.
+    pub means: Means,
+}
+
+/// What a setting means.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Means {
+    /// Nothing: the machine as it was found.
+    AsFound,
+    /// The CPU of single-CPU probes.
+    Cpu(u32),
+    /// The directory of test files.
+    Directory(PathBuf),
+    /// The congestion control of the streams that --congestion-control is for.
+    CongestionControl(String),
+    /// Bytes of each socket buffer of these.
+    SocketBuffers(u32),
+    /// Whether probes run at real-time priority.
+    Realtime(bool),
+    /// A CPU quota, in CPUs.
+    Quota(f64),
+    /// A limit of memory, in bytes.
+    Memory(u64),
+    /// A control group that is there.
+    Group(PathBuf),
+    /// An environment variable.
+    Environment(String),
+    /// A setting of the system: its file.
+    System(String),
+}
+
+/// The names of settings, with an example of each, as a mistake and `--help` list them.
+pub const SETTINGS: &str = "cpu=1, dir=/mnt, congestion-control=bbr, socket-buffers=64k, realtime=yes, quota=50%, memory=512M, \
+                            group=/sys/fs/cgroup/mine, env.NAME=VALUE, huge-pages=never, vm.swappiness=10 or any other sysctl, a file \
+                            below /proc/sys or /sys=VALUE, and as-found";
+
+/// The file of `huge-pages`.
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "as-found" {
+            return Ok(Self { name: text.into(), value: String::new(), means: Means::AsFound });
+        }
+        let parts = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+        let (name, value) = parts.ok_or_else(|| format!("NAME=VALUE is right; known are {SETTINGS}"))?;
+        let means = means(name, value)?;
+        Ok(Self { name: name.into(), value: value.into(), means })
+    }
+}
+
+fn means(name: &str, value: &str) -> Result<Means, String> {
+    Ok(match name {
+        "cpu" => Means::Cpu(value.parse().map_err(|_| "the number of a CPU is right, such as cpu=1")?),
+        "dir" => Means::Directory(value.into()),
+        "congestion-control" => Means::CongestionControl(value.into()),
+        "socket-buffers" => Means::SocketBuffers(socket_buffers(value)?),
+        "realtime" => Means::Realtime(match value {
+            "yes" => true,
+            "no" => false,
+            _ => return Err("realtime=yes and realtime=no are right".into()),
+        }),
+        "quota" => Means::Quota(quota(value)?),
+        "memory" => Means::Memory(file::bytes(value)?),
+        "group" => Means::Group(value.into()),
+        "huge-pages" => Means::System(HUGE_PAGES.into()),
+        _ => return of_system(name),
+    })
+}
+
+/// An environment variable, or a setting of the system by its file or its sysctl name.
+fn of_system(name: &str) -> Result<Means, String> {
+    let file = match name.strip_prefix("env.") {
+        Some("") => return Err("env.NAME=VALUE is right".into()),
+        Some(variable) => return Ok(Means::Environment(variable.into())),
+        None if name.starts_with('/') => name.to_owned(),
+        // As sysctl(8): dots separate, unless slashes do.
+        None if name.contains('/') => format!("/proc/sys/{name}"),
+        None if name.contains('.') => format!("/proc/sys/{}", name.replace('.', "/")),
+        None => return Err(format!("{name} is no setting; known are {SETTINGS}")),
+    };
+    let is_there = !Path::new(&file).components().any(|part| part.as_os_str() == "..") && Path::new(&file).is_file();
+    if is_there { Ok(Means::System(file)) } else { Err(format!("{name}: there is no file {file} here")) }
+}
+
+/// A share of one CPU or of several: 50 %, 150 %.
+fn quota(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.strip_suffix('%').and_then(|number| number.parse().ok());
+    let share = percent.filter(|percent| (1.0..=100_000.0).contains(percent));
+    share
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| "a percentage of a CPU from 1 is right, such as quota=50%".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_a_name_and_a_value() {
+        let means = |text: &str| text.parse::<Setting>().map(|setting| setting.means);
+        assert_eq!(means("as-found"), Ok(Means::AsFound));
+        assert_eq!(means("cpu=1"), Ok(Means::Cpu(1)));
+        assert_eq!(means("quota=150%"), Ok(Means::Quota(1.5)));
+        assert_eq!(means("memory=512M"), Ok(Means::Memory(512 << 20)));
+        assert_eq!(means("env.MALLOC_ARENA_MAX=1"), Ok(Means::Environment("MALLOC_ARENA_MAX".into())));
+        assert_eq!(means("vm.swappiness=1"), Ok(Means::System("/proc/sys/vm/swappiness".into())));
+        assert_eq!(means("/proc/sys/vm/swappiness=1"), means("vm/swappiness=1"));
+        for wrong in [
+            "",
+            "cpu",
+            "cpu=",
+            "=1",
+            "cpu=first",
+            "speed=1",
+            "quota=50",
+            "quota=0%",
+            "realtime=on",
+            "env.=1",
+            "vm.nothing=1",
+            "memory=much",
+            "socket-buffers=1",
+            "/etc/../proc/sys/vm/swappiness=1",
+        ] {
+            assert!(means(wrong).is_err(), "{wrong}");
+        }
+        let setting: Setting = "net.ipv4.tcp_rmem=4096 131072 6291456".parse().unwrap();
+        assert_eq!(setting.value, "4096 131072 6291456");
+    }
+}

@@ -1,0 +1,77 @@
+//! Probes under two settings: each measurement is a round in a fresh process, under the settings of its side.
+
+use std::time::Duration;
+
+use kelvin_harness::{Effort, Laboratory, Plan, ProbeKind, Unit, Wanted};
+use kelvin_model::{FactDiffers, Name, Round};
+
+use super::alternation::{Limits, Outcome, Sides, Thing, alternate};
+use super::arm::{Arm, Machine};
+use crate::cli::AbArgs;
+use crate::fault::Fault;
+use crate::place::Here;
+use crate::prepare::Prepared;
+use crate::selection::plan_of;
+
+/// Timing of a round, warm-up included, as in `why`.
+const TIMING: Duration = Duration::from_millis(15);
+
+/// Measures probes in turn.
+///
+/// # Errors
+/// What cannot be measured, or set; and what makes the comparison impossible.
+pub fn compare(args: &AbArgs, limits: &Limits) -> Result<Outcome, Fault> {
+    let here = Here::read()?;
+    let effort = if args.thorough { Effort::Thorough } else { Effort::Quick };
+    let plan = plan_of(ProbeKind::Measure, &args.names, &here, effort)?;
+    let allowed = here.allowed.clone();
+    let prepared = Prepared::new(here, &plan, &args.measure)?;
+    let outcome = Arm::both([&args.a, &args.b], &prepared, &allowed).and_then(|arms| {
+        let machine = Machine::of(&arms)?;
+        alternate(&mut Probes::new(&plan, arms, machine, limits), limits)
+    });
+    prepared.clear_up();
+    outcome
+}
+
+/// Probes on either side.
+struct Probes<'p> {
+    units: Vec<&'p Unit>,
+    arms: [Arm; 2],
+    machine: Machine,
+    laboratory: Laboratory,
+}
+
+impl<'p> Probes<'p> {
+    fn new(plan: &'p Plan, arms: [Arm; 2], machine: Machine, limits: &Limits) -> Self {
+        let laboratory = Laboratory::new(("/proc/self/exe".into(), vec!["probe-process".into()]), limits.seed);
+        Self { units: plan.units.iter().filter(|unit| !unit.only_input).collect(), arms, machine, laboratory }
+    }
+}
+
+impl Sides for Probes<'_> {
+    fn names(&self) -> [String; 2] {
+        self.arms.each_ref().map(|arm| arm.name.clone())
+    }
+
+    fn differences(&self) -> Vec<FactDiffers> {
+        self.machine.differences(&self.arms)
+    }
+
+    fn things(&self) -> Vec<Thing> {
+        let thing = |unit: &&Unit| Thing {
+            probe: Name::new(unit.probe.id),
+            metrics: unit.probe.metrics.iter().map(|metric| **metric).collect(),
+            case: unit.case.clone(),
+        };
+        self.units.iter().map(thing).collect()
+    }
+
+    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Option<Round>, Fault> {
+        let arm = &self.arms[side];
+        self.machine.switch(arm)?;
+        let unit = self.units[thing];
+        let wanted = Wanted { probe: unit.probe, case: &unit.case, setup: &arm.setup, index, timing: TIMING };
+        Ok(self.laboratory.round(&wanted))
+    }
+}

@@ -1,0 +1,126 @@
+//! `kelvin ab`: two settings and two commands in turn, what it refuses, and that settings come back.
+
+mod place;
+
+use std::process::{Command, Output};
+
+use kelvin_testing::Missing;
+use place::{KELVIN, Place, assert_refused, signal, stderr, stdout, within};
+use serde_json::Value;
+
+const SHORT: [&str; 4] = ["--budget", "minimum", "--rounds", "4"];
+
+fn run(place: &Place, arguments: &[&str]) -> Output {
+    place.command(KELVIN, &[&["ab"], arguments].concat()).output().unwrap()
+}
+
+fn compared(place: &Place, arguments: &[&str]) -> Value {
+    let output = run(place, &[arguments, &SHORT, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What a script says in namespaces of mounts and of the network of its own, with nothing in /run; `$0` is the program.
+fn alone(script: &str) -> Option<Output> {
+    let script = format!("mount -t tmpfs -o mode=755 tmpfs /run || exit 77; {script}");
+    let output = Command::new("unshare").args(["--mount", "--net", "sh", "-c", &script, KELVIN]).output().unwrap();
+    let is_alone = output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare:");
+    if !is_alone {
+        Missing::right(format!("namespaces of mounts and network (root): {}", stderr(&output)))
+            .skips("settings of the system that are switched");
+    }
+    is_alone.then_some(output)
+}
+
+#[test]
+fn every_figure_of_a_probe_is_compared_in_blocks() {
+    let place = Place::new();
+    let comparison = compared(&place, &["--b", "env.KELVIN_TEST=1", "os.syscall.null", "cpu.call"]);
+    let figures = comparison["figures"].as_array().unwrap();
+    let id = |figure: &Value| figure["metric"]["id"].as_str().unwrap().to_owned();
+    assert!(
+        figures.iter().any(|one| id(one) == "os.syscall.null")
+            && figures.iter().any(|one| id(one).starts_with("cpu.call"))
+    );
+    for figure in figures {
+        assert_eq!(
+            (&figure["between"]["blocks"], &figure["rounds"]),
+            (&Value::from(4), &serde_json::json!([8, 8])),
+            "{figure}"
+        );
+    }
+    assert_eq!(comparison["in_turn"]["blocks"], 4);
+    assert_eq!(comparison["differences"][0]["label"], "env.KELVIN_TEST");
+    assert!(place.names().is_empty(), "{:?}", place.names());
+}
+
+#[test]
+fn two_commands_are_compared_by_what_they_take() {
+    let place = Place::new();
+    // Not a timing that may come out otherwise: a sleep never ends early.
+    let arguments = ["--a-cmd", "true", "--b-cmd", "sleep 0.2; exit 0", "--rounds", "6", "--budget", "minimum"];
+    let output = run(&place, &[&arguments[..], &["--fail-on", "worse:50%", "--format", "junit"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("command.time"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("command.time is"), "{}", stderr(&output));
+    let failing = run(&place, &["--a-cmd", "true", "--b-cmd", "echo out of luck >&2; exit 3"]);
+    assert_refused(&failing, &["--b-cmd", "exited with status 3", "out of luck"]);
+}
+
+#[test]
+fn an_interruption_ends_the_command_that_runs_and_what_it_started() {
+    let place = Place::new();
+    let mark = place.path().join("began");
+    let command = format!("touch {}; sleep 600", mark.display());
+    let mut child = place.command(KELVIN, &["ab", "--a-cmd", &command, "--b-cmd", "true"]).spawn().unwrap();
+    assert!(within(place::PATIENCE, || mark.exists()), "it never began");
+    signal(&child, "INT");
+    assert!(within(place::PATIENCE, || child.try_wait().unwrap().is_some()), "it did not end");
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    let listed = Command::new("pgrep").args(["-f", &format!("touch {}", mark.display())]).output().unwrap();
+    assert!(listed.stdout.is_empty(), "{}", stdout(&listed));
+}
+
+#[test]
+fn a_setting_of_the_system_is_switched_and_put_back() {
+    let ttl = "/proc/sys/net/ipv4/ip_default_ttl";
+    let ab = "$0 ab --b net.ipv4.ip_default_ttl=70 os.syscall.null --budget minimum --rounds 4 --json";
+    let Some(output) = alone(&format!("{ab} && cat {ttl} && ls /run/kelvin")) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let (json, rest) = stdout(&output).rsplit_once("}\n").unwrap();
+    let comparison: Value = serde_json::from_str(&format!("{json}}}")).unwrap();
+    assert_eq!(comparison["differences"][0]["base"], "as found: 64");
+    assert_eq!(comparison["differences"][0]["other"], "70");
+    assert_eq!(rest, "64\n", "put back, and no journal is left");
+
+    // Killed at any moment: the journal tells what it was.
+    let killed = format!(
+        "$0 ab --b net.ipv4.ip_default_ttl=70 os.syscall.null --budget 60s >/dev/null 2>&1 & \
+         until test -e /run/kelvin/tune.json && grep -q 70 {ttl}; do :; done; kill -9 $!; wait $! 2>/dev/null; \
+         $0 ab --b net.ipv4.ip_default_ttl=71 os.syscall.null; $0 tune --restore >/dev/null && cat {ttl} && ls /run/kelvin"
+    );
+    let Some(output) = alone(&killed) else { return };
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), "64\n"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("run kelvin tune --restore first"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_by_its_name() {
+    let place = Place::new();
+    let refused = |arguments: &[&str], words: &[&str]| assert_refused(&run(&place, arguments), words);
+    refused(&["os.syscall.null"], &["--b"]);
+    refused(&["--b", "cpu=0"], &["name what to measure"]);
+    refused(&["--b", "cpu=9999", "os.syscall.null"], &["--b cpu=9999", "this process may use CPUs"]);
+    refused(&["--b", "speed=1", "os.syscall.null"], &["--b", "speed is no setting", "huge-pages=never"]);
+    refused(&["--a", "quota=0%", "--b", "as-found", "os.syscall.null"], &["--a", "quota=50%"]);
+    refused(&["--b", "vm.nothing=1", "os.syscall.null"], &["vm.nothing", "there is no file"]);
+    refused(&["--b", "dir=/nowhere", "file.sync"], &["--b dir=/nowhere", "No such file"]);
+    refused(&["--b", "group=/tmp", "os.syscall.null"], &["--b group=/tmp", "not a control group"]);
+    refused(&["--b", "congestion-control=none", "net.bandwidth.tcp"], &["--b congestion-control=none", "no such"]);
+    refused(&["--b", "cpu=0", "--b", "cpu=0", "os.syscall.null"], &["--b cpu", "given twice"]);
+    refused(&["--b", "cpu=0", "os.nothing"], &["os.nothing"]);
+    refused(&["--a-cmd", "true"], &["--b-cmd"]);
+    refused(&["--a-cmd", "true", "--b-cmd", "true", "os.syscall.null"], &["--a-cmd"]);
+    refused(&["--b", "cpu=0", "os.syscall.null", "--format", "junit"], &["--format junit", "--fail-on"]);
+    refused(&["--b", "cpu=0", "os.syscall.null", "--until", "0"], &["--until"]);
+}

@@ -1,0 +1,220 @@
+//! Settings of the system that an experiment switches between values, and puts back at its end; after a kill, `tune --restore` does.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::journal::{Journal, Lock};
+use super::{Change, Done, Outcome, TuneError, current, restore_held, same, set, write};
+use crate::text::Root;
+
+/// Where settings are.
+const PLACES: [&str; 2] = ["/proc/sys/", "/sys/"];
+/// Maximum length of a value.
+const LONGEST: usize = 4096;
+
+/// Settings that are switched; dropped, it puts them back.
+#[derive(Debug)]
+pub struct Switches {
+    root: PathBuf,
+    journal: PathBuf,
+    /// Each setting with its value as found.
+    found: Vec<(String, String)>,
+    /// Held until they are put back.
+    _lock: Lock,
+}
+
+impl Switches {
+    /// Notes in the journal what the settings of these files are, and to which values they will be switched; nothing is changed yet.
+    ///
+    /// # Errors
+    /// [`TuneError::Refused`] for a file that is no setting or cannot be read, a value that cannot be one; otherwise any [`TuneError`].
+    pub fn begin(root: &Path, journal: &Path, wanted: &[(&str, &str)]) -> Result<Self, TuneError> {
+        let at = Root::new(root);
+        let mut found: Vec<(String, String)> = Vec::new();
+        for &(path, value) in wanted {
+            check(path, value).map_err(TuneError::Refused)?;
+            if !found.iter().any(|(known, _)| known == path) {
+                let now = current(at, path).map_err(TuneError::Refused)?;
+                check(path, &now).map_err(TuneError::Refused)?;
+                found.push((path.to_owned(), now));
+            }
+        }
+        let lock = Lock::take(journal)?;
+        if Journal::read(journal)?.is_some() {
+            return Err(TuneError::Pending { journal: journal.to_owned() });
+        }
+        let of = |&(path, value): &(&str, &str)| {
+            let (_, from) = found.iter().find(|(known, _)| known == path)?;
+            let change = Change {
+                path: path.to_owned(),
+                from: from.clone(),
+                to: value.to_owned(),
+                why: "tried in an experiment".to_owned(),
+                optional: false,
+                asked: true,
+            };
+            (!same(from, value)).then_some(change)
+        };
+        let entries: Vec<Change> = wanted.iter().filter_map(of).collect();
+        if !entries.is_empty() {
+            Journal::new(at, entries).write(journal)?;
+        }
+        Ok(Self { root: root.to_owned(), journal: journal.to_owned(), found, _lock: lock })
+    }
+
+    /// The settings, each with its value as found.
+    pub fn found(&self) -> &[(String, String)] {
+        &self.found
+    }
+
+    /// Gives each of these settings its value, and every other one that as found.
+    ///
+    /// # Errors
+    /// [`TuneError::Refused`], with what the kernel says.
+    pub fn switch(&self, to: &[(&str, &str)]) -> Result<(), TuneError> {
+        let root = Root::new(&self.root);
+        for (path, found) in &self.found {
+            let wanted = to.iter().find(|(known, _)| known == path).map_or(found.as_str(), |&(_, value)| value);
+            let now = current(root, path).map_err(TuneError::Refused)?;
+            if same(&now, wanted) {
+                continue;
+            }
+            if let Done::Refused(why) = set(root, path, &now, wanted, &mut write) {
+                return Err(TuneError::Refused(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts all back, and says what was done for each.
+    ///
+    /// # Errors
+    /// Any [`TuneError`].
+    pub fn restore(&self) -> Result<Vec<Outcome>, TuneError> {
+        restore_held(Root::new(&self.root), &self.journal, &mut write)
+    }
+}
+
+impl Drop for Switches {
+    fn drop(&mut self) {
+        // What cannot be put back stays in the journal, which every later call tells of.
+        let _ = self.restore();
+    }
+}
+
+/// Whether a file can be that of a setting, and a text its value.
+pub(super) fn check(path: &str, value: &str) -> Result<(), String> {
+    let is_below = PLACES.iter().any(|place| path.starts_with(place));
+    let is_plain = Path::new(path).components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+    if !is_below || !is_plain || path.contains("//") {
+        return Err(format!("{path:?} is not a setting: a file below /proc/sys or /sys is"));
+    }
+    let is_text = value.chars().all(|letter| letter == '\t' || !letter.is_control());
+    if value.trim().is_empty() || value.len() > LONGEST || !is_text {
+        return Err(format!("{path} cannot be set to {value:?}: one line of text is right"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+    const WINDOW: &str = "/proc/sys/net/ipv4/tcp_rmem";
+    const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+    struct Bench(tempfile::TempDir);
+
+    impl Bench {
+        fn new() -> Self {
+            let bench = Self(tempfile::tempdir().unwrap());
+            bench.write(SWAPPINESS, "60");
+            bench.write(WINDOW, "4096\t131072\t6291456");
+            bench.write(HUGE, "always");
+            bench.write("/proc/sys/kernel/random/boot_id", "one");
+            bench
+        }
+
+        fn root(&self) -> PathBuf {
+            self.0.path().join("root")
+        }
+
+        fn journal(&self) -> PathBuf {
+            self.0.path().join("tune.json")
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let file = self.root().join(&path[1..]);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, format!("{text}\n")).unwrap();
+        }
+
+        fn says(&self, path: &str) -> String {
+            current(Root::new(&self.root()), path).unwrap()
+        }
+
+        fn begin(&self, wanted: &[(&str, &str)]) -> Result<Switches, TuneError> {
+            Switches::begin(&self.root(), &self.journal(), wanted)
+        }
+    }
+
+    #[test]
+    fn settings_are_switched_and_come_back_when_it_is_over() {
+        let bench = Bench::new();
+        let switches = bench
+            .begin(&[(SWAPPINESS, "1"), (SWAPPINESS, "100"), (WINDOW, "4096 65536 65536"), (HUGE, "always")])
+            .unwrap();
+        assert_eq!(switches.found().len(), 3);
+        assert_eq!(bench.says(SWAPPINESS), "60", "nothing is changed before it is asked for");
+        for (to, says) in [("1", "1"), ("100", "100")] {
+            switches.switch(&[(SWAPPINESS, to)]).unwrap();
+            assert_eq!((bench.says(SWAPPINESS).as_str(), bench.says(HUGE).as_str()), (says, "always"));
+        }
+        switches.switch(&[(WINDOW, "4096 65536 65536")]).unwrap();
+        assert_eq!((bench.says(SWAPPINESS).as_str(), bench.says(WINDOW).as_str()), ("60", "4096 65536 65536"));
+        assert!(bench.journal().exists());
+        assert!(matches!(bench.begin(&[(SWAPPINESS, "2")]), Err(TuneError::Busy { .. })));
+        drop(switches);
+        assert_eq!((bench.says(SWAPPINESS).as_str(), bench.says(WINDOW).as_str()), ("60", "4096\t131072\t6291456"));
+        assert!(!bench.journal().exists());
+    }
+
+    #[test]
+    fn after_a_kill_restore_puts_back_whichever_value_there_is() {
+        for left in ["1", "100", "60", "7"] {
+            let bench = Bench::new();
+            let switches = bench.begin(&[(SWAPPINESS, "1"), (SWAPPINESS, "100")]).unwrap();
+            let journal = fs::read(bench.journal()).unwrap();
+            drop(switches);
+            // As a killed process leaves it: the lock is gone, the journal is there.
+            fs::write(bench.journal(), journal).unwrap();
+            bench.write(SWAPPINESS, left);
+            assert!(matches!(bench.begin(&[(SWAPPINESS, "2")]), Err(TuneError::Pending { .. })));
+            let outcomes = super::super::restore(&bench.root(), &bench.journal()).unwrap();
+            assert_eq!(outcomes.len(), 1, "{outcomes:?}");
+            let (now, is_ours) = (bench.says(SWAPPINESS), left != "7");
+            assert_eq!(now == "60", is_ours, "{left}: {outcomes:?}");
+            assert_eq!(matches!(outcomes[0].result, Done::ChangedByOthers { .. }), !is_ours, "{left}: {outcomes:?}");
+            assert!(!bench.journal().exists());
+        }
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused_and_nothing_noted() {
+        let bench = Bench::new();
+        for (path, value) in [
+            ("/etc/passwd", "x"),
+            ("/proc/sys/../../etc/passwd", "x"),
+            ("/proc/sys//vm/swappiness", "1"),
+            ("/sys/./kernel", "1"),
+            ("/proc/sys/vm/nothing", "1"),
+            (SWAPPINESS, ""),
+            (SWAPPINESS, "1\n2"),
+        ] {
+            assert!(matches!(bench.begin(&[(path, value)]), Err(TuneError::Refused(_))), "{path} {value:?}");
+            assert!(!bench.journal().exists());
+        }
+    }
+}
