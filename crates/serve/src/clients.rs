@@ -92,7 +92,7 @@ pub trait Serves {
     /// Serves a connection from now on.
     fn enter(&mut self, socket: OwnedFd);
 
-    /// Gives a connection that this thread has accepted to the one that has fewest.
+    /// Gives a connection that this thread has accepted to the one that is to serve it.
     fn place(&mut self, socket: OwnedFd) {
         let (clients, hall) = self.parts();
         if let Some(socket) = clients.house.place(socket, (clients.own, hall)) {

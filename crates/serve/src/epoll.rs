@@ -390,6 +390,8 @@ mod tests {
     use crate::server::{Server, Setup};
 
     const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    /// Connections of a thread that gets no more, wherever the client is.
+    const MANY: u32 = 10;
 
     /// Two threads that do not run yet, of a site with a file.
     fn workers() -> (tempfile::TempDir, Arc<House>, [Worker; 2]) {
@@ -423,10 +425,10 @@ mod tests {
         let (_top, house, [mut first, mut second]) = workers();
         house.end(Instant::now() + Duration::from_secs(60));
         assert!(second.is_done());
-        house.desks[0].load.store(1, Ordering::Relaxed);
+        house.desks[0].load.store(MANY, Ordering::Relaxed);
         let (client, socket) = client();
         first.place(socket);
-        house.desks[0].load.fetch_sub(1, Ordering::Relaxed);
+        house.desks[0].load.fetch_sub(MANY, Ordering::Relaxed);
         assert_eq!((house.load(), first.serve().requests), (1, 1));
         let told = rest(client);
         assert!(told.contains("\r\nConnection: close\r\n") && told.ends_with("content"), "{told}");
@@ -438,7 +440,7 @@ mod tests {
         let (_top, house, [mut first, mut second]) = workers();
         house.end(Instant::now() + Duration::from_secs(60));
         second.drain_if_over();
-        house.desks[0].load.store(1, Ordering::Relaxed);
+        house.desks[0].load.store(MANY, Ordering::Relaxed);
         let (client, socket) = client();
         first.place(socket);
         assert!(!second.is_done());

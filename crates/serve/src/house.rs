@@ -4,18 +4,27 @@
 //! All threads wait for the one listening socket, and the kernel wakes one of them for a new connection. That thread gives it to
 //! the one that has fewest: with a socket for each thread the kernel would choose by a hash of addresses, and of eight
 //! connections one thread would often have six.
+//!
+//! Of clients on this host those of one CPU go to one thread, as far as the threads stay about equally loaded. A thread of a client
+//! that has its connections with one thread of the server wakes no other, and the scheduler keeps the two where they wake each other
+//! cheapest; with connections to all of them each request may find its thread asleep on another CPU.
 
-use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{getpeername, getsockname, sockopt};
 
 use crate::accepting::moderate;
 use crate::error::{Error, Result};
 use crate::hall::Hall;
+
+/// Connections that a thread may have more than another one, because their clients are on one CPU: a client that has no more than so
+/// many is not worth two threads.
+const GATHERED: u32 = 4;
 
 /// How often connections are looked at whose time may be over.
 pub const SWEEP: Duration = Duration::from_secs(1);
@@ -31,6 +40,8 @@ pub struct House {
     pub is_over: AtomicBool,
     /// Most connections of all.
     most: u32,
+    /// CPUs that the threads may run on; none if there is only one thread.
+    cpus: Vec<u32>,
     deadline: OnceLock<Instant>,
 }
 
@@ -56,7 +67,9 @@ impl House {
             Ok(Desk { waker: Arc::new(waker), load: AtomicU32::new(0), left: Mutex::new(Some(Vec::new())) })
         };
         let desks = (0..threads).map(desk).collect::<rustix::io::Result<_>>().map_err(Error::call("wake threads"))?;
-        Ok(Self { listener, desks, is_over: AtomicBool::new(false), most, deadline: OnceLock::new() })
+        // Without them clients are told apart by nothing.
+        let cpus = if threads > 1 { kelvin_sys::cpu::allowed().unwrap_or_default() } else { Vec::new() };
+        Ok(Self { listener, desks, is_over: AtomicBool::new(false), most, cpus, deadline: OnceLock::new() })
     }
 
     /// Has all threads end, at the latest at this time.
@@ -71,7 +84,7 @@ impl House {
         self.deadline.get().is_none_or(|deadline| now >= *deadline)
     }
 
-    /// Gives a connection that this thread has accepted to the one that has fewest. It comes back if that is this one.
+    /// Gives a connection that this thread has accepted to the one that is to serve it. It comes back if that is this one.
     pub fn place(&self, socket: OwnedFd, (own, hall): (usize, &mut Hall)) -> Option<OwnedFd> {
         let load = self.load();
         if load >= self.most {
@@ -80,7 +93,7 @@ impl House {
         }
         moderate(&socket, load as usize);
         hall.served.connections += 1;
-        let number = self.least_loaded(own);
+        let number = self.choose(own, self.gathers(&socket));
         let socket = if number == own { Some(socket) } else { self.desks[number].leave(socket) };
         if socket.is_some() {
             self.desks[own].load.fetch_add(1, Ordering::Relaxed);
@@ -93,12 +106,35 @@ impl House {
         self.desks.iter().map(|desk| desk.load.load(Ordering::Relaxed)).sum()
     }
 
-    /// The thread that has fewest connections; this one if it has as few as any.
-    fn least_loaded(&self, own: usize) -> usize {
-        let load = |number: &usize| self.desks[*number].load.load(Ordering::Relaxed);
-        let least = (0..self.desks.len()).min_by_key(load).unwrap_or(own);
-        if load(&own) <= load(&least) { own } else { least }
+    /// The thread that has fewest connections, this one if it has as few as any; before it the one that gathers such connections, if
+    /// it has not many more.
+    fn choose(&self, own: usize, gathers: Option<usize>) -> usize {
+        let load = |number: usize| self.desks[number].load.load(Ordering::Relaxed);
+        let least = (0..self.desks.len()).min_by_key(|&number| load(number)).unwrap_or(own);
+        match gathers {
+            Some(one) if load(one) < load(least) + GATHERED => one,
+            _ if load(own) <= load(least) => own,
+            _ => least,
+        }
     }
+
+    /// The thread that gathers the connections of a client on this host that are on the same CPU. A CPU that the threads may not use
+    /// is none where a client and its thread could meet.
+    fn gathers(&self, socket: impl AsFd) -> Option<usize> {
+        if self.cpus.is_empty() || !is_local(&socket).unwrap_or(false) {
+            return None;
+        }
+        let cpu = sockopt::socket_incoming_cpu(&socket).ok()?;
+        let place = self.cpus.iter().position(|&one| one == cpu)?;
+        Some(place % self.desks.len())
+    }
+}
+
+/// Whether both ends of a connection have one address: then what arrives comes from the CPU of the client.
+fn is_local(socket: impl AsFd) -> rustix::io::Result<bool> {
+    let own: SocketAddr = getsockname(&socket)?.try_into()?;
+    let peer: SocketAddr = getpeername(&socket)?.ok_or(rustix::io::Errno::NOTCONN)?.try_into()?;
+    Ok(own.ip() == peer.ip())
 }
 
 impl Desk {
@@ -139,5 +175,56 @@ impl Desk {
             *left = None;
         }
         is_empty
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::thread;
+
+    use super::*;
+
+    fn house(threads: usize) -> House {
+        House::new(Arc::new(TcpListener::bind("127.0.0.1:0").unwrap()), threads, 99).unwrap()
+    }
+
+    #[test]
+    fn a_connection_goes_to_whoever_has_fewest_unless_another_gathers_its_like_and_has_few_more() {
+        let house = house(3);
+        for (loads, own, gathers, chosen) in [
+            ([0, 0, 0], 1, None, 1),
+            ([2, 1, 1], 0, None, 1),
+            ([2, 1, 1], 2, None, 2),
+            ([0, 0, 0], 1, Some(2), 2),
+            ([0, 5, 3], 0, Some(2), 2),
+            ([0, 5, 4], 1, Some(2), 0),
+            ([9, 9, 12], 0, Some(2), 2),
+            ([9, 9, 13], 1, Some(2), 1),
+        ] {
+            house.desks.iter().zip(loads).for_each(|(desk, load)| desk.load.store(load, Ordering::Relaxed));
+            assert_eq!(house.choose(own, gathers), chosen, "{loads:?} {own} {gathers:?}");
+        }
+    }
+
+    #[test]
+    fn connections_from_one_cpu_of_this_host_are_gathered() {
+        let cpus = kelvin_sys::cpu::allowed().unwrap();
+        let house = house(cpus.len() + 1);
+        let address = house.listener.local_addr().unwrap();
+        for (place, &cpu) in cpus.iter().enumerate() {
+            let client = thread::spawn(move || {
+                kelvin_sys::cpu::pin(&[cpu]).unwrap();
+                TcpStream::connect(address).unwrap()
+            });
+            let (socket, _) = house.listener.accept().unwrap();
+            assert_eq!(house.gathers(&socket), Some(place));
+            drop(client.join().unwrap());
+        }
+        let confined = House { cpus: vec![u32::MAX], ..self::house(2) };
+        let _client = TcpStream::connect(confined.listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = confined.listener.accept().unwrap();
+        assert_eq!(confined.gathers(&socket), None, "of a client on a CPU that the threads may not use");
+        assert!(self::house(1).cpus.is_empty(), "one thread gathers all");
     }
 }
