@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::condition::Validators;
@@ -103,6 +104,8 @@ pub struct Files {
     old: HashMap<Box<[u8]>, Held>,
     /// Most files in each of the two.
     most: usize,
+    /// What others may hold too.
+    allowance: Option<Arc<Allowance>>,
     /// The name in the root that is not that of a file.
     reserved: Option<&'static [u8]>,
 }
@@ -111,12 +114,46 @@ pub struct Files {
 struct Held {
     opened: Arc<Opened>,
     checked: Instant,
+    /// Of an allowance, if there is one.
+    permit: Option<Permit>,
+}
+
+/// How many files several may still hold open together.
+#[derive(Debug)]
+pub struct Allowance(AtomicUsize);
+
+/// A file of an allowance: dropped, it may be another one's.
+#[derive(Debug)]
+struct Permit(Arc<Allowance>);
+
+impl Allowance {
+    /// So many.
+    pub fn of(files: usize) -> Arc<Self> {
+        Arc::new(Self(AtomicUsize::new(files)))
+    }
+
+    fn permit(self: &Arc<Self>) -> Option<Permit> {
+        let taken = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.is_ok().then(|| Permit(Arc::clone(self)))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Files {
     /// Holds at most so many files.
     pub fn new(root: Arc<Root>, most: usize) -> Self {
-        Self { root, young: HashMap::new(), old: HashMap::new(), most: most / 2, reserved: None }
+        let (young, old) = Default::default();
+        Self { root, young, old, most: most / 2, allowance: None, reserved: None }
+    }
+
+    /// Holds only what is left of an allowance that others have too.
+    pub fn sharing(self, allowance: Arc<Allowance>) -> Self {
+        Self { allowance: Some(allowance), ..self }
     }
 
     /// Finds nothing below this name in the root.
@@ -158,8 +195,8 @@ impl Files {
     fn resolve(&mut self, path: &str, now: Instant) -> Result<Entry, Status> {
         let known = self.young.remove(path.as_bytes()).or_else(|| self.old.remove(path.as_bytes()));
         if let Some(held) = known.as_ref().filter(|held| now.saturating_duration_since(held.checked) < VALID) {
-            let opened = Arc::clone(&held.opened);
-            self.keep(path, &opened, held.checked);
+            let (opened, checked) = (Arc::clone(&held.opened), held.checked);
+            self.keep(path, (&opened, checked), known.and_then(|held| held.permit));
             return Ok(Entry::File(opened));
         }
         let target = Target::decode(path).map_err(|_| Status::BadRequest)?;
@@ -175,20 +212,26 @@ impl Files {
             found => found?,
         };
         let Found::File(file, identity) = found else { return Ok(Entry::Directory(target)) };
-        let same = known.map(|held| held.opened).filter(|opened| opened.identity == identity);
+        let (same, permit) = known.map(|held| (held.opened, held.permit)).unzip();
+        let same = same.filter(|opened| opened.identity == identity);
         let opened = same.unwrap_or_else(|| Arc::new(Opened::new(file, identity, target.name())));
-        self.keep(path, &opened, now);
+        self.keep(path, (&opened, now), permit.flatten());
         Ok(Entry::File(opened))
     }
 
-    fn keep(&mut self, path: &str, opened: &Arc<Opened>, checked: Instant) {
+    /// Holds a file that was found at this time, by the permit that it had or by a new one.
+    fn keep(&mut self, path: &str, (opened, checked): (&Arc<Opened>, Instant), permit: Option<Permit>) {
         if path.len() > LONGEST || self.most == 0 {
             return;
         }
         if self.young.len() >= self.most {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(path.as_bytes().into(), Held { opened: Arc::clone(opened), checked });
+        let permit = permit.or_else(|| self.allowance.as_ref()?.permit());
+        if permit.is_some() || self.allowance.is_none() {
+            let held = Held { opened: Arc::clone(opened), checked, permit };
+            self.young.insert(path.as_bytes().into(), held);
+        }
     }
 }
 
@@ -240,6 +283,31 @@ mod tests {
             assert!(!opened.is_unchanged() && !opened.append_to(&mut out), "{other}");
             assert_eq!(out, b"head old");
         }
+    }
+
+    #[test]
+    fn files_that_several_may_hold_together_are_shared_among_them() {
+        let directory = tempfile::tempdir().unwrap();
+        (0..4).for_each(|number| fs::write(directory.path().join(number.to_string()), "x").unwrap());
+        let (allowance, now) = (Allowance::of(3), Instant::now());
+        let left = || allowance.0.load(Ordering::Relaxed);
+        let mut both = [0, 1].map(|_| files(directory.path(), 4).sharing(Arc::clone(&allowance)));
+        let held = |files: &Files| files.young.len() + files.old.len();
+        let [first, second] = &mut both;
+        for number in [0, 1, 0, 1] {
+            file(first, &format!("/{number}"), now);
+        }
+        assert_eq!((held(first), left()), (2, 1));
+        for later in [now, now + VALID, now + 2 * VALID] {
+            (0..4).for_each(|number| drop(file(second, &format!("/{number}"), later)));
+            assert_eq!((held(second), left()), (1, 0), "what is looked at again keeps its place");
+        }
+        first.forget_all();
+        assert_eq!(left(), 2);
+        (0..4).for_each(|number| drop(file(second, &format!("/{number}"), now + 2 * VALID)));
+        assert_eq!(held(second) + left(), 3);
+        drop(both);
+        assert_eq!(left(), 3);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustix::net::{Shutdown, listen, shutdown};
 
 use crate::epoll;
 use crate::error::{Error, Result};
-use crate::files::Files;
+use crate::files::{Allowance, Files};
 use crate::fork::{self, Forking};
 use crate::hall::Hall;
 use crate::host::{Name, Names};
@@ -39,7 +39,7 @@ pub(crate) const LAST: usize = 64;
 const OTHERS: u64 = 64;
 /// Most files that each thread holds open.
 const HELD: u64 = 4096;
-/// Most files that a process of one connection holds open: a client comes back to few, and there may be many processes.
+/// Most files that a process or thread of one connection holds open: a client comes back to few, and there may be many of them.
 const HELD_ALONE: u64 = 16;
 
 /// Who serves connections, and how it waits.
@@ -120,20 +120,31 @@ impl Setup {
     }
 }
 
+/// How many files are held open between requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Holding {
+    /// By each thread, at most.
+    each: usize,
+    /// By all threads of a process together.
+    all: usize,
+}
+
 impl Setup {
-    /// Limits connections to what so many descriptors allow, and says how many files each thread may hold open between requests.
-    fn share(&mut self, descriptors: u64) -> usize {
+    /// Limits connections to what so many descriptors allow, and says how many files may be held open between requests.
+    fn share(&mut self, descriptors: u64) -> Holding {
         let own = self.sending.descriptors();
         if self.model == Model::Fork {
             // Each process has descriptors of its own.
-            return descriptors.saturating_sub(own + 1).min(HELD_ALONE) as usize;
+            let all = descriptors.saturating_sub(own + 1).min(HELD_ALONE) as usize;
+            return Holding { each: all, all };
         }
         let (fixed, of_each) = if self.model == Model::Thread { (0, 1 + own) } else { (self.threads.max(1) as u64, 1) };
         let free = descriptors.saturating_sub(own * fixed);
         let connections = u64::from(self.limits.connections).min((free - free / 4) / of_each).max(1);
         self.limits.connections = connections as u32;
-        let threads = if fixed == 0 { connections } else { fixed };
-        (free.saturating_sub(connections * of_each) / threads).min(HELD) as usize
+        let left = free.saturating_sub(connections * of_each);
+        let each = left.checked_div(fixed).map_or(HELD_ALONE, |each| each.min(HELD));
+        Holding { each: each as usize, all: left as usize }
     }
 }
 
@@ -161,7 +172,7 @@ pub struct Server {
     root: Arc<Root>,
     names: Names,
     setup: Setup,
-    held: usize,
+    held: Holding,
     /// Whether anybody may look at what it uses.
     is_exposed: bool,
     /// Where looks are answered, and what for.
@@ -329,8 +340,9 @@ impl Server {
         let manner = Manner { names: self.names.clone(), lists, inline: sending.inline(), limits };
         let watch = self.watch.clone();
         let reserved = self.is_exposed.then_some(looks::RESERVED);
+        let allowance = Allowance::of(held.all);
         move || {
-            let files = Files::new(Arc::clone(&root), held).reserving(reserved);
+            let files = Files::new(Arc::clone(&root), held.each).sharing(Arc::clone(&allowance)).reserving(reserved);
             let mut hall = Hall::new(Site::new(files, manner.clone()), sending);
             hall.watch = watch.clone();
             hall
@@ -387,10 +399,10 @@ mod tests {
         {
             for descriptors in [0, 1, 5, 5000, 20_000, 1_000_000] {
                 let mut setup = Setup { model, sending, ..Setup::of(threads) };
-                let held = setup.share(descriptors) as u64;
+                let held = setup.share(descriptors);
                 let connections = u64::from(setup.limits.connections);
                 let holders = if model == Model::Thread { connections } else { threads as u64 };
-                let taken = connections + (held + sending.descriptors()) * holders;
+                let taken = connections + held.all as u64 + sending.descriptors() * holders;
                 assert!(
                     connections >= 1 && (taken <= descriptors || descriptors < 20),
                     "{model} {sending} {descriptors}"
@@ -398,7 +410,10 @@ mod tests {
             }
         }
         let mut alone = Setup { model: Model::Fork, ..Setup::of(1) };
-        assert_eq!((alone.share(1000), alone.limits.connections), (16, Limits::default().connections));
-        assert_eq!(Setup::of(2).share(1_000_000), 4096);
+        assert_eq!(alone.share(1000), Holding { each: 16, all: 16 });
+        assert_eq!(alone.limits.connections, Limits::default().connections);
+        assert_eq!(Setup::of(2).share(1_000_000).each, 4096);
+        let mut threads = Setup { model: Model::Thread, ..Setup::of(1) };
+        assert_eq!(threads.share(1000), Holding { each: 16, all: 250 });
     }
 }
