@@ -113,6 +113,7 @@ bench: build ## how right, repeatable, cheap and sturdy the numbers are: four ho
 	$(PYTHON) bench/transfer.py --kelvin $(KELVIN)
 	$(PYTHON) bench/transfer_limits.py --kelvin $(KELVIN)
 	$(PYTHON) bench/serve.py --kelvin $(KELVIN)
+	$(PYTHON) bench/serve_models.py --kelvin $(KELVIN)
 	$(PYTHON) bench/load.py --kelvin $(KELVIN)
 	$(PYTHON) bench/load_limits.py --kelvin $(KELVIN)
 	$(PYTHON) bench/load_growth.py --kelvin $(KELVIN)

@@ -3,7 +3,7 @@
 
 Files of 100 B and of 2 MiB in a tmpfs are fetched over loopback with 1, 8 and 64 connections by wrk, in a network namespace whose
 connections begin under cubic. nginx is Debian's, with one worker for each CPU, no access log, and each of sendfile and
-open_file_cache on and off; the best of the four for a file and a number of connections, found by a visit to each before, is what
+open_file_cache on and off; the best of the four for a file and a number of connections, found by three visits to each before, is what
 kelvin is compared with. A pair is one visit to either, in random order.
 
 The ratio is kelvin's requests per second over nginx's: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank
@@ -16,6 +16,7 @@ import os
 import random
 import re
 import socket
+import statistics
 import subprocess
 import tempfile
 import time
@@ -32,6 +33,8 @@ HOST = "127.0.0.1"
 # Bytes of each file, and what the lower end of the ratio must be above.
 FILES = {"100": (100, 1.0), "2M": (2 << 20, 0.97)}
 CONNECTIONS = [1, 8, 64]
+# Visits to each nginx by which the fastest is found.
+FINDING = 3
 PATIENCE = 10
 
 NGINX = """
@@ -95,13 +98,18 @@ class Visit:
     connections: int
     seconds: int
 
-    def rate(self, server):
-        """Requests a second; an error if one failed."""
+    def command(self, server):
         threads = min(self.connections, len(os.sched_getaffinity(0)))
-        told = common.run(["wrk", f"-t{threads}", f"-c{self.connections}", f"-d{self.seconds}s", f"http://{HOST}:{server.port}/{self.name}"])
+        return ["wrk", f"-t{threads}", f"-c{self.connections}", f"-d{self.seconds}s", f"http://{HOST}:{server.port}/{self.name}"]
+
+    def rate_of(self, told, server):
+        """Requests a second, by what wrk told; an error if one failed."""
         if "Socket errors" in told or "Non-2xx" in told:
             raise RuntimeError(f"{server.name}: {told}")
         return float(re.search(r"Requests/sec:\s*([0-9.]+)", told)[1])
+
+    def rate(self, server):
+        return self.rate_of(common.run(self.command(server)), server)
 
 
 @dataclass
@@ -134,8 +142,11 @@ class Comparison:
 
 
 def fastest(visit, servers):
-    rates = {server: max(visit.rate(server) for _ in range(2)) for server in servers}
-    return max(rates, key=rates.get)
+    """The one with the best median, visited in turn."""
+    rates = {server: [] for server in servers}
+    for _ in range(FINDING):
+        [rates[server].append(visit.rate(server)) for server in servers]
+    return max(rates, key=lambda server: statistics.median(rates[server]))
 
 
 def comparisons(arguments, servers, own):
