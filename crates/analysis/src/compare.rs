@@ -6,6 +6,7 @@
 //! theirs.
 
 mod differences;
+mod gate;
 mod in_turn;
 mod judge;
 mod series;
@@ -14,6 +15,7 @@ mod verdicts;
 use kelvin_model::{COMPARE_FORMAT, ComparedRun, ComparedSide, Comparison, Learned, Reference, Run, RunStatus};
 use kelvin_stats::median;
 
+pub use self::gate::{Gate, leads};
 pub use self::in_turn::{MeasuredInTurn, Turns, compare_in_turn};
 use self::judge::Judge;
 use self::series::{Series, pairs};
@@ -73,6 +75,7 @@ impl Compare<'_> {
             figures,
             not_compared,
             in_turn: None,
+            gated: None,
         }
     }
 }

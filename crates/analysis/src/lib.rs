@@ -33,7 +33,7 @@ pub mod words;
 pub use analyse::analyse;
 pub use canaries::BLOCK_OVER_CHAIN;
 pub use causes::{controls_of, explain, measured_under};
-pub use compare::{Compare, MeasuredInTurn, SideOf, Subject, Turns, compare_in_turn};
+pub use compare::{Compare, Gate, MeasuredInTurn, SideOf, Subject, Turns, compare_in_turn, leads};
 pub use gather::samples_as_found;
 pub use headlines::Headlines;
 pub use kelvin_model::{Interval, IntervalKind, Place};

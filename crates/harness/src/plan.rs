@@ -98,6 +98,13 @@ pub struct UnknownName {
     pub nearest: Vec<String>,
 }
 
+impl UnknownName {
+    /// A name that selects none of these.
+    pub fn of(name: &str, probes: &[&'static Probe]) -> Self {
+        Self { name: name.to_owned(), nearest: nearest(name, probes) }
+    }
+}
+
 fn suggestion(nearest: &[String]) -> String {
     if nearest.is_empty() {
         "; `kelvin list` shows all".into()
@@ -122,7 +129,7 @@ impl Plan {
         let eligible: Vec<&'static Probe> = probes.iter().copied().filter(|probe| probe.kind == kind).collect();
         for name in names {
             if !eligible.iter().any(|probe| probe.is_selected_by(name)) {
-                return Err(UnknownName { name: name.clone(), nearest: nearest(name, &known(probes, kind)) });
+                return Err(UnknownName::of(name, &known(probes, kind)));
             }
         }
         let asked = |probe: &Probe| {

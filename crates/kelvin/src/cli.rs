@@ -20,7 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
 
 pub use ab::{AbArgs, Means, Setting};
-pub use compare::{CompareArgs, CompareFormat, WorseBy};
+pub use compare::{CompareArgs, CompareFormat, GateArgs};
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
 pub use load::{LoadArgs, VerifyArg};
 pub use serve::ServeArgs;
@@ -146,7 +146,7 @@ pub enum Command {
                             kelvin compare before.json last --fail-on worse:5%\n  \
                             kelvin compare before.json last --fail-on worse:5% --format md -o compared.md\n  \
                             kelvin compare last~5..last~3 last~2..last\n\n\
-                            Exit status: 0 compared, 1 a figure misses the gate of --fail-on, 2 could not be done: one line says \
+                            Exit status: 0 compared, 1 a figure misses the gate of --fail-on or --policy, 2 could not be done: one line says \
                             why.")]
     Compare(CompareArgs),
     /// Measure two settings of this machine, or two commands, in turn, and compare them
@@ -162,7 +162,7 @@ pub enum Command {
                             Settings are NAME=VALUE: cpu, dir, congestion-control, socket-buffers, realtime, quota, memory, group, \
                             env.NAME, huge-pages, a sysctl such as vm.swappiness, or a file below /proc/sys or /sys; or as-found. A \
                             setting of the system is put back at the end; after a kill, by kelvin tune --restore.\n\n\
-                            Exit status: 0 compared, 1 a figure misses the gate of --fail-on, or it was interrupted, 2 could not be \
+                            Exit status: 0 compared, 1 a figure misses the gate, or it was interrupted, 2 could not be \
                             done: one line says why.")]
     Ab(Box<AbArgs>),
     /// Nothing: help or version was printed

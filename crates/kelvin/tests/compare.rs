@@ -98,6 +98,29 @@ fn a_figure_that_is_five_times_as_slow_is_worse_and_misses_the_gate() {
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(words.iter().all(|word| stdout(&output).contains(word)), "{}", stdout(&output));
     }
+    // By a policy: the most special rule counts, and what is known excuses.
+    let by_policy = |policy: &str| {
+        fs::write(place.path().join("policy.toml"), policy).unwrap();
+        run(&place, &["compare", "base.json", "slower.json", "--policy", "policy.toml"])
+    };
+    let figures = "[[figures]]\nname = 'file.metadata'\nworse = '20%'\nowner = 'storage'\n";
+    let missed = by_policy(figures);
+    assert_eq!(missed.status.code(), Some(1), "{}", stderr(&missed));
+    assert!(
+        stderr(&missed).contains("--policy: file.metadata.create") && stderr(&missed).contains("(storage)"),
+        "{}",
+        stderr(&missed)
+    );
+    for (more, words) in [
+        ("[[figures]]\nname = 'file.metadata.create'\nworse = '900%'", ""),
+        ("[[known]]\nname = 'file.metadata.create'\nbecause = 'a slower disk'", "not counted: file.metadata.create"),
+    ] {
+        let output = by_policy(&format!("{figures}{more}"));
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+    assert_refused(&by_policy("\nwors = '5%'"), &["--policy policy.toml", "line 2", "wors"]);
+    assert_refused(&by_policy("[[figures]]\nname = 'os.syscall.nul'"), &["--policy policy.toml", "os.syscall.null"]);
     let passed = run(&place, &["compare", "slower.json", "base.json", "--fail-on", "worse"]);
     assert_eq!(passed.status.code(), Some(0), "{}{}", stdout(&passed), stderr(&passed));
     assert!(stdout(&passed).contains("Better"), "{}", stdout(&passed));
@@ -149,7 +172,70 @@ fn what_cannot_be_compared_is_refused_by_its_name() {
     refused(&["intel-guest-2", "last", "--fail-on", "better"], &["--fail-on", "worse:5%"]);
     refused(&["intel-guest-2", "last", "--threshold", "0"], &["--threshold"]);
     refused(&["intel-guest-2", "last", "--full", "--json"], &["--full"]);
-    refused(&["intel-guest-2", "last", "--format", "junit"], &["--format junit", "--fail-on"]);
+    refused(&["intel-guest-2", "last", "--format", "junit"], &["--format junit", "--fail-on", "--policy"]);
+    refused(&["intel-guest-2", "last", "--policy", "nowhere"], &["--policy nowhere", "No such file"]);
+    refused(&["intel-guest-2", "last", "--policy", "x", "--fail-on", "worse"], &["--policy", "--fail-on"]);
     fs::write(place.path().join("text"), "no run").unwrap();
     refused(&["text", "intel-guest-2"], &["text"]);
+}
+
+/// The commands of the steps of a workflow, in the layout of the one that is tried here.
+fn steps(workflow: &str) -> Vec<String> {
+    let mut steps: Vec<String> = Vec::new();
+    let mut is_block = false;
+    for line in workflow.lines() {
+        match line.strip_prefix("        run: ") {
+            Some("|") => steps.push(String::new()),
+            Some(command) => steps.push(command.to_owned()),
+            None if is_block && line.starts_with("          ") => {
+                steps.iter_mut().last().into_iter().for_each(|step| *step += &format!("{}\n", line.trim_start()));
+                continue;
+            }
+            None => {}
+        }
+        is_block = line.ends_with("run: |");
+    }
+    steps
+}
+
+#[test]
+fn the_workflow_measures_compares_and_judges_by_its_policy() {
+    let place = Place::new();
+    let contrib = |file: &str| format!("{}/../../contrib/{file}", env!("CARGO_MANIFEST_DIR"));
+    let steps = steps(&fs::read_to_string(contrib("github-workflow.yml")).unwrap());
+    assert_eq!(steps.len(), 4, "{steps:?}");
+    let [policy, summary] = ["policy.toml", "summary"].map(|name| place.path().join(name));
+    // Of this policy nothing can be missed, however busy the machine is; the other one asks for what no comparison can show.
+    fs::write(&policy, "worse = true").unwrap();
+    let mut environment = vec![
+        ("MEASURED", "file.metadata --quick --budget minimum --rounds 5".to_owned()),
+        ("STORE", "kelvin.sqlite".into()),
+        ("BASELINE", "baseline.json".into()),
+        ("POLICY", policy.display().to_string()),
+        ("GITHUB_STEP_SUMMARY", summary.display().to_string()),
+    ];
+    let programs = std::path::Path::new(KELVIN).parent().unwrap();
+    environment.push(("PATH", format!("{}:{}", programs.display(), std::env::var("PATH").unwrap())));
+    let runs = |step: &str| {
+        let mut shell = place.command("/bin/sh", &["-e", "-c", step]);
+        let output = shell.envs(environment.iter().map(|(name, value)| (name, value))).output().unwrap();
+        (output.status.code(), stderr(&output).to_owned())
+    };
+    for step in &steps {
+        assert_eq!(runs(step).0, Some(0), "{step}: {}", runs(step).1);
+    }
+    assert!(fs::read_to_string(&summary).unwrap().contains("### kelvin: last against"));
+    assert!(fs::read_to_string(place.path().join("kelvin.xml")).unwrap().contains("<testsuites>"));
+    fs::write(&policy, "worse = true\nseen = '0.001%'").unwrap();
+    let (status, said) = runs(&steps[2]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("--policy: file.metadata.") && said.contains("and must"), "{said}");
+    // The policy that is shown is one.
+    environment.iter_mut().find(|(name, _)| *name == "POLICY").unwrap().1 = contrib("kelvin-policy.toml");
+    let shown = place
+        .command("/bin/sh", &["-e", "-c", &steps[2]])
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .output()
+        .unwrap();
+    assert!(matches!(shown.status.code(), Some(0 | 1)), "not refused, whatever it finds: {}", stderr(&shown));
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::grammar::{Id, Word};
-use crate::{Better, Case, Chance, Estimate, Metric, Name};
+use crate::{Better, Case, Chance, Estimate, Gated, Metric, Name};
 
 /// Version of the format of a comparison. A format is never edited, only followed by the next one.
 pub const COMPARE_FORMAT: u32 = 1;
@@ -35,6 +35,9 @@ pub struct Comparison {
     /// How both were measured, where that was in turn: `kelvin ab`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_turn: Option<InTurn>,
+    /// What a gate finds, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gated: Option<Gated>,
 }
 
 /// How two settings of one machine were measured in turn.

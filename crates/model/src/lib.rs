@@ -11,6 +11,7 @@ mod case;
 mod compare;
 mod conclusion;
 mod event;
+mod gate;
 pub mod grammar;
 mod hazard;
 mod headline;
@@ -47,6 +48,7 @@ pub use conclusion::{
     ShareQuestion, Side, Test, Tested, TransferClaim, TransferFactor, UnknownLimit, WhatIf,
 };
 pub use event::Event;
+pub use gate::{GateFinding, GateReason, Gated, KnownIssue};
 pub use hazard::{Hazard, Severity};
 pub use headline::{AsFound, Headline, Lacking, MeasuredValue};
 pub use interval::{Interval, IntervalKind};

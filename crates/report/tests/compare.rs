@@ -1,8 +1,10 @@
 //! A comparison as Markdown and as JUnit's XML, and its published schema.
 
+use kelvin_analysis::words::compare::{name, not_compared_name};
 use kelvin_model::{
     Axis, AxisScale, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison,
-    Estimate, FactDiffers, InTurn, KnownFrom, Metric, NotCompared, NotComparedBecause, NotKnownBecause,
+    Estimate, FactDiffers, GateFinding, GateReason, Gated, InTurn, KnownFrom, KnownIssue, Metric, NotCompared,
+    NotComparedBecause, NotKnownBecause,
 };
 use kelvin_report::compare::{Compared, Pulled, Tested, schema};
 
@@ -63,7 +65,33 @@ fn comparison() -> Comparison {
             apart(&LATENCY, NotComparedBecause::OnlyBase("skipped: <needs> two CPUs".into())),
         ],
         in_turn: None,
+        gated: None,
     }
+}
+
+/// What a gate of 5 % finds, with a known issue and an owner.
+fn gated() -> Comparison {
+    let mut comparison = comparison();
+    let finding = |figure: &str, because, issue, owner: Option<&str>| GateFinding {
+        metric: LATENCY.id,
+        figure: figure.into(),
+        because,
+        issue,
+        owner: owner.map(str::to_owned),
+    };
+    let names: Vec<String> = comparison.figures.iter().map(name).collect();
+    let worse = |by| GateReason::Worse { by, allowed: 0.05 };
+    let issue = KnownIssue { because: "a <known> issue".into(), until: Some("2026-12-31".into()), worse: Some(0.5) };
+    comparison.gated = Some(Gated {
+        missed: vec![
+            finding(&names[0], worse(0.27), None, Some("@memory|team")),
+            finding(&not_compared_name(&comparison.not_compared[0]), GateReason::NotCompared, None, None),
+        ],
+        known: vec![finding(&names[1], GateReason::Unseen { least: Some(0.3), wanted: 0.1 }, Some(issue), None)],
+        unseen: 3,
+        not_seen: vec!["nothing of it".into()],
+    });
+    comparison
 }
 
 fn written(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
@@ -74,18 +102,14 @@ fn written(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
 
 #[test]
 fn a_pull_request_reads_first_what_is_worse() {
-    let comparison = comparison();
-    let missed = ["test.latency set=4 KiB is 27 % worse".to_owned()];
-    let page = written(|out| Pulled { missed: Some(&missed) }.render(&comparison, out));
+    let page = written(|out| Pulled.render(&gated(), out));
     insta::assert_snapshot!(page);
     let tags: Vec<&str> = page.match_indices('<').map(|(at, _)| &page[at..at + 4]).collect();
     assert!(tags.iter().all(|tag| ["<det", "<sum", "</su", "</de"].contains(tag)), "{tags:?}");
     assert!(!page.contains('\u{1b}'));
-    let without = written(|out| Pulled { missed: None }.render(&comparison, out));
-    assert!(
-        !without.contains("gate")
-            && written(|out| Pulled { missed: Some(&[]) }.render(&comparison, out)).contains("No figure misses")
-    );
+    assert!(!written(|out| Pulled.render(&comparison(), out)).contains("gate"));
+    let passed = Comparison { gated: Some(Gated::default()), ..comparison() };
+    assert!(written(|out| Pulled.render(&passed, out)).contains("No figure misses"));
 }
 
 #[test]
@@ -113,7 +137,7 @@ fn two_settings_that_were_measured_in_turn_say_so_and_count_blocks() {
     let same = Comparison { differences: Vec::new(), ..comparison };
     for page in [
         written(|out| Compared { width: 80, full: true, more: "--full" }.render(&same, out)),
-        written(|out| Pulled { missed: None }.render(&same, out)),
+        written(|out| Pulled.render(&same, out)),
     ] {
         assert!(page.contains("Nothing differs: both are the same setting."), "{page}");
     }
@@ -121,12 +145,12 @@ fn two_settings_that_were_measured_in_turn_say_so_and_count_blocks() {
 
 #[test]
 fn what_shows_tests_reads_which_figures_miss_the_gate() {
-    let comparison = comparison();
-    let is_missed = |figure: &ComparedFigure| figure.verdict == ChangeVerdict::Worse && figure.worse_by() >= 0.05;
-    let page = written(|out| Tested { is_missed: &is_missed }.render(&comparison, out));
+    let page = written(|out| Tested.render(&gated(), out));
     insta::assert_snapshot!(page);
     let count = |what: &str| page.matches(what).count();
-    assert_eq!([count("<testcase "), count("<failure "), count("<skipped ")], [7, 1, 3]);
+    assert_eq!([count("<testcase "), count("<failure "), count("<skipped ")], [7, 3, 2]);
+    let without = written(|out| Tested.render(&comparison(), out));
+    assert!(without.contains("failures=\"0\"") && !without.contains("<failure"), "{without}");
 }
 
 /// The published schema is that of the types; `KELVIN_UPDATE_SCHEMA=1 cargo test -p kelvin-report` writes it anew.

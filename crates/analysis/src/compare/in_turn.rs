@@ -77,6 +77,7 @@ pub fn compare_in_turn(turns: &Turns<'_>) -> Comparison {
         figures,
         not_compared,
         in_turn: Some(InTurn { blocks, seconds: turns.seconds }),
+        gated: None,
     }
 }
 

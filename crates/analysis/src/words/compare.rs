@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use kelvin_model::units::{brief, case, number, percent, seconds, stated};
 use kelvin_model::{
-    ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, InTurn, KnownFrom, NotCompared,
-    NotComparedBecause, NotKnownBecause, Unit, worse_by,
+    ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, GateFinding, GateReason, InTurn, KnownFrom,
+    KnownIssue, NotCompared, NotComparedBecause, NotKnownBecause, Unit,
 };
 use kelvin_stats::{LEAST_HISTORY, median};
 
@@ -259,10 +259,14 @@ fn longer(times: f64, comparison: &Comparison) -> String {
 pub fn apart(comparison: &Comparison) -> Vec<(String, Vec<String>)> {
     let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
     for one in &comparison.not_compared {
-        let metric = if one.case.is_empty() { one.metric.to_string() } else { format!("{} {}", one.metric, one.case) };
-        groups.entry(because(one, comparison)).or_default().push(metric);
+        groups.entry(because(one, comparison)).or_default().push(not_compared_name(one));
     }
     groups.into_iter().map(|((_, why), figures)| (why, figures)).collect()
+}
+
+/// What is not compared, as tables name it.
+pub fn not_compared_name(one: &NotCompared) -> String {
+    if one.case.is_empty() { one.metric.to_string() } else { format!("{} {}", one.metric, one.case) }
 }
 
 /// Why one is not compared, after the rank of the reason.
@@ -281,8 +285,30 @@ fn because(one: &NotCompared, comparison: &Comparison) -> (u8, String) {
     }
 }
 
-/// A change as a gate names it: `12 % worse`.
-pub fn by(figure: &ComparedFigure) -> String {
-    let share = worse_by(figure.ratio.value, figure.metric.better);
-    format!("{} {}", change(share.abs()), if share > 0.0 { "worse" } else { "better" })
+/// What a gate has found, as a sentence without its end: `os.syscall.null is 12 % worse, and 5 % are too much (kernel team)`.
+pub fn found_by_gate(finding: &GateFinding) -> String {
+    let what = match finding.because {
+        GateReason::Worse { by, allowed } if allowed > 0.0 => {
+            format!("is {} worse, and {} is too much", change(by), change(allowed))
+        }
+        GateReason::Worse { by, .. } => format!("is {} worse", change(by)),
+        GateReason::Unseen { least: Some(least), wanted } => {
+            format!("shows changes from {} on, and must from {} on", change(least), change(wanted))
+        }
+        GateReason::Unseen { least: None, wanted } => {
+            format!("has too few rounds to show a change, and must from {} on", change(wanted))
+        }
+        GateReason::NotCompared => "is not compared, and must be".to_owned(),
+    };
+    let owner = finding.owner.as_ref().map(|owner| format!(" ({owner})")).unwrap_or_default();
+    let issue = finding.issue.as_ref().map(|issue| format!("; known: {}", known(issue))).unwrap_or_default();
+    format!("{} {what}{owner}{issue}", finding.figure)
+}
+
+/// A known issue: what it is, and for how long and how much.
+fn known(issue: &KnownIssue) -> String {
+    let most = issue.worse.map(|share| format!("up to {}", change(share)));
+    let until = issue.until.as_ref().map(|day| format!("until {day}"));
+    let bounds: Vec<String> = most.into_iter().chain(until).collect();
+    if bounds.is_empty() { issue.because.clone() } else { format!("{}, {}", issue.because, bounds.join(", ")) }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::{CompareFormat, MeasureArgs, WorseBy, file, of_today, percent, socket_buffers};
+use super::{CompareFormat, GateArgs, MeasureArgs, file, of_today, percent, socket_buffers};
 
 /// `kelvin ab`.
 #[derive(Debug, Args)]
@@ -34,9 +34,9 @@ pub struct AbArgs {
     /// Measure all points, not only those of a quick run
     #[arg(long)]
     pub thorough: bool,
-    /// Exit with status 1 if a figure of B is worse, by this percentage if one is given, as in `worse:5%`
-    #[arg(long, value_name = "worse[:PERCENT]")]
-    pub fail_on: Option<WorseBy>,
+    /// The gate
+    #[command(flatten)]
+    pub gate: GateArgs,
     /// Print all figures instead of one screen
     #[arg(long)]
     pub full: bool,

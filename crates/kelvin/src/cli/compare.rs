@@ -21,9 +21,9 @@ pub struct CompareArgs {
     /// Percentage by which a figure must differ to be better or worse, and within which it is the same
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     pub threshold: f64,
-    /// Exit with status 1 if a figure is worse, by this percentage if one is given, as in `worse:5%`
-    #[arg(long, value_name = "worse[:PERCENT]")]
-    pub fail_on: Option<WorseBy>,
+    /// The gate
+    #[command(flatten)]
+    pub gate: GateArgs,
     /// Print all figures instead of one screen
     #[arg(long)]
     pub full: bool,
@@ -44,6 +44,17 @@ pub struct CompareArgs {
     pub store: StoreArgs,
 }
 
+/// A gate, which makes the exit status 1.
+#[derive(Debug, Args)]
+pub struct GateArgs {
+    /// Exit with status 1 if a figure is worse, by this percentage if one is given, as in `worse:5%`
+    #[arg(long, value_name = "worse[:PERCENT]")]
+    pub fail_on: Option<WorseBy>,
+    /// Exit with status 1 if a figure misses this policy: a TOML file of bounds, owners and known issues (see the book on compare)
+    #[arg(long, value_name = "FILE", conflicts_with = "fail_on")]
+    pub policy: Option<PathBuf>,
+}
+
 /// A format of `kelvin compare`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompareFormat {
@@ -51,7 +62,7 @@ pub enum CompareFormat {
     Terminal,
     /// Markdown, for a pull request
     Md,
-    /// JUnit's XML: a failure for each figure that misses the gate of --fail-on
+    /// JUnit's XML: a failure for each figure that misses the gate of --fail-on or --policy
     Junit,
     /// JSON
     Json,

@@ -12,7 +12,7 @@ use kelvin_machine::private::hide_in;
 use kelvin_report::compare::{Compared, Pulled, Tested};
 
 use self::alternation::{Limits, alternate};
-use super::compare::missing;
+use super::gate::AskedGate;
 use crate::cli::{AbArgs, CompareFormat, MINIMUM};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
@@ -28,7 +28,8 @@ const BLOCKS: u32 = 8;
 /// `kelvin ab`.
 pub fn ab(args: &AbArgs) -> Done {
     let format = if args.json { CompareFormat::Json } else { args.format };
-    super::compare::check_format(format, args.full, args.fail_on.is_some())?;
+    let gate = AskedGate::of(&args.gate)?;
+    gate.check_format(format, args.full)?;
     let limits = limits(args);
     let outcome = match args.a_cmd.as_ref().zip(args.b_cmd.as_ref()) {
         Some((a, b)) => alternate(&mut programs::Programs::new([a, b])?, &limits)?,
@@ -40,6 +41,7 @@ pub fn ab(args: &AbArgs) -> Done {
         None => probes::compare(args, &limits)?,
     };
     let mut comparison = outcome.comparison;
+    gate.judge(&mut comparison);
     if !args.with_private && (args.output.is_some() || format != CompareFormat::Terminal) {
         comparison = hide_in(&comparison).map_err(|error| Fault::new("cannot leave out what is private", error))?;
     }
@@ -47,14 +49,8 @@ pub fn ab(args: &AbArgs) -> Done {
         CompareFormat::Terminal => {
             Compared { width: output::width(), full: args.full, more: "--full" }.render(&comparison, out)
         }
-        CompareFormat::Md => {
-            let missed = args.fail_on.map(|gate| gate.missed_by(&comparison).map(missing).collect::<Vec<String>>());
-            Pulled { missed: missed.as_deref() }.render(&comparison, out)
-        }
-        CompareFormat::Junit => {
-            Tested { is_missed: &|figure| args.fail_on.is_some_and(|gate| gate.is_missed_by(figure)) }
-                .render(&comparison, out)
-        }
+        CompareFormat::Md => Pulled.render(&comparison, out),
+        CompareFormat::Junit => Tested.render(&comparison, out),
         CompareFormat::Json => writeln!(out, "{}", kelvin_model::json::pretty(&comparison)?),
     };
     match &args.output {
@@ -71,7 +67,7 @@ pub fn ab(args: &AbArgs) -> Done {
             kelvin_model::units::percent(until)
         ));
     }
-    Ok(args.fail_on.map_or(ExitCode::SUCCESS, |gate| gate.judge(&comparison)))
+    Ok(gate.tell(&comparison))
 }
 
 fn limits(args: &AbArgs) -> Limits {

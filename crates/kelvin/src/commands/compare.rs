@@ -3,32 +3,33 @@
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
-use kelvin_analysis::words::compare::{by, name};
 use kelvin_analysis::{Compare, SideOf, Subject, references};
 use kelvin_machine::private::{hide_in, leave_out};
-use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, Learned, Metric, Reference, Run, RunStatus, json};
+use kelvin_model::{Comparison, Learned, Metric, Reference, Run, RunStatus, json};
 use kelvin_report::compare::{Compared, Pulled, Tested};
 use kelvin_store::{Filter, Kin, RunLine};
 
-use crate::cli::{CompareArgs, CompareFormat, StoreArgs, WorseBy};
+use crate::cli::{CompareArgs, CompareFormat, StoreArgs};
+use crate::commands::gate::AskedGate;
 use crate::commands::report::run_of;
 use crate::commands::{existing_store, open_store};
-use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::fault::{Done, Fault};
 use crate::measure::LEARN_FROM;
 use crate::output;
 
 /// `kelvin compare`.
 pub fn compare(args: &CompareArgs) -> Done {
     let format = if args.json { CompareFormat::Json } else { args.format };
-    check_format(format, args.full, args.fail_on.is_some())?;
+    let gate = AskedGate::of(&args.gate)?;
+    gate.check_format(format, args.full)?;
     let [base, other] = [&args.base, &args.other].map(|name| Side::find(name, args));
     let (base, other) = (base?, other?);
     refuse_the_same(&base, &other)?;
     let learned = learned(&base, &other, &args.store)?;
     let ask = Compare { base: base.as_asked(), other: other.as_asked(), learned: &learned, threshold: args.threshold };
     let mut comparison = ask.compare();
+    gate.judge(&mut comparison);
     if !args.with_private {
         // A reason may quote a path of the user's.
         comparison = hide_in(&comparison).map_err(|error| Fault::new("cannot leave out what is private", error))?;
@@ -39,24 +40,7 @@ pub fn compare(args: &CompareArgs) -> Done {
         None if format == CompareFormat::Terminal => output::print(write)?,
         None => output::print_as_it_is(write)?,
     }
-    Ok(args.fail_on.map_or(ExitCode::SUCCESS, |gate| gate.judge(&comparison)))
-}
-
-/// Whether a format goes with the other flags.
-///
-/// # Errors
-/// A flag that says nothing there, or is missing.
-pub fn check_format(format: CompareFormat, is_full: bool, has_gate: bool) -> Result<(), Fault> {
-    if is_full && format != CompareFormat::Terminal {
-        return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
-    }
-    if format == CompareFormat::Junit && !has_gate {
-        return Err(Fault::new(
-            "--format junit",
-            "needs a gate, whose misses are its failures: give --fail-on, as in worse:5%",
-        ));
-    }
-    Ok(())
+    Ok(gate.tell(&comparison))
 }
 
 fn render(args: &CompareArgs, format: CompareFormat, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
@@ -66,14 +50,8 @@ fn render(args: &CompareArgs, format: CompareFormat, comparison: &Comparison, ou
             let more = format!("kelvin compare {base} {other} --full");
             Compared { width: output::width(), full: args.full, more: &more }.render(comparison, out)
         }
-        CompareFormat::Md => {
-            let missed = args.fail_on.map(|gate| gate.missed_by(comparison).map(missing).collect::<Vec<String>>());
-            Pulled { missed: missed.as_deref() }.render(comparison, out)
-        }
-        CompareFormat::Junit => {
-            let is_missed = |figure: &ComparedFigure| args.fail_on.is_some_and(|gate| gate.is_missed_by(figure));
-            Tested { is_missed: &is_missed }.render(comparison, out)
-        }
+        CompareFormat::Md => Pulled.render(comparison, out),
+        CompareFormat::Junit => Tested.render(comparison, out),
         CompareFormat::Json => writeln!(out, "{}", json::pretty(comparison)?),
     }
 }
@@ -192,40 +170,5 @@ fn refuse_the_same(base: &Side, other: &Side) -> Result<(), Fault> {
             Err(Fault::because(format!("{} and {} both have {id}: name two that differ", base.name, other.name)))
         }
         None => Ok(()),
-    }
-}
-
-/// What misses a gate, in words.
-pub fn missing(figure: &ComparedFigure) -> String {
-    format!("{} is {}", name(figure), by(figure))
-}
-
-impl WorseBy {
-    /// Whether a figure misses it.
-    pub fn is_missed_by(self, figure: &ComparedFigure) -> bool {
-        figure.verdict == ChangeVerdict::Worse && figure.worse_by() >= self.0
-    }
-
-    /// The figures that miss it.
-    pub fn missed_by(self, comparison: &Comparison) -> impl Iterator<Item = &ComparedFigure> {
-        comparison.figures.iter().filter(move |figure| self.is_missed_by(figure))
-    }
-
-    /// Says what misses the gate, and what could not have.
-    pub fn judge(self, comparison: &Comparison) -> ExitCode {
-        let missed: Vec<&ComparedFigure> = self.missed_by(comparison).collect();
-        for figure in &missed {
-            output::remark(format_args!("kelvin: --fail-on: {}", missing(figure)));
-        }
-        let unseen =
-            |figure: &&ComparedFigure| figure.least_seen.is_none_or(|least| least > self.0.max(comparison.threshold));
-        let unseen = comparison.figures.iter().filter(unseen).count();
-        if missed.is_empty() && unseen > 0 {
-            output::remark(format_args!(
-                "kelvin: --fail-on: nothing is that much worse; of {} figures {unseen} could not have shown it",
-                comparison.figures.len()
-            ));
-        }
-        if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) }
     }
 }

@@ -6,6 +6,7 @@ mod compare;
 mod digest;
 mod explain;
 mod file;
+mod gate;
 mod list;
 mod load;
 mod machine;

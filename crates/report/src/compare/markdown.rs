@@ -2,20 +2,17 @@
 
 use std::io;
 
-use kelvin_analysis::words::compare::{Row, apart, counts, remarks, row, side};
-use kelvin_model::Comparison;
+use kelvin_analysis::words::compare::{Row, apart, counts, found_by_gate, remarks, row, side};
+use kelvin_model::{Comparison, GateFinding, Gated};
 
 use super::{OPEN, TABLES};
 use crate::safe::{Marked, md};
 
 /// A comparison as Markdown (GitHub's flavour: tables, and what folds).
 #[derive(Clone, Copy, Debug)]
-pub struct Pulled<'a> {
-    /// What misses a gate, a sentence each; `None` without a gate.
-    pub missed: Option<&'a [String]>,
-}
+pub struct Pulled;
 
-impl Pulled<'_> {
+impl Pulled {
     /// Writes it.
     ///
     /// # Errors
@@ -26,7 +23,7 @@ impl Pulled<'_> {
             comparison.other.name,
             comparison.base.name,
             counts(comparison),
-            self.missed.map(gate),
+            comparison.gated.as_ref().map(gate),
             differences(comparison),
             TABLES
                 .iter()
@@ -43,13 +40,20 @@ impl Pulled<'_> {
     }
 }
 
-/// What misses the gate.
-fn gate(missed: &[String]) -> Marked {
-    if missed.is_empty() {
-        return md!("**No figure misses the gate.**\n\n");
-    }
-    let lines: Marked = missed.iter().map(|one| md!("- {}\n", one)).collect();
-    md!("**{} of the gate:**\n\n{}\n", if missed.len() == 1 { "A miss" } else { "Misses" }, lines)
+/// What misses the gate, and what would if it were not known.
+fn gate(gated: &Gated) -> Marked {
+    let lines =
+        |found: &[GateFinding]| -> Marked { found.iter().map(|one| md!("- {}\n", found_by_gate(one))).collect() };
+    let missed = match gated.missed.as_slice() {
+        [] => md!("**No figure misses the gate.**\n\n"),
+        [one] => md!("**A miss of the gate:**\n\n{}\n", lines(std::slice::from_ref(one))),
+        all => md!("**Misses of the gate:**\n\n{}\n", lines(all)),
+    };
+    let known = match gated.known.as_slice() {
+        [] => Marked::new(),
+        all => folded(&format!("Known ({})", all.len()), lines(all)),
+    };
+    md!("{}{}", missed, known)
 }
 
 /// What else differs: it comes before the figures that it may explain.

@@ -1,0 +1,433 @@
+//! What a comparison must not show: one bound for all figures, or a policy with bounds, owners and known issues.
+
+use std::collections::BTreeMap;
+
+use kelvin_model::units::case_pairs;
+use kelvin_model::{
+    ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateReason, Gated, KnownIssue, Name, NotCompared,
+};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
+use toml::value::Datetime;
+
+use crate::words::compare::{name, not_compared_name};
+
+/// Largest share that can be allowed: a figure that is a thousand times worse.
+const MOST: f64 = 1000.0;
+
+/// What must not be.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// By how much any figure may be worse; nothing worse without it.
+    #[serde(default)]
+    worse: Allowed,
+    /// The change that must have been found, if there had been one, in any figure.
+    seen: Option<Share>,
+    /// What holds for some figures instead.
+    #[serde(default)]
+    figures: Vec<Rule>,
+    /// What is known to be worse.
+    #[serde(default)]
+    known: Vec<Issue>,
+}
+
+/// What holds for some figures.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    /// A metric, or a leading part of one, as everywhere.
+    name: String,
+    /// Values of axes, as tables write them; spaces do not count.
+    #[serde(default)]
+    case: BTreeMap<String, Value>,
+    worse: Option<Allowed>,
+    seen: Option<Share>,
+    owner: Option<String>,
+}
+
+/// A known issue.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Issue {
+    name: String,
+    #[serde(default)]
+    case: BTreeMap<String, Value>,
+    because: String,
+    until: Option<Datetime>,
+    worse: Option<Share>,
+    owner: Option<String>,
+}
+
+/// The value of an axis.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Value {
+    Text(String),
+    Whole(i64),
+}
+
+/// By how much a figure may be worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Allowed {
+    /// By nothing that is found.
+    #[default]
+    Nothing,
+    /// By less than a share.
+    Less(f64),
+    /// By anything.
+    Anything,
+}
+
+/// A share of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Share(f64);
+
+impl Gate {
+    /// Fails for any figure that is worse by this share; 0 for any that is worse at all.
+    pub fn worse_by(share: f64) -> Self {
+        let worse = if share > 0.0 { Allowed::Less(share) } else { Allowed::Nothing };
+        Self { worse, ..Self::default() }
+    }
+
+    /// Reads a policy, in TOML.
+    ///
+    /// # Errors
+    /// What is wrong, and in which line.
+    pub fn of_policy(text: &str) -> Result<Self, String> {
+        let gate: Self = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            let message = error.message().trim_end().replace('\n', ", ");
+            line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
+        })?;
+        match gate.known.iter().filter_map(|issue| issue.until).find(|until| until.date.is_none()) {
+            Some(until) => Err(format!("until = {until}: a day such as 2026-12-31 is right")),
+            None => Ok(gate),
+        }
+    }
+
+    /// The names in it.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let of_issues = self.known.iter().map(|issue| &*issue.name);
+        self.figures.iter().map(|rule| &*rule.name).chain(of_issues)
+    }
+
+    /// Judges a comparison, on this day (2026-12-31).
+    pub fn judge(&self, comparison: &Comparison, today: &str) -> Gated {
+        let mut gated = Gated::default();
+        let mut was_seen = vec![false; self.known.len()];
+        for figure in &comparison.figures {
+            let rule = self.rule(&Subject::of(figure));
+            gated.unseen += usize::from(is_unseen(figure, rule.allowed, comparison.threshold));
+            let Some(because) = rule.misses(figure) else { continue };
+            let known = self.known(&Subject::of(figure), because, today);
+            let finding = GateFinding {
+                metric: figure.metric.id,
+                figure: name(figure),
+                because,
+                issue: known.map(|(at, _)| self.known[at].told()),
+                owner: known.and_then(|(at, _)| self.known[at].owner.clone()).or(rule.owner),
+            };
+            known.iter().for_each(|&(at, _)| was_seen[at] = true);
+            let all = if known.is_some_and(|(_, excuses)| excuses) { &mut gated.known } else { &mut gated.missed };
+            all.push(finding);
+        }
+        gated.missed.extend(comparison.not_compared.iter().filter_map(|one| self.missing(one)));
+        let issues = self.known.iter().zip(was_seen).filter(|(_, was_seen)| !was_seen);
+        gated.not_seen = issues.map(|(issue, _)| issue.because.clone()).collect();
+        gated
+    }
+
+    /// What holds for a figure: of rules for it the most special, of equals the last.
+    fn rule(&self, subject: &Subject) -> Holds {
+        let of = |rule: &&Rule| subject.is_one_of(&rule.name, &rule.case);
+        let special = |rule: &&Rule| (rule.name.len(), rule.case.len());
+        let rule = self.figures.iter().filter(of).max_by_key(special);
+        Holds {
+            allowed: rule.and_then(|rule| rule.worse).unwrap_or(self.worse),
+            seen: rule.and_then(|rule| rule.seen).or(self.seen).map(|share| share.0),
+            owner: rule.and_then(|rule| rule.owner.clone()),
+        }
+    }
+
+    /// The known issue that a figure falls under, if one does, and whether it excuses what is wrong: not after its day, nor for more
+    /// than it says. One that does comes before others.
+    fn known(&self, subject: &Subject, because: GateReason, today: &str) -> Option<(usize, bool)> {
+        let issues = self.known.iter().enumerate().filter(|(_, issue)| subject.is_one_of(&issue.name, &issue.case));
+        let judged = issues.map(|(at, issue)| (at, issue.excuses(because, today)));
+        let all: Vec<(usize, bool)> = judged.collect();
+        all.iter().find(|(_, excuses)| *excuses).or(all.first()).copied()
+    }
+
+    fn missing(&self, one: &NotCompared) -> Option<GateFinding> {
+        let figure = not_compared_name(one);
+        let rule = self.rule(&Subject::worded(one.metric, &one.case));
+        let finding = GateFinding {
+            metric: one.metric,
+            figure,
+            because: GateReason::NotCompared,
+            issue: None,
+            owner: rule.owner,
+        };
+        rule.seen.map(|_| finding)
+    }
+}
+
+/// What holds for one figure.
+struct Holds {
+    allowed: Allowed,
+    seen: Option<f64>,
+    owner: Option<String>,
+}
+
+impl Holds {
+    fn misses(&self, figure: &ComparedFigure) -> Option<GateReason> {
+        let by = figure.worse_by();
+        let allowed = match self.allowed {
+            Allowed::Nothing => 0.0,
+            Allowed::Less(share) => share,
+            Allowed::Anything => f64::INFINITY,
+        };
+        if figure.verdict == ChangeVerdict::Worse && by >= allowed {
+            return Some(GateReason::Worse { by, allowed });
+        }
+        let least = figure.least_seen;
+        let wanted = self.seen.filter(|&wanted| least.is_none_or(|least| least > wanted))?;
+        Some(GateReason::Unseen { least, wanted })
+    }
+}
+
+/// Whether a change as large as is allowed could not have been found in a figure.
+fn is_unseen(figure: &ComparedFigure, allowed: Allowed, threshold: f64) -> bool {
+    let allowed = match allowed {
+        Allowed::Nothing => threshold,
+        Allowed::Less(share) => share.max(threshold),
+        Allowed::Anything => return false,
+    };
+    figure.least_seen.is_none_or(|least| least > allowed)
+}
+
+impl Issue {
+    fn excuses(&self, because: GateReason, today: &str) -> bool {
+        let is_over = self.until.is_some_and(|until| day(until).as_str() < today);
+        let is_within = match (because, self.worse) {
+            (GateReason::Worse { by, .. }, Some(Share(most))) => by < most,
+            (GateReason::Worse { .. } | GateReason::Unseen { .. }, _) => true,
+            (GateReason::NotCompared, _) => false,
+        };
+        is_within && !is_over
+    }
+
+    fn told(&self) -> KnownIssue {
+        KnownIssue { because: self.because.clone(), until: self.until.map(day), worse: self.worse.map(|share| share.0) }
+    }
+}
+
+fn day(of: Datetime) -> String {
+    of.date.map(|date| date.to_string()).unwrap_or_default()
+}
+
+/// What rules are about: a metric, and its case in words.
+struct Subject {
+    metric: Name,
+    case: Vec<(String, String)>,
+}
+
+impl Subject {
+    fn of(figure: &ComparedFigure) -> Self {
+        let pairs = case_pairs(&figure.metric, &figure.case).into_iter();
+        Self { metric: figure.metric.id, case: pairs.map(|(axis, value)| (axis.to_owned(), bare(&value))).collect() }
+    }
+
+    /// By the words for a case: `pages=base bytes=16 MiB`.
+    fn worded(metric: Name, case: &str) -> Self {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for word in case.split(' ') {
+            match (word.split_once('='), pairs.last_mut()) {
+                (Some((axis, value)), _) => pairs.push((axis.to_owned(), value.to_owned())),
+                (None, Some((_, value))) => value.push_str(word),
+                (None, None) => {}
+            }
+        }
+        Self { metric, case: pairs }
+    }
+
+    /// Whether it is among the figures of a name at a case.
+    fn is_one_of(&self, name: &str, case: &BTreeMap<String, Value>) -> bool {
+        let wanted = |value: &Value| match value {
+            Value::Text(text) => bare(text),
+            Value::Whole(number) => number.to_string(),
+        };
+        leads(name, &self.metric)
+            && case
+                .iter()
+                .all(|(axis, value)| self.case.iter().any(|(known, is)| known == axis && *is == wanted(value)))
+    }
+}
+
+fn bare(value: &str) -> String {
+    value.replace(' ', "")
+}
+
+/// Whether a name is that of a metric, or a leading part of it.
+pub fn leads(name: &str, metric: &str) -> bool {
+    metric.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        const RIGHT: &str = "a percentage above 0, such as \"5%\"";
+        let text = String::deserialize(from)?;
+        let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        let share = percent.map(|percent| percent / 100.0).filter(|share| *share > 0.0 && *share <= MOST);
+        share.map(Self).ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), &RIGHT))
+    }
+}
+
+impl<'de> Deserialize<'de> for Allowed {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Words;
+        impl Visitor<'_> for Words {
+            type Value = Allowed;
+
+            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str("a percentage such as \"5%\", true for what may be worse by anything, or false for what may not be worse")
+            }
+
+            fn visit_bool<E: serde::de::Error>(self, is_allowed: bool) -> Result<Allowed, E> {
+                Ok(if is_allowed { Allowed::Anything } else { Allowed::Nothing })
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Allowed, E> {
+                let share = Share::deserialize(serde::de::value::StrDeserializer::<E>::new(text));
+                share.map(|share| Allowed::Less(share.0))
+            }
+        }
+        from.deserialize_any(Words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::{Axis, AxisScale, Case, Estimate, KnownFrom, Metric, NotComparedBecause};
+
+    use super::*;
+    use crate::compare::{Turns, compare_in_turn};
+
+    const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
+    static LATENCY: Metric = Metric::duration("test.latency.load", "A load").over([BYTES]);
+    const TODAY: &str = "2026-11-25";
+
+    /// A figure of 4 KiB that is worse by so much, and would have shown a change of 2 %.
+    fn figure(by: f64) -> ComparedFigure {
+        let ratio = Estimate { value: 1.0 + by, low: 1.0 + by, high: 1.0 + by, is_range: false };
+        ComparedFigure {
+            metric: LATENCY,
+            case: Case::new().with(BYTES.name, 4096),
+            base: 1.0,
+            other: 1.0 + by,
+            rounds: [8, 8],
+            ratio,
+            between: KnownFrom::Runs(9),
+            verdict: if by > 0.01 { ChangeVerdict::Worse } else { ChangeVerdict::Same },
+            differs: None,
+            same: None,
+            least_seen: Some(0.02),
+            times_to_decide: None,
+        }
+    }
+
+    fn comparison(figures: Vec<ComparedFigure>) -> Comparison {
+        let names = ["a".into(), "b".into()];
+        let nothing = Turns { names, differences: Vec::new(), threshold: 0.01, seconds: 0.0, measured: &[] };
+        Comparison { figures, ..compare_in_turn(&nothing) }
+    }
+
+    fn judged(policy: &str, by: f64) -> Gated {
+        Gate::of_policy(policy).unwrap().judge(&comparison(vec![figure(by)]), TODAY)
+    }
+
+    #[test]
+    fn a_figure_may_be_worse_by_what_the_most_special_rule_allows() {
+        let rule =
+            |name: &str, worse: &str, more: &str| format!("[[figures]]\nname = '{name}'\nworse = {worse}\n{more}\n");
+        let missed = |policy: &str, by: f64| judged(policy, by).missed.len();
+        assert_eq!([missed("", 0.005), missed("", 0.02)], [0, 1]);
+        assert_eq!([missed("worse = '5%'", 0.04), missed("worse = '5%'", 0.05)], [0, 1]);
+        assert_eq!([missed("worse = true", 9.0), missed("worse = false", 0.02)], [0, 1]);
+        let area = rule("test", "'50%'", "");
+        assert_eq!([missed(&area, 0.4), missed(&area, 0.6)], [0, 1]);
+        assert_eq!(missed(&(rule("test.latency", "'20%'", "") + &area), 0.4), 1, "the longer name");
+        assert_eq!(
+            missed(&(rule("test.latency", "'20%'", "case.bytes = '4KiB'") + &rule("test.latency", "'90%'", "")), 0.4),
+            1
+        );
+        assert_eq!(missed(&rule("test.latency", "'90%'", "case.bytes = '8 KiB'"), 0.4), 1, "another case");
+        assert_eq!(missed(&rule("test.lat", "'90%'", ""), 0.4), 1, "no part of the id");
+        let owned = judged(&rule("test", "'3%'", "owner = 'memory'"), 0.1);
+        assert_eq!(owned.missed[0].owner.as_deref(), Some("memory"));
+        assert_eq!(owned.missed[0].figure, "test.latency.load bytes=4 KiB");
+        assert!(matches!(owned.missed[0].because, GateReason::Worse { by, allowed: 0.03 } if (by - 0.1).abs() < 1e-9));
+        assert_eq!(Gate::worse_by(0.05), Gate::of_policy("worse = '5%'").unwrap());
+        assert_eq!(Gate::worse_by(0.0), Gate::of_policy("").unwrap());
+    }
+
+    #[test]
+    fn what_must_be_seen_is_missed_where_it_could_not_be() {
+        let count = |policy: &str| {
+            let gated = judged(policy, 0.0);
+            (gated.missed.len(), gated.unseen)
+        };
+        assert_eq!([count(""), count("worse = '5%'"), count("worse = true")], [(0, 1), (0, 0), (0, 0)]);
+        assert_eq!([count("worse = '5%'\nseen = '2%'"), count("worse = '5%'\nseen = '1%'")], [(0, 0), (1, 0)]);
+        let gate =
+            Gate::of_policy("seen = '10%'\n[[figures]]\nname = 'test'\ncase.bytes = '8KiB'\nowner = 'x'").unwrap();
+        let why = NotComparedBecause::NoRatio;
+        let left = NotCompared { metric: LATENCY.id, case: "bytes=8 KiB".into(), why };
+        let missing = gate.judge(&Comparison { not_compared: vec![left], ..comparison(Vec::new()) }, TODAY);
+        assert_eq!(
+            (missing.missed[0].because, missing.missed[0].owner.as_deref()),
+            (GateReason::NotCompared, Some("x"))
+        );
+    }
+
+    #[test]
+    fn a_known_issue_excuses_until_its_day_and_up_to_its_share() {
+        let with = |more: &str| format!("[[known]]\nname = 'test'\nbecause = '#1'\n{more}\n");
+        let outcome = |policy: &str, by: f64| {
+            let gated = judged(policy, by);
+            (gated.missed.len(), gated.known.len(), gated.not_seen.len())
+        };
+        assert_eq!([outcome(&with(""), 0.3), outcome(&with(""), 0.0)], [(0, 1, 0), (0, 0, 1)]);
+        assert_eq!(
+            [outcome(&with("worse = '20%'"), 0.1), outcome(&with("worse = '20%'"), 0.3)],
+            [(0, 1, 0), (1, 0, 0)]
+        );
+        for (until, is_over) in [("2026-11-24", true), ("2026-11-25", false), ("2027-01-01", false)] {
+            assert_eq!(outcome(&with(&format!("until = {until}")), 0.3).0 == 1, is_over, "{until}");
+        }
+        let twice = with("until = 2020-01-01") + &with("worse = '50%'");
+        assert_eq!(outcome(&twice, 0.3), (0, 1, 1), "one that excuses comes before one that does not");
+        let over = judged(&with("until = 2020-01-01"), 0.3);
+        assert_eq!(over.missed[0].issue.as_ref().unwrap().until.as_deref(), Some("2020-01-01"));
+    }
+
+    #[test]
+    fn a_mistake_in_a_policy_is_told_with_its_line() {
+        for (policy, words) in [
+            ("worse = 5", "line 1: invalid type: integer `5`"),
+            ("worse = '5'", "a percentage"),
+            ("worse = '0%'", "a percentage"),
+            ("\nworse = 'nan%'", "line 2"),
+            ("worst = '5%'", "unknown field `worst`"),
+            ("[[figures]]\nworse = '5%'", "missing field `name`"),
+            ("[[figures]]\nname = 'a'\nbecause = 'b'", "unknown field `because`"),
+            ("[[known]]\nname = 'a'", "missing field `because`"),
+            ("[[known]]\nname = 'a'\nbecause = 'b'\nuntil = 10:00:00", "a day such as"),
+            ("[[figures]", "line 1"),
+        ] {
+            let said = Gate::of_policy(policy).unwrap_err();
+            assert!(said.contains(words) && !said.contains('\n'), "{policy}: {said}");
+        }
+    }
+}
