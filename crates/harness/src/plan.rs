@@ -98,6 +98,13 @@ pub struct UnknownName {
     pub nearest: Vec<String>,
 }
 
+impl UnknownName {
+    /// The error of a name that selects none of these probes.
+    pub fn among(name: &str, probes: &[&'static Probe]) -> Self {
+        Self { name: name.to_owned(), nearest: nearest(name, probes) }
+    }
+}
+
 fn suggestion(nearest: &[String]) -> String {
     if nearest.is_empty() {
         "; `kelvin list` shows all".into()

@@ -14,6 +14,7 @@ mod event;
 pub mod grammar;
 mod hazard;
 mod headline;
+mod history;
 mod interval;
 pub mod json;
 pub mod load;
@@ -49,6 +50,10 @@ pub use conclusion::{
 pub use event::Event;
 pub use hazard::{Hazard, Severity};
 pub use headline::{AsFound, Headline, Lacking, MeasuredValue};
+pub use history::{
+    Among, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, OtherMode, RunOfHistory,
+    SeriesHistory, VersionHistory,
+};
 pub use interval::{Interval, IntervalKind};
 pub use machine::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,

@@ -6,6 +6,7 @@ mod compare;
 mod digest;
 mod explain;
 mod file;
+mod history;
 mod list;
 mod load;
 mod machine;
@@ -53,6 +54,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::Tune(args) => tune::tune(&args),
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::History(args) => history::history(&args),
         Command::Ab(args) => ab::ab(&args),
         Command::ProgramProcess => ab::command_process(),
         Command::BookPage { area } => explain::book_page(&area),
