@@ -14,8 +14,9 @@ pub const STEP_CHANCE: f64 = 0.01;
 pub const PLACE_LEVEL: f64 = 0.95;
 /// Values around one that tell whether it is an outlier: three of five are its neighbours on either side of a step.
 const WINDOW: usize = 5;
-/// Deviations from the median of its window beyond which a value is pulled in (Hampel 1974; Pearson 2002 on the choice of 3).
-const OUTLYING: f64 = 3.0;
+/// Deviations from the median of its window beyond which a value is pulled in (Hampel 1974). With the
+/// usual 3 so much of normal noise is pulled in that the rarest chances come out half as large as they are.
+const OUTLYING: f64 = 4.0;
 /// A step of more than so many deviations may be another state of the machine, which came before and went.
 const STATE: f64 = 3.0;
 /// How far on the way to the new level a value of that state lies, at least.
@@ -92,7 +93,17 @@ type Part = [usize; 2];
 #[derive(Clone, Copy)]
 struct Split {
     index: usize,
+    /// Chance of it, counted as often as there were looks.
     chance: f64,
+    /// Among how many stretches it was looked for.
+    looks: f64,
+}
+
+impl Split {
+    /// The same as the best of so many looks (Bonferroni).
+    fn among(self, looks: f64) -> Self {
+        Self { chance: (self.chance * looks).min(1.0), looks, ..self }
+    }
 }
 
 struct Sequence<'a> {
@@ -120,7 +131,8 @@ impl Sequence<'_> {
     fn settled(&self, mut splits: Vec<Split>) -> Vec<Split> {
         // Each pass either moves a split to where it fits better or leaves one out; the bound is against two that push each other about.
         for _ in 0..2 * splits.len() + 4 {
-            let again: Vec<Option<Split>> = (0..splits.len()).map(|at| self.split(self.around(&splits, at))).collect();
+            let again = |at: usize| Some(self.split(self.around(&splits, at))?.among(splits[at].looks));
+            let again: Vec<Option<Split>> = (0..splits.len()).map(again).collect();
             let chance = |split: &Option<Split>| split.map_or(1.0, |split| split.chance);
             let least = (0..again.len()).max_by(|&one, &other| chance(&again[one]).total_cmp(&chance(&again[other])));
             if let Some(at) = least.filter(|&at| chance(&again[at]) > STEP_CHANCE) {
@@ -151,11 +163,8 @@ impl Sequence<'_> {
             return Some(whole);
         }
         let stretches = stretches(part);
-        let all = (stretches.len() + 1) as f64;
-        let counted = |stretch: &Part| {
-            let split = self.split_if(*stretch, STEP_CHANCE / all)?;
-            Some(Split { chance: (split.chance * all).min(1.0), ..split })
-        };
+        let looks = (stretches.len() + 1) as f64;
+        let counted = |stretch: &Part| Some(self.split_if(*stretch, STEP_CHANCE / looks)?.among(looks));
         let best = stretches.iter().filter_map(counted).min_by(|one, other| one.chance.total_cmp(&other.chance));
         best.filter(|best| best.chance < whole.chance).or(Some(whole))
     }
@@ -173,7 +182,7 @@ impl Sequence<'_> {
         let index = squares.best();
         let split = self.values[from..to].split_at(index);
         let chance = squares.chance(index, self.widening).max(coming_and_going(split));
-        Some(Split { index: from + index, chance })
+        Some(Split { index: from + index, chance, looks: 1.0 })
     }
 
     fn described(&self, splits: &[Split]) -> Course {
@@ -201,7 +210,7 @@ impl Sequence<'_> {
 
     fn step(&self, splits: &[Split], at: usize) -> Step {
         let [from, to] = self.around(splits, at);
-        let Split { index, chance } = splits[at];
+        let Split { index, chance, .. } = splits[at];
         let places = Squares::of(&self.cleaned[from..to])
             .map_or([index; 2], |squares| squares.places(self.widening).map(|place| from + place));
         Step {
@@ -218,15 +227,16 @@ impl Sequence<'_> {
         let values = &self.cleaned[from..to];
         let n = values.len() as f64;
         let bounds: Vec<usize> = steps.iter().map(|step| step - from).collect();
-        let levels =
-            residuals(values, &bounds.iter().map(|&index| Split { index, chance: 0.0 }).collect::<Vec<Split>>());
+        let levels = residuals(
+            values,
+            &bounds.iter().map(|&index| Split { index, chance: 0.0, looks: 1.0 }).collect::<Vec<Split>>(),
+        );
         let of_steps: f64 = levels.iter().map(|residual| residual * residual).sum();
         let ramp = Ramp::best(values)?;
         // Rounding is no fit.
         let least = 1e-18 * values.iter().map(|value| value * value).sum::<f64>();
-        let criterion = |squares: f64, parameters: usize| {
-            n * ((squares + least) / n).ln() / self.widening + parameters as f64 * n.ln()
-        };
+        // Not widened: what a drift leaves beside steps looks like lasting states, and would speak against itself.
+        let criterion = |squares: f64, parameters: usize| n * ((squares + least) / n).ln() + parameters as f64 * n.ln();
         // A level and a place for each step, and the first level; two levels, and the places of ends that are not those of the part.
         let ends = usize::from(ramp.from > 0) + usize::from(from + ramp.to + 1 < to);
         let is_drift = criterion(ramp.squares, 2 + ends) + EVIDENCE < criterion(of_steps, 2 * steps.len() + 1);

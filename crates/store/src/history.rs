@@ -76,7 +76,7 @@ impl Store {
     pub fn machines(&self) -> Result<Vec<MachineRuns>, Fault> {
         // A bare column beside max() is of the row that has the maximum.
         let select = "
-            SELECT machine, cpu_model, mode, count(*), id, max(started_us) FROM run
+            SELECT machine, cpu_model, mode, count(*), id, max(started_us) FROM run INDEXED BY run_by_machine
             WHERE status = 'complete' AND EXISTS (SELECT 1 FROM headline WHERE headline.run = run.key)
             GROUP BY machine, mode ORDER BY 6 DESC, 1, 3";
         self.rows(select, [], |row| {

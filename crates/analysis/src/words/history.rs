@@ -86,7 +86,7 @@ pub fn direction(change: &HistoryChange, better: Better) -> &'static str {
 pub fn change(change: &HistoryChange, better: Better, history: &History) -> String {
     let direction = direction(change, better);
     let size = match change.ratio() {
-        Some(ratio) if ratio > 2.0 || ratio < 0.5 => {
+        Some(ratio) if !(0.5..=2.0).contains(&ratio) => {
             format!("{direction} by a factor of {}", number(ratio.max(1.0 / ratio)))
         }
         Some(ratio) => format!("{} {direction}", percent((ratio - 1.0).abs())),
