@@ -9,6 +9,8 @@ use kelvin_model::{
 };
 use kelvin_stats::{Course, FALSE_SHARE, course, joint_chances};
 
+/// The joint chance up to which a change is news: a look after each run is many looks, and one in twenty of each would add up.
+const NEWS_SHARE: f64 = FALSE_SHARE / 20.0;
 /// Fewest machines among which a place is told.
 pub const LEAST_MACHINES: usize = 5;
 
@@ -244,15 +246,15 @@ pub fn news<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'h Serie
         before.series.iter().map(|series| ((series.metric.id.as_str(), &series.case), series)).collect();
     let is_news = |series: &&SeriesHistory| {
         let better = series.metric.better;
-        let change = series.last_change();
+        let change = series.last_change().filter(|change| change.chance.counts(NEWS_SHARE));
         let Some(change) = change.filter(|change| change.worse_by(better).is_some_and(|by| by >= least)) else {
             return false;
         };
         let earlier = known.get(&(series.metric.id.as_str(), &series.case));
         let versions = earlier.into_iter().flat_map(|series| &series.versions);
         let mut same = versions.filter(|version| version.version == series.newest().version);
-        change.is_worse(better) == Some(true)
-            && !same.any(|version| version.changes.iter().any(|known| is_the_same(known, change)))
+        let is_known = |known: &HistoryChange| known.chance.counts(NEWS_SHARE) && is_the_same(known, change);
+        change.is_worse(better) == Some(true) && !same.any(|version| version.changes.iter().any(is_known))
     };
     now.series.iter().filter(is_news).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! A run is one value, few and far between, and nobody waits for thirty of them before a step is told. So a step is judged by how far it
 //! goes, not by ranks alone, which three runs after it cannot make convincing among hundreds of figures; and what makes that safe is done
-//! first: lone outliers are pulled in, lasting states of the machine widen the error, and a level that comes and goes is no new one.
+//! first: outliers are set aside, lasting states of the machine widen the error, and a level that comes and goes is no new one.
 
 use crate::{mad, mean, median, median_in_place, t_upper_tail};
 
@@ -14,9 +14,11 @@ pub const STEP_CHANCE: f64 = 0.01;
 pub const PLACE_LEVEL: f64 = 0.95;
 /// Values around one that tell whether it is an outlier: three of five are its neighbours on either side of a step.
 const WINDOW: usize = 5;
-/// Deviations from the median of its window beyond which a value is pulled in (Hampel 1974). With the
-/// usual 3 so much of normal noise is pulled in that the rarest chances come out half as large as they are.
-const OUTLYING: f64 = 4.0;
+/// Deviations from the median of its window beyond which a value is replaced by it (Hampel 1974), for many values; more the fewer there
+/// are, since the deviation is then uncertain. The usual 3 would smooth so much of normal noise away that the rarest chances come out
+/// three times as small as they are.
+const OUTLYING: f64 = 5.0;
+const FEW: f64 = 6.0;
 /// A step of more than so many deviations may be another state of the machine, which came before and went.
 const STATE: f64 = 3.0;
 /// How far on the way to the new level a value of that state lies, at least.
@@ -383,18 +385,18 @@ fn simpson(of: impl Fn(f64) -> f64, end: f64, steps: usize) -> f64 {
     (0..=steps).map(|index| weight(index) * of(index as f64 * step)).sum::<f64>() * step / 3.0
 }
 
-/// The values with those pulled in that lie far from the median of their neighbourhood, as a single outlier does, or two.
+/// The values, with the median of its neighbourhood in place of each that lies far from it, as a single outlier does, or two.
 fn without_outliers(values: &[f64]) -> Vec<f64> {
     if values.len() < WINDOW {
         return values.to_vec();
     }
-    let noise = OUTLYING * noise(values);
+    let far = OUTLYING * (1.0 + FEW / values.len() as f64) * noise(values);
     let pulled = |(index, &value): (usize, &f64)| {
         let begin = index.saturating_sub(WINDOW / 2).min(values.len() - WINDOW);
         let mut window = [0.0; WINDOW];
         window.copy_from_slice(&values[begin..begin + WINDOW]);
         let middle = median_in_place(&mut window);
-        value.clamp(middle - noise, middle + noise)
+        if (value - middle).abs() > far { middle } else { value }
     };
     values.iter().enumerate().map(pulled).collect()
 }
@@ -571,9 +573,9 @@ mod tests {
     }
 
     #[test]
-    fn outliers_are_no_steps_not_even_two_or_the_last() {
+    fn outliers_are_no_steps_not_even_two_in_a_row_or_the_last() {
         let mut values: Vec<f64> = (0..20).map(|i| f64::from(i * 7 % 5)).collect();
-        (values[11], values[12], values[19]) = (1e9, 1e9, 1e9);
+        (values[11], values[12], values[18], values[19]) = (1e9, 1e9, 1e9, 1e9);
         let found = course(&values);
         assert_eq!((found.steps.len(), found.drifts.len()), (0, 0), "{found:?}");
     }
