@@ -82,12 +82,7 @@ impl Records {
     /// The history that they tell, the most consequential series first. A change counts only if it does so among all that are looked at
     /// together; what else changed with it is not known yet, see [`annotate`].
     pub fn history(&self) -> History {
-        let values = |points: &[HistoryPoint]| course(&on_scale(points));
-        let courses: Vec<Vec<Course>> = self
-            .series
-            .iter()
-            .map(|series| series.versions.iter().map(|(_, points)| values(points)).collect())
-            .collect();
+        let courses = courses(&self.series);
         let alone: Vec<f64> = courses.iter().flatten().flat_map(chances).collect();
         let mut joint = joint_chances(&alone).into_iter();
         let mut series: Vec<SeriesHistory> = self
@@ -110,6 +105,21 @@ impl Records {
             series,
         }
     }
+}
+
+/// The courses of all series by version, found on all CPUs.
+fn courses(series: &[Recorded]) -> Vec<Vec<Course>> {
+    let of = |one: &Recorded| one.versions.iter().map(|(_, points)| course(&on_scale(points))).collect();
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let share = series.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = series
+            .chunks(share)
+            .map(|part| scope.spawn(move || part.iter().map(of).collect::<Vec<Vec<Course>>>()))
+            .collect();
+        // A part that panicked is a bug of ours, and told as one.
+        parts.into_iter().flat_map(|part| part.join().expect("arithmetic does not panic")).collect()
+    })
 }
 
 impl Recorded {

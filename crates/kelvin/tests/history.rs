@@ -185,5 +185,6 @@ fn what_cannot_be_shown_is_refused_by_its_name() {
     refused(&["--all", "--machine", "aaaa", "--since", "2027-01-01"], &["--since", "2026-10-03"]);
     refused(&["--all", "--limit", "0"], &["--limit"]);
     refused(&["--all", "--alert", "-o", "file"], &["--alert"]);
+    refused(&["--all", "--alert", "--format", "md"], &["--alert"]);
     refused(&["--all", "--full", "--json"], &["--full"]);
 }

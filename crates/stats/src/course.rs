@@ -80,7 +80,7 @@ pub struct Drift {
 /// Schwarz (1978), by two levels and a line from one to the other are one drift.
 pub fn course(values: &[f64]) -> Course {
     let cleaned = without_outliers(values);
-    let mut sequence = Sequence { values, cleaned: &cleaned, widening: 1.0 };
+    let mut sequence = Sequence { values, cleaned: &cleaned, sums: sums(&cleaned), widening: 1.0 };
     // What is left after the steps tells how long states of the machine last; then the steps are asked again.
     let found = sequence.segmented();
     sequence.widening = widening(&residuals(&cleaned, &found));
@@ -111,6 +111,8 @@ impl Split {
 struct Sequence<'a> {
     values: &'a [f64],
     cleaned: &'a [f64],
+    /// Of each beginning of the cleaned values: the sum of their distances from the mean of all, and that of their squares.
+    sums: Vec<[f64; 2]>,
     /// How many times as large the variance of a mean is as that of independent values.
     widening: f64,
 }
@@ -171,10 +173,17 @@ impl Sequence<'_> {
         best.filter(|best| best.chance < whole.chance).or(Some(whole))
     }
 
-    /// The best split of a part if it may be as certain as this: most are not, and soon told.
+    /// The best split of a part if it may be as certain as this: most are not, and the sums of the beginnings soon tell.
     fn split_if(&self, [from, to]: Part, chance: f64) -> Option<Split> {
-        let squares = Squares::of(&self.cleaned[from..to])?;
-        let (least, _) = squares.alone(squares.best(), self.widening);
+        let (n, [before, squares_before]) = ((to - from) as f64, self.sums[from]);
+        let [all, squares] = [self.sums[to][0] - before, self.sums[to][1] - squares_before];
+        let between = |index: usize| {
+            let count = (index - from) as f64;
+            let away = self.sums[index][0] - before - all * count / n;
+            away * away * n / (count * (n - count))
+        };
+        let best = (from + LEAST_OF_LEVEL..=to - LEAST_OF_LEVEL).map(between).fold(0.0, f64::max);
+        let (least, _) = alone(best / (squares - all * all / n), n - 2.0, self.widening);
         if least <= chance { self.split([from, to]) } else { None }
     }
 
@@ -298,14 +307,7 @@ impl Squares {
 
     /// Chance of a split at least as good at this very place, and its correlation with the values.
     fn alone(&self, index: usize, widening: f64) -> (f64, f64) {
-        let degrees = self.between.len() as f64 - 2.0;
-        let share = (self.between[index] / self.total).clamp(0.0, 1.0);
-        // Its t, smaller by what the variance of a mean is larger, as a share of the squares again.
-        let ratio = share / (1.0 - share) / widening;
-        if !ratio.is_finite() {
-            return (0.0, 1.0);
-        }
-        (2.0 * t_upper_tail((ratio * degrees).sqrt(), degrees), (ratio / (1.0 + ratio)).sqrt())
+        alone(self.between[index] / self.total, self.between.len() as f64 - 2.0, widening)
     }
 
     /// The first and last place of a split that are as good as certain, from the posterior of the place with nothing known of levels
@@ -333,6 +335,29 @@ impl Squares {
         probable.for_each(|&(index, _)| ends = [ends[0].min(index), ends[1].max(index)]);
         ends
     }
+}
+
+/// Chance that a split at a known place takes so large a share of the squares, and its correlation with the values: of its t with so many
+/// degrees of freedom, smaller by what the variance of a mean is larger.
+fn alone(share: f64, degrees: f64, widening: f64) -> (f64, f64) {
+    let share = share.clamp(0.0, 1.0);
+    let ratio = share / (1.0 - share) / widening;
+    if !ratio.is_finite() {
+        return (0.0, 1.0);
+    }
+    (2.0 * t_upper_tail((ratio * degrees).sqrt(), degrees), (ratio / (1.0 + ratio)).sqrt())
+}
+
+/// The sums of each beginning of values.
+fn sums(values: &[f64]) -> Vec<[f64; 2]> {
+    let center = mean(values);
+    let mut so_far = [0.0; 2];
+    let add = |value: &f64| {
+        let away = value - center;
+        so_far = [so_far[0] + away, so_far[1] + away * away];
+        so_far
+    };
+    std::iter::once([0.0; 2]).chain(values.iter().map(add)).collect()
 }
 
 /// Chance that any split of `n` independent normal values, with at least [`LEAST_OF_LEVEL`] on either side, has a correlation with the

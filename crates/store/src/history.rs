@@ -61,8 +61,6 @@ pub struct StoredValue {
     pub run: usize,
     /// The headline, in the metric's unit.
     pub value: f64,
-    /// Variance of it that the spread between the rounds of its run explains, in the unit squared.
-    pub within_variance: f64,
 }
 
 /// A series by what identifies it: metric, version of its method, case.
@@ -127,13 +125,13 @@ impl Store {
             let mut rows = statement.query(params![series, first, last]).map_err(|error| self.fault(error))?;
             let mut values = Vec::new();
             while let Some(row) = rows.next().map_err(|error| self.fault(error))? {
-                let read = || -> rusqlite::Result<(i64, f64, f64)> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
-                let (run, value, within_variance) = read().map_err(|error| self.fault(error))?;
+                let read = || -> rusqlite::Result<(i64, f64)> { Ok((row.get(0)?, row.get(1)?)) };
+                let (run, value) = read().map_err(|error| self.fault(error))?;
                 let Some(&run) = places.get(&run) else { continue };
-                if !value.is_finite() || !within_variance.is_finite() {
+                if !value.is_finite() {
                     return Err(damaged(&format!("{metric} {case}"), "a value", "it is not finite"));
                 }
-                values.push(StoredValue { run, value, within_variance });
+                values.push(StoredValue { run, value });
             }
             if !values.is_empty() {
                 found.entry((metric, case, version)).or_default().append(&mut values);
@@ -222,7 +220,7 @@ impl Store {
 }
 
 /// The values of a series in runs with keys between two.
-const VALUES: &str = "SELECT run, value, within_variance FROM headline WHERE series = ?1 AND run BETWEEN ?2 AND ?3";
+const VALUES: &str = "SELECT run, value FROM headline WHERE series = ?1 AND run BETWEEN ?2 AND ?3";
 
 fn damaged(series: &str, part: &str, problem: &str) -> LoadError {
     LoadError::Damaged { id: format!("series {series}"), part: part.to_owned(), problem: problem.to_owned() }

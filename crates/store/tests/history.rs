@@ -41,6 +41,9 @@ impl Place {
     }
 }
 
+/// A metric, the version of its method, and its values by run.
+type Read = (String, u32, Vec<(usize, f64)>);
+
 fn all(_: &str) -> bool {
     true
 }
@@ -56,7 +59,7 @@ fn values_are_in_the_order_of_time_whatever_that_of_storing() {
     place.run(("m1", "default"), 7, &[("os.b", 2, 700.0)]);
     let runs = place.store.runs_in_history(&["m1".into()], "quick", 10).unwrap();
     assert_eq!(runs.iter().map(|run| run.id.as_str()).collect::<Vec<&str>>(), ["m1-03", "m1-05", "m1-09"]);
-    let read = |wanted: &dyn Fn(&str) -> bool| -> Vec<(String, u32, Vec<(usize, f64)>)> {
+    let read = |wanted: &dyn Fn(&str) -> bool| -> Vec<Read> {
         let series = place.store.histories(&runs, wanted).unwrap().into_iter();
         let values =
             |one: &kelvin_store::StoredSeries| one.values.iter().map(|value| (value.run, value.value)).collect();

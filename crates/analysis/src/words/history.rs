@@ -35,6 +35,13 @@ pub fn day(run: &RunOfHistory) -> String {
     run.started.chars().take(10).collect()
 }
 
+/// When a run was, as far as it tells it from another one: the day, and the time too where both are of one day.
+fn moments(runs: [&RunOfHistory; 2]) -> [String; 2] {
+    let is_one_day = day(runs[0]) == day(runs[1]);
+    let time = |run: &RunOfHistory| run.started.chars().take(16).collect::<String>().replace('T', " ");
+    runs.map(|run| if is_one_day { time(run) } else { day(run) })
+}
+
 /// How many series do what: `Of 310 series 2 changed for the worse last, 1 for the better, and 307 hold their level.`
 pub fn counts(history: &History) -> String {
     let of = |is: fn(Option<bool>) -> bool| {
@@ -96,17 +103,13 @@ pub fn change(change: &HistoryChange, better: Better, history: &History) -> Stri
     let [from, to] = change.places;
     match change.kind {
         HistoryChangeKind::Drift => {
-            format!("drifts: {size} from {} to {} ({} runs)", day(run(from)), day(run(to)), to - from + 1)
+            let [begin, end] = moments([run(from), run(to)]);
+            format!("drifts: {size} from {begin} to {end} ({} runs)", to - from + 1)
         }
         HistoryChangeKind::Step => {
             let at = run(change.run);
-            let or = if from == to {
-                String::new()
-            } else if day(run(from)) == day(run(to)) {
-                format!(", or one of {} runs around it", to - from)
-            } else {
-                format!(", or {} to {}", day(run(from)), day(run(to)))
-            };
+            let [first, last] = moments([run(from), run(to)]);
+            let or = if from == to { String::new() } else { format!(", or {first} to {last}") };
             format!("{size} from {} on (run {}{or})", day(at), at.id)
         }
     }

@@ -26,6 +26,9 @@ pub fn history(args: &HistoryArgs) -> Done {
     if args.full && format != HistoryFormat::Terminal {
         return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
     }
+    if args.alert.is_some() && !matches!(format, HistoryFormat::Terminal | HistoryFormat::Json) {
+        return Err(Fault::new("--alert", "is told as text or, with --json, as JSON: leave --format out"));
+    }
     if args.names.is_empty() && !args.all {
         return Err(Fault::because("name what to follow, such as os.syscall, or give --all"));
     }
@@ -38,18 +41,18 @@ pub fn history(args: &HistoryArgs) -> Done {
     let records = Reading { store: &store, names: &names, places: &places, args }.records()?;
     match args.alert {
         Some(least) => alert(&store, &records, least, args),
-        None => show(&store, &records, format, args),
+        None => show(&store, records, format, args),
     }
 }
 
-fn show(store: &Store, records: &Kept, format: HistoryFormat, args: &HistoryArgs) -> Done {
+fn show(store: &Store, records: Kept, format: HistoryFormat, args: &HistoryArgs) -> Done {
     let since = args.since.map(|since| since.microseconds(now()));
     let first = since.map_or(0, |since| records.runs.partition_point(|run| run.started_us < since));
     if first == records.runs.len() {
         let newest = records.runs.last().map_or_else(String::new, |run| run.started.clone());
         return Err(Fault::new("--since", format!("no run is that new: the newest is of {newest}")));
     }
-    let history = told_of(store, records.records.clone().from(first).history(), args)?;
+    let history = told_of(store, records.records.from(first).history(), args)?;
     let write = |out: &mut dyn Write| render(args, format, &history, out);
     match &args.output {
         Some(path) => output::write_file(path, write)?,
@@ -61,7 +64,7 @@ fn show(store: &Store, records: &Kept, format: HistoryFormat, args: &HistoryArgs
 
 fn render(args: &HistoryArgs, format: HistoryFormat, history: &History, out: &mut dyn Write) -> io::Result<()> {
     match format {
-        HistoryFormat::Terminal => followed(args, &more(args)).render(history, out),
+        HistoryFormat::Terminal => followed(args, &more()).render(history, out),
         HistoryFormat::Html => Page.render(history, out),
         HistoryFormat::Md => Noted.render(history, out),
         HistoryFormat::Json => writeln!(out, "{}", json::pretty(history)?),
@@ -72,10 +75,10 @@ fn followed<'a>(args: &HistoryArgs, more: &'a str) -> Followed<'a> {
     Followed { width: output::width(), unicode: output::unicode(), full: args.full, more }
 }
 
-/// The command that shows all.
-fn more(args: &HistoryArgs) -> String {
-    let names = if args.all { "--all".into() } else { args.names.join(" ") };
-    format!("kelvin history {names} --full")
+/// The command that shows all: the same, in full.
+fn more() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    format!("kelvin {} --full", words.collect::<Vec<String>>().join(" "))
 }
 
 /// Prints the series that became worse with the last runs, and nothing if there are none.

@@ -7,7 +7,9 @@ use kelvin_analysis::words::history::{
 };
 use kelvin_model::units::brief;
 use kelvin_model::{History, HistoryChange, HistoryChangeKind, SeriesHistory, VersionHistory};
+use kelvin_stats::median;
 
+use super::spark::LEAST_RANGE;
 use super::{SECTIONS, of_section};
 use crate::figures::FigureAxis;
 use crate::html::policy;
@@ -116,8 +118,11 @@ impl Ground<'_> {
 }
 
 fn drawn(series: &SeriesHistory, history: &History) -> Markup {
-    let values: Vec<f64> =
+    let mut values: Vec<f64> =
         series.versions.iter().flat_map(|version| version.points.iter().map(|point| point.value)).collect();
+    // What is steady looks so.
+    let middle = median(&values);
+    values.extend([1.0 - LEAST_RANGE / 2.0, 1.0 + LEAST_RANGE / 2.0].map(|share| middle * share));
     let kind = series.metric.unit.into();
     let axis = FigureAxis { label: String::new(), kind, logarithmic: false, from_zero: false };
     let ground = Ground { history, values: Scale::linear(&values, &axis, 0.08) };

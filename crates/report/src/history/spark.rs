@@ -8,8 +8,8 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 const LETTERS: [char; 8] = ['_', '.', ',', '-', '~', '=', '*', '#'];
 /// Between values of two versions of the method.
 const BREAK: char = '|';
-/// Least range of the bars as a share of the median: what is steady looks so.
-const LEAST_RANGE: f64 = 0.1;
+/// Least range of a picture as a share of the median: what is steady looks so.
+pub(super) const LEAST_RANGE: f64 = 0.1;
 
 /// The picture of a series in at most so many characters, at least twice as many as it has versions; values of each version have a
 /// scale of their own.
