@@ -96,7 +96,8 @@ impl Followed<'_> {
         let mut lines = wrap(&of(history), self.width());
         lines.extend(wrap(&counts(history), self.width()));
         lines.extend(remarks(history).iter().flat_map(|said| wrap(said, self.width())));
-        let more = [String::new(), format!("All series and changes: {}", self.more)];
+        let more = wrap(&format!("All series and changes: {}", self.more), self.width());
+        let more: Vec<String> = std::iter::once(String::new()).chain(more).collect();
         let mut room = MOST_LINES.saturating_sub(lines.len() + more.len());
         let mut has_left_out = false;
         for (index, one) in SECTIONS.iter().enumerate() {
