@@ -123,6 +123,7 @@ bench: build ## how right, repeatable, cheap and sturdy the numbers are: four ho
 	$(PYTHON) bench/faults.py --kelvin $(KELVIN)
 	$(PYTHON) bench/other_host.py --kelvin $(KELVIN)
 	$(PYTHON) bench/hostile.py --kelvin $(KELVIN)
+	$(PYTHON) bench/history.py --kelvin $(KELVIN)
 
 clean: ## remove what was built
 	$(CARGO) clean

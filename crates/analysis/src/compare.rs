@@ -15,6 +15,8 @@ mod verdicts;
 use kelvin_model::{COMPARE_FORMAT, ComparedRun, ComparedSide, Comparison, Learned, Reference, Run, RunStatus};
 use kelvin_stats::median;
 
+use self::differences::Known;
+pub use self::differences::what_differs;
 pub use self::gate::{Gate, leads};
 pub use self::in_turn::{MeasuredInTurn, Turns, compare_in_turn};
 use self::judge::Judge;
@@ -68,7 +70,7 @@ impl Compare<'_> {
             base,
             other,
             threshold: self.threshold,
-            differences: differences::between(sides.map(|side| side.of)),
+            differences: differences::between(&sides.map(|side| side.of.known())),
             clocks,
             middle: (!goodness.is_empty()).then(|| median(&goodness)),
             inflation,
@@ -81,6 +83,14 @@ impl Compare<'_> {
 }
 
 impl<'a> Subject<'a> {
+    /// What is known of it besides its figures.
+    fn known(self) -> Known<'a> {
+        match self {
+            Self::Runs(runs) => Known::Runs(runs.iter().map(|run| &run.outline).collect()),
+            Self::Published(reference) => Known::Published(reference),
+        }
+    }
+
     /// Its runs; none of a published machine.
     fn runs(self) -> &'a [Run] {
         match self {

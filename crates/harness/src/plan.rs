@@ -99,8 +99,8 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    /// A name that selects none of these.
-    pub fn of(name: &str, probes: &[&'static Probe]) -> Self {
+    /// The error of a name that selects none of these probes.
+    pub fn among(name: &str, probes: &[&'static Probe]) -> Self {
         Self { name: name.to_owned(), nearest: nearest(name, probes) }
     }
 }
@@ -129,7 +129,7 @@ impl Plan {
         let eligible: Vec<&'static Probe> = probes.iter().copied().filter(|probe| probe.kind == kind).collect();
         for name in names {
             if !eligible.iter().any(|probe| probe.is_selected_by(name)) {
-                return Err(UnknownName::of(name, &known(probes, kind)));
+                return Err(UnknownName::among(name, &known(probes, kind)));
             }
         }
         let asked = |probe: &Probe| {

@@ -3,6 +3,7 @@
 mod ab;
 mod compare;
 mod file;
+mod history;
 mod load;
 mod serve;
 mod study_load;
@@ -22,6 +23,7 @@ use kelvin_model::Name;
 pub use ab::{AbArgs, Means, Setting};
 pub use compare::{CompareArgs, CompareFormat, GateArgs};
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
+pub use history::{HistoryArgs, HistoryFormat};
 pub use load::{LoadArgs, VerifyArg};
 pub use serve::ServeArgs;
 pub use study_load::StudyLoadArgs;
@@ -149,6 +151,14 @@ pub enum Command {
                             Exit status: 0 compared, 1 a figure misses the gate of --fail-on or --policy, 2 could not be done: one line says \
                             why.")]
     Compare(CompareArgs),
+    /// Follow metrics over all stored runs of a machine: where they change for good, and what changed with them
+    #[command(after_help = "Examples:\n  kelvin history os.syscall\n  kelvin history --all --since 90d\n  \
+                            kelvin history mem net.rtt.tcp --format html -o history.html\n  \
+                            kelvin history --all --mode quick --machine 5f2c9e7a\n  \
+                            kelvin history --all --alert 5     for cron: silent unless something is worse\n\n\
+                            Exit status: 0 shown, or nothing to alert of, 1 --alert found a change for the worse, 2 could not be done: \
+                            one line says why.")]
+    History(HistoryArgs),
     /// Measure two settings of this machine, or two commands, in turn, and compare them
     #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 10m [default: 1m; 10m with --until]; `minimum`: as long \
                                                      as the minimum of blocks takes")))]

@@ -1,6 +1,6 @@
 //! The hash that identifies runs of one machine in one configuration.
 
-use kelvin_model::{Fact, Machine};
+use kelvin_model::{Cpu, Fact, Kernel, Machine};
 
 /// Changes with the list of hashed facts, so that old and new identities never match by accident.
 const VERSION: &str = "kelvin machine 1";
@@ -32,6 +32,17 @@ pub(crate) fn identity(machine: &Machine) -> String {
         shown(&machine.platform.hypervisor),
     ];
     format!("{:032x}", fnv_1a(parts.join("\n").as_bytes()))
+}
+
+/// The same of the facts that stay when the kernel is upgraded or its settings change, and so tell one machine over its history:
+/// processor, number of CPUs, caches, memory to the nearest GiB, hypervisor. Two alike guests are one machine by it, as by its identity.
+pub fn hardware(machine: &Machine) -> String {
+    let known = Machine {
+        kernel: Kernel { release: Fact::default(), ..machine.kernel.clone() },
+        cpu: Cpu { mitigations: Fact::default(), ..machine.cpu.clone() },
+        ..machine.clone()
+    };
+    identity(&known)
 }
 
 /// The value alone: its source, or the reason for none, is not part of the identity.
@@ -69,5 +80,11 @@ mod tests {
         assert_eq!(identity(&machine), family);
         assert_ne!(nothing, family);
         assert_eq!(family.len(), 32);
+        let hardware_before = hardware(&machine);
+        machine.kernel.release = Fact::known("6.6".into(), "uname");
+        assert_eq!(hardware(&machine), hardware_before);
+        assert_ne!(identity(&machine), family);
+        machine.cpu.stepping = Fact::known(3, "/proc/cpuinfo");
+        assert_ne!(hardware(&machine), hardware_before);
     }
 }

@@ -43,6 +43,7 @@ use crate::text::Root;
 
 pub use file_cache::{Bound, FileCache, Term, file_cache, pages_of_files};
 pub use hazards::hazards;
+pub use identity::hardware;
 pub use watch::Watch;
 
 /// The file in which the kernel counts how often the CPU quota throttled this process, as a path on this machine.

@@ -15,6 +15,7 @@ mod gate;
 pub mod grammar;
 mod hazard;
 mod headline;
+mod history;
 mod interval;
 pub mod json;
 pub mod load;
@@ -51,6 +52,10 @@ pub use event::Event;
 pub use gate::{GateFinding, GateReason, Gated, KnownIssue};
 pub use hazard::{Hazard, Severity};
 pub use headline::{AsFound, Headline, Lacking, MeasuredValue};
+pub use history::{
+    Among, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, OtherMode, RunOfHistory,
+    SeriesHistory, VersionHistory,
+};
 pub use interval::{Interval, IntervalKind};
 pub use machine::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,

@@ -209,7 +209,12 @@ impl Compared<'_> {
 }
 
 /// A title and what is below it, in so many lines at most below the title: what does not fit is counted.
-fn section(title: String, entries: &[Vec<String>], most: usize, left_out: impl Fn(usize) -> String) -> Vec<String> {
+pub(crate) fn section(
+    title: String,
+    entries: &[Vec<String>],
+    most: usize,
+    left_out: impl Fn(usize) -> String,
+) -> Vec<String> {
     let all: usize = entries.iter().map(Vec::len).sum();
     let mut lines = vec![String::new(), title];
     if all <= most {

@@ -7,7 +7,7 @@ mod first;
 mod front;
 mod group;
 mod plots;
-mod policy;
+pub(crate) mod policy;
 mod results;
 
 use std::collections::BTreeMap;

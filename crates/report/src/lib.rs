@@ -13,6 +13,7 @@ mod beside;
 pub mod compare;
 pub mod csv;
 pub mod figures;
+pub mod history;
 pub mod html;
 pub mod json;
 mod ladder;

@@ -1,7 +1,7 @@
 //! Terminal: the first screen; or hazards, then the verdict, then a table for each area, in 80 columns or more.
 
 mod drawing;
-mod screen;
+pub(crate) mod screen;
 mod study;
 mod table;
 

@@ -6,6 +6,7 @@
 mod alternation;
 mod autocorrelation;
 mod change;
+mod course;
 mod discoveries;
 mod histogram;
 mod interval;
@@ -25,6 +26,7 @@ mod uncertain;
 pub use alternation::{Alternation, alternation};
 pub use autocorrelation::effective_samples;
 pub use change::{ChangePoint, ChangeSearch, change_points};
+pub use course::{Course, Drift, LEAST_OF_LEVEL, PLACE_LEVEL, STEP_CHANCE, Step, course};
 pub use discoveries::{FALSE_SHARE, joint_chances};
 pub use histogram::Histogram;
 pub use interval::{

@@ -12,6 +12,7 @@ mod bounded;
 mod check;
 mod error;
 mod exchange;
+mod history;
 mod learn;
 mod migrate;
 mod open;
@@ -24,6 +25,7 @@ pub use error::{
     AppendError, DataDirectoryError, ExportError, Fault, FindError, ImportError, InsertError, LoadError, OpenError,
 };
 pub use exchange::{IMPORT_LIMIT, export, import};
+pub use history::{Identified, MachineRuns, RunInHistory, StoredSeries, StoredValue};
 pub use learn::Kin;
 pub use migrate::SCHEMA_VERSION;
 pub use open::Store;

@@ -21,7 +21,7 @@ macro_rules! defined {
             #[test]
             fn the_standard_library_calls_these() {
                 let argument = std::hint::black_box(0.7);
-                let pairs: [(&str, f64, f64); 10] = [
+                let pairs: [(&str, f64, f64); 11] = [
                     ("log", libm::log(argument), argument.ln()),
                     ("log2", libm::log2(argument), argument.log2()),
                     ("log10", libm::log10(argument), argument.log10()),
@@ -32,6 +32,7 @@ macro_rules! defined {
                     ("hypot", libm::hypot(argument, 3.3), argument.hypot(3.3)),
                     ("sin", libm::sin(argument), argument.sin()),
                     ("cos", libm::cos(argument), argument.cos()),
+                    ("acos", libm::acos(argument), argument.acos()),
                 ];
                 let defined = [$(stringify!($name)),*];
                 for (name, own, standard) in pairs {
@@ -55,4 +56,5 @@ defined! {
     hypot(x, y);
     sin(x);
     cos(x);
+    acos(x);
 }

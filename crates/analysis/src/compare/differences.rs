@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use kelvin_model::units::percent;
-use kelvin_model::{FactDiffers, Machine, Reference, Run, Unit, units};
+use kelvin_model::{FactDiffers, Machine, Outline, Reference, Unit, units};
 
-use super::Subject;
 use super::series::versions;
 
 /// Facts that differ from run to run of any machine, or that are told elsewhere: the memory that is free, a frequency that is measured.
@@ -34,14 +33,38 @@ const GROUPS: [&str; 13] = [
 /// Group and label of a fact.
 type Which = (String, String);
 
+/// What is known of a side besides its figures.
+#[derive(Clone, Debug)]
+pub(super) enum Known<'a> {
+    /// The outlines of its runs, oldest first.
+    Runs(Vec<&'a Outline>),
+    /// What is published of a machine.
+    Published(&'a Reference),
+}
+
+impl Known<'_> {
+    fn outlines(&self) -> &[&Outline] {
+        match self {
+            Self::Runs(outlines) => outlines,
+            Self::Published(_) => &[],
+        }
+    }
+}
+
+/// What differs between two runs besides their figures, by their outlines: the machine first, then how kelvin was called, and versions
+/// of methods.
+pub fn what_differs(base: &Outline, other: &Outline) -> Vec<FactDiffers> {
+    between(&[base, other].map(|outline| Known::Runs(vec![outline])))
+}
+
 /// What differs, the machine first.
-pub(super) fn between(sides: [Subject<'_>; 2]) -> Vec<FactDiffers> {
-    let facts = sides.map(|side| match side {
-        Subject::Runs(runs) => of_runs(runs),
-        Subject::Published(reference) => of_reference(reference),
+pub(super) fn between(sides: &[Known<'_>; 2]) -> Vec<FactDiffers> {
+    let facts = sides.each_ref().map(|side| match side {
+        Known::Runs(outlines) => of_runs(outlines),
+        Known::Published(reference) => of_reference(reference),
     });
     // Of a published machine little is known: what it says is told beside what the run says of the same.
-    let is_published = sides.iter().any(|side| matches!(side, Subject::Published(_)));
+    let is_published = sides.iter().any(|side| matches!(side, Known::Published(_)));
     let mut which: Vec<&Which> = Vec::new();
     for fact in facts.iter().flat_map(|facts| &facts.order) {
         if !which.contains(&fact) {
@@ -56,11 +79,8 @@ pub(super) fn between(sides: [Subject<'_>; 2]) -> Vec<FactDiffers> {
     };
     let mut found: Vec<FactDiffers> = which.into_iter().filter_map(of).collect();
     let version = |version: u32| Some(format!("version {version}"));
-    found.extend(versions(sides.map(Subject::runs)).into_iter().map(|(metric, [base, other])| FactDiffers {
-        group: "Methods".into(),
-        label: metric.to_string(),
-        base: version(base),
-        other: version(other),
+    found.extend(versions(sides.each_ref().map(Known::outlines)).into_iter().map(|(metric, [base, other])| {
+        FactDiffers { group: "Methods".into(), label: metric.to_string(), base: version(base), other: version(other) }
     }));
     found
 }
@@ -105,13 +125,13 @@ impl Facts {
     }
 }
 
-fn of_runs(runs: &[Run]) -> Facts {
+fn of_runs(outlines: &[&Outline]) -> Facts {
     let mut facts = Facts::default();
-    for run in runs {
-        of_machine(&run.outline.machine, &mut facts);
+    for outline in outlines {
+        of_machine(&outline.machine, &mut facts);
     }
-    for run in runs {
-        of_settings(run, &mut facts);
+    for outline in outlines {
+        of_settings(outline, &mut facts);
     }
     facts
 }
@@ -130,9 +150,8 @@ fn of_machine(machine: &Machine, facts: &mut Facts) {
     }
 }
 
-fn of_settings(run: &Run, facts: &mut Facts) {
+fn of_settings(outline: &Outline, facts: &mut Facts) {
     const GROUP: &str = "Run";
-    let outline = &run.outline;
     let settings = &outline.settings;
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     facts.add(GROUP, "kelvin", outline.kelvin.clone());

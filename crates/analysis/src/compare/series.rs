@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use kelvin_model::units::{case, percent};
-use kelvin_model::{Case, Learned, Metric, Name, NotCompared, NotComparedBecause, Reference, Run};
+use kelvin_model::{Case, Learned, Metric, Name, NotCompared, NotComparedBecause, Outline, Reference, Run};
 use kelvin_stats::{RunFigure, headline, median};
 
 use super::Subject;
@@ -219,12 +219,12 @@ fn incomparable(base: &Found<'_>, other: &Found<'_>) -> Option<NotComparedBecaus
 }
 
 /// Metrics whose method has another version on each side, each with both versions.
-pub(super) fn versions(runs: [&[Run]; 2]) -> BTreeMap<Name, [u32; 2]> {
-    let of = |runs: &[Run]| -> BTreeMap<Name, u32> {
-        let metrics = runs.iter().flat_map(|run| &run.outline.metrics);
+pub(super) fn versions(outlines: [&[&Outline]; 2]) -> BTreeMap<Name, [u32; 2]> {
+    let of = |outlines: &[&Outline]| -> BTreeMap<Name, u32> {
+        let metrics = outlines.iter().flat_map(|outline| &outline.metrics);
         metrics.map(|metric| (metric.id, metric.version)).collect()
     };
-    let [base, other] = runs.map(of);
+    let [base, other] = outlines.map(of);
     let differing = |(id, version): (Name, u32)| {
         let there = *other.get(&id)?;
         (there != version).then_some((id, [version, there]))

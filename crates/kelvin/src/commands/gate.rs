@@ -95,6 +95,6 @@ fn check(name: &str) -> Result<(), UnknownName> {
     let name = Name::today(name);
     match probes.iter().flat_map(|probe| probe.metrics).any(|metric| leads(&name, &metric.id)) {
         true => Ok(()),
-        false => Err(UnknownName::of(&name, &probes)),
+        false => Err(UnknownName::among(&name, &probes)),
     }
 }

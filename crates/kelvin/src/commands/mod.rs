@@ -7,6 +7,7 @@ mod digest;
 mod explain;
 mod file;
 mod gate;
+mod history;
 mod list;
 mod load;
 mod machine;
@@ -54,6 +55,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::Tune(args) => tune::tune(&args),
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::History(args) => history::history(&args),
         Command::Ab(args) => ab::ab(&args),
         Command::ProgramProcess => ab::command_process(),
         Command::BookPage { area } => explain::book_page(&area),

@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
+use kelvin_harness::SocketOptions;
 use kelvin_model::{Run, RunStatus};
 use kelvin_report::{Json, Render, Report};
-use kelvin_store::{Filter, Inserted, RunLine, Store};
+use kelvin_store::{AppendError, Filter, Inserted, RunLine, Store};
 use serde::Serialize;
 
 use crate::cli::{RunsArgs, RunsCommand};
@@ -15,6 +16,7 @@ use crate::commands::{explain, open_store};
 use crate::fault::{Done, Fault};
 use crate::output;
 use crate::private::Told;
+use crate::sockets;
 
 /// `kelvin runs`.
 pub fn runs(args: &RunsArgs) -> Done {
@@ -45,13 +47,29 @@ pub fn runs(args: &RunsArgs) -> Done {
             };
             let run = run.map_err(|error| Fault::new(&name, error))?;
             let said = match store.insert(&run).map_err(|error| Fault::new(&name, error))? {
-                Inserted::New => "imported",
+                Inserted::New => {
+                    learn_from(&store, &run).map_err(|error| Fault::new(&name, error))?;
+                    "imported"
+                }
                 Inserted::AlreadyThere => "already stored:",
             };
             output::remark(format!("kelvin: {said} {}", run.outline.id));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps the headlines of an imported run, which histories are made of. Those of a stream with options of its own are left out, as
+/// when it is measured.
+fn learn_from(store: &Store, run: &Run) -> Result<(), AppendError> {
+    if run.status != RunStatus::Complete {
+        return Ok(());
+    }
+    let options = ["--congestion-control", "--socket-buffers"];
+    let has_options = run.outline.command.iter().any(|word| options.iter().any(|option| word.starts_with(option)));
+    // Which they were does not matter.
+    let asked = SocketOptions { congestion_control: has_options.then(String::new), buffers: None };
+    store.record_headlines(&run.outline.id, &analyse(run).teaches(|metric| sockets::is_usual(metric, &asked)))
 }
 
 /// A run in the list, as JSON.
@@ -82,8 +100,8 @@ fn list(store: &Store, json: bool) -> Result<(), Fault> {
         let width = lines.iter().map(|line| line.id.len()).max().unwrap_or(0);
         writeln!(
             out,
-            "{:width$}  {:20}  {:8}  {:8}  {:>6}  {:>9}  processor",
-            "id", "started", "mode", "status", "rounds", "size"
+            "{:width$}  {:20}  {:8}  {:8}  {:>6}  {:>9}  {:8}  processor",
+            "id", "started", "mode", "status", "rounds", "size", "machine"
         )?;
         lines.iter().try_for_each(|line| {
             let status = match &line.status {
@@ -92,9 +110,11 @@ fn list(store: &Store, json: bool) -> Result<(), Fault> {
             };
             let size = format!("{:.0} KiB", line.bytes as f64 / 1024.0);
             let processor = line.cpu_model.as_deref().unwrap_or("unknown");
+            // As much of it as `kelvin history --machine` needs.
+            let machine: String = line.machine.chars().take(8).collect();
             writeln!(
                 out,
-                "{:width$}  {:20}  {:8}  {status:8}  {:>6}  {size:>9}  {processor}",
+                "{:width$}  {:20}  {:8}  {status:8}  {:>6}  {size:>9}  {machine:8}  {processor}",
                 line.id, line.started, line.mode, line.measured_rounds
             )
         })

@@ -28,6 +28,11 @@ pub(super) fn policy(own: Own<'_>) -> String {
     )
 }
 
+/// The policy of a page without scripts, with one style.
+pub(crate) fn of_styles(style: &str) -> String {
+    format!("default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'", hash(style.as_bytes()))
+}
+
 /// A hash in the syntax of a policy.
 fn hash(content: &[u8]) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(content)))

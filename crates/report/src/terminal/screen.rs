@@ -93,7 +93,7 @@ impl FirstScreen<'_> {
 }
 
 /// Text in ASCII, character by character, so that columns stay in place; what has no likeness is a question mark.
-fn ascii(text: &str) -> String {
+pub(crate) fn ascii(text: &str) -> String {
     let like = |c: char| match c {
         _ if c.is_ascii() => c,
         'µ' => 'u',

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""How fast `kelvin history` is over very many runs, what it finds in them, and how often it is wrong.
+
+Fills a store with 10,000 runs of 500 series each (--runs, --series), in which some series step for the worse and none of the others
+does anything, times the command from the store to its output, and counts. Bounds: over the newest 1000 runs, which are shown by
+default, and over all of them it takes less than two seconds; of the steps nine in ten are found; of the changes that are told at most
+one in ten is false. Then 200 runs are looked at one by one, as cron would, with --alert: how many runs after a step it is told, and
+how often without one.
+"""
+import json
+import random
+import sqlite3
+import subprocess
+import tempfile
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import common
+
+# Series of which so many in a hundred step, by this share of the value, where it spreads by one per cent from run to run.
+STEPPED = 0.04
+HEIGHT = 1.05
+DEVIATION = 0.01
+BOUND_SECONDS = 2.0
+BOUND_FOUND = 0.9
+BOUND_FALSE = 0.1
+REPEATS = 5
+# A metric that every kelvin knows, and whose axis takes any number of values.
+METRIC, AXIS = "mem.latency", "bytes"
+
+
+def main():
+    parser = common.parser_of(__doc__)
+    parser.add_argument("--runs", type=int, default=10_000, help="runs in the store [default: %(default)s]")
+    parser.add_argument("--series", type=int, default=500, help="series of each [default: %(default)s]")
+    arguments = parser.parse_args()
+    kelvin = common.kelvin_program(arguments.kelvin)
+    with tempfile.TemporaryDirectory() as directory:
+        return bench(kelvin, Path(directory), arguments)
+
+
+def bench(kelvin, directory, arguments):
+    store, draw = directory / "runs.sqlite", random.Random(arguments.seed)
+    template(kelvin, store)
+    stepped = set(draw.sample(range(arguments.series), round(STEPPED * arguments.series)))
+    # Within the runs that are shown by default.
+    step_at = arguments.runs - min(arguments.runs, 1000) // 3
+    common.say(f"filling {arguments.runs} runs of {arguments.series} series")
+    fill(store, arguments.runs, arguments.series, lambda series, run: HEIGHT if series in stepped and run >= step_at else 1.0, draw)
+    rows, kept = [], True
+    for what, limit in [("newest 1000", []), ("all", ["--limit", str(max(arguments.runs, 1))])]:
+        seconds = timed(kelvin, store, limit)
+        found, wrong = judged(kelvin, store, limit, stepped)
+        share_false = wrong / max(found + wrong, 1)
+        kept &= seconds < BOUND_SECONDS and found >= BOUND_FOUND * len(stepped) and share_false <= BOUND_FALSE
+        rows.append([what, f"{seconds:.2f} s", f"{found} of {len(stepped)}", wrong])
+    print(f"{common.describe_machine()}\n")
+    print(common.table(["runs", "time", "steps found", "false changes"], rows))
+    print(f"\n{store.stat().st_size / 1e6:.0f} MB")
+    return alerts(kelvin, directory, arguments, draw) and kept
+
+
+def alerts(kelvin, directory, arguments, draw):
+    """Runs one by one, as cron would."""
+    most, step_at, series = 60, 40, 100
+    stepped = {7, 70}
+    values = [[value(draw) * (HEIGHT if one in stepped and run >= step_at else 1.0) for one in range(series)] for run in range(most)]
+    told, wrong = {}, 0
+    store = directory / "alerts.sqlite"
+    template(kelvin, store)
+    for run in range(most):
+        append(store, run, values[run])
+        done = subprocess.run(command(kelvin, store, ["--alert", "--json"]), capture_output=True, text=True, timeout=60)
+        if done.returncode not in (0, 1):
+            raise RuntimeError(done.stderr)
+        for one in json.loads(done.stdout or "[]"):
+            which = number(one)
+            if which in stepped and run >= step_at:
+                told.setdefault(which, run - step_at + 1)
+            else:
+                wrong += 1
+    after = ", ".join(f"{told[one]}" for one in sorted(told)) or "never"
+    print(f"\n--alert after each of {most} runs of {series} series: of {len(stepped)} steps {len(told)} told, with the run number {after} after them; {wrong} false alerts")
+    return len(told) == len(stepped) and wrong <= 2
+
+
+def command(kelvin, store, more):
+    return [str(kelvin), "history", "--all", "--store", str(store), *more]
+
+
+def timed(kelvin, store, more):
+    """The median time to one screen, in seconds."""
+    times = []
+    for _ in range(REPEATS):
+        begun = time.monotonic()
+        common.run(command(kelvin, store, more))
+        times.append(time.monotonic() - begun)
+    return sorted(times)[REPEATS // 2]
+
+
+def judged(kelvin, store, more, stepped):
+    """How many steps were found, and how many other changes were told."""
+    history = json.loads(common.run(command(kelvin, store, [*more, "--json"])))
+    changes = {number(series): len(series["versions"][-1]["changes"]) for series in history["series"]}
+    found = sum(1 for series in stepped if changes.get(series, 0) > 0)
+    wrong = sum(max(count - (series in stepped), 0) for series, count in changes.items())
+    return found, wrong
+
+
+def number(series):
+    return series["case"][AXIS]
+
+
+# ---- a store as kelvin writes it, filled without measuring
+
+
+def template(kelvin, store):
+    """One short run, whose machine and definitions all others share."""
+    common.run([kelvin, "run", METRIC, "--quick", "--budget", "minimum", "--rounds", "4", "--no-report", "--store", store])
+    with sqlite3.connect(store) as base:
+        base.execute("DELETE FROM headline")
+        base.execute("DELETE FROM series")
+        base.execute("DELETE FROM round")
+    base.close()
+
+
+def value(draw):
+    return 100.0 * (1.0 + DEVIATION * draw.gauss(0, 1))
+
+
+def parameters(series):
+    return json.dumps({AXIS: series}, separators=(",", ":"))
+
+
+def append(store, run, values):
+    with sqlite3.connect(store) as base:
+        insert(base, run)
+        for series, one in enumerate(values):
+            base.execute("INSERT OR IGNORE INTO series (metric, version, parameters) VALUES (?, 1, ?)", (METRIC, parameters(series)))
+            base.execute(
+                "INSERT INTO headline SELECT key, (SELECT key FROM run WHERE id = ?), ?, 0 FROM series WHERE parameters = ?",
+                (f"bench-{run}", one, parameters(series)),
+            )
+    base.close()
+
+
+def fill(store, runs, series, level, draw):
+    with sqlite3.connect(store) as base:
+        base.executemany(
+            "INSERT INTO series (metric, version, parameters) VALUES (?, 1, ?)", ((METRIC, parameters(one)) for one in range(series))
+        )
+        keys = {one: key for key, one in base.execute("SELECT key, json_extract(parameters, '$." + AXIS + "') FROM series")}
+        for run in range(runs):
+            insert(base, run)
+        first = base.execute("SELECT min(key) FROM run WHERE id LIKE 'bench-%'").fetchone()[0]
+        for one in range(series):
+            rows = ((keys[one], first + run, value(draw) * level(one, run), 0.0) for run in range(runs))
+            base.executemany("INSERT INTO headline VALUES (?, ?, ?, ?)", rows)
+    base.close()
+
+
+def insert(base, run):
+    """A copy of the template's row, later."""
+    started = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(minutes=run + 1)
+    base.execute(
+        "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, outline, status, partial_why, seconds, notes)"
+        " SELECT ?, format, ?, ?, machine, cpu_model, mode, kelvin, outline, status, partial_why, seconds, notes FROM run LIMIT 1",
+        (f"bench-{run}", started.strftime("%Y-%m-%dT%H:%M:%SZ"), int(started.timestamp() * 1e6)),
+    )
+
+
+if __name__ == "__main__":
+    common.main(main)

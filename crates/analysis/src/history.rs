@@ -1,0 +1,276 @@
+//! The figures of a machine over its runs: where they change for good, what else changed there, and which of it is news.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use kelvin_model::{
+    Among, Better, Case, Chance, FactDiffers, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint,
+    Metric, OtherMode, RunOfHistory, SeriesHistory, VersionHistory,
+};
+use kelvin_stats::{Course, FALSE_SHARE, course, joint_chances};
+
+/// The joint chance up to which a change is news: a look after each run is many looks, and one in twenty of each would add up.
+const NEWS_SHARE: f64 = FALSE_SHARE / 20.0;
+/// Fewest machines among which a place is told.
+pub const LEAST_MACHINES: usize = 5;
+
+/// A metric at a case over runs, as it was stored.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The metric, as the newest run that has it defines it.
+    pub metric: Metric,
+    /// The case.
+    pub case: Case,
+    /// The values of each version of the method, the oldest version first, none of them empty; each in the order of runs.
+    pub versions: Vec<(u32, Vec<HistoryPoint>)>,
+    /// The latest values of other machines, by the newest version.
+    pub others: Vec<f64>,
+}
+
+/// What a history is made of.
+#[derive(Clone, Debug)]
+pub struct Records {
+    /// Identity of the machine.
+    pub machine: String,
+    /// Marketing name of its processor, if known.
+    pub cpu_model: Option<String>,
+    /// The mode of the runs.
+    pub mode: String,
+    /// The runs, oldest first.
+    pub runs: Vec<RunOfHistory>,
+    /// Whether there are older ones.
+    pub has_older: bool,
+    /// Runs of the machine in other modes.
+    pub other_modes: Vec<OtherMode>,
+    /// The series.
+    pub series: Vec<Recorded>,
+}
+
+impl Records {
+    /// The same as they were before a run: without it, and all that came later.
+    #[must_use]
+    pub fn before(&self, run: usize) -> Self {
+        let mut before = self.clone();
+        before.runs.truncate(run);
+        for series in &mut before.series {
+            series.versions.iter_mut().for_each(|(_, points)| points.retain(|point| point.run < run));
+        }
+        before.kept()
+    }
+
+    /// The same from a run on.
+    #[must_use]
+    pub fn from(mut self, run: usize) -> Self {
+        self.runs.drain(..run);
+        self.has_older |= run > 0;
+        for series in &mut self.series {
+            for (_, points) in &mut series.versions {
+                points.retain(|point| point.run >= run);
+                points.iter_mut().for_each(|point| point.run -= run);
+            }
+        }
+        self.kept()
+    }
+
+    /// Without what has no value left.
+    fn kept(mut self) -> Self {
+        self.series.iter_mut().for_each(|series| series.versions.retain(|(_, points)| !points.is_empty()));
+        self.series.retain(|series| !series.versions.is_empty());
+        self
+    }
+
+    /// The history that they tell, the most consequential series first. A change counts only if it does so among all that are looked at
+    /// together; what else changed with it is not known yet, see [`annotate`].
+    pub fn history(&self) -> History {
+        let courses = courses(&self.series);
+        let alone: Vec<f64> = courses.iter().flatten().flat_map(chances).collect();
+        let mut joint = joint_chances(&alone).into_iter();
+        let mut series: Vec<SeriesHistory> = self
+            .series
+            .iter()
+            .zip(&courses)
+            .map(|(recorded, courses)| recorded.told(courses, &mut || joint.next().unwrap_or(1.0)))
+            .collect();
+        // The sort is stable: within one place series stay in the order of their ids.
+        series.sort_by(|one, other| place(one).partial_cmp(&place(other)).unwrap_or(std::cmp::Ordering::Equal));
+        History {
+            history_format: HISTORY_FORMAT,
+            machine: self.machine.clone(),
+            cpu_model: self.cpu_model.clone(),
+            mode: self.mode.clone(),
+            runs: self.runs.clone(),
+            has_older: self.has_older,
+            other_modes: self.other_modes.clone(),
+            false_share: FALSE_SHARE,
+            series,
+        }
+    }
+}
+
+/// The courses of all series by version, found on all CPUs.
+fn courses(series: &[Recorded]) -> Vec<Vec<Course>> {
+    let of = |one: &Recorded| one.versions.iter().map(|(_, points)| course(&on_scale(points))).collect();
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let share = series.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = series
+            .chunks(share)
+            .map(|part| scope.spawn(move || part.iter().map(of).collect::<Vec<Vec<Course>>>()))
+            .collect();
+        // A part that panicked is a bug of ours, and told as one.
+        parts.into_iter().flat_map(|part| part.join().expect("arithmetic does not panic")).collect()
+    })
+}
+
+impl Recorded {
+    fn told(&self, courses: &[Course], joint: &mut dyn FnMut() -> f64) -> SeriesHistory {
+        let versions = self.versions.iter().zip(courses).map(|((version, points), course)| VersionHistory {
+            version: *version,
+            points: points.clone(),
+            changes: changes(points, course, joint),
+        });
+        let mut series =
+            SeriesHistory { metric: self.metric, case: self.case.clone(), versions: versions.collect(), among: None };
+        series.among = among(series.latest(), &self.others, self.metric.better);
+        series
+    }
+}
+
+/// Whether values are looked at as logarithms: what differs from run to run is a share of the figure, where there are shares.
+fn has_shares(points: &[HistoryPoint]) -> bool {
+    points.iter().all(|point| point.value > 0.0)
+}
+
+fn on_scale(points: &[HistoryPoint]) -> Vec<f64> {
+    let has_shares = has_shares(points);
+    points.iter().map(|point| if has_shares { point.value.ln() } else { point.value }).collect()
+}
+
+/// The chances that count together: of each change, or else of the most conspicuous split.
+fn chances(course: &Course) -> Vec<f64> {
+    let steps = course.steps.iter().map(|step| step.chance);
+    let found: Vec<f64> = steps.chain(course.drifts.iter().map(|drift| drift.chance)).collect();
+    if found.is_empty() { vec![course.chance] } else { found }
+}
+
+/// The changes of a course that count, in their order; `joint` gives the joint chances in the order of [`chances`].
+fn changes(points: &[HistoryPoint], course: &Course, joint: &mut dyn FnMut() -> f64) -> Vec<HistoryChange> {
+    let level = |value: f64| if has_shares(points) { value.exp() } else { value };
+    let run = |index: usize| points[index].run;
+    let mut chance = |alone: f64| Chance { alone, joint: joint() };
+    let steps = course.steps.iter().map(|step| HistoryChange {
+        kind: HistoryChangeKind::Step,
+        run: run(step.index),
+        places: step.places.map(run),
+        before: level(step.before),
+        after: level(step.after),
+        chance: chance(step.chance),
+        between: [run(step.index - 1), run(step.index)],
+        differences: Vec::new(),
+    });
+    let mut changes: Vec<HistoryChange> = steps.collect();
+    changes.extend(course.drifts.iter().map(|drift| HistoryChange {
+        kind: HistoryChangeKind::Drift,
+        run: run(drift.to),
+        places: [run(drift.from), run(drift.to)],
+        before: level(drift.before),
+        after: level(drift.after),
+        chance: chance(drift.chance),
+        between: [run(drift.from), run(drift.to)],
+        differences: Vec::new(),
+    }));
+    if changes.is_empty() {
+        chance(course.chance);
+    }
+    changes.retain(|change| change.chance.counts(FALSE_SHARE));
+    changes.sort_by_key(|change| change.run);
+    changes
+}
+
+fn among(latest: f64, others: &[f64], better: Better) -> Option<Among> {
+    let machines = others.len() + 1;
+    if machines < LEAST_MACHINES {
+        return None;
+    }
+    let is_better = |other: f64| if better == Better::Higher { other > latest } else { other < latest };
+    let count = |&other: &f64| match other {
+        other if is_better(other) => 1.0,
+        other if other == latest => 0.5,
+        _ => 0.0,
+    };
+    Some(Among { machines, better: others.iter().map(count).sum::<f64>() / others.len() as f64 })
+}
+
+/// Where a series stands: the smaller the sooner. First what was last for the worse, the largest change first.
+fn place(series: &SeriesHistory) -> (u8, Reverse<f64>) {
+    let Some(change) = series.last_change() else { return (3, Reverse(0.0)) };
+    let rank = match change.is_worse(series.metric.better) {
+        Some(true) => 0,
+        Some(false) => 1,
+        None => 2,
+    };
+    (rank, Reverse(change.ratio().map_or(f64::INFINITY, |ratio| ratio.ln().abs())))
+}
+
+/// Finds what else changed with each change, by what differs between two runs: the one before it and the one after it; where that is
+/// nothing, between the ends of where it may be.
+///
+/// # Errors
+/// Those of `differences`, which is asked once for each two runs.
+pub fn annotate<E>(
+    history: &mut History,
+    mut differences: impl FnMut([usize; 2]) -> Result<Vec<FactDiffers>, E>,
+) -> Result<(), E> {
+    let mut known: HashMap<[usize; 2], Vec<FactDiffers>> = HashMap::new();
+    let mut between = |runs: [usize; 2]| -> Result<Vec<FactDiffers>, E> {
+        if let Some(found) = known.get(&runs) {
+            return Ok(found.clone());
+        }
+        let found = differences(runs)?;
+        known.insert(runs, found.clone());
+        Ok(found)
+    };
+    for version in history.series.iter_mut().flat_map(|series| &mut series.versions) {
+        let points = &version.points;
+        for change in &mut version.changes {
+            change.differences = between(change.between)?;
+            if change.differences.is_empty() && change.kind == HistoryChangeKind::Step {
+                // The first place is a first run after it: the run before that is the last that is certainly of the old level.
+                let first = points.iter().rposition(|point| point.run < change.places[0]);
+                let ends = [first.map_or(change.between[0], |first| points[first].run), change.places[1]];
+                let wider = if ends == change.between { Vec::new() } else { between(ends)? };
+                if !wider.is_empty() {
+                    (change.between, change.differences) = (ends, wider);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The series whose last change is news since a history that ended earlier, and for the worse by at least a share: not known then, when
+/// what came later was not there yet. A change is found some runs after it, so that it is news where it lies before the end of the
+/// earlier history, too.
+pub fn news<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'h SeriesHistory> {
+    let known: HashMap<(&str, &Case), &SeriesHistory> =
+        before.series.iter().map(|series| ((series.metric.id.as_str(), &series.case), series)).collect();
+    let is_news = |series: &&SeriesHistory| {
+        let better = series.metric.better;
+        let change = series.last_change().filter(|change| change.chance.counts(NEWS_SHARE));
+        let Some(change) = change.filter(|change| change.worse_by(better).is_some_and(|by| by >= least)) else {
+            return false;
+        };
+        let earlier = known.get(&(series.metric.id.as_str(), &series.case));
+        let versions = earlier.into_iter().flat_map(|series| &series.versions);
+        let mut same = versions.filter(|version| version.version == series.newest().version);
+        let is_known = |known: &HistoryChange| known.chance.counts(NEWS_SHARE) && is_the_same(known, change);
+        change.is_worse(better) == Some(true) && !same.any(|version| version.changes.iter().any(is_known))
+    };
+    now.series.iter().filter(is_news).collect()
+}
+
+/// Whether two histories tell of one change: in the same direction, and where both may be.
+fn is_the_same(one: &HistoryChange, other: &HistoryChange) -> bool {
+    let rises = |change: &HistoryChange| change.after > change.before;
+    rises(one) == rises(other) && one.places[0] <= other.places[1] && other.places[0] <= one.places[1]
+}

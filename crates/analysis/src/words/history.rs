@@ -1,0 +1,146 @@
+//! A history in words.
+
+use kelvin_model::units::{case, number, percent};
+use kelvin_model::{
+    Among, Better, FactDiffers, History, HistoryChange, HistoryChangeKind, RunOfHistory, SeriesHistory,
+};
+
+/// Facts that are named of what changed besides, on one screen.
+pub const FEW_FACTS: usize = 2;
+
+/// A metric and its case: `mem.latency pages=base bytes=8 MiB`.
+pub fn name(series: &SeriesHistory) -> String {
+    let case = case(&series.metric, &series.case);
+    if case.is_empty() { series.metric.id.to_string() } else { format!("{} {case}", series.metric.id) }
+}
+
+/// Of what the history is: `12 default runs of AMD EPYC 7763 (5f2c9e7a), 2026-10-01 to 2026-11-25`.
+pub fn of(history: &History) -> String {
+    let (first, last) = (history.runs.first(), history.runs.last());
+    let days = match (first, last) {
+        (Some(first), Some(last)) if day(first) != day(last) => format!("{} to {}", day(first), day(last)),
+        (Some(only), _) => day(only),
+        _ => String::new(),
+    };
+    let runs = history.runs.len();
+    let newest = if history.has_older { "newest " } else { "" };
+    let machine = history.cpu_model.as_deref().unwrap_or("an unknown processor");
+    let short: String = history.machine.chars().take(8).collect();
+    let runs = if runs == 1 { "1 run".into() } else { format!("{runs} runs") };
+    format!("The {newest}{runs} in mode {} of {machine} ({short}), {days}.", history.mode)
+}
+
+/// The day of a run: `2026-10-01`.
+pub fn day(run: &RunOfHistory) -> String {
+    run.started.chars().take(10).collect()
+}
+
+/// When a run was, as far as it tells it from another one: the day, and the time too where both are of one day.
+fn moments(runs: [&RunOfHistory; 2]) -> [String; 2] {
+    let is_one_day = day(runs[0]) == day(runs[1]);
+    let time = |run: &RunOfHistory| run.started.chars().take(16).collect::<String>().replace('T', " ");
+    runs.map(|run| if is_one_day { time(run) } else { day(run) })
+}
+
+/// How many series do what: `Of 310 series 2 changed for the worse last, 1 for the better, and 307 hold their level.`
+pub fn counts(history: &History) -> String {
+    let of = |is: fn(Option<bool>) -> bool| {
+        let last = |series: &&SeriesHistory| {
+            series.last_change().is_some_and(|change| is(change.is_worse(series.metric.better)))
+        };
+        history.series.iter().filter(last).count()
+    };
+    let (worse, better, other) =
+        (of(|worse| worse == Some(true)), of(|worse| worse == Some(false)), of(|worse| worse.is_none()));
+    let other_said = if other > 0 { format!(", {other} in another way") } else { String::new() };
+    let level = history.series.len() - worse - better - other;
+    let series = if history.series.len() == 1 { "1 series".into() } else { format!("{} series", history.series.len()) };
+    format!("Of {series}: last changed for the worse {worse}, for the better {better}{other_said}; no change {level}.")
+}
+
+/// What is to be known of it, a sentence each.
+pub fn remarks(history: &History) -> Vec<String> {
+    let others: Vec<String> = history.other_modes.iter().map(|one| format!("{} {}", one.runs, one.mode)).collect();
+    let others = (!others.is_empty())
+        .then(|| format!("Not shown: runs in other modes ({}); --mode shows them.", others.join(", ")));
+    let few = (history.runs.len() < 6).then(|| "A change shows from 6 runs on, 3 before it and 3 after it.".to_owned());
+    others.into_iter().chain(few).collect()
+}
+
+/// A share by which something changed, with its sign: `+12 %`; from a factor of two on the factor.
+pub fn by(ratio: Option<f64>) -> String {
+    match ratio {
+        None => "-".into(),
+        Some(ratio) if ratio >= 2.0 => format!("x {}", number(ratio)),
+        Some(ratio) => {
+            let share = percent((ratio - 1.0).abs());
+            if share.starts_with("0 ") { share } else { format!("{}{share}", if ratio < 1.0 { "-" } else { "+" }) }
+        }
+    }
+}
+
+/// What a change is to a user of the machine: `worse`, `better`, or `higher`, `lower` where neither direction is better.
+pub fn direction(change: &HistoryChange, better: Better) -> &'static str {
+    match change.is_worse(better) {
+        Some(true) => "worse",
+        Some(false) => "better",
+        None if change.after > change.before => "higher",
+        None => "lower",
+    }
+}
+
+/// A change in a sentence without what else changed: `12 % worse from 2026-10-01 on (run 0192)`.
+pub fn change(change: &HistoryChange, better: Better, history: &History) -> String {
+    let direction = direction(change, better);
+    let size = match change.ratio() {
+        Some(ratio) if !(0.5..=2.0).contains(&ratio) => {
+            format!("{direction} by a factor of {}", number(ratio.max(1.0 / ratio)))
+        }
+        Some(ratio) => format!("{} {direction}", percent((ratio - 1.0).abs())),
+        None => direction.to_owned(),
+    };
+    let run = |index: usize| &history.runs[index];
+    let [from, to] = change.places;
+    match change.kind {
+        HistoryChangeKind::Drift => {
+            let [begin, end] = moments([run(from), run(to)]);
+            format!("drifts: {size} from {begin} to {end} ({} runs)", to - from + 1)
+        }
+        HistoryChangeKind::Step => {
+            let at = run(change.run);
+            let [first, last] = moments([run(from), run(to)]);
+            let or = if from == to { String::new() } else { format!(", or {first} to {last}") };
+            format!("{size} from {} on (run {}{or})", day(at), at.id)
+        }
+    }
+}
+
+/// What else changed with a change, at most so many facts: `with Kernel, Release: 6.1 -> 6.6; and 2 more`.
+pub fn besides(change: &HistoryChange, most: usize) -> String {
+    let facts = &change.differences;
+    if facts.is_empty() {
+        return "nothing known changed with it".into();
+    }
+    let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
+    let fact =
+        |fact: &FactDiffers| format!("{}, {}: {} -> {}", fact.group, fact.label, side(&fact.base), side(&fact.other));
+    let told: Vec<String> = facts.iter().take(most).map(fact).collect();
+    let more = facts.len() - told.len();
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("with {}{more}", told.join("; "))
+}
+
+/// The beginning of values by another version of the method: `method version 2 from 2026-10-01 on`.
+pub fn breaks(series: &SeriesHistory, history: &History) -> Vec<String> {
+    let said = |version: &kelvin_model::VersionHistory| {
+        let from = version.points.first().map(|point| day(&history.runs[point.run])).unwrap_or_default();
+        format!("method version {} from {from} on: values before it are not comparable", version.version)
+    };
+    series.versions.iter().skip(1).map(said).collect()
+}
+
+/// Where a value stands among those of all machines.
+pub fn standing(among: Among, better: Better) -> String {
+    let word = if better == Better::Neither { "are lower" } else { "are better" };
+    format!("of {} other machines {} {word}", among.machines - 1, percent(among.better))
+}

@@ -1,0 +1,156 @@
+//! Flags of `kelvin history`.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::{StoreArgs, between, of_today, percent};
+
+/// Runs that are looked at unless more are asked for.
+const RUNS: &str = "1000";
+/// The most that can be asked for.
+const MOST_RUNS: u32 = 100_000;
+/// The longest time back.
+const MOST_DAYS: u64 = 36_500;
+
+/// `kelvin history`.
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// Areas, probes or metrics, or a leading part of their ids; `kelvin list` lists them
+    #[arg(value_name = "NAME", value_parser = of_name)]
+    pub names: Vec<String>,
+    /// All metrics
+    #[arg(long, conflicts_with = "names")]
+    pub all: bool,
+    /// The machine, by its identity or the beginning of one, as `kelvin runs list` shows it [default: this machine]; it stays the same
+    /// machine with another kernel or other settings
+    #[arg(long, value_name = "IDENTITY")]
+    pub machine: Option<String>,
+    /// Mode of the runs: quick, default, thorough or study [default: the one that has most runs]
+    #[arg(long)]
+    pub mode: Option<String>,
+    /// Show only runs since then: a time back (30d, 12h, 8w), or a day in UTC (2026-10-01); with --alert, what is news
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<Since>,
+    /// Look at the newest runs only, so many
+    #[arg(long, value_name = "RUNS", default_value = RUNS, value_parser = between(1, MOST_RUNS))]
+    pub limit: u32,
+    /// Print nothing but the series whose last change is for the worse, by at least this percentage, and became known with the last run,
+    /// or with the runs since --since; exit with status 1 if there is one
+    #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "1", value_parser = percent)]
+    pub alert: Option<f64>,
+    /// Print all series and changes instead of one screen
+    #[arg(long)]
+    pub full: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value = "terminal", conflicts_with = "json")]
+    pub format: HistoryFormat,
+    /// Print JSON: the same as --format json
+    #[arg(long)]
+    pub json: bool,
+    /// Where to write it [default: standard output]
+    #[arg(long, short, value_name = "FILE", conflicts_with = "alert")]
+    pub output: Option<PathBuf>,
+    /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
+    #[arg(long)]
+    pub with_private: bool,
+    /// The store
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// A format of `kelvin history`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HistoryFormat {
+    /// One screen; with --full, all series
+    Terminal,
+    /// One page with a small picture of each series
+    Html,
+    /// Markdown
+    Md,
+    /// JSON
+    Json,
+}
+
+/// A name; an empty one begins every id.
+fn of_name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("a name is right, such as os.syscall; --all is all of them".into());
+    }
+    of_today(text).map_err(|never: Infallible| match never {})
+}
+
+/// Since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// So long ago.
+    Back(Duration),
+    /// Microseconds since 1970.
+    At(i64),
+}
+
+impl Since {
+    /// Microseconds since 1970, if it is that time now.
+    pub fn microseconds(self, now: i64) -> i64 {
+        match self {
+            Self::Back(time) => now.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)),
+            Self::At(time) => time,
+        }
+    }
+}
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const WRONG: &str = "a time back is right, such as 30d, 12h or 8w, or a day such as 2026-10-01";
+        const HOUR: u64 = 3600;
+        let unit = [("h", HOUR), ("d", 24 * HOUR), ("w", 7 * 24 * HOUR)].into_iter();
+        let back = unit.filter_map(|(letter, seconds)| Some((text.strip_suffix(letter)?, seconds))).next();
+        if let Some((count, seconds)) = back {
+            let count: u64 = count.parse().map_err(|_| WRONG.to_owned())?;
+            let back = count.checked_mul(seconds).filter(|&back| back > 0 && back <= MOST_DAYS * 24 * HOUR);
+            return back
+                .map(|back| Self::Back(Duration::from_secs(back)))
+                .ok_or_else(|| format!("{WRONG}, within a century"));
+        }
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        let day: Date = text.parse().ok().filter(|_| is_plain).ok_or_else(|| WRONG.to_owned())?;
+        let begin = day.to_zoned(TimeZone::UTC).map_err(|_| WRONG.to_owned())?;
+        Ok(Self::At(begin.timestamp().as_microsecond()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_so_long_ago_or_a_day() {
+        let back = |hours: u64| Ok(Since::Back(Duration::from_secs(3600 * hours)));
+        assert_eq!(("12h".parse(), "30d".parse(), "2w".parse()), (back(12), back(720), back(336)));
+        assert_eq!("1970-01-02".parse(), Ok(Since::At(86_400_000_000)));
+        assert_eq!(Since::Back(Duration::from_secs(1)).microseconds(3_000_000), 2_000_000);
+        assert_eq!(Since::At(5).microseconds(0), 5);
+        for wrong in [
+            "",
+            "d",
+            "0d",
+            "-1d",
+            "1.5d",
+            "30",
+            "2026-13-01",
+            "yesterday",
+            "99999999999999999999d",
+            "40000d",
+            "2026-10-01T00",
+        ] {
+            assert!(wrong.parse::<Since>().is_err(), "{wrong}");
+        }
+    }
+}

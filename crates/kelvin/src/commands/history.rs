@@ -1,0 +1,365 @@
+//! `kelvin history`: the figures of a machine over its runs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use kelvin_analysis::{Recorded, Records, annotate, news, what_differs};
+use kelvin_harness::UnknownName;
+use kelvin_machine::hardware;
+use kelvin_machine::private::{hide_in, leave_out};
+use kelvin_model::{Case, FactDiffers, History, HistoryPoint, Metric, Name, OtherMode, Outline, RunOfHistory, json};
+use kelvin_report::history::{Followed, Noted, Page};
+use kelvin_store::{MachineRuns, RunInHistory, Store, StoredSeries};
+
+use crate::cli::{HistoryArgs, HistoryFormat};
+use crate::commands::existing_store;
+use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::output;
+
+/// Other machines that a place is told among, the ones measured last.
+const MOST_MACHINES: usize = 200;
+
+/// `kelvin history`.
+pub fn history(args: &HistoryArgs) -> Done {
+    let format = if args.json { HistoryFormat::Json } else { args.format };
+    if args.full && format != HistoryFormat::Terminal {
+        return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
+    }
+    if args.alert.is_some() && !matches!(format, HistoryFormat::Terminal | HistoryFormat::Json) {
+        return Err(Fault::new("--alert", "is told as text or, with --json, as JSON: leave --format out"));
+    }
+    if args.names.is_empty() && !args.all {
+        return Err(Fault::because("name what to follow, such as os.syscall, or give --all"));
+    }
+    let names = Names::of(&args.names)?;
+    let store = existing_store(&args.store)?.ok_or_else(|| {
+        Fault::because("there is no store yet: `kelvin run` makes one, or name one with --store FILE")
+    })?;
+    let machines = store.machines().map_err(Fault::because)?;
+    let places = Places::of(&store, &machines, args)?;
+    let records = Reading { store: &store, names: &names, places: &places, args }.records()?;
+    match args.alert {
+        Some(least) => alert(&store, &records, least, args),
+        None => show(&store, records, format, args),
+    }
+}
+
+fn show(store: &Store, records: Kept, format: HistoryFormat, args: &HistoryArgs) -> Done {
+    let since = args.since.map(|since| since.microseconds(now()));
+    let first = since.map_or(0, |since| records.runs.partition_point(|run| run.started_us < since));
+    if first == records.runs.len() {
+        let newest = records.runs.last().map_or_else(String::new, |run| run.started.clone());
+        return Err(Fault::new("--since", format!("no run is that new: the newest is of {newest}")));
+    }
+    let history = told_of(store, records.records.from(first).history(), args)?;
+    let write = |out: &mut dyn Write| render(args, format, &history, out);
+    match &args.output {
+        Some(path) => output::write_file(path, write)?,
+        None if format == HistoryFormat::Terminal => output::print(write)?,
+        None => output::print_as_it_is(write)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(args: &HistoryArgs, format: HistoryFormat, history: &History, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        HistoryFormat::Terminal => followed(args, &more()).render(history, out),
+        HistoryFormat::Html => Page.render(history, out),
+        HistoryFormat::Md => Noted.render(history, out),
+        HistoryFormat::Json => writeln!(out, "{}", json::pretty(history)?),
+    }
+}
+
+fn followed<'a>(args: &HistoryArgs, more: &'a str) -> Followed<'a> {
+    Followed { width: output::width(), unicode: output::unicode(), full: args.full, more }
+}
+
+/// The command that shows all: the same, in full.
+fn more() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    format!("kelvin {} --full", words.collect::<Vec<String>>().join(" "))
+}
+
+/// Prints the series that became worse with the last runs, and nothing if there are none.
+fn alert(store: &Store, records: &Kept, least: f64, args: &HistoryArgs) -> Done {
+    let runs = &records.runs;
+    let first = match args.since {
+        Some(since) => runs.partition_point(|run| run.started_us < since.microseconds(now())),
+        None => runs.len() - 1,
+    };
+    let before = records.records.before(first).history();
+    let now = records.records.history();
+    if news(&now, &before, least).is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let now = told_of(store, now, args)?;
+    let news = news(&now, &before, least);
+    match args.json || args.format == HistoryFormat::Json {
+        true => output::print_json(&news)?,
+        false => output::print(|out| followed(args, "").render_news(&news, &now, out))?,
+    }
+    Ok(ExitCode::from(WITH_FAILURES))
+}
+
+/// A history with what else changed, without what is private.
+fn told_of(store: &Store, mut history: History, args: &HistoryArgs) -> Result<History, Fault> {
+    let ids: Vec<String> = history.runs.iter().map(|run| run.id.clone()).collect();
+    annotate(&mut history, |runs| -> Result<Vec<FactDiffers>, Fault> {
+        let [base, other] = runs.map(|run| outline(store, &ids[run], args));
+        Ok(what_differs(&base?, &other?))
+    })?;
+    if args.with_private {
+        return Ok(history);
+    }
+    hide_in(&history).map_err(|error| Fault::new("cannot leave out what is private", error))
+}
+
+fn outline(store: &Store, id: &str, args: &HistoryArgs) -> Result<Outline, Fault> {
+    let mut outline = store.outline_of(id).map_err(Fault::because)?;
+    if !args.with_private {
+        leave_out(&mut outline.machine);
+    }
+    Ok(outline)
+}
+
+/// Microseconds since 1970.
+fn now() -> i64 {
+    jiff::Timestamp::now().as_microsecond()
+}
+
+/// What names select.
+struct Names {
+    /// The names; none selects all.
+    names: Vec<String>,
+    /// Metrics of the probes that they select.
+    metrics: Vec<Name>,
+}
+
+impl Names {
+    /// Checks names.
+    ///
+    /// # Errors
+    /// One that selects no probe and no metric.
+    fn of(names: &[String]) -> Result<Self, Fault> {
+        let probes = kelvin_probes::all();
+        let mut metrics = Vec::new();
+        for name in names {
+            let selected: Vec<_> = probes.iter().filter(|probe| probe.is_selected_by(name)).collect();
+            if selected.is_empty() {
+                return Err(Fault::because(UnknownName::among(name, &probes)));
+            }
+            // A probe by its id selects all that it measures; a metric, or a leading part of metrics, only these.
+            let by_id = selected.iter().filter(|probe| leads(name, probe.id));
+            metrics.extend(by_id.flat_map(|probe| probe.metrics.iter().map(|metric| metric.id)));
+        }
+        Ok(Self { names: names.to_vec(), metrics })
+    }
+
+    fn select(&self, metric: &str) -> bool {
+        self.names.is_empty()
+            || self.metrics.iter().any(|known| known == metric)
+            || self.names.iter().any(|name| leads(name, metric))
+    }
+}
+
+/// Whether a name is an id, or leads to it up to a dot.
+fn leads(name: &str, id: &str) -> bool {
+    id == name || id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Identities of the machine that is looked at, of the others, and the mode.
+struct Places {
+    /// The identity of its newest run.
+    identity: String,
+    cpu_model: Option<String>,
+    identities: Vec<String>,
+    others: Vec<Vec<String>>,
+    mode: String,
+    other_modes: Vec<OtherMode>,
+}
+
+impl Places {
+    /// Finds the machine and the mode.
+    ///
+    /// # Errors
+    /// A machine or mode without runs, or a name of several machines.
+    fn of(store: &Store, machines: &[MachineRuns], args: &HistoryArgs) -> Result<Self, Fault> {
+        if machines.is_empty() {
+            return Err(Fault::because(format!(
+                "no complete run in {} has figures that later runs can be compared with: `kelvin run` makes one",
+                store.path().display()
+            )));
+        }
+        let by_hardware = by_hardware(store, machines)?;
+        let wanted = match &args.machine {
+            Some(asked) => named(asked, machines, &by_hardware)?,
+            None => hardware(&kelvin_machine::read(std::path::Path::new("/"))),
+        };
+        let of = |one: &MachineRuns| by_hardware[&one.machine] == wanted;
+        let Some(newest) = machines.iter().find(|one| of(one)) else {
+            let known: Vec<&str> = machines.iter().map(|one| one.machine.get(..8).unwrap_or(&one.machine)).collect();
+            return Err(Fault::because(format!(
+                "the store has no run of this machine: name one of {} with --machine",
+                listed(known)
+            )));
+        };
+        let mut modes: BTreeMap<&str, usize> = BTreeMap::new();
+        machines.iter().filter(|one| of(one)).for_each(|one| *modes.entry(&one.mode).or_default() += one.runs);
+        let most = modes.iter().max_by_key(|(_, runs)| **runs).map_or("", |(mode, _)| mode);
+        let mode = args.mode.as_deref().unwrap_or(most);
+        if !modes.contains_key(mode) {
+            let known: Vec<&str> = modes.keys().copied().collect();
+            return Err(Fault::new(
+                "--mode",
+                format!("this machine has no runs in mode {mode}; it has {}", listed(known)),
+            ));
+        }
+        let identities: Vec<String> = machines.iter().filter(|one| of(one)).map(|one| one.machine.clone()).collect();
+        let other_modes = modes.iter().filter(|(other, _)| **other != mode);
+        Ok(Self {
+            identity: newest.machine.clone(),
+            cpu_model: newest.cpu_model.clone(),
+            identities,
+            others: others(machines, &by_hardware, &wanted),
+            mode: mode.to_owned(),
+            other_modes: other_modes.map(|(mode, &runs)| OtherMode { mode: (*mode).to_owned(), runs }).collect(),
+        })
+    }
+}
+
+/// The hardware of each identity: an upgraded kernel gives a machine another identity, and its history goes on.
+fn by_hardware(store: &Store, machines: &[MachineRuns]) -> Result<HashMap<String, String>, Fault> {
+    let mut known: HashMap<String, String> = HashMap::new();
+    for one in machines {
+        if !known.contains_key(&one.machine) {
+            let outline = store.outline_of(&one.newest).map_err(Fault::because)?;
+            known.insert(one.machine.clone(), hardware(&outline.machine));
+        }
+    }
+    Ok(known)
+}
+
+/// The identities of each machine with other hardware, those measured last.
+fn others(machines: &[MachineRuns], by_hardware: &HashMap<String, String>, but: &str) -> Vec<Vec<String>> {
+    let mut others: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for one in machines {
+        let hardware = by_hardware[&one.machine].as_str();
+        if hardware != but {
+            let place = *places.entry(hardware).or_insert_with(|| {
+                others.push((hardware, Vec::new()));
+                others.len() - 1
+            });
+            others[place].1.push(one.machine.clone());
+        }
+    }
+    others.into_iter().take(MOST_MACHINES).map(|(_, identities)| identities).collect()
+}
+
+/// The hardware of the machine with an identity, or the beginning of one.
+fn named(asked: &str, machines: &[MachineRuns], by_hardware: &HashMap<String, String>) -> Result<String, Fault> {
+    let fitting: Vec<&str> =
+        machines.iter().map(|one| one.machine.as_str()).filter(|one| one.starts_with(asked)).collect();
+    let mut hardware: Vec<&String> = fitting.iter().map(|&one| &by_hardware[one]).collect();
+    hardware.sort_unstable();
+    hardware.dedup();
+    match hardware[..] {
+        [one] if !asked.is_empty() => Ok(one.clone()),
+        [] => Err(Fault::new(
+            "--machine",
+            format!("no machine in the store has an identity that begins with {asked}: `kelvin runs list` shows them"),
+        )),
+        _ => Err(Fault::new("--machine", format!("{asked} could be {}: give more of it", listed(fitting)))),
+    }
+}
+
+/// A few of some names, each once.
+fn listed(mut names: Vec<&str>) -> String {
+    const FEW: usize = 8;
+    names.sort_unstable();
+    names.dedup();
+    let more = if names.len() > FEW { format!(" and {} more", names.len() - FEW) } else { String::new() };
+    names.truncate(FEW);
+    format!("{}{more}", names.join(", "))
+}
+
+/// What was read.
+struct Kept {
+    runs: Vec<RunInHistory>,
+    records: Records,
+}
+
+/// What is read from the store, and how.
+struct Reading<'a> {
+    store: &'a Store,
+    names: &'a Names,
+    places: &'a Places,
+    args: &'a HistoryArgs,
+}
+
+impl Reading<'_> {
+    fn records(&self) -> Result<Kept, Fault> {
+        let Places { identities, mode, .. } = self.places;
+        // One more tells whether there are older ones.
+        let limit = self.args.limit as usize;
+        let mut runs = self.store.runs_in_history(identities, mode, limit + 1).map_err(Fault::because)?;
+        let has_older = runs.len() > limit;
+        runs.drain(..runs.len().saturating_sub(limit));
+        let is_wanted = |metric: &str| self.names.select(metric);
+        let stored = self.store.histories(&runs, &is_wanted).map_err(Fault::because)?;
+        let mut others = self.store.latest(&self.places.others, mode, &is_wanted).map_err(Fault::because)?;
+        let mut series: Vec<Recorded> = Vec::new();
+        let mut definitions = Definitions { reading: self, runs: &runs, known: HashMap::new() };
+        for cases in stored.chunk_by(|one, next| one.metric == next.metric && one.case == next.case) {
+            let Some(newest) = cases.last() else { continue };
+            // Some series are of what rounds took: no metric of a run.
+            let Some(metric) = definitions.of(newest)? else { continue };
+            let others = others.remove(&(newest.metric, newest.version, newest.case.clone())).unwrap_or_default();
+            series.push(recorded(metric, &newest.case, cases, others));
+        }
+        if series.is_empty() {
+            let asked = if self.args.all { "any metric".into() } else { self.args.names.join(", ") };
+            return Err(Fault::because(format!("no {mode} run of this machine has a figure of {asked}")));
+        }
+        let of_history = |run: &RunInHistory| RunOfHistory { id: run.id.clone(), started: run.started.clone() };
+        let records = Records {
+            machine: self.places.identity.clone(),
+            cpu_model: self.places.cpu_model.clone(),
+            mode: mode.clone(),
+            runs: runs.iter().map(of_history).collect(),
+            has_older,
+            other_modes: self.places.other_modes.clone(),
+            series,
+        };
+        Ok(Kept { runs, records })
+    }
+}
+
+fn recorded(metric: Metric, case: &Case, versions: &[StoredSeries], others: Vec<f64>) -> Recorded {
+    let points = |series: &StoredSeries| {
+        let values = series.values.iter();
+        (series.version, values.map(|value| HistoryPoint { run: value.run, value: value.value }).collect())
+    };
+    Recorded { metric, case: case.clone(), versions: versions.iter().map(points).collect(), others }
+}
+
+/// The metrics as runs define them.
+struct Definitions<'a> {
+    reading: &'a Reading<'a>,
+    runs: &'a [RunInHistory],
+    /// By run.
+    known: HashMap<usize, HashMap<Name, Metric>>,
+}
+
+impl Definitions<'_> {
+    /// A metric as the newest run that has a value defines it.
+    fn of(&mut self, series: &StoredSeries) -> Result<Option<Metric>, Fault> {
+        let Some(last) = series.values.last() else { return Ok(None) };
+        if !self.known.contains_key(&last.run) {
+            let outline = self.reading.store.outline_of(&self.runs[last.run].id).map_err(Fault::because)?;
+            self.known.insert(last.run, outline.metrics.into_iter().map(|metric| (metric.id, metric)).collect());
+        }
+        Ok(self.known[&last.run].get(&series.metric).copied())
+    }
+}

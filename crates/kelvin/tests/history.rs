@@ -1,0 +1,190 @@
+//! `kelvin history`: stored headlines of many runs, from the store to every format, and what it refuses.
+
+mod place;
+
+use std::fs;
+use std::process::Output;
+use std::sync::LazyLock;
+
+use kelvin_model::{Case, Fact, Headline, Metric, Name, Outline, Run, RunStatus};
+use kelvin_store::Store;
+use kelvin_testing::stored_run;
+use place::{KELVIN, Place, assert_refused, stderr, stdout};
+use serde_json::Value;
+
+/// A metric of the run that is kept for ever, and another one.
+const SLOWER: &str = "os.syscall.null";
+const STEADY: &str = "os.process.fork";
+/// Runs of a history, and the first of them that is slower, with a newer kernel.
+const RUNS: usize = 14;
+const FIRST_SLOWER: usize = 9;
+
+fn run(place: &Place, arguments: &[&str]) -> Output {
+    let mut command = place.command(KELVIN, &[&["history"], arguments].concat());
+    command.args(["--store", "runs.sqlite"]).env("LC_ALL", "C.UTF-8").output().unwrap()
+}
+
+fn says(place: &Place, arguments: &[&str]) -> String {
+    let output = run(place, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    stdout(&output).to_owned()
+}
+
+fn history(place: &Place, arguments: &[&str]) -> Value {
+    serde_json::from_str(&says(place, &[arguments, &["--json"]].concat())).unwrap()
+}
+
+/// The outline of a run of a machine that is none of these tests', with nothing planned.
+fn outline(number: usize, identity: &str) -> Outline {
+    static KEPT: LazyLock<Outline> =
+        LazyLock::new(|| kelvin_store::import(stored_run("intel-guest-1").0.as_bytes()).unwrap().outline);
+    let mut outline = KEPT.clone();
+    outline.id = format!("{identity}-{number:03}");
+    outline.started = format!("2026-10-{:02}T10:00:00Z", 1 + number);
+    outline.machine.identity = identity.into();
+    outline.settings.mode = Name::new("default");
+    outline.plan.clear();
+    outline.learned.clear();
+    outline.bounds.clear();
+    outline
+}
+
+/// A spread of 1 %, the same in each test: what lies beside it is no coincidence.
+fn spread(number: usize) -> f64 {
+    1.0 + 0.005 * [0.3, -1.2, 0.9, -0.4, 1.4, -0.8, 0.1, 0.6, -1.6, 1.1, -0.2, 0.7, -0.9, 0.4][number % 14]
+}
+
+fn stored(store: &Store, outline: Outline, values: &[(&str, f64)]) {
+    let metric = |id: &str| *outline.metrics.iter().find(|metric| metric.id == *id).unwrap();
+    let headline = |&(id, value): &(&str, f64)| {
+        let Metric { id, version, .. } = metric(id);
+        Headline { metric: id, version, case: Case::new(), value, within_variance: 0.0 }
+    };
+    let headlines: Vec<Headline> = values.iter().map(headline).collect();
+    let mut run = Run::begin(outline);
+    run.status = RunStatus::Complete;
+    store.insert(&run).unwrap();
+    store.record_headlines(&run.outline.id, &headlines).unwrap();
+}
+
+/// So many runs of one machine: from one on, system calls take two fifths more, and the kernel is another one.
+fn filled(place: &Place, runs: usize) -> Store {
+    let store = Store::open(place.path().join("runs.sqlite")).unwrap();
+    for number in 0..runs {
+        let mut outline = outline(number, if number < FIRST_SLOWER { "aaaa1" } else { "bbbb2" });
+        let is_slower = number >= FIRST_SLOWER;
+        outline.machine.kernel.release = Fact::known(if is_slower { "6.99.1" } else { "6.18.5" }.into(), "uname");
+        let slower = if is_slower { 140.0 } else { 100.0 };
+        stored(&store, outline, &[(SLOWER, slower * spread(number)), (STEADY, 5e5 * spread(number + 5))]);
+    }
+    store
+}
+
+#[test]
+fn a_step_is_found_with_what_changed_and_the_rest_holds_its_level() {
+    let place = Place::new();
+    filled(&place, RUNS);
+    let screen = says(&place, &["--all", "--machine", "aaaa"]);
+    assert!(screen.lines().count() <= 60 && screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    let text = screen.split_whitespace().collect::<Vec<&str>>().join(" ");
+    for words in
+        ["Last changed for the worse", "worse from 2026-10-10 on", "Kernel, Release: 6.18.5 -> 6.99.1", "No change"]
+    {
+        assert!(text.contains(words), "no {words:?} in {screen}");
+    }
+    let history = history(&place, &["os", "--machine", "bbbb2"]);
+    assert_eq!((&history["history_format"], history["runs"].as_array().unwrap().len()), (&1.into(), RUNS));
+    let [slower, steady] = [0, 1].map(|index| &history["series"][index]);
+    assert_eq!((&slower["metric"]["id"], &steady["metric"]["id"]), (&SLOWER.into(), &STEADY.into()));
+    let changes = slower["versions"][0]["changes"].as_array().unwrap();
+    assert_eq!((changes.len(), &changes[0]["run"], &changes[0]["kind"]), (1, &FIRST_SLOWER.into(), &"step".into()));
+    assert_eq!(changes[0]["between"], serde_json::json!([FIRST_SLOWER - 1, FIRST_SLOWER]));
+    assert!(steady["versions"][0]["changes"].as_array().unwrap().is_empty(), "{steady}");
+    // Only what is named.
+    assert!(!says(&place, &[STEADY, "--machine", "aaaa"]).contains(SLOWER));
+}
+
+#[test]
+fn every_format_says_it() {
+    let place = Place::new();
+    filled(&place, RUNS);
+    for (format, words) in [("md", "#### Last changed for the worse"), ("html", "<svg class=\"drawing\"")] {
+        let said = says(&place, &["--all", "--machine", "aaaa", "--format", format]);
+        assert!(said.contains(words) && said.contains("6.99.1"), "{format}: {said}");
+    }
+    let output = says(&place, &["--all", "--machine", "aaaa", "--format", "html", "-o", "history.html"]);
+    assert!(output.is_empty() && fs::read_to_string(place.path().join("history.html")).unwrap().contains("</html>"));
+    let mut ascii = place.command(KELVIN, &["history", "--all", "--machine", "aaaa", "--store", "runs.sqlite"]);
+    assert!(ascii.env("LC_ALL", "C").output().unwrap().stdout.is_ascii());
+    let since = history(&place, &["--all", "--machine", "aaaa", "--since", "2026-10-12"]);
+    assert_eq!((since["runs"].as_array().unwrap().len(), &since["has_older"]), (3, &true.into()));
+    let limit = history(&place, &["--all", "--machine", "aaaa", "--limit", "5"]);
+    assert_eq!((limit["runs"].as_array().unwrap().len(), &limit["has_older"]), (5, &true.into()));
+}
+
+#[test]
+fn an_alert_is_given_once_when_a_change_becomes_known() {
+    let place = Place::new();
+    let alert = |place: &Place, more: &[&str]| run(place, &[&["--all", "--machine", "aaaa", "--alert"], more].concat());
+    let mut alerts = Vec::new();
+    for runs in FIRST_SLOWER..=RUNS {
+        // From nothing each time: runs are never changed.
+        let place = Place::new();
+        filled(&place, runs);
+        let output = alert(&place, &[]);
+        match output.status.code() {
+            Some(0) => assert!(stdout(&output).is_empty() && stderr(&output).is_empty()),
+            Some(1) => {
+                assert!(stdout(&output).contains(SLOWER) && !stdout(&output).contains(STEADY), "{}", stdout(&output));
+                alerts.push(runs);
+            }
+            code => panic!("{code:?} {}", stderr(&output)),
+        }
+    }
+    assert_eq!(alerts, [FIRST_SLOWER + 3], "with the third run that is slower");
+    filled(&place, RUNS);
+    assert_eq!(alert(&place, &["--since", "2026-10-10"]).status.code(), Some(1));
+    assert_eq!(alert(&place, &["60", "--since", "2026-10-10"]).status.code(), Some(2), "50 % at most");
+    assert_eq!(alert(&place, &["45", "--since", "2026-10-10"]).status.code(), Some(0));
+}
+
+#[test]
+fn five_machines_tell_where_one_stands_and_four_do_not() {
+    let place = Place::new();
+    let store = filled(&place, RUNS);
+    for (machine, value) in [90.0, 110.0, 120.0].into_iter().enumerate() {
+        let mut outline = outline(machine, &format!("other{machine}"));
+        outline.machine.cpu.stepping = Fact::known(100 + machine as u64 as u32, "a test");
+        stored(&store, outline, &[(SLOWER, value)]);
+    }
+    assert!(history(&place, &[SLOWER, "--machine", "aaaa"])["series"][0]["among"].is_null());
+    let mut fifth = outline(9, "other9");
+    fifth.machine.cpu.stepping = Fact::known(200, "a test");
+    stored(&store, fifth, &[(SLOWER, 300.0)]);
+    let among = &history(&place, &[SLOWER, "--machine", "aaaa"])["series"][0]["among"];
+    assert_eq!((&among["machines"], &among["better"]), (&5.into(), &0.75.into()));
+    assert!(says(&place, &[SLOWER, "--machine", "aaaa"]).contains("of 4 other machines 75 % are better"));
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_by_its_name() {
+    let place = Place::new();
+    let refused = |arguments: &[&str], words: &[&str]| assert_refused(&run(&place, arguments), words);
+    refused(&["--all"], &["no store"]);
+    drop(Store::open(place.path().join("runs.sqlite")).unwrap());
+    refused(&["--all"], &["no complete run"]);
+    filled(&place, 3);
+    refused(&[], &["--all"]);
+    refused(&["os.syscal.null", "--machine", "aaaa"], &["os.syscal.null", "did you mean os.syscall.null"]);
+    refused(&["net", "--machine", "aaaa"], &["net"]);
+    refused(&["--all"], &["--machine", "aaaa1"]);
+    refused(&["--all", "--machine", "cccc"], &["--machine", "cccc"]);
+    refused(&["--all", "--machine", ""], &["--machine"]);
+    refused(&["--all", "--machine", "aaaa", "--mode", "quick"], &["--mode", "default"]);
+    refused(&["--all", "--machine", "aaaa", "--since", "soon"], &["--since", "30d"]);
+    refused(&["--all", "--machine", "aaaa", "--since", "2027-01-01"], &["--since", "2026-10-03"]);
+    refused(&["--all", "--limit", "0"], &["--limit"]);
+    refused(&["--all", "--alert", "-o", "file"], &["--alert"]);
+    refused(&["--all", "--alert", "--format", "md"], &["--alert"]);
+    refused(&["--all", "--full", "--json"], &["--full"]);
+}

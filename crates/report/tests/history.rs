@@ -1,0 +1,131 @@
+//! A history in every format, and its published schema.
+
+use kelvin_model::{
+    Among, Axis, AxisScale, Case, Chance, FactDiffers, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind,
+    HistoryPoint, Metric, OtherMode, RunOfHistory, SeriesHistory, VersionHistory,
+};
+use kelvin_report::history::{Followed, MOST_LINES, Noted, Page, schema};
+
+const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
+static LATENCY: Metric = Metric::duration("test.latency", "A load").over([BYTES]);
+static RATE: Metric = Metric::rate("test.rate", "Bytes read in a second");
+
+const RUNS: usize = 20;
+
+fn change(kind: HistoryChangeKind, run: usize, [before, after]: [f64; 2], facts: usize) -> HistoryChange {
+    // What came from a file that somebody else wrote: its names mean something in every language.
+    let fact = |number| FactDiffers {
+        group: "Kernel".into(),
+        label: format!("Release {number}"),
+        base: Some("6.18 | <script>alert(1)</script>".into()),
+        other: Some("\u{1b}[31m*6.19*".into()),
+    };
+    HistoryChange {
+        kind,
+        run,
+        places: if kind == HistoryChangeKind::Step { [run - 1, run + 1] } else { [run - 8, run] },
+        before,
+        after,
+        chance: Chance { alone: 1e-9, joint: 1e-7 },
+        between: [run - 1, run],
+        differences: (0..facts).map(fact).collect(),
+    }
+}
+
+fn version(version: u32, runs: std::ops::Range<usize>, value: impl Fn(usize) -> f64) -> VersionHistory {
+    let points = runs.map(|run| HistoryPoint { run, value: value(run) }).collect();
+    VersionHistory { version, points, changes: Vec::new() }
+}
+
+fn series(metric: Metric, bytes: u64, versions: Vec<VersionHistory>) -> SeriesHistory {
+    let case = if bytes == 0 { Case::new() } else { Case::new().with(BYTES, bytes) };
+    SeriesHistory { metric, case, versions, among: None }
+}
+
+fn history() -> History {
+    use HistoryChangeKind::{Drift, Step};
+    let noise = |run: usize| 1.0 + 0.002 * (run * 7 % 5) as f64;
+    let mut worse = version(1, 0..RUNS, |run| if run < 12 { 10.0 } else { 13.5 } * noise(run));
+    worse.changes = vec![change(Step, 12, [10.0, 13.5], 3)];
+    let mut better = version(2, 8..RUNS, |run| 2e9 * noise(run) * (1.0 + 0.1 * run as f64));
+    better.changes = vec![change(Drift, 18, [2.8e9, 7.6e9], 0)];
+    let mut among = series(LATENCY, 4096, vec![worse]);
+    among.among = Some(Among { machines: 11, better: 0.3 });
+    History {
+        history_format: HISTORY_FORMAT,
+        machine: "5f2c9e7a01d34b68".into(),
+        cpu_model: Some("A <b>processor</b>".into()),
+        mode: "default".into(),
+        runs: (0..RUNS)
+            .map(|run| RunOfHistory { id: format!("run-{run}"), started: format!("2026-10-{:02}T10:00:00Z", run + 1) })
+            .collect(),
+        has_older: true,
+        other_modes: vec![OtherMode { mode: "quick".into(), runs: 3 }],
+        false_share: 0.05,
+        series: vec![
+            among,
+            series(RATE, 0, vec![version(1, 0..8, |run| 5e9 * noise(run)), better]),
+            series(LATENCY, 8192, vec![version(1, 0..RUNS, noise)]),
+        ],
+    }
+}
+
+fn written(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    render(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn terminal(history: &History, unicode: bool, full: bool) -> String {
+    written(|out| Followed { width: 80, unicode, full, more: "kelvin history --all --full" }.render(history, out))
+}
+
+#[test]
+fn a_screen_has_the_worst_first_and_a_line_for_each_series() {
+    let screen = terminal(&history(), true, false);
+    assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    insta::assert_snapshot!(screen);
+    assert!(terminal(&history(), false, true).is_ascii());
+}
+
+#[test]
+fn however_many_series_there_are_a_screen_is_one() {
+    let mut history = history();
+    let more = |_| history.series.iter().cloned();
+    history.series = (0..200).flat_map(more).collect();
+    let screen = terminal(&history, true, false);
+    assert!(screen.lines().count() <= MOST_LINES, "{}", screen.lines().count());
+    assert_eq!(screen.matches(" more\n").count(), 3, "{screen}");
+    let all = terminal(&history, true, true);
+    assert_eq!(all.matches("test.rate").count(), 200);
+    assert!(all.contains("Release 2"));
+}
+
+#[test]
+fn a_pull_request_reads_it() {
+    insta::assert_snapshot!(written(|out| Noted.render(&history(), out)));
+}
+
+#[test]
+fn a_page_has_a_picture_of_each_series_and_nothing_of_its_texts_acts() {
+    let page = written(|out| Page.render(&history(), out));
+    assert_eq!(page.matches("<svg class=\"drawing\"").count(), 3);
+    // A break between versions, places of changes with levels on both sides.
+    assert_eq!((page.matches("mark-line\" d").count(), page.matches("class=\"level\"").count()), (1, 2));
+    assert!(!page.contains("<script") && !page.contains("<b>processor") && !page.contains('\u{1b}'));
+    assert!(page.contains("prefers-color-scheme:dark") && page.contains("default-src &#39;none&#39;"));
+    assert!(page.ends_with("</html>\n"));
+}
+
+#[test]
+fn the_published_schema_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/history.schema.json");
+    let schema = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+    if std::env::var_os("KELVIN_UPDATE_SCHEMA").is_some() {
+        std::fs::write(path, &schema).unwrap();
+    }
+    let published = std::fs::read_to_string(path).unwrap();
+    assert!(published == schema, "docs/history.schema.json is stale: run with KELVIN_UPDATE_SCHEMA=1");
+    let json = serde_json::to_value(history()).unwrap();
+    assert_eq!(serde_json::from_value::<History>(json).unwrap(), history());
+}

@@ -1,0 +1,126 @@
+//! How often steps are found where there are some, and where there are none: a Markdown table.
+//!
+//! `cargo run --release -p kelvin-stats --example changes`; with `values` the simulated histories as lines of JSON instead, for
+//! another program to look at the same ones.
+use std::io::{self, Write};
+
+#[path = "../tests/simulation/scenes.rs"]
+mod scenes;
+
+use kelvin_stats::{ChangeSearch, Random, STEP_CHANCE, change_points, course};
+use scenes::Scene;
+
+const HISTORIES: usize = 200;
+const RUNS: [usize; 3] = [12, 40, 120];
+const SCENES: [Scene; 15] = [
+    Scene::Steady,
+    Scene::HeavyTails,
+    Scene::Outliers,
+    Scene::TwoStates,
+    Scene::Lasting,
+    Scene::Step(1.0, 6),
+    Scene::Step(2.0, 6),
+    Scene::Step(5.0, 6),
+    Scene::Step(2.0, 3),
+    Scene::Step(5.0, 3),
+    Scene::StepAmongOutliers(5.0, 4),
+    Scene::UpAndBack(2.0),
+    Scene::UpAndBack(5.0),
+    Scene::Drift(3.0),
+    Scene::Drift(8.0),
+];
+
+/// What a method says of a history: steps, each with whether it lies in its interval; how many drifts; the least chance.
+struct Said {
+    steps: Vec<(usize, [usize; 2])>,
+    drifts: usize,
+    least: f64,
+}
+
+fn ours(values: &[f64]) -> Said {
+    let course = course(values);
+    let chances = course.steps.iter().map(|step| step.chance).chain(course.drifts.iter().map(|drift| drift.chance));
+    Said {
+        steps: course.steps.iter().map(|step| (step.index, step.places)).collect(),
+        drifts: course.drifts.len(),
+        least: chances.fold(course.chance, f64::min),
+    }
+}
+
+fn on_ranks(values: &[f64]) -> Said {
+    let found = change_points(values, &ChangeSearch { alpha: STEP_CHANCE, ..ChangeSearch::default() });
+    Said {
+        steps: found.iter().map(|change| (change.index, [change.index; 2])).collect(),
+        drifts: 0,
+        least: found.iter().map(|change| change.p).fold(1.0, f64::min),
+    }
+}
+
+fn main() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if std::env::args().nth(1).is_some_and(|word| word == "values") {
+        return all_values(&mut out);
+    }
+    writeln!(
+        out,
+        "| runs | scene | method | all as it is | a step found | place within 1 | in its interval | false steps | a drift | sure (1e-4) |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
+    for runs in RUNS {
+        for scene in SCENES {
+            for (name, method) in [("course", ours as fn(&[f64]) -> Said), ("ranks", on_ranks)] {
+                writeln!(out, "{}", row(scene, runs, name, method))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn row(scene: Scene, runs: usize, name: &str, method: fn(&[f64]) -> Said) -> String {
+    let mut random = Random::new(1);
+    let truth = scene.steps(runs);
+    let is_drift = matches!(scene, Scene::Drift(_));
+    let [mut whole, mut found, mut near, mut within, mut wrong, mut drifts, mut sure] = [0; 7];
+    for _ in 0..HISTORIES {
+        let said = method(&scene.values(runs, &mut random));
+        let mut unexplained = said.steps.len();
+        for &step in &truth {
+            let nearest = said.steps.iter().min_by_key(|(index, _)| index.abs_diff(step));
+            if let Some((index, [low, high])) = nearest.filter(|(index, _)| index.abs_diff(step) <= 4) {
+                found += 1;
+                unexplained = unexplained.saturating_sub(1);
+                near += usize::from(index.abs_diff(step) <= 1);
+                within += usize::from((*low..=*high).contains(&step));
+            }
+        }
+        wrong += usize::from(unexplained > 0);
+        drifts += usize::from(said.drifts > 0);
+        sure += usize::from(said.least <= 1e-4);
+        whole += usize::from(said.steps.len() == truth.len() && unexplained == 0 && (said.drifts > 0) == is_drift);
+    }
+    let share = |count: usize, of: usize| if of == 0 { "-".into() } else { format!("{:.3}", count as f64 / of as f64) };
+    let all = HISTORIES * truth.len();
+    format!(
+        "| {runs} | {scene:?} | {name} | {} | {} | {} | {} | {} | {} | {} |",
+        share(whole, HISTORIES),
+        share(found, all),
+        share(near, found),
+        share(within, found),
+        share(wrong, HISTORIES),
+        share(drifts, HISTORIES),
+        share(sure, HISTORIES)
+    )
+}
+
+fn all_values(out: &mut impl Write) -> io::Result<()> {
+    for runs in RUNS {
+        for scene in SCENES {
+            let mut random = Random::new(1);
+            for _ in 0..HISTORIES {
+                let (values, steps) = (scene.values(runs, &mut random), scene.steps(runs));
+                writeln!(out, "{{\"runs\":{runs},\"scene\":\"{scene:?}\",\"steps\":{steps:?},\"values\":{values:?}}}")?;
+            }
+        }
+    }
+    Ok(())
+}

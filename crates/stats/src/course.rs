@@ -1,0 +1,641 @@
+//! The course of a figure over many runs: steps from one level to another, drifts, and neither.
+//!
+//! A run is one value, few and far between, and nobody waits for thirty of them before a step is told. So a step is judged by how far it
+//! goes, not by ranks alone, which three runs after it cannot make convincing among hundreds of figures; and what makes that safe is done
+//! first: outliers are set aside, lasting states of the machine widen the error, and a level that comes and goes is no new one.
+
+use crate::{mad, mean, median, median_in_place, t_upper_tail};
+
+/// Fewest values of a level: two in a row may both be outliers.
+pub const LEAST_OF_LEVEL: usize = 3;
+/// Chance of a step in a sequence without one, up to which a step is looked into.
+pub const STEP_CHANCE: f64 = 0.01;
+/// Share of the possible places of a step that its interval holds.
+pub const PLACE_LEVEL: f64 = 0.95;
+/// Values around one that tell whether it is an outlier: three of five are its neighbours on either side of a step.
+const WINDOW: usize = 5;
+/// Deviations from the median of its window beyond which a value is replaced by it (Hampel 1974), for many values; more the fewer there
+/// are, since the deviation is then uncertain. The usual 3 would smooth so much of normal noise away that the rarest chances come out
+/// three times as small as they are.
+const OUTLYING: f64 = 5.0;
+const FEW: f64 = 6.0;
+/// A step of more than so many deviations may be another state of the machine, which came before and went.
+const STATE: f64 = 3.0;
+/// How far on the way to the new level a value of that state lies, at least.
+const NEARLY_THERE: f64 = 0.7;
+/// Places that the ends of a drift are tried at.
+const PLACES: usize = 14;
+/// The shortest stretch that is looked at apart: two levels of twice the least.
+const LEAST_STRETCH: f64 = 4.0 * LEAST_OF_LEVEL as f64;
+/// By how much Schwarz's criterion must speak for a drift: positive evidence (Kass and Raftery 1995).
+const EVIDENCE: f64 = 2.0;
+/// Fewest runs over which a drift goes: a faster one is a step that a run fell into.
+const LEAST_OF_DRIFT: usize = 5;
+
+/// What a sequence does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Course {
+    /// Its steps, in their order.
+    pub steps: Vec<Step>,
+    /// Its drifts, in their order; they overlap no step.
+    pub drifts: Vec<Drift>,
+    /// Without either: the chance of the most conspicuous split; 1 where nothing could be tested.
+    pub chance: f64,
+}
+
+/// A step from one level to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Index of the first value at the new level.
+    pub index: usize,
+    /// The first and the last index that it may have instead: at [`PLACE_LEVEL`].
+    pub places: [usize; 2],
+    /// Median of the level before it.
+    pub before: f64,
+    /// Median of the level that begins with it.
+    pub after: f64,
+    /// Chance of so large a step anywhere between its neighbours by accident.
+    pub chance: f64,
+}
+
+/// A rise or fall over many values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drift {
+    /// Index of the last value at the level before it.
+    pub from: usize,
+    /// Index of the first value at the level after it; the last value of all where it goes on.
+    pub to: usize,
+    /// Where it begins.
+    pub before: f64,
+    /// Where it ends.
+    pub after: f64,
+    /// Chance of it by accident: that of the most certain of the steps that it would be otherwise.
+    pub chance: f64,
+}
+
+/// The course of values, which must be finite.
+///
+/// Steps are found by binary segmentation (Vostrikova 1981) with the likelihood ratio test of Worsley (1979) for a shift of the mean at an
+/// unknown place, and looked at again between their neighbours. Steps in one direction whose values are fitted better, by the criterion of
+/// Schwarz (1978), by two levels and a line from one to the other are one drift.
+pub fn course(values: &[f64]) -> Course {
+    let cleaned = without_outliers(values);
+    let mut sequence = Sequence { values, cleaned: &cleaned, sums: sums(&cleaned), widening: 1.0 };
+    // What is left after the steps tells how long states of the machine last; then the steps are asked again.
+    let found = sequence.segmented();
+    sequence.widening = widening(&residuals(&cleaned, &found));
+    let found = if sequence.widening > 1.0 { sequence.segmented() } else { found };
+    sequence.described(&found)
+}
+
+/// A part of a sequence: from the first index to before the second.
+type Part = [usize; 2];
+
+/// A split of a part.
+#[derive(Clone, Copy)]
+struct Split {
+    index: usize,
+    /// Chance of it, counted as often as there were looks.
+    chance: f64,
+    /// Among how many stretches it was looked for.
+    looks: f64,
+}
+
+impl Split {
+    /// The same as the best of so many looks (Bonferroni).
+    fn among(self, looks: f64) -> Self {
+        Self { chance: (self.chance * looks).min(1.0), looks, ..self }
+    }
+}
+
+struct Sequence<'a> {
+    values: &'a [f64],
+    cleaned: &'a [f64],
+    /// Of each beginning of the cleaned values: the sum of their distances from the mean of all, and that of their squares.
+    sums: Vec<[f64; 2]>,
+    /// How many times as large the variance of a mean is as that of independent values.
+    widening: f64,
+}
+
+impl Sequence<'_> {
+    /// The splits that count, in their order.
+    fn segmented(&self) -> Vec<Split> {
+        let mut found = Vec::new();
+        let mut parts = vec![[0, self.values.len()]];
+        while let Some(part) = parts.pop() {
+            let Some(split) = self.anywhere(part).filter(|split| split.chance <= STEP_CHANCE) else { continue };
+            parts.extend([[part[0], split.index], [split.index, part[1]]]);
+            found.push(split);
+        }
+        found.sort_unstable_by_key(|split| split.index);
+        self.settled(found)
+    }
+
+    /// Each split between its neighbours, until none moves; those that no longer count are left out, the least certain first.
+    fn settled(&self, mut splits: Vec<Split>) -> Vec<Split> {
+        // Each pass either moves a split to where it fits better or leaves one out; the bound is against two that push each other about.
+        for _ in 0..2 * splits.len() + 4 {
+            let again = |at: usize| Some(self.split(self.around(&splits, at))?.among(splits[at].looks));
+            let again: Vec<Option<Split>> = (0..splits.len()).map(again).collect();
+            let chance = |split: &Option<Split>| split.map_or(1.0, |split| split.chance);
+            let least = (0..again.len()).max_by(|&one, &other| chance(&again[one]).total_cmp(&chance(&again[other])));
+            if let Some(at) = least.filter(|&at| chance(&again[at]) > STEP_CHANCE) {
+                splits.remove(at);
+                continue;
+            }
+            let again: Vec<Split> = again.into_iter().flatten().collect();
+            let has_moved = again.iter().zip(&splits).any(|(one, other)| one.index != other.index);
+            splits = again;
+            if !has_moved {
+                break;
+            }
+        }
+        splits
+    }
+
+    /// What lies between the neighbours of a split.
+    fn around(&self, splits: &[Split], at: usize) -> Part {
+        let before = if at == 0 { 0 } else { splits[at - 1].index };
+        [before, splits.get(at + 1).map_or(self.values.len(), |next| next.index)]
+    }
+
+    /// The most certain split of a part, or else of one of its stretches: a level that comes and goes splits the whole badly. The stretches
+    /// are those of seeded binary segmentation (Kovács, Buehlmann, Li and Munk 2023), and its chance counts as often as there are some.
+    fn anywhere(&self, part: Part) -> Option<Split> {
+        let whole = self.split(part)?;
+        if whole.chance <= STEP_CHANCE {
+            return Some(whole);
+        }
+        let stretches = stretches(part);
+        let looks = (stretches.len() + 1) as f64;
+        let counted = |stretch: &Part| Some(self.split_if(*stretch, STEP_CHANCE / looks)?.among(looks));
+        let best = stretches.iter().filter_map(counted).min_by(|one, other| one.chance.total_cmp(&other.chance));
+        best.filter(|best| best.chance < whole.chance).or(Some(whole))
+    }
+
+    /// The best split of a part if it may be as certain as this: most are not, and the sums of the beginnings soon tell.
+    fn split_if(&self, [from, to]: Part, chance: f64) -> Option<Split> {
+        let (n, [before, squares_before]) = ((to - from) as f64, self.sums[from]);
+        let [all, squares] = [self.sums[to][0] - before, self.sums[to][1] - squares_before];
+        let between = |index: usize| {
+            let count = (index - from) as f64;
+            let away = self.sums[index][0] - before - all * count / n;
+            away * away * n / (count * (n - count))
+        };
+        let best = (from + LEAST_OF_LEVEL..=to - LEAST_OF_LEVEL).map(between).fold(0.0, f64::max);
+        let (least, _) = alone(best / (squares - all * all / n), n - 2.0, self.widening);
+        if least <= chance { self.split([from, to]) } else { None }
+    }
+
+    /// The best split of a part and its chance; `None` where the part is too short, or all alike.
+    fn split(&self, [from, to]: Part) -> Option<Split> {
+        let squares = Squares::of(&self.cleaned[from..to])?;
+        let index = squares.best();
+        let split = self.values[from..to].split_at(index);
+        let chance = squares.chance(index, self.widening).max(coming_and_going(split));
+        Some(Split { index: from + index, chance, looks: 1.0 })
+    }
+
+    fn described(&self, splits: &[Split]) -> Course {
+        let steps: Vec<Step> = (0..splits.len()).map(|at| self.step(splits, at)).collect();
+        let mut course = Course { chance: 1.0, ..Course::default() };
+        if steps.is_empty() {
+            course.chance = self.split([0, self.values.len()]).map_or(1.0, |split| split.chance);
+        }
+        let mut begin = 0;
+        for group in steps.chunk_by(|one, other| (one.after > one.before) == (other.after > other.before)) {
+            let bounds: Vec<usize> = group.iter().map(|step| step.index).collect();
+            let end = begin + group.len();
+            let part = [self.around(splits, begin)[0], self.around(splits, end - 1)[1]];
+            match self.drift(part, &bounds) {
+                Some(drift) => {
+                    let chance = group.iter().map(|step| step.chance).fold(1.0, f64::min);
+                    course.drifts.push(Drift { chance, ..drift });
+                }
+                None => course.steps.extend(group),
+            }
+            begin = end;
+        }
+        course
+    }
+
+    fn step(&self, splits: &[Split], at: usize) -> Step {
+        let [from, to] = self.around(splits, at);
+        let Split { index, chance, .. } = splits[at];
+        let places = Squares::of(&self.cleaned[from..to])
+            .map_or([index; 2], |squares| squares.places(self.widening).map(|place| from + place));
+        Step {
+            index,
+            places: [places[0].min(index), places[1].max(index)],
+            before: median(&self.values[from..index]),
+            after: median(&self.values[index..to]),
+            chance,
+        }
+    }
+
+    /// The drift that a part is, if that says more than the steps within it.
+    fn drift(&self, [from, to]: Part, steps: &[usize]) -> Option<Drift> {
+        let values = &self.cleaned[from..to];
+        let n = values.len() as f64;
+        let bounds: Vec<usize> = steps.iter().map(|step| step - from).collect();
+        let levels = residuals(
+            values,
+            &bounds.iter().map(|&index| Split { index, chance: 0.0, looks: 1.0 }).collect::<Vec<Split>>(),
+        );
+        let of_steps: f64 = levels.iter().map(|residual| residual * residual).sum();
+        let ramp = Ramp::best(values)?;
+        // Rounding is no fit.
+        let least = 1e-18 * values.iter().map(|value| value * value).sum::<f64>();
+        // Not widened: what a drift leaves beside steps looks like lasting states, and would speak against itself.
+        let criterion = |squares: f64, parameters: usize| n * ((squares + least) / n).ln() + parameters as f64 * n.ln();
+        // A level and a place for each step, and the first level; two levels, and the places of ends that are not those of the part.
+        let ends = usize::from(ramp.from > 0) + usize::from(from + ramp.to + 1 < to);
+        let is_drift = criterion(ramp.squares, 2 + ends) + EVIDENCE < criterion(of_steps, 2 * steps.len() + 1);
+        is_drift.then(|| Drift {
+            from: from + ramp.from,
+            to: from + ramp.to,
+            before: ramp.before,
+            after: ramp.after,
+            chance: 1.0,
+        })
+    }
+}
+
+/// The sums of a part that tell its best split.
+struct Squares {
+    /// For each index: the sum of squares between the levels before it and from it on.
+    between: Vec<f64>,
+    /// The sum of squares around the mean of all.
+    total: f64,
+}
+
+impl Squares {
+    fn of(values: &[f64]) -> Option<Self> {
+        let n = values.len();
+        if n < 2 * LEAST_OF_LEVEL || values.iter().all(|value| *value == values[0]) {
+            return None;
+        }
+        let center = mean(values);
+        let total: f64 = values.iter().map(|value| (value - center).powi(2)).sum();
+        let mut sum = 0.0;
+        let mut between = vec![0.0; n];
+        for (index, value) in values.iter().enumerate().take(n - LEAST_OF_LEVEL) {
+            sum += value - center;
+            let before = index + 1;
+            if before >= LEAST_OF_LEVEL {
+                between[before] = sum * sum * n as f64 / (before as f64 * (n - before) as f64);
+            }
+        }
+        Some(Self { between, total })
+    }
+
+    /// The indices that it may split at.
+    fn indices(&self) -> std::ops::RangeInclusive<usize> {
+        LEAST_OF_LEVEL..=self.between.len() - LEAST_OF_LEVEL
+    }
+
+    fn best(&self) -> usize {
+        let place = |index: &usize| self.between[*index];
+        self.indices().max_by(|one, other| place(one).total_cmp(&place(other))).unwrap_or(LEAST_OF_LEVEL)
+    }
+
+    /// Chance of a split at least as good as this one anywhere in independent normal values.
+    fn chance(&self, index: usize, widening: f64) -> f64 {
+        let (alone, r) = self.alone(index, widening);
+        elsewhere(self.between.len(), r, alone)
+    }
+
+    /// Chance of a split at least as good at this very place, and its correlation with the values.
+    fn alone(&self, index: usize, widening: f64) -> (f64, f64) {
+        alone(self.between[index] / self.total, self.between.len() as f64 - 2.0, widening)
+    }
+
+    /// The first and last place of a split that are as good as certain, from the posterior of the place with nothing known of levels
+    /// and variance (Smith 1975): the most probable places that together reach [`PLACE_LEVEL`].
+    fn places(&self, widening: f64) -> [usize; 2] {
+        let n = self.between.len() as f64;
+        let least = 1e-18 * self.total;
+        let logarithm = |index: usize| {
+            let within = (self.total - self.between[index]).max(0.0) + least;
+            let weight = index as f64 * (n - index as f64);
+            -(n - 2.0) / 2.0 / widening * within.ln() - 0.5 * weight.ln()
+        };
+        let best = self.indices().map(logarithm).fold(f64::NEG_INFINITY, f64::max);
+        let mut places: Vec<(usize, f64)> =
+            self.indices().map(|index| (index, (logarithm(index) - best).exp())).collect();
+        places.sort_unstable_by(|one, other| other.1.total_cmp(&one.1));
+        let all: f64 = places.iter().map(|place| place.1).sum();
+        let mut reached = 0.0;
+        let probable = places.iter().take_while(|place| {
+            let goes_on = reached < PLACE_LEVEL * all;
+            reached += place.1;
+            goes_on
+        });
+        let mut ends = [usize::MAX, 0];
+        probable.for_each(|&(index, _)| ends = [ends[0].min(index), ends[1].max(index)]);
+        ends
+    }
+}
+
+/// Chance that a split at a known place takes so large a share of the squares, and its correlation with the values: of its t with so many
+/// degrees of freedom, smaller by what the variance of a mean is larger.
+fn alone(share: f64, degrees: f64, widening: f64) -> (f64, f64) {
+    let share = share.clamp(0.0, 1.0);
+    let ratio = share / (1.0 - share) / widening;
+    if !ratio.is_finite() {
+        return (0.0, 1.0);
+    }
+    (2.0 * t_upper_tail((ratio * degrees).sqrt(), degrees), (ratio / (1.0 + ratio)).sqrt())
+}
+
+/// The sums of each beginning of values.
+fn sums(values: &[f64]) -> Vec<[f64; 2]> {
+    let center = mean(values);
+    let mut so_far = [0.0; 2];
+    let add = |value: &f64| {
+        let away = value - center;
+        so_far = [so_far[0] + away, so_far[1] + away * away];
+        so_far
+    };
+    std::iter::once([0.0; 2]).chain(values.iter().map(add)).collect()
+}
+
+/// Chance that any split of `n` independent normal values, with at least [`LEAST_OF_LEVEL`] on either side, has a correlation with the
+/// values of at least `r` in either direction, which one of them `alone` has with a known chance: the improved Bonferroni inequality of Worsley (1979, "On the likelihood ratio test for a
+/// shift in location of normal populations", JASA 74), which is never too small.
+///
+/// Values less their mean, scaled to length 1, are a point on a sphere in n - 1 dimensions, and every split is a direction; the part of
+/// the sphere near one direction and not near the next one has a closed form up to one integral over the angle between them.
+fn elsewhere(n: usize, r: f64, alone: f64) -> f64 {
+    if r >= 1.0 {
+        return alone;
+    }
+    let exponent = (n as f64 - 3.0) / 2.0;
+    let density = |angle: f64| (1.0 - (r / angle.cos()).powi(2)).max(0.0).powf(exponent);
+    let beyond = |index: usize| {
+        let (before, after) = (index as f64, (n - index) as f64);
+        let correlation = (before * (after - 1.0) / ((before + 1.0) * after)).sqrt();
+        let end = (correlation.clamp(-1.0, 1.0).acos() / 2.0).min(r.acos());
+        let steps = if end < 0.1 { 2 } else { 12 };
+        simpson(density, end, steps) * std::f64::consts::FRAC_2_PI
+    };
+    let all: f64 = (LEAST_OF_LEVEL..n - LEAST_OF_LEVEL).map(beyond).sum();
+    (alone + all).min(1.0)
+}
+
+/// The stretches of a part: each layer shorter by a factor of the square root of two than the last, and overlapping by half.
+fn stretches([from, to]: Part) -> Vec<Part> {
+    let n = to - from;
+    let mut stretches = Vec::new();
+    let mut length = n as f64 / std::f64::consts::SQRT_2;
+    while length >= LEAST_STRETCH {
+        let count = 2.0 * (n as f64 / length).ceil() - 1.0;
+        let shift = (n as f64 - length) / (count - 1.0);
+        let begins = (0..count as usize).map(|at| from + (at as f64 * shift) as usize);
+        stretches.extend(begins.map(|begin| [begin, (begin + length.ceil() as usize).min(to)]));
+        length /= std::f64::consts::SQRT_2;
+    }
+    stretches
+}
+
+/// The integral from 0 to `end` by Simpson's rule, with an even number of steps.
+fn simpson(of: impl Fn(f64) -> f64, end: f64, steps: usize) -> f64 {
+    let step = end / steps as f64;
+    let weight = |index: usize| match index {
+        0 => 1.0,
+        _ if index == steps => 1.0,
+        _ if index % 2 == 1 => 4.0,
+        _ => 2.0,
+    };
+    (0..=steps).map(|index| weight(index) * of(index as f64 * step)).sum::<f64>() * step / 3.0
+}
+
+/// The values, with the median of its neighbourhood in place of each that lies far from it, as a single outlier does, or two.
+fn without_outliers(values: &[f64]) -> Vec<f64> {
+    if values.len() < WINDOW {
+        return values.to_vec();
+    }
+    let far = OUTLYING * (1.0 + FEW / values.len() as f64) * noise(values);
+    let pulled = |(index, &value): (usize, &f64)| {
+        let begin = index.saturating_sub(WINDOW / 2).min(values.len() - WINDOW);
+        let mut window = [0.0; WINDOW];
+        window.copy_from_slice(&values[begin..begin + WINDOW]);
+        let middle = median_in_place(&mut window);
+        if (value - middle).abs() > far { middle } else { value }
+    };
+    values.iter().enumerate().map(pulled).collect()
+}
+
+/// Standard deviation of values around their levels, from the differences of neighbours, few of which are at a step.
+fn noise(values: &[f64]) -> f64 {
+    let mut differences: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    crate::MAD_TO_STD * median_in_place(&mut differences) / std::f64::consts::SQRT_2
+}
+
+/// What is left of values after the mean of each level.
+fn residuals(values: &[f64], splits: &[Split]) -> Vec<f64> {
+    let ends = splits.iter().map(|split| split.index).chain([values.len()]);
+    let mut begin = 0;
+    let mut left = Vec::with_capacity(values.len());
+    for end in ends {
+        let level = &values[begin..end];
+        let center = mean(level);
+        left.extend(level.iter().map(|value| value - center));
+        begin = end;
+    }
+    left
+}
+
+/// How many times as large the variance of a mean is as that of independent values, from the correlation of neighbours: that of a first
+/// order autoregression, (1 + c) / (1 - c). The correlation is corrected for its bias in short sequences (Kendall 1954), and counts only
+/// as far as it is beyond one standard error, so that independent values are hardly widened.
+fn widening(residuals: &[f64]) -> f64 {
+    let n = residuals.len() as f64;
+    let squares: f64 = residuals.iter().map(|value| value * value).sum();
+    if residuals.len() < 2 * WINDOW || squares <= 0.0 {
+        return 1.0;
+    }
+    let raw = residuals.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / squares;
+    let correlation = (raw + (1.0 + 3.0 * raw) / n - 1.0 / n.sqrt()).clamp(0.0, 0.9);
+    (1.0 + correlation) / (1.0 - correlation)
+}
+
+/// Chance that the shorter side of a split is but a state of the machine that the longer side has shown too: that so many values in a row
+/// fall into it, anywhere. 0 where it has not been seen, or the step is no larger than spread.
+fn coming_and_going((before, after): (&[f64], &[f64])) -> f64 {
+    let (short, long) = if after.len() <= before.len() { (after, before) } else { (before, after) };
+    let (there, here) = (median(short), median(long));
+    if (there - here).abs() <= STATE * crate::MAD_TO_STD * mad(long) {
+        return 0.0;
+    }
+    let bound = here + NEARLY_THERE * (there - here);
+    let count = |values: &[f64]| values.iter().filter(|&&value| (value > bound) == (there > here)).count();
+    let share = count(long) as f64 / long.len() as f64;
+    let positions = (short.len() + long.len()) as f64;
+    (positions * binomial_upper_tail(short.len(), count(short), share)).min(1.0)
+}
+
+/// Chance of at least `least` of `n` independent events that each have a chance of `share`.
+fn binomial_upper_tail(n: usize, least: usize, share: f64) -> f64 {
+    if least == 0 || share >= 1.0 {
+        return 1.0;
+    }
+    if share <= 0.0 {
+        return 0.0;
+    }
+    let (mut term, mut tail) = (n as f64 * (-share).ln_1p(), 0.0);
+    for events in 0..=n {
+        if events >= least {
+            tail += term.exp();
+        }
+        term += ((n - events) as f64 / (events + 1) as f64).ln() + share.ln() - (-share).ln_1p();
+    }
+    tail.min(1.0)
+}
+
+/// Two levels, and a line from one to the other.
+struct Ramp {
+    from: usize,
+    to: usize,
+    before: f64,
+    after: f64,
+    squares: f64,
+}
+
+impl Ramp {
+    /// The one with the least squares, of some.
+    fn best(values: &[f64]) -> Option<Self> {
+        let last = values.len().checked_sub(1).filter(|&last| last >= LEAST_OF_DRIFT)?;
+        let places = PLACES.min(last);
+        let at = |place: usize| place * last / places;
+        let ends = (0..places).flat_map(|from| (from + 1..=places).map(move |to| (at(from), at(to))));
+        let long = ends.filter(|(from, to)| to - from >= LEAST_OF_DRIFT);
+        let ramps = long.filter_map(|(from, to)| Self::fitted(values, from, to));
+        ramps.min_by(|one, other| one.squares.total_cmp(&other.squares))
+    }
+
+    /// The least squares fit of the levels.
+    fn fitted(values: &[f64], from: usize, to: usize) -> Option<Self> {
+        let share = |index: usize| ((index as f64 - from as f64) / (to - from) as f64).clamp(0.0, 1.0);
+        let n = values.len() as f64;
+        let [mut x, mut y, mut xx, mut xy, mut yy] = [0.0; 5];
+        let center = mean(values);
+        for (index, value) in values.iter().enumerate() {
+            let (share, value) = (share(index), value - center);
+            x += share;
+            y += value;
+            xx += share * share;
+            xy += share * value;
+            yy += value * value;
+        }
+        let spread = xx - x * x / n;
+        if spread <= 0.0 {
+            return None;
+        }
+        let slope = (xy - x * y / n) / spread;
+        let before = center + (y - slope * x) / n;
+        let squares = (yy - y * y / n - slope * slope * spread).max(0.0);
+        Some(Self { from, to, before, after: before + slope, squares })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Random;
+
+    /// Annual flow of the Nile at Aswan 1871-1970 (Cobb 1978); every published analysis finds the change after 1898.
+    const NILE: [f64; 100] = [
+        1120., 1160., 963., 1210., 1160., 1160., 813., 1230., 1370., 1140., 995., 935., 1110., 994., 1020., 960.,
+        1180., 799., 958., 1140., 1100., 1210., 1150., 1250., 1260., 1220., 1030., 1100., 774., 840., 874., 694., 940.,
+        833., 701., 916., 692., 1020., 1050., 969., 831., 726., 456., 824., 702., 1120., 1100., 832., 764., 821., 768.,
+        845., 864., 862., 698., 845., 744., 796., 1040., 759., 781., 865., 845., 944., 984., 897., 822., 1010., 771.,
+        676., 649., 846., 812., 742., 801., 1040., 860., 874., 848., 890., 744., 749., 838., 1050., 918., 986., 797.,
+        923., 975., 815., 1020., 906., 901., 1170., 912., 746., 919., 718., 714., 740.,
+    ];
+
+    #[test]
+    fn the_nile_changed_once_in_1899() {
+        let course = course(&NILE);
+        let [step] = &course.steps[..] else { panic!("{course:?}") };
+        assert_eq!((step.index + 1871, course.drifts.len()), (1899, 0));
+        assert!(step.before > 1050.0 && step.after < 860.0 && step.chance < 1e-6, "{step:?}");
+        assert!(step.places[0] + 1871 >= 1890 && step.places[1] + 1871 <= 1905, "{step:?}");
+    }
+
+    /// The exact chance by simulation: the bound is never below it, and near where it matters.
+    #[test]
+    fn the_chance_of_a_split_is_never_too_small_and_not_much_too_large() {
+        for n in [8, 20, 60] {
+            let mut random = Random::new(2);
+            let mut largest: Vec<f64> = (0..8000)
+                .map(|_| {
+                    let values: Vec<f64> = (0..n).map(|_| random.normal()).collect();
+                    let squares = Squares::of(&values).unwrap();
+                    squares.alone(squares.best(), 1.0).1
+                })
+                .collect();
+            largest.sort_unstable_by(|one, other| other.total_cmp(one));
+            for (rank, true_chance) in [(80, 0.01), (400, 0.05)] {
+                let r = largest[rank];
+                let degrees = n as f64 - 2.0;
+                let alone = 2.0 * t_upper_tail(r * (degrees / (1.0 - r * r)).sqrt(), degrees);
+                let bound = elsewhere(n, r, alone);
+                assert!((0.8..=1.6).contains(&(bound / true_chance)), "{n}: {bound} for {true_chance}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_tail_of_a_binomial_distribution() {
+        // 5 coins: P(X >= 4) = 6/32. R: pbinom(2, 10, 0.2, lower.tail = FALSE) = 0.3222005.
+        assert!((binomial_upper_tail(5, 4, 0.5) - 6.0 / 32.0).abs() < 1e-12);
+        assert!((binomial_upper_tail(10, 3, 0.2) - 0.322_200_5).abs() < 1e-7);
+        assert_eq!([binomial_upper_tail(3, 0, 0.0), binomial_upper_tail(3, 1, 0.0)], [1.0, 0.0]);
+        assert_eq!(binomial_upper_tail(3, 3, 1.0), 1.0);
+    }
+
+    #[test]
+    fn outliers_are_no_steps_not_even_two_in_a_row_or_the_last() {
+        let mut values: Vec<f64> = (0..20).map(|i| f64::from(i * 7 % 5)).collect();
+        (values[11], values[12], values[18], values[19]) = (1e9, 1e9, 1e9, 1e9);
+        let found = course(&values);
+        assert_eq!((found.steps.len(), found.drifts.len()), (0, 0), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_exact_is_seen_exactly() {
+        let steps: Vec<f64> = (0..36).map(|i| [10.0, 30.0, 20.0][i / 12] + (i * 7 % 5) as f64 / 10.0).collect();
+        assert_eq!(course(&steps).steps.iter().map(|step| step.index).collect::<Vec<usize>>(), [12, 24]);
+        let without_noise: Vec<f64> = (0..12).map(|i| if i < 7 { 1.0 } else { 2.0 }).collect();
+        let [step] = course(&without_noise).steps[..] else { panic!() };
+        assert_eq!((step.index, step.places, step.chance), (7, [7, 7], 0.0));
+        for nothing in [&[][..], &[1.0], &[1.0; 50], &[1.0, 1.0, 1.0, 2.0, 2.0]] {
+            assert_eq!(course(nothing), Course { chance: 1.0, ..Course::default() });
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_values_break_it_and_scale_does_not_matter(
+            values in prop::collection::vec(-50i32..50, 0..70), factor in 1i32..1000
+        ) {
+            let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+            let found = course(&values);
+            let scaled: Vec<f64> = values.iter().map(|value| value * f64::from(factor) * 0.125).collect();
+            let again = course(&scaled);
+            let places = |course: &Course| course.steps.iter().map(|step| step.index).collect::<Vec<usize>>();
+            prop_assert_eq!(places(&found), places(&again));
+            for step in &found.steps {
+                prop_assert!(step.places[0] <= step.index && step.index <= step.places[1]);
+                prop_assert!((LEAST_OF_LEVEL..=values.len() - LEAST_OF_LEVEL).contains(&step.index));
+                prop_assert!((0.0..=STEP_CHANCE).contains(&step.chance));
+            }
+            for drift in &found.drifts {
+                prop_assert!(drift.from + LEAST_OF_DRIFT <= drift.to && drift.to < values.len());
+            }
+        }
+    }
+}
