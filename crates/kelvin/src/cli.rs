@@ -138,7 +138,8 @@ pub enum Command {
     /// Render a stored run in any format
     #[command(after_help = "Examples:\n  kelvin report                  the last run, on one screen\n  \
                             kelvin report last --full      all its tables and conclusions\n  \
-                            kelvin report last~1 --format html --output before.html\n  kelvin report --format csv")]
+                            kelvin report last~1 --format html --output before.html\n  kelvin report --format csv\n  \
+                            kelvin report --format openmetrics -o /var/lib/prometheus/node-exporter/kelvin.prom")]
     Report(ReportArgs),
     /// Compare two runs, or ranges of runs: what is better, worse, the same, or not known
     #[command(after_help = "Examples:\n  kelvin compare                          the last run with the one before\n  \
@@ -499,6 +500,16 @@ pub enum Format {
     Csv,
     /// One line per sample
     Samples,
+    /// OpenMetrics text, as for the textfile collector of Prometheus' node_exporter
+    Openmetrics,
+    /// JSON for github-action-benchmark: what is better when it is lower
+    CustomSmallerIsBetter,
+    /// JSON for github-action-benchmark: what is better when it is higher
+    CustomBiggerIsBetter,
+    /// Bencher Metric Format: JSON for bencher.dev
+    Bencher,
+    /// Go's benchmark format, one line per round, as for benchstat
+    Benchstat,
 }
 
 /// `kelvin runs`.

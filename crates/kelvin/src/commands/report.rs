@@ -8,7 +8,10 @@ use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
 use kelvin_model::{Reference, Run};
-use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report};
+use kelvin_report::exports::LeftOut;
+use kelvin_report::{
+    Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Json, Markdown, OpenMetrics, Render, Report,
+};
 
 use crate::cli::{Format, ReportArgs, StoreArgs};
 use crate::commands::{explain, open_store};
@@ -36,6 +39,9 @@ pub fn report(args: &ReportArgs) -> Done {
     match &args.output {
         Some(path) => output::write_file(path, |out| render(args, &report, false, out))?,
         None => output::print_as_it_is(|out| render(args, &report, to_terminal, out))?,
+    }
+    if let Some(left_out) = left_out(args.format, &report).filter(|left_out| *left_out != LeftOut::default()) {
+        output::remark(format_args!("kelvin: figures left out: {left_out}"));
     }
     if let Some(directory) = &args.assets {
         write_assets(&report, directory)?;
@@ -78,6 +84,23 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
         Format::Json => Json::default().render(report, out),
         Format::Csv => CsvSummary.render(report, out),
         Format::Samples => CsvSamples.render(report, out),
+        Format::Openmetrics => OpenMetrics.render(report, out),
+        Format::CustomSmallerIsBetter => GithubAction::SmallerIsBetter.render(report, out),
+        Format::CustomBiggerIsBetter => GithubAction::BiggerIsBetter.render(report, out),
+        Format::Bencher => Bencher.render(report, out),
+        Format::Benchstat => Benchstat.render(report, out),
+    }
+}
+
+/// The figures that a format does not hold, where that is not all of a run.
+fn left_out(format: Format, report: &Report<'_>) -> Option<LeftOut> {
+    match format {
+        Format::Terminal | Format::Html | Format::Md | Format::Json | Format::Csv | Format::Samples => None,
+        Format::Openmetrics => Some(OpenMetrics::left_out(report)),
+        Format::CustomSmallerIsBetter => Some(GithubAction::SmallerIsBetter.left_out(report)),
+        Format::CustomBiggerIsBetter => Some(GithubAction::BiggerIsBetter.left_out(report)),
+        Format::Bencher => Some(Bencher::left_out(report)),
+        Format::Benchstat => Some(Benchstat::left_out(report)),
     }
 }
 
