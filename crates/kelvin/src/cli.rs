@@ -561,11 +561,37 @@ pub enum RunsCommand {
         #[arg(long)]
         with_private: bool,
     },
-    /// Store a run from a file that `export` wrote
+    /// Store a run from a file that `export`, or another program, wrote
+    #[command(
+        after_help = "Examples:\n  kelvin runs import run.json\n  fio --output-format=json --output=fio.json job.fio\n  \
+                            kelvin runs import fio.json\n  kelvin compare ID last"
+    )]
     Import {
         /// The file, or - for standard input
-        file: PathBuf,
+        #[arg(required_unless_present = "table")]
+        file: Option<PathBuf>,
+        /// The program that wrote it [default: known by how the file begins, else kelvin]
+        #[arg(long, value_enum, value_name = "PROGRAM")]
+        from: Option<WrittenBy>,
+        /// Print what of each program's results is a metric of kelvin, what is not, and why
+        #[arg(long, conflicts_with_all = ["file", "from"])]
+        table: bool,
     },
+}
+
+/// A program whose files can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WrittenBy {
+    /// `kelvin runs export`
+    Kelvin,
+    /// lmbench 3: its results as text
+    Lmbench,
+    /// fio 3: --output-format=json
+    Fio,
+    /// iperf3: --json
+    Iperf3,
+    /// sysbench 1: its output as text
+    Sysbench,
 }
 
 /// Parses the command line. Help and version are printed here.

@@ -39,9 +39,10 @@ pub(super) fn between(sides: [Subject<'_>; 2]) -> Vec<FactDiffers> {
     let facts = sides.map(|side| match side {
         Subject::Runs(runs) => of_runs(runs),
         Subject::Published(reference) => of_reference(reference),
+        Subject::Foreign(run, _) => of_foreign(run),
     });
     // Of a published machine little is known: what it says is told beside what the run says of the same.
-    let is_published = sides.iter().any(|side| matches!(side, Subject::Published(_)));
+    let is_published = sides.iter().any(|side| side.published().is_some());
     let mut which: Vec<&Which> = Vec::new();
     for fact in facts.iter().flat_map(|facts| &facts.order) {
         if !which.contains(&fact) {
@@ -147,6 +148,15 @@ fn of_settings(run: &Run, facts: &mut Facts) {
     for hazard in &outline.hazards {
         facts.add("Hazards", &hazard.id, hazard.summary.clone());
     }
+}
+
+/// What a foreign run tells of its machine; how kelvin was called says nothing of it.
+fn of_foreign(run: &Run) -> Facts {
+    let mut facts = Facts::default();
+    of_machine(&run.outline.machine, &mut facts);
+    // What its file does not tell is no difference.
+    facts.texts.retain(|_, text| *text != "unknown");
+    facts
 }
 
 /// What a published machine tells, under the labels of a run's facts where they mean the same.

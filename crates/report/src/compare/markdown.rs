@@ -2,7 +2,7 @@
 
 use std::io;
 
-use kelvin_analysis::words::compare::{Row, apart, counts, remarks, row, side};
+use kelvin_analysis::words::compare::{Row, apart, counts, nothing_differs, remarks, row, side};
 use kelvin_model::Comparison;
 
 use super::{OPEN, TABLES};
@@ -55,11 +55,8 @@ fn gate(missed: &[String]) -> Marked {
 /// What else differs: it comes before the figures that it may explain.
 fn differences(comparison: &Comparison) -> Marked {
     let facts = &comparison.differences;
-    if comparison.in_turn.is_some() && facts.is_empty() {
-        return md!("Nothing differs: both are the same setting.\n\n");
-    }
     if facts.is_empty() {
-        return md!("Nothing else differs: machine, kernel, mitigations, settings, methods.\n\n");
+        return md!("{}\n\n", nothing_differs(comparison));
     }
     let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
     let rows: Marked = facts
