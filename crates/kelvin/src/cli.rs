@@ -510,6 +510,10 @@ pub enum Format {
     Bencher,
     /// Go's benchmark format, one line per round, as for benchstat
     Benchstat,
+    /// Apache Parquet: one row per metric and case
+    Parquet,
+    /// Apache Parquet: one row per sample
+    ParquetSamples,
 }
 
 /// `kelvin runs`.

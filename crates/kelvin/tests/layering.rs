@@ -45,6 +45,7 @@ const KEPT_BEHIND: &[(&str, &str)] = &[
     ("blake3", "kelvin-wire"),
     ("snow", "kelvin-wire"),
     ("postcard", "kelvin-transfer"),
+    ("parquet", "kelvin-report"),
 ];
 
 /// The only crate with unsafe code.

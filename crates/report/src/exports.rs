@@ -7,6 +7,7 @@ pub mod bencher;
 pub mod benchstat;
 pub mod github_action;
 pub mod openmetrics;
+pub mod parquet;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -20,6 +21,7 @@ pub use bencher::Bencher;
 pub use benchstat::Benchstat;
 pub use github_action::GithubAction;
 pub use openmetrics::OpenMetrics;
+pub use parquet::{Parquet, ParquetSamples};
 
 /// A figure that other tools can read: it has a headline, and is not only an input of predictions.
 pub(crate) struct Exported<'a> {

@@ -33,7 +33,7 @@ pub mod why;
 mod words;
 
 pub use csv::{CsvSamples, CsvSummary};
-pub use exports::{Bencher, Benchstat, GithubAction, OpenMetrics};
+pub use exports::{Bencher, Benchstat, GithubAction, OpenMetrics, Parquet, ParquetSamples};
 pub use html::Html;
 pub use json::Json;
 pub use markdown::Markdown;

@@ -10,7 +10,8 @@ use kelvin_analysis::analyse;
 use kelvin_model::{Reference, Run};
 use kelvin_report::exports::LeftOut;
 use kelvin_report::{
-    Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Json, Markdown, OpenMetrics, Render, Report,
+    Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Json, Markdown, OpenMetrics, Parquet,
+    ParquetSamples, Render, Report,
 };
 
 use crate::cli::{Format, ReportArgs, StoreArgs};
@@ -23,6 +24,10 @@ use crate::{output, predict};
 pub fn report(args: &ReportArgs) -> Done {
     if args.full && args.format != Format::Terminal {
         return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
+    }
+    let is_binary = matches!(args.format, Format::Parquet | Format::ParquetSamples);
+    if is_binary && args.output.is_none() && output::is_terminal() {
+        return Err(Fault::new("--output", "Parquet is no text for a terminal: name a file"));
     }
     let mut chosen = references(&args.beside)?;
     if chosen.is_empty() && args.format == Format::Html {
@@ -89,6 +94,8 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
         Format::CustomBiggerIsBetter => GithubAction::BiggerIsBetter.render(report, out),
         Format::Bencher => Bencher.render(report, out),
         Format::Benchstat => Benchstat.render(report, out),
+        Format::Parquet => Parquet.render(report, out),
+        Format::ParquetSamples => ParquetSamples.render(report, out),
     }
 }
 
@@ -96,6 +103,7 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
 fn left_out(format: Format, report: &Report<'_>) -> Option<LeftOut> {
     match format {
         Format::Terminal | Format::Html | Format::Md | Format::Json | Format::Csv | Format::Samples => None,
+        Format::Parquet | Format::ParquetSamples => None,
         Format::Openmetrics => Some(OpenMetrics::left_out(report)),
         Format::CustomSmallerIsBetter => Some(GithubAction::SmallerIsBetter.left_out(report)),
         Format::CustomBiggerIsBetter => Some(GithubAction::BiggerIsBetter.left_out(report)),
