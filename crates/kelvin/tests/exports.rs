@@ -72,6 +72,17 @@ fn a_file_of_metrics_is_there_whole_or_not_at_all() {
     assert_eq!(place.names(), ["data", "kelvin.prom", "run.json"]);
 }
 
+#[test]
+fn tables_are_files_of_parquet() {
+    let place = with_kept_run();
+    for format in ["parquet", "parquet-samples"] {
+        says(&place, &["report", "run.json", "--format", format, "--output", format]);
+        let file = fs::read(place.path().join(format)).unwrap();
+        // Both ends of a file are its mark.
+        assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1") && file.len() > 1000, "{format}");
+    }
+}
+
 /// A file that another program wrote.
 fn file_of(place: &Place, name: &str) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../foreign/tests/data").join(name);
