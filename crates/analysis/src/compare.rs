@@ -38,6 +38,8 @@ pub enum Subject<'a> {
     Runs(&'a [Run]),
     /// A published machine.
     Published(&'a Reference),
+    /// A run that another program made, and what [`reference::foreign`](crate::reference::foreign) makes of it.
+    Foreign(&'a Run, &'a Reference),
 }
 
 /// What is compared, and how.
@@ -88,14 +90,23 @@ impl<'a> Subject<'a> {
         match self {
             Self::Runs(runs) => Known::Runs(runs.iter().map(|run| &run.outline).collect()),
             Self::Published(reference) => Known::Published(reference),
+            Self::Foreign(run, _) => Known::Foreign(&run.outline),
         }
     }
 
-    /// Its runs; none of a published machine.
+    /// Its runs that kelvin made; none of a published machine.
     fn runs(self) -> &'a [Run] {
         match self {
             Self::Runs(runs) => runs,
-            Self::Published(_) => &[],
+            Self::Published(_) | Self::Foreign(..) => &[],
+        }
+    }
+
+    /// Its values where they have no spread, because kelvin did not measure them.
+    fn published(self) -> Option<&'a Reference> {
+        match self {
+            Self::Runs(_) => None,
+            Self::Published(reference) | Self::Foreign(_, reference) => Some(reference),
         }
     }
 }
@@ -106,6 +117,11 @@ fn described(side: &SideOf<'_>) -> ComparedSide {
         started: run.outline.started.clone(),
         seconds: run.seconds,
         is_partial: run.status != RunStatus::Complete,
+        foreign: run.outline.foreign.clone(),
     };
-    ComparedSide { name: side.name.clone(), runs: side.of.runs().iter().map(run).collect() }
+    let runs = match side.of {
+        Subject::Foreign(one, _) => std::slice::from_ref(one),
+        of => of.runs(),
+    };
+    ComparedSide { name: side.name.clone(), runs: runs.iter().map(run).collect() }
 }

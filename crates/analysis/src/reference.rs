@@ -12,8 +12,10 @@ mod transfer;
 
 use std::sync::LazyLock;
 
-use kelvin_model::{Metric, Reference, ReferenceValue};
+use kelvin_model::{Case, Foreign, Metric, Name, Reference, ReferenceValue, Run};
 use serde::de::DeserializeOwned;
+
+use crate::headlines::Headlines;
 
 pub use places::Unmatched;
 
@@ -45,6 +47,38 @@ pub(crate) fn published_server() -> &'static server::File {
 /// of kelvin.
 pub fn references() -> &'static [Reference] {
     &REFERENCES
+}
+
+/// A foreign run as what it can be compared as: values without their spread, as those of a published machine. `None` of a run that
+/// kelvin measured.
+pub fn foreign(run: &Run) -> Option<Reference> {
+    let Foreign { tool, version } = run.outline.foreign.as_ref()?;
+    let headlines = Headlines::of(run);
+    let value = |metric: &Metric, case: &Case, value: f64| ReferenceValue {
+        metric: metric.id,
+        case: case.clone(),
+        value,
+        cycles: None,
+        std: None,
+        n: None,
+        predicted: None,
+        unit: metric.unit,
+        spans: None,
+        note: None,
+        also: Vec::new(),
+    };
+    let values = run.outline.metrics.iter().flat_map(|metric| {
+        headlines.cases(&metric.id).map(|(case, measured)| value(metric, case, measured.value)).collect::<Vec<_>>()
+    });
+    let machine = &run.outline.machine;
+    Some(Reference {
+        id: Name::intern(&run.outline.id),
+        title: format!("{tool} {version}").trim_end().to_owned(),
+        machine: machine.kernel.release.get().map(|release| ("kernel".into(), release.clone())).into_iter().collect(),
+        frequency_hz: machine.cpu.measured_hz.get().copied(),
+        values: values.collect(),
+        findings: Vec::new(),
+    })
 }
 
 /// The published rows, points of rows and tables that no case of kelvin measures, each with the reason. A value of

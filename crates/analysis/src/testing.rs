@@ -24,6 +24,7 @@ pub const PERIOD: f64 = 10.0;
 /// A complete run of an unknown machine that defines these metrics and has measured nothing.
 pub fn run(metrics: &[Metric]) -> Run {
     let outline = Outline {
+        foreign: None,
         format: FORMAT,
         id: "20260101T000000-test".into(),
         started: "2026-01-01T00:00:00Z".into(),

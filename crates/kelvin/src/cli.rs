@@ -140,7 +140,8 @@ pub enum Command {
     /// Render a stored run in any format
     #[command(after_help = "Examples:\n  kelvin report                  the last run, on one screen\n  \
                             kelvin report last --full      all its tables and conclusions\n  \
-                            kelvin report last~1 --format html --output before.html\n  kelvin report --format csv")]
+                            kelvin report last~1 --format html --output before.html\n  kelvin report --format csv\n  \
+                            kelvin report --format openmetrics -o /var/lib/prometheus/node-exporter/kelvin.prom")]
     Report(ReportArgs),
     /// Compare two runs, or ranges of runs: what is better, worse, the same, or not known
     #[command(after_help = "Examples:\n  kelvin compare                          the last run with the one before\n  \
@@ -509,6 +510,20 @@ pub enum Format {
     Csv,
     /// One line per sample
     Samples,
+    /// OpenMetrics text, as for the textfile collector of Prometheus' node_exporter
+    Openmetrics,
+    /// JSON for github-action-benchmark: what is better when it is lower
+    CustomSmallerIsBetter,
+    /// JSON for github-action-benchmark: what is better when it is higher
+    CustomBiggerIsBetter,
+    /// Bencher Metric Format: JSON for bencher.dev
+    Bencher,
+    /// Go's benchmark format, one line per round, as for benchstat
+    Benchstat,
+    /// Apache Parquet: one row per metric and case
+    Parquet,
+    /// Apache Parquet: one row per sample
+    ParquetSamples,
 }
 
 /// `kelvin runs`.
@@ -560,11 +575,37 @@ pub enum RunsCommand {
         #[arg(long)]
         with_private: bool,
     },
-    /// Store a run from a file that `export` wrote
+    /// Store a run from a file that `export`, or another program, wrote
+    #[command(
+        after_help = "Examples:\n  kelvin runs import run.json\n  fio --output-format=json --output=fio.json job.fio\n  \
+                            kelvin runs import fio.json\n  kelvin compare ID last"
+    )]
     Import {
         /// The file, or - for standard input
-        file: PathBuf,
+        #[arg(required_unless_present = "table")]
+        file: Option<PathBuf>,
+        /// The program that wrote it [default: known by how the file begins, else kelvin]
+        #[arg(long, value_enum, value_name = "PROGRAM")]
+        from: Option<WrittenBy>,
+        /// Print what of each program's results is a metric of kelvin, what is not, and why
+        #[arg(long, conflicts_with_all = ["file", "from"])]
+        table: bool,
     },
+}
+
+/// A program whose files can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WrittenBy {
+    /// `kelvin runs export`
+    Kelvin,
+    /// lmbench 3: its results as text
+    Lmbench,
+    /// fio 3: --output-format=json
+    Fio,
+    /// iperf3: --json
+    Iperf3,
+    /// sysbench 1: its output as text
+    Sysbench,
 }
 
 /// Parses the command line. Help and version are printed here.

@@ -99,6 +99,7 @@ fn outline(plan: &Plan, wishes: &Wishes<'_>, prepared: &Prepared, store: Option<
         metrics.iter().filter(|metric| sockets::is_usual(metric, &setup.sockets)).copied().collect();
     let planned = plan.planned();
     wishes.told.outline(Outline {
+        foreign: None,
         format: FORMAT,
         id: run_id(),
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),

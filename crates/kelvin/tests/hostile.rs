@@ -37,6 +37,9 @@ fn run() -> Value {
     run["metrics"][0]["only"] = json!(["call", "getppid"]);
     run["metrics"][0]["as_found_where"] = json!(["call", "getpid"]);
     let known = |value: Value| json!({ "known": { "value": value, "source": "a test" } });
+    run["foreign"] = json!({ "tool": "fio", "version": "3.33" });
+    run["clock"]["kind"] = json!("foreign");
+    run["settings"]["mode"] = json!("foreign");
     run["way"] = json!({
         "protocol": 4, "interface": known(json!("eth0")), "advertised_there": known(json!(1e9)), "mtu_there": known(json!(1500)),
     });
@@ -103,7 +106,7 @@ fn import(run: &Value) -> Result<kelvin_model::Run, String> {
 }
 
 /// The last part of where a name stands, which is never free text.
-const NAMES: [&str; 8] = ["id", "metric", "probe", "identity", "architecture", "mode", "kelvin", "call"];
+const NAMES: [&str; 9] = ["id", "metric", "probe", "identity", "architecture", "mode", "kelvin", "call", "tool"];
 
 #[test]
 fn every_string_is_refused_by_name_or_shown_without_effect() {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// The crates and what each may import of the others. `kelvin` wires everything and may import all.
 ///
-/// `model`, `stats`, `analysis`, `store` and `report` never import what touches a machine: a run made on one machine is
+/// `model`, `stats`, `analysis`, `store`, `foreign` and `report` never import what touches a machine: a run made on one machine is
 /// read on another. `probes` never imports what stores or shows.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
@@ -28,6 +28,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("causes", &["model", "catalogue", "harness", "file", "sys"]),
     ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),
+    ("foreign", &["model", "catalogue"]),
     ("report", &["model", "stats", "analysis"]),
     ("testing", &[]),
 ];
@@ -44,6 +45,7 @@ const KEPT_BEHIND: &[(&str, &str)] = &[
     ("blake3", "kelvin-wire"),
     ("snow", "kelvin-wire"),
     ("postcard", "kelvin-transfer"),
+    ("parquet", "kelvin-report"),
 ];
 
 /// The only crate with unsafe code.

@@ -41,7 +41,10 @@ fn printed(place: &Place, arguments: &[&str]) -> String {
 
 /// Every output of the newest stored run, in every format.
 fn all_of(place: &Place, more: &[&str]) -> Vec<String> {
-    let formats = ["terminal", "html", "md", "json", "csv", "samples"].map(|format| vec!["report", "--format", format]);
+    let shown = ["terminal", "html", "md", "json", "csv", "samples"];
+    let others = ["openmetrics", "custom-smaller-is-better", "custom-bigger-is-better", "bencher", "benchstat"];
+    let formats: Vec<Vec<&str>> =
+        shown.into_iter().chain(others).map(|format| vec!["report", "--format", format]).collect();
     let others = [vec!["runs", "export"], vec!["runs", "show"], vec!["runs", "show", "--json"]];
     formats.iter().chain(&others).map(|arguments| printed(place, &[arguments, more].concat())).collect()
 }

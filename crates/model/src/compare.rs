@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::grammar::{Id, Word};
-use crate::{Better, Case, Chance, Estimate, Gated, Metric, Name};
+use crate::{Better, Case, Chance, Estimate, Foreign, Gated, Metric, Name};
 
 /// Version of the format of a comparison. A format is never edited, only followed by the next one.
 pub const COMPARE_FORMAT: u32 = 1;
@@ -49,6 +49,13 @@ pub struct InTurn {
     pub seconds: f64,
 }
 
+impl ComparedSide {
+    /// Whether kelvin did not measure it: a published machine, or a foreign run, of which little else is known.
+    pub fn is_of_others(&self) -> bool {
+        self.runs.iter().all(|run| run.foreign.is_some())
+    }
+}
+
 impl Comparison {
     /// The figures with a verdict, in their order.
     pub fn with(&self, is: impl Fn(&ChangeVerdict) -> bool) -> impl Iterator<Item = &ComparedFigure> {
@@ -77,6 +84,9 @@ pub struct ComparedRun {
     pub seconds: f64,
     /// Whether it was interrupted, and has only what was measured until then.
     pub is_partial: bool,
+    /// The program that measured it, if not kelvin: its values are compared as published ones, without a spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<Foreign>,
 }
 
 /// A fact that is not the same on both sides.

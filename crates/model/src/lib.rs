@@ -71,8 +71,8 @@ pub use prediction::{Basis, Input, NoPrediction, Prediction, PredictionRecord};
 pub use readings::{Batches, OverheadReading, Reading, Readings, Tags};
 pub use reference::{Reference, ReferenceValue};
 pub use run::{
-    Attempt, CanaryPoint, ClockInfo, ClockKind, FORMAT, Learned, Measurement, Outline, Planned, Reason, Round, Run,
-    RunSettings, RunStatus,
+    Attempt, CanaryPoint, ClockInfo, ClockKind, FOREIGN_MODE, FORMAT, Foreign, Learned, Measurement, Outline, Planned,
+    Reason, Round, Run, RunSettings, RunStatus,
 };
 pub use screen::{
     AgainstPrediction, Missing, MissingWhy, Place, Precision, PredictedRange, PublishedTime, Question, Rate, RateLine,

@@ -50,7 +50,23 @@ pub struct Outline {
     /// Hardware bounds, where known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<BoundRecord>,
+    /// The program that measured it, if not kelvin: its values have no spread, and little is known of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<Foreign>,
 }
+
+/// The program that made a foreign run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Foreign {
+    /// Its name: `fio`.
+    #[schemars(with = "Word")]
+    pub tool: Name,
+    /// Its version, as it says.
+    pub version: String,
+}
+
+/// The mode of a foreign run.
+pub const FOREIGN_MODE: Name = Name::new("foreign");
 
 /// One probe at one case that a run sets out to measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,7 +86,7 @@ pub struct Planned {
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSettings {
-    /// `quick`, `default`, `thorough`, `study`, or `selfcheck`.
+    /// `quick`, `default`, `thorough`, `study`, `selfcheck`, or `foreign`.
     #[schemars(with = "Word")]
     pub mode: Name,
     /// Time budget in seconds.
@@ -93,9 +109,10 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// Whether the run is no picture of its machine: it answers one question, or measures kelvin itself.
+    /// Whether the run is no picture of its machine: it answers one question, measures kelvin itself, or is what another program
+    /// happened to measure.
     pub fn is_study(&self) -> bool {
-        ["study", "selfcheck"].contains(&self.mode.as_str())
+        ["study", "selfcheck", FOREIGN_MODE.as_str()].contains(&self.mode.as_str())
     }
 }
 
@@ -132,6 +149,9 @@ pub enum ClockKind {
     MonotonicRaw,
     /// A script; tests only.
     Scripted,
+    /// Another program's, of a foreign run: nothing is known of it, and its nanoseconds are counted as its ticks. A kelvin that does
+    /// not know foreign runs cannot read it, and so takes none for one of its own.
+    Foreign,
 }
 
 /// The spread between runs of one metric at one case, learned from earlier runs of the same machine and method.

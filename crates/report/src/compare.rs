@@ -5,7 +5,7 @@ mod markdown;
 
 use std::io;
 
-use kelvin_analysis::words::compare::{Row, apart, counts, remarks, row, side};
+use kelvin_analysis::words::compare::{Row, apart, counts, nothing_differs, remarks, row, side};
 use kelvin_model::{ChangeVerdict, Comparison, FactDiffers};
 use schemars::Schema;
 
@@ -99,11 +99,7 @@ impl Compared<'_> {
     fn differences(&self, comparison: &Comparison) -> Vec<String> {
         let in_turn = comparison.in_turn.is_some();
         if comparison.differences.is_empty() {
-            let nothing = match in_turn {
-                true => "Nothing differs: both are the same setting.",
-                false => "Nothing else differs: machine, kernel, mitigations, settings, methods.",
-            };
-            return vec![String::new(), nothing.into()];
+            return vec![String::new(), nothing_differs(comparison).into()];
         }
         let facts: Vec<Vec<String>> = comparison.differences.iter().map(|fact| self.fact(fact)).collect();
         let most = if self.full { usize::MAX } else { MOST_DIFFERENCES };

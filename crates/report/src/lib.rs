@@ -1,4 +1,4 @@
-//! From a run and its analysis to terminal, HTML, Markdown, JSON, CSV and SVG.
+//! From a run and its analysis to terminal, HTML, Markdown, JSON, CSV and SVG, and to the formats of other tools.
 //!
 //! Pure: every format is a [`Render`] of one [`Report`] onto a writer. Nothing here measures, judges or opens a file.
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ pub mod assets;
 mod beside;
 pub mod compare;
 pub mod csv;
+pub mod exports;
 pub mod figures;
 pub mod history;
 pub mod html;
@@ -33,6 +34,7 @@ pub mod why;
 mod words;
 
 pub use csv::{CsvSamples, CsvSummary};
+pub use exports::{Bencher, Benchstat, GithubAction, OpenMetrics, Parquet, ParquetSamples};
 pub use html::Html;
 pub use json::Json;
 pub use markdown::Markdown;

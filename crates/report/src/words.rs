@@ -169,6 +169,7 @@ pub fn clock(kind: ClockKind) -> &'static str {
         ClockKind::VirtualCounter => "virtual counter (cntvct_el0)",
         ClockKind::MonotonicRaw => "clock_gettime(CLOCK_MONOTONIC_RAW)",
         ClockKind::Scripted => "scripted",
+        ClockKind::Foreign => "another program's, unknown",
     }
 }
 
@@ -182,6 +183,13 @@ pub fn interval(interval: Interval) -> String {
 
 /// One line about a run: when, how long, which mode.
 pub fn run_line(run: &Run) -> String {
+    if let Some(foreign) = &run.outline.foreign {
+        let program = kelvin_analysis::words::compare::program(foreign);
+        return format!(
+            "foreign run {} of {}, measured by {program}, not by kelvin",
+            run.outline.id, run.outline.started
+        );
+    }
     let settings = &run.outline.settings;
     let status = match &run.status {
         RunStatus::Complete => String::new(),

@@ -12,7 +12,13 @@ const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
 static LATENCY: Metric = Metric::duration("test.latency", "A load").over([BYTES]);
 
 fn side(name: &str, id: &str) -> ComparedSide {
-    let run = ComparedRun { id: id.into(), started: "2026-11-24T10:00:00Z".into(), seconds: 150.0, is_partial: false };
+    let run = ComparedRun {
+        id: id.into(),
+        started: "2026-11-24T10:00:00Z".into(),
+        seconds: 150.0,
+        is_partial: false,
+        foreign: None,
+    };
     ComparedSide { name: name.into(), runs: vec![run] }
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use kelvin_model::grammar::{BEGINNING, Grammar, ID, WORD};
 use kelvin_model::{
-    Attempt, Batches, BoundRecord, Case, FORMAT, Fact, Hazard, Learned, Machine, Measurement, Metric, Name, Outline,
-    Planned, PredictionRecord, Readings, Round, Run, RunStatus, Value,
+    Attempt, Batches, BoundRecord, Case, ClockKind, FOREIGN_MODE, FORMAT, Fact, Hazard, Learned, Machine, Measurement,
+    Metric, Name, Outline, Planned, PredictionRecord, Readings, Round, Run, RunStatus, Value,
 };
 
 /// A field that contradicts the rest of its run.
@@ -54,6 +54,7 @@ pub(crate) fn outline(outline: &Outline) -> Checked {
     }
     named("kelvin", &outline.kelvin, &WORD)?;
     clock_and_settings(outline)?;
+    foreign(outline)?;
     machine(&outline.machine)?;
     for (i, found) in outline.hazards.iter().enumerate() {
         hazard(found, &format!("hazards[{i}]"))?;
@@ -144,6 +145,18 @@ fn clock_and_settings(outline: &Outline) -> Checked {
     named("settings.mode", &outline.settings.mode, &WORD)?;
     not_negative("settings.budget_seconds", outline.settings.budget_seconds)?;
     not_negative("settings.target", outline.settings.target)
+}
+
+/// A foreign run is one in all respects, or in none.
+fn foreign(outline: &Outline) -> Checked {
+    let is_foreign = outline.foreign.is_some();
+    if (outline.clock.kind == ClockKind::Foreign) != is_foreign {
+        return invalid("clock.kind", "\"foreign\" belongs to a run with the field `foreign`, and to no other");
+    }
+    if (outline.settings.mode == *FOREIGN_MODE) != is_foreign {
+        return invalid("settings.mode", "\"foreign\" belongs to a run with the field `foreign`, and to no other");
+    }
+    outline.foreign.as_ref().map_or(Ok(()), |foreign| named("foreign.tool", &foreign.tool, &WORD))
 }
 
 fn machine(machine: &Machine) -> Checked {

@@ -40,13 +40,15 @@ pub(super) enum Known<'a> {
     Runs(Vec<&'a Outline>),
     /// What is published of a machine.
     Published(&'a Reference),
+    /// The outline of a run that another program made.
+    Foreign(&'a Outline),
 }
 
 impl Known<'_> {
     fn outlines(&self) -> &[&Outline] {
         match self {
             Self::Runs(outlines) => outlines,
-            Self::Published(_) => &[],
+            Self::Published(_) | Self::Foreign(_) => &[],
         }
     }
 }
@@ -62,9 +64,10 @@ pub(super) fn between(sides: &[Known<'_>; 2]) -> Vec<FactDiffers> {
     let facts = sides.each_ref().map(|side| match side {
         Known::Runs(outlines) => of_runs(outlines),
         Known::Published(reference) => of_reference(reference),
+        Known::Foreign(outline) => of_foreign(outline),
     });
     // Of a published machine little is known: what it says is told beside what the run says of the same.
-    let is_published = sides.iter().any(|side| matches!(side, Known::Published(_)));
+    let is_published = sides.iter().any(|side| !matches!(side, Known::Runs(_)));
     let mut which: Vec<&Which> = Vec::new();
     for fact in facts.iter().flat_map(|facts| &facts.order) {
         if !which.contains(&fact) {
@@ -166,6 +169,15 @@ fn of_settings(outline: &Outline, facts: &mut Facts) {
     for hazard in &outline.hazards {
         facts.add("Hazards", &hazard.id, hazard.summary.clone());
     }
+}
+
+/// What a foreign run tells of its machine; how kelvin was called says nothing of it.
+fn of_foreign(outline: &Outline) -> Facts {
+    let mut facts = Facts::default();
+    of_machine(&outline.machine, &mut facts);
+    // What its file does not tell is no difference.
+    facts.texts.retain(|_, text| *text != "unknown");
+    facts
 }
 
 /// What a published machine tells, under the labels of a run's facts where they mean the same.

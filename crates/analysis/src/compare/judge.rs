@@ -10,9 +10,9 @@ use kelvin_stats::{
     ASSUMED_BETWEEN_RUNS, BetweenRuns, Earlier, RunToRun, inflation, ratio_of_runs, usual_between_runs,
 };
 
+use super::Compare;
 use super::series::{Found, Pair, left_out};
 use super::verdicts::{Weighed, together};
-use super::{Compare, Subject};
 
 /// What figures are judged by.
 pub(super) struct Judge<'a> {
@@ -32,7 +32,7 @@ impl<'a> Judge<'a> {
         Self {
             threshold: ask.threshold,
             clock: clocks.map_or(0.0, |[base, other]| (other / base).ln()),
-            is_published: sides.iter().any(|side| matches!(side, Subject::Published(_))),
+            is_published: sides.iter().any(|side| side.published().is_some()),
             is_one_machine: machines.windows(2).all(|pair| pair[0] == pair[1]),
             learned: ask.learned.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect(),
         }

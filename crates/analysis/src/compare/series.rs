@@ -50,7 +50,7 @@ impl<'a> Series<'a> {
     pub fn of_side(side: Subject<'a>) -> Self {
         match side {
             Subject::Runs(runs) => Self::of_runs(runs),
-            Subject::Published(reference) => Self::of_reference(reference),
+            Subject::Published(reference) | Subject::Foreign(_, reference) => Self::of_reference(reference),
         }
     }
 

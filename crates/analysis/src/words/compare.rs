@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use kelvin_model::units::{brief, case, number, percent, seconds, stated};
 use kelvin_model::{
-    ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, GateFinding, GateReason, InTurn, KnownFrom,
-    KnownIssue, NotCompared, NotComparedBecause, NotKnownBecause, Unit,
+    ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Foreign, GateFinding, GateReason, InTurn,
+    KnownFrom, KnownIssue, NotCompared, NotComparedBecause, NotKnownBecause, Unit,
 };
 use kelvin_stats::{LEAST_HISTORY, median};
 
@@ -131,6 +131,22 @@ pub fn counts(comparison: &Comparison) -> String {
     format!("Of {} figures: {}{apart}.", comparison.figures.len(), parts.join(", "))
 }
 
+/// The program that made a foreign run: `fio 3.33`.
+pub fn program(foreign: &Foreign) -> String {
+    format!("{} {}", foreign.tool, foreign.version).trim_end().to_owned()
+}
+
+/// What is said where nothing differs besides figures.
+pub fn nothing_differs(comparison: &Comparison) -> &'static str {
+    if comparison.in_turn.is_some() {
+        return "Nothing differs: both are the same setting.";
+    }
+    match comparison.base.is_of_others() || comparison.other.is_of_others() {
+        true => "Nothing else is known to differ: of one side kelvin knows little but figures.",
+        false => "Nothing else differs: machine, kernel, mitigations, settings, methods.",
+    }
+}
+
 /// What a side is: its name, and when its runs were made.
 pub fn side(side: &ComparedSide, comparison: &Comparison) -> String {
     let date = |run: &ComparedRun| run.started.chars().take(16).collect::<String>().replace('T', " ");
@@ -139,6 +155,9 @@ pub fn side(side: &ComparedSide, comparison: &Comparison) -> String {
     match side.runs.as_slice() {
         [] if comparison.in_turn.is_some() => side.name.clone(),
         [] => format!("{}: published", side.name),
+        [ComparedRun { id, foreign: Some(foreign), .. }] => {
+            format!("{}: foreign run {id} of {}, by {}", side.name, date(&side.runs[0]), program(foreign))
+        }
         [run] => format!("{}: run {} of {}{partial}", side.name, run.id, date(run)),
         [first, .., last] => {
             format!("{}: {} runs, {} to {}{partial}", side.name, side.runs.len(), date(first), date(last))

@@ -88,6 +88,7 @@ fn machine() -> Machine {
 
 fn outline(plan: &Plan, budget_seconds: f64) -> Outline {
     Outline {
+        foreign: None,
         format: FORMAT,
         id: "test".into(),
         started: "2026-01-01T00:00:00Z".into(),

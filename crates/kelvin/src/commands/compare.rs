@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
 
+use kelvin_analysis::reference::foreign;
 use kelvin_analysis::{Compare, SideOf, Subject, references};
 use kelvin_machine::private::{hide_in, leave_out};
-use kelvin_model::{Comparison, Learned, Metric, Reference, Run, RunStatus, json};
+use kelvin_model::{Comparison, FOREIGN_MODE, Learned, Metric, Reference, Run, RunStatus, json};
 use kelvin_report::compare::{Compared, Pulled, Tested};
 use kelvin_store::{Filter, Kin, RunLine};
 
@@ -65,6 +66,17 @@ struct Side {
 enum Found {
     Runs(Vec<Run>),
     Published(&'static Reference),
+    /// A run that another program made.
+    Foreign(Box<(Run, Reference)>),
+}
+
+impl Found {
+    fn of(run: Run) -> Self {
+        match foreign(&run) {
+            Some(reference) => Self::Foreign(Box::new((run, reference))),
+            None => Self::Runs(vec![run]),
+        }
+    }
 }
 
 impl Side {
@@ -75,7 +87,7 @@ impl Side {
             Some(reference) => Found::Published(reference),
             None => match text.split_once("..").filter(|_| !Path::new(name).is_file()) {
                 Some(ends) => Found::Runs(read_range(&text, ends, args)?),
-                None => Found::Runs(vec![read(name, &args.store, args.with_private)?]),
+                None => Found::of(read(name, &args.store, args.with_private)?),
             },
         };
         Ok(Self { name: text, of })
@@ -85,6 +97,7 @@ impl Side {
         let of = match &self.of {
             Found::Runs(runs) => Subject::Runs(runs),
             Found::Published(reference) => Subject::Published(reference),
+            Found::Foreign(of) => Subject::Foreign(&of.0, &of.1),
         };
         SideOf { name: self.name.clone(), of }
     }
@@ -93,6 +106,7 @@ impl Side {
         match &self.of {
             Found::Runs(runs) => runs.iter().map(|run| run.outline.id.as_str()).collect(),
             Found::Published(reference) => vec![reference.id.as_str()],
+            Found::Foreign(of) => vec![of.0.outline.id.as_str()],
         }
     }
 }
@@ -129,6 +143,9 @@ fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Resul
     let ids: Vec<&str> = range.iter().filter(repeats).map(|line| line.id.as_str()).collect();
     if ids.is_empty() {
         return Err(Fault::new(text, "no run of it is complete"));
+    }
+    if newest.mode == *FOREIGN_MODE {
+        return Err(Fault::new(text, format!("{to} is a foreign run: such runs repeat no others, name one")));
     }
     let left_out = range.len() - ids.len();
     if left_out > 0 {

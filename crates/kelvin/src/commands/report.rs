@@ -8,7 +8,11 @@ use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
 use kelvin_model::{Reference, Run};
-use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report};
+use kelvin_report::exports::LeftOut;
+use kelvin_report::{
+    Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Json, Markdown, OpenMetrics, Parquet,
+    ParquetSamples, Render, Report,
+};
 
 use crate::cli::{Format, ReportArgs, StoreArgs};
 use crate::commands::{explain, open_store};
@@ -20,6 +24,10 @@ use crate::{output, predict};
 pub fn report(args: &ReportArgs) -> Done {
     if args.full && args.format != Format::Terminal {
         return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
+    }
+    let is_binary = matches!(args.format, Format::Parquet | Format::ParquetSamples);
+    if is_binary && args.output.is_none() && output::is_terminal() {
+        return Err(Fault::new("--output", "Parquet is no text for a terminal: name a file"));
     }
     let mut chosen = references(&args.beside)?;
     if chosen.is_empty() && args.format == Format::Html {
@@ -36,6 +44,9 @@ pub fn report(args: &ReportArgs) -> Done {
     match &args.output {
         Some(path) => output::write_file(path, |out| render(args, &report, false, out))?,
         None => output::print_as_it_is(|out| render(args, &report, to_terminal, out))?,
+    }
+    if let Some(left_out) = left_out(args.format, &report).filter(|left_out| *left_out != LeftOut::default()) {
+        output::remark(format_args!("kelvin: figures left out: {left_out}"));
     }
     if let Some(directory) = &args.assets {
         write_assets(&report, directory)?;
@@ -78,6 +89,26 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
         Format::Json => Json::default().render(report, out),
         Format::Csv => CsvSummary.render(report, out),
         Format::Samples => CsvSamples.render(report, out),
+        Format::Openmetrics => OpenMetrics.render(report, out),
+        Format::CustomSmallerIsBetter => GithubAction::SmallerIsBetter.render(report, out),
+        Format::CustomBiggerIsBetter => GithubAction::BiggerIsBetter.render(report, out),
+        Format::Bencher => Bencher.render(report, out),
+        Format::Benchstat => Benchstat.render(report, out),
+        Format::Parquet => Parquet.render(report, out),
+        Format::ParquetSamples => ParquetSamples.render(report, out),
+    }
+}
+
+/// The figures that a format does not hold, where that is not all of a run.
+fn left_out(format: Format, report: &Report<'_>) -> Option<LeftOut> {
+    match format {
+        Format::Terminal | Format::Html | Format::Md | Format::Json | Format::Csv | Format::Samples => None,
+        Format::Parquet | Format::ParquetSamples => None,
+        Format::Openmetrics => Some(OpenMetrics::left_out(report)),
+        Format::CustomSmallerIsBetter => Some(GithubAction::SmallerIsBetter.left_out(report)),
+        Format::CustomBiggerIsBetter => Some(GithubAction::BiggerIsBetter.left_out(report)),
+        Format::Bencher => Some(Bencher::left_out(report)),
+        Format::Benchstat => Some(Benchstat::left_out(report)),
     }
 }
 

@@ -1,7 +1,9 @@
 //! `kelvin runs`: list, show, delete, export, import.
 
-use std::fs::File;
+mod import;
+
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
@@ -36,33 +38,31 @@ pub fn runs(args: &RunsArgs) -> Done {
                 None => output::print_as_it_is(write)?,
             }
         }
-        RunsCommand::Import { file } => {
-            let name = file.display().to_string();
-            let run = if file.as_os_str() == "-" {
-                kelvin_store::import(io::stdin().lock())
-            } else {
-                kelvin_store::import(
-                    File::open(file).map_err(|error| Fault::new(format!("cannot open {name}"), error))?,
-                )
-            };
-            let run = run.map_err(|error| Fault::new(&name, error))?;
-            let said = match store.insert(&run).map_err(|error| Fault::new(&name, error))? {
+        RunsCommand::Import { table: true, .. } => import::table()?,
+        RunsCommand::Import { file, from, .. } => {
+            let file = file.as_deref().unwrap_or(Path::new("-"));
+            let name = file.display();
+            let run = import::read(file, *from)?;
+            let said = match store.insert(&run).map_err(|error| Fault::new(name, error))? {
                 Inserted::New => {
-                    learn_from(&store, &run).map_err(|error| Fault::new(&name, error))?;
+                    learn_from(&store, &run).map_err(|error| Fault::new(file.display(), error))?;
                     "imported"
                 }
                 Inserted::AlreadyThere => "already stored:",
             };
-            output::remark(format!("kelvin: {said} {}", run.outline.id));
+            match &run.outline.foreign {
+                None => output::remark(format_args!("kelvin: {said} {}", run.outline.id)),
+                Some(foreign) => import::tell(said, &run, foreign),
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Keeps the headlines of an imported run, which histories are made of. Those of a stream with options of its own are left out, as
-/// when it is measured.
+/// when it is measured; a foreign run has none.
 fn learn_from(store: &Store, run: &Run) -> Result<(), AppendError> {
-    if run.status != RunStatus::Complete {
+    if run.status != RunStatus::Complete || run.outline.foreign.is_some() {
         return Ok(());
     }
     let options = ["--congestion-control", "--socket-buffers"];
@@ -80,6 +80,7 @@ struct Line<'a> {
     status: Option<&'a RunStatus>,
     machine: &'a str,
     cpu_model: Option<&'a str>,
+    /// `foreign` where another program measured it, whose name ends the id.
     mode: &'a str,
     kelvin: &'a str,
     measured_rounds: u64,

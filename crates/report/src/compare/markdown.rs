@@ -2,7 +2,7 @@
 
 use std::io;
 
-use kelvin_analysis::words::compare::{Row, apart, counts, found_by_gate, remarks, row, side};
+use kelvin_analysis::words::compare::{Row, apart, counts, found_by_gate, nothing_differs, remarks, row, side};
 use kelvin_model::{Comparison, GateFinding, Gated};
 
 use super::{OPEN, TABLES};
@@ -59,11 +59,8 @@ fn gate(gated: &Gated) -> Marked {
 /// What else differs: it comes before the figures that it may explain.
 fn differences(comparison: &Comparison) -> Marked {
     let facts = &comparison.differences;
-    if comparison.in_turn.is_some() && facts.is_empty() {
-        return md!("Nothing differs: both are the same setting.\n\n");
-    }
     if facts.is_empty() {
-        return md!("Nothing else differs: machine, kernel, mitigations, settings, methods.\n\n");
+        return md!("{}\n\n", nothing_differs(comparison));
     }
     let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
     let rows: Marked = facts

@@ -1,6 +1,8 @@
 //! The back of the page: studies, published machines, how it was measured, and the glossary.
 
+use kelvin_analysis::words::compare::program;
 use kelvin_analysis::{Answer, StudyColumn, StudyTable};
+use kelvin_model::Foreign;
 
 use super::{detail, heading, list, scrolling, terms};
 use crate::figures::{Figure, file_name};
@@ -153,6 +155,9 @@ pub(super) fn references(report: &Report<'_>) -> Markup {
 /// Settings, clock, rounds and command: what it takes to repeat the run.
 pub(super) fn method(report: &Report<'_>) -> Markup {
     let outline = &report.run.outline;
+    if let Some(foreign) = &outline.foreign {
+        return by_another(report, foreign);
+    }
     let (settings, clock) = (&outline.settings, &outline.clock);
     let rounds: usize = report.run.measurements.iter().map(|measurement| measurement.rounds.len()).sum();
     let failed: usize = report.run.measurements.iter().map(|measurement| measurement.failures().count()).sum();
@@ -204,6 +209,20 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
     page.push(html!(
         "<p>Raw readings: <code>kelvin report --format json</code> has every sample, <code>csv</code> a row for each.</p>"
     ));
+    page
+}
+
+/// The same of a foreign run: of settings that kelvin did not make, nothing is said.
+fn by_another(report: &Report<'_>, foreign: &Foreign) -> Markup {
+    let outline = &report.run.outline;
+    let mut page = heading("method", "How it was measured");
+    page.push(terms([
+        ("Program", Markup::from(program(foreign))),
+        ("Measured", Markup::from(&outline.started)),
+        ("Imported by", html!("kelvin {}", outline.kelvin)),
+        ("Clock", Markup::from(words::clock(outline.clock.kind))),
+    ]));
+    page.push(list("notes", outline.clock.note.iter().chain(&report.run.notes)));
     page
 }
 

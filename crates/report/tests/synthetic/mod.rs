@@ -366,6 +366,7 @@ fn distinct_metrics(results: &[kelvin_analysis::MetricResult]) -> Vec<Metric> {
 
 fn outline(metrics: Vec<Metric>, plan: Vec<Planned>) -> Outline {
     Outline {
+        foreign: None,
         format: FORMAT,
         id: "20260301T101530Z-4f1c".into(),
         started: "2026-03-01T10:15:30Z".into(),

@@ -84,6 +84,7 @@ pub fn sample_notes() -> Vec<String> {
 /// An outline with this id.
 pub fn sample_outline(id: &str) -> Outline {
     Outline {
+        foreign: None,
         format: FORMAT,
         id: id.into(),
         started: "2026-01-31T12:00:00.25Z".into(),

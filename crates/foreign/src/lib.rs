@@ -1,0 +1,112 @@
+//! What other programs measured, read as *foreign* runs: lmbench, fio, iperf3, sysbench.
+//!
+//! A foreign run holds only what means the same as a metric of kelvin. What does is a table for each program, with the reason; so is
+//! what looks like a metric and is another quantity, which is named in the run's notes and not imported. A value has no spread: these
+//! programs print none from run to run.
+//!
+//! The files are hostile: sizes are bounded by the caller, nothing panics, and of their texts only a version is kept.
+#![forbid(unsafe_code)]
+
+mod fio;
+mod iperf3;
+mod lmbench;
+mod run;
+mod sysbench;
+mod table;
+
+use kelvin_model::Run;
+
+pub use run::Import;
+pub use table::Row;
+
+/// Maximum bytes of a file: these programs write far less.
+pub const LIMIT: u64 = 64 << 20;
+
+/// A program whose results can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// lmbench 3: the text of its results.
+    Lmbench,
+    /// fio 3: `--output-format=json`.
+    Fio,
+    /// iperf3: `--json`.
+    Iperf3,
+    /// sysbench 1: the text of `run`.
+    Sysbench,
+}
+
+/// Why a file is no foreign run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is not what the program writes.
+    #[error("this is not what {} writes: {problem}", tool.name())]
+    NotOf {
+        /// The program.
+        tool: Tool,
+        /// What is missing or wrong.
+        problem: String,
+    },
+    /// Nothing of it is a metric of kelvin.
+    #[error("nothing in it means the same as a metric of kelvin{}", reasons(.0))]
+    Nothing(Vec<String>),
+}
+
+fn reasons(left_out: &[String]) -> String {
+    left_out.iter().map(|one| format!("; {one}")).collect()
+}
+
+impl Tool {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Lmbench, Self::Fio, Self::Iperf3, Self::Sysbench];
+
+    /// Its name, as it is typed.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lmbench => "lmbench",
+            Self::Fio => "fio",
+            Self::Iperf3 => "iperf3",
+            Self::Sysbench => "sysbench",
+        }
+    }
+
+    /// The program that signed a file: only its own words at their place count, so that none is taken for another's.
+    pub fn that_wrote(file: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(file).ok()?;
+        Self::ALL.into_iter().find(|tool| match tool {
+            Self::Lmbench => lmbench::is_signed(text),
+            Self::Fio => fio::is_signed(text),
+            Self::Iperf3 => iperf3::is_signed(text),
+            Self::Sysbench => sysbench::is_signed(text),
+        })
+    }
+
+    /// What of its results is a metric of kelvin, and what is not, each with the reason.
+    pub fn table(self) -> Vec<Row> {
+        match self {
+            Self::Lmbench => lmbench::TABLE.iter().map(|line| line.row).collect(),
+            Self::Fio => fio::TABLE.to_vec(),
+            Self::Iperf3 => iperf3::TABLE.to_vec(),
+            Self::Sysbench => sysbench::TABLE.to_vec(),
+        }
+    }
+
+    /// Reads a file of this program.
+    ///
+    /// # Errors
+    /// If it is not of this program, or holds nothing that is a metric of kelvin.
+    pub fn read(self, file: &[u8], import: &Import<'_>) -> Result<Run, Error> {
+        let not_of = |problem: String| Error::NotOf { tool: self, problem };
+        let text = std::str::from_utf8(file).map_err(|_| not_of("it is no text".into()))?;
+        let found = match self {
+            Self::Lmbench => lmbench::read(text),
+            Self::Fio => fio::read(text),
+            Self::Iperf3 => iperf3::read(text),
+            Self::Sysbench => sysbench::read(text),
+        };
+        let found = found.map_err(not_of)?;
+        if found.values.is_empty() {
+            return Err(Error::Nothing(found.left_out));
+        }
+        Ok(run::of(self, file, found, import))
+    }
+}

@@ -1,0 +1,84 @@
+//! What a program measures, and which metric of kelvin that is, with the reason.
+
+use kelvin_model::{Case, Machine, Metric};
+
+/// One kind of result of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// What the program calls it, or how it was asked for.
+    pub theirs: &'static str,
+    /// The metric that it is; `None` if it is none.
+    pub ours: Option<&'static Metric>,
+    /// Why it is, or why it is none.
+    pub why: &'static str,
+}
+
+impl Row {
+    /// A result that is a metric of kelvin.
+    pub(crate) const fn same(theirs: &'static str, ours: &'static Metric, why: &'static str) -> Self {
+        Self { theirs, ours: Some(ours), why }
+    }
+
+    /// A result that is none.
+    pub(crate) const fn other(theirs: &'static str, why: &'static str) -> Self {
+        Self { theirs, ours: None, why }
+    }
+
+    /// That it is not imported, and why.
+    pub(crate) fn left_out(&self) -> String {
+        format!("not imported: {}: {}", self.theirs, self.why)
+    }
+}
+
+/// A value that is one of a metric.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub metric: &'static Metric,
+    pub case: Case,
+    /// In the metric's unit.
+    pub value: f64,
+}
+
+/// What was found in a file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// As the program says; only what is a version.
+    pub version: String,
+    /// Milliseconds since 1970.
+    pub made_at: Option<i64>,
+    pub machine: Machine,
+    pub values: Vec<Value>,
+    /// What is not imported, each once.
+    pub left_out: Vec<String>,
+}
+
+impl Found {
+    /// Keeps a value: the first of a metric and case. One that is no finite number above 0 is none.
+    pub fn keep(&mut self, row: &Row, case: Case, value: f64) {
+        let Some(metric) = row.ours else { return self.leave_out(row) };
+        if !(value.is_finite() && value > 0.0) {
+            return self.say(format!("not imported: {}: its value is {value}", row.theirs));
+        }
+        if self.values.iter().any(|known| known.metric.id == metric.id && known.case == case) {
+            return self.say(format!("not imported: {}: only the first of several is kept", row.theirs));
+        }
+        self.values.push(Value { metric, case, value });
+    }
+
+    /// Says that a result is not imported.
+    pub fn leave_out(&mut self, row: &Row) {
+        self.say(row.left_out());
+    }
+
+    fn say(&mut self, words: String) {
+        if !self.left_out.contains(&words) {
+            self.left_out.push(words);
+        }
+    }
+}
+
+/// The beginning of a text that can be a version, at most so long; other texts of a file are not kept.
+pub(crate) fn version(text: &str) -> String {
+    const LONGEST: usize = 40;
+    text.chars().take_while(|c| c.is_ascii_alphanumeric() || ".-_+".contains(*c)).take(LONGEST).collect()
+}

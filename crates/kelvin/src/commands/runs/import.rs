@@ -1,0 +1,91 @@
+//! `kelvin runs import`: a run that kelvin exported, or what another program measured.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use jiff::Timestamp;
+use kelvin_foreign::{Import, LIMIT, Row, Tool};
+use kelvin_model::{Foreign, Run};
+use kelvin_report::text::wrap;
+
+use crate::cli::WrittenBy;
+use crate::fault::Fault;
+use crate::output;
+
+/// The run that a file holds.
+///
+/// # Errors
+/// A file that cannot be read, or is not of the program that it is said to be of.
+pub(super) fn read(file: &Path, from: Option<WrittenBy>) -> Result<Run, Fault> {
+    let is_input = file.as_os_str() == "-";
+    let name = file.display().to_string();
+    let cannot = |doing: &str, error: io::Error| Fault::new(format!("cannot {doing} {name}"), error);
+    let cannot_read = |error| cannot("read", error);
+    let (mut from_where, written): (Box<dyn Read>, Timestamp) = if is_input {
+        (Box::new(io::stdin().lock()), Timestamp::now())
+    } else {
+        let open = File::open(file).map_err(|error| cannot("open", error))?;
+        let written = open.metadata().and_then(|found| found.modified()).map_err(cannot_read)?;
+        (Box::new(open), Timestamp::try_from(written).unwrap_or(Timestamp::UNIX_EPOCH))
+    };
+    let mut begun = Vec::new();
+    from_where.by_ref().take(LIMIT).read_to_end(&mut begun).map_err(cannot_read)?;
+    // What is longer than another program's file can only be a run of kelvin.
+    let is_whole = (begun.len() as u64) < LIMIT;
+    let tool = match from {
+        Some(WrittenBy::Kelvin) => None,
+        Some(program) => Some(tool(program)),
+        None => Tool::that_wrote(&begun).filter(|_| is_whole),
+    };
+    let Some(tool) = tool else {
+        let run = kelvin_store::import(begun.as_slice().chain(from_where));
+        return run.map_err(|error| match from {
+            None => Fault::new(&name, format!("{error} (a file of another program: name it with --from)")),
+            Some(_) => Fault::new(&name, error),
+        });
+    };
+    if !is_whole {
+        return Err(Fault::new(&name, format!("longer than what {} writes: {LIMIT} bytes at most", tool.name())));
+    }
+    let import = Import { written, kelvin: env!("CARGO_PKG_VERSION") };
+    tool.read(&begun, &import).map_err(|error| Fault::new(&name, error))
+}
+
+fn tool(program: WrittenBy) -> Tool {
+    match program {
+        WrittenBy::Lmbench => Tool::Lmbench,
+        WrittenBy::Fio => Tool::Fio,
+        WrittenBy::Iperf3 => Tool::Iperf3,
+        WrittenBy::Sysbench => Tool::Sysbench,
+        WrittenBy::Kelvin => unreachable!("a run of kelvin is of no other program"),
+    }
+}
+
+/// What became of a foreign run: how much of it is here, and what is not.
+pub(super) fn tell(said: &str, run: &Run, foreign: &Foreign) {
+    let figures: usize = run.measurements.iter().map(|measurement| measurement.planned.metrics.len()).sum();
+    let program = kelvin_analysis::words::compare::program(foreign);
+    output::remark(format_args!("kelvin: {said} {}, a foreign run of {program}: figures: {figures}", run.outline.id));
+    run.notes.iter().for_each(|note| output::remark(format_args!("kelvin: {note}")));
+}
+
+/// What of each program's results is a metric, and what is not.
+pub(super) fn table() -> Result<(), Fault> {
+    output::print(|out| {
+        Tool::ALL.into_iter().try_for_each(|tool| {
+            writeln!(out, "{}", tool.name())?;
+            tool.table().iter().try_for_each(|row| line(row, out))
+        })
+    })
+}
+
+fn line(row: &Row, out: &mut dyn Write) -> io::Result<()> {
+    let width = output::width();
+    let ours = row.ours.map_or("not imported", |metric| metric.id.as_str());
+    let mut write = |text: &str, indent: usize| {
+        wrap(text, width - indent).iter().try_for_each(|line| writeln!(out, "{:indent$}{line}", ""))
+    };
+    write(row.theirs, 2)?;
+    write(&format!("{ours}: {}", row.why), 6)
+}

@@ -1,0 +1,131 @@
+//! Figures for other tools: what all of their formats leave out, and how they name units.
+//!
+//! Values are in base units that never change with their size, since these tools compare the numbers of one run with those of the
+//! next.
+
+pub mod bencher;
+pub mod benchstat;
+pub mod github_action;
+pub mod openmetrics;
+pub mod parquet;
+
+use std::collections::HashSet;
+use std::fmt;
+
+use kelvin_analysis::{MetricResult, Outcome, Summary};
+use kelvin_model::{Better, Metric, Unit};
+
+use crate::Report;
+
+pub use bencher::Bencher;
+pub use benchstat::Benchstat;
+pub use github_action::GithubAction;
+pub use openmetrics::OpenMetrics;
+pub use parquet::{Parquet, ParquetSamples};
+
+/// A figure that other tools can read: it has a headline, and is not only an input of predictions.
+pub(crate) struct Exported<'a> {
+    pub result: &'a MetricResult,
+    pub summary: &'a Summary,
+}
+
+impl Exported<'_> {
+    /// Metric and case: `os.syscall.null call=getppid`.
+    pub fn name(&self) -> String {
+        let (id, case) = (self.result.metric.id, &self.result.case);
+        if case.is_empty() { id.to_string() } else { format!("{id} {case}") }
+    }
+}
+
+/// What of a run a format does not hold, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Without a value: not known, invalid, skipped, failed, not reached.
+    pub without_value: usize,
+    /// Measured briefly, only as an input of predictions.
+    pub inputs: usize,
+    /// Of a metric and case that an earlier probe of the run measured too.
+    pub repeated: usize,
+    /// Where lower is better, in a format of the other direction.
+    pub lower_is_better: usize,
+    /// Where higher is better, in a format of the other direction.
+    pub higher_is_better: usize,
+    /// Where neither is better, in a format of one direction.
+    pub neither_is_better: usize,
+}
+
+impl fmt::Display for LeftOut {
+    /// `3 without a value, 14 where higher is better`; nothing where nothing is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.lower_is_better, "where lower is better"),
+            (self.higher_is_better, "where higher is better"),
+            (self.neither_is_better, "where neither is better"),
+            (self.without_value, "without a value"),
+            (self.inputs, "measured only as inputs of predictions"),
+            (self.repeated, "measured twice"),
+        ];
+        let said: Vec<String> =
+            parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        f.pad(&said.join(", "))
+    }
+}
+
+/// The figures of a run that another tool can read, in their order, and what is left out.
+pub(crate) fn exported<'a>(report: &Report<'a>) -> (Vec<Exported<'a>>, LeftOut) {
+    let mut left_out = LeftOut::default();
+    let mut seen = HashSet::new();
+    let mut kept = Vec::new();
+    for result in &report.analysis.results {
+        match &result.outcome {
+            _ if result.only_input => left_out.inputs += 1,
+            Outcome::Measured(summary) if seen.insert((result.metric.id, &result.case)) => {
+                kept.push(Exported { result, summary });
+            }
+            Outcome::Measured(_) => left_out.repeated += 1,
+            _ => left_out.without_value += 1,
+        }
+    }
+    (kept, left_out)
+}
+
+/// The direction that most metrics of a unit have; a tool that judges by units alone takes it for granted.
+fn usual(unit: Unit) -> Option<Better> {
+    match unit {
+        Unit::Nanoseconds | Unit::Cycles => Some(Better::Lower),
+        Unit::BytesPerSecond | Unit::PerSecond | Unit::Hertz => Some(Better::Higher),
+        Unit::Bytes | Unit::Ratio | Unit::Count => None,
+    }
+}
+
+/// What tells a unit whose metric has not the usual direction from the one whose metric has: these tools know no direction of a
+/// benchmark, only one of a unit.
+pub(crate) fn direction(metric: &Metric) -> &'static str {
+    match metric.better {
+        better if Some(better) == usual(metric.unit) => "",
+        Better::Lower => "-lower-is-better",
+        Better::Higher => "-higher-is-better",
+        Better::Neither => "-fact",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_counted_in_words() {
+        assert_eq!(LeftOut::default().to_string(), "");
+        let left_out = LeftOut { without_value: 3, higher_is_better: 14, ..LeftOut::default() };
+        assert_eq!(left_out.to_string(), "14 where higher is better, 3 without a value");
+    }
+
+    #[test]
+    fn one_unit_has_one_direction() {
+        let metric = |unit, better| Metric::duration("a.b", "A metric").unit(unit, better);
+        assert_eq!(direction(&metric(Unit::Nanoseconds, Better::Lower)), "");
+        assert_eq!(direction(&metric(Unit::Nanoseconds, Better::Higher)), "-higher-is-better");
+        assert_eq!(direction(&metric(Unit::Ratio, Better::Lower)), "-lower-is-better");
+        assert_eq!(direction(&metric(Unit::Count, Better::Neither)), "-fact");
+    }
+}

@@ -1,0 +1,72 @@
+//! Bencher Metric Format: for each benchmark a measure with its value and the ends of its interval.
+//!
+//! Bencher sets a threshold on a measure, for better or worse, and knows no direction of a benchmark; so a measure here is a unit in one
+//! direction. `latency` (nanoseconds) and `throughput` (operations per second) are its own.
+//!
+//! Source: bencher.dev/docs/reference/bencher-metric-format and its JSON Schema.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use kelvin_model::{Metric, Unit, json};
+use serde::Serialize;
+
+use super::{LeftOut, direction, exported};
+use crate::{Render, Report};
+
+/// The figures of a run as benchmarks of Bencher.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bencher;
+
+/// One measure of a benchmark.
+#[derive(Serialize)]
+struct Measured {
+    value: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lower_value: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upper_value: Option<f64>,
+}
+
+impl Bencher {
+    /// What it does not hold.
+    pub fn left_out(report: &Report<'_>) -> LeftOut {
+        exported(report).1
+    }
+}
+
+impl Render for Bencher {
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let (figures, _) = exported(report);
+        let benchmarks: BTreeMap<String, BTreeMap<String, Measured>> = figures
+            .iter()
+            .map(|one| {
+                let interval = one.summary.interval;
+                let measured = Measured {
+                    value: one.summary.headline,
+                    lower_value: interval.map(|interval| interval.lower),
+                    upper_value: interval.map(|interval| interval.upper),
+                };
+                (one.name(), BTreeMap::from([(measure(&one.result.metric), measured)]))
+            })
+            .collect();
+        writeln!(out, "{}", json::pretty(&benchmarks)?)
+    }
+}
+
+/// The slug of a measure.
+fn measure(metric: &Metric) -> String {
+    let unit = match metric.unit {
+        Unit::Nanoseconds if direction(metric).is_empty() => "latency",
+        Unit::PerSecond if direction(metric).is_empty() => "throughput",
+        Unit::Nanoseconds => "nanoseconds",
+        Unit::PerSecond => "operations-per-second",
+        Unit::Cycles => "cycles",
+        Unit::Hertz => "hertz",
+        Unit::Bytes => "bytes",
+        Unit::BytesPerSecond => "bytes-per-second",
+        Unit::Ratio => "ratio",
+        Unit::Count => "count",
+    };
+    format!("{unit}{}", direction(metric))
+}

@@ -1,0 +1,120 @@
+//! The text of Go's benchmarks, one line a round, for benchstat and its kin.
+//!
+//! benchstat makes a table of its own for each set of configuration lines, so these name only what a comparison is usually made at: no
+//! id, time or kernel. What it should know of a unit, its direction, is a `Unit` line.
+//!
+//! Source: golang.org/design/14313-benchmark-format, pkg.go.dev/golang.org/x/perf/benchfmt and benchunit.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use kelvin_model::text::visible;
+use kelvin_model::{Better, Metric, Unit};
+
+use super::{Exported, LeftOut, direction, exported};
+use crate::{Render, Report};
+
+/// The rounds of a run as benchmark lines of Go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Benchstat;
+
+impl Benchstat {
+    /// What it does not hold.
+    pub fn left_out(report: &Report<'_>) -> LeftOut {
+        exported(report).1
+    }
+}
+
+impl Render for Benchstat {
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let machine = &report.run.outline.machine;
+        writeln!(out, "goos: linux")?;
+        writeln!(out, "goarch: {}", architecture(&machine.architecture))?;
+        writeln!(out, "pkg: kelvin")?;
+        if let Some(cpu) = machine.cpu.model_name.get() {
+            writeln!(out, "cpu: {}", visible(cpu))?;
+        }
+        let (figures, _) = exported(report);
+        let units: BTreeMap<String, Better> =
+            figures.iter().map(|one| &one.result.metric).map(unit_and_better).collect();
+        for (unit, better) in units {
+            match better {
+                Better::Lower => writeln!(out, "Unit {unit} better=lower")?,
+                Better::Higher => writeln!(out, "Unit {unit} better=higher")?,
+                Better::Neither => {}
+            }
+        }
+        figures.iter().try_for_each(|one| rounds(one, out))
+    }
+}
+
+fn unit_and_better(metric: &Metric) -> (String, Better) {
+    (unit(metric), metric.better)
+}
+
+/// A line for each round.
+fn rounds(one: &Exported<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+    let (name, unit) = (name(one), unit(&one.result.metric));
+    one.summary.round_headlines.iter().try_for_each(|value| writeln!(out, "{name} 1 {value:?} {unit}"))
+}
+
+/// `BenchmarkOs.syscall.null/call=getppid`. A name goes on with a capital letter or a digit, and its last `-1` would be taken for the
+/// number of CPUs that the benchmark ran on.
+fn name(one: &Exported<'_>) -> String {
+    let mut name = "Benchmark".to_owned();
+    let mut id = one.result.metric.id.chars();
+    name.extend(id.next().map(|first| first.to_ascii_uppercase()));
+    name.extend(id);
+    for (axis, value) in one.result.case.iter() {
+        name.push_str(&format!("/{axis}={value}"));
+    }
+    // Fields of a line are divided by any white space.
+    name = visible(&name).replace(char::is_whitespace, "_");
+    if let Some((start, end)) = name.rsplit_once('-').filter(|(_, end)| is_number(end)) {
+        name = format!("{start}_{end}");
+    }
+    name
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The unit: benchstat shows nanoseconds in what suits them, and writes bytes with binary prefixes.
+fn unit(metric: &Metric) -> String {
+    let unit = match metric.unit {
+        Unit::Nanoseconds => "ns/op",
+        Unit::Cycles => "cycles/op",
+        Unit::Hertz => "Hz",
+        Unit::Bytes => "B",
+        Unit::BytesPerSecond => "B/s",
+        Unit::PerSecond => "op/s",
+        Unit::Ratio => "ratio",
+        Unit::Count => "count",
+    };
+    format!("{unit}{}", direction(metric))
+}
+
+/// As Go calls it.
+fn architecture(machine: &str) -> &str {
+    match machine {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_are_those_of_go() {
+        assert_eq!(["x86_64", "aarch64", "riscv64"].map(architecture), ["amd64", "arm64", "riscv64"]);
+    }
+
+    #[test]
+    fn a_number_behind_a_dash_is_what_go_takes_for_cpus() {
+        assert!(is_number("256") && !is_number("") && !is_number("2b"));
+    }
+}

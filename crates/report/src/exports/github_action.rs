@@ -1,0 +1,97 @@
+//! The JSON of github-action-benchmark, `customSmallerIsBetter` and `customBiggerIsBetter`: a list of names, units and values, for a
+//! tool that takes all figures of a file to have one direction.
+//!
+//! Source: the section on custom benchmarks of github.com/benchmark-action/github-action-benchmark (README.md).
+
+use std::io;
+
+use kelvin_analysis::{Interval, IntervalKind};
+use kelvin_model::{Better, Unit, json};
+use serde::Serialize;
+
+use super::{Exported, LeftOut, exported};
+use crate::{Render, Report};
+
+/// The figures of a run that have one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GithubAction {
+    /// `customSmallerIsBetter`.
+    SmallerIsBetter,
+    /// `customBiggerIsBetter`.
+    BiggerIsBetter,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    unit: &'static str,
+    value: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range: Option<String>,
+    extra: String,
+}
+
+impl GithubAction {
+    /// What it does not hold.
+    pub fn left_out(self, report: &Report<'_>) -> LeftOut {
+        self.entries(report).1
+    }
+
+    fn entries(self, report: &Report<'_>) -> (Vec<Entry>, LeftOut) {
+        let (figures, mut left_out) = exported(report);
+        let mut entries = Vec::new();
+        for one in figures {
+            match (self, one.result.metric.better) {
+                (Self::SmallerIsBetter, Better::Lower) | (Self::BiggerIsBetter, Better::Higher) => {
+                    entries.push(entry(&one));
+                }
+                (_, Better::Lower) => left_out.lower_is_better += 1,
+                (_, Better::Higher) => left_out.higher_is_better += 1,
+                (_, Better::Neither) => left_out.neither_is_better += 1,
+            }
+        }
+        (entries, left_out)
+    }
+}
+
+impl Render for GithubAction {
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        writeln!(out, "{}", json::pretty(&self.entries(report).0)?)
+    }
+}
+
+fn entry(one: &Exported<'_>) -> Entry {
+    let (metric, summary) = (&one.result.metric, one.summary);
+    Entry {
+        name: one.name(),
+        unit: unit(metric.unit),
+        value: summary.headline,
+        range: summary.interval.map(around),
+        extra: format!(
+            "{}\n{} rounds, {} samples, method version {}",
+            metric.summary, summary.rounds, summary.distribution.n, metric.version
+        ),
+    }
+}
+
+/// How far the interval goes from the value: the tool shows it as it is, and its own readers write `± 5`.
+fn around(interval: Interval) -> String {
+    let half = interval.half_width();
+    match interval.kind {
+        IntervalKind::Confidence => format!("± {half}"),
+        IntervalKind::Range => format!("± {half} (range)"),
+    }
+}
+
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Nanoseconds => "ns",
+        Unit::Cycles => "cycles",
+        Unit::Hertz => "Hz",
+        Unit::Bytes => "B",
+        Unit::BytesPerSecond => "B/s",
+        Unit::PerSecond => "1/s",
+        Unit::Ratio => "ratio",
+        Unit::Count => "count",
+    }
+}

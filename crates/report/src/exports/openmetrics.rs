@@ -1,0 +1,248 @@
+//! OpenMetrics text, written so that the older text format of Prometheus is satisfied too: node_exporter's textfile collector reads that.
+//!
+//! Where the two differ, what both accept is written: gauges only (the older one knows no type `info`), no quotation mark in a help
+//! text, no timestamps (the collector refuses them; the time of the run is a metric of its own).
+//!
+//! Sources: OpenMetrics 1.0 (prometheus.io/docs/specs/om/open_metrics_spec), the text format of Prometheus
+//! (prometheus.io/docs/instrumenting/exposition_formats), its advice on names (prometheus.io/docs/practices/naming).
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io;
+
+use jiff::Timestamp;
+use kelvin_analysis::IntervalKind;
+use kelvin_model::text::visible;
+use kelvin_model::{Better, Case, Metric, Name, RunStatus, Unit};
+
+use super::{Exported, LeftOut, exported};
+use crate::{Render, Report, words};
+
+/// The figures of a run as metrics of Prometheus.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenMetrics;
+
+impl OpenMetrics {
+    /// What it does not hold.
+    pub fn left_out(report: &Report<'_>) -> LeftOut {
+        exported(report).1
+    }
+}
+
+impl Render for OpenMetrics {
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let mut families = Families::default();
+        of_run(report, &mut families);
+        for one in exported(report).0 {
+            of_figure(&one, &mut families);
+        }
+        families.write(out)
+    }
+}
+
+/// Labels of a sample, in their order.
+type Labels = Vec<(String, String)>;
+
+/// Metrics of one name.
+struct Family {
+    name: String,
+    unit: &'static str,
+    help: String,
+    samples: Vec<(Labels, f64)>,
+}
+
+/// All of them, in the order in which they came: one name must not come twice.
+#[derive(Default)]
+struct Families {
+    all: Vec<Family>,
+    places: HashMap<String, usize>,
+}
+
+impl Families {
+    /// Adds a sample to the family `kelvin_STEM_UNIT`.
+    fn add(&mut self, stem: &str, unit: &'static str, help: impl FnOnce() -> String, sample: (Labels, f64)) {
+        let separator = if unit.is_empty() { "" } else { "_" };
+        let name = format!("kelvin_{stem}{separator}{unit}");
+        let place = *self.places.entry(name.clone()).or_insert_with(|| {
+            self.all.push(Family { name, unit, help: help(), samples: Vec::new() });
+            self.all.len() - 1
+        });
+        self.all[place].samples.push(sample);
+    }
+
+    fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        for Family { name, unit, help, samples } in &self.all {
+            writeln!(out, "# HELP {name} {}", help_text(help))?;
+            writeln!(out, "# TYPE {name} gauge")?;
+            if !unit.is_empty() {
+                writeln!(out, "# UNIT {name} {unit}")?;
+            }
+            for (labels, value) in samples {
+                writeln!(out, "{name}{} {value:?}", in_braces(labels))?;
+            }
+        }
+        writeln!(out, "# EOF")
+    }
+}
+
+fn of_run(report: &Report<'_>, families: &mut Families) {
+    let (run, outline) = (report.run, &report.run.outline);
+    let status = if run.status == RunStatus::Complete { "complete" } else { "partial" };
+    let unknown = || "unknown".to_owned();
+    let labels = [
+        ("run", outline.id.clone()),
+        ("started", outline.started.clone()),
+        ("mode", outline.settings.mode.to_string()),
+        ("status", status.into()),
+        ("kelvin", outline.kelvin.clone()),
+        ("machine", outline.machine.identity.clone()),
+        ("architecture", outline.machine.architecture.to_string()),
+        ("cpu", outline.machine.cpu.model_name.get().cloned().unwrap_or_else(unknown)),
+        ("kernel", outline.machine.kernel.release.get().cloned().unwrap_or_else(unknown)),
+    ];
+    let labels = labels.map(|(name, value)| (name.to_owned(), value)).to_vec();
+    families.add("run_info", "", || "The run and the machine that these figures are of.".into(), (labels, 1.0));
+    if let Ok(started) = outline.started.parse::<Timestamp>() {
+        let seconds = started.as_microsecond() as f64 / 1e6;
+        families.add("run_start_time", "seconds", || "When the run began, since 1970.".into(), (vec![], seconds));
+    }
+    families.add("run_duration", "seconds", || "How long the run took.".into(), (vec![], run.seconds));
+    let mut outcomes: Vec<(&str, usize)> = Vec::new();
+    for result in &report.analysis.results {
+        let status = words::status(&result.outcome);
+        match outcomes.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, count)) => *count += 1,
+            None => outcomes.push((status, 1)),
+        }
+    }
+    for (outcome, count) in outcomes {
+        let help = || "Figures of the run by what became of them; only measured ones have a value.".into();
+        families.add("run_figures", "", help, (vec![("outcome".into(), outcome.into())], count as f64));
+    }
+}
+
+fn of_figure(one: &Exported<'_>, families: &mut Families) {
+    let (metric, summary) = (&one.result.metric, one.summary);
+    let (unit, to_base) = base(metric.unit);
+    let stem = metric.id.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    let labels = labels(metric.id, &one.result.case);
+    let about = |what: &str| format!("{what} {}", said(metric));
+    families.add(&stem, unit, || said(metric), (labels.clone(), to_base(summary.headline)));
+    if let Some(interval) = summary.interval {
+        let mut labels = labels.clone();
+        let (kind, low, high) = match interval.kind {
+            IntervalKind::Confidence => {
+                ("confidence", "Lower end of the 95 % interval of:", "Upper end of the 95 % interval of:")
+            }
+            IntervalKind::Range => ("range", "Lowest round of:", "Highest round of:"),
+        };
+        labels.push(("interval".into(), kind.into()));
+        families.add(&format!("{stem}_lower"), unit, || about(low), (labels.clone(), to_base(interval.lower)));
+        families.add(&format!("{stem}_upper"), unit, || about(high), (labels, to_base(interval.upper)));
+    }
+    if let Some(prediction) = &one.result.prediction {
+        let value = (labels.clone(), to_base(prediction.value));
+        families.add(&format!("{stem}_predicted"), unit, || about("Predicted value of:"), value);
+    }
+    families.add(&format!("{stem}_rounds"), "", || about("Rounds behind:"), (labels, f64::from(summary.rounds)));
+}
+
+/// What a metric is, with the direction that is better.
+fn said(metric: &Metric) -> String {
+    let better = match metric.better {
+        Better::Lower => "; lower is better",
+        Better::Higher => "; higher is better",
+        Better::Neither => "",
+    };
+    format!("{}{better}.", metric.summary.trim_end_matches('.'))
+}
+
+/// The unit as the end of a name, and how a value becomes one of it: base units of Prometheus are seconds and bytes.
+fn base(unit: Unit) -> (&'static str, fn(f64) -> f64) {
+    match unit {
+        // Divided, since a billionth is no exact number.
+        Unit::Nanoseconds => ("seconds", |value| value / 1e9),
+        Unit::Cycles => ("cycles", |value| value),
+        Unit::Hertz => ("hertz", |value| value),
+        Unit::Bytes => ("bytes", |value| value),
+        Unit::BytesPerSecond => ("bytes_per_second", |value| value),
+        Unit::PerSecond => ("per_second", |value| value),
+        Unit::Ratio => ("ratio", |value| value),
+        Unit::Count => ("", |value| value),
+    }
+}
+
+/// The id of the metric, by which it is explained, and a label for each axis.
+fn labels(metric: Name, case: &Case) -> Labels {
+    let axes = case.iter().map(|(axis, value)| (label(&axis), value.to_string()));
+    std::iter::once(("metric".to_owned(), metric.to_string())).chain(axes).collect()
+}
+
+/// Names of labels that others use: those of every figure, those that Prometheus adds to what it reads.
+const TAKEN: [&str; 4] = ["metric", "interval", "job", "instance"];
+
+/// The name of an axis as a label. One that is no label, or is taken, is spelled in the way that Prometheus spells foreign names
+/// (`U__`, an underscore twice, other characters by their number), so that no two axes become one label.
+fn label(axis: &str) -> String {
+    let is_label = axis.starts_with(|c: char| c.is_ascii_lowercase()) && !axis.contains('.') && !TAKEN.contains(&axis);
+    if is_label {
+        return axis.to_owned();
+    }
+    let mut spelled = "U__".to_owned();
+    for c in axis.chars() {
+        match c {
+            '_' => spelled.push_str("__"),
+            c if c.is_ascii_alphanumeric() => spelled.push(c),
+            c => {
+                let _ = write!(spelled, "_{:x}_", u32::from(c));
+            }
+        }
+    }
+    spelled
+}
+
+fn in_braces(labels: &Labels) -> String {
+    if labels.is_empty() {
+        return String::new();
+    }
+    let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", quoted(value))).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+/// The inside of a label's quotation marks.
+fn quoted(text: &str) -> String {
+    visible(text).replace('\\', r"\\").replace('"', r#"\""#)
+}
+
+/// A help text: the older format knows no escape of a quotation mark, the newer one wants it escaped, so there is none.
+fn help_text(text: &str) -> String {
+    visible(text).replace('\\', r"\\").replace('"', "'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_axes_become_one_label() {
+        assert_eq!(label("call"), "call");
+        assert_eq!(label("a_2e_b"), "a_2e_b");
+        assert_eq!(label("a.b"), "U__a_2e_b");
+        assert_eq!(label("metric"), "U__metric");
+        assert_eq!(label("_x"), "U____x");
+        assert_eq!(label("4k"), "U__4k");
+    }
+
+    #[test]
+    fn texts_are_escaped_for_both_formats() {
+        let acting = "a\"b\\c\nd";
+        assert_eq!(quoted(acting), r#"a\"b\\c\\nd"#);
+        assert_eq!(help_text(acting), r"a'b\\c\\nd");
+    }
+
+    #[test]
+    fn durations_are_in_seconds_and_read_back_as_they_were() {
+        let (unit, to_base) = base(Unit::Nanoseconds);
+        assert_eq!((unit, format!("{:?}", to_base(61.2))), ("seconds", "6.12e-8".into()));
+    }
+}

@@ -1,0 +1,448 @@
+//! Apache Parquet: one table of figures, or one of raw samples, a column each with its type.
+//!
+//! An axis is a column `axis_NAME`, of numbers where all its values are numbers. Units are in the file's metadata, under
+//! [`UNITS`], since what a reader such as pyarrow shows of a column's own is written by Arrow alone.
+//!
+//! Source: the format's specification (parquet.apache.org/docs/file-format, LogicalTypes.md of apache/parquet-format).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kelvin_analysis::{Interval, IntervalKind, MetricResult, Outcome, Summary};
+use kelvin_model::text::visible;
+use kelvin_model::{Batches, Better, Canary, Case, Name, Reading, Readings, Round, Tags, Unit, Value, json};
+use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{Type, TypePtr};
+
+use crate::{Render, Report, words};
+
+/// Key of the file's metadata: a JSON object from the name of a column to its unit.
+pub const UNITS: &str = "kelvin.units";
+
+/// Rows of a row group: as many are in memory, and compressed together.
+const GROUP: usize = 1 << 17;
+
+/// One row for each metric and case.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parquet;
+
+/// One row for each raw sample: nothing subtracted, nothing dropped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ParquetSamples;
+
+/// What a column holds; each may be null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// UTF-8, by a dictionary.
+    Text,
+    /// 64-bit floating point.
+    Real,
+    /// 64 bits, unsigned.
+    Count,
+    /// Yes or no.
+    Flag,
+    /// Microseconds since 1970, UTC.
+    Time,
+}
+
+/// A value in a row.
+#[derive(Clone, Debug)]
+enum Cell {
+    Text(Option<Cow<'static, str>>),
+    Real(Option<f64>),
+    Count(Option<u64>),
+    Flag(Option<bool>),
+    Time(Option<i64>),
+}
+
+/// Name, content and unit of a column; the unit `unit` is that of the row's column of this name.
+type Definition = (&'static str, Holds, &'static str);
+
+use Holds::{Count, Flag, Real, Text, Time};
+
+const OF_RUN: [Definition; 2] = [("run", Text, ""), ("started", Time, "microseconds since 1970, UTC")];
+
+const OF_FIGURE: [Definition; 45] = [
+    ("unit", Text, ""),
+    ("better", Text, ""),
+    ("method_version", Count, ""),
+    ("only_input", Flag, ""),
+    ("status", Text, ""),
+    ("headline", Real, "unit"),
+    ("lower", Real, "unit"),
+    ("upper", Real, "unit"),
+    ("interval", Text, ""),
+    ("level", Real, "ratio"),
+    ("treatment", Text, ""),
+    ("cycles", Real, "cycles"),
+    ("predicted", Real, "unit"),
+    ("predicted_low", Real, "unit"),
+    ("predicted_high", Real, "unit"),
+    ("ratio", Real, "ratio"),
+    ("verdict", Text, ""),
+    ("explained_by", Text, ""),
+    ("kept_share", Real, "ratio"),
+    ("as_found", Real, "unit"),
+    ("as_found_lower", Real, "unit"),
+    ("as_found_upper", Real, "unit"),
+    ("undisturbed", Real, "unit"),
+    ("undisturbed_lower", Real, "unit"),
+    ("undisturbed_upper", Real, "unit"),
+    ("n", Count, "count"),
+    ("rounds", Count, "count"),
+    ("failed_rounds", Count, "count"),
+    ("effective_samples", Real, "count"),
+    ("of_batch_means", Flag, ""),
+    ("best", Real, "unit"),
+    ("min", Real, "unit"),
+    ("p5", Real, "unit"),
+    ("p25", Real, "unit"),
+    ("p50", Real, "unit"),
+    ("p75", Real, "unit"),
+    ("p95", Real, "unit"),
+    ("p99", Real, "unit"),
+    ("max", Real, "unit"),
+    ("mean", Real, "unit"),
+    ("std", Real, "unit"),
+    ("machine", Text, ""),
+    ("kelvin", Text, ""),
+    ("warnings", Text, ""),
+    ("reason", Text, ""),
+];
+
+const OF_SAMPLE: [Definition; 16] = [
+    ("unit", Text, ""),
+    ("round", Count, ""),
+    ("round_at", Real, "seconds"),
+    ("cpu", Count, ""),
+    ("sample", Count, ""),
+    ("value", Real, "unit"),
+    ("iterations", Count, "count"),
+    ("nanoseconds", Real, "nanoseconds"),
+    ("work_per_iteration", Real, "bytes, or operations, of an iteration"),
+    ("tags", Text, ""),
+    ("clock_pair", Real, "nanoseconds"),
+    ("loop_iteration", Real, "nanoseconds"),
+    ("canary_chain", Real, "nanoseconds"),
+    ("canary_block", Real, "nanoseconds"),
+    ("canary_cache", Real, "nanoseconds"),
+    ("canary_kernel", Real, "nanoseconds"),
+];
+
+impl Render for Parquet {
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let axes = Axes::of(report.analysis.results.iter().map(|result| &result.case));
+        let mut table = Table::new(&axes, &OF_FIGURE)?;
+        for result in &report.analysis.results {
+            let mut row = origin(report, result.metric.id);
+            row.extend(axes.cells(&result.case));
+            row.extend(figure(report, result));
+            table.add(row)?;
+        }
+        out.write_all(&table.finish()?)
+    }
+}
+
+impl Render for ParquetSamples {
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let axes = Axes::of(report.run.measurements.iter().map(|measurement| &measurement.planned.case));
+        let mut table = Table::new(&axes, &OF_SAMPLE)?;
+        for measurement in &report.run.measurements {
+            for metric in &measurement.planned.metrics {
+                let unit = report.run.metric(metric).map(|metric| unit(metric.unit));
+                let mut beginning = origin(report, *metric);
+                beginning.extend(axes.cells(&measurement.planned.case));
+                beginning.push(Cell::Text(unit.map(Cow::Borrowed)));
+                for (round, reading) in measurement.readings(metric) {
+                    samples(&mut table, &beginning, (round, reading))?;
+                }
+            }
+        }
+        out.write_all(&table.finish()?)
+    }
+}
+
+fn samples(table: &mut Table, beginning: &[Cell], (round, reading): (&Round, &Reading)) -> io::Result<()> {
+    let beginning = [
+        beginning,
+        &[Cell::Count(Some(round.index.into())), Cell::Real(Some(round.at)), Cell::Count(Some(round.cpu.into()))],
+    ]
+    .concat();
+    let (pair, iteration) = (reading.overhead.clock_pair, reading.overhead.loop_iteration);
+    match &reading.readings {
+        Readings::Scalars(values) => values.iter().enumerate().try_for_each(|(index, value)| {
+            let cells = [Cell::Count(Some(index as u64)), Cell::Real(Some(*value)), Cell::Count(None)];
+            let nothing = [Cell::Real(None), Cell::Real(None), Cell::Text(None)];
+            let none = std::iter::repeat_n(Cell::Real(None), 6);
+            table.add([&beginning[..], &cells, &nothing].concat().into_iter().chain(none).collect())
+        }),
+        Readings::Batches(batches) => (0..batches.len()).try_for_each(|index| {
+            let mut row = beginning.clone();
+            row.extend([Cell::Count(Some(index as u64)), Cell::Real(None)]);
+            row.extend(batch(batches, index));
+            row.extend([pair, iteration].map(|value| Cell::Real(Some(value))));
+            row.extend(Canary::ALL.map(|canary| Cell::Real(beside(batches, canary, index))));
+            table.add(row)
+        }),
+    }
+}
+
+fn batch(batches: &Batches, index: usize) -> [Cell; 4] {
+    let tags = batches.tags.get(index).copied().unwrap_or_default();
+    let names: Vec<&str> = Tags::NAMED.iter().filter(|(tag, _)| tags.any(*tag)).map(|(_, name)| *name).collect();
+    [
+        Cell::Count(batches.iterations.get(index).copied()),
+        Cell::Real(batches.nanoseconds.get(index).copied()),
+        Cell::Real(Some(batches.work_per_iteration)),
+        Cell::Text(Some(names.join(" ").into())),
+    ]
+}
+
+/// The mean of a canary's readings on either side of a batch.
+fn beside(batches: &Batches, canary: Canary, index: usize) -> Option<f64> {
+    batches.neighbours(canary, index).map(|(before, after)| f64::midpoint(before.into(), after.into()))
+}
+
+/// The run, and the metric.
+fn origin(report: &Report<'_>, metric: Name) -> Vec<Cell> {
+    let outline = &report.run.outline;
+    let started = outline.started.parse::<Timestamp>().ok().map(Timestamp::as_microsecond);
+    vec![text(&outline.id), Cell::Time(started), Cell::Text(Some(metric.as_str().into()))]
+}
+
+fn text(text: &str) -> Cell {
+    Cell::Text(Some(visible(text).into_owned().into()))
+}
+
+fn figure(report: &Report<'_>, result: &MetricResult) -> Vec<Cell> {
+    let metric = &result.metric;
+    let summary = match &result.outcome {
+        Outcome::Measured(summary) | Outcome::NotKnown(summary) => Some(summary.as_ref()),
+        _ => None,
+    };
+    // A metric that is not known has no headline, whatever its samples.
+    let head = result.outcome.summary();
+    let interval = head.and_then(|summary| summary.interval);
+    let prediction = result.prediction.as_ref();
+    let word = |word: &'static str| Cell::Text(Some(word.into()));
+    let explained: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
+    let mut row = vec![
+        word(unit(metric.unit)),
+        word(better(metric.better)),
+        Cell::Count(Some(metric.version.into())),
+        Cell::Flag(Some(result.only_input)),
+        word(words::status(&result.outcome)),
+        Cell::Real(head.map(|summary| summary.headline)),
+    ];
+    row.extend(ends(interval));
+    row.extend([
+        Cell::Text(interval.map(|interval| kind(interval.kind).into())),
+        Cell::Real(interval.map(|interval| interval.level)),
+        word(words::treatment_id(metric.headline)),
+        Cell::Real(result.cycles),
+        Cell::Real(prediction.map(|prediction| prediction.value)),
+        Cell::Real(prediction.map(|prediction| prediction.low)),
+        Cell::Real(prediction.map(|prediction| prediction.high)),
+        Cell::Real(result.ratio),
+        word(words::verdict_id(result.verdict)),
+        text(&explained.join(" ")),
+    ]);
+    row.extend(of_samples(summary));
+    let warnings: Vec<&str> = result.warnings.iter().map(|warning| warning.text()).collect();
+    let reason = words::no_number(&result.outcome, metric.unit).map(|(_, why)| why).unwrap_or_default();
+    let outline = &report.run.outline;
+    row.extend([&outline.machine.identity, &outline.kelvin, &warnings.join("; "), &reason].map(|one| text(one)));
+    row
+}
+
+fn of_samples(summary: Option<&Summary>) -> Vec<Cell> {
+    let real = |of: fn(&Summary) -> f64| Cell::Real(summary.map(of));
+    let mut row = vec![real(|summary| summary.kept_share), real(|summary| summary.as_found.value)];
+    row.extend(ends(summary.and_then(|summary| summary.as_found.interval)));
+    let undisturbed = summary.and_then(|summary| summary.undisturbed);
+    row.push(Cell::Real(undisturbed.map(|figure| figure.value)));
+    row.extend(ends(undisturbed.and_then(|figure| figure.interval)));
+    row.extend([
+        Cell::Count(summary.map(|summary| summary.distribution.n)),
+        Cell::Count(summary.map(|summary| summary.rounds.into())),
+        Cell::Count(summary.map(|summary| summary.failed_rounds.into())),
+        real(|summary| summary.effective_samples),
+        Cell::Flag(summary.map(|summary| summary.distribution.of_batch_means)),
+        real(|summary| summary.distribution.best),
+        real(|summary| summary.distribution.min),
+        real(|summary| summary.distribution.p5),
+        real(|summary| summary.distribution.p25),
+        real(|summary| summary.distribution.p50),
+        real(|summary| summary.distribution.p75),
+        real(|summary| summary.distribution.p95),
+        real(|summary| summary.distribution.p99),
+        real(|summary| summary.distribution.max),
+        real(|summary| summary.distribution.mean),
+        real(|summary| summary.distribution.std),
+    ]);
+    row
+}
+
+fn ends(interval: Option<Interval>) -> [Cell; 2] {
+    [interval.map(|interval| interval.lower), interval.map(|interval| interval.upper)].map(Cell::Real)
+}
+
+fn kind(kind: IntervalKind) -> &'static str {
+    match kind {
+        IntervalKind::Confidence => "confidence",
+        IntervalKind::Range => "range",
+    }
+}
+
+fn better(better: Better) -> &'static str {
+    match better {
+        Better::Lower => "lower",
+        Better::Higher => "higher",
+        Better::Neither => "neither",
+    }
+}
+
+/// As in JSON and CSV.
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Nanoseconds => "nanoseconds",
+        Unit::Cycles => "cycles",
+        Unit::Hertz => "hertz",
+        Unit::Bytes => "bytes",
+        Unit::BytesPerSecond => "bytes_per_second",
+        Unit::PerSecond => "per_second",
+        Unit::Ratio => "ratio",
+        Unit::Count => "count",
+    }
+}
+
+/// The axes of a table, and whether all values of each are numbers.
+struct Axes(BTreeMap<Name, bool>);
+
+impl Axes {
+    fn of<'a>(cases: impl Iterator<Item = &'a Case>) -> Self {
+        let mut axes = BTreeMap::new();
+        for (axis, value) in cases.flat_map(Case::iter) {
+            *axes.entry(axis).or_insert(true) &= matches!(value, Value::Integer(_));
+        }
+        Self(axes)
+    }
+
+    fn cells(&self, case: &Case) -> Vec<Cell> {
+        let cell = |(axis, is_number): (&Name, &bool)| match (case.get(axis), is_number) {
+            (Some(Value::Integer(value)), true) => Cell::Count(Some(value)),
+            (_, true) => Cell::Count(None),
+            (Some(Value::Word(word)), false) => Cell::Text(Some(word.as_str().into())),
+            (value, false) => Cell::Text(value.map(|value| value.to_string().into())),
+        };
+        self.0.iter().map(cell).collect()
+    }
+}
+
+/// A file under way: the rows that are in no row group yet, by column.
+///
+/// It grows in memory, compressed: the writer of Parquet wants one that can go to another thread.
+struct Table {
+    writer: SerializedFileWriter<Vec<u8>>,
+    columns: Vec<Holds>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    fn new(axes: &Axes, definitions: &[Definition]) -> io::Result<Self> {
+        let named = |&(name, holds, unit): &Definition| (name.to_owned(), holds, unit);
+        let mut columns: Vec<(String, Holds, &str)> = OF_RUN.iter().map(named).collect();
+        columns.push(("metric".into(), Text, ""));
+        columns.extend(
+            axes.0.iter().map(|(axis, is_number)| (format!("axis_{axis}"), if *is_number { Count } else { Text }, "")),
+        );
+        columns.extend(definitions.iter().map(named));
+        let units: BTreeMap<&str, &str> = columns
+            .iter()
+            .filter(|(.., unit)| !unit.is_empty())
+            .map(|(name, _, unit)| (name.as_str(), *unit))
+            .collect();
+        let units = KeyValue::new(UNITS.to_owned(), json::plain(&units)?);
+        let fields: Result<Vec<TypePtr>, ParquetError> =
+            columns.iter().map(|(name, holds, _)| holds.field(name).map(Arc::new)).collect();
+        let schema = Type::group_type_builder("kelvin").with_fields(fields.map_err(io::Error::other)?).build();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_key_value_metadata(Some(vec![units]))
+            .build();
+        let schema = Arc::new(schema.map_err(io::Error::other)?);
+        let writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).map_err(io::Error::other)?;
+        Ok(Self { writer, columns: columns.into_iter().map(|(_, holds, _)| holds).collect(), rows: Vec::new() })
+    }
+
+    fn add(&mut self, row: Vec<Cell>) -> io::Result<()> {
+        debug_assert_eq!(row.len(), self.columns.len());
+        self.rows.push(row);
+        if self.rows.len() == GROUP { self.write().map_err(io::Error::other) } else { Ok(()) }
+    }
+
+    fn finish(mut self) -> io::Result<Vec<u8>> {
+        if !self.rows.is_empty() {
+            self.write().map_err(io::Error::other)?;
+        }
+        self.writer.into_inner().map_err(io::Error::other)
+    }
+
+    /// Writes the rows as a row group.
+    fn write(&mut self) -> Result<(), ParquetError> {
+        let rows = std::mem::take(&mut self.rows);
+        let mut group = self.writer.next_row_group()?;
+        let mut index = 0;
+        while let Some(mut column) = group.next_column()? {
+            macro_rules! write {
+                ($kind:ty, $($pattern:pat => $value:expr),+) => {{
+                    let values: Vec<Option<_>> =
+                        rows.iter().map(|row| match &row[index] { $($pattern => $value,)+ _ => None }).collect();
+                    // 1 where there is a value, 0 where it is null.
+                    let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+                    let values: Vec<_> = values.into_iter().flatten().collect();
+                    column.typed::<$kind>().write_batch(&values, Some(&levels), None)?;
+                }};
+            }
+            match self.columns[index] {
+                Text => {
+                    write!(ByteArrayType, Cell::Text(value) => value.as_ref().map(|text| ByteArray::from(text.as_ref())))
+                }
+                Real => write!(DoubleType, Cell::Real(value) => *value),
+                // The bits of an unsigned number are stored as those of a signed one, by the format.
+                Count => write!(Int64Type, Cell::Count(value) => value.map(u64::cast_signed)),
+                Flag => write!(BoolType, Cell::Flag(value) => *value),
+                Time => write!(Int64Type, Cell::Time(value) => *value),
+            }
+            column.close()?;
+            index += 1;
+        }
+        group.close().map(drop)
+    }
+}
+
+impl Holds {
+    fn field(self, name: &str) -> Result<Type, ParquetError> {
+        let unsigned = LogicalType::integer(64, false);
+        let time = LogicalType::timestamp(true, TimeUnit::MICROS);
+        let (physical, logical) = match self {
+            Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Real => (Physical::DOUBLE, None),
+            Count => (Physical::INT64, Some(unsigned)),
+            Flag => (Physical::BOOLEAN, None),
+            Time => (Physical::INT64, Some(time)),
+        };
+        Type::primitive_type_builder(name, physical)
+            .with_repetition(Repetition::OPTIONAL)
+            .with_logical_type(logical)
+            .build()
+    }
+}

@@ -1,0 +1,116 @@
+//! Parquet of the made-up runs, read back by the reader of the crate that wrote it.
+
+mod synthetic;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+
+use kelvin_model::Readings;
+use kelvin_report::exports::parquet::UNITS;
+use kelvin_report::{Parquet, ParquetSamples, Render};
+use parquet::basic::{LogicalType, TimeUnit};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
+use synthetic::Sample;
+
+fn file(format: &dyn Render, sample: &Sample) -> SerializedFileReader<File> {
+    let mut out = tempfile::tempfile().unwrap();
+    format.render(&sample.report(), &mut out).unwrap();
+    SerializedFileReader::new(out).unwrap()
+}
+
+fn rows(file: &SerializedFileReader<File>) -> Vec<BTreeMap<String, Field>> {
+    let fields = |row: Row| row.get_column_iter().map(|(name, field)| (name.clone(), field.clone())).collect();
+    file.get_row_iter(None).unwrap().map(|row| fields(row.unwrap())).collect()
+}
+
+fn real(value: Option<f64>) -> Field {
+    value.map_or(Field::Null, Field::Double)
+}
+
+#[test]
+fn figures_are_read_back_as_they_are() {
+    for sample in [synthetic::full(), synthetic::partial(), synthetic::hostile()] {
+        let rows = rows(&file(&Parquet, &sample));
+        assert_eq!(rows.len(), sample.analysis.results.len());
+        for (row, result) in rows.iter().zip(&sample.analysis.results) {
+            let head = result.outcome.summary();
+            assert_eq!(row["metric"], Field::Str(result.metric.id.to_string()));
+            assert_eq!(row["headline"], real(head.map(|summary| summary.headline)));
+            let interval = head.and_then(|summary| summary.interval);
+            assert_eq!(row["upper"], real(interval.map(|interval| interval.upper)));
+            assert_eq!(row["predicted"], real(result.prediction.as_ref().map(|prediction| prediction.value)));
+            assert_eq!(row["only_input"], Field::Bool(result.only_input));
+            for (axis, value) in result.case.iter() {
+                let told = match &row[&format!("axis_{axis}")] {
+                    Field::ULong(number) => number.to_string(),
+                    Field::Str(word) => word.clone(),
+                    other => panic!("{axis}: {other:?}"),
+                };
+                assert_eq!(told, value.to_string());
+            }
+        }
+    }
+}
+
+#[test]
+fn samples_are_read_back_as_they_are() {
+    let sample = synthetic::full();
+    let rows = rows(&file(&ParquetSamples, &sample));
+    let mut index = 0;
+    for measurement in &sample.run.measurements {
+        for metric in &measurement.planned.metrics {
+            for (round, reading) in measurement.readings(metric) {
+                let count = match &reading.readings {
+                    Readings::Scalars(values) => values.len(),
+                    Readings::Batches(batches) => batches.len(),
+                };
+                for number in 0..count {
+                    let row = &rows[index];
+                    index += 1;
+                    assert_eq!(row["metric"], Field::Str(metric.to_string()));
+                    assert_eq!(row["round"], Field::ULong(round.index.into()));
+                    assert_eq!(row["sample"], Field::ULong(number as u64));
+                    match &reading.readings {
+                        Readings::Scalars(values) => {
+                            assert_eq!(row["value"], Field::Double(values[number]));
+                            assert_eq!((&row["nanoseconds"], &row["tags"]), (&Field::Null, &Field::Null));
+                        }
+                        Readings::Batches(batches) => {
+                            assert_eq!(row["nanoseconds"], Field::Double(batches.nanoseconds[number]));
+                            assert_eq!(row["iterations"], Field::ULong(batches.iterations[number]));
+                            assert_eq!(row["value"], Field::Null);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(index > 100 && index == rows.len(), "{index} of {}", rows.len());
+}
+
+#[test]
+fn columns_have_types_and_units() {
+    let file = file(&Parquet, &synthetic::full());
+    let metadata = file.metadata().file_metadata();
+    let logical = |name: &str| {
+        let columns = metadata.schema_descr().columns();
+        columns.iter().find(|column| column.name() == name).unwrap().logical_type_ref().cloned()
+    };
+    assert_eq!(logical("started"), Some(LogicalType::timestamp(true, TimeUnit::MICROS)));
+    assert_eq!(logical("metric"), Some(LogicalType::String));
+    assert_eq!(logical("axis_arguments"), Some(LogicalType::integer(64, false)));
+    assert_eq!(logical("headline"), None);
+    let units = metadata.key_value_metadata().unwrap().iter().find(|pair| pair.key == UNITS).unwrap();
+    let units: BTreeMap<String, String> = serde_json::from_str(units.value.as_ref().unwrap()).unwrap();
+    assert_eq!((units["headline"].as_str(), units["level"].as_str()), ("unit", "ratio"));
+}
+
+#[test]
+fn a_run_without_figures_is_a_table_without_rows() {
+    let empty = synthetic::empty();
+    for format in [&Parquet as &dyn Render, &ParquetSamples] {
+        let file = file(format, &empty);
+        assert!(rows(&file).is_empty() && file.metadata().file_metadata().schema_descr().num_columns() > 10);
+    }
+}
