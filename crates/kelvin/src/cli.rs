@@ -4,6 +4,7 @@ mod ab;
 mod compare;
 mod file;
 mod load;
+mod runs;
 mod serve;
 mod study_load;
 mod transfer;
@@ -18,11 +19,13 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
+use kelvin_store::Tag;
 
 pub use ab::{AbArgs, Means, Setting};
 pub use compare::{CompareArgs, CompareFormat, WorseBy};
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
 pub use load::{LoadArgs, VerifyArg};
+pub use runs::{RunsArgs, RunsCommand};
 pub use serve::ServeArgs;
 pub use study_load::StudyLoadArgs;
 pub use transfer::{Ack, Lasting, ReceiveArgs, SendArgs, Streams};
@@ -102,10 +105,9 @@ pub enum Command {
                             kelvin agent --listen 0.0.0.0 --token-file token --serve files\n\n\
                             Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 could not be done: one line says why.")]
     Agent(AgentArgs),
-    /// List, show, delete, export or import stored runs
-    #[command(
-        after_help = "Examples:\n  kelvin runs list\n  kelvin runs export last > run.json\n  kelvin runs delete 0192"
-    )]
+    /// List, show, tag, delete, copy, export or import stored runs
+    #[command(after_help = "Examples:\n  kelvin runs list\n  kelvin runs tag last kernel=6.18\n  \
+                            kelvin runs export last > run.json\n  kelvin runs push --to team.sqlite\n  kelvin runs delete 0192")]
     Runs(RunsArgs),
     /// Measure quantities known by construction; print kelvin's own error
     #[command(after_help = "Example:\n  kelvin selfcheck")]
@@ -145,7 +147,8 @@ pub enum Command {
                             kelvin compare last~1 last --full       all figures\n  \
                             kelvin compare before.json last --fail-on worse:5%\n  \
                             kelvin compare before.json last --fail-on worse:5% --format md -o compared.md\n  \
-                            kelvin compare last~5..last~3 last~2..last\n\n\
+                            kelvin compare last~5..last~3 last~2..last\n  \
+                            kelvin compare tag:kernel=6.17 tag:kernel=6.18\n\n\
                             Exit status: 0 compared, 1 a figure misses the gate of --fail-on, 2 could not be done: one line says \
                             why.")]
     Compare(CompareArgs),
@@ -196,9 +199,9 @@ pub enum Command {
 /// The store.
 #[derive(Clone, Debug, Args)]
 pub struct StoreArgs {
-    /// The store of runs [default: kelvin/runs.sqlite in XDG_DATA_HOME or ~/.local/share]
-    #[arg(long, value_name = "FILE", global = true)]
-    pub store: Option<PathBuf>,
+    /// The store of runs: a file [default: kelvin/runs.sqlite in XDG_DATA_HOME or ~/.local/share]
+    #[arg(long, value_name = "STORE", global = true)]
+    pub store: Option<OsString>,
 }
 
 /// Where a run goes.
@@ -210,6 +213,12 @@ pub struct DestinationArgs {
     /// Do not store the run
     #[arg(long)]
     pub no_store: bool,
+    /// A tag of the run, such as kernel=6.18; repeatable
+    #[arg(long = "tag", value_name = "NAME=VALUE", conflicts_with = "no_store")]
+    pub tags: Vec<Tag>,
+    /// A note on the run
+    #[arg(long, value_name = "TEXT", value_parser = kelvin_store::note, conflicts_with = "no_store")]
+    pub note: Option<String>,
     /// Where to write the HTML report
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub report: PathBuf,
@@ -455,7 +464,7 @@ pub struct TuneArgs {
 /// `kelvin report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run: an id or its prefix, `last`, `last~1`, or an exported file
+    /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file
     #[arg(default_value = "last")]
     pub run: OsString,
     /// Output format
@@ -499,62 +508,6 @@ pub enum Format {
     Csv,
     /// One line per sample
     Samples,
-}
-
-/// `kelvin runs`.
-#[derive(Debug, Args)]
-pub struct RunsArgs {
-    /// What to do with them
-    #[command(subcommand)]
-    pub command: RunsCommand,
-    /// The store
-    #[command(flatten)]
-    pub store: StoreArgs,
-}
-
-/// What to do with stored runs.
-#[derive(Debug, Subcommand)]
-pub enum RunsCommand {
-    /// List the stored runs, oldest first
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show a run's table
-    Show {
-        /// The run: an id or its prefix, `last`, `last~1`
-        #[arg(default_value = "last")]
-        run: String,
-        /// Print the run and its analysis as JSON
-        #[arg(long)]
-        json: bool,
-        /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
-        #[arg(long)]
-        with_private: bool,
-    },
-    /// Delete a run
-    Delete {
-        /// The run: an id or its prefix, `last`, `last~1`
-        run: String,
-    },
-    /// Write a run as one JSON file
-    Export {
-        /// The run: an id or its prefix, `last`, `last~1`
-        #[arg(default_value = "last")]
-        run: String,
-        /// Where to write it [default: standard output]
-        #[arg(long, short, value_name = "FILE")]
-        output: Option<PathBuf>,
-        /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
-        #[arg(long)]
-        with_private: bool,
-    },
-    /// Store a run from a file that `export` wrote
-    Import {
-        /// The file, or - for standard input
-        file: PathBuf,
-    },
 }
 
 /// Parses the command line. Help and version are printed here.
@@ -764,5 +717,12 @@ mod tests {
         says(&["kelvin", "agent", "--listen", "127.0.0.1:70000"], "give an IP address");
         says(&["kelvin", "agent", "--clients", "0"], "--clients");
         says(&["kelvin", "run", "net", "--socket-buffers", "1"], "--socket-buffers");
+        says(&["kelvin", "run", "--tag", "kernel"], "a tag is NAME=VALUE, such as kernel=6.18");
+        says(&["kelvin", "run", "--tag", "a=b", "--no-store"], "--no-store");
+        says(&["kelvin", "runs", "tag", "last"], "NAME=VALUE");
+        says(&["kelvin", "runs", "tag", "last", "--remove", "A B"], "--remove");
+        says(&["kelvin", "runs", "prune"], "--keep");
+        says(&["kelvin", "runs", "prune", "--keep", "0"], "a whole number from 1");
+        says(&["kelvin", "runs", "push"], "--to");
     }
 }

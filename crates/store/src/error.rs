@@ -1,72 +1,59 @@
 //! Errors of a store: an enum for each operation, each error one line that says what to do.
 
 use std::io;
-use std::path::{Path, PathBuf};
-
-use rusqlite::ErrorCode;
+use std::path::PathBuf;
 
 use crate::Invalid;
+use crate::labels::{BadTag, Tag};
 
-/// SQLite failed. What was committed before stays.
+/// The cause of a fault, in the words of the database.
+pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The database failed. What was committed before stays.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// `SQLITE_FULL`.
-    #[error("the disk that holds {} is full", path.display())]
+    /// There is no space left.
+    #[error("the disk that holds {store} is full")]
     Full {
         /// The store.
-        path: PathBuf,
+        store: String,
     },
     /// The operating system refused a read, a write or a flush.
-    #[error("reading or writing {} failed: {source}", path.display())]
+    #[error("reading or writing {store} failed: {source}")]
     Io {
         /// The store.
-        path: PathBuf,
-        /// SQLite's error.
-        source: rusqlite::Error,
+        store: String,
+        /// The cause.
+        source: Source,
     },
     /// Another process locked the store for too long.
-    #[error("{} is in use by another process that did not release it in time", path.display())]
+    #[error("{store} is in use by another process that did not release it in time")]
     Locked {
         /// The store.
-        path: PathBuf,
+        store: String,
     },
     /// It cannot be written to.
-    #[error("{} cannot be written to", path.display())]
+    #[error("{store} cannot be written to")]
     ReadOnly {
         /// The store.
-        path: PathBuf,
+        store: String,
     },
     /// It is corrupt.
-    #[error("{} is damaged: {source}", path.display())]
+    #[error("{store} is damaged: {source}")]
     Damaged {
         /// The store.
-        path: PathBuf,
-        /// SQLite's error.
-        source: rusqlite::Error,
+        store: String,
+        /// The cause.
+        source: Source,
     },
     /// Anything else.
-    #[error("{}: {source}", path.display())]
+    #[error("{store}: {source}")]
     Other {
         /// The store.
-        path: PathBuf,
-        /// SQLite's error.
-        source: rusqlite::Error,
+        store: String,
+        /// The cause.
+        source: Source,
     },
-}
-
-impl Fault {
-    /// An error of SQLite as one of the store at `path`.
-    pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
-        let path = path.to_path_buf();
-        match source.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Self::Full { path },
-            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Self::Io { path, source },
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked { path },
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly { path },
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged { path, source },
-            _ => Self::Other { path, source },
-        }
-    }
 }
 
 /// Why there is no default place for the store.
@@ -129,10 +116,10 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// A newer kelvin wrote it.
-    #[error("{} has schema version {found}, but this kelvin knows only up to {known}: use a newer kelvin", path.display())]
+    #[error("{store} has schema version {found}, but this kelvin knows only up to {known}: use a newer kelvin")]
     Newer {
         /// The store.
-        path: PathBuf,
+        store: String,
         /// Its version.
         found: i64,
         /// The newest version that this program knows.
@@ -146,7 +133,7 @@ pub enum OpenError {
         /// The journal mode that SQLite fell back to.
         offered: String,
     },
-    /// SQLite failed.
+    /// The database failed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -184,7 +171,7 @@ pub enum AppendError {
     /// The data is inconsistent.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// SQLite failed.
+    /// The database failed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -193,10 +180,21 @@ pub enum AppendError {
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// There is no run at all.
-    #[error("the store {} holds no runs", path.display())]
+    #[error("the store {store} holds no runs")]
     Empty {
         /// The store.
-        path: PathBuf,
+        store: String,
+    },
+    /// No run has the tag.
+    #[error("no run has the tag {0}")]
+    NoneTagged(Tag),
+    /// It is no tag.
+    #[error("{name:?}: {problem}")]
+    BadTag {
+        /// What was asked for.
+        name: String,
+        /// What would be right.
+        problem: BadTag,
     },
     /// None matches.
     #[error("no run is called {name:?} or begins with it")]
@@ -228,7 +226,7 @@ pub enum FindError {
         /// How many more there are.
         left_out: usize,
     },
-    /// SQLite failed.
+    /// The database failed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -272,6 +270,49 @@ impl From<Fault> for LoadError {
     }
 }
 
+/// Why the tags or the note of a run were not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LabelError {
+    /// The name does not match exactly one run.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// A tag to be removed is not there.
+    #[error("run {id} has no tag {name}")]
+    NoSuchTag {
+        /// The run.
+        id: String,
+        /// Name of the tag.
+        name: String,
+    },
+}
+
+impl From<Fault> for LabelError {
+    fn from(fault: Fault) -> Self {
+        Self::Find(FindError::Fault(fault))
+    }
+}
+
+/// Why a run was not copied from one store to another. What the other store had before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// It could not be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// It could not be stored.
+    #[error(transparent)]
+    Insert(#[from] InsertError),
+}
+
+impl CopyError {
+    /// Whether a store failed, so that the next run will fare no better.
+    pub fn is_of_store(&self) -> bool {
+        matches!(
+            self,
+            Self::Load(LoadError::Find(FindError::Fault(_))) | Self::Insert(InsertError::Append(AppendError::Fault(_)))
+        )
+    }
+}
+
 /// Why a whole run was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum InsertError {
@@ -289,7 +330,7 @@ pub enum InsertError {
         /// The cause.
         source: Box<LoadError>,
     },
-    /// The run is inconsistent, or SQLite failed.
+    /// The run is inconsistent, or the database failed.
     #[error(transparent)]
     Append(#[from] AppendError),
 }

@@ -10,23 +10,32 @@
 
 mod bounded;
 mod check;
+mod copy;
+mod engine;
 mod error;
 mod exchange;
+mod labels;
 mod learn;
 mod migrate;
 mod open;
 mod payload;
+mod prune;
 mod query;
 mod record;
+mod sqlite;
 
 pub use check::{Invalid, check};
+pub use copy::copy;
 pub use error::{
-    AppendError, DataDirectoryError, ExportError, Fault, FindError, ImportError, InsertError, LoadError, OpenError,
+    AppendError, CopyError, DataDirectoryError, ExportError, Fault, FindError, ImportError, InsertError, LabelError,
+    LoadError, OpenError, Source,
 };
 pub use exchange::{IMPORT_LIMIT, export, import};
+pub use labels::{BadTag, LONGEST_NOTE, Labels, TAG_PREFIX, Tag, check_name, note};
 pub use learn::Kin;
 pub use migrate::SCHEMA_VERSION;
 pub use open::Store;
+pub use prune::Prune;
 pub use query::{Filter, RunLine};
 pub use record::{Inserted, Recorder};
 

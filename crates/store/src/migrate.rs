@@ -10,7 +10,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x6b65_6c76;
 /// The newest layout that this program knows: the number of steps.
 pub const SCHEMA_VERSION: i64 = STEPS.len() as i64;
 
-const STEPS: &[&str] = &[FIRST];
+const STEPS: &[&str] = &[FIRST, LABELS];
 
 const FIRST: &str = "
 CREATE TABLE run (
@@ -75,6 +75,27 @@ CREATE TABLE headline (
     PRIMARY KEY (series, run)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX headline_by_run ON headline (run);
+";
+
+/// What people say of runs, and which runs a server is yet to get.
+const LABELS: &str = "
+CREATE TABLE tag (
+    run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    name          TEXT    NOT NULL,
+    value         TEXT    NOT NULL,
+    PRIMARY KEY (run, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tag_by_value ON tag (name, value);
+
+CREATE TABLE note (
+    run           INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    text          TEXT    NOT NULL
+) STRICT;
+
+CREATE TABLE owed (
+    run           INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    server        TEXT    NOT NULL
+) STRICT;
 ";
 
 /// The layout version of a database; 0 is an empty one.

@@ -21,6 +21,7 @@ mod study;
 mod tune;
 mod why;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -79,21 +80,26 @@ fn in_kernel(device: Option<Device>) -> String {
 /// Opens the store that the command line or the environment names. The default one is made with its directories; a named one
 /// only in an existing directory, like every named file: a missing directory is likely a typo.
 fn open_store(args: &StoreArgs) -> Result<Store, Fault> {
-    if let Some(path) = &args.store {
-        user_file::check_directory(path).map_err(|error| Fault::because(format!("--store {error}")))?;
+    match &args.store {
+        Some(place) => open_named(place, "--store"),
+        None => Store::open(default_store()?).map_err(Fault::because),
     }
-    Store::open(store_path(args)?).map_err(Fault::because)
+}
+
+/// Opens the store that an option names.
+fn open_named(place: &OsStr, option: &str) -> Result<Store, Fault> {
+    let path = Path::new(place);
+    user_file::check_directory(path).map_err(|error| Fault::because(format!("{option} {error}")))?;
+    Store::open(path).map_err(Fault::because)
 }
 
 /// The same store, if it is there.
 fn existing_store(args: &StoreArgs) -> Result<Option<Store>, Fault> {
-    if store_path(args)?.exists() { open_store(args).map(Some) } else { Ok(None) }
+    let path = args.store.as_ref().map_or_else(default_store, |place| Ok(place.into()))?;
+    if path.exists() { open_store(args).map(Some) } else { Ok(None) }
 }
 
-/// Where the store is.
-fn store_path(args: &StoreArgs) -> Result<PathBuf, Fault> {
-    match &args.store {
-        Some(path) => Ok(path.clone()),
-        None => Store::default_path(|name| std::env::var_os(name)).map_err(Fault::because),
-    }
+/// Where the store is by default.
+fn default_store() -> Result<PathBuf, Fault> {
+    Store::default_path(|name| std::env::var_os(name)).map_err(Fault::because)
 }
