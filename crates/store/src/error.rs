@@ -38,6 +38,22 @@ pub enum Fault {
         /// The store.
         store: String,
     },
+    /// A server denies it.
+    #[error("{store} denies it: {source}")]
+    Denied {
+        /// The store.
+        store: String,
+        /// The cause.
+        source: Source,
+    },
+    /// A server is gone, or stays silent.
+    #[error("the connection to {store} was lost: {source}")]
+    Lost {
+        /// The store.
+        store: String,
+        /// The cause.
+        source: Source,
+    },
     /// It is corrupt.
     #[error("{store} is damaged: {source}")]
     Damaged {
@@ -70,6 +86,34 @@ pub enum DataDirectoryError {
         /// Its value.
         value: PathBuf,
     },
+}
+
+/// Why a text does not say where a store is.
+#[derive(Debug, thiserror::Error)]
+pub enum LocationError {
+    /// It begins as a URL, but is none.
+    #[error("{url}: {problem}; postgres://USER@HOST/DATABASE is right")]
+    NotAUrl {
+        /// The text, without its password.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A mode of TLS that libpq does not know.
+    #[error("sslmode={found}: it is one of disable, allow, prefer, require, verify-ca, verify-full")]
+    TlsMode {
+        /// What was asked for.
+        found: String,
+    },
+    /// Others can read the file of passwords.
+    #[error("{} holds the password, but others can read it: chmod 600 makes it yours alone", file.display())]
+    OpenPasswordFile {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The password is no text.
+    #[error("PGPASSWORD is not UTF-8")]
+    PasswordNotText,
 }
 
 /// Why a store could not be opened.
@@ -124,6 +168,66 @@ pub enum OpenError {
         found: i64,
         /// The newest version that this program knows.
         known: i64,
+    },
+    /// There is no host of this name.
+    #[error("{store}: there is no host {host}, or its name cannot be looked up")]
+    NoSuchHost {
+        /// The store.
+        store: String,
+        /// The host.
+        host: String,
+    },
+    /// No server listens there.
+    #[error("{store}: the connection was refused: no server listens there")]
+    Refused {
+        /// The store.
+        store: String,
+    },
+    /// The server does not let this user in.
+    #[error("{store}: {user} was not let in: {problem}")]
+    Authentication {
+        /// The store.
+        store: String,
+        /// The user.
+        user: String,
+        /// What the server says.
+        problem: String,
+    },
+    /// The server has no such database.
+    #[error("{store}: the server has no database {database:?}: createdb makes one")]
+    NoSuchDatabase {
+        /// The store.
+        store: String,
+        /// The database.
+        database: String,
+    },
+    /// The server cannot be reached for another reason.
+    #[error("{store} cannot be reached: {problem}")]
+    Unreachable {
+        /// The store.
+        store: String,
+        /// The reason.
+        problem: String,
+    },
+    /// TLS cannot be spoken as it is asked for.
+    #[error("{store}: {problem}")]
+    Tls {
+        /// The store.
+        store: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Another program has a schema of our name there.
+    #[error("{store}: its schema `kelvin` belongs to another program, and is left as it is: name another database")]
+    ForeignSchema {
+        /// The store.
+        store: String,
+    },
+    /// The operating system gives no means to wait for a server.
+    #[error("cannot wait for a server: {source}")]
+    NoRuntime {
+        /// The cause.
+        source: io::Error,
     },
     /// The file system cannot do what a write-ahead log needs.
     #[error("the file system of {} cannot hold a write-ahead log (SQLite offers {offered}): name a file on a local disk", path.display())]

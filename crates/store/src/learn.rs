@@ -138,7 +138,7 @@ pub(crate) fn put_headlines(engine: &dyn Engine, run: i64, headlines: &[Headline
     series.sort_by_key(|values| format!("{values:?}"));
     engine.execute_each(add, &mut series.into_iter())?;
     let put = "INSERT INTO headline (series, run, value, within_variance)
-               SELECT key, $4, $5, $6 FROM series WHERE metric = $1 AND version = $2 AND parameters = $3";
+               SELECT key, CAST($4 AS BIGINT), CAST($5 AS DOUBLE PRECISION), CAST($6 AS DOUBLE PRECISION) FROM series WHERE metric = $1 AND version = $2 AND parameters = $3";
     let values =
         |headline: &Headline| [of(headline), values![run, headline.value, headline.within_variance].to_vec()].concat();
     engine.execute_each(put, &mut headlines.iter().map(values))

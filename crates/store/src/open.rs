@@ -11,7 +11,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::engine::{Engine, Trouble};
 use crate::error::{DataDirectoryError, Fault, OpenError};
+use crate::location::Location;
 use crate::migrate::{self, APPLICATION_ID, SCHEMA_VERSION};
+use crate::server::Server;
 use crate::sqlite::{self, Sqlite};
 
 /// How long to wait for another process that writes: its transactions are one round each, far below a second even on
@@ -27,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct Store {
     engine: Box<dyn Engine>,
     name: String,
+    /// What tells the database of a server from others.
+    key: Option<String>,
 }
 
 impl Store {
@@ -49,13 +53,25 @@ impl Store {
         Ok(data.join("kelvin/runs.sqlite"))
     }
 
+    /// Opens the store at a location, of which one in a file is made where it is missing.
+    ///
+    /// # Errors
+    /// As of a file, or if the server cannot be reached, does not let the user in, or holds a newer layout.
+    pub fn open(location: impl Into<Location>) -> Result<Self, OpenError> {
+        match location.into() {
+            Location::File(path) => Self::open_file(path),
+            Location::Server(address) => {
+                Server::connect(&address).map(|server| Self { key: Some(address.key().to_owned()), ..Self::of(server) })
+            }
+        }
+    }
+
     /// Opens the store in this file; makes the file (for its owner only) and its directories where they are missing,
     /// and brings an older layout up to date.
     ///
     /// # Errors
     /// If the path cannot hold a store, or holds something else, which is then left as it is.
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
-        let path = path.into();
+    fn open_file(path: PathBuf) -> Result<Self, OpenError> {
         prepare(&path)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -69,10 +85,10 @@ impl Store {
 
     /// The store in an open database whose layout is up to date.
     fn of(engine: impl Engine + 'static) -> Self {
-        Self { name: engine.name().to_owned(), engine: Box::new(engine) }
+        Self { name: engine.name().to_owned(), engine: Box::new(engine), key: None }
     }
 
-    /// Its name for people: the path of the file.
+    /// Its name for people: the path of the file, or the URL without a password.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -80,7 +96,9 @@ impl Store {
     /// Whether both are the same store, under whatever names.
     pub fn is_same(&self, other: &Self) -> bool {
         let place = |store: &Self| fs::canonicalize(&store.name).ok();
-        self.name == other.name || place(self).is_some_and(|place_here| Some(place_here) == place(other))
+        self.name == other.name
+            || (self.key.is_some() && self.key == other.key)
+            || place(self).is_some_and(|place_here| Some(place_here) == place(other))
     }
 
     pub(crate) fn engine(&self) -> &dyn Engine {

@@ -2,19 +2,34 @@
 
 #![allow(dead_code, unused_macros, unused_imports, reason = "each test program uses a part of it")]
 
-use kelvin_store::Store;
+use std::ffi::OsStr;
+
+use kelvin_store::{Location, Store};
+use kelvin_testing::postgres::Postgres;
 use tempfile::TempDir;
 
 /// Where new stores are made.
 pub enum Fresh {
     /// Files in a directory.
     File(TempDir),
+    /// Databases of a server.
+    Server(&'static Postgres),
+}
+
+/// The store at a URL, without any environment.
+pub fn location(url: &str) -> Location {
+    Location::parse(OsStr::new(url), |_| None).unwrap()
 }
 
 impl Fresh {
     /// In files.
     pub fn file() -> Self {
         Self::File(tempfile::tempdir().unwrap())
+    }
+
+    /// At a server; `None`, and said, where none can be started.
+    pub fn server(what: &str) -> Option<Self> {
+        Postgres::shared(what).map(Self::Server)
     }
 
     /// A new and empty store.
@@ -24,6 +39,7 @@ impl Fresh {
                 let taken = std::fs::read_dir(directory.path()).unwrap().count();
                 Store::open(directory.path().join(format!("{taken}.sqlite"))).unwrap()
             }
+            Self::Server(server) => Store::open(location(&server.url(&server.database()))).unwrap(),
         }
     }
 }
@@ -35,6 +51,15 @@ macro_rules! of_any_store {
             $(#[test]
             fn $name() {
                 super::$name(&super::stores::Fresh::file());
+            })*
+        }
+
+        mod on_a_server {
+            $(#[test]
+            fn $name() {
+                if let Some(fresh) = super::stores::Fresh::server(stringify!($name)) {
+                    super::$name(&fresh);
+                }
             })*
         }
     };
