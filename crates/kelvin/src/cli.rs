@@ -199,7 +199,7 @@ pub enum Command {
 /// The store.
 #[derive(Clone, Debug, Args)]
 pub struct StoreArgs {
-    /// The store of runs: a file [default: kelvin/runs.sqlite in XDG_DATA_HOME or ~/.local/share]
+    /// The store of runs: a file, or a database as postgres://USER@HOST/DATABASE [default: kelvin/runs.sqlite in XDG_DATA_HOME or ~/.local/share]
     #[arg(long, value_name = "STORE", global = true)]
     pub store: Option<OsString>,
 }

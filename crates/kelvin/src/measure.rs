@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse};
 use kelvin_harness::{Effort, Judge, Plan, Setup, clock_source};
 use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings};
-use kelvin_store::{AppendError, Kin, Store};
+use kelvin_store::{AppendError, Kin, Store, without_password};
 
 use crate::cli::{MINIMUM, MeasureArgs};
 use crate::costs::{Conditions, taught};
@@ -104,7 +104,7 @@ fn outline(plan: &Plan, wishes: &Wishes<'_>, prepared: &Prepared, store: Option<
         id: run_id(),
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         kelvin: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        command: std::env::args_os().map(|argument| without_password(&argument.to_string_lossy())).collect(),
         settings: settings(wishes, setup),
         clock: setup.clock.clone(),
         hazards: kelvin_machine::hazards(Path::new("/"), machine, Path::new(&setup.scratch)),

@@ -4,6 +4,7 @@ mod place;
 
 use std::fs;
 
+use kelvin_testing::postgres::Postgres;
 use place::{Place, assert_refused, stderr, stdout};
 use serde_json::Value;
 
@@ -141,4 +142,98 @@ fn a_run_is_tagged_when_it_is_made() {
     assert_eq!(measured.status.code(), Some(0), "{}", stderr(&measured));
     let lines = place.json(&["runs", "list", "--tag", "kernel=6.18"]);
     assert_eq!((lines[0]["note"].as_str(), lines[0]["tags"]["kernel"].as_str()), (Some("a first one"), Some("6.18")));
+}
+
+/// Ids of the runs at a server.
+fn at(server: &Postgres, database: &str) -> String {
+    server.sql(database, "SELECT string_agg(id, ' ' ORDER BY id) FROM kelvin.run").trim().to_owned()
+}
+
+#[test]
+fn a_run_reaches_its_server_also_if_that_is_lost_meanwhile() {
+    let Some(server) = Postgres::start("a server that is lost during a run") else { return };
+    let database = server.database();
+    let url = server.url(&database);
+    let run = |budget| {
+        [
+            "run",
+            "os.syscall.null",
+            "--quick",
+            "--no-report",
+            "--with-private",
+            "--store",
+            &url,
+            "--tag",
+            "lab=1",
+            "--budget",
+            budget,
+        ]
+    };
+    let place = Place::new();
+    let measured = place.run(&run("minimum"));
+    assert_eq!(measured.status.code(), Some(0), "{}", stderr(&measured));
+    let said = stderr(&measured);
+    assert!(said.contains(" by way of ") && said.contains("kelvin: 1 run sent to postgres://"), "{said}");
+    assert_eq!(ids(&place, &[]), [""; 0], "nothing is left in the local store");
+    assert_eq!(ids(&place, &["--store", &url, "--tag", "lab=1"]).len(), 1);
+
+    // It is lost after the run has begun.
+    let child = place.start(&run("3s"));
+    assert!(place::within(place::PATIENCE, || ids(&place, &[]).len() == 1));
+    server.kill();
+    let measured = place::finished(child, &["run"]);
+    assert_eq!(measured.status.code(), Some(0), "{}", stderr(&measured));
+    let said = stderr(&measured);
+    assert!(said.contains("the run waits in ") && said.contains("no server listens there"), "{said}");
+    assert_refused(&place.run(&["runs", "list", "--store", &url]), &["no server listens there"]);
+    assert!(stdout(&place.run(&["runs", "list"])).contains("\n  waits for "), "it is said where it is to go");
+    server.start_again();
+    assert!(says(&place, &["runs", "list", "--store", &url]).contains("kelvin: 1 run sent to postgres://"));
+    assert_eq!(says(&place, &["runs", "list", "--store", &url]), "");
+    assert_eq!(at(&server, &database).split(' ').count(), 2);
+    assert_eq!(ids(&place, &[]), [""; 0]);
+
+    // From server to file and back, each once.
+    let pulled = says(&place, &["runs", "pull", "--from", &url]);
+    assert!(pulled.starts_with("kelvin: 2 runs fetched into "), "{pulled}");
+    let pushed = says(&place, &["runs", "push", "--to", &url]);
+    assert!(
+        pushed.starts_with("kelvin: 0 runs sent to postgres://") && pushed.ends_with("2 already there\n"),
+        "{pushed}"
+    );
+}
+
+#[test]
+fn a_password_is_never_printed_or_stored() {
+    let place = with_runs(&["a"]);
+    for arguments in [
+        &["runs", "list", "--store", "postgres://me:s3cret@nowhere.invalid/db"][..],
+        &["runs", "push", "--to=postgres://me:s3cret@127.0.0.1:1/db"],
+        &["runs", "push", "--to", "x.sqlite", "postgres://me:s3cret@host/db"],
+        &["runs", "list", "postgres://me:s3cret@host/db"],
+        &["runs", "list", "--store", "postgres://me:s3/cret@host:x/db"],
+    ] {
+        let output = place.run(arguments);
+        assert_refused(&output, &[]);
+        assert!(!stderr(&output).contains("s3") && !stderr(&output).contains("cret"), "{}", stderr(&output));
+    }
+    let Some(server) = Postgres::shared("a password that is given to a server") else { return };
+    let database = server.database();
+    server.sql(&database, "CREATE ROLE alice LOGIN SUPERUSER PASSWORD 's3cret'");
+    let url = format!("postgres://alice:s3cret@{}/{database}", server.address());
+    let measured = place.run(&[
+        "run",
+        "os.syscall.null",
+        "--quick",
+        "--budget",
+        "minimum",
+        "--no-report",
+        "--with-private",
+        "--store",
+        &url,
+    ]);
+    assert_eq!(measured.status.code(), Some(0), "{}", stderr(&measured));
+    assert!(!stderr(&measured).contains("s3cret"), "{}", stderr(&measured));
+    let exported = place.run(&["runs", "export", "last", "--with-private", "--store", &url]);
+    assert!(stdout(&exported).contains("postgres://alice:…@") && !stdout(&exported).contains("s3cret"));
 }

@@ -407,6 +407,20 @@ pub enum CopyError {
     Insert(#[from] InsertError),
 }
 
+/// Why runs that wait for a server were not sent. They stay where they are.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// The file that they wait in failed.
+    #[error(transparent)]
+    Local(Fault),
+    /// The file that shows who is recording cannot be made.
+    #[error("the file that shows who is recording cannot be opened: {0}")]
+    Lock(io::Error),
+    /// The server failed, or a run could not be read.
+    #[error(transparent)]
+    Copy(Box<CopyError>),
+}
+
 impl CopyError {
     /// Whether a store failed, so that the next run will fare no better.
     pub fn is_of_store(&self) -> bool {

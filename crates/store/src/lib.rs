@@ -19,6 +19,7 @@ mod learn;
 mod location;
 mod migrate;
 mod open;
+mod outbox;
 mod payload;
 mod prune;
 mod query;
@@ -30,8 +31,8 @@ mod tls;
 pub use check::{Invalid, check};
 pub use copy::copy;
 pub use error::{
-    AppendError, CopyError, DataDirectoryError, ExportError, Fault, FindError, ImportError, InsertError, LabelError,
-    LoadError, LocationError, OpenError, Source,
+    AppendError, CopyError, DataDirectoryError, DeliveryError, ExportError, Fault, FindError, ImportError, InsertError,
+    LabelError, LoadError, LocationError, OpenError, Source,
 };
 pub use exchange::{IMPORT_LIMIT, export, import};
 pub use labels::{BadTag, LONGEST_NOTE, Labels, TAG_PREFIX, Tag, check_name, note};
@@ -39,6 +40,7 @@ pub use learn::Kin;
 pub use location::{Address, Location, without_password};
 pub use migrate::SCHEMA_VERSION;
 pub use open::Store;
+pub use outbox::{Delivered, Recording};
 pub use prune::Prune;
 pub use query::{Filter, RunLine};
 pub use record::{Inserted, Recorder};

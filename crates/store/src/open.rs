@@ -93,6 +93,11 @@ impl Store {
         &self.name
     }
 
+    /// What tells the database of a server from others, whoever reaches it; none of a file.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
     /// Whether both are the same store, under whatever names.
     pub fn is_same(&self, other: &Self) -> bool {
         let place = |store: &Self| fs::canonicalize(&store.name).ok();

@@ -56,6 +56,16 @@ impl Store {
         Recorder { store: self, labels: Labels::default(), owed: None, started: None }
     }
 
+    /// Stores the end that a run without one is read with.
+    pub(crate) fn end_as_read(&self, run: &Run) -> Result<(), AppendError> {
+        let id = &run.outline.id;
+        let ended = self.in_transaction(|engine| {
+            let key = key_of(engine, id)?.ok_or(Trouble::Orphan)?;
+            end(engine, key, &Ending { status: &run.status, seconds: run.seconds, notes: &[] })
+        });
+        ended.map_err(|trouble| self.append_error(trouble, id))
+    }
+
     /// Stores what is known after the last round: predictions, studies, and notes that follow those of the
     /// [`Event::Finished`]. A second call replaces what the first one stored.
     ///

@@ -14,7 +14,7 @@ use kelvin_store::Labels;
 
 use crate::budget::{Budget, Fitted};
 use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
-use crate::commands::{existing_store, explain, open_store, report};
+use crate::commands::{existing_store, explain, local_store, open_store, report};
 use crate::costs::{Conditions, Costs};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::keeper::Keeper;
@@ -159,15 +159,17 @@ impl<'a> Checked<'a> {
     pub fn new(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &'a Destination<'a>) -> Result<Self, Fault> {
         let prepared = Prepared::new(here, plan, wishes.args)?;
         let page = to.page.map(UserFile::find).transpose().map_err(Fault::because)?;
-        let keeper =
-            to.store.map(|store| open_store(store).map(|store| Keeper::new(store, to.labels.clone()))).transpose()?;
+        let keeper = |args| Keeper::new(open_store(args)?, to.labels.clone(), local_store);
+        let keeper = to.store.map(keeper).transpose()?;
         Ok(Self { prepared, page, keeper, to })
     }
 
     /// Where the run will be written, in words.
     pub fn whereto(&self) -> String {
-        let stored =
-            self.keeper.as_ref().map_or("not stored".into(), |keeper| format!("stored in {}", keeper.store().name()));
+        let stored = self.keeper.as_ref().map_or("not stored".into(), |keeper| {
+            let by_way = keeper.waits_in().map(|file| format!(" by way of {file}")).unwrap_or_default();
+            format!("stored in {}{by_way}", keeper.store().name())
+        });
         let page = self.to.page.map_or("no report".into(), |page| format!("report in {}", page.display()));
         format!("{stored}; {page}")
     }
@@ -178,7 +180,23 @@ impl<'a> Checked<'a> {
     /// A run that never began, or cannot be written.
     pub fn measure(self, plan: &Plan, wishes: &Wishes<'_>, conduct: impl FnOnce(&Outline, &mut dyn Judge)) -> Done {
         let finished = measure(plan, wishes, (self.prepared, self.keeper.as_ref()), conduct)?;
-        show(finished, self.to, self.page)
+        let done = show(finished, self.to, self.page);
+        if let (Some(keeper), Some(args)) = (self.keeper, self.to.store) {
+            send(keeper, args);
+        }
+        done
+    }
+}
+
+/// Sends a run to its server, if it has one. The connection of before the run may be long dead, so that this is a new one.
+fn send(keeper: Keeper, args: &StoreArgs) {
+    let Some(file) = keeper.waits_in().map(str::to_owned) else { return };
+    // From here on the run is no longer being recorded.
+    drop(keeper);
+    if let Err(error) = open_store(args) {
+        output::remark(format_args!(
+            "kelvin: the run waits in {file} for the next kelvin that reaches its server: {error}"
+        ));
     }
 }
 

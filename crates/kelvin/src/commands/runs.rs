@@ -6,18 +6,17 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
 use kelvin_model::{Run, RunStatus};
 use kelvin_report::text::wrap;
 use kelvin_report::{Json, Render, Report};
-use kelvin_store::{Filter, Inserted, Prune, RunLine, Store, Tag};
+use kelvin_store::{Filter, Inserted, Location, Prune, RunLine, Store, Tag};
 use serde::Serialize;
 
 use crate::cli::{RunsArgs, RunsCommand};
-use crate::commands::{explain, open_named, open_store};
+use crate::commands::{explain, location, open_named, open_store, runs_in_words};
 use crate::fault::{Done, Fault};
 use crate::output;
 use crate::private::Told;
@@ -155,16 +154,13 @@ fn prune(store: &Store, prune: Prune, dry_run: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A number of runs.
-fn runs_in_words(count: usize) -> String {
-    if count == 1 { "1 run".into() } else { format!("{count} runs") }
-}
-
 /// A store that an option names, which must be there: reading from a new one is a typo.
 fn existing(place: &OsStr, option: &str) -> Result<Store, Fault> {
-    match Path::new(place).exists() {
-        true => open_named(place, option),
-        false => Err(Fault::because(format!("{option} {}: there is no such store", place.display()))),
+    match location(place, option)? {
+        Location::File(path) if !path.exists() => {
+            Err(Fault::because(format!("{option} {}: there is no such store", path.display())))
+        }
+        _ => open_named(place, option),
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use kelvin_store::{Filter, InsertError, Inserted, RunLine, Store, copy};
 
-use super::runs_in_words;
+use crate::commands::runs_in_words;
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
 
