@@ -314,11 +314,7 @@ mod tests {
 
     #[test]
     fn what_is_no_url_is_said_without_the_password() {
-        for url in [
-            "postgres://me:s3cret@",
-            "postgres://me:s3cret@h:x/d",
-            "postgres://me:s3cret@h/d?x=1",
-        ] {
+        for url in ["postgres://me:s3cret@", "postgres://me:s3cret@h:x/d", "postgres://me:s3cret@h/d?x=1"] {
             let error = parse(url, &[]).unwrap_err().to_string();
             assert!(!error.contains("s3") && !error.contains("cret") && error.contains("postgres://"), "{error}");
         }

@@ -97,17 +97,20 @@ impl Server {
 
     /// The layout version of the database; 0 if it has none. An error if it is newer, or of something else.
     fn version(&self) -> Result<i64, OpenError> {
-        let refusal = |trouble| self.refusal(trouble);
-        let first = |sql: &str| -> Result<Option<Row>, OpenError> { Ok(self.query(sql, &[]).map_err(refusal)?.pop()) };
-        let number = |row: Option<Row>| row.and_then(|mut row| row.take::<i64>(0).ok());
+        // One statement, which sees one moment: another program may be making the tables.
+        let select =
+            "SELECT count(*), count(*) FILTER (WHERE tablename = 'layout') FROM pg_tables WHERE schemaname = 'kelvin'";
+        let first =
+            |sql: &str| self.query(sql, &[]).map(|mut rows| rows.pop()).map_err(|trouble| self.refusal(trouble));
+        let tables = first(select)?.and_then(|mut row| Some((row.take::<i64>(0).ok()?, row.take::<i64>(1).ok()?)));
         let foreign = || OpenError::ForeignSchema { store: self.name.clone() };
-        if number(first("SELECT count(*) FROM pg_tables WHERE schemaname = 'kelvin' AND tablename = 'layout'")?)
-            == Some(0)
-        {
-            let others = number(first("SELECT count(*) FROM pg_tables WHERE schemaname = 'kelvin'")?);
-            return if others == Some(0) { Ok(0) } else { Err(foreign()) };
+        match tables {
+            Some((0, 0)) => return Ok(0),
+            Some((_, 1)) => {}
+            _ => return Err(foreign()),
         }
-        let found = number(first("SELECT version FROM kelvin.layout")?).ok_or_else(foreign)?;
+        let version = first("SELECT version FROM kelvin.layout")?;
+        let found = version.and_then(|mut row| row.take::<i64>(0).ok()).ok_or_else(foreign)?;
         match found > SCHEMA_VERSION {
             true => Err(OpenError::Newer { store: self.name.clone(), found, known: SCHEMA_VERSION }),
             false => Ok(found),

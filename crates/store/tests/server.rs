@@ -284,7 +284,7 @@ fn no_run_is_lost_or_doubled_while_a_server_is_killed_and_started_again() {
                 })
             })
             .collect();
-        for pause in [20, 60, 5] {
+        for pause in [20, 50] {
             thread::sleep(Duration::from_millis(pause));
             server.kill();
             server.start_again();

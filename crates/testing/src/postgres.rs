@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Missing, is_root};
 
@@ -46,7 +46,9 @@ pub struct Postgres {
     directory: PathBuf,
     port: u16,
     bin: PathBuf,
-    keeper: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
+    keeper: Child,
+    /// To and from the keeper; none at the end.
+    pipes: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
     databases: AtomicUsize,
 }
 
@@ -94,8 +96,8 @@ impl Postgres {
             command.args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"]);
         }
         let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let pipes = (keeper.stdin.take().unwrap(), BufReader::new(keeper.stdout.take().unwrap()));
-        let server = Self { directory, port, bin, keeper: Mutex::new(pipes), databases: AtomicUsize::new(0) };
+        let pipes = keeper.stdin.take().zip(keeper.stdout.take().map(BufReader::new));
+        let server = Self { directory, port, bin, keeper, pipes: Mutex::new(pipes), databases: AtomicUsize::new(0) };
         if !(server.answers("") && server.tell("start")) {
             let log = fs::read_to_string(server.directory.join("log")).unwrap_or_default();
             Missing::machine(format!("PostgreSQL does not start here: {log}")).skips(what);
@@ -110,7 +112,8 @@ impl Postgres {
     }
 
     fn answers(&self, line: &str) -> bool {
-        let (to, from) = &mut *self.keeper.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (to, from) = pipes.as_mut().unwrap();
         to.write_all(line.as_bytes()).unwrap();
         let mut answer = String::new();
         from.read_line(&mut answer).unwrap();
@@ -161,6 +164,14 @@ impl Postgres {
         let output = psql.arg("-h").arg(&self.directory).args(["-p", &self.port.to_string()]).output().unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // The end of the pipe ends the keeper.
+        drop(self.pipes.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        let _ = self.keeper.wait();
     }
 }
 
