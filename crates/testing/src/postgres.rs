@@ -24,7 +24,7 @@ directory=$1 bin=$2 port=$3 user=$4; shift 4
 pg() { program=$1; shift; (cd "$directory" && $as "$bin/$program" "$@") >>"$directory/log" 2>&1 </dev/null; }
 as="$*"
 answer() { if "$@"; then echo done; else echo failed; fi; }
-options="-p $port -k $directory -c listen_addresses=127.0.0.1 -c fsync=off -c shared_buffers=16MB -c max_connections=60"
+options="-p $port -k $directory -c listen_addresses=127.0.0.1 -c fsync=off -c shared_buffers=16MB -c autovacuum=off -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0 -c max_connections=60"
 make() {
 	pg initdb -D "$directory/data" -U "$user" -A trust -E UTF8 --locale=C.UTF-8 --no-sync --no-instructions --wal-segsize=4 || return 1
 	printf 'local all all trust\nhost all all all scram-sha-256\n' >"$directory/data/pg_hba.conf"

@@ -1,14 +1,11 @@
 //! Tags and notes lead to runs and stay with them; old runs go and labelled ones stay; runs are copied once, with all that is theirs.
 
-mod common;
-mod stores;
-
-use common::{MACHINE, sample_events, sample_metrics, sample_run};
+use crate::common::{MACHINE, sample_events, sample_metrics, sample_run};
+use crate::stores::{Fresh, of_any_store};
 use kelvin_model::{Case, Event, Headline, Name, Point, Run, RunStatus};
 use kelvin_store::{
     CopyError, Filter, FindError, InsertError, Inserted, Kin, LabelError, Labels, Prune, Store, Tag, copy,
 };
-use stores::{Fresh, of_any_store};
 
 of_any_store! {
     tags_and_notes_are_set_replaced_and_removed,

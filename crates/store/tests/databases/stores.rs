@@ -1,7 +1,5 @@
 //! New stores of every kind, on which the same tests are run.
 
-#![allow(dead_code, unused_macros, unused_imports, reason = "each test program uses a part of it")]
-
 use std::ffi::OsStr;
 
 use kelvin_store::{Location, Store};
@@ -50,14 +48,14 @@ macro_rules! of_any_store {
         mod in_a_file {
             $(#[test]
             fn $name() {
-                super::$name(&super::stores::Fresh::file());
+                super::$name(&crate::stores::Fresh::file());
             })*
         }
 
         mod on_a_server {
             $(#[test]
             fn $name() {
-                if let Some(fresh) = super::stores::Fresh::server(stringify!($name)) {
+                if let Some(fresh) = crate::stores::Fresh::server(stringify!($name)) {
                     super::$name(&fresh);
                 }
             })*

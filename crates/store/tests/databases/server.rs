@@ -1,8 +1,5 @@
 //! A database of a server as a store: many at once, a killed server, a full disk, and what is refused in which words.
 
-mod common;
-mod stores;
-
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{sample_events, sample_run};
+use crate::common::{sample_events, sample_run};
+use crate::stores::location;
 use kelvin_model::{Case, Event, Headline, Name, Point, Run, RunStatus};
 use kelvin_store::{Filter, Inserted, Location, OpenError, SCHEMA_VERSION, Store, copy};
 use kelvin_testing::mounted::{FileSystemKind, Mounted};
 use kelvin_testing::postgres::Postgres;
-use stores::location;
 
 fn run_called(id: &str) -> Run {
     let mut run = sample_run();
@@ -161,7 +158,7 @@ fn what_keeps_a_server_from_being_reached_is_said_in_one_line() {
 
 #[test]
 fn certificates_are_believed_as_the_mode_says() {
-    let Some(server) = Postgres::start("certificates of a server") else { return };
+    let Some(server) = Postgres::shared("certificates of a server") else { return };
     let signed = rcgen::generate_simple_self_signed(["db.example.org".to_owned()]).unwrap();
     let data = server.directory().join("data");
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&data).unwrap());
@@ -171,16 +168,16 @@ fn certificates_are_believed_as_the_mode_says() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         chown(&path, Some(owner), Some(owner)).unwrap();
     }
-    server.sql("postgres", "CREATE ROLE alice LOGIN SUPERUSER PASSWORD 'right'");
+    server.sql("postgres", "CREATE ROLE bob LOGIN SUPERUSER PASSWORD 'right'");
     let database = server.database();
-    let url = |options: &str| format!("postgres://alice:right@{}/{database}?{options}", server.address());
+    let url = |options: &str| format!("postgres://bob:right@{}/{database}?{options}", server.address());
     let uses_tls = |options: &str| -> Result<bool, OpenError> {
         let store = Store::open(location(&url(options)))?;
         let used = server
-            .sql("postgres", "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'alice'");
+            .sql("postgres", "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'bob'");
         drop(store);
         // Sessions end a little after their clients.
-        while !server.sql("postgres", "SELECT 1 FROM pg_stat_activity WHERE usename = 'alice'").is_empty() {
+        while !server.sql("postgres", "SELECT 1 FROM pg_stat_activity WHERE usename = 'bob'").is_empty() {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(used.trim() == "t")
@@ -257,9 +254,16 @@ fn runs_wait_until_the_server_has_them_and_those_that_are_recorded_stay() {
     assert_eq!(there.load("taken").unwrap(), different);
 }
 
+/// One server of its own for both, since it takes long to make: what befalls it must befall no other test.
 #[test]
-fn no_run_is_lost_or_doubled_while_a_server_is_killed_and_started_again() {
-    let Some(server) = Postgres::start("a killed server") else { return };
+fn a_server_that_is_killed_or_has_no_space_costs_no_run() {
+    if let Some(server) = Postgres::start("a server that is killed or has no space") {
+        no_run_is_lost_or_doubled_while_it_is_killed_and_started_again(&server);
+        a_full_disk_is_named_and_what_waits_is_sent_later(&server);
+    }
+}
+
+fn no_run_is_lost_or_doubled_while_it_is_killed_and_started_again(server: &Postgres) {
     let url = server.url(&server.database());
     let directory = tempfile::tempdir().unwrap();
     let local = Store::open(directory.path().join("runs.sqlite")).unwrap();
@@ -297,9 +301,7 @@ fn no_run_is_lost_or_doubled_while_a_server_is_killed_and_started_again() {
     names.iter().for_each(|id| assert_eq!(there.load(id).unwrap(), Run::from_events(told(id)).unwrap()));
 }
 
-#[test]
-fn a_full_disk_at_the_server_is_named_and_costs_no_run() {
-    let Some(server) = Postgres::shared("a full disk at a server") else { return };
+fn a_full_disk_is_named_and_what_waits_is_sent_later(server: &Postgres) {
     let small = match Mounted::of(FileSystemKind::Tmpfs, Path::new("/tmp")) {
         Ok(small) => small,
         Err(missing) => return missing.skips("a full disk at a server"),

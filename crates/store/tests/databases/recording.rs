@@ -1,13 +1,12 @@
 //! What is recorded is what is loaded, whole or partial; and it is found, listed, learned from and deleted.
 
-mod common;
-mod stores;
-
-use common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_predictions, sample_round};
-use common::{sample_run, sample_studies};
+use crate::common::{
+    MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_predictions, sample_round,
+};
+use crate::common::{sample_run, sample_studies};
+use crate::stores::{Fresh, of_any_store};
 use kelvin_model::{Case, Event, Headline, Metric, Name, Run, RunStatus};
 use kelvin_store::{AppendError, Filter, FindError, InsertError, Inserted, Kin};
-use stores::{Fresh, of_any_store};
 
 of_any_store! {
     a_recorded_run_loads_as_it_was_told,
@@ -46,15 +45,16 @@ fn a_recorded_run_loads_as_it_was_told(fresh: &Fresh) {
 }
 
 fn any_beginning_of_a_run_is_a_partial_run(fresh: &Fresh) {
+    let store = fresh.store();
     let events = sample_events();
     for length in 1..events.len() {
-        let store = fresh.store();
         let mut recorder = store.recorder();
         events[..length].iter().for_each(|event| recorder.event(event).unwrap());
         let stored = store.load("last").unwrap();
         assert_eq!(stored, Run::from_events(events[..length].to_vec()).unwrap());
         assert!(matches!(stored.status, RunStatus::Partial(_)));
         assert_eq!(store.list(&Filter::default()).unwrap()[0].status, None);
+        store.delete("last").unwrap();
     }
 }
 
