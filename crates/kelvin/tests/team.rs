@@ -193,12 +193,23 @@ fn a_run_reaches_its_server_also_if_that_is_lost_meanwhile() {
     assert_eq!(at(&server, &database).split(' ').count(), 2);
     assert_eq!(ids(&place, &[]), [""; 0]);
 
+    // Killed, it is sent as far as it came, once nobody records it any more.
+    let mut child = place.start(&run("3s"));
+    assert!(place::within(place::PATIENCE, || ids(&place, &[]).len() == 1));
+    assert_eq!(says(&place, &["runs", "list", "--store", &url]), "", "it is still being recorded");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(says(&place, &["runs", "list", "--store", &url]).contains("kelvin: 1 run sent to postgres://"));
+    let lines = place.json(&["runs", "list", "--store", &url]);
+    assert!(lines[2]["status"]["partial"].is_string(), "{lines}");
+    assert_eq!(ids(&place, &[]), [""; 0]);
+
     // From server to file and back, each once.
     let pulled = says(&place, &["runs", "pull", "--from", &url]);
-    assert!(pulled.starts_with("kelvin: 2 runs fetched into "), "{pulled}");
+    assert!(pulled.starts_with("kelvin: 3 runs fetched into "), "{pulled}");
     let pushed = says(&place, &["runs", "push", "--to", &url]);
     assert!(
-        pushed.starts_with("kelvin: 0 runs sent to postgres://") && pushed.ends_with("2 already there\n"),
+        pushed.starts_with("kelvin: 0 runs sent to postgres://") && pushed.ends_with("3 already there\n"),
         "{pushed}"
     );
 }

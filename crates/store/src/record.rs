@@ -189,7 +189,7 @@ impl Recorder<'_> {
         Self { labels, ..self }
     }
 
-    /// The run is kept here until that server has it; see [`outbox`](crate::outbox).
+    /// The run is kept here until that server has it; see [`Store::deliver`].
     #[must_use]
     pub fn for_server(self, server: &str) -> Self {
         Self { owed: Some(server.to_owned()), ..self }

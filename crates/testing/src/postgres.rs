@@ -20,6 +20,8 @@ const NOBODY: u32 = 65_534;
 /// Makes the cluster, then does what it is told line by line. When the test ends, however it ends, the pipe ends, and so do the
 /// server and its directory.
 const KEEPER: &str = r#"
+# Ctrl-C ends the tests, and only their end ends this: nothing else may keep it from clearing up.
+trap '' PIPE INT TERM HUP
 directory=$1 bin=$2 port=$3 user=$4; shift 4
 pg() { program=$1; shift; (cd "$directory" && $as "$bin/$program" "$@") >>"$directory/log" 2>&1 </dev/null; }
 as="$*"
