@@ -73,7 +73,7 @@ pub enum RunsCommand {
         /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
         run: String,
     },
-    /// Delete old runs: all but the newest of each machine and mode, and those with a tag or a note
+    /// Delete old runs, except the newest of each machine and mode and those with a tag or a note
     #[command(after_help = "Examples:\n  kelvin runs prune --keep 20 --dry-run\n  kelvin runs prune --keep 20\n\n\
                             What may still be running stays, and so does what a server is yet to get.")]
     Prune {
