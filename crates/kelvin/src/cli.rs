@@ -5,6 +5,7 @@ mod compare;
 mod file;
 mod history;
 mod load;
+mod runs;
 mod serve;
 mod study_load;
 mod transfer;
@@ -19,12 +20,14 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
+use kelvin_store::Tag;
 
 pub use ab::{AbArgs, Means, Setting};
 pub use compare::{CompareArgs, CompareFormat, GateArgs};
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
 pub use history::{HistoryArgs, HistoryFormat};
 pub use load::{LoadArgs, VerifyArg};
+pub use runs::{RunsArgs, RunsCommand, WrittenBy};
 pub use serve::ServeArgs;
 pub use study_load::StudyLoadArgs;
 pub use transfer::{Ack, Lasting, ReceiveArgs, SendArgs, Streams};
@@ -104,10 +107,9 @@ pub enum Command {
                             kelvin agent --listen 0.0.0.0 --token-file token --serve files\n\n\
                             Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 could not be done: one line says why.")]
     Agent(AgentArgs),
-    /// List, show, delete, export or import stored runs
-    #[command(
-        after_help = "Examples:\n  kelvin runs list\n  kelvin runs export last > run.json\n  kelvin runs delete 0192"
-    )]
+    /// List, show, tag, delete, copy, export or import stored runs
+    #[command(after_help = "Examples:\n  kelvin runs list\n  kelvin runs tag last kernel=6.18\n  \
+                            kelvin runs export last > run.json\n  kelvin runs push --to team.sqlite\n  kelvin runs delete 0192")]
     Runs(RunsArgs),
     /// Measure quantities known by construction; print kelvin's own error
     #[command(after_help = "Example:\n  kelvin selfcheck")]
@@ -148,7 +150,8 @@ pub enum Command {
                             kelvin compare last~1 last --full       all figures\n  \
                             kelvin compare before.json last --fail-on worse:5%\n  \
                             kelvin compare before.json last --fail-on worse:5% --format md -o compared.md\n  \
-                            kelvin compare last~5..last~3 last~2..last\n\n\
+                            kelvin compare last~5..last~3 last~2..last\n  \
+                            kelvin compare tag:kernel=6.17 tag:kernel=6.18\n\n\
                             Exit status: 0 compared, 1 a figure misses the gate of --fail-on or --policy, 2 could not be done: one line says \
                             why.")]
     Compare(CompareArgs),
@@ -207,9 +210,9 @@ pub enum Command {
 /// The store.
 #[derive(Clone, Debug, Args)]
 pub struct StoreArgs {
-    /// The store of runs [default: kelvin/runs.sqlite in XDG_DATA_HOME or ~/.local/share]
-    #[arg(long, value_name = "FILE", global = true)]
-    pub store: Option<PathBuf>,
+    /// The store of runs: a file, or a database as postgres://USER@HOST/DATABASE [default: kelvin/runs.sqlite in XDG_DATA_HOME or ~/.local/share]
+    #[arg(long, value_name = "STORE", global = true)]
+    pub store: Option<OsString>,
 }
 
 /// Where a run goes.
@@ -221,6 +224,12 @@ pub struct DestinationArgs {
     /// Do not store the run
     #[arg(long)]
     pub no_store: bool,
+    /// A tag of the run, such as kernel=6.18; repeatable
+    #[arg(long = "tag", value_name = "NAME=VALUE", conflicts_with = "no_store")]
+    pub tags: Vec<Tag>,
+    /// A note on the run
+    #[arg(long, value_name = "TEXT", value_parser = kelvin_store::note, conflicts_with = "no_store")]
+    pub note: Option<String>,
     /// Where to write the HTML report
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub report: PathBuf,
@@ -466,7 +475,7 @@ pub struct TuneArgs {
 /// `kelvin report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run: an id or its prefix, `last`, `last~1`, or an exported file
+    /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file
     #[arg(default_value = "last")]
     pub run: OsString,
     /// Output format
@@ -524,88 +533,6 @@ pub enum Format {
     Parquet,
     /// Apache Parquet: one row per sample
     ParquetSamples,
-}
-
-/// `kelvin runs`.
-#[derive(Debug, Args)]
-pub struct RunsArgs {
-    /// What to do with them
-    #[command(subcommand)]
-    pub command: RunsCommand,
-    /// The store
-    #[command(flatten)]
-    pub store: StoreArgs,
-}
-
-/// What to do with stored runs.
-#[derive(Debug, Subcommand)]
-pub enum RunsCommand {
-    /// List the stored runs, oldest first
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show a run's table
-    Show {
-        /// The run: an id or its prefix, `last`, `last~1`
-        #[arg(default_value = "last")]
-        run: String,
-        /// Print the run and its analysis as JSON
-        #[arg(long)]
-        json: bool,
-        /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
-        #[arg(long)]
-        with_private: bool,
-    },
-    /// Delete a run
-    Delete {
-        /// The run: an id or its prefix, `last`, `last~1`
-        run: String,
-    },
-    /// Write a run as one JSON file
-    Export {
-        /// The run: an id or its prefix, `last`, `last~1`
-        #[arg(default_value = "last")]
-        run: String,
-        /// Where to write it [default: standard output]
-        #[arg(long, short, value_name = "FILE")]
-        output: Option<PathBuf>,
-        /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
-        #[arg(long)]
-        with_private: bool,
-    },
-    /// Store a run from a file that `export`, or another program, wrote
-    #[command(
-        after_help = "Examples:\n  kelvin runs import run.json\n  fio --output-format=json --output=fio.json job.fio\n  \
-                            kelvin runs import fio.json\n  kelvin compare ID last"
-    )]
-    Import {
-        /// The file, or - for standard input
-        #[arg(required_unless_present = "table")]
-        file: Option<PathBuf>,
-        /// The program that wrote it [default: known by how the file begins, else kelvin]
-        #[arg(long, value_enum, value_name = "PROGRAM")]
-        from: Option<WrittenBy>,
-        /// Print what of each program's results is a metric of kelvin, what is not, and why
-        #[arg(long, conflicts_with_all = ["file", "from"])]
-        table: bool,
-    },
-}
-
-/// A program whose files can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WrittenBy {
-    /// `kelvin runs export`
-    Kelvin,
-    /// lmbench 3: its results as text
-    Lmbench,
-    /// fio 3: --output-format=json
-    Fio,
-    /// iperf3: --json
-    Iperf3,
-    /// sysbench 1: its output as text
-    Sysbench,
 }
 
 /// Parses the command line. Help and version are printed here.
@@ -815,5 +742,12 @@ mod tests {
         says(&["kelvin", "agent", "--listen", "127.0.0.1:70000"], "give an IP address");
         says(&["kelvin", "agent", "--clients", "0"], "--clients");
         says(&["kelvin", "run", "net", "--socket-buffers", "1"], "--socket-buffers");
+        says(&["kelvin", "run", "--tag", "kernel"], "a tag is NAME=VALUE, such as kernel=6.18");
+        says(&["kelvin", "run", "--tag", "a=b", "--no-store"], "--no-store");
+        says(&["kelvin", "runs", "tag", "last"], "NAME=VALUE");
+        says(&["kelvin", "runs", "tag", "last", "--remove", "A B"], "--remove");
+        says(&["kelvin", "runs", "prune"], "--keep");
+        says(&["kelvin", "runs", "prune", "--keep", "0"], "a whole number from 1");
+        says(&["kelvin", "runs", "push"], "--to");
     }
 }

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use kelvin_model::text::visible;
+use kelvin_store::without_password;
 
 /// A command could not be done: one line that says why, exit status 2.
 #[derive(Debug)]
@@ -40,7 +41,9 @@ impl Fault {
 
 impl Display for Fault {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let line: Vec<char> = visible(&self.0.split_whitespace().collect::<Vec<_>>().join(" ")).chars().collect();
+        // An argument that is quoted may be the URL of a store.
+        let told = without_password(&self.0);
+        let line: Vec<char> = visible(&told.split_whitespace().collect::<Vec<_>>().join(" ")).chars().collect();
         let text = |letters: &[char]| letters.iter().collect::<String>();
         match line.len().checked_sub(TOLD.0 + TOLD.1) {
             Some(1..) => write!(out, "{} ... {}", text(&line[..TOLD.0]), text(&line[line.len() - TOLD.1..])),

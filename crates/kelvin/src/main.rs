@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod costs;
 mod fault;
+mod keeper;
 mod measure;
 mod other_host;
 mod output;

@@ -6,11 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse};
 use kelvin_harness::{Effort, Judge, Plan, Setup, clock_source};
 use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings};
-use kelvin_store::{AppendError, Kin, Store};
+use kelvin_store::{AppendError, Kin, Store, without_password};
 
 use crate::cli::{MINIMUM, MeasureArgs};
 use crate::costs::{Conditions, taught};
 use crate::fault::Fault;
+use crate::keeper::Keeper;
 use crate::prepare::Prepared;
 use crate::private::Told;
 use crate::progress::Progress;
@@ -59,16 +60,16 @@ pub struct Finished {
 pub fn measure(
     plan: &Plan,
     wishes: &Wishes<'_>,
-    (prepared, store): (Prepared, Option<&Store>),
+    (prepared, keeper): (Prepared, Option<&Keeper>),
     conduct: impl FnOnce(&Outline, &mut dyn Judge),
 ) -> Result<Finished, Fault> {
     let root = Path::new("/");
-    let outline = outline(plan, wishes, &prepared, store)?;
+    let outline = outline(plan, wishes, &prepared, keeper.map(Keeper::store))?;
     let sockets = prepared.setup.sockets.clone();
     let conditions = Conditions::of(&prepared.machine, prepared.setup.placement.allowed.len(), &wishes.args.dir);
     let watch = kelvin_machine::Watch::begin(root);
     let mut record =
-        Record::new(store.map(Store::recorder), Progress::new(crate::output::shows_progress()), wishes.told);
+        Record::new(keeper.map(Keeper::recorder), Progress::new(crate::output::shows_progress()), wishes.told);
     conduct(&outline, &mut record);
     prepared.clear_up();
     let Recorded { run, trouble, open } = record.finish();
@@ -78,10 +79,10 @@ pub fn measure(
     predict::conclude(&mut run);
     let run = wishes.told.run(run)?;
     let analysis = analyse(&run);
-    let kept = store.zip(open).map_or(Ok(()), |(store, (mut recorder, end))| {
+    let kept = keeper.zip(open).map_or(Ok(()), |(keeper, (mut recorder, end))| {
         let mut headlines = analysis.teaches(|metric| sockets::is_usual(metric, &sockets));
         headlines.extend(taught(&run, conditions));
-        store.keep(&run, &headlines).and_then(|()| recorder.event(&end))
+        keeper.keep(&run, &headlines).and_then(|()| recorder.event(&end))
     });
     Ok(Finished { run, analysis, trouble: kept.err().or(trouble) })
 }
@@ -104,7 +105,7 @@ fn outline(plan: &Plan, wishes: &Wishes<'_>, prepared: &Prepared, store: Option<
         id: run_id(),
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         kelvin: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        command: std::env::args_os().map(|argument| without_password(&argument.to_string_lossy())).collect(),
         settings: settings(wishes, setup),
         clock: setup.clock.clone(),
         hazards: kelvin_machine::hazards(Path::new("/"), machine, Path::new(&setup.scratch)),

@@ -131,7 +131,7 @@ fn private_options() -> BTreeSet<String> {
 fn is_private(argument: &Arg) -> bool {
     let names = argument.get_value_names().unwrap_or_default();
     argument.get_value_parser().type_id() == TypeId::of::<PathBuf>()
-        || names.iter().any(|name| name.starts_with("HOST") || name.starts_with("ADDRESS"))
+        || names.iter().any(|name| ["HOST", "ADDRESS", "STORE"].iter().any(|of_a_place| name.starts_with(of_a_place)))
 }
 
 fn spellings(argument: &Arg) -> Vec<String> {
@@ -156,6 +156,7 @@ mod tests {
                 "./kelvin study file.remote --remote /mnt/nas --report r.html --seed 7",
                 "kelvin study file.remote --remote … --report … --seed 7",
             ),
+            ("kelvin run --store postgres://u:secret@h/d --note x", "kelvin run --store … --note x"),
             (
                 "kelvin run --congestion-control bbr --beside zenbook-2011",
                 "kelvin run --congestion-control bbr --beside zenbook-2011",

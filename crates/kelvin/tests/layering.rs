@@ -40,6 +40,7 @@ const OF_TESTS: &str = "kelvin-testing";
 const KEPT_BEHIND: &[(&str, &str)] = &[
     ("clap", "kelvin"),
     ("rusqlite", "kelvin-store"),
+    ("tokio-postgres", "kelvin-store"),
     ("io-uring", "kelvin-sys"),
     ("hdrhistogram", "kelvin-stats"),
     ("blake3", "kelvin-wire"),

@@ -1,72 +1,75 @@
 //! Errors of a store: an enum for each operation, each error one line that says what to do.
 
 use std::io;
-use std::path::{Path, PathBuf};
-
-use rusqlite::ErrorCode;
+use std::path::PathBuf;
 
 use crate::Invalid;
+use crate::labels::{BadTag, Tag};
 
-/// SQLite failed. What was committed before stays.
+/// The cause of a fault, in the words of the database.
+pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The database failed. What was committed before stays.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// `SQLITE_FULL`.
-    #[error("the disk that holds {} is full", path.display())]
+    /// There is no space left.
+    #[error("the disk that holds {store} is full")]
     Full {
         /// The store.
-        path: PathBuf,
+        store: String,
     },
     /// The operating system refused a read, a write or a flush.
-    #[error("reading or writing {} failed: {source}", path.display())]
+    #[error("reading or writing {store} failed: {source}")]
     Io {
         /// The store.
-        path: PathBuf,
-        /// SQLite's error.
-        source: rusqlite::Error,
+        store: String,
+        /// The cause.
+        source: Source,
     },
     /// Another process locked the store for too long.
-    #[error("{} is in use by another process that did not release it in time", path.display())]
+    #[error("{store} is in use by another process that did not release it in time")]
     Locked {
         /// The store.
-        path: PathBuf,
+        store: String,
     },
     /// It cannot be written to.
-    #[error("{} cannot be written to", path.display())]
+    #[error("{store} cannot be written to")]
     ReadOnly {
         /// The store.
-        path: PathBuf,
+        store: String,
+    },
+    /// A server denies it.
+    #[error("{store} denies it: {source}")]
+    Denied {
+        /// The store.
+        store: String,
+        /// The cause.
+        source: Source,
+    },
+    /// A server is gone, or stays silent.
+    #[error("the connection to {store} was lost: {source}")]
+    Lost {
+        /// The store.
+        store: String,
+        /// The cause.
+        source: Source,
     },
     /// It is corrupt.
-    #[error("{} is damaged: {source}", path.display())]
+    #[error("{store} is damaged: {source}")]
     Damaged {
         /// The store.
-        path: PathBuf,
-        /// SQLite's error.
-        source: rusqlite::Error,
+        store: String,
+        /// The cause.
+        source: Source,
     },
     /// Anything else.
-    #[error("{}: {source}", path.display())]
+    #[error("{store}: {source}")]
     Other {
         /// The store.
-        path: PathBuf,
-        /// SQLite's error.
-        source: rusqlite::Error,
+        store: String,
+        /// The cause.
+        source: Source,
     },
-}
-
-impl Fault {
-    /// An error of SQLite as one of the store at `path`.
-    pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
-        let path = path.to_path_buf();
-        match source.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Self::Full { path },
-            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Self::Io { path, source },
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked { path },
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly { path },
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged { path, source },
-            _ => Self::Other { path, source },
-        }
-    }
 }
 
 /// Why there is no default place for the store.
@@ -83,6 +86,34 @@ pub enum DataDirectoryError {
         /// Its value.
         value: PathBuf,
     },
+}
+
+/// Why a text does not say where a store is.
+#[derive(Debug, thiserror::Error)]
+pub enum LocationError {
+    /// It begins as a URL, but is none.
+    #[error("{url}: {problem}; postgres://USER@HOST/DATABASE is right")]
+    NotAUrl {
+        /// The text, without its password.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A mode of TLS that libpq does not know.
+    #[error("sslmode={found}: it is one of disable, allow, prefer, require, verify-ca, verify-full")]
+    TlsMode {
+        /// What was asked for.
+        found: String,
+    },
+    /// Others can read the file of passwords.
+    #[error("{} holds the password, but others can read it: chmod 600 makes it yours alone", file.display())]
+    OpenPasswordFile {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The password is no text.
+    #[error("PGPASSWORD is not UTF-8")]
+    PasswordNotText,
 }
 
 /// Why a store could not be opened.
@@ -129,14 +160,74 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// A newer kelvin wrote it.
-    #[error("{} has schema version {found}, but this kelvin knows only up to {known}: use a newer kelvin", path.display())]
+    #[error("{store} has schema version {found}, but this kelvin knows only up to {known}: use a newer kelvin")]
     Newer {
         /// The store.
-        path: PathBuf,
+        store: String,
         /// Its version.
         found: i64,
         /// The newest version that this program knows.
         known: i64,
+    },
+    /// There is no host of this name.
+    #[error("{store}: there is no host {host}, or its name cannot be looked up")]
+    NoSuchHost {
+        /// The store.
+        store: String,
+        /// The host.
+        host: String,
+    },
+    /// No server listens there.
+    #[error("{store}: the connection was refused: no server listens there")]
+    Refused {
+        /// The store.
+        store: String,
+    },
+    /// The server does not let this user in.
+    #[error("{store}: {user} was not let in: {problem}")]
+    Authentication {
+        /// The store.
+        store: String,
+        /// The user.
+        user: String,
+        /// What the server says.
+        problem: String,
+    },
+    /// The server has no such database.
+    #[error("{store}: the server has no database {database:?}: createdb makes one")]
+    NoSuchDatabase {
+        /// The store.
+        store: String,
+        /// The database.
+        database: String,
+    },
+    /// The server cannot be reached for another reason.
+    #[error("{store} cannot be reached: {problem}")]
+    Unreachable {
+        /// The store.
+        store: String,
+        /// The reason.
+        problem: String,
+    },
+    /// TLS cannot be spoken as it is asked for.
+    #[error("{store}: {problem}")]
+    Tls {
+        /// The store.
+        store: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Another program has a schema of our name there.
+    #[error("{store}: its schema `kelvin` belongs to another program, and is left as it is: name another database")]
+    ForeignSchema {
+        /// The store.
+        store: String,
+    },
+    /// The operating system gives no means to wait for a server.
+    #[error("cannot wait for a server: {source}")]
+    NoRuntime {
+        /// The cause.
+        source: io::Error,
     },
     /// The file system cannot do what a write-ahead log needs.
     #[error("the file system of {} cannot hold a write-ahead log (SQLite offers {offered}): name a file on a local disk", path.display())]
@@ -146,7 +237,7 @@ pub enum OpenError {
         /// The journal mode that SQLite fell back to.
         offered: String,
     },
-    /// SQLite failed.
+    /// The database failed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -184,7 +275,7 @@ pub enum AppendError {
     /// The data is inconsistent.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// SQLite failed.
+    /// The database failed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -193,10 +284,21 @@ pub enum AppendError {
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// There is no run at all.
-    #[error("the store {} holds no runs", path.display())]
+    #[error("the store {store} holds no runs")]
     Empty {
         /// The store.
-        path: PathBuf,
+        store: String,
+    },
+    /// No run has the tag.
+    #[error("no run has the tag {0}")]
+    NoneTagged(Tag),
+    /// It is no tag.
+    #[error("{name:?}: {problem}")]
+    BadTag {
+        /// What was asked for.
+        name: String,
+        /// What would be right.
+        problem: BadTag,
     },
     /// None matches.
     #[error("no run is called {name:?} or begins with it")]
@@ -228,7 +330,7 @@ pub enum FindError {
         /// How many more there are.
         left_out: usize,
     },
-    /// SQLite failed.
+    /// The database failed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -272,6 +374,63 @@ impl From<Fault> for LoadError {
     }
 }
 
+/// Why the tags or the note of a run were not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LabelError {
+    /// The name does not match exactly one run.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// A tag to be removed is not there.
+    #[error("run {id} has no tag {name}")]
+    NoSuchTag {
+        /// The run.
+        id: String,
+        /// Name of the tag.
+        name: String,
+    },
+}
+
+impl From<Fault> for LabelError {
+    fn from(fault: Fault) -> Self {
+        Self::Find(FindError::Fault(fault))
+    }
+}
+
+/// Why a run was not copied from one store to another. What the other store had before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// It could not be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// It could not be stored.
+    #[error(transparent)]
+    Insert(#[from] InsertError),
+}
+
+/// Why runs that wait for a server were not sent. They stay where they are.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// The file that they wait in failed.
+    #[error(transparent)]
+    Local(Fault),
+    /// The file that shows who is recording cannot be made.
+    #[error("the file that shows who is recording cannot be opened: {0}")]
+    Lock(io::Error),
+    /// The server failed, or a run could not be read.
+    #[error(transparent)]
+    Copy(Box<CopyError>),
+}
+
+impl CopyError {
+    /// Whether a store failed, so that the next run will fare no better.
+    pub fn is_of_store(&self) -> bool {
+        matches!(
+            self,
+            Self::Load(LoadError::Find(FindError::Fault(_))) | Self::Insert(InsertError::Append(AppendError::Fault(_)))
+        )
+    }
+}
+
 /// Why a whole run was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum InsertError {
@@ -289,7 +448,7 @@ pub enum InsertError {
         /// The cause.
         source: Box<LoadError>,
     },
-    /// The run is inconsistent, or SQLite failed.
+    /// The run is inconsistent, or the database failed.
     #[error(transparent)]
     Append(#[from] AppendError),
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kelvin_model::grammar::ID;
 use kelvin_model::{Case, FORMAT, Name, Outline};
-use rusqlite::params;
 
 use crate::Store;
+use crate::engine::{Row, Value, WrongColumn, values};
 use crate::error::{Fault, FindError, LoadError};
 use crate::payload::unpack;
 use crate::query::sql_limit;
@@ -72,20 +72,22 @@ impl Store {
     /// # Errors
     /// If the store fails.
     pub fn machines(&self) -> Result<Vec<MachineRuns>, Fault> {
-        // A bare column beside max() is of the row that has the maximum.
         let select = "
-            SELECT machine, cpu_model, mode, count(*), id, max(started_us) FROM run INDEXED BY run_by_machine
+            SELECT machine, mode, cpu_model, id FROM run
             WHERE status = 'complete' AND EXISTS (SELECT 1 FROM headline WHERE headline.run = run.key)
-            GROUP BY machine, mode ORDER BY 6 DESC, 1, 3";
-        self.rows(select, [], |row| {
-            Ok(MachineRuns {
-                machine: row.get(0)?,
-                cpu_model: row.get(1)?,
-                mode: row.get(2)?,
-                runs: usize::try_from(row.get::<_, i64>(3)?).unwrap_or(usize::MAX),
-                newest: row.get(4)?,
-            })
-        })
+            ORDER BY started_us DESC, id DESC";
+        let row = |row: &mut Row| Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?));
+        let mut machines: Vec<MachineRuns> = Vec::new();
+        let mut places: HashMap<(String, String), usize> = HashMap::new();
+        for (machine, mode, cpu_model, newest) in self.rows(select, &[], row)? {
+            let place = *places.entry((machine, mode)).or_insert_with_key(|(machine, mode)| {
+                let (machine, mode) = (machine.clone(), mode.clone());
+                machines.push(MachineRuns { machine, cpu_model, mode, runs: 0, newest });
+                machines.len() - 1
+            });
+            machines[place].runs += 1;
+        }
+        Ok(machines)
     }
 
     /// The newest complete runs with headlines of machines with these identities in a mode, at most `limit`, oldest first.
@@ -93,14 +95,21 @@ impl Store {
     /// # Errors
     /// If the store fails.
     pub fn runs_in_history(&self, machines: &[String], mode: &str, limit: usize) -> Result<Vec<RunInHistory>, Fault> {
-        let machines = serde_json::json!(machines).to_string();
-        let select = "
-            SELECT key, id, started, started_us FROM run
-            WHERE machine IN (SELECT value FROM json_each(?1)) AND status = 'complete' AND mode = ?2
-            AND EXISTS (SELECT 1 FROM headline WHERE headline.run = run.key)
-            ORDER BY started_us DESC, id DESC LIMIT ?3";
-        let mut runs = self.rows(select, params![machines, mode, sql_limit(Some(limit))], |row| {
-            Ok(RunInHistory { key: row.get(0)?, id: row.get(1)?, started: row.get(2)?, started_us: row.get(3)? })
+        if machines.is_empty() {
+            return Ok(Vec::new());
+        }
+        let wanted: Vec<String> = (3..3 + machines.len()).map(|number| format!("${number}")).collect();
+        let select = format!(
+            "SELECT key, id, started, started_us FROM run
+             WHERE machine IN ({}) AND status = 'complete' AND mode = $1
+             AND EXISTS (SELECT 1 FROM headline WHERE headline.run = run.key)
+             ORDER BY started_us DESC, id DESC LIMIT $2",
+            wanted.join(", ")
+        );
+        let of: Vec<Value> =
+            values![mode, sql_limit(Some(limit))].iter().cloned().chain(machines.iter().map(Value::from)).collect();
+        let mut runs = self.rows(&select, &of, |row| {
+            Ok(RunInHistory { key: row.take(0)?, id: row.take(1)?, started: row.take(2)?, started_us: row.take(3)? })
         })?;
         runs.reverse();
         Ok(runs)
@@ -121,12 +130,9 @@ impl Store {
         let (Some(first), Some(last)) = (keys.clone().min(), keys.max()) else { return Ok(Vec::new()) };
         let mut found: BTreeMap<(Name, Case, u32), Vec<StoredValue>> = BTreeMap::new();
         for (series, (metric, version, case)) in self.series(is_wanted)? {
-            let mut statement = self.connection.prepare_cached(VALUES).map_err(|error| self.fault(error))?;
-            let mut rows = statement.query(params![series, first, last]).map_err(|error| self.fault(error))?;
+            let row = |row: &mut Row| Ok((row.take::<i64>(0)?, row.take::<f64>(1)?));
             let mut values = Vec::new();
-            while let Some(row) = rows.next().map_err(|error| self.fault(error))? {
-                let read = || -> rusqlite::Result<(i64, f64)> { Ok((row.get(0)?, row.get(1)?)) };
-                let (run, value) = read().map_err(|error| self.fault(error))?;
+            for (run, value) in self.rows(VALUES, values![series, first, last], row)? {
                 let Some(&run) = places.get(&run) else { continue };
                 if !value.is_finite() {
                     return Err(damaged(&format!("{metric} {case}"), "a value", "it is not finite"));
@@ -164,8 +170,9 @@ impl Store {
         for identities in machines {
             let mut seen: HashSet<i64> = HashSet::new();
             for run in self.runs_in_history(identities, mode, LATEST_IN)?.iter().rev() {
-                let select = "SELECT series, value FROM headline WHERE run = ?1";
-                for (series, value) in self.rows(select, [run.key], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))? {
+                let select = "SELECT series, value FROM headline WHERE run = $1";
+                let row = |row: &mut Row| Ok((row.take::<i64>(0)?, row.take(1)?));
+                for (series, value) in self.rows(select, values![run.key], row)? {
                     if let Some(identified) = wanted.get(&series).filter(|_| seen.insert(series)) {
                         latest.entry(identified.clone()).or_default().push(value);
                     }
@@ -180,8 +187,8 @@ impl Store {
     /// # Errors
     /// If there is no such run, or it is damaged, or of a newer format, or the store fails.
     pub fn outline_of(&self, id: &str) -> Result<Outline, LoadError> {
-        let select = "SELECT format, outline FROM run WHERE id = ?1";
-        let rows = self.rows(select, [id], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+        let select = "SELECT format, outline FROM run WHERE id = $1";
+        let rows = self.rows(select, values![id], |row| Ok((row.take::<u32>(0)?, row.take::<Vec<u8>>(1)?)))?;
         let Some((format, outline)) = rows.into_iter().next() else {
             return Err(LoadError::Find(FindError::None { name: id.to_owned() }));
         };
@@ -198,11 +205,11 @@ impl Store {
     /// The keys of the wanted series.
     fn series(&self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<(i64, Identified)>, LoadError> {
         let select = "SELECT key, metric, version, parameters FROM series";
-        let row = |row: &rusqlite::Row<'_>| -> rusqlite::Result<(i64, String, u32, String)> {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        let row = |row: &mut Row| -> Result<(i64, String, u32, String), WrongColumn> {
+            Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?))
         };
         let mut series = Vec::new();
-        for (key, metric, version, parameters) in self.rows(select, [], row)? {
+        for (key, metric, version, parameters) in self.rows(select, &[], row)? {
             let id = Name::today(&metric);
             if !is_wanted(&id) {
                 continue;
@@ -220,7 +227,7 @@ impl Store {
 }
 
 /// The values of a series in runs with keys between two.
-const VALUES: &str = "SELECT run, value FROM headline WHERE series = ?1 AND run BETWEEN ?2 AND ?3";
+const VALUES: &str = "SELECT run, value FROM headline WHERE series = $1 AND run BETWEEN $2 AND $3";
 
 fn damaged(series: &str, part: &str, problem: &str) -> LoadError {
     LoadError::Damaged { id: format!("series {series}"), part: part.to_owned(), problem: problem.to_owned() }

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use kelvin_model::{Headline, Learned, Metric, Run, RunStatus};
-use rusqlite::{Connection, params};
+use kelvin_model::{Headline, Learned, Metric, Name, Run, RunStatus};
 
 use crate::Store;
 use crate::check::{Invalid, finite, not_negative};
+use crate::engine::{Engine, Outcome, Value, values};
 use crate::error::{AppendError, LoadError};
 use crate::query::sql_limit;
 use crate::record::{key_of, parameters};
@@ -37,13 +37,13 @@ impl Store {
                 return Err(Invalid { field: format!("headlines[{i}]"), problem }.into());
             }
         }
-        let replaced = self.in_transaction(|transaction| {
-            let Some(run) = key_of(transaction, run_id)? else { return Ok(false) };
-            transaction.execute("DELETE FROM headline WHERE run = ?1", [run])?;
-            headlines.iter().try_for_each(|headline| insert(transaction, run, headline))?;
+        let replaced = self.in_transaction(|engine| {
+            let Some(run) = key_of(engine, run_id)? else { return Ok(false) };
+            engine.execute("DELETE FROM headline WHERE run = $1", values![run])?;
+            put_headlines(engine, run, headlines)?;
             Ok(true)
         });
-        match replaced.map_err(|error| self.fault(error))? {
+        match replaced.map_err(|trouble| self.fault(trouble))? {
             true => Ok(()),
             false => Err(AppendError::Gone { id: run_id.to_owned() }),
         }
@@ -68,20 +68,19 @@ impl Store {
     /// If the store fails, or a row of it is damaged.
     pub fn learned(&self, of: &Kin<'_>, metrics: &[Metric], limit: usize) -> Result<Vec<Learned>, LoadError> {
         let Kin { machine, mode, but } = *of;
-        let but = serde_json::json!(but).to_string();
+        let newest = newest(but.len());
         let mut learned = Vec::new();
         for metric in metrics {
-            let of_metric = [metric.id.to_string(), metric.id.former().unwrap_or_default()];
-            let of = params![of_metric[0], of_metric[1], metric.version];
-            for parameters in self.rows(CASES, of, |row| row.get::<_, String>(0))? {
+            let of_metric = values![metric.id.as_str(), metric.id.former().unwrap_or_default(), metric.version];
+            for parameters in self.rows(CASES, of_metric, |row| row.take::<String>(0))? {
                 let case = serde_json::from_str(&parameters).map_err(|error| LoadError::Damaged {
                     id: format!("series {} {parameters}", metric.id),
                     part: "the case".into(),
                     problem: error.to_string(),
                 })?;
-                let limit = sql_limit(Some(limit));
-                let of = params![of_metric[0], of_metric[1], metric.version, parameters, machine, mode, limit, but];
-                let pairs: Vec<(f64, f64)> = self.rows(NEWEST, of, |row| Ok((row.get(0)?, row.get(1)?)))?;
+                let of_case = values![parameters, machine, mode, sql_limit(Some(limit))];
+                let of = [&of_metric[..], of_case, &but.iter().map(|&id| Value::from(id)).collect::<Vec<_>>()].concat();
+                let pairs: Vec<(f64, f64)> = self.rows(&newest, &of, |row| Ok((row.take(0)?, row.take(1)?)))?;
                 let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
                 if !headlines.is_empty() {
                     learned.push(Learned { metric: metric.id, case, headlines, within });
@@ -94,20 +93,53 @@ impl Store {
 
 /// The cases with stored headlines of a metric, under its present or former id.
 const CASES: &str =
-    "SELECT DISTINCT parameters FROM series WHERE metric IN (?1, ?2) AND version = ?3 ORDER BY parameters";
+    "SELECT DISTINCT parameters FROM series WHERE metric IN ($1, $2) AND version = $3 ORDER BY parameters";
 
-/// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first.
-const NEWEST: &str = "SELECT value, within_variance FROM run CROSS JOIN headline ON headline.run = run.key
-    WHERE series IN (SELECT key FROM series WHERE metric IN (?1, ?2) AND version = ?3 AND parameters = ?4)
-    AND machine = ?5 AND (?6 IS NULL OR mode = ?6) AND status = 'complete' AND run.id NOT IN (SELECT value FROM json_each(?8)) ORDER BY started_us DESC, run.id DESC LIMIT ?7";
+/// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first, but for so many
+/// runs. The order of the join is fixed: of a series there are far more headlines than runs of one machine.
+fn newest(but: usize) -> String {
+    let others: Vec<String> = (8..8 + but).map(|number| format!(" AND run.id <> ${number}")).collect();
+    format!(
+        "SELECT value, within_variance FROM run CROSS JOIN headline WHERE headline.run = run.key
+         AND series IN (SELECT key FROM series WHERE metric IN ($1, $2) AND version = $3 AND parameters = $4)
+         AND machine = $5 AND (CAST($6 AS TEXT) IS NULL OR mode = $6) AND status = 'complete'{}
+         ORDER BY started_us DESC, run.id DESC LIMIT $7",
+        others.concat()
+    )
+}
 
-fn insert(connection: &Connection, run: i64, headline: &Headline) -> rusqlite::Result<()> {
-    let of = params![headline.metric.as_str(), headline.version, parameters(&headline.case)];
-    let add = "INSERT INTO series (metric, version, parameters) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-    connection.prepare_cached(add)?.execute(of)?;
-    let find = "SELECT key FROM series WHERE metric = ?1 AND version = ?2 AND parameters = ?3";
-    let series: i64 = connection.prepare_cached(find)?.query_row(of, |row| row.get(0))?;
-    let put = "INSERT INTO headline (series, run, value, within_variance) VALUES (?1, ?2, ?3, ?4)";
-    connection.prepare_cached(put)?.execute(params![series, run, headline.value, headline.within_variance])?;
-    Ok(())
+/// The headlines of a run, by its row.
+pub(crate) fn headlines_of(store: &Store, run: i64) -> Result<Vec<Headline>, LoadError> {
+    let select =
+        "SELECT metric, version, parameters, value, within_variance FROM headline JOIN series ON series.key = series
+                  WHERE run = $1 ORDER BY series.key";
+    let select: Vec<(String, i64, String, f64, f64)> = store
+        .rows(select, values![run], |row| Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?, row.take(4)?)))?;
+    let headline = |(metric, version, parameters, value, within_variance): (String, i64, String, f64, f64)| {
+        let damaged = |problem: String| LoadError::Damaged {
+            id: format!("series {metric} {parameters}"),
+            part: "the case".into(),
+            problem,
+        };
+        let case = serde_json::from_str(&parameters).map_err(|error| damaged(error.to_string()))?;
+        let version = u32::try_from(version).map_err(|error| damaged(error.to_string()))?;
+        Ok(Headline { metric: Name::intern(&metric), version, case, value, within_variance })
+    };
+    select.into_iter().map(headline).collect()
+}
+
+/// Stores headlines of a run that has none yet.
+pub(crate) fn put_headlines(engine: &dyn Engine, run: i64, headlines: &[Headline]) -> Outcome<()> {
+    let of =
+        |headline: &Headline| values![headline.metric.as_str(), headline.version, parameters(&headline.case)].to_vec();
+    let add = "INSERT INTO series (metric, version, parameters) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    // In one order, so that of two that add the same ones at once none waits for the other in turn.
+    let mut series: Vec<Vec<Value>> = headlines.iter().map(of).collect();
+    series.sort_by_key(|values| format!("{values:?}"));
+    engine.execute_each(add, &mut series.into_iter())?;
+    let put = "INSERT INTO headline (series, run, value, within_variance)
+               SELECT key, CAST($4 AS BIGINT), CAST($5 AS DOUBLE PRECISION), CAST($6 AS DOUBLE PRECISION) FROM series WHERE metric = $1 AND version = $2 AND parameters = $3";
+    let values =
+        |headline: &Headline| [of(headline), values![run, headline.value, headline.within_variance].to_vec()].concat();
+    engine.execute_each(put, &mut headlines.iter().map(values))
 }

@@ -1,4 +1,4 @@
-//! Stored runs: events appended to SQLite as they happen, listed, loaded, learned from; a run as one file out and in.
+//! Stored runs: events appended to a database as they happen, listed, loaded, learned from; a run as one file out and in.
 //!
 //! A run is stored as it is measured: its outline when it starts, then each round in its own transaction. Whatever kills the
 //! program or the machine, the store opens again with every round whose [`event`](Recorder::event) had returned. A run
@@ -10,25 +10,40 @@
 
 mod bounded;
 mod check;
+mod copy;
+mod engine;
 mod error;
 mod exchange;
 mod history;
+mod labels;
 mod learn;
+mod location;
 mod migrate;
 mod open;
+mod outbox;
 mod payload;
+mod prune;
 mod query;
 mod record;
+mod server;
+mod sqlite;
+mod tls;
 
 pub use check::{Invalid, check};
+pub use copy::copy;
 pub use error::{
-    AppendError, DataDirectoryError, ExportError, Fault, FindError, ImportError, InsertError, LoadError, OpenError,
+    AppendError, CopyError, DataDirectoryError, DeliveryError, ExportError, Fault, FindError, ImportError, InsertError,
+    LabelError, LoadError, LocationError, OpenError, Source,
 };
 pub use exchange::{IMPORT_LIMIT, export, import};
 pub use history::{Identified, MachineRuns, RunInHistory, StoredSeries, StoredValue};
+pub use labels::{BadTag, LONGEST_NOTE, Labels, TAG_PREFIX, Tag, check_name, note};
 pub use learn::Kin;
+pub use location::{Address, Location, without_password};
 pub use migrate::SCHEMA_VERSION;
 pub use open::Store;
+pub use outbox::{Delivered, Recording};
+pub use prune::Prune;
 pub use query::{Filter, RunLine};
 pub use record::{Inserted, Recorder};
 

@@ -10,7 +10,14 @@ pub(crate) const APPLICATION_ID: i64 = 0x6b65_6c76;
 /// The newest layout that this program knows: the number of steps.
 pub const SCHEMA_VERSION: i64 = STEPS.len() as i64;
 
-const STEPS: &[&str] = &[FIRST];
+const STEPS: &[Step] =
+    &[Step { sqlite: FIRST, server: FIRST_OF_SERVER }, Step { sqlite: LABELS, server: LABELS_OF_SERVER }];
+
+/// One step, in the dialect of each database: the same tables and columns, which a test holds.
+struct Step {
+    sqlite: &'static str,
+    server: &'static str,
+}
 
 const FIRST: &str = "
 CREATE TABLE run (
@@ -77,6 +84,125 @@ CREATE TABLE headline (
 CREATE INDEX headline_by_run ON headline (run);
 ";
 
+/// What people say of runs, and which runs a server is yet to get.
+const LABELS: &str = "
+CREATE TABLE tag (
+    run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    name          TEXT    NOT NULL,
+    value         TEXT    NOT NULL,
+    PRIMARY KEY (run, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tag_by_value ON tag (name, value);
+
+CREATE TABLE note (
+    run           INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    text          TEXT    NOT NULL
+) STRICT;
+
+CREATE TABLE owed (
+    run           INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    server        TEXT    NOT NULL
+) STRICT;
+";
+
+/// The first layout at a server. Texts are ordered by their bytes, as SQLite orders them, whatever the language of the database.
+const FIRST_OF_SERVER: &str = r#"
+CREATE SCHEMA IF NOT EXISTS kelvin;
+CREATE TABLE layout (version BIGINT NOT NULL);
+INSERT INTO layout VALUES (0);
+
+CREATE TABLE run (
+    key           BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id            TEXT COLLATE "C" NOT NULL UNIQUE,
+    format        BIGINT NOT NULL,
+    started       TEXT COLLATE "C" NOT NULL,
+    started_us    BIGINT NOT NULL,
+    machine       TEXT COLLATE "C" NOT NULL,
+    cpu_model     TEXT COLLATE "C",
+    mode          TEXT COLLATE "C" NOT NULL,
+    kelvin        TEXT COLLATE "C" NOT NULL,
+    outline       BYTEA NOT NULL,
+    status        TEXT COLLATE "C" CHECK (status IN ('complete', 'partial')),
+    partial_why   TEXT COLLATE "C" CHECK ((partial_why IS NOT NULL) = (status IS NOT DISTINCT FROM 'partial')),
+    seconds       DOUBLE PRECISION CHECK ((seconds IS NOT NULL) = (status IS NOT NULL)),
+    notes         TEXT COLLATE "C" CHECK ((notes IS NOT NULL) = (status IS NOT NULL))
+);
+CREATE INDEX run_by_time ON run (started_us, id);
+CREATE INDEX run_by_machine ON run (machine, status, started_us, id);
+
+CREATE TABLE round (
+    key           BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    sequence      BIGINT NOT NULL,
+    probe         TEXT COLLATE "C" NOT NULL,
+    parameters    TEXT COLLATE "C" NOT NULL,
+    round         BIGINT NOT NULL,
+    at            DOUBLE PRECISION NOT NULL,
+    outcome       TEXT COLLATE "C" NOT NULL CHECK (outcome IN ('measured', 'skipped', 'failed')),
+    payload       BYTEA NOT NULL,
+    UNIQUE (run, sequence)
+);
+
+CREATE TABLE skip (
+    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    sequence      BIGINT NOT NULL,
+    probe         TEXT COLLATE "C" NOT NULL,
+    parameters    TEXT COLLATE "C" NOT NULL,
+    reason        TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (run, sequence)
+);
+
+CREATE TABLE conclusion (
+    run           BIGINT PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    payload       BYTEA NOT NULL
+);
+
+CREATE TABLE series (
+    key           BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    metric        TEXT COLLATE "C" NOT NULL,
+    version       BIGINT NOT NULL,
+    parameters    TEXT COLLATE "C" NOT NULL,
+    UNIQUE (metric, version, parameters)
+);
+
+CREATE TABLE headline (
+    series        BIGINT NOT NULL REFERENCES series (key),
+    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    value         DOUBLE PRECISION NOT NULL,
+    within_variance DOUBLE PRECISION NOT NULL CHECK (within_variance >= 0),
+    PRIMARY KEY (series, run)
+);
+CREATE INDEX headline_by_run ON headline (run);
+"#;
+
+/// The second layout at a server.
+const LABELS_OF_SERVER: &str = r#"
+CREATE TABLE tag (
+    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    name          TEXT COLLATE "C" NOT NULL,
+    value         TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (run, name)
+);
+CREATE INDEX tag_by_value ON tag (name, value);
+
+CREATE TABLE note (
+    run           BIGINT PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    text          TEXT COLLATE "C" NOT NULL
+);
+
+CREATE TABLE owed (
+    run           BIGINT PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    server        TEXT COLLATE "C" NOT NULL
+);
+"#;
+
+/// The steps of a server from this version on, each with the note that it was done.
+pub(crate) fn server_steps(found: i64) -> impl Iterator<Item = String> {
+    let done = usize::try_from(found).unwrap_or(STEPS.len());
+    let step = |(place, step): (usize, &Step)| format!("{}; UPDATE layout SET version = {}", step.server, place + 1);
+    STEPS.iter().enumerate().skip(done).map(step)
+}
+
 /// The layout version of a database; 0 is an empty one.
 pub(crate) fn version(connection: &Connection) -> Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
@@ -89,7 +215,7 @@ pub(crate) fn migrate(connection: &Connection) -> Result<()> {
     let found = version(&transaction)?;
     let done = usize::try_from(found).unwrap_or(STEPS.len()).min(STEPS.len());
     for step in &STEPS[done..] {
-        transaction.execute_batch(step)?;
+        transaction.execute_batch(step.sqlite)?;
     }
     if done < STEPS.len() {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;

@@ -9,8 +9,12 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use crate::engine::{Engine, Trouble};
 use crate::error::{DataDirectoryError, Fault, OpenError};
+use crate::location::Location;
 use crate::migrate::{self, APPLICATION_ID, SCHEMA_VERSION};
+use crate::server::Server;
+use crate::sqlite::{self, Sqlite};
 
 /// How long to wait for another process that writes: its transactions are one round each, far below a second even on
 /// a slow disk.
@@ -18,13 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two tries of a locked store.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A store of runs in one SQLite file.
+/// A store of runs.
 ///
 /// Several processes may have it open at once, each recording its own run.
 #[derive(Debug)]
 pub struct Store {
-    pub(crate) connection: Connection,
-    pub(crate) path: PathBuf,
+    engine: Box<dyn Engine>,
+    name: String,
+    /// What tells the database of a server from others.
+    key: Option<String>,
 }
 
 impl Store {
@@ -47,50 +53,84 @@ impl Store {
         Ok(data.join("kelvin/runs.sqlite"))
     }
 
+    /// Opens the store at a location, of which one in a file is made where it is missing.
+    ///
+    /// # Errors
+    /// As of a file, or if the server cannot be reached, does not let the user in, or holds a newer layout.
+    pub fn open(location: impl Into<Location>) -> Result<Self, OpenError> {
+        match location.into() {
+            Location::File(path) => Self::open_file(path),
+            Location::Server(address) => {
+                Server::connect(&address).map(|server| Self { key: Some(address.key().to_owned()), ..Self::of(server) })
+            }
+        }
+    }
+
     /// Opens the store in this file; makes the file (for its owner only) and its directories where they are missing,
     /// and brings an older layout up to date.
     ///
     /// # Errors
     /// If the path cannot hold a store, or holds something else, which is then left as it is.
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
-        let path = path.into();
+    fn open_file(path: PathBuf) -> Result<Self, OpenError> {
         prepare(&path)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match Self::connect(&path) {
+            match connect(&path) {
                 // Where several make a new store at once, the change to write-ahead logging is refused without waiting.
                 Err(OpenError::Fault(Fault::Locked { .. })) if Instant::now() < deadline => std::thread::sleep(PAUSE),
-                connected => return connected.map(|connection| Self { connection, path }),
+                connected => return connected.map(|connection| Self::of(Sqlite::new(connection, &path))),
             }
         }
     }
 
-    fn connect(path: &Path) -> Result<Connection, OpenError> {
-        // No SQLITE_OPEN_CREATE: the file is there, and its rights are set.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(|error| refusal(path, error))?;
-        connection.busy_timeout(PATIENCE).map_err(|error| refusal(path, error))?;
-        let version = identify(&connection, path)?;
-        if version == 0 {
-            // Lets the space of deleted runs be freed; takes effect only before the first table is made.
-            connection.pragma_update(None, "auto_vacuum", "incremental").map_err(|error| refusal(path, error))?;
-        }
-        log_ahead(&connection, path)?;
-        migrate::migrate(&connection).map_err(|error| refusal(path, error))?;
-        identify(&connection, path)?;
-        connection.pragma_update(None, "foreign_keys", true).map_err(|error| refusal(path, error))?;
-        Ok(connection)
+    /// The store in an open database whose layout is up to date.
+    fn of(engine: impl Engine + 'static) -> Self {
+        Self { name: engine.name().to_owned(), engine: Box::new(engine), key: None }
     }
 
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Its name for people: the path of the file, or the URL without a password.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// An error of SQLite as one of this store.
-    pub(crate) fn fault(&self, error: rusqlite::Error) -> Fault {
-        Fault::of(&self.path, error)
+    /// What tells the database of a server from others, whoever reaches it; none of a file.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
     }
+
+    /// Whether both are the same store, under whatever names.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let place = |store: &Self| fs::canonicalize(&store.name).ok();
+        self.name == other.name
+            || (self.key.is_some() && self.key == other.key)
+            || place(self).is_some_and(|place_here| Some(place_here) == place(other))
+    }
+
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// What went wrong in the database as a fault of this store.
+    pub(crate) fn fault(&self, trouble: Trouble) -> Fault {
+        trouble.into_fault(&self.name)
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, OpenError> {
+    // No SQLITE_OPEN_CREATE: the file is there, and its rights are set.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| refusal(path, error))?;
+    connection.busy_timeout(PATIENCE).map_err(|error| refusal(path, error))?;
+    let version = identify(&connection, path)?;
+    if version == 0 {
+        // Lets the space of deleted runs be freed; takes effect only before the first table is made.
+        connection.pragma_update(None, "auto_vacuum", "incremental").map_err(|error| refusal(path, error))?;
+    }
+    log_ahead(&connection, path)?;
+    migrate::migrate(&connection).map_err(|error| refusal(path, error))?;
+    identify(&connection, path)?;
+    connection.pragma_update(None, "foreign_keys", true).map_err(|error| refusal(path, error))?;
+    Ok(connection)
 }
 
 /// Creates missing directories and the file, or says in plain words why it cannot.
@@ -128,7 +168,7 @@ fn identify(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
         return Err(OpenError::Foreign { path: path.to_path_buf() });
     }
     if found > SCHEMA_VERSION {
-        return Err(OpenError::Newer { path: path.to_path_buf(), found, known: SCHEMA_VERSION });
+        return Err(OpenError::Newer { store: path.display().to_string(), found, known: SCHEMA_VERSION });
     }
     Ok(found)
 }
@@ -152,6 +192,6 @@ fn refusal(path: &Path, error: rusqlite::Error) -> OpenError {
             let source = io::Error::new(ErrorKind::PermissionDenied, error);
             OpenError::NotWritable { path: path.to_path_buf(), source }
         }
-        _ => OpenError::Fault(Fault::of(path, error)),
+        _ => OpenError::Fault(sqlite::fault(&path.display().to_string(), error)),
     }
 }

@@ -1,10 +1,13 @@
 //! Finding, listing, loading and deleting runs.
 
+use std::collections::BTreeMap;
+
 use kelvin_model::{Case, Event, FORMAT, Name, Reason, Run, RunStatus};
-use rusqlite::{OptionalExtension, Row, params};
 
 use crate::Store;
+use crate::engine::{Access, Engine, Outcome, Row, Transaction, Trouble, Value, WrongColumn, values};
 use crate::error::{Fault, FindError, LoadError};
+use crate::labels::{Labels, Tag};
 use crate::payload::unpack;
 use crate::record::{Conclusion, key_of};
 
@@ -20,6 +23,8 @@ pub struct Filter {
     pub mode: Option<String>,
     /// Only runs that did all that was planned.
     pub complete: bool,
+    /// Only runs that have all these tags.
+    pub tags: Vec<Tag>,
     /// At most this many, the newest ones.
     pub limit: Option<usize>,
 }
@@ -45,6 +50,10 @@ pub struct RunLine {
     pub measured_rounds: u64,
     /// Bytes that its data takes in the store, compressed.
     pub bytes: u64,
+    /// Its tags and its note.
+    pub labels: Labels,
+    /// The server that is yet to get it, if there is one; see [`Recorder::for_server`](crate::Recorder::for_server).
+    pub owed: Option<String>,
 }
 
 impl Store {
@@ -53,22 +62,11 @@ impl Store {
     /// # Errors
     /// If the store fails.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunLine>, Fault> {
-        let select = "
-            SELECT id, started, status, partial_why, machine, cpu_model, mode, kelvin,
-                   (SELECT count(*) FROM round WHERE round.run = run.key AND outcome = 'measured'),
-                   length(outline)
-                     + (SELECT coalesce(sum(length(payload)), 0) FROM round WHERE round.run = run.key)
-                     + coalesce((SELECT length(payload) FROM conclusion WHERE conclusion.run = run.key), 0)
-            FROM run
-            WHERE (?1 IS NULL OR machine = ?1) AND (?2 IS NULL OR mode = ?2) AND (NOT ?3 OR status = 'complete')
-            ORDER BY started_us DESC, id DESC LIMIT ?4";
-        let values = params![filter.machine, filter.mode, filter.complete, sql_limit(filter.limit)];
-        let mut lines = self.rows(select, values, run_line)?;
-        lines.reverse();
-        Ok(lines)
+        self.in_snapshot(|engine| lines(engine, filter)).map_err(|trouble| self.fault(trouble))
     }
 
-    /// The id that a name means: an id, a prefix of one, `last`, or `last~N` for the Nth before the last.
+    /// The id that a name means: an id, a prefix of one, `last`, `last~N` for the Nth before the last, or `tag:NAME=VALUE` for the
+    /// run with this tag.
     ///
     /// # Errors
     /// If no run or several match, or the store fails.
@@ -76,22 +74,37 @@ impl Store {
         if let Some(back) = offset_from_last(name)? {
             return self.nth_newest(name, back);
         }
-        let exact = key_of(&self.connection, name).map_err(|error| self.fault(error))?;
-        if exact.is_some() {
+        if let Some(tag) = Tag::named(name)? {
+            let mut ids = self.tagged(&tag)?;
+            ids.reverse();
+            return only(name, ids);
+        }
+        if self.key_of(name)?.is_some() {
             return Ok(name.to_owned());
         }
-        let select =
-            "SELECT id FROM run WHERE substr(id, 1, length(?1)) = ?1 AND ?1 <> '' ORDER BY started_us DESC, id DESC";
-        let mut fitting: Vec<String> = self.rows(select, [name], |row| row.get(0))?;
-        match fitting.len() {
-            0 => Err(FindError::None { name: name.to_owned() }),
-            1 => Ok(fitting.remove(0)),
-            found => {
-                fitting.truncate(CANDIDATES);
-                let left_out = found - fitting.len();
-                Err(FindError::Ambiguous { name: name.to_owned(), candidates: fitting, left_out })
-            }
+        let select = "SELECT id FROM run WHERE substr(id, 1, length(CAST($1 AS TEXT))) = $1 AND $1 <> ''
+                      ORDER BY started_us DESC, id DESC";
+        let fitting: Vec<String> = self.rows(select, values![name], |row| row.take(0))?;
+        if fitting.is_empty() { Err(FindError::None { name: name.to_owned() }) } else { only(name, fitting) }
+    }
+
+    /// The ids that a name means, oldest first: those of all runs with a tag, or the one that [`find`](Self::find) finds.
+    ///
+    /// # Errors
+    /// As of [`find`](Self::find), except that several may have the tag.
+    pub fn find_all(&self, name: &str) -> Result<Vec<String>, FindError> {
+        match Tag::named(name)? {
+            Some(tag) => self.tagged(&tag),
+            None => self.find(name).map(|id| vec![id]),
         }
+    }
+
+    /// The ids of the runs with a tag, at least one, oldest first.
+    fn tagged(&self, tag: &Tag) -> Result<Vec<String>, FindError> {
+        let select = "SELECT id FROM run JOIN tag ON tag.run = run.key WHERE name = $1 AND value = $2
+                      ORDER BY started_us, id";
+        let ids: Vec<String> = self.rows(select, values![tag.name(), tag.value()], |row| row.take(0))?;
+        if ids.is_empty() { Err(FindError::NoneTagged(tag.clone())) } else { Ok(ids) }
     }
 
     /// The run that a name means, see [`find`](Self::find); a killed one is a partial run.
@@ -109,8 +122,8 @@ impl Store {
     /// If the name does not match exactly one run, or the store fails.
     pub fn delete(&self, name: &str) -> Result<String, FindError> {
         let id = self.find(name)?;
-        self.connection.execute("DELETE FROM run WHERE id = ?1", [&id]).map_err(|error| self.fault(error))?;
-        self.shrink()?;
+        self.execute("DELETE FROM run WHERE id = $1", values![&id])?;
+        self.reclaim()?;
         Ok(id)
     }
 
@@ -118,30 +131,51 @@ impl Store {
     pub(crate) fn rows<T>(
         &self,
         sql: &str,
-        values: impl rusqlite::Params,
-        row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+        values: &[Value],
+        row: impl Fn(&mut Row) -> Result<T, WrongColumn>,
     ) -> Result<Vec<T>, Fault> {
-        let read =
-            || -> rusqlite::Result<Vec<T>> { self.connection.prepare_cached(sql)?.query_map(values, row)?.collect() };
-        read().map_err(|error| self.fault(error))
+        rows(self.engine(), sql, values, row).map_err(|trouble| self.fault(trouble))
+    }
+
+    /// Runs a statement that no key of another row can stop.
+    pub(crate) fn execute(&self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
+        self.engine().execute(sql, values).map_err(|trouble| self.fault(trouble))
+    }
+
+    /// Gives the space of deleted runs back.
+    pub(crate) fn reclaim(&self) -> Result<(), Fault> {
+        self.engine().reclaim().map_err(|trouble| self.fault(trouble))
+    }
+
+    /// The row of a run.
+    pub(crate) fn key_of(&self, id: &str) -> Result<Option<i64>, Fault> {
+        key_of(self.engine(), id).map_err(|trouble| self.fault(trouble))
+    }
+
+    /// Runs reads of one moment, even while others write.
+    fn in_snapshot<T>(&self, work: impl FnOnce(&dyn Engine) -> Outcome<T>) -> Outcome<T> {
+        let snapshot = Transaction::begin(self.engine(), Access::Snapshot)?;
+        let read = work(self.engine())?;
+        drop(snapshot);
+        Ok(read)
     }
 
     fn nth_newest(&self, name: &str, back: usize) -> Result<String, FindError> {
-        let select = "SELECT id FROM run ORDER BY started_us DESC, id DESC LIMIT 1 OFFSET ?1";
+        let select = "SELECT id FROM run ORDER BY started_us DESC, id DESC LIMIT 1 OFFSET $1";
         let offset = i64::try_from(back).unwrap_or(i64::MAX);
-        if let Some(id) = self.rows(select, [offset], |row| row.get(0))?.pop() {
+        if let Some(id) = self.rows(select, values![offset], |row| row.take::<String>(0))?.pop() {
             return Ok(id);
         }
-        let count: Vec<i64> = self.rows("SELECT count(*) FROM run", [], |row| row.get(0))?;
+        let count: Vec<i64> = self.rows("SELECT count(*) FROM run", &[], |row| row.take(0))?;
         match count[..] {
-            [] | [0] => Err(FindError::Empty { path: self.path.clone() }),
+            [] | [0] => Err(FindError::Empty { store: self.name().to_owned() }),
             [runs, ..] => Err(FindError::TooFarBack { name: name.to_owned(), runs: runs.unsigned_abs() as usize }),
         }
     }
 
     /// The run with exactly this id, read at one moment even while another process adds to it.
-    fn load_id(&self, id: &str) -> Result<Run, LoadError> {
-        let snapshot = self.connection.unchecked_transaction().map_err(|error| self.fault(error))?;
+    pub(crate) fn load_id(&self, id: &str) -> Result<Run, LoadError> {
+        let snapshot = Transaction::begin(self.engine(), Access::Snapshot).map_err(|trouble| self.fault(trouble))?;
         let head = self.head(id)?;
         if head.format > FORMAT {
             return Err(LoadError::Newer { id: id.to_owned(), found: head.format });
@@ -167,36 +201,28 @@ impl Store {
     }
 
     fn head(&self, id: &str) -> Result<Head, LoadError> {
-        let select = "SELECT key, format, outline, status, partial_why, seconds, notes FROM run WHERE id = ?1";
-        let found = self.connection.query_row(select, [id], Head::of).optional().map_err(|error| self.fault(error))?;
+        let select = "SELECT key, format, outline, status, partial_why, seconds, notes FROM run WHERE id = $1";
+        let found = self.rows(select, values![id], Head::of)?.pop();
         found.ok_or_else(|| LoadError::Find(FindError::None { name: id.to_owned() }))
     }
 
     fn conclusion(&self, run: i64) -> Result<Option<Vec<u8>>, Fault> {
-        let select = "SELECT payload FROM conclusion WHERE run = ?1";
-        self.connection.query_row(select, [run], |row| row.get(0)).optional().map_err(|error| self.fault(error))
+        Ok(self.rows("SELECT payload FROM conclusion WHERE run = $1", values![run], |row| row.take(0))?.pop())
     }
 
     /// Rounds and skipped cases of a run as the events that they were, in their order.
     fn happenings(&self, run: i64, id: &str) -> Result<Vec<Event>, LoadError> {
         let select = "
-            SELECT sequence, probe, parameters, payload, NULL FROM round WHERE run = ?1
-            UNION ALL SELECT sequence, probe, parameters, NULL, reason FROM skip WHERE run = ?1
+            SELECT sequence, probe, parameters, payload, NULL FROM round WHERE run = $1
+            UNION ALL SELECT sequence, probe, parameters, NULL, reason FROM skip WHERE run = $1
             ORDER BY sequence";
-        let rows: Vec<Happening> = self.rows(select, [run], Happening::of)?;
+        let rows: Vec<Happening> = self.rows(select, values![run], Happening::of)?;
         rows.into_iter()
             .map(|row| {
                 let part = format!("event {} ({} {})", row.sequence, row.probe, row.parameters);
                 row.event().map_err(|problem| LoadError::Damaged { id: id.to_owned(), part, problem })
             })
             .collect()
-    }
-
-    /// Returns the pages of deleted rows to the file system.
-    fn shrink(&self) -> Result<(), Fault> {
-        self.rows("PRAGMA incremental_vacuum", [], |_| Ok(()))?;
-        self.rows("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        Ok(())
     }
 }
 
@@ -211,14 +237,15 @@ struct Head {
 }
 
 impl Head {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: &mut Row) -> Result<Self, WrongColumn> {
         Ok(Self {
-            key: row.get(0)?,
-            format: row.get(1)?,
-            outline: row.get(2)?,
+            key: row.take(0)?,
+            // A number that is out of range is that of no format that this program knows.
+            format: u32::try_from(row.take::<i64>(1)?).unwrap_or(u32::MAX),
+            outline: row.take(2)?,
             status: status(row, 3)?,
-            seconds: row.get::<_, Option<f64>>(5)?.unwrap_or_default(),
-            notes: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
+            seconds: row.take::<Option<f64>>(5)?.unwrap_or_default(),
+            notes: row.take::<Option<String>>(6)?.unwrap_or_default(),
         })
     }
 }
@@ -233,13 +260,13 @@ struct Happening {
 }
 
 impl Happening {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: &mut Row) -> Result<Self, WrongColumn> {
         Ok(Self {
-            sequence: row.get(0)?,
-            probe: row.get(1)?,
-            parameters: row.get(2)?,
-            payload: row.get(3)?,
-            reason: row.get(4)?,
+            sequence: row.take(0)?,
+            probe: row.take(1)?,
+            parameters: row.take(2)?,
+            payload: row.take(3)?,
+            reason: row.take(4)?,
         })
     }
 
@@ -254,24 +281,87 @@ impl Happening {
 }
 
 /// The status in column `column`, its reason in the one after it.
-fn status(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<RunStatus>> {
-    let why: Option<String> = row.get(column + 1)?;
-    let status: Option<String> = row.get(column)?;
+fn status(row: &mut Row, column: usize) -> Result<Option<RunStatus>, WrongColumn> {
+    let why: Option<String> = row.take(column + 1)?;
+    let status: Option<String> = row.take(column)?;
     Ok(status.map(|_| why.map_or(RunStatus::Complete, RunStatus::Partial)))
 }
 
-fn run_line(row: &Row<'_>) -> rusqlite::Result<RunLine> {
+/// All rows that a query gives.
+fn rows<T>(
+    engine: &dyn Engine,
+    sql: &str,
+    values: &[Value],
+    row: impl Fn(&mut Row) -> Result<T, WrongColumn>,
+) -> Outcome<Vec<T>> {
+    let read = |mut one: Row| row(&mut one).map_err(Trouble::WrongColumn);
+    engine.query(sql, values)?.into_iter().map(read).collect()
+}
+
+/// The runs that pass the filter, oldest first.
+pub(crate) fn lines(engine: &dyn Engine, filter: &Filter) -> Outcome<Vec<RunLine>> {
+    let mut values =
+        values![filter.machine.clone(), filter.mode.clone(), filter.complete, sql_limit(filter.limit)].to_vec();
+    let mut tagged = String::new();
+    for tag in &filter.tags {
+        let name = values.len() + 1;
+        tagged += &format!(
+            " AND EXISTS (SELECT 1 FROM tag WHERE tag.run = run.key AND name = ${name} AND value = ${})",
+            name + 1
+        );
+        values.extend(values![tag.name(), tag.value()].iter().cloned());
+    }
+    let select = format!(
+        "SELECT id, started, status, partial_why, machine, cpu_model, mode, kelvin,
+                (SELECT count(*) FROM round WHERE round.run = run.key AND outcome = 'measured'),
+                length(outline)
+                  + (SELECT coalesce(sum(length(payload)), 0) FROM round WHERE round.run = run.key)
+                  + coalesce((SELECT length(payload) FROM conclusion WHERE conclusion.run = run.key), 0),
+                (SELECT text FROM note WHERE note.run = run.key), (SELECT server FROM owed WHERE owed.run = run.key), key
+         FROM run
+         WHERE (CAST($1 AS TEXT) IS NULL OR machine = $1) AND (CAST($2 AS TEXT) IS NULL OR mode = $2)
+               AND ($3 = 0 OR status = 'complete'){tagged}
+         ORDER BY started_us DESC, id DESC LIMIT $4"
+    );
+    let mut found = rows(engine, &select, &values, |row| Ok((row.take::<i64>(12)?, run_line(row)?)))?;
+    found.reverse();
+    let all = "SELECT run, name, value FROM tag";
+    let mut tags: BTreeMap<i64, BTreeMap<String, String>> = BTreeMap::new();
+    for (run, name, value) in rows(engine, all, &[], |row| Ok((row.take(0)?, row.take(1)?, row.take(2)?)))? {
+        tags.entry(run).or_default().insert(name, value);
+    }
+    let labelled = |(key, mut line): (i64, RunLine)| {
+        line.labels.tags = tags.remove(&key).unwrap_or_default();
+        line
+    };
+    Ok(found.into_iter().map(labelled).collect())
+}
+
+fn run_line(row: &mut Row) -> Result<RunLine, WrongColumn> {
     Ok(RunLine {
-        id: row.get(0)?,
-        started: row.get(1)?,
+        id: row.take(0)?,
+        started: row.take(1)?,
         status: status(row, 2)?,
-        machine: row.get(4)?,
-        cpu_model: row.get(5)?,
-        mode: row.get(6)?,
-        kelvin: row.get(7)?,
-        measured_rounds: row.get::<_, i64>(8)?.unsigned_abs(),
-        bytes: row.get::<_, i64>(9)?.unsigned_abs(),
+        machine: row.take(4)?,
+        cpu_model: row.take(5)?,
+        mode: row.take(6)?,
+        kelvin: row.take(7)?,
+        measured_rounds: row.take::<i64>(8)?.unsigned_abs(),
+        bytes: row.take::<i64>(9)?.unsigned_abs(),
+        labels: Labels { note: row.take(10)?, ..Labels::default() },
+        owed: row.take(11)?,
     })
+}
+
+/// The one id that a name means, or an error that lists the first of them.
+fn only(name: &str, mut ids: Vec<String>) -> Result<String, FindError> {
+    let found = ids.len();
+    if found == 1 {
+        return Ok(ids.remove(0));
+    }
+    ids.truncate(CANDIDATES);
+    let left_out = found - ids.len();
+    Err(FindError::Ambiguous { name: name.to_owned(), candidates: ids, left_out })
 }
 
 /// How far before the last run `last` (0) and `last~N` (N) go; `None` for any other name.
@@ -287,7 +377,7 @@ fn offset_from_last(name: &str) -> Result<Option<usize>, FindError> {
     }
 }
 
-/// SQLite's spelling of a limit: -1 is none.
+/// A limit as a number; none is the largest.
 pub(crate) fn sql_limit(limit: Option<usize>) -> i64 {
-    limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX))
+    limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX)
 }

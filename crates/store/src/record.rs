@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 
 use kelvin_model::{
-    Attempt, Case, Event, Fact, Measurement, Name, Outline, PredictionRecord, Reason, Round, Run, RunStatus,
-    WordedStudy,
+    Attempt, Case, Event, Fact, Headline, Name, Outline, PredictionRecord, Reason, Round, Run, RunStatus, WordedStudy,
 };
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{AppendError, InsertError};
+use crate::engine::{Access, Engine, Outcome, Transaction, Trouble, Value, values};
+use crate::error::{AppendError, FindError, InsertError, LoadError};
+use crate::labels::Labels;
+use crate::learn::put_headlines;
 use crate::payload::pack;
 use crate::{Store, check};
 
@@ -17,6 +18,9 @@ use crate::{Store, check};
 #[derive(Debug)]
 pub struct Recorder<'a> {
     store: &'a Store,
+    labels: Labels,
+    /// The server that is to get the run when it has ended.
+    owed: Option<String>,
     started: Option<Begun>,
 }
 
@@ -49,7 +53,17 @@ pub(crate) struct Conclusion {
 impl Store {
     /// A recorder for one run.
     pub fn recorder(&self) -> Recorder<'_> {
-        Recorder { store: self, started: None }
+        Recorder { store: self, labels: Labels::default(), owed: None, started: None }
+    }
+
+    /// Stores the end that a run without one is read with.
+    pub(crate) fn end_as_read(&self, run: &Run) -> Result<(), AppendError> {
+        let id = &run.outline.id;
+        let ended = self.in_transaction(|engine| {
+            let key = key_of(engine, id)?.ok_or(Trouble::Orphan)?;
+            end(engine, key, &Ending { status: &run.status, seconds: run.seconds, notes: &[] })
+        });
+        ended.map_err(|trouble| self.append_error(trouble, id))
     }
 
     /// Stores what is known after the last round: predictions, studies, and notes that follow those of the
@@ -71,9 +85,9 @@ impl Store {
         }
         let conclusion =
             Conclusion { predictions: predictions.to_vec(), studies: studies.to_vec(), notes: notes.to_vec() };
-        self.in_transaction(|transaction| {
-            let key = key_of(transaction, run_id)?.ok_or_else(|| rusqlite::Error::QueryReturnedNoRows)?;
-            conclude(transaction, key, &conclusion)
+        self.in_transaction(|engine| {
+            let key = key_of(engine, run_id)?.ok_or(Trouble::Orphan)?;
+            conclude(engine, key, &conclusion)
         })
         .map_err(|error| self.append_error(error, run_id))
     }
@@ -88,9 +102,9 @@ impl Store {
         if self.outline(&outline.id)?.plan != outline.plan {
             return Err(AppendError::OtherPlan { id: outline.id.clone() });
         }
-        let update = "UPDATE run SET outline = ?2, machine = ?3, cpu_model = ?4 WHERE id = ?1";
-        let values = params![outline.id, pack(outline), outline.machine.identity, cpu_model(outline)];
-        let changed = self.connection.execute(update, values).map_err(|error| self.fault(error))?;
+        let update = "UPDATE run SET outline = $2, machine = $3, cpu_model = $4 WHERE id = $1";
+        let values = values![&outline.id, pack(outline), &outline.machine.identity, cpu_model(outline)];
+        let changed = self.execute(update, values)?;
         if changed == 0 { Err(AppendError::Gone { id: outline.id.clone() }) } else { Ok(()) }
     }
 
@@ -99,50 +113,67 @@ impl Store {
     /// # Errors
     /// If another run has its id, the run is inconsistent, or the store fails; then nothing of it is stored.
     pub fn insert(&self, run: &Run) -> Result<Inserted, InsertError> {
-        check::check(run).map_err(AppendError::Invalid)?;
-        let id = &run.outline.id;
-        if key_of(&self.connection, id).map_err(|error| self.fault(error))?.is_some() {
-            let differs = || InsertError::Differs { id: id.clone() };
-            return match self.load(id) {
-                Ok(stored) if stored == *run => Ok(Inserted::AlreadyThere),
-                Ok(_) => Err(differs()),
-                Err(source) => Err(InsertError::Incomparable { id: id.clone(), source: Box::new(source) }),
-            };
-        }
-        let stored = self.in_transaction(|transaction| whole(transaction, run));
-        stored.map_err(|error| self.append_error(error, id))?;
-        Ok(Inserted::New)
+        self.insert_all(&Whole { run, headlines: &[], labels: &Labels::default() })
     }
 
-    /// Runs SQL in a transaction that takes the write lock at once, so that it never fails half-way.
-    pub(crate) fn in_transaction<T>(
-        &self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<T> {
-        let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
-        let result = work(&transaction)?;
+    /// Stores a whole run and what belongs to it, in one transaction. Of a run that is stored already only labels are added.
+    pub(crate) fn insert_all(&self, all: &Whole<'_>) -> Result<Inserted, InsertError> {
+        check::check(all.run).map_err(AppendError::Invalid)?;
+        let id = &all.run.outline.id;
+        match self.in_transaction(|engine| whole(engine, all)) {
+            Ok(()) => Ok(Inserted::New),
+            Err(Trouble::Duplicate) => self.is_the_same(all),
+            Err(trouble) => Err(self.append_error(trouble, id).into()),
+        }
+    }
+
+    /// Holds a run against the stored one with its id.
+    fn is_the_same(&self, all: &Whole<'_>) -> Result<Inserted, InsertError> {
+        let id = &all.run.outline.id;
+        match self.load(id) {
+            Ok(stored) if stored == *all.run => {
+                self.add_labels(id, all.labels)?;
+                Ok(Inserted::AlreadyThere)
+            }
+            Ok(_) => Err(InsertError::Differs { id: id.clone() }),
+            Err(LoadError::Find(FindError::Fault(fault))) => Err(fault.into()),
+            Err(source) => Err(InsertError::Incomparable { id: id.clone(), source: Box::new(source) }),
+        }
+    }
+
+    /// Adds labels to a stored run, unless there are none to add.
+    pub(crate) fn add_labels(&self, id: &str, labels: &Labels) -> Result<(), AppendError> {
+        if labels.is_empty() {
+            return Ok(());
+        }
+        let added = self.in_transaction(|engine| {
+            let run = key_of(engine, id)?.ok_or(Trouble::Orphan)?;
+            labels.add(engine, run)
+        });
+        added.map_err(|trouble| self.append_error(trouble, id))
+    }
+
+    /// Runs statements in a transaction: all of them or none.
+    pub(crate) fn in_transaction<T>(&self, work: impl FnOnce(&dyn Engine) -> Outcome<T>) -> Outcome<T> {
+        let transaction = Transaction::begin(self.engine(), Access::Write)?;
+        let result = work(self.engine())?;
         transaction.commit()?;
         Ok(result)
     }
 
-    /// An error of SQLite while storing parts of this run.
-    fn append_error(&self, error: rusqlite::Error, id: &str) -> AppendError {
-        if is_unique_violation(&error) {
-            return AppendError::Duplicate { id: id.to_owned() };
+    /// What went wrong while parts of this run were stored.
+    pub(crate) fn append_error(&self, trouble: Trouble, id: &str) -> AppendError {
+        match trouble {
+            Trouble::Duplicate => AppendError::Duplicate { id: id.to_owned() },
+            Trouble::Orphan => AppendError::Gone { id: id.to_owned() },
+            trouble => AppendError::Fault(self.fault(trouble)),
         }
-        if is_orphan(&error) || matches!(error, rusqlite::Error::QueryReturnedNoRows) {
-            return AppendError::Gone { id: id.to_owned() };
-        }
-        AppendError::Fault(self.fault(error))
     }
 
     /// The stored outline of a run.
     fn outline(&self, id: &str) -> Result<Outline, AppendError> {
-        let packed: Option<Vec<u8>> = self
-            .connection
-            .query_row("SELECT outline FROM run WHERE id = ?1", [id], |row| row.get(0))
-            .optional()
-            .map_err(|error| self.fault(error))?;
+        let select = "SELECT outline FROM run WHERE id = $1";
+        let packed: Option<Vec<u8>> = self.rows(select, values![id], |row| row.take(0))?.pop();
         let packed = packed.ok_or_else(|| AppendError::Gone { id: id.to_owned() })?;
         crate::payload::unpack(&packed).map_err(|problem| {
             let field = format!("outline of stored run {id}");
@@ -152,6 +183,18 @@ impl Store {
 }
 
 impl Recorder<'_> {
+    /// The run has these labels from its beginning.
+    #[must_use]
+    pub fn labelled(self, labels: Labels) -> Self {
+        Self { labels, ..self }
+    }
+
+    /// The run is kept here until that server has it; see [`Store::deliver`].
+    #[must_use]
+    pub fn for_server(self, server: &str) -> Self {
+        Self { owed: Some(server.to_owned()), ..self }
+    }
+
     /// Stores one event; those of progress are ignored.
     ///
     /// # Errors
@@ -163,15 +206,16 @@ impl Recorder<'_> {
             Event::RoundFinished { probe, case, round } => {
                 let begun = self.begun()?;
                 check::round(round, &begun.metrics, &format!("{probe} {case} round {}", round.index))?;
-                self.append(|transaction, run, sequence| {
-                    insert_round(transaction, run, sequence, (*probe, case), round)
+                self.append(|engine, run, sequence| {
+                    engine.execute(ROUND, &round_values(run, sequence, (*probe, case), round)).map(drop)
                 })
             }
-            Event::CaseSkipped { probe, case, reason } => self
-                .append(|transaction, run, sequence| insert_skip(transaction, run, sequence, (*probe, case), reason)),
+            Event::CaseSkipped { probe, case, reason } => self.append(|engine, run, sequence| {
+                engine.execute(SKIP, &skip_values(run, sequence, (*probe, case), reason)).map(drop)
+            }),
             Event::Finished { status, seconds, notes } => {
                 check::not_negative("seconds", *seconds)?;
-                self.append(|transaction, run, _| end(transaction, run, &Ending { status, seconds: *seconds, notes }))
+                self.append(|engine, run, _| end(engine, run, &Ending { status, seconds: *seconds, notes }))
             }
         }
     }
@@ -185,7 +229,13 @@ impl Recorder<'_> {
             return Err(AppendError::AlreadyStarted { id: begun.id.clone() });
         }
         check::outline(outline)?;
-        let inserted = self.store.in_transaction(|transaction| insert_outline(transaction, outline));
+        let inserted = self.store.in_transaction(|engine| {
+            let key = insert_outline(engine, outline)?;
+            self.labels.put(engine, key)?;
+            let owe = "INSERT INTO owed (run, server) VALUES ($1, $2)";
+            self.owed.iter().try_for_each(|server| engine.execute(owe, values![key, server]).map(drop))?;
+            Ok(key)
+        });
         let key = inserted.map_err(|error| self.store.append_error(error, &outline.id))?;
         let metrics = check::defined(&outline.metrics);
         self.started = Some(Begun { key, id: outline.id.clone(), next_sequence: 0, metrics });
@@ -193,12 +243,9 @@ impl Recorder<'_> {
     }
 
     /// One transaction for one event; the sequence advances only if it was committed.
-    fn append(
-        &mut self,
-        insert: impl FnOnce(&Transaction<'_>, i64, i64) -> rusqlite::Result<()>,
-    ) -> Result<(), AppendError> {
+    fn append(&mut self, insert: impl FnOnce(&dyn Engine, i64, i64) -> Outcome<()>) -> Result<(), AppendError> {
         let begun = self.begun()?;
-        let stored = self.store.in_transaction(|transaction| insert(transaction, begun.key, begun.next_sequence));
+        let stored = self.store.in_transaction(|engine| insert(engine, begun.key, begun.next_sequence));
         stored.map_err(|error| self.store.append_error(error, &begun.id))?;
         if let Some(begun) = &mut self.started {
             begun.next_sequence += 1;
@@ -214,102 +261,91 @@ struct Ending<'a> {
     notes: &'a [String],
 }
 
-fn insert_outline(connection: &Connection, outline: &Outline) -> rusqlite::Result<i64> {
-    let insert = "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, outline)
-                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    connection.execute(
-        insert,
-        params![
-            outline.id,
-            outline.format,
-            outline.started,
-            check::started(&outline.started),
-            outline.machine.identity,
-            cpu_model(outline),
-            outline.settings.mode.as_str(),
-            outline.kelvin,
-            pack(outline),
-        ],
-    )?;
-    Ok(connection.last_insert_rowid())
+/// A whole run, and what belongs to it.
+pub(crate) struct Whole<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) headlines: &'a [Headline],
+    pub(crate) labels: &'a Labels,
 }
 
-fn insert_round(
-    connection: &Connection,
-    run: i64,
-    sequence: i64,
-    (probe, case): (Name, &Case),
-    round: &Round,
-) -> rusqlite::Result<()> {
-    let insert = "INSERT INTO round (run, sequence, probe, parameters, round, at, outcome, payload)
-                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const ROUND: &str = "INSERT INTO round (run, sequence, probe, parameters, round, at, outcome, payload)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+
+const SKIP: &str = "INSERT INTO skip (run, sequence, probe, parameters, reason) VALUES ($1, $2, $3, $4, $5)";
+
+fn insert_outline(engine: &dyn Engine, outline: &Outline) -> Outcome<i64> {
+    let insert = "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, outline)
+                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING key";
+    let values = values![
+        &outline.id,
+        outline.format,
+        &outline.started,
+        check::started(&outline.started),
+        &outline.machine.identity,
+        cpu_model(outline),
+        outline.settings.mode.as_str(),
+        &outline.kelvin,
+        pack(outline),
+    ];
+    let key = engine.query(insert, values)?.pop();
+    key.ok_or(Trouble::Orphan)?.take(0).map_err(Trouble::WrongColumn)
+}
+
+fn round_values(run: i64, sequence: i64, (probe, case): (Name, &Case), round: &Round) -> Vec<Value> {
     let outcome = match round.attempt {
         Attempt::Measured(_) => "measured",
         Attempt::Skipped(_) => "skipped",
         Attempt::Failed(_) => "failed",
     };
-    let payload = pack(round);
-    let values = params![run, sequence, probe.as_str(), parameters(case), round.index, round.at, outcome, payload];
-    connection.prepare_cached(insert)?.execute(values)?;
-    Ok(())
+    values![run, sequence, probe.as_str(), parameters(case), round.index, round.at, outcome, pack(round)].to_vec()
 }
 
-fn insert_skip(
-    connection: &Connection,
-    run: i64,
-    sequence: i64,
-    (probe, case): (Name, &Case),
-    reason: &Reason,
-) -> rusqlite::Result<()> {
-    let insert = "INSERT INTO skip (run, sequence, probe, parameters, reason) VALUES (?1, ?2, ?3, ?4, ?5)";
-    connection.execute(insert, params![run, sequence, probe.as_str(), parameters(case), reason.0])?;
-    Ok(())
+fn skip_values(run: i64, sequence: i64, (probe, case): (Name, &Case), reason: &Reason) -> Vec<Value> {
+    values![run, sequence, probe.as_str(), parameters(case), &reason.0].to_vec()
 }
 
-fn end(connection: &Connection, run: i64, ending: &Ending<'_>) -> rusqlite::Result<()> {
+fn end(engine: &dyn Engine, run: i64, ending: &Ending<'_>) -> Outcome<()> {
     let (status, why) = match ending.status {
         RunStatus::Complete => ("complete", None),
         RunStatus::Partial(why) => ("partial", Some(why)),
     };
     let notes = serde_json::to_string(ending.notes).expect("words are JSON");
-    let update = "UPDATE run SET status = ?2, partial_why = ?3, seconds = ?4, notes = ?5 WHERE key = ?1";
-    match connection.execute(update, params![run, status, why, ending.seconds, notes])? {
-        0 => Err(rusqlite::Error::QueryReturnedNoRows),
+    let update = "UPDATE run SET status = $2, partial_why = $3, seconds = $4, notes = $5 WHERE key = $1";
+    match engine.execute(update, values![run, status, why, ending.seconds, notes])? {
+        0 => Err(Trouble::Orphan),
         _ => Ok(()),
     }
 }
 
-fn conclude(connection: &Connection, run: i64, conclusion: &Conclusion) -> rusqlite::Result<()> {
-    let upsert = "INSERT INTO conclusion (run, payload) VALUES (?1, ?2)
+fn conclude(engine: &dyn Engine, run: i64, conclusion: &Conclusion) -> Outcome<()> {
+    let upsert = "INSERT INTO conclusion (run, payload) VALUES ($1, $2)
                   ON CONFLICT (run) DO UPDATE SET payload = excluded.payload";
-    connection.execute(upsert, params![run, pack(conclusion)])?;
-    Ok(())
+    engine.execute(upsert, values![run, pack(conclusion)]).map(drop)
 }
 
 /// All rows of a run, measurement after measurement, so that it loads as it was.
-fn whole(connection: &Connection, run: &Run) -> rusqlite::Result<()> {
-    let key = insert_outline(connection, &run.outline)?;
-    let mut sequence = 0;
-    for Measurement { planned, rounds, skipped } in &run.measurements {
-        let of = (planned.probe, &planned.case);
-        for round in rounds {
-            insert_round(connection, key, sequence, of, round)?;
-            sequence += 1;
-        }
-        if let Some(reason) = skipped {
-            insert_skip(connection, key, sequence, of, reason)?;
-            sequence += 1;
-        }
+fn whole(engine: &dyn Engine, Whole { run, headlines, labels }: &Whole<'_>) -> Outcome<()> {
+    let key = insert_outline(engine, &run.outline)?;
+    let (mut rounds, mut skips, mut sequence) = (Vec::new(), Vec::new(), 0..);
+    for measurement in &run.measurements {
+        let of = (measurement.planned.probe, &measurement.planned.case);
+        rounds.extend(measurement.rounds.iter().zip(&mut sequence).map(|(round, place)| (place, of, round)));
+        skips.extend(measurement.skipped.iter().zip(&mut sequence).map(|(reason, place)| (place, of, reason)));
     }
-    end(connection, key, &Ending { status: &run.status, seconds: run.seconds, notes: &run.notes })?;
+    engine.execute_each(ROUND, &mut rounds.iter().map(|&(place, of, round)| round_values(key, place, of, round)))?;
+    engine.execute_each(SKIP, &mut skips.iter().map(|&(place, of, reason)| skip_values(key, place, of, reason)))?;
+    end(engine, key, &Ending { status: &run.status, seconds: run.seconds, notes: &run.notes })?;
     let conclusion =
         Conclusion { predictions: run.predictions.clone(), studies: run.studies.clone(), notes: Vec::new() };
-    conclude(connection, key, &conclusion)
+    conclude(engine, key, &conclusion)?;
+    put_headlines(engine, key, headlines)?;
+    labels.put(engine, key)
 }
 
 /// The row of a run.
-pub(crate) fn key_of(connection: &Connection, id: &str) -> rusqlite::Result<Option<i64>> {
-    connection.query_row("SELECT key FROM run WHERE id = ?1", [id], |row| row.get(0)).optional()
+pub(crate) fn key_of(engine: &dyn Engine, id: &str) -> Outcome<Option<i64>> {
+    let row = engine.query("SELECT key FROM run WHERE id = $1", values![id])?.pop();
+    row.map(|mut row| row.take(0).map_err(Trouble::WrongColumn)).transpose()
 }
 
 /// A case as the text that identifies it: JSON with its axes in the order of their names.
@@ -324,17 +360,6 @@ fn cpu_model(outline: &Outline) -> Option<&str> {
     }
 }
 
-fn is_unique_violation(error: &rusqlite::Error) -> bool {
-    use rusqlite::ffi::{SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE};
-    matches!(error.sqlite_error(), Some(code) if code.code == ErrorCode::ConstraintViolation
-        && [SQLITE_CONSTRAINT_UNIQUE, SQLITE_CONSTRAINT_PRIMARYKEY].contains(&code.extended_code))
-}
-
-fn is_orphan(error: &rusqlite::Error) -> bool {
-    let orphan = rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY;
-    matches!(error.sqlite_error(), Some(code) if code.extended_code == orphan)
-}
-
 #[cfg(test)]
 mod tests {
     use kelvin_model::{Case, Event, Name, Round};
@@ -343,14 +368,19 @@ mod tests {
     use crate::common::{sample_events, sample_outline, sample_round};
     use crate::error::Fault;
 
+    /// What a PRAGMA of SQLite says.
+    fn pragma(store: &Store, pragma: &str) -> i64 {
+        store.rows(&format!("PRAGMA {pragma}"), &[], |row| row.take(0)).unwrap()[0]
+    }
+
     #[test]
     fn a_full_disk_is_named_and_what_was_stored_stays() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.sqlite");
         let store = Store::open(&path).unwrap();
         // SQLite reports a file that may not grow exactly as it reports a disk without space.
-        let pages: i64 = store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
-        store.connection.pragma_update(None, "max_page_count", pages + 8).unwrap();
+        let pages = pragma(&store, "page_count");
+        pragma(&store, &format!("max_page_count = {}", pages + 8));
 
         let mut recorder = store.recorder();
         recorder.event(&Event::Started(Box::new(sample_outline("full")))).unwrap();
@@ -372,7 +402,7 @@ mod tests {
         assert_eq!(store.load("full").unwrap().measurements[0].rounds.len(), stored as usize);
 
         // With space again it continues where it stopped.
-        store.connection.pragma_update(None, "max_page_count", 1_000_000).unwrap();
+        pragma(&store, "max_page_count = 1000000");
         recorder.event(&round(stored)).unwrap();
         let rounds: Vec<Round> = store.load("full").unwrap().measurements.remove(0).rounds;
         assert_eq!(rounds.last().unwrap().index, stored);
@@ -383,8 +413,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.sqlite");
         let (one, other) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
-        other.connection.busy_timeout(std::time::Duration::from_millis(20)).unwrap();
-        let held = Transaction::new_unchecked(&one.connection, TransactionBehavior::Immediate).unwrap();
+        pragma(&other, "busy_timeout = 20");
+        let held = Transaction::begin(one.engine(), Access::Write).unwrap();
         let error = other.recorder().event(&sample_events()[0]).unwrap_err();
         assert!(matches!(error, AppendError::Fault(Fault::Locked { .. })), "{error}");
         drop(held);
@@ -395,8 +425,7 @@ mod tests {
     fn commits_reach_the_disk_and_references_are_kept() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path().join("runs.sqlite")).unwrap();
-        let ask =
-            |pragma: &str| -> i64 { store.connection.pragma_query_value(None, pragma, |row| row.get(0)).unwrap() };
+        let ask = |name: &str| pragma(&store, name);
         assert_eq!(ask("synchronous"), 2, "FULL: the log is flushed at each commit");
         assert_eq!(ask("foreign_keys"), 1);
         assert_eq!(ask("auto_vacuum"), 2, "incremental");

@@ -8,10 +8,10 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{MACHINE, sample_metrics, sample_run};
+use common::{MACHINE, sample_events, sample_metrics, sample_run};
 use kelvin_model::grammar::Bounded;
 use kelvin_model::{Case, FORMAT, Headline, Name, Run};
-use kelvin_store::{Kin, SCHEMA_VERSION, Store, export, import};
+use kelvin_store::{Filter, Kin, Labels, SCHEMA_VERSION, Store, export, import};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
@@ -63,6 +63,29 @@ fn the_store_of_format_1_is_read() {
     let learned = store.learned(&KIN, &sample_metrics(), 10).unwrap();
     assert_eq!(learned.len(), 1);
     assert_eq!((learned[0].headlines[0], learned[0].within[0]), (61.25, 0.5));
+    // What came later can be said of it.
+    store.tag("last", &["kernel=6.18".parse().unwrap()], &[]).unwrap();
+    assert_eq!(store.load("tag:kernel=6.18").unwrap(), sample_run());
+}
+
+/// The second layout: what people say of runs.
+#[test]
+fn the_store_of_layout_2_is_read() {
+    let path = fixture("layout-2.sqlite");
+    let labels = Labels::new(&["kernel=6.18".parse().unwrap()], Some("after the update"));
+    if blessing() && !path.exists() {
+        assert_eq!((FORMAT, SCHEMA_VERSION), (1, 2), "only a kelvin of layout 2 can make its fixture");
+        let store = Store::open(&path).unwrap();
+        let mut recorder = store.recorder().labelled(labels.clone()).for_server("db.example.org:5432/team");
+        sample_events().iter().for_each(|event| recorder.event(event).unwrap());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("runs.sqlite");
+    fs::write(&copy, fs::read(path).unwrap()).unwrap();
+    let store = Store::open(copy).unwrap();
+    let line = store.list(&Filter::default()).unwrap().remove(0);
+    assert_eq!((line.labels, line.owed.as_deref()), (labels, Some("db.example.org:5432/team")));
+    assert_eq!(store.load("tag:kernel=6.18").unwrap(), Run::from_events(sample_events()).unwrap());
 }
 
 /// Runs that kelvin 0.1.0 stored on a real machine; `crates/kelvin/tests/stored_runs.rs` says what they are and what they must come to.

@@ -5,6 +5,7 @@
 
 pub mod groups;
 pub mod mounted;
+pub mod postgres;
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

@@ -9,7 +9,7 @@ use kelvin_analysis::{Compare, SideOf, Subject, references};
 use kelvin_machine::private::{hide_in, leave_out};
 use kelvin_model::{Comparison, FOREIGN_MODE, Learned, Metric, Reference, Run, RunStatus, json};
 use kelvin_report::compare::{Compared, Pulled, Tested};
-use kelvin_store::{Filter, Kin, RunLine};
+use kelvin_store::{Filter, Kin, RunLine, Store, TAG_PREFIX};
 
 use crate::cli::{CompareArgs, CompareFormat, StoreArgs};
 use crate::commands::gate::AskedGate;
@@ -87,6 +87,7 @@ impl Side {
             Some(reference) => Found::Published(reference),
             None => match text.split_once("..").filter(|_| !Path::new(name).is_file()) {
                 Some(ends) => Found::Runs(read_range(&text, ends, args)?),
+                None if text.starts_with(TAG_PREFIX) => Found::Runs(read_tagged(&text, args)?),
                 None => Found::of(read(name, &args.store, args.with_private)?),
             },
         };
@@ -113,14 +114,17 @@ impl Side {
 
 /// A run without what is private of its machine.
 fn read(name: &OsStr, store: &StoreArgs, with_private: bool) -> Result<Run, Fault> {
-    let mut run = run_of(name, store)?;
+    run_of(name, store).map(|run| told(run, with_private))
+}
+
+fn told(mut run: Run, with_private: bool) -> Run {
     if !with_private {
         leave_out(&mut run.outline.machine);
     }
-    Ok(run)
+    run
 }
 
-/// The complete runs from one to another, both included, of the machine and in the mode of the last: those that repeat one another.
+/// The runs from one to another, both included, that repeat one another.
 fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Result<Vec<Run>, Fault> {
     let store = open_store(&args.store)?;
     let lines = store.list(&Filter::default()).map_err(Fault::because)?;
@@ -136,26 +140,41 @@ fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Resul
             format!("{from} is later than {to}: a range goes from the older run to the newer one"),
         ));
     }
-    let (range, newest) = (&lines[first..=last], &lines[last]);
+    read_repeated(text, &lines[first..=last], (&store, args))
+}
+
+/// The runs with a tag that repeat one another.
+fn read_tagged(text: &str, args: &CompareArgs) -> Result<Vec<Run>, Fault> {
+    let store = open_store(&args.store)?;
+    let ids = store.find_all(text).map_err(Fault::because)?;
+    let mut lines = store.list(&Filter::default()).map_err(Fault::because)?;
+    lines.retain(|line| ids.contains(&line.id));
+    read_repeated(text, &lines, (&store, args))
+}
+
+/// Of these runs the complete ones of the machine and in the mode of the last: those that repeat one another.
+fn read_repeated(text: &str, lines: &[RunLine], (store, args): (&Store, &CompareArgs)) -> Result<Vec<Run>, Fault> {
+    let Some(newest) = lines.last() else { return Err(Fault::new(text, "its runs were deleted meanwhile")) };
     let repeats = |line: &&RunLine| {
         line.status == Some(RunStatus::Complete) && line.machine == newest.machine && line.mode == newest.mode
     };
-    let ids: Vec<&str> = range.iter().filter(repeats).map(|line| line.id.as_str()).collect();
+    let ids: Vec<&str> = lines.iter().filter(repeats).map(|line| line.id.as_str()).collect();
     if ids.is_empty() {
         return Err(Fault::new(text, "no run of it is complete"));
     }
     if newest.mode == *FOREIGN_MODE {
-        return Err(Fault::new(text, format!("{to} is a foreign run: such runs repeat no others, name one")));
+        return Err(Fault::new(text, format!("{} is a foreign run: such runs repeat no others, name one", newest.id)));
     }
-    let left_out = range.len() - ids.len();
+    let left_out = lines.len() - ids.len();
     if left_out > 0 {
         output::remark(format_args!(
             "kelvin: {text}: {left_out} of {} runs left out: interrupted, of another machine, or in another mode than {}",
-            range.len(),
+            lines.len(),
             newest.mode
         ));
     }
-    ids.into_iter().map(|id| read(OsStr::new(id), &args.store, args.with_private)).collect()
+    let load = |id| store.load(id).map(|run| told(run, args.with_private)).map_err(Fault::because);
+    ids.into_iter().map(load).collect()
 }
 
 /// What the other runs in the store say of the spread from run to run, where both sides are runs of one machine in one mode.

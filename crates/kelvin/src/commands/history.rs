@@ -188,7 +188,7 @@ impl Places {
         if machines.is_empty() {
             return Err(Fault::because(format!(
                 "no complete run in {} has figures that later runs can be compared with: `kelvin run` makes one",
-                store.path().display()
+                store.name()
             )));
         }
         let by_hardware = by_hardware(store, machines)?;

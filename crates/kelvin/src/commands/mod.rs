@@ -23,16 +23,18 @@ mod study;
 mod tune;
 mod why;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kelvin_file::user_file;
-use kelvin_store::Store;
+use kelvin_store::{Delivered, Location, Store};
 use kelvin_sys::kernel_end::Device;
 use kelvin_wire::secret::Secret;
 
 use crate::cli::{Command, StoreArgs};
 use crate::fault::{Done, Fault};
+use crate::output;
 
 /// Runs the command.
 pub fn dispatch(command: Command) -> Done {
@@ -82,21 +84,73 @@ fn in_kernel(device: Option<Device>) -> String {
 /// Opens the store that the command line or the environment names. The default one is made with its directories; a named one
 /// only in an existing directory, like every named file: a missing directory is likely a typo.
 fn open_store(args: &StoreArgs) -> Result<Store, Fault> {
-    if let Some(path) = &args.store {
-        user_file::check_directory(path).map_err(|error| Fault::because(format!("--store {error}")))?;
+    match &args.store {
+        Some(place) => open_named(place, "--store"),
+        None => Store::open(default_store()?).map_err(Fault::because),
     }
-    Store::open(store_path(args)?).map_err(Fault::because)
+}
+
+/// Opens the store that an option names. A server is sent what waits for it first.
+fn open_named(place: &OsStr, option: &str) -> Result<Store, Fault> {
+    let location = location(place, option)?;
+    if let Location::File(path) = &location {
+        user_file::check_directory(path).map_err(|error| Fault::because(format!("{option} {error}")))?;
+    }
+    let store = Store::open(location).map_err(Fault::because)?;
+    deliver(&store);
+    Ok(store)
+}
+
+/// Where the store is that an option names.
+fn location(place: &OsStr, option: &str) -> Result<Location, Fault> {
+    Location::parse(place, |name| std::env::var_os(name)).map_err(|error| Fault::new(option, error))
+}
+
+/// Sends a server the runs that wait for it in the local store, and says so. What cannot be sent stays there, and is no reason not
+/// to go on.
+fn deliver(server: &Store) {
+    // Without a local store nothing waits in it.
+    let Some(file) = default_store().ok().filter(|file| server.key().is_some() && file.exists()) else { return };
+    let delivered =
+        Store::open(&file).map_err(Fault::because).and_then(|local| local.deliver(server).map_err(Fault::because));
+    match delivered {
+        Ok(Delivered { sent, kept }) => {
+            if sent > 0 {
+                output::remark(format_args!("kelvin: {} sent to {}", runs_in_words(sent), server.name()));
+            }
+            for (id, why) in kept {
+                output::remark(format_args!("kelvin: {id} stays in {}: {why}", file.display()));
+            }
+        }
+        Err(error) => {
+            output::remark(format_args!("kelvin: runs for {} wait in {}: {error}", server.name(), file.display()))
+        }
+    }
+}
+
+/// A number of runs.
+fn runs_in_words(count: usize) -> String {
+    if count == 1 { "1 run".into() } else { format!("{count} runs") }
 }
 
 /// The same store, if it is there.
 fn existing_store(args: &StoreArgs) -> Result<Option<Store>, Fault> {
-    if store_path(args)?.exists() { open_store(args).map(Some) } else { Ok(None) }
+    let location = match &args.store {
+        Some(place) => location(place, "--store")?,
+        None => Location::File(default_store()?),
+    };
+    match location {
+        Location::File(path) if !path.exists() => Ok(None),
+        _ => open_store(args).map(Some),
+    }
 }
 
-/// Where the store is.
-fn store_path(args: &StoreArgs) -> Result<PathBuf, Fault> {
-    match &args.store {
-        Some(path) => Ok(path.clone()),
-        None => Store::default_path(|name| std::env::var_os(name)).map_err(Fault::because),
-    }
+/// The store in which runs for a server wait.
+fn local_store() -> Result<Store, Fault> {
+    Store::open(default_store()?).map_err(Fault::because)
+}
+
+/// Where the store is by default.
+fn default_store() -> Result<PathBuf, Fault> {
+    Store::default_path(|name| std::env::var_os(name)).map_err(Fault::because)
 }

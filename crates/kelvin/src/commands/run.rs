@@ -10,13 +10,14 @@ use kelvin_file::user_file::UserFile;
 use kelvin_harness::{Effort, Judge, Plan, Probe, ProbeKind, Unit, supervise};
 use kelvin_model::{Need, Outline, Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report};
-use kelvin_store::Store;
+use kelvin_store::Labels;
 
 use crate::budget::{Budget, Fitted};
 use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
-use crate::commands::{existing_store, explain, open_store, report};
+use crate::commands::{existing_store, explain, local_store, open_store, report};
 use crate::costs::{Conditions, Costs};
 use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::keeper::Keeper;
 use crate::measure::{Finished, Wishes, effort_defaults, measure};
 use crate::output;
 use crate::place::Here;
@@ -93,6 +94,8 @@ pub enum Text {
 pub struct Destination<'a> {
     /// The store, unless the run is not stored.
     pub store: Option<&'a StoreArgs>,
+    /// What is said of the run there.
+    pub labels: Labels,
     /// The page, unless none is written.
     pub page: Option<&'a Path>,
     /// Whether standard output gets JSON instead of the table.
@@ -108,6 +111,7 @@ impl<'a> Destination<'a> {
     pub fn new(args: &'a DestinationArgs, references: Vec<Reference>) -> Self {
         Self {
             store: (!args.no_store).then_some(&args.store),
+            labels: Labels::new(&args.tags, args.note.as_deref()),
             page: (!args.no_report).then_some(&args.report),
             json: args.json,
             text: Text::Full,
@@ -143,7 +147,7 @@ pub struct Checked<'a> {
     /// The setup.
     pub prepared: Prepared,
     page: Option<UserFile>,
-    store: Option<Store>,
+    keeper: Option<Keeper>,
     to: &'a Destination<'a>,
 }
 
@@ -155,14 +159,17 @@ impl<'a> Checked<'a> {
     pub fn new(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &'a Destination<'a>) -> Result<Self, Fault> {
         let prepared = Prepared::new(here, plan, wishes.args)?;
         let page = to.page.map(UserFile::find).transpose().map_err(Fault::because)?;
-        let store = to.store.map(open_store).transpose()?;
-        Ok(Self { prepared, page, store, to })
+        let keeper = |args| Keeper::new(open_store(args)?, to.labels.clone(), local_store);
+        let keeper = to.store.map(keeper).transpose()?;
+        Ok(Self { prepared, page, keeper, to })
     }
 
     /// Where the run will be written, in words.
     pub fn whereto(&self) -> String {
-        let stored =
-            self.store.as_ref().map_or("not stored".into(), |store| format!("stored in {}", store.path().display()));
+        let stored = self.keeper.as_ref().map_or("not stored".into(), |keeper| {
+            let by_way = keeper.waits_in().map(|file| format!(" by way of {file}")).unwrap_or_default();
+            format!("stored in {}{by_way}", keeper.store().name())
+        });
         let page = self.to.page.map_or("no report".into(), |page| format!("report in {}", page.display()));
         format!("{stored}; {page}")
     }
@@ -172,8 +179,24 @@ impl<'a> Checked<'a> {
     /// # Errors
     /// A run that never began, or cannot be written.
     pub fn measure(self, plan: &Plan, wishes: &Wishes<'_>, conduct: impl FnOnce(&Outline, &mut dyn Judge)) -> Done {
-        let finished = measure(plan, wishes, (self.prepared, self.store.as_ref()), conduct)?;
-        show(finished, self.to, self.page)
+        let finished = measure(plan, wishes, (self.prepared, self.keeper.as_ref()), conduct)?;
+        let done = show(finished, self.to, self.page);
+        if let (Some(keeper), Some(args)) = (self.keeper, self.to.store) {
+            send(keeper, args);
+        }
+        done
+    }
+}
+
+/// Sends a run to its server, if it has one. The connection of before the run may be long dead, so that this is a new one.
+fn send(keeper: Keeper, args: &StoreArgs) {
+    let Some(file) = keeper.waits_in().map(str::to_owned) else { return };
+    // From here on the run is no longer being recorded.
+    drop(keeper);
+    if let Err(error) = open_store(args) {
+        output::remark(format_args!(
+            "kelvin: the run waits in {file} for the next kelvin that reaches its server: {error}"
+        ));
     }
 }
 

@@ -1,7 +1,10 @@
-//! `kelvin runs`: list, show, delete, export, import.
+//! `kelvin runs`: list, show, tag, note, delete, prune, copy, export, import.
 
+mod copying;
 mod import;
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,12 +12,13 @@ use std::process::ExitCode;
 use kelvin_analysis::analyse;
 use kelvin_harness::SocketOptions;
 use kelvin_model::{Run, RunStatus};
+use kelvin_report::text::wrap;
 use kelvin_report::{Json, Render, Report};
-use kelvin_store::{AppendError, Filter, Inserted, RunLine, Store};
+use kelvin_store::{AppendError, Filter, Inserted, Location, Prune, RunLine, Store, Tag};
 use serde::Serialize;
 
 use crate::cli::{RunsArgs, RunsCommand};
-use crate::commands::{explain, open_store};
+use crate::commands::{explain, location, open_named, open_store, runs_in_words};
 use crate::fault::{Done, Fault};
 use crate::output;
 use crate::private::Told;
@@ -24,12 +28,30 @@ use crate::sockets;
 pub fn runs(args: &RunsArgs) -> Done {
     let store = open_store(&args.store)?;
     match &args.command {
-        RunsCommand::List { json } => list(&store, *json)?,
+        RunsCommand::List { tags, json } => list(&store, tags, *json)?,
         RunsCommand::Show { run, json, with_private } => show(&load(&store, run, *with_private)?, *json)?,
         RunsCommand::Delete { run } => {
             let id = store.delete(run).map_err(Fault::because)?;
             output::remark(format!("kelvin: deleted {id}"));
         }
+        RunsCommand::Tag { run, tags, remove } => {
+            let id = store.tag(run, tags, remove).map_err(Fault::because)?;
+            let lines = store.list(&Filter::default()).map_err(Fault::because)?;
+            let line = lines.iter().find(|line| line.id == id);
+            let tags = line.map(|line| labels_in_words(&line.labels.tags)).filter(|tags| !tags.is_empty());
+            output::remark(format!("kelvin: {id} has {}", tags.as_deref().unwrap_or("no tags")));
+        }
+        RunsCommand::Note { run, text } => {
+            let id = store.note(run, text).map_err(Fault::because)?;
+            output::remark(format!("kelvin: {id} has {}", if text.is_empty() { "no note" } else { "this note" }));
+        }
+        RunsCommand::Prune { keep, labelled_too, dry_run } => {
+            let keep = usize::try_from(*keep).unwrap_or(usize::MAX);
+            let now = jiff::Timestamp::now().as_microsecond();
+            prune(&store, Prune { keep, labelled_too: *labelled_too, now }, *dry_run)?;
+        }
+        RunsCommand::Push { to, runs } => return copying::push(&store, &open_named(to, "--to")?, runs),
+        RunsCommand::Pull { from, runs } => return copying::pull(&existing(from, "--from")?, &store, runs),
         RunsCommand::Export { run, output: path, with_private } => {
             let run = load(&store, run, *with_private)?;
             let write = |out: &mut dyn Write| kelvin_store::export(&run, out).map_err(io::Error::other);
@@ -85,16 +107,21 @@ struct Line<'a> {
     kelvin: &'a str,
     measured_rounds: u64,
     bytes: u64,
+    tags: &'a BTreeMap<String, String>,
+    note: Option<&'a str>,
+    waits_for: Option<&'a str>,
 }
 
-fn list(store: &Store, json: bool) -> Result<(), Fault> {
-    let lines = store.list(&Filter::default()).map_err(Fault::because)?;
+fn list(store: &Store, tags: &[Tag], json: bool) -> Result<(), Fault> {
+    let lines = store.list(&Filter { tags: tags.to_vec(), ..Filter::default() }).map_err(Fault::because)?;
     if json {
         let lines: Vec<_> = lines.iter().map(line).collect();
         return output::print_json(&lines);
     }
     if lines.is_empty() {
-        output::remark(format!("kelvin: no runs in {}", store.path().display()));
+        let wanted: Vec<String> = tags.iter().map(Tag::to_string).collect();
+        let with = if wanted.is_empty() { String::new() } else { format!(" with {}", wanted.join(" and ")) };
+        output::remark(format!("kelvin: no runs{with} in {}", store.name()));
         return Ok(());
     }
     output::print(|out| {
@@ -117,9 +144,44 @@ fn list(store: &Store, json: bool) -> Result<(), Fault> {
                 out,
                 "{:width$}  {:20}  {:8}  {status:8}  {:>6}  {size:>9}  {machine:8}  {processor}",
                 line.id, line.started, line.mode, line.measured_rounds
-            )
+            )?;
+            below(line).into_iter().try_for_each(|text| writeln!(out, "  {text}"))
         })
     })
+}
+
+/// What stands below the line of a run: its tags, its note, and where it is yet to go.
+fn below(line: &RunLine) -> Vec<String> {
+    let tags = Some(labels_in_words(&line.labels.tags)).filter(|tags| !tags.is_empty());
+    let waits = line.owed.as_ref().map(|server| format!("waits for {server}"));
+    let texts = tags.into_iter().chain(line.labels.note.clone()).chain(waits);
+    texts.flat_map(|text| wrap(&text, output::width().saturating_sub(2))).collect()
+}
+
+fn labels_in_words(tags: &BTreeMap<String, String>) -> String {
+    tags.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("  ")
+}
+
+/// Removes old runs, or says which.
+fn prune(store: &Store, prune: Prune, dry_run: bool) -> Result<(), Fault> {
+    let lines = if dry_run { store.prunable(prune) } else { store.prune(prune) }.map_err(Fault::because)?;
+    let done = if dry_run { "would be deleted" } else { "deleted" };
+    output::print(|out| {
+        lines.iter().try_for_each(|line| writeln!(out, "{}  {:20}  {}", line.id, line.started, line.mode))
+    })?;
+    let kib: u64 = lines.iter().map(|line| line.bytes).sum::<u64>() / 1024;
+    output::remark(format!("kelvin: {} {done}, {kib} KiB", runs_in_words(lines.len())));
+    Ok(())
+}
+
+/// A store that an option names, which must be there: reading from a new one is a typo.
+fn existing(place: &OsStr, option: &str) -> Result<Store, Fault> {
+    match location(place, option)? {
+        Location::File(path) if !path.exists() => {
+            Err(Fault::because(format!("{option} {}: there is no such store", path.display())))
+        }
+        _ => open_named(place, option),
+    }
 }
 
 fn line(line: &RunLine) -> Line<'_> {
@@ -133,6 +195,9 @@ fn line(line: &RunLine) -> Line<'_> {
         kelvin: &line.kelvin,
         measured_rounds: line.measured_rounds,
         bytes: line.bytes,
+        tags: &line.labels.tags,
+        note: line.labels.note.as_deref(),
+        waits_for: line.owed.as_deref(),
     }
 }
 

@@ -1,17 +1,28 @@
 //! What is recorded is what is loaded, whole or partial; and it is found, listed, learned from and deleted.
 
-mod common;
-
-use common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_predictions, sample_round};
-use common::{sample_run, sample_studies};
+use crate::common::{
+    MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_predictions, sample_round,
+};
+use crate::common::{sample_run, sample_studies};
+use crate::stores::{Fresh, of_any_store};
 use kelvin_model::{Case, Event, Headline, Metric, Name, Run, RunStatus};
-use kelvin_store::{AppendError, Filter, FindError, InsertError, Inserted, Kin, Store};
-use tempfile::TempDir;
+use kelvin_store::{AppendError, Filter, FindError, InsertError, Inserted, Kin};
 
-fn fresh() -> (TempDir, Store) {
-    let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(directory.path().join("runs.sqlite")).unwrap();
-    (directory, store)
+of_any_store! {
+    a_recorded_run_loads_as_it_was_told,
+    any_beginning_of_a_run_is_a_partial_run,
+    an_inserted_run_loads_as_it_was_and_is_inserted_once,
+    a_partial_run_survives_insertion,
+    events_out_of_order_and_contradictions_are_refused_and_nothing_is_stored,
+    a_run_deleted_while_it_is_recorded_is_said_to_be_gone,
+    an_outline_is_amended_but_not_its_plan,
+    conclusions_are_replaced_by_later_ones,
+    names_lead_to_runs,
+    many_candidates_are_cut_short,
+    a_list_is_filtered_and_oldest_first,
+    only_complete_runs_of_the_same_machine_mode_and_method_teach,
+    what_a_run_taught_of_a_metric_under_its_former_name_is_not_forgotten,
+    headlines_that_cannot_be_are_refused,
 }
 
 /// A run that differs from the sample in its id and start.
@@ -22,9 +33,8 @@ fn run_at(id: &str, minute: u32) -> Run {
     run
 }
 
-#[test]
-fn a_recorded_run_loads_as_it_was_told() {
-    let (_directory, store) = fresh();
+fn a_recorded_run_loads_as_it_was_told(fresh: &Fresh) {
+    let store = fresh.store();
     let mut recorder = store.recorder();
     for event in sample_events() {
         recorder.event(&event).unwrap();
@@ -34,23 +44,22 @@ fn a_recorded_run_loads_as_it_was_told() {
     assert_eq!(store.load(id).unwrap(), sample_run());
 }
 
-#[test]
-fn any_beginning_of_a_run_is_a_partial_run() {
+fn any_beginning_of_a_run_is_a_partial_run(fresh: &Fresh) {
+    let store = fresh.store();
     let events = sample_events();
     for length in 1..events.len() {
-        let (_directory, store) = fresh();
         let mut recorder = store.recorder();
         events[..length].iter().for_each(|event| recorder.event(event).unwrap());
         let stored = store.load("last").unwrap();
         assert_eq!(stored, Run::from_events(events[..length].to_vec()).unwrap());
         assert!(matches!(stored.status, RunStatus::Partial(_)));
         assert_eq!(store.list(&Filter::default()).unwrap()[0].status, None);
+        store.delete("last").unwrap();
     }
 }
 
-#[test]
-fn an_inserted_run_loads_as_it_was_and_is_inserted_once() {
-    let (_directory, store) = fresh();
+fn an_inserted_run_loads_as_it_was_and_is_inserted_once(fresh: &Fresh) {
+    let store = fresh.store();
     let run = sample_run();
     assert_eq!(store.insert(&run).unwrap(), Inserted::New);
     assert_eq!(store.load(&run.outline.id).unwrap(), run);
@@ -67,18 +76,16 @@ fn an_inserted_run_loads_as_it_was_and_is_inserted_once() {
     assert_eq!(store.load(&run.outline.id).unwrap(), run);
 }
 
-#[test]
-fn a_partial_run_survives_insertion() {
-    let (_directory, store) = fresh();
+fn a_partial_run_survives_insertion(fresh: &Fresh) {
+    let store = fresh.store();
     let events = sample_events();
     let run = Run::from_events(events[..4].to_vec()).unwrap();
     store.insert(&run).unwrap();
     assert_eq!(store.load("last").unwrap(), run);
 }
 
-#[test]
-fn events_out_of_order_and_contradictions_are_refused_and_nothing_is_stored() {
-    let (_directory, store) = fresh();
+fn events_out_of_order_and_contradictions_are_refused_and_nothing_is_stored(fresh: &Fresh) {
+    let store = fresh.store();
     let events = sample_events();
     let mut recorder = store.recorder();
     assert!(matches!(recorder.event(&events[2]), Err(AppendError::NotStarted)));
@@ -102,9 +109,8 @@ fn events_out_of_order_and_contradictions_are_refused_and_nothing_is_stored() {
     assert_eq!(store.load("last").unwrap().measurements[0].rounds.len(), 1);
 }
 
-#[test]
-fn a_run_deleted_while_it_is_recorded_is_said_to_be_gone() {
-    let (_directory, store) = fresh();
+fn a_run_deleted_while_it_is_recorded_is_said_to_be_gone(fresh: &Fresh) {
+    let store = fresh.store();
     let events = sample_events();
     let mut recorder = store.recorder();
     recorder.event(&events[0]).unwrap();
@@ -115,9 +121,8 @@ fn a_run_deleted_while_it_is_recorded_is_said_to_be_gone() {
     assert!(matches!(store.finish("20260131T120000-5f2c", &[], &[], &[]), Err(AppendError::Gone { .. })));
 }
 
-#[test]
-fn an_outline_is_amended_but_not_its_plan() {
-    let (_directory, store) = fresh();
+fn an_outline_is_amended_but_not_its_plan(fresh: &Fresh) {
+    let store = fresh.store();
     store.insert(&sample_run()).unwrap();
     let mut outline = sample_outline("20260131T120000-5f2c");
     outline.clock.source_after = Some("hpet".into());
@@ -129,9 +134,8 @@ fn an_outline_is_amended_but_not_its_plan() {
     assert!(matches!(store.amend(&outline), Err(AppendError::OtherPlan { .. })));
 }
 
-#[test]
-fn conclusions_are_replaced_by_later_ones() {
-    let (_directory, store) = fresh();
+fn conclusions_are_replaced_by_later_ones(fresh: &Fresh) {
+    let store = fresh.store();
     store.insert(&sample_run()).unwrap();
     store.finish("20260131T120000-5f2c", &[], &sample_studies(), &["later".into()]).unwrap();
     let stored = store.load("last").unwrap();
@@ -139,9 +143,8 @@ fn conclusions_are_replaced_by_later_ones() {
     assert_eq!(stored.notes.last().map(String::as_str), Some("later"));
 }
 
-#[test]
-fn names_lead_to_runs() {
-    let (_directory, store) = fresh();
+fn names_lead_to_runs(fresh: &Fresh) {
+    let store = fresh.store();
     assert!(matches!(store.find("last"), Err(FindError::Empty { .. })));
     // Stored in another order than they were made.
     for (id, minute) in [("b-2", 2), ("a-1", 1), ("a-10", 3)] {
@@ -161,18 +164,16 @@ fn names_lead_to_runs() {
     assert_eq!(says(""), "no run is called \"\" or begins with it");
 }
 
-#[test]
-fn many_candidates_are_cut_short() {
-    let (_directory, store) = fresh();
+fn many_candidates_are_cut_short(fresh: &Fresh) {
+    let store = fresh.store();
     for i in 0..10 {
         store.insert(&run_at(&format!("x{i}"), i)).unwrap();
     }
     assert_eq!(store.find("x").unwrap_err().to_string(), "\"x\" could be x9, x8, x7, x6, x5, x4, x3, x2 or 2 more");
 }
 
-#[test]
-fn a_list_is_filtered_and_oldest_first() {
-    let (_directory, store) = fresh();
+fn a_list_is_filtered_and_oldest_first(fresh: &Fresh) {
+    let store = fresh.store();
     let mut elsewhere = run_at("b", 2);
     elsewhere.outline.machine.identity = "elsewhere".into();
     let mut partial = run_at("c", 1);
@@ -197,12 +198,13 @@ fn a_list_is_filtered_and_oldest_first() {
 
 #[test]
 fn a_deleted_run_gives_its_space_back() {
-    let (_directory, store) = fresh();
+    let fresh = Fresh::file();
+    let store = fresh.store();
     store.insert(&run_at("kept", 1)).unwrap();
     let mut large = run_at("large", 2);
     // Text that zstd cannot shrink much.
     large.notes = (0..200_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string()).collect();
-    let size = || std::fs::metadata(store.path()).unwrap().len();
+    let size = || std::fs::metadata(store.name()).unwrap().len();
     store.insert(&large).unwrap();
     store.record_headlines("large", &[headline(1.0)]).unwrap();
     assert_eq!(store.delete("large").unwrap(), "large");
@@ -224,9 +226,8 @@ fn headline(value: f64) -> Headline {
     }
 }
 
-#[test]
-fn only_complete_runs_of_the_same_machine_mode_and_method_teach() {
-    let (_directory, store) = fresh();
+fn only_complete_runs_of_the_same_machine_mode_and_method_teach(fresh: &Fresh) {
+    let store = fresh.store();
     let mut elsewhere = run_at("elsewhere", 4);
     elsewhere.outline.machine.identity = "elsewhere".into();
     let mut partial = run_at("partial", 5);
@@ -262,9 +263,8 @@ fn only_complete_runs_of_the_same_machine_mode_and_method_teach() {
     assert_eq!(of_any_mode[0].headlines, [1.0, 2.0, 3.0, 4.0]);
 }
 
-#[test]
-fn what_a_run_taught_of_a_metric_under_its_former_name_is_not_forgotten() {
-    let (_directory, store) = fresh();
+fn what_a_run_taught_of_a_metric_under_its_former_name_is_not_forgotten(fresh: &Fresh) {
+    let store = fresh.store();
     let metric = Metric::duration("net.peer.offered.reordered", "Share that was reordered");
     let at = |name| Headline { metric: Name::new(name), case: Case::new(), ..headline(0.0) };
     for (number, name) in [(1, "net.peer.offered.overtaken"), (2, "net.peer.offered.reordered")] {
@@ -277,9 +277,8 @@ fn what_a_run_taught_of_a_metric_under_its_former_name_is_not_forgotten() {
     assert_eq!(rows, [(metric.id, [1.0, 2.0].as_slice())]);
 }
 
-#[test]
-fn headlines_that_cannot_be_are_refused() {
-    let (_directory, store) = fresh();
+fn headlines_that_cannot_be_are_refused(fresh: &Fresh) {
+    let store = fresh.store();
     store.insert(&sample_run()).unwrap();
     let says =
         |headlines: &[Headline]| store.record_headlines("20260131T120000-5f2c", headlines).unwrap_err().to_string();
@@ -292,11 +291,12 @@ fn headlines_that_cannot_be_are_refused() {
 
 #[test]
 fn a_damaged_or_newer_run_is_named_and_others_still_load() {
-    let (_directory, store) = fresh();
+    let fresh = Fresh::file();
+    let store = fresh.store();
     for (id, minute) in [("whole", 1), ("damaged", 2), ("newer", 3)] {
         store.insert(&run_at(id, minute)).unwrap();
     }
-    let plain = rusqlite::Connection::open(store.path()).unwrap();
+    let plain = rusqlite::Connection::open(store.name()).unwrap();
     let damage = "UPDATE round SET payload = zeroblob(40)
                   WHERE sequence = 1 AND run = (SELECT key FROM run WHERE id = 'damaged')";
     assert_eq!(plain.execute(damage, []).unwrap(), 1);

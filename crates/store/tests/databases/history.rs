@@ -1,22 +1,17 @@
 //! Histories: which runs and values are read, in which order, and what is damaged.
 
-mod common;
-
-use common::{sample_outline, sample_run};
+use crate::common::{sample_outline, sample_run};
+use crate::stores::{Fresh, of_any_store};
 use kelvin_model::{Case, Headline, Name, Run, RunStatus};
 use kelvin_store::Store;
-use tempfile::TempDir;
 
 struct Place {
-    _directory: TempDir,
     store: Store,
 }
 
 impl Place {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(directory.path().join("runs.sqlite")).unwrap();
-        Self { _directory: directory, store }
+    fn new(fresh: &Fresh) -> Self {
+        Self { store: fresh.store() }
     }
 
     /// A run at a minute, with figures of metrics at versions of their methods.
@@ -41,6 +36,12 @@ impl Place {
     }
 }
 
+of_any_store! {
+    values_are_in_the_order_of_time_whatever_that_of_storing,
+    machines_are_those_with_figures_the_newest_first,
+    of_other_machines_the_latest_value_counts,
+}
+
 /// A metric, the version of its method, and its values by run.
 type Read = (String, u32, Vec<(usize, f64)>);
 
@@ -48,9 +49,8 @@ fn all(_: &str) -> bool {
     true
 }
 
-#[test]
-fn values_are_in_the_order_of_time_whatever_that_of_storing() {
-    let place = Place::new();
+fn values_are_in_the_order_of_time_whatever_that_of_storing(fresh: &Fresh) {
+    let place = Place::new(fresh);
     let here = ("m1", "quick");
     place.run(here, 9, &[("os.b", 2, 9.0), ("os.a", 1, 90.0)]);
     place.run(here, 3, &[("os.b", 1, 3.0)]);
@@ -74,9 +74,8 @@ fn values_are_in_the_order_of_time_whatever_that_of_storing() {
     assert_eq!(both.iter().map(|run| run.id.as_str()).collect::<Vec<&str>>(), ["m1-03", "m1-05", "m2-06", "m1-09"]);
 }
 
-#[test]
-fn machines_are_those_with_figures_the_newest_first() {
-    let place = Place::new();
+fn machines_are_those_with_figures_the_newest_first(fresh: &Fresh) {
+    let place = Place::new(fresh);
     place.run(("m1", "quick"), 1, &[("os.a", 1, 1.0)]);
     place.run(("m1", "quick"), 2, &[("os.a", 1, 2.0)]);
     place.run(("m2", "default"), 3, &[("os.a", 1, 3.0)]);
@@ -92,9 +91,8 @@ fn machines_are_those_with_figures_the_newest_first() {
     assert!(place.store.outline_of("m2").is_err(), "an id, and no beginning of one");
 }
 
-#[test]
-fn of_other_machines_the_latest_value_counts() {
-    let place = Place::new();
+fn of_other_machines_the_latest_value_counts(fresh: &Fresh) {
+    let place = Place::new(fresh);
     place.run(("m1", "quick"), 1, &[("os.a", 1, 1.0), ("os.b", 1, 10.0)]);
     place.run(("m1", "quick"), 2, &[("os.a", 1, 2.0)]);
     place.run(("m2", "quick"), 3, &[("os.a", 1, 3.0)]);
@@ -109,10 +107,12 @@ fn of_other_machines_the_latest_value_counts() {
 /// A store may come from anybody.
 #[test]
 fn what_is_damaged_is_named() {
-    let place = Place::new();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("runs.sqlite");
+    let place = Place { store: Store::open(file.as_path()).unwrap() };
     place.run(("m1", "quick"), 1, &[("os.a", 1, 1.0)]);
     let runs = place.store.runs_in_history(&["m1".into()], "quick", 1).unwrap();
-    let spoil = |sql: &str| rusqlite::Connection::open(place.store.path()).unwrap().execute_batch(sql).unwrap();
+    let spoil = |sql: &str| rusqlite::Connection::open(&file).unwrap().execute_batch(sql).unwrap();
     let says = |words: &str| {
         let error = place.store.histories(&runs, &all).unwrap_err().to_string();
         assert!(error.contains(words) && error.contains("is damaged"), "{error}");

@@ -1,0 +1,162 @@
+//! Flags of `kelvin runs`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use kelvin_store::Tag;
+
+use super::StoreArgs;
+
+/// `kelvin runs`.
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// What to do with them
+    #[command(subcommand)]
+    pub command: RunsCommand,
+    /// The store
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// What to do with stored runs.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// List the stored runs, oldest first
+    List {
+        /// Only runs with this tag; repeatable
+        #[arg(long = "tag", value_name = "NAME=VALUE")]
+        tags: Vec<Tag>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a run's table
+    Show {
+        /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
+        #[arg(default_value = "last")]
+        run: String,
+        /// Print the run and its analysis as JSON
+        #[arg(long)]
+        json: bool,
+        /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
+        #[arg(long)]
+        with_private: bool,
+    },
+    /// Give a run tags, or take them away
+    #[command(
+        after_help = "Examples:\n  kelvin runs tag last kernel=6.18 disk=nvme\n  kelvin runs tag last --remove disk"
+    )]
+    Tag {
+        /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
+        run: String,
+        /// A tag, in place of one with its name
+        #[arg(value_name = "NAME=VALUE", required_unless_present = "remove")]
+        tags: Vec<Tag>,
+        /// Remove the tag with this name; repeatable
+        #[arg(long, value_name = "NAME", value_parser = tag_name)]
+        remove: Vec<String>,
+    },
+    /// Give a run a note, in place of the one that it has
+    #[command(
+        after_help = "Examples:\n  kelvin runs note last 'after the BIOS update'\n  kelvin runs note last ''       takes it away"
+    )]
+    Note {
+        /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
+        run: String,
+        /// The note
+        #[arg(value_parser = kelvin_store::note)]
+        text: String,
+    },
+    /// Delete a run
+    Delete {
+        /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
+        run: String,
+    },
+    /// Delete old runs, except the newest of each machine and mode and those with a tag or a note
+    #[command(after_help = "Examples:\n  kelvin runs prune --keep 20 --dry-run\n  kelvin runs prune --keep 20\n\n\
+                            What may still be running stays, and so does what a server is yet to get.")]
+    Prune {
+        /// Runs of each machine and mode to keep, from 1
+        #[arg(long, value_name = "N", value_parser = super::from_one)]
+        keep: u64,
+        /// Delete old runs with a tag or a note too
+        #[arg(long)]
+        labelled_too: bool,
+        /// Only say what would be deleted
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Copy runs into another store, each once
+    #[command(after_help = "Examples:\n  kelvin runs push --to /mnt/team/runs.sqlite\n  \
+                            kelvin runs push --to team.sqlite last tag:kernel=6.18\n\n\
+                            Exit status: 0 all are there, 1 some differ from runs that are there and were left out, 2 could not be \
+                            done: one line says why.")]
+    Push {
+        /// The store to copy into
+        #[arg(long, value_name = "STORE")]
+        to: OsString,
+        /// The runs: ids or prefixes, `last`, `last~1`, `tag:NAME=VALUE` [default: all that have ended]
+        runs: Vec<String>,
+    },
+    /// Copy runs from another store, each once
+    #[command(after_help = "Examples:\n  kelvin runs pull --from /mnt/team/runs.sqlite\n  \
+                            kelvin runs pull --from team.sqlite tag:kernel=6.18\n\n\
+                            Exit status: 0 all are here, 1 some differ from runs that are here and were left out, 2 could not be \
+                            done: one line says why.")]
+    Pull {
+        /// The store to copy from
+        #[arg(long, value_name = "STORE")]
+        from: OsString,
+        /// The runs: ids or prefixes, `last`, `last~1`, `tag:NAME=VALUE` [default: all that have ended]
+        runs: Vec<String>,
+    },
+    /// Write a run as one JSON file
+    Export {
+        /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
+        #[arg(default_value = "last")]
+        run: String,
+        /// Where to write it [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
+        #[arg(long)]
+        with_private: bool,
+    },
+    /// Store a run from a file that `export`, or another program, wrote
+    #[command(
+        after_help = "Examples:\n  kelvin runs import run.json\n  fio --output-format=json --output=fio.json job.fio\n  \
+                            kelvin runs import fio.json\n  kelvin compare ID last"
+    )]
+    Import {
+        /// The file, or - for standard input
+        #[arg(required_unless_present = "table")]
+        file: Option<PathBuf>,
+        /// The program that wrote it [default: known by how the file begins, else kelvin]
+        #[arg(long, value_enum, value_name = "PROGRAM")]
+        from: Option<WrittenBy>,
+        /// Print what of each program's results is a metric of kelvin, what is not, and why
+        #[arg(long, conflicts_with_all = ["file", "from"])]
+        table: bool,
+    },
+}
+
+/// A program whose files can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WrittenBy {
+    /// `kelvin runs export`
+    Kelvin,
+    /// lmbench 3: its results as text
+    Lmbench,
+    /// fio 3: --output-format=json
+    Fio,
+    /// iperf3: --json
+    Iperf3,
+    /// sysbench 1: its output as text
+    Sysbench,
+}
+
+/// The name of a tag.
+fn tag_name(text: &str) -> Result<String, kelvin_store::BadTag> {
+    kelvin_store::check_name(text).map(|()| text.to_owned())
+}

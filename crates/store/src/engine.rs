@@ -1,0 +1,241 @@
+//! What a store asks of its database: statements with values, rows back, and transactions.
+//!
+//! One text of SQL serves all databases: parameters are `$1`, `$2` and so on, limits are numbers, and nothing but the layout
+//! itself is spelled in the dialect of one of them.
+
+use crate::error::Fault;
+
+/// A database that holds a store: one connection to it.
+pub(crate) trait Engine: std::fmt::Debug {
+    /// The database, in words.
+    fn name(&self) -> &str;
+
+    /// The rows that a statement gives.
+    fn query(&self, sql: &str, values: &[Value]) -> Outcome<Vec<Row>>;
+
+    /// Runs a statement; returns how many rows it changed.
+    fn execute(&self, sql: &str, values: &[Value]) -> Outcome<u64>;
+
+    /// Runs a statement once for each of these values, in their order, within the transaction that is open.
+    fn execute_each(&self, sql: &str, each: &mut dyn Iterator<Item = Vec<Value>>) -> Outcome<()>;
+
+    /// Begins a transaction.
+    fn begin(&self, access: Access) -> Outcome<()>;
+
+    /// Makes durable what was done since `begin`.
+    fn commit(&self) -> Outcome<()>;
+
+    /// Undoes what was done since `begin`, as far as the database has not done so by itself.
+    fn roll_back(&self);
+
+    /// Gives the space of deleted rows back.
+    fn reclaim(&self) -> Outcome<()>;
+}
+
+/// What a transaction is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reads of one moment.
+    Snapshot,
+    /// Writes, in an order with those of others.
+    Write,
+}
+
+/// What went wrong in a database.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// A row with the same key is there.
+    Duplicate,
+    /// The row that it belongs to is not there.
+    Orphan,
+    /// A row holds something else than it must.
+    WrongColumn(WrongColumn),
+    /// The database failed.
+    Fault(Fault),
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl Trouble {
+    /// As a fault of the store with this name, where no key can be the reason.
+    pub(crate) fn into_fault(self, store: &str) -> Fault {
+        let store = store.to_owned();
+        match self {
+            Self::Fault(fault) => fault,
+            Self::WrongColumn(source) => Fault::Damaged { store, source: source.into() },
+            Self::Duplicate => Fault::Other { store, source: "a row with this key is there already".into() },
+            Self::Orphan => Fault::Other { store, source: "the row that another belongs to is gone".into() },
+        }
+    }
+}
+
+/// What a database says.
+pub(crate) type Outcome<T> = Result<T, Trouble>;
+
+/// A transaction that is rolled back unless it is committed.
+#[derive(Debug)]
+pub(crate) struct Transaction<'a> {
+    engine: &'a dyn Engine,
+    is_open: bool,
+}
+
+impl<'a> Transaction<'a> {
+    /// Begins one.
+    pub(crate) fn begin(engine: &'a dyn Engine, access: Access) -> Outcome<Self> {
+        engine.begin(access)?;
+        Ok(Self { engine, is_open: true })
+    }
+
+    /// Makes durable what was done in it.
+    pub(crate) fn commit(mut self) -> Outcome<()> {
+        self.engine.commit()?;
+        self.is_open = false;
+        Ok(())
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.engine.roll_back();
+        }
+    }
+}
+
+/// One value of a row or of a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// None.
+    Null,
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Real(f64),
+    /// A text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::Integer(number.into())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(is_true: bool) -> Self {
+        Self::Integer(is_true.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Real(number)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<&String> for Value {
+    fn from(text: &String) -> Self {
+        Self::Text(text.clone())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// The values of a statement.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { &[$($crate::engine::Value::from($value)),*] };
+}
+pub(crate) use values;
+
+/// A row that a statement gave.
+#[derive(Debug)]
+pub(crate) struct Row(pub(crate) Vec<Value>);
+
+/// What a column must hold.
+pub(crate) trait Cell: Sized {
+    /// It, if the value is one.
+    fn of(value: Value) -> Option<Self>;
+}
+
+impl Cell for u32 {
+    fn of(value: Value) -> Option<Self> {
+        if let Value::Integer(number) = value { Self::try_from(number).ok() } else { None }
+    }
+}
+
+impl Cell for i64 {
+    fn of(value: Value) -> Option<Self> {
+        if let Value::Integer(number) = value { Some(number) } else { None }
+    }
+}
+
+impl Cell for f64 {
+    fn of(value: Value) -> Option<Self> {
+        if let Value::Real(number) = value { Some(number) } else { None }
+    }
+}
+
+impl Cell for String {
+    fn of(value: Value) -> Option<Self> {
+        if let Value::Text(text) = value { Some(text) } else { None }
+    }
+}
+
+impl Cell for Vec<u8> {
+    fn of(value: Value) -> Option<Self> {
+        if let Value::Bytes(bytes) = value { Some(bytes) } else { None }
+    }
+}
+
+impl<T: Cell> Cell for Option<T> {
+    fn of(value: Value) -> Option<Self> {
+        if value == Value::Null { Some(None) } else { T::of(value).map(Some) }
+    }
+}
+
+/// A column that is missing or holds something else than it must.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("column {0} of a row holds something else than it must")]
+pub(crate) struct WrongColumn(usize);
+
+impl Row {
+    /// Takes the value of a column, counted from 0.
+    pub(crate) fn take<T: Cell>(&mut self, column: usize) -> Result<T, WrongColumn> {
+        let value = self.0.get_mut(column).map(|value| std::mem::replace(value, Value::Null));
+        value.and_then(T::of).ok_or(WrongColumn(column))
+    }
+}

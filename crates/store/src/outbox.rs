@@ -1,0 +1,99 @@
+//! Runs on their way to a server.
+//!
+//! A run for a server is stored in a local file while it is measured, so that nothing travels between its rounds, and that a
+//! server that is lost costs nothing. When it has ended it is sent whole, in one transaction, and only then removed here. Whatever
+//! is killed when, the next program that reaches the server goes on: a run that is there already is found there, and not sent twice.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use crate::copy::copy_compared;
+use crate::engine::values;
+use crate::error::{CopyError, DeliveryError};
+use crate::{Filter, RunLine, Store};
+
+/// What the name of the file ends with that programs hold while they record runs for a server.
+const SUFFIX: &str = "-recording";
+
+/// Shows other programs that a run is being recorded here, until it is dropped or its process ends.
+#[derive(Debug)]
+pub struct Recording {
+    _held: File,
+}
+
+/// What came of sending runs.
+#[derive(Debug, Default)]
+pub struct Delivered {
+    /// Runs that the server has now and that are no longer here.
+    pub sent: usize,
+    /// Runs that stay here, and why: the server has another run with the same id, or they are damaged.
+    pub kept: Vec<(String, CopyError)>,
+}
+
+impl Store {
+    /// Shows that a run is being recorded in this file.
+    ///
+    /// # Errors
+    /// If the file beside it cannot be made or locked.
+    pub fn recording(&self) -> io::Result<Recording> {
+        let held = self.lock_file()?;
+        held.lock_shared()?;
+        Ok(Recording { _held: held })
+    }
+
+    /// Sends all runs that wait in this file for that server, the oldest first. One that was killed is sent as the partial run that
+    /// it is; one that is being recorded stays.
+    ///
+    /// # Errors
+    /// If one of the stores fails: what was sent by then is sent.
+    pub fn deliver(&self, server: &Store) -> Result<Delivered, DeliveryError> {
+        let mut delivered = Delivered::default();
+        let Some(key) = server.key() else { return Ok(delivered) };
+        let waits = |line: &RunLine| line.owed.as_deref() == Some(key);
+        let list = || self.list(&Filter::default()).map_err(DeliveryError::Local);
+        if !list()?.iter().any(waits) {
+            return Ok(delivered);
+        }
+        self.end_killed()?;
+        for line in list()?.iter().filter(|line| waits(line) && line.status.is_some()) {
+            match copy_compared(self, server, line) {
+                Ok(_) => {
+                    self.execute("DELETE FROM run WHERE id = $1", values![&line.id]).map_err(DeliveryError::Local)?;
+                    delivered.sent += 1;
+                }
+                Err(error) if error.is_of_store() => return Err(DeliveryError::Copy(Box::new(error))),
+                Err(error) => delivered.kept.push((line.id.clone(), error)),
+            }
+        }
+        if delivered.sent > 0 {
+            self.reclaim().map_err(DeliveryError::Local)?;
+        }
+        Ok(delivered)
+    }
+
+    /// Gives runs for a server that were killed their end, unless some program is recording one.
+    fn end_killed(&self) -> Result<(), DeliveryError> {
+        let lock = self.lock_file().map_err(DeliveryError::Lock)?;
+        if lock.try_lock().is_err() {
+            return Ok(());
+        }
+        for line in self.list(&Filter::default()).map_err(DeliveryError::Local)? {
+            if line.owed.is_none() || line.status.is_some() {
+                continue;
+            }
+            // One that cannot be read cannot be sent either, and is named when that is tried.
+            if let Ok(run) = self.load_id(&line.id) {
+                self.end_as_read(&run)
+                    .map_err(|error| DeliveryError::Copy(Box::new(CopyError::Insert(error.into()))))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lock_file(&self) -> io::Result<File> {
+        let path = PathBuf::from(format!("{}{SUFFIX}", self.name()));
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    }
+}

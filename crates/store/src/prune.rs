@@ -1,0 +1,73 @@
+//! Old runs removed: all but the newest of each machine and mode.
+
+use std::collections::BTreeMap;
+
+use crate::engine::values;
+use crate::error::Fault;
+use crate::query::lines;
+use crate::{Filter, RunLine, Store, check};
+
+/// How long a run without an end may still be running: no run is longer than a week.
+const LONGEST_RUN_US: i64 = 7 * 24 * 3600 * 1_000_000;
+
+/// What stays when old runs are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prune {
+    /// So many of the newest runs of each machine and mode stay.
+    pub keep: usize,
+    /// Whether runs with a tag or a note go too.
+    pub labelled_too: bool,
+    /// Now, in microseconds since 1970: a run without an end that began less than a week ago may be running, and stays.
+    pub now: i64,
+}
+
+impl Prune {
+    /// The runs to be removed, of these lines, which are oldest first.
+    fn chosen(self, lines: Vec<RunLine>) -> Vec<RunLine> {
+        let mut newer: BTreeMap<(String, String), usize> = BTreeMap::new();
+        let mut is_old = |line: &RunLine| {
+            let newer = newer.entry((line.machine.clone(), line.mode.clone())).or_default();
+            *newer += 1;
+            *newer > self.keep
+        };
+        let may_run = |line: &RunLine| {
+            let began = check::started(&line.started);
+            line.status.is_none() && began.is_none_or(|began| self.now.saturating_sub(began) < LONGEST_RUN_US)
+        };
+        let stays =
+            |line: &RunLine| may_run(line) || line.owed.is_some() || (!self.labelled_too && !line.labels.is_empty());
+        let mut chosen: Vec<RunLine> =
+            lines.into_iter().rev().filter(|line| is_old(line)).filter(|line| !stays(line)).collect();
+        chosen.reverse();
+        chosen
+    }
+}
+
+impl Store {
+    /// The runs that [`prune`](Self::prune) would remove at this moment, oldest first.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn prunable(&self, prune: Prune) -> Result<Vec<RunLine>, Fault> {
+        self.list(&Filter::default()).map(|lines| prune.chosen(lines))
+    }
+
+    /// Removes old runs, all of them or none, and gives their space back; returns them, oldest first. What stays beside what
+    /// [`Prune`] says: runs that a server is yet to get.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn prune(&self, prune: Prune) -> Result<Vec<RunLine>, Fault> {
+        let removed = self.in_transaction(|engine| {
+            let chosen = prune.chosen(lines(engine, &Filter::default())?);
+            let mut ids = chosen.iter().map(|line| values![&line.id].to_vec());
+            engine.execute_each("DELETE FROM run WHERE id = $1", &mut ids)?;
+            Ok(chosen)
+        });
+        let removed = removed.map_err(|trouble| self.fault(trouble))?;
+        if !removed.is_empty() {
+            self.reclaim()?;
+        }
+        Ok(removed)
+    }
+}

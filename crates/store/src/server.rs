@@ -1,0 +1,374 @@
+//! A store in a database of a PostgreSQL server.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::engine::{Access, Engine, Outcome, Row, Trouble, Value, values};
+use crate::error::{Fault, OpenError, Source};
+use crate::location::{Address, TlsMode};
+use crate::migrate::{APPLICATION_ID, SCHEMA_VERSION, server_steps};
+use crate::tls;
+
+/// How long an answer may take: far longer than any statement, so that a server that is gone is not waited for.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// How long giving space back may take.
+const RECLAIM: Duration = Duration::from_secs(600);
+
+/// How long to part may take.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// Statements in flight at once: as many as hide the way to another continent, as few as are no burden to memory.
+const IN_FLIGHT: usize = 64;
+
+/// What every connection begins with. A program that was stopped must not hold up others for ever.
+const BEGINNING: &str = "SET search_path TO kelvin; SET lock_timeout TO '10s';
+    SET idle_in_transaction_session_timeout TO '5min'; SET bytea_output TO 'hex'";
+
+/// A connection to a server.
+pub(crate) struct Server {
+    runtime: Runtime,
+    client: Option<Client>,
+    connection: Option<JoinHandle<()>>,
+    name: String,
+    prepared: RefCell<HashMap<String, Statement>>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Server").field(&self.name).finish()
+    }
+}
+
+impl Server {
+    /// Connects, and brings the layout of the database up to date.
+    ///
+    /// # Errors
+    /// What keeps it from being reached, in one line.
+    pub(crate) fn connect(address: &Address) -> Result<Self, OpenError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|source| OpenError::NoRuntime { source })?;
+        look_up(address)?;
+        let (client, connection) = runtime.block_on(reach(address))?;
+        let server = Self {
+            runtime,
+            client: Some(client),
+            connection: Some(connection),
+            name: address.name().to_owned(),
+            prepared: RefCell::default(),
+        };
+        server.batch(BEGINNING).map_err(|trouble| server.refusal(trouble))?;
+        server.migrate()?;
+        Ok(server)
+    }
+
+    /// Brings the layout up to date, under a lock that only one program at a time can have.
+    fn migrate(&self) -> Result<(), OpenError> {
+        if self.version()? == SCHEMA_VERSION {
+            return Ok(());
+        }
+        let transaction = crate::engine::Transaction::begin(self, Access::Write);
+        let transaction = transaction.map_err(|trouble| self.refusal(trouble))?;
+        let lock = "SELECT pg_advisory_xact_lock($1)";
+        self.execute(lock, values![APPLICATION_ID]).map_err(|trouble| self.refusal(trouble))?;
+        // Read again under the lock: another program may have done it meanwhile.
+        let found = self.version()?;
+        for step in server_steps(found) {
+            self.batch(&step).map_err(|trouble| self.refusal(trouble))?;
+        }
+        transaction.commit().map_err(|trouble| self.refusal(trouble))
+    }
+
+    /// The layout version of the database; 0 if it has none. An error if it is newer, or of something else.
+    fn version(&self) -> Result<i64, OpenError> {
+        // One statement, which sees one moment: another program may be making the tables.
+        let select =
+            "SELECT count(*), count(*) FILTER (WHERE tablename = 'layout') FROM pg_tables WHERE schemaname = 'kelvin'";
+        let first =
+            |sql: &str| self.query(sql, &[]).map(|mut rows| rows.pop()).map_err(|trouble| self.refusal(trouble));
+        let tables = first(select)?.and_then(|mut row| Some((row.take::<i64>(0).ok()?, row.take::<i64>(1).ok()?)));
+        let foreign = || OpenError::ForeignSchema { store: self.name.clone() };
+        match tables {
+            Some((0, 0)) => return Ok(0),
+            Some((_, 1)) => {}
+            _ => return Err(foreign()),
+        }
+        let version = first("SELECT version FROM kelvin.layout")?;
+        let found = version.and_then(|mut row| row.take::<i64>(0).ok()).ok_or_else(foreign)?;
+        match found > SCHEMA_VERSION {
+            true => Err(OpenError::Newer { store: self.name.clone(), found, known: SCHEMA_VERSION }),
+            false => Ok(found),
+        }
+    }
+
+    fn refusal(&self, trouble: Trouble) -> OpenError {
+        OpenError::Fault(trouble.into_fault(&self.name))
+    }
+
+    /// Statements without values.
+    fn batch(&self, sql: &str) -> Outcome<()> {
+        self.wait(ANSWER, async { self.client()?.batch_execute(sql).await.map_err(|error| self.trouble(&error)) })
+    }
+
+    fn client(&self) -> Outcome<&Client> {
+        self.client.as_ref().ok_or_else(|| self.lost("the connection is closed".into()).into())
+    }
+
+    /// Waits for an answer, but not for ever.
+    fn wait<T>(&self, limit: Duration, answer: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+        let waited = self.runtime.block_on(async { timeout(limit, answer).await });
+        waited.unwrap_or_else(|_| Err(self.lost(format!("no answer in {} s", limit.as_secs()).into()).into()))
+    }
+
+    /// A statement, prepared once.
+    async fn prepared(&self, sql: &str) -> Outcome<Statement> {
+        let known = self.prepared.borrow().get(sql).cloned();
+        if let Some(statement) = known {
+            return Ok(statement);
+        }
+        let statement = self.client()?.prepare(sql).await.map_err(|error| self.trouble(&error))?;
+        self.prepared.borrow_mut().insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    fn lost(&self, source: Source) -> Fault {
+        Fault::Lost { store: self.name.clone(), source }
+    }
+
+    fn trouble(&self, error: &tokio_postgres::Error) -> Trouble {
+        let store = self.name.clone();
+        let source: Source = in_words(error).into();
+        let Some(code) = error.code() else {
+            let fault = if is_lost(error) { Fault::Lost { store, source } } else { Fault::Other { store, source } };
+            return fault.into();
+        };
+        // Classes of errors: https://www.postgresql.org/docs/current/errcodes-appendix.html
+        let fault = match (code, code.code().get(..2)) {
+            (code, _) if *code == SqlState::UNIQUE_VIOLATION => return Trouble::Duplicate,
+            (code, _) if *code == SqlState::FOREIGN_KEY_VIOLATION => return Trouble::Orphan,
+            (code, _) if *code == SqlState::DISK_FULL => Fault::Full { store },
+            (code, _) if *code == SqlState::IO_ERROR => Fault::Io { store, source },
+            (code, _) if [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
+                Fault::Locked { store }
+            }
+            (code, _) if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
+                Fault::Denied { store, source }
+            }
+            (_, Some("08" | "57")) => Fault::Lost { store, source },
+            (_, Some("XX")) if code.code() != "XX000" => Fault::Damaged { store, source },
+            _ => Fault::Other { store, source },
+        };
+        fault.into()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The server is told that this is the end, if it still listens.
+        drop(self.client.take());
+        if let Some(connection) = self.connection.take() {
+            let _ = self.runtime.block_on(async { timeout(PARTING, connection).await });
+        }
+    }
+}
+
+impl Engine for Server {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn query(&self, sql: &str, values: &[Value]) -> Outcome<Vec<Row>> {
+        let read = async {
+            let statement = self.prepared(sql).await?;
+            let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
+            self.client()?.query(&statement, &values).await.map_err(|error| self.trouble(&error))
+        };
+        let rows = self.wait(ANSWER, read)?;
+        let row = |row: tokio_postgres::Row| -> Outcome<Row> {
+            let value = |column| row.try_get::<_, Value>(column).map_err(|error| self.trouble(&error));
+            (0..row.len()).map(value).collect::<Outcome<_>>().map(Row)
+        };
+        rows.into_iter().map(row).collect()
+    }
+
+    fn execute(&self, sql: &str, values: &[Value]) -> Outcome<u64> {
+        self.wait(ANSWER, async {
+            let statement = self.prepared(sql).await?;
+            let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
+            self.client()?.execute(&statement, &values).await.map_err(|error| self.trouble(&error))
+        })
+    }
+
+    fn execute_each(&self, sql: &str, each: &mut dyn Iterator<Item = Vec<Value>>) -> Outcome<()> {
+        loop {
+            let some: Vec<Vec<Value>> = each.take(IN_FLIGHT).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            self.wait(ANSWER, async {
+                let (statement, client) = (self.prepared(sql).await?, self.client()?);
+                let run = |values: &Vec<Value>| client.execute_raw(&statement, values.clone());
+                let done = try_join_all(some.iter().map(run)).await;
+                done.map(drop).map_err(|error| self.trouble(&error))
+            })?;
+        }
+    }
+
+    fn begin(&self, access: Access) -> Outcome<()> {
+        self.batch(match access {
+            Access::Snapshot => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Access::Write => "BEGIN",
+        })
+    }
+
+    fn commit(&self) -> Outcome<()> {
+        self.batch("COMMIT")
+    }
+
+    fn roll_back(&self) {
+        // What fails here is undone when the connection ends.
+        let _ = self.batch("ROLLBACK");
+    }
+
+    fn reclaim(&self) -> Outcome<()> {
+        let vacuum = "VACUUM run, round, skip, conclusion, headline";
+        self.wait(RECLAIM, async { self.client()?.batch_execute(vacuum).await.map_err(|error| self.trouble(&error)) })
+    }
+}
+
+/// Says that there is no such host, which the client library does not tell from other faults.
+fn look_up(address: &Address) -> Result<(), OpenError> {
+    let Some((host, port)) = address.host() else { return Ok(()) };
+    let found = (host.as_str(), port).to_socket_addrs().is_ok_and(|mut addresses| addresses.next().is_some());
+    if found { Ok(()) } else { Err(OpenError::NoSuchHost { store: address.name().to_owned(), host }) }
+}
+
+async fn reach(address: &Address) -> Result<(Client, JoinHandle<()>), OpenError> {
+    let refusal = |error: tokio_postgres::Error| refusal_of(address, &error);
+    match address.tls.mode {
+        TlsMode::Disable => reach_plainly(&address.config).await.map_err(refusal),
+        TlsMode::Allow => match reach_plainly(&address.config).await {
+            Ok(reached) => Ok(reached),
+            Err(_) => reach_by_tls(address, SslMode::Require).await,
+        },
+        mode => reach_by_tls(address, mode.first()).await,
+    }
+}
+
+async fn reach_plainly(config: &Config) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+    let (client, connection) = config.connect(NoTls).await?;
+    Ok((client, spawn(connection)))
+}
+
+async fn reach_by_tls(address: &Address, mode: SslMode) -> Result<(Client, JoinHandle<()>), OpenError> {
+    let wrong = |problem| OpenError::Tls { store: address.name().to_owned(), problem };
+    let tls = MakeRustlsConnect::new(tls::config(&address.tls).map_err(wrong)?);
+    let mut config = address.config.clone();
+    config.ssl_mode(mode);
+    let (client, connection) = config.connect(tls).await.map_err(|error| refusal_of(address, &error))?;
+    Ok((client, spawn(connection)))
+}
+
+/// Lets the connection work while an answer is waited for. Its errors are those of the statements that wait.
+fn spawn(connection: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(async {
+        let _ = connection.await;
+    })
+}
+
+/// Why a server was not reached.
+fn refusal_of(address: &Address, error: &tokio_postgres::Error) -> OpenError {
+    let store = address.name().to_owned();
+    let problem = in_words(error);
+    let user = || address.config.get_user().unwrap_or_default().to_owned();
+    let database = || address.config.get_dbname().unwrap_or_default().to_owned();
+    match error.code() {
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
+            OpenError::NoSuchDatabase { store, database: database() }
+        }
+        Some(code) if code.code().starts_with("28") => OpenError::Authentication { store, user: user(), problem },
+        Some(_) => OpenError::Unreachable { store, problem },
+        None if problem.contains("password missing") => {
+            let problem = "the server wants a password: set PGPASSWORD, or write it into ~/.pgpass".into();
+            OpenError::Authentication { store, user: user(), problem }
+        }
+        None => match cause::<io::Error>(error).map(io::Error::kind) {
+            Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound) => OpenError::Refused { store },
+            _ => OpenError::Unreachable { store, problem },
+        },
+    }
+}
+
+/// The first cause of this type.
+fn cause<E: std::error::Error + 'static>(error: &tokio_postgres::Error) -> Option<&E> {
+    std::iter::successors(error.source(), |error| (*error).source()).find_map(|error| error.downcast_ref())
+}
+
+fn is_lost(error: &tokio_postgres::Error) -> bool {
+    error.is_closed() || cause::<io::Error>(error).is_some()
+}
+
+/// The message of the server, or that of the first cause: the library's own sentence says only in which step it failed.
+fn in_words(error: &tokio_postgres::Error) -> String {
+    if let Some(told) = error.as_db_error() {
+        let detail = told.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        return format!("{}{detail}", told.message());
+    }
+    let root = std::iter::successors(error.source(), |error| (*error).source()).last();
+    root.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+impl ToSql for Value {
+    fn to_sql(&self, of: &Type, out: &mut BytesMut) -> Result<IsNull, Source> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Integer(number) if *of == Type::INT4 => i32::try_from(*number)?.to_sql(of, out),
+            Self::Integer(number) => number.to_sql(of, out),
+            Self::Real(number) => number.to_sql(of, out),
+            Self::Text(text) => text.to_sql(of, out),
+            Self::Bytes(bytes) => bytes.to_sql(of, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Value {
+    fn from_sql(of: &Type, raw: &'a [u8]) -> Result<Self, Source> {
+        Ok(match *of {
+            Type::INT8 => Self::Integer(i64::from_sql(of, raw)?),
+            Type::INT4 => Self::Integer(i32::from_sql(of, raw)?.into()),
+            Type::FLOAT8 => Self::Real(f64::from_sql(of, raw)?),
+            Type::BYTEA => Self::Bytes(raw.to_vec()),
+            _ => Self::Text(String::from_sql(of, raw)?),
+        })
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, Source> {
+        Ok(Self::Null)
+    }
+
+    fn accepts(of: &Type) -> bool {
+        [Type::INT8, Type::INT4, Type::FLOAT8, Type::BYTEA, Type::TEXT, Type::NAME, Type::UNKNOWN].contains(of)
+    }
+}

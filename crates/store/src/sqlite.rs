@@ -1,0 +1,185 @@
+//! A store in one SQLite file.
+
+use std::path::Path;
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
+
+use crate::engine::{Access, Engine, Outcome, Row, Trouble, Value};
+use crate::error::Fault;
+
+/// A connection to a SQLite file.
+#[derive(Debug)]
+pub(crate) struct Sqlite {
+    connection: Connection,
+    /// The file, in words.
+    name: String,
+}
+
+impl Sqlite {
+    /// On an open connection to a file of this name.
+    pub(crate) fn new(connection: Connection, path: &Path) -> Self {
+        Self { connection, name: path.display().to_string() }
+    }
+
+    fn trouble(&self, error: rusqlite::Error) -> Trouble {
+        let extended = error.sqlite_error().map(|error| error.extended_code);
+        match extended {
+            Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => Trouble::Duplicate,
+            Some(ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => Trouble::Orphan,
+            _ => Trouble::Fault(fault(&self.name, error)),
+        }
+    }
+
+    fn statement(&self, sql: &str, values: &[Value]) -> rusqlite::Result<CachedStatement<'_>> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        bind(&mut statement, values)?;
+        Ok(statement)
+    }
+}
+
+impl Engine for Sqlite {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn query(&self, sql: &str, values: &[Value]) -> Outcome<Vec<Row>> {
+        let read = || -> rusqlite::Result<Vec<Row>> {
+            let mut statement = self.statement(sql, values)?;
+            let columns = statement.column_count();
+            let mut rows = statement.raw_query();
+            let mut read = Vec::new();
+            while let Some(row) = rows.next()? {
+                let value = |column| Ok(Value::try_from(row.get_ref(column)?)?);
+                read.push(Row((0..columns).map(value).collect::<rusqlite::Result<_>>()?));
+            }
+            Ok(read)
+        };
+        read().map_err(|error| self.trouble(error))
+    }
+
+    fn execute(&self, sql: &str, values: &[Value]) -> Outcome<u64> {
+        let changed = self.statement(sql, values).and_then(|mut statement| statement.raw_execute());
+        changed.map(|changed| changed as u64).map_err(|error| self.trouble(error))
+    }
+
+    fn execute_each(&self, sql: &str, each: &mut dyn Iterator<Item = Vec<Value>>) -> Outcome<()> {
+        for values in each {
+            self.execute(sql, &values)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&self, access: Access) -> Outcome<()> {
+        // A writer takes the lock at once, so that it never fails half-way.
+        let begin = if access == Access::Write { "BEGIN IMMEDIATE" } else { "BEGIN" };
+        self.execute(begin, &[]).map(drop)
+    }
+
+    fn commit(&self) -> Outcome<()> {
+        self.execute("COMMIT", &[]).map(drop)
+    }
+
+    fn roll_back(&self) {
+        // Some failures have rolled back already. Whatever is left is undone when the connection ends.
+        if !self.connection.is_autocommit() {
+            let _ = self.execute("ROLLBACK", &[]);
+        }
+    }
+
+    fn reclaim(&self) -> Outcome<()> {
+        self.query("PRAGMA incremental_vacuum", &[])?;
+        self.query("PRAGMA wal_checkpoint(TRUNCATE)", &[])?;
+        Ok(())
+    }
+}
+
+/// Values by the numbers of their parameters: `$2` is the second, wherever it stands.
+fn bind(statement: &mut CachedStatement<'_>, values: &[Value]) -> rusqlite::Result<()> {
+    for (place, value) in values.iter().enumerate() {
+        if let Some(index) = statement.parameter_index(&format!("${}", place + 1))? {
+            statement.raw_bind_parameter(index, value)?;
+        }
+    }
+    Ok(())
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Integer(number) => ValueRef::Integer(*number),
+            Self::Real(number) => ValueRef::Real(*number),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+impl TryFrom<ValueRef<'_>> for Value {
+    type Error = rusqlite::types::FromSqlError;
+
+    fn try_from(value: ValueRef<'_>) -> Result<Self, Self::Error> {
+        Ok(match value {
+            ValueRef::Null => Self::Null,
+            ValueRef::Integer(number) => Self::Integer(number),
+            ValueRef::Real(number) => Self::Real(number),
+            ValueRef::Text(_) => Self::Text(value.as_str()?.to_owned()),
+            ValueRef::Blob(bytes) => Self::Bytes(bytes.to_vec()),
+        })
+    }
+}
+
+/// An error of SQLite as one of the store with this name.
+pub(crate) fn fault(name: &str, error: rusqlite::Error) -> Fault {
+    let store = name.to_owned();
+    let code = error.sqlite_error_code();
+    let source = error.into();
+    match code {
+        Some(ErrorCode::DiskFull) => Fault::Full { store },
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Fault::Io { store, source },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Locked { store },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Fault::ReadOnly { store },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Fault::Damaged { store, source },
+        _ => Fault::Other { store, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engine::{Transaction, values};
+
+    fn engine() -> Sqlite {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.busy_timeout(Duration::from_millis(10)).unwrap();
+        Sqlite::new(connection, Path::new("memory"))
+    }
+
+    #[test]
+    fn parameters_go_by_their_numbers() {
+        let mut rows = engine().query("SELECT $2, $1, $2, $3", values!["one", 2_i64, None::<i64>]).unwrap();
+        let wanted = [Value::Integer(2), Value::from("one"), Value::Integer(2), Value::Null];
+        assert_eq!(rows.remove(0).0, wanted);
+    }
+
+    #[test]
+    fn what_is_not_committed_is_undone() {
+        let engine = engine();
+        engine.execute("CREATE TABLE a (x INTEGER PRIMARY KEY) STRICT", &[]).unwrap();
+        let transaction = Transaction::begin(&engine, Access::Write).unwrap();
+        engine.execute("INSERT INTO a VALUES ($1)", values![1_i64]).unwrap();
+        let twice = engine.execute("INSERT INTO a VALUES ($1)", values![1_i64]);
+        assert!(matches!(twice, Err(Trouble::Duplicate)));
+        drop(transaction);
+        assert!(engine.query("SELECT x FROM a", &[]).unwrap().is_empty());
+        let transaction = Transaction::begin(&engine, Access::Write).unwrap();
+        engine.execute("INSERT INTO a VALUES ($1)", values![1_i64]).unwrap();
+        transaction.commit().unwrap();
+        let mut rows = engine.query("SELECT x FROM a", &[]).unwrap();
+        assert_eq!(rows[0].take::<i64>(0).unwrap(), 1);
+        assert!(rows[0].take::<String>(0).is_err() && rows[0].take::<i64>(7).is_err());
+    }
+}

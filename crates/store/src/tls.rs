@@ -1,0 +1,117 @@
+//! Whose certificate of a server is believed, by the modes of libpq.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use crate::location::{Tls, TlsMode};
+
+/// How TLS is spoken in this mode.
+///
+/// # Errors
+/// Certificates that cannot be read, in words.
+pub(crate) fn config(tls: &Tls) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| error.to_string())?;
+    let believed = Believed::of(tls, &provider)?;
+    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(believed)).with_no_client_auth())
+}
+
+/// Whom to believe. Signatures are always checked: whoever answers has the key of the certificate that is shown.
+#[derive(Debug)]
+struct Believed {
+    provider: Arc<CryptoProvider>,
+    /// Checks the chain and the name; none believes anybody, as libpq does unless it is told to verify.
+    verifier: Option<Arc<WebPkiServerVerifier>>,
+    /// Whether the certificate must be for the name of the host.
+    by_name: bool,
+}
+
+impl Believed {
+    fn of(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
+        // As in libpq, a file of authorities that is named is used wherever TLS is required.
+        let verifies = match tls.mode {
+            TlsMode::VerifyCa | TlsMode::VerifyFull => true,
+            TlsMode::Require => tls.authorities.is_some(),
+            TlsMode::Disable | TlsMode::Allow | TlsMode::Prefer => false,
+        };
+        let roots = || tls.authorities.as_deref().map_or_else(of_system, of_file);
+        let verifier = |roots: RootCertStore| {
+            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+            builder.build().map_err(|error| error.to_string())
+        };
+        let verifier = verifies.then(|| roots().and_then(verifier)).transpose()?;
+        Ok(Self { provider: provider.clone(), verifier, by_name: tls.mode == TlsMode::VerifyFull })
+    }
+}
+
+fn of_file(file: &Path) -> Result<RootCertStore, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("sslrootcert {}: {why}", file.display());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
+        let certificate = certificate.map_err(|error| wrong(&error))?;
+        roots.add(certificate).map_err(|error| wrong(&error))?;
+    }
+    if roots.is_empty() { Err(wrong(&"it holds no certificate (PEM)")) } else { Ok(roots) }
+}
+
+fn of_system() -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    // A certificate of the system that this library does not read is believed by nobody here.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    match roots.is_empty() {
+        true => Err("this system has no certificate authorities: name a file of them (PEM) with sslrootcert".into()),
+        false => Ok(roots),
+    }
+}
+
+impl ServerCertVerifier for Believed {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        stapled: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(verifier) = &self.verifier else { return Ok(ServerCertVerified::assertion()) };
+        match verifier.verify_server_cert(certificate, intermediates, name, stapled, now) {
+            // The name is looked at last, when all else has been found right.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.by_name => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,9 @@
+//! Stores of every kind, in files and at a server, which the tests of this program share.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod history;
+mod labels;
+mod recording;
+mod server;
+mod stores;

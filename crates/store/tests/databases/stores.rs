@@ -1,0 +1,65 @@
+//! New stores of every kind, on which the same tests are run.
+
+use std::ffi::OsStr;
+
+use kelvin_store::{Location, Store};
+use kelvin_testing::postgres::Postgres;
+use tempfile::TempDir;
+
+/// Where new stores are made.
+pub enum Fresh {
+    /// Files in a directory.
+    File(TempDir),
+    /// Databases of a server.
+    Server(&'static Postgres),
+}
+
+/// The store at a URL, without any environment.
+pub fn location(url: &str) -> Location {
+    Location::parse(OsStr::new(url), |_| None).unwrap()
+}
+
+impl Fresh {
+    /// In files.
+    pub fn file() -> Self {
+        Self::File(tempfile::tempdir().unwrap())
+    }
+
+    /// At a server; `None`, and said, where none can be started.
+    pub fn server(what: &str) -> Option<Self> {
+        Postgres::shared(what).map(Self::Server)
+    }
+
+    /// A new and empty store.
+    pub fn store(&self) -> Store {
+        match self {
+            Self::File(directory) => {
+                let taken = std::fs::read_dir(directory.path()).unwrap().count();
+                Store::open(directory.path().join(format!("{taken}.sqlite"))).unwrap()
+            }
+            Self::Server(server) => Store::open(location(&server.url(&server.database()))).unwrap(),
+        }
+    }
+}
+
+/// Makes a test of each of these functions for every kind of store.
+macro_rules! of_any_store {
+    ($($name:ident),* $(,)?) => {
+        mod in_a_file {
+            $(#[test]
+            fn $name() {
+                super::$name(&crate::stores::Fresh::file());
+            })*
+        }
+
+        mod on_a_server {
+            $(#[test]
+            fn $name() {
+                if let Some(fresh) = crate::stores::Fresh::server(stringify!($name)) {
+                    super::$name(&fresh);
+                }
+            })*
+        }
+    };
+}
+pub(crate) use of_any_store;
