@@ -370,8 +370,13 @@ fn elsewhere(n: usize, r: f64, alone: f64) -> f64 {
     if r >= 1.0 {
         return alone;
     }
-    let exponent = (n as f64 - 3.0) / 2.0;
-    let density = |angle: f64| (1.0 - (r / angle.cos()).powi(2)).max(0.0).powf(exponent);
+    // To the power of (n - 3) / 2, a whole number or one half more: several times as fast as any other power.
+    let whole = i32::try_from((n - 3) / 2).unwrap_or(i32::MAX);
+    let has_half = n.is_multiple_of(2);
+    let density = |angle: f64| {
+        let base = (1.0 - (r / angle.cos()).powi(2)).max(0.0);
+        base.powi(whole) * if has_half { base.sqrt() } else { 1.0 }
+    };
     let beyond = |index: usize| {
         let (before, after) = (index as f64, (n - index) as f64);
         let correlation = (before * (after - 1.0) / ((before + 1.0) * after)).sqrt();
@@ -379,7 +384,10 @@ fn elsewhere(n: usize, r: f64, alone: f64) -> f64 {
         let steps = if end < 0.1 { 2 } else { 12 };
         simpson(density, end, steps) * std::f64::consts::FRAC_2_PI
     };
-    let all: f64 = (LEAST_OF_LEVEL..n - LEAST_OF_LEVEL).map(beyond).sum();
+    // The angle between a split and the next one is that of their mirror images.
+    let mirrored = |index: usize| n - 1 - index;
+    let both = |index: usize| if index < mirrored(index) { 2.0 * beyond(index) } else { beyond(index) };
+    let all: f64 = (LEAST_OF_LEVEL..).take_while(|&index| index <= mirrored(index)).map(both).sum();
     (alone + all).min(1.0)
 }
 
