@@ -112,7 +112,18 @@ fn told_of(store: &Store, mut history: History, args: &HistoryArgs) -> Result<Hi
     if args.with_private {
         return Ok(history);
     }
-    hide_in(&history).map_err(|error| Fault::new("cannot leave out what is private", error))
+    hidden(history).map_err(|error| Fault::new("cannot leave out what is private", error))
+}
+
+/// A history without what is private in its texts; its values, which may be millions, are no text and set aside meanwhile.
+fn hidden(mut history: History) -> serde_json::Result<History> {
+    fn points(history: &mut History) -> impl Iterator<Item = &mut Vec<HistoryPoint>> {
+        history.series.iter_mut().flat_map(|series| &mut series.versions).map(|version| &mut version.points)
+    }
+    let kept: Vec<Vec<HistoryPoint>> = points(&mut history).map(std::mem::take).collect();
+    let mut history = hide_in(&history)?;
+    points(&mut history).zip(kept).for_each(|(points, kept)| *points = kept);
+    Ok(history)
 }
 
 fn outline(store: &Store, id: &str, args: &HistoryArgs) -> Result<Outline, Fault> {
