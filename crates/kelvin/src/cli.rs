@@ -143,7 +143,7 @@ pub enum Command {
     #[command(after_help = "Examples:\n  kelvin report                  the last run, on one screen\n  \
                             kelvin report last --full      all its tables and conclusions\n  \
                             kelvin report last~1 --format html --output before.html\n  kelvin report --format csv\n  \
-                            kelvin report --format openmetrics -o /var/lib/prometheus/node-exporter/kelvin.prom")]
+                            kelvin report --format openmetrics -o /var/lib/node-exporter/kelvin.prom")]
     Report(ReportArgs),
     /// Compare two runs, or ranges of runs: what is better, worse, the same, or not known
     #[command(after_help = "Examples:\n  kelvin compare                          the last run with the one before\n  \
