@@ -165,9 +165,9 @@ fn an_interrupted_run_is_stored_as_partial_and_shown() {
 /// Control groups of kelvin's with one of these controllers, whose process is one of these.
 fn groups_of(processes: &[u32], controllers: &[&str]) -> Vec<PathBuf> {
     kelvin_testing::groups::named(|name| {
-        let parts = name.strip_prefix("kelvin-").and_then(|rest| rest.split_once('-'));
-        let is_ours = |process: &str| process.parse().is_ok_and(|process| processes.contains(&process));
-        parts.is_some_and(|(controller, process)| controllers.contains(&controller) && is_ours(process))
+        let mut parts = name.strip_prefix("kelvin-").into_iter().flat_map(|rest| rest.split('-'));
+        let [controller, process] = [parts.next(), parts.next()].map(Option::unwrap_or_default);
+        controllers.contains(&controller) && process.parse().is_ok_and(|process| processes.contains(&process))
     })
 }
 

@@ -34,7 +34,7 @@ fn on_disk() -> tempfile::TempDir {
 
 /// The control groups that a process has made.
 fn groups_of(process: u32) -> Vec<PathBuf> {
-    groups::named(|name| name == format!("kelvin-memory-{process}"))
+    groups::named(|name| name.starts_with(&format!("kelvin-memory-{process}-")))
 }
 
 #[test]
