@@ -17,7 +17,7 @@ use kelvin_stats::median;
 
 use self::differences::Known;
 pub use self::differences::what_differs;
-pub use self::gate::{Gate, leads};
+pub use self::gate::Gate;
 pub use self::in_turn::{MeasuredInTurn, Turns, compare_in_turn};
 use self::judge::Judge;
 use self::series::{Series, pairs};

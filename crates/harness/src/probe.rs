@@ -1,6 +1,6 @@
 //! What a probe is: data and three functions.
 
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Planned, Prediction, PredictionRecord};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Planned, Prediction, PredictionRecord, leads};
 
 use crate::bench::Bench;
 use crate::facts::Facts;
@@ -34,8 +34,7 @@ impl Probe {
     /// Whether a name on the command line selects it: its id, a prefix of it up to a dot, or those of one of its
     /// metrics.
     pub fn is_selected_by(&self, name: &str) -> bool {
-        let leads = |id: &str| id == name || id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-        leads(self.id) || self.metrics.iter().any(|metric| leads(&metric.id))
+        leads(name, self.id) || self.metrics.iter().any(|metric| leads(name, &metric.id))
     }
 
     /// Its prediction for one of its metrics at one case, or the reason for none.

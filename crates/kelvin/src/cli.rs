@@ -23,7 +23,7 @@ use kelvin_model::Name;
 use kelvin_store::Tag;
 
 pub use ab::{AbArgs, Means, Setting};
-pub use compare::{CompareArgs, CompareFormat, GateArgs};
+pub use compare::{CompareArgs, CompareFormat, GateArgs, ShownArgs};
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
 pub use history::{HistoryArgs, HistoryFormat};
 pub use load::{LoadArgs, VerifyArg};

@@ -130,3 +130,16 @@ impl Drop for Line {
 pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
     UserFile::find(path).and_then(|found| found.write(write)).map_err(Fault::because)
 }
+
+/// Writes to a file that the user named or, without one, to standard output: what is for a terminal in full lines there, else as it is.
+pub fn deliver(
+    path: Option<&Path>,
+    is_for_terminal: bool,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Fault> {
+    match path {
+        Some(path) => write_file(path, write),
+        None if is_for_terminal => print(write),
+        None => print_as_it_is(write),
+    }
+}

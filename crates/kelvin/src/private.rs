@@ -8,6 +8,8 @@ use clap::{Arg, Command, CommandFactory};
 use kelvin_machine::private::{LEFT_OUT, hide, hide_in, leave_out};
 use kelvin_model::grammar::LONGEST_TEXT;
 use kelvin_model::{Attempt, Event, Outline, Reason, Round, Run, RunStatus};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::cli::Cli;
 use crate::fault::Fault;
@@ -37,9 +39,8 @@ impl Told {
             measurement.rounds.iter_mut().for_each(|round| self.round(round));
             measurement.skipped.iter_mut().for_each(|reason| self.text(&mut reason.0));
         }
-        let cannot = |error| Fault::new("cannot leave out what is private", error);
-        run.predictions = hide_in(&run.predictions).map_err(cannot)?;
-        run.studies = hide_in(&run.studies).map_err(cannot)?;
+        run.predictions = without_private(&run.predictions)?;
+        run.studies = without_private(&run.studies)?;
         run.notes.iter_mut().for_each(|note| self.text(note));
         self.status(&mut run.status);
         Ok(run)
@@ -52,7 +53,7 @@ impl Told {
         }
         leave_out(&mut outline.machine);
         outline.command = command(&outline.command);
-        hide_in(&outline).map_err(|error| Fault::new("cannot leave out what is private", error))
+        without_private(&outline)
     }
 
     /// The same for its events; texts are cut to the length that a run allows.
@@ -94,6 +95,14 @@ impl Told {
             text.push_str(LEFT_OUT);
         }
     }
+}
+
+/// The same data without what is private in any of its texts.
+///
+/// # Errors
+/// If it is not the same kind of data without them.
+pub fn without_private<T: Serialize + DeserializeOwned>(data: &T) -> Result<T, Fault> {
+    hide_in(data).map_err(|error| Fault::new("cannot leave out what is private", error))
 }
 
 /// The words of a command line without files, directories and hosts.

@@ -65,7 +65,7 @@ pub use machine_text::cpu_ranges;
 pub use metric::{
     Axis, AxisScale, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, Metric, Need, Overhead, Treatment, Unit,
 };
-pub use name::Name;
+pub use name::{Name, leads};
 pub use path_to_agent::PathToAgent;
 pub use prediction::{Basis, Input, NoPrediction, Prediction, PredictionRecord};
 pub use readings::{Batches, OverheadReading, Reading, Readings, Tags};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kelvin_model::units::case_pairs;
 use kelvin_model::{
-    ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateReason, Gated, KnownIssue, Name, NotCompared,
+    ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateReason, Gated, KnownIssue, Name, NotCompared, leads,
 };
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
@@ -267,11 +267,6 @@ impl Subject {
 
 fn bare(value: &str) -> String {
     value.replace(' ', "")
-}
-
-/// Whether a name is that of a metric, or a leading part of it.
-pub fn leads(name: &str, metric: &str) -> bool {
-    metric.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl<'de> Deserialize<'de> for Share {

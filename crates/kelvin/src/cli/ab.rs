@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::{CompareFormat, GateArgs, MeasureArgs, file, of_today, percent, socket_buffers};
+use super::{MeasureArgs, ShownArgs, file, of_today, percent, socket_buffers};
 
 /// `kelvin ab`.
 #[derive(Debug, Args)]
@@ -28,27 +28,12 @@ pub struct AbArgs {
     /// Go on until every ratio is known to within this percentage, or the budget is over
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub until: Option<f64>,
-    /// Percentage by which a figure must differ to be better or worse, and within which it is the same
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
-    pub threshold: f64,
     /// Measure all points, not only those of a quick run
     #[arg(long)]
     pub thorough: bool,
-    /// The gate
+    /// How it is judged and shown
     #[command(flatten)]
-    pub gate: GateArgs,
-    /// Print all figures instead of one screen
-    #[arg(long)]
-    pub full: bool,
-    /// Output format
-    #[arg(long, value_enum, default_value = "terminal", conflicts_with = "json")]
-    pub format: CompareFormat,
-    /// Print JSON: the same as --format json
-    #[arg(long)]
-    pub json: bool,
-    /// Where to write it [default: standard output]
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    pub shown: ShownArgs,
     /// Keep in files what identifies the machine: paths, hosts, addresses
     #[arg(long)]
     pub with_private: bool,

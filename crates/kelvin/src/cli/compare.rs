@@ -18,6 +18,20 @@ pub struct CompareArgs {
     /// What to compare
     #[arg(value_name = "B", default_value = "last")]
     pub other: OsString,
+    /// How it is judged and shown
+    #[command(flatten)]
+    pub shown: ShownArgs,
+    /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
+    #[arg(long)]
+    pub with_private: bool,
+    /// The store
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// How a comparison is judged and shown: of `compare` and `ab`.
+#[derive(Debug, Args)]
+pub struct ShownArgs {
     /// Percentage by which a figure must differ to be better or worse, and within which it is the same
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     pub threshold: f64,
@@ -29,19 +43,20 @@ pub struct CompareArgs {
     pub full: bool,
     /// Output format
     #[arg(long, value_enum, default_value = "terminal", conflicts_with = "json")]
-    pub format: CompareFormat,
+    format: CompareFormat,
     /// Print JSON: the same as --format json
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// Where to write it [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
-    #[arg(long)]
-    pub with_private: bool,
-    /// The store
-    #[command(flatten)]
-    pub store: StoreArgs,
+}
+
+impl ShownArgs {
+    /// The format that was asked for, by either flag.
+    pub fn format(&self) -> CompareFormat {
+        if self.json { CompareFormat::Json } else { self.format }
+    }
 }
 
 /// A gate, which makes the exit status 1.

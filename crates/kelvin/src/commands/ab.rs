@@ -5,15 +5,11 @@ mod arm;
 mod probes;
 mod programs;
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use kelvin_machine::private::hide_in;
-use kelvin_report::compare::{Compared, Pulled, Tested};
-
 use self::alternation::{Limits, alternate};
-use super::gate::AskedGate;
-use crate::cli::{AbArgs, CompareFormat, MINIMUM};
+use super::shown::Shown;
+use crate::cli::{AbArgs, MINIMUM};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
 
@@ -27,9 +23,7 @@ const BLOCKS: u32 = 8;
 
 /// `kelvin ab`.
 pub fn ab(args: &AbArgs) -> Done {
-    let format = if args.json { CompareFormat::Json } else { args.format };
-    let gate = AskedGate::of(&args.gate)?;
-    gate.check_format(format, args.full)?;
+    let shown = Shown::of(&args.shown)?;
     let limits = limits(args);
     let outcome = match args.a_cmd.as_ref().zip(args.b_cmd.as_ref()) {
         Some((a, b)) => alternate(&mut programs::Programs::new([a, b])?, &limits)?,
@@ -40,24 +34,7 @@ pub fn ab(args: &AbArgs) -> Done {
         }
         None => probes::compare(args, &limits)?,
     };
-    let mut comparison = outcome.comparison;
-    gate.judge(&mut comparison);
-    if !args.with_private && (args.output.is_some() || format != CompareFormat::Terminal) {
-        comparison = hide_in(&comparison).map_err(|error| Fault::new("cannot leave out what is private", error))?;
-    }
-    let write = |out: &mut dyn Write| match format {
-        CompareFormat::Terminal => {
-            Compared { width: output::width(), full: args.full, more: "--full" }.render(&comparison, out)
-        }
-        CompareFormat::Md => Pulled.render(&comparison, out),
-        CompareFormat::Junit => Tested.render(&comparison, out),
-        CompareFormat::Json => writeln!(out, "{}", kelvin_model::json::pretty(&comparison)?),
-    };
-    match &args.output {
-        Some(path) => output::write_file(path, write)?,
-        None if format == CompareFormat::Terminal => output::print(write)?,
-        None => output::print_as_it_is(write)?,
-    }
+    let told = shown.show(outcome.comparison, args.with_private || !shown.leaves(), "--full")?;
     if !outcome.is_whole {
         return Ok(ExitCode::from(WITH_FAILURES));
     }
@@ -67,7 +44,7 @@ pub fn ab(args: &AbArgs) -> Done {
             kelvin_model::units::percent(until)
         ));
     }
-    Ok(gate.tell(&comparison))
+    Ok(told.judged())
 }
 
 fn limits(args: &AbArgs) -> Limits {
@@ -82,7 +59,7 @@ fn limits(args: &AbArgs) -> Limits {
         blocks: args.measure.rounds.unwrap_or(BLOCKS).max(kelvin_stats::LEAST_ROUNDS as u32),
         is_asked: args.measure.rounds.is_some(),
         until: args.until,
-        threshold: args.threshold,
+        threshold: args.shown.threshold,
         seed: args.measure.seed.unwrap_or_else(|| u64::from(std::process::id())),
     }
 }

@@ -1,19 +1,17 @@
 //! `kelvin compare`: what differs between two runs, or ranges of runs, or a run and a published machine.
 
 use std::ffi::OsStr;
-use std::io::{self, Write};
 use std::path::Path;
 
 use kelvin_analysis::reference::foreign;
 use kelvin_analysis::{Compare, SideOf, Subject, references};
-use kelvin_machine::private::{hide_in, leave_out};
-use kelvin_model::{Comparison, FOREIGN_MODE, Learned, Metric, Reference, Run, RunStatus, json};
-use kelvin_report::compare::{Compared, Pulled, Tested};
+use kelvin_machine::private::leave_out;
+use kelvin_model::{FOREIGN_MODE, Learned, Metric, Reference, Run, RunStatus};
 use kelvin_store::{Filter, Kin, RunLine, Store, TAG_PREFIX};
 
-use crate::cli::{CompareArgs, CompareFormat, StoreArgs};
-use crate::commands::gate::AskedGate;
+use crate::cli::{CompareArgs, StoreArgs};
 use crate::commands::report::run_of;
+use crate::commands::shown::Shown;
 use crate::commands::{existing_store, open_store};
 use crate::fault::{Done, Fault};
 use crate::measure::LEARN_FROM;
@@ -21,40 +19,15 @@ use crate::output;
 
 /// `kelvin compare`.
 pub fn compare(args: &CompareArgs) -> Done {
-    let format = if args.json { CompareFormat::Json } else { args.format };
-    let gate = AskedGate::of(&args.gate)?;
-    gate.check_format(format, args.full)?;
+    let shown = Shown::of(&args.shown)?;
     let [base, other] = [&args.base, &args.other].map(|name| Side::find(name, args));
     let (base, other) = (base?, other?);
     refuse_the_same(&base, &other)?;
     let learned = learned(&base, &other, &args.store)?;
-    let ask = Compare { base: base.as_asked(), other: other.as_asked(), learned: &learned, threshold: args.threshold };
-    let mut comparison = ask.compare();
-    gate.judge(&mut comparison);
-    if !args.with_private {
-        // A reason may quote a path of the user's.
-        comparison = hide_in(&comparison).map_err(|error| Fault::new("cannot leave out what is private", error))?;
-    }
-    let write = |out: &mut dyn Write| render(args, format, &comparison, out);
-    match &args.output {
-        Some(path) => output::write_file(path, write)?,
-        None if format == CompareFormat::Terminal => output::print(write)?,
-        None => output::print_as_it_is(write)?,
-    }
-    Ok(gate.tell(&comparison))
-}
-
-fn render(args: &CompareArgs, format: CompareFormat, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
-    match format {
-        CompareFormat::Terminal => {
-            let [base, other] = [&args.base, &args.other].map(|name| name.to_string_lossy());
-            let more = format!("kelvin compare {base} {other} --full");
-            Compared { width: output::width(), full: args.full, more: &more }.render(comparison, out)
-        }
-        CompareFormat::Md => Pulled.render(comparison, out),
-        CompareFormat::Junit => Tested.render(comparison, out),
-        CompareFormat::Json => writeln!(out, "{}", json::pretty(comparison)?),
-    }
+    let threshold = args.shown.threshold;
+    let ask = Compare { base: base.as_asked(), other: other.as_asked(), learned: &learned, threshold };
+    let more = format!("kelvin compare {} {} --full", base.name, other.name);
+    Ok(shown.show(ask.compare(), args.with_private, &more)?.judged())
 }
 
 /// One side, in memory.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_harness::{Probe, ProbeKind};
-use kelvin_model::{Axis, Metric, Name, Point};
+use kelvin_model::{Axis, Metric, Name, Point, leads};
 use kelvin_report::ProbeText;
 use kelvin_report::text::wrap;
 use serde::Serialize;
@@ -49,10 +49,10 @@ struct Explained<'a> {
 pub fn explain(args: &ExplainArgs) -> Done {
     let all = kelvin_probes::all();
     let name = args.name.as_str();
-    let leads = |id: &str| id == name || id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
     let exact: Vec<_> =
         all.iter().filter(|probe| probe.id == name || probe.metrics.iter().any(|metric| metric.id == *name)).collect();
-    let found: Vec<_> = if exact.is_empty() { all.iter().filter(|probe| leads(probe.id)).collect() } else { exact };
+    let found: Vec<_> =
+        if exact.is_empty() { all.iter().filter(|probe| leads(name, probe.id)).collect() } else { exact };
     if found.is_empty() {
         return Err(Fault::because(format!("no probe, metric or area is called '{name}'; `kelvin list` shows all")));
     }

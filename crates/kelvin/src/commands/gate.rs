@@ -5,12 +5,12 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
+use kelvin_analysis::Gate;
 use kelvin_analysis::words::compare::found_by_gate;
-use kelvin_analysis::{Gate, leads};
 use kelvin_harness::UnknownName;
-use kelvin_model::{Comparison, Gated, Name};
+use kelvin_model::{Comparison, Gated, Name, leads};
 
-use crate::cli::{CompareFormat, GateArgs};
+use crate::cli::{CompareFormat, GateArgs, ShownArgs};
 use crate::fault::{Fault, WITH_FAILURES};
 use crate::output;
 
@@ -47,8 +47,9 @@ impl AskedGate {
     ///
     /// # Errors
     /// A flag that says nothing there, or is missing.
-    pub fn check_format(&self, format: CompareFormat, is_full: bool) -> Result<(), Fault> {
-        if is_full && format != CompareFormat::Terminal {
+    pub fn check_format(&self, shown: &ShownArgs) -> Result<(), Fault> {
+        let format = shown.format();
+        if shown.full && format != CompareFormat::Terminal {
             return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
         }
         if format == CompareFormat::Junit && self.gate.is_none() {

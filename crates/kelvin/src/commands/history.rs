@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use kelvin_analysis::{Recorded, Records, annotate, news, what_differs};
 use kelvin_harness::UnknownName;
 use kelvin_machine::hardware;
-use kelvin_machine::private::{hide_in, leave_out};
-use kelvin_model::{Case, FactDiffers, History, HistoryPoint, Metric, Name, OtherMode, Outline, RunOfHistory, json};
+use kelvin_machine::private::leave_out;
+use kelvin_model::{
+    Case, FactDiffers, History, HistoryPoint, Metric, Name, OtherMode, Outline, RunOfHistory, json, leads,
+};
 use kelvin_report::history::{Followed, Noted, Page};
 use kelvin_store::{MachineRuns, RunInHistory, Store, StoredSeries};
 
@@ -16,6 +18,7 @@ use crate::cli::{HistoryArgs, HistoryFormat};
 use crate::commands::existing_store;
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
+use crate::private::without_private;
 
 /// Other machines that a place is told among, the ones measured last.
 const MOST_MACHINES: usize = 200;
@@ -54,11 +57,7 @@ fn show(store: &Store, records: Kept, format: HistoryFormat, args: &HistoryArgs)
     }
     let history = told_of(store, records.records.from(first).history(), args)?;
     let write = |out: &mut dyn Write| render(args, format, &history, out);
-    match &args.output {
-        Some(path) => output::write_file(path, write)?,
-        None if format == HistoryFormat::Terminal => output::print(write)?,
-        None => output::print_as_it_is(write)?,
-    }
+    output::deliver(args.output.as_deref(), format == HistoryFormat::Terminal, write)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -112,16 +111,16 @@ fn told_of(store: &Store, mut history: History, args: &HistoryArgs) -> Result<Hi
     if args.with_private {
         return Ok(history);
     }
-    hidden(history).map_err(|error| Fault::new("cannot leave out what is private", error))
+    hidden(history)
 }
 
 /// A history without what is private in its texts; its values, which may be millions, are no text and set aside meanwhile.
-fn hidden(mut history: History) -> serde_json::Result<History> {
+fn hidden(mut history: History) -> Result<History, Fault> {
     fn points(history: &mut History) -> impl Iterator<Item = &mut Vec<HistoryPoint>> {
         history.series.iter_mut().flat_map(|series| &mut series.versions).map(|version| &mut version.points)
     }
     let kept: Vec<Vec<HistoryPoint>> = points(&mut history).map(std::mem::take).collect();
-    let mut history = hide_in(&history)?;
+    let mut history = without_private(&history)?;
     points(&mut history).zip(kept).for_each(|(points, kept)| *points = kept);
     Ok(history)
 }
@@ -172,11 +171,6 @@ impl Names {
             || self.metrics.iter().any(|known| known == metric)
             || self.names.iter().any(|name| leads(name, metric))
     }
-}
-
-/// Whether a name is an id, or leads to it up to a dot.
-fn leads(name: &str, id: &str) -> bool {
-    id == name || id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// Identities of the machine that is looked at, of the others, and the mode.

@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use kelvin_machine::private::{hide_in, leave_out};
+use kelvin_machine::private::leave_out;
 use kelvin_model::{Hazard, Machine, Severity};
 use serde::Serialize;
 
 use crate::cli::MachineArgs;
 use crate::fault::{Done, Fault};
 use crate::output;
+use crate::private::without_private;
 
 #[derive(Serialize)]
 struct Described<'a> {
@@ -25,10 +26,9 @@ pub fn machine(args: &MachineArgs) -> Done {
     let mut machine = kelvin_machine::read(&args.root);
     let mut hazards = kelvin_machine::hazards(&args.root, &machine, &std::env::temp_dir());
     if !args.with_private {
-        let cannot = |error| Fault::new("cannot leave out what is private", error);
         leave_out(&mut machine);
-        machine = hide_in(&machine).map_err(cannot)?;
-        hazards = hide_in(&hazards).map_err(cannot)?;
+        machine = without_private(&machine)?;
+        hazards = without_private(&hazards)?;
     }
     if args.json {
         output::print_json(&Described { machine: &machine, hazards: &hazards })?;

@@ -19,6 +19,7 @@ mod runs;
 mod selfcheck;
 mod send;
 mod serve;
+mod shown;
 mod study;
 mod tune;
 mod why;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use kelvin_analysis::{controls_of, explain, measured_under};
 use kelvin_causes::{Cause, Question, Session};
 use kelvin_harness::{Effort, Facts, Laboratory, MeasuredValue, Plan, Probe, ProbeKind};
-use kelvin_machine::private::hide_in;
 use kelvin_model::units::case_pairs;
 use kelvin_model::{
     Case, CauseVerdict, Experiment, Explanation, Machine, Metric, MetricAt, Name, PredictionRecord, units,
@@ -21,6 +20,7 @@ use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output::{self, Line};
 use crate::place::Here;
 use crate::prepare::Prepared;
+use crate::private::without_private;
 use crate::selection::plan_of;
 
 /// Seconds, unless asked otherwise.
@@ -50,7 +50,7 @@ pub fn why(args: &WhyArgs) -> Done {
     prepared.clear_up();
     let (explanation, status) = found?;
     // A reason may quote a path of the user's.
-    let explanation = hide_in(&explanation).map_err(|error| Fault::new("cannot leave out what is private", error))?;
+    let explanation = without_private(&explanation)?;
     if args.json {
         output::print_json(&explanation)?;
     } else {

@@ -28,7 +28,7 @@ pub struct Arm {
     pub setup: Setup,
     settings: Vec<Setting>,
     /// What was made for it, removed when dropped.
-    _made: (Vec<Group>, Option<Scratch>),
+    _made: Made,
 }
 
 impl Arm {
@@ -59,17 +59,11 @@ impl Arm {
 
     /// Settings of the system: files and values.
     fn of_system(&self) -> Vec<(&str, &str)> {
-        let of = |setting: &'_ Setting| match &setting.means {
-            Means::System(file) => Some(file.clone()),
+        let files = self.settings.iter().filter_map(|setting| match &setting.means {
+            Means::System(file) => Some((file.as_str(), setting.value.as_str())),
             _ => None,
-        };
-        let files = self.settings.iter().filter(|setting| of(setting).is_some());
-        files
-            .filter_map(|setting| match &setting.means {
-                Means::System(file) => Some((file.as_str(), setting.value.as_str())),
-                _ => None,
-            })
-            .collect()
+        });
+        files.collect()
     }
 
     fn value(&self, name: &str) -> Option<&str> {

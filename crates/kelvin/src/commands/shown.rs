@@ -1,0 +1,73 @@
+//! How a comparison is judged and shown, whatever was compared.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use kelvin_model::{Comparison, json};
+use kelvin_report::compare::{Compared, Pulled, Tested};
+
+use super::gate::AskedGate;
+use crate::cli::{CompareFormat, ShownArgs};
+use crate::fault::Fault;
+use crate::output;
+use crate::private::without_private;
+
+/// What was asked for, checked before anything is compared.
+pub struct Shown<'a> {
+    args: &'a ShownArgs,
+    gate: AskedGate,
+}
+
+impl<'a> Shown<'a> {
+    /// Reads the gate, and checks that the flags go together.
+    ///
+    /// # Errors
+    /// A policy that is none, or flags that say nothing together.
+    pub fn of(args: &'a ShownArgs) -> Result<Self, Fault> {
+        let gate = AskedGate::of(&args.gate)?;
+        gate.check_format(args)?;
+        Ok(Self { args, gate })
+    }
+
+    /// Whether it goes to a file or another program, and not to whoever sits at this terminal.
+    pub fn leaves(&self) -> bool {
+        self.args.output.is_some() || self.args.format() != CompareFormat::Terminal
+    }
+
+    /// Judges a comparison and shows it, without what is private unless that is kept; `more` is the command that shows all of it.
+    /// Returns what is left to be told at the end.
+    ///
+    /// # Errors
+    /// What keeps it from being written.
+    pub fn show(&self, mut comparison: Comparison, is_kept: bool, more: &str) -> Result<Told<'_>, Fault> {
+        self.gate.judge(&mut comparison);
+        if !is_kept {
+            // A reason may quote a path of the user's.
+            comparison = without_private(&comparison)?;
+        }
+        let format = self.args.format();
+        let write = |out: &mut dyn Write| match format {
+            CompareFormat::Terminal => {
+                Compared { width: output::width(), full: self.args.full, more }.render(&comparison, out)
+            }
+            CompareFormat::Md => Pulled.render(&comparison, out),
+            CompareFormat::Junit => Tested.render(&comparison, out),
+            CompareFormat::Json => writeln!(out, "{}", json::pretty(&comparison)?),
+        };
+        output::deliver(self.args.output.as_deref(), format == CompareFormat::Terminal, write)?;
+        Ok(Told { gate: &self.gate, comparison })
+    }
+}
+
+/// A comparison that was shown.
+pub struct Told<'a> {
+    gate: &'a AskedGate,
+    comparison: Comparison,
+}
+
+impl Told<'_> {
+    /// Says what the gate has found, and gives the exit status.
+    pub fn judged(&self) -> ExitCode {
+        self.gate.tell(&self.comparison)
+    }
+}
