@@ -37,6 +37,7 @@ pub struct Gate {
 #[serde(deny_unknown_fields)]
 struct Rule {
     /// A metric, or a leading part of one, as everywhere.
+    #[serde(deserialize_with = "name_of_today")]
     name: String,
     /// Values of axes, as tables write them; spaces do not count.
     #[serde(default)]
@@ -50,6 +51,7 @@ struct Rule {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Issue {
+    #[serde(deserialize_with = "name_of_today")]
     name: String,
     #[serde(default)]
     case: BTreeMap<String, Value>,
@@ -269,6 +271,11 @@ fn bare(value: &str) -> String {
     value.replace(' ', "")
 }
 
+/// A name, today's where it is a former one.
+fn name_of_today<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    String::deserialize(from).map(|name| Name::today(&name).into_owned())
+}
+
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         const RIGHT: &str = "a percentage above 0, such as \"5%\"";
@@ -365,6 +372,21 @@ mod tests {
         assert!(matches!(owned.missed[0].because, GateReason::Worse { by, allowed: 0.03 } if (by - 0.1).abs() < 1e-9));
         assert_eq!(Gate::worse_by(0.05), Gate::of_policy("worse = '5%'").unwrap());
         assert_eq!(Gate::worse_by(0.0), Gate::of_policy("").unwrap());
+    }
+
+    #[test]
+    fn a_former_name_is_that_of_today() {
+        let metric = kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE;
+        let worse = ComparedFigure { metric, case: Case::new(), ..figure(0.3) };
+        let former = metric.id.former().unwrap();
+        for rule in [
+            format!("[[figures]]\nname = '{former}'\nworse = true"),
+            format!("[[known]]\nname = '{former}'\nbecause = '#1'"),
+        ] {
+            let gate = Gate::of_policy(&rule).unwrap();
+            assert_eq!(gate.names().next(), Some(metric.id.as_str()));
+            assert!(gate.judge(&comparison(vec![worse.clone()]), TODAY).missed.is_empty(), "{rule}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use kelvin_analysis::Gate;
 use kelvin_analysis::words::compare::found_by_gate;
 use kelvin_harness::UnknownName;
-use kelvin_model::{Comparison, Gated, Name, leads};
+use kelvin_model::{Comparison, Gated, leads};
 
 use crate::cli::{CompareFormat, GateArgs, ShownArgs};
 use crate::fault::{Fault, WITH_FAILURES};
@@ -93,9 +93,8 @@ fn read(policy: &Path) -> io::Result<String> {
 /// Whether a name leads to a metric of today.
 fn check(name: &str) -> Result<(), UnknownName> {
     let probes = kelvin_probes::all();
-    let name = Name::today(name);
-    match probes.iter().flat_map(|probe| probe.metrics).any(|metric| leads(&name, &metric.id)) {
+    match probes.iter().flat_map(|probe| probe.metrics).any(|metric| leads(name, &metric.id)) {
         true => Ok(()),
-        false => Err(UnknownName::among(&name, &probes)),
+        false => Err(UnknownName::among(name, &probes)),
     }
 }
