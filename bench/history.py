@@ -4,7 +4,7 @@
 Fills a store with 10,000 runs of 500 series each (--runs, --series), in which some series step for the worse and none of the others
 does anything, times the command from the store to its output, and counts. Bounds: over the newest 1000 runs, which are shown by
 default, and over all of them it takes less than two seconds; of the steps nine in ten are found; of the changes that are told at most
-one in ten is false. Then 200 runs are looked at one by one, as cron would, with --alert: how many runs after a step it is told, and
+one in ten is false. Then 60 runs are looked at one by one, as cron would, with --alert: how many runs after a step it is told, and
 how often without one.
 """
 import json
