@@ -272,12 +272,14 @@ pub static CAPACITY: Metric = of_capacities(
     "load.capacity",
     "Requests a second that a resource would serve if it alone were the limit: its capacity over the work of one request",
 )
-.unit(Unit::PerSecond, Better::Higher);
+.unit(Unit::PerSecond, Better::Higher)
+.version(2);
 
 /// Capacity in bytes.
 pub static CAPACITY_BYTES: Metric =
     of_capacities("load.capacity.bytes", "Bytes a second that a resource was measured to carry alone")
-        .unit(Unit::BytesPerSecond, Better::Higher);
+        .unit(Unit::BytesPerSecond, Better::Higher)
+        .version(2);
 
 /// Parallel servers.
 pub static SERVERS: Metric = of_capacities(

@@ -318,6 +318,16 @@ fn served(looks: &str) -> Served {
 }
 
 #[test]
+fn connections_send_by_the_congestion_control_that_is_asked_for() {
+    let top = site();
+    for model in ["epoll", "fork"] {
+        let (server, looks) = exposed(top.path(), &["--model", model, "--congestion-control", "reno"]);
+        assert_eq!(served(&looks).congestion_control.as_deref(), Some("reno"), "{model}");
+        assert!(Client::of(&server).is_served(), "{model}");
+    }
+}
+
+#[test]
 fn of_processes_it_is_known_what_they_serve_and_of_one_that_is_killed_nothing_stays_in_flight() {
     let top = site();
     // More than all buffers between a server and a client who does not read.
@@ -418,6 +428,8 @@ fn what_cannot_be_served_is_one_line() {
         assert!(told.contains(&format!("the model {model} has one for each connection: give --connections")), "{told}");
     }
     assert!(refused(&[root, "--host", "a:80"]).contains("'--host <NAME>': give a host name without a port"));
+    let told = refused(&[root, "--congestion-control", "nosuch"]);
+    assert!(told.starts_with("kelvin: --congestion-control nosuch: this kernel has no such"), "{told}");
     assert!(refused(&[root, "--threads", "0"]).contains("from 1 to 1024"));
     let exposed = |file: &str| refused(&[root, "--expose-resources", "--token-file", file]);
     assert!(refused(&[root, "--expose-resources"]).contains("--token-file <FILE>"));

@@ -111,7 +111,10 @@ fn readings<'s>(study: &'s Value, metric: &str) -> Vec<(&'s Value, f64)> {
 #[test]
 fn a_server_of_its_own_is_studied_and_nothing_is_left() {
     let place = Place::new();
-    let study = study_beside(&place, &[&SHORT[..], &["--file-size", "10kB", "--think", "0,5ms"]].concat());
+    let own = ["--file-size", "10kB", "--think", "0,5ms", "--server-options", "--congestion-control reno"];
+    let study = study_beside(&place, &[&SHORT[..], &own].concat());
+    let notes = study["run"]["notes"].as_array().unwrap();
+    assert!(notes.iter().any(|note| note == "the server's connections send by reno"), "{notes:?}");
     assert_eq!(study["run"]["status"], "complete");
     // Two sweeps of three numbers of users, twice each, and each at one user again.
     assert_eq!(readings(&study, "load.throughput").len(), 2 * (3 * 2 + 1));
@@ -331,8 +334,9 @@ fn interrupted_it_keeps_what_it_has_and_leaves_nothing_else() {
     let quiet = ["study", "load", "--no-store", "--no-report"];
     let mut child = place.start(&[&quiet[..], &SHORT[..4], &SHORT[8..]].concat());
     // Its first visits follow when it has said how many there will be.
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains(" visits in about ")), "it says how long it takes");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "kelvin: the server's files take 32 MB until the end: 16 of 2 MB");
+    assert!(lines.any(|line| line.contains(" visits in about ")), "it says how long it takes");
     signal(&child, "INT");
     let mut ended = None;
     assert!(within(PATIENCE, || {

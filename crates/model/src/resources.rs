@@ -226,6 +226,9 @@ pub struct Served {
     pub accept_queue: Queue,
     /// Samples so far.
     pub sampled: u64,
+    /// The congestion control of its connections, by which it sends. `None` in a look of a kelvin that did not say so.
+    #[serde(default)]
+    pub congestion_control: Option<String>,
 }
 
 /// A queue of a listening socket.
@@ -318,6 +321,7 @@ mod tests {
             ",\"memory_full\":null",
             "\"at\":null,",
             "\"unacknowledged\":null,",
+            ",\"congestion_control\":null",
         ];
         let older = added.iter().fold(json.clone(), |json, field| json.replace(field, ""));
         assert_eq!(older.len() + added.concat().len(), json.len());

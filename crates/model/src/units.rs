@@ -243,6 +243,11 @@ pub fn bytes(value: u64) -> String {
     }
 }
 
+/// A number of bytes in the decimal units in which rates are: `2 MB`, `4.29 GB`.
+pub fn decimal_bytes(value: f64) -> String {
+    stated(value, Unit::BytesPerSecond, 2).trim_end_matches("/s").to_owned()
+}
+
 /// A number of files.
 pub fn files(value: u64) -> String {
     if value == 1 { "1 file".to_owned() } else { format!("{} files", count(value)) }

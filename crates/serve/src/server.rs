@@ -260,6 +260,14 @@ impl Server {
         self.looks.as_ref().map(Looks::address).transpose()
     }
 
+    /// Has connections that are accepted from now on send by this congestion control, instead of the one that the system has.
+    ///
+    /// # Errors
+    /// `NotFound` for one that the kernel does not have or does not allow.
+    pub fn send_by(&self, congestion_control: &str) -> std::io::Result<()> {
+        kelvin_sys::net::set_congestion_control(&self.listener, congestion_control)
+    }
+
     /// Where it listens.
     ///
     /// # Errors

@@ -407,6 +407,7 @@ impl Watch {
             send_buffer_limited: limited.by_buffer as f64,
             accept_queue: Queue { now: queue.now, max: queue.most },
             sampled: sums.sampled,
+            congestion_control: kelvin_sys::net::congestion_control(listener).ok(),
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct Capacities {
 
 /// What capacities follow from.
 pub(crate) struct Measured<'m> {
-    /// One file that is in memory, asked for by a few users.
+    /// What a few users got of files in memory.
     pub stream: &'m Visited,
     /// What the disk gave, where files are to come from it.
     pub disk: Option<DiskRate>,

@@ -46,7 +46,7 @@ impl Wanted {
     ///
     /// # Errors
     /// Too little room; what the file system says.
-    pub(crate) fn fit(self, directory: &Path, sets: usize) -> Result<Self> {
+    pub fn fit(self, directory: &Path, sets: usize) -> Result<Self> {
         let failed = |source| Error::Files { directory: directory.to_owned(), source };
         let count = self.fitting(room(directory).map_err(failed)?.available_bytes, sets as u64);
         let least = LEAST.min(self.count);

@@ -37,6 +37,17 @@ impl Setup {
         let places = if let Target::Own(own) = &self.target { own.caches.len() } else { 1 };
         self.loads.len() * places
     }
+
+    /// By which patterns is asked, each once.
+    pub(crate) fn patterns(&self) -> Vec<Pattern> {
+        let mut patterns: Vec<Pattern> = Vec::new();
+        for load in &self.loads {
+            if !patterns.contains(&load.pattern) {
+                patterns.push(load.pattern);
+            }
+        }
+        patterns
+    }
 }
 
 /// One way of asking.
@@ -99,7 +110,7 @@ pub struct Own {
     pub arguments: Vec<String>,
     /// Directory for the files, which is emptied by whoever made it.
     pub directory: PathBuf,
-    /// The files.
+    /// The files, for which there is room: see [`Wanted::fit`].
     pub files: Wanted,
     /// Where they are to be, in the page cache or not: a server with a set of files for each.
     pub caches: Vec<CacheState>,

@@ -5,45 +5,29 @@ use std::time::{Duration, Instant};
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::hosts::{CPU_USER, Host};
 use kelvin_catalogue::load::{Between, CAPACITY, Pattern, Resource, THROUGHPUT, UTILISATION};
-use kelvin_file::cache::State;
-use kelvin_file::group::Group;
 use kelvin_harness::Sink;
-use kelvin_load::pattern;
 use kelvin_model::units::number;
 use kelvin_model::{Attempt, Case, Event, Name, Outline, Reading, Round, RunStatus};
-use kelvin_resources::Watched;
 
 use crate::capacity::{Capacities, Measured};
-use crate::disk::DiskRate;
-use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::figures::{self, Common};
 use crate::hosts::{Told, of_hosts};
 use crate::network::{Expected, expected};
 use crate::pinned::Pinned;
 use crate::place::Place;
-use crate::server::{Server, Side};
-use crate::set::{FileSet, Wanted};
-use crate::setup::{KnownFiles, Load, Own, Running, Setup, Target};
+use crate::setup::{Load, Setup, Target};
+use crate::site::{LONGEST, ROUND, Site, Streams, order_of, start};
 use crate::users::{Stop, grid, order};
-use crate::visit::{Visited, Visitor, Wish};
+use crate::visit::{Visited, Wish};
 
-/// Rounds of each capacity.
-pub const ROUNDS: u32 = 3;
-/// Time of a round of a capacity, and of its warm-up.
-const ROUND: Duration = Duration::from_millis(1000);
-const WARM_UP: Duration = Duration::from_millis(300);
-/// Users of the stream that shows what link and processors give: enough to keep both ends busy.
-const USERS_OF_STREAM: u64 = 4;
-/// Longest time of a round of a capacity: until so many requests of a slow server were answered.
-const REQUESTS_OF_STREAM: f64 = 12.0;
 /// Requests that are to be answered in a visit, at least.
 const REQUESTS: f64 = 25.0;
 /// Shortest time of a visit that counts, and of its warm-up.
 const SHORTEST: Duration = Duration::from_millis(1000);
 const SHORTEST_WARM_UP: Duration = Duration::from_millis(200);
-/// Longest of either, however slow the server is.
-const LONGEST: Duration = Duration::from_secs(120);
+/// How the names of congestion controls begin that pace what is sent.
+const PACING: &str = "bbr";
 /// Visits in a row that may fail.
 const PATIENCE: u32 = 3;
 
@@ -96,17 +80,6 @@ struct Times {
     duration: Duration,
 }
 
-/// A server that runs, and the files that it has. Dropped, it ends if it is the study's own.
-#[derive(Debug)]
-struct Site {
-    common: Common,
-    visitor: Visitor,
-    disk: Vec<DiskRate>,
-    server: Option<Server>,
-    /// The group that limits the server's memory; it goes after the server.
-    memory: Option<Group>,
-}
-
 /// A case of a study, with the metric that names its probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedCase {
@@ -117,17 +90,19 @@ pub struct PlannedCase {
 }
 
 impl Study {
-    /// Starts what is to be studied and measures what each resource gives alone.
+    /// Starts what is to be studied and measures what each resource gives alone. Before it makes files, which it does only where the
+    /// server runs, it calls `before_files`.
     ///
     /// # Errors
     /// Whatever keeps a server from being started or a capacity from being measured.
-    pub fn prepare(setup: &Setup) -> Result<Self> {
+    pub fn prepare(setup: &Setup, before_files: &dyn Fn()) -> Result<Self> {
         let _pinned = Pinned::to(&setup.cpus)?;
         let (mut sites, _place) = match &setup.target {
-            Target::Own(own) => start(own)?,
+            Target::Own(own) => start(own, before_files)?,
             Target::Running(running) => (vec![Site::join(running)?], Place::here()),
         };
-        let streams = sites.iter_mut().map(|site| site.streams(setup.seed)).collect::<Result<Vec<_>>>()?;
+        let patterns = setup.patterns();
+        let streams = sites.iter_mut().map(|site| site.streams(&patterns, setup.seed)).collect::<Result<Vec<_>>>()?;
         let plan = Plan::of(&sites, &streams, setup);
         Ok(Self { plan, sites, _place, _pinned })
     }
@@ -167,13 +142,18 @@ impl Study {
 }
 
 impl Plan {
-    fn of(sites: &[Site], streams: &[Vec<Visited>], setup: &Setup) -> Self {
-        let of = |(site, load): (usize, &Load)| Sweep::plan((site, &sites[site]), *load, &streams[site], setup);
+    fn of(sites: &[Site], streams: &[Streams], setup: &Setup) -> Self {
+        let of = |(site, load): (usize, &Load)| {
+            let alike = streams[site].of(sites[site].streamed(load.pattern));
+            Sweep::plan((site, &sites[site]), *load, alike, setup)
+        };
         let all = (0..sites.len()).flat_map(|site| setup.loads.iter().map(move |load| (site, load)));
         let sweeps: Vec<Sweep> = all.map(of).collect();
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
-        let told = Told::of(&streams[0][0], sites[0].common.between);
-        let (order, notes) = (order(&users, setup.visits, setup.seed), notes(&sweeps));
+        let told = Told::of(streams[0].first(), sites[0].common.between);
+        let order = order(&users, setup.visits, setup.seed);
+        let congestion_control = streams.iter().find_map(|streams| streams.first().server.congestion_control());
+        let notes = notes(&sweeps, congestion_control);
         Self { sweeps, order, told, notes, seed: setup.seed, cpu: setup.cpus.first().copied().unwrap_or_default() }
     }
 
@@ -329,119 +309,6 @@ impl Times {
     }
 }
 
-/// Starts a server for each place where files are to be.
-fn start(own: &Own) -> Result<(Vec<Site>, Place)> {
-    let place = match own.between {
-        Between::Namespaces => Place::apart(own.link)?,
-        Between::Loopback | Between::Hosts => Place::here(),
-    };
-    let wanted = own.files.fit(&own.directory, own.caches.len())?;
-    let sites: Result<Vec<Site>> = own
-        .caches
-        .iter()
-        .map(|&cache| Site::start(Side::new(own, &place, own.memory_of(cache))?, cache, wanted))
-        .collect();
-    Ok((sites?, place))
-}
-
-impl Site {
-    /// Starts the server, of which much may be refused, and makes the files, which takes long.
-    fn start(side: Side<'_>, cache: CacheState, wanted: Wanted) -> Result<Self> {
-        let own = side.own();
-        let failed = |source| Error::Files { directory: own.directory.clone(), source };
-        let directory = own.directory.join(format!("files-{}", cache.name()));
-        std::fs::create_dir(&directory).map_err(failed)?;
-        let server = Server::start(&side, &directory)?;
-        let set = FileSet::make(&directory, wanted)?;
-        let disk = if cache == CacheState::Uncached { disk_rates(&side, &set)? } else { Vec::new() };
-        // Pages that whoever made the files has left in memory would not count against the server's limit.
-        set.bring(if cache == CacheState::Cached { State::Cached } else { State::Uncached })?;
-        let common = Common { cache, between: own.between, files: set.count, bytes: set.bytes };
-        let url = format!("http://{}/", server.address);
-        let paths = set.names().iter().map(|name| format!("/{name}")).collect();
-        let visitor = visitor(&url, paths, server.endpoint.clone())?;
-        Ok(Self { common, visitor, disk, server: Some(server), memory: side.into_memory() })
-    }
-
-    /// A server that runs already.
-    fn join(running: &Running) -> Result<Self> {
-        let Running { url, paths, resources, token, files } = running.clone();
-        let count = paths.len() as u64;
-        let visitor = visitor(&url, paths, Endpoint { address: resources, token })?;
-        let between = if resources.ip().to_canonical().is_loopback() { Between::Loopback } else { Between::Hosts };
-        let KnownFiles { bytes, cache, disk } =
-            files.unwrap_or(KnownFiles { bytes: 0, cache: CacheState::Cached, disk: Vec::new() });
-        let common = Common { cache, between, files: count, bytes };
-        Ok(Self { common, visitor, disk, server: None, memory: None })
-    }
-
-    /// One file that stays in memory, asked for by a few users: what link and processors give.
-    fn streams(&mut self, seed: u64) -> Result<Vec<Visited>> {
-        let wish = Wish {
-            users: USERS_OF_STREAM,
-            think: Duration::ZERO,
-            pattern: pattern::Pattern::Fixed,
-            warm_up: WARM_UP,
-            duration: ROUND,
-            seed,
-        };
-        let first = self.stream(wish)?;
-        let time = Duration::from_secs_f64(REQUESTS_OF_STREAM / first.load.rate()).clamp(ROUND, LONGEST);
-        // One that was too short to count requests is made again with the time that they take.
-        let mut streams = if time > ROUND { Vec::new() } else { vec![first] };
-        while streams.len() < ROUNDS as usize {
-            streams.push(self.stream(Wish { duration: time, ..wish })?);
-        }
-        self.learn_bytes(&streams[0]);
-        Ok(streams)
-    }
-
-    /// Learns the size of files that were not made here from what came of one.
-    fn learn_bytes(&mut self, stream: &Visited) {
-        if self.common.bytes == 0 {
-            self.common.bytes = stream.load.bytes / stream.load.requests.max(1);
-        }
-    }
-
-    /// Makes a visit; one that a signal ended is none, nor is one during which a server of the study's own has ended, or a process of it.
-    fn visit(&mut self, wish: Wish) -> Result<Visited> {
-        let visited = self.visitor.visit(wish);
-        if let Err(Error::Interrupted(_)) = visited {
-            return visited;
-        }
-        if let Some(end) = self.server.as_mut().and_then(|server| server.end(self.memory.as_ref())) {
-            return Err(end);
-        }
-        let visited = visited?;
-        match visited.load.interrupted.clone() {
-            Some(signal) => Err(Error::Interrupted(signal)),
-            None => Ok(visited),
-        }
-    }
-
-    fn stream(&mut self, wish: Wish) -> Result<Visited> {
-        let visited = self.visit(wish)?;
-        if visited.load.requests > 0 {
-            return Ok(visited);
-        }
-        if visited.load.errors.count() == 0 && wish.duration < LONGEST {
-            return self.stream(Wish { duration: (wish.duration * 4).min(LONGEST), ..wish });
-        }
-        Err(Error::Unanswered(visited.load.errors.first.unwrap_or_else(|| "none within two minutes".into())))
-    }
-}
-
-fn visitor(url: &str, paths: Vec<String>, endpoint: Endpoint) -> Result<Visitor> {
-    let target = url.parse().map_err(Error::Server)?;
-    let own = Watched::own(None).alone();
-    Ok(Visitor { target, paths, endpoint, own })
-}
-
-/// What the disk gives on the server's side, in its control groups.
-fn disk_rates(side: &Side<'_>, set: &FileSet) -> Result<Vec<DiskRate>> {
-    (0..ROUNDS).map(|_| side.disk_rate(&set.directory)).collect()
-}
-
 impl Sweep {
     fn plan((number, site): (usize, &Site), load: Load, streams: &[Visited], setup: &Setup) -> Self {
         let common @ Common { cache, between, bytes, .. } = site.common;
@@ -506,18 +373,8 @@ fn times(load: Load, expected: Option<Expected>, users: u64, share: Duration) ->
     Times { warm_up, duration }
 }
 
-/// The order of requests of a pattern.
-fn order_of(pattern: Pattern) -> pattern::Pattern {
-    match pattern {
-        Pattern::Random => pattern::Pattern::Random,
-        Pattern::Fixed => pattern::Pattern::Fixed,
-        Pattern::Sequence => pattern::Pattern::Sequence,
-        Pattern::Zipf => pattern::Pattern::Zipf(1.0),
-    }
-}
-
 /// What the reader should know.
-fn notes(sweeps: &[Sweep]) -> Vec<String> {
+fn notes(sweeps: &[Sweep], congestion_control: Option<&str>) -> Vec<String> {
     let mut notes = Vec::new();
     let is_cached = |sweep: &Sweep| sweep.common.cache == CacheState::Cached;
     match (sweeps.iter().all(is_cached), sweeps.iter().any(is_cached)) {
@@ -533,5 +390,19 @@ fn notes(sweeps: &[Sweep]) -> Vec<String> {
     if !is_between(Between::Loopback) && !sweeps.iter().all(has_link) {
         notes.push("processors were full before the link was: the link's capacity is not known".into());
     }
+    notes.extend(congestion_control.map(|name| of_sending(name, !is_between(Between::Hosts))));
     notes
+}
+
+/// By which congestion control the server sends, and what that means where the client is on the same host: there an acknowledgement has
+/// the kernel send on at once, in the client's time, unless a timer of the server is to say when.
+fn of_sending(name: &str, is_one_host: bool) -> String {
+    let said = format!("the server's connections send by {name}");
+    if !(is_one_host && name.starts_with(PACING)) {
+        return said;
+    }
+    format!(
+        "{said}, which paces them by timers: on one host more of the work of an answer is the server's then, and less the client's, than \
+         by cubic (--server-options '--congestion-control cubic')"
+    )
 }

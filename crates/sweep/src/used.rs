@@ -164,6 +164,11 @@ impl Used {
         Some(of(&self.to)?.saturating_sub(of(&self.from)?) as f64 / self.seconds())
     }
 
+    /// By which congestion control the server sends, if it says so.
+    pub fn congestion_control(&self) -> Option<&str> {
+        self.to.served.as_ref()?.congestion_control.as_deref()
+    }
+
     /// What the server itself counted, if it is one that does.
     pub fn server(&self) -> Option<ServerUse> {
         let (from, to) = (self.from.served.as_ref()?, self.to.served.as_ref()?);

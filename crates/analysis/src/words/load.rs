@@ -1,7 +1,7 @@
 //! A server under load in words.
 
 use kelvin_catalogue::load::{Pattern, Resource, THINK};
-use kelvin_model::units::{number, percent, plain};
+use kelvin_model::units::{decimal_bytes, number, percent, plain};
 use kelvin_model::{
     Case, Estimate, Furthest, Hindrance, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance,
     LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, Name, PublishedLoad, ResourceUse, Unit, UnknownLimit,
@@ -119,9 +119,9 @@ fn from_users(knee: Knee) -> String {
 }
 
 fn requests(limit: &LoadLimit) -> String {
-    let bytes = limit
-        .request_bytes
-        .map_or_else(String::new, |bytes| format!(" of {} ({})", decimal(bytes), rate(bytes * limit.saturation.value)));
+    let bytes = limit.request_bytes.map_or_else(String::new, |bytes| {
+        format!(" of {} ({})", decimal_bytes(bytes), rate(bytes * limit.saturation.value))
+    });
     format!("{} requests/s{bytes}", number(limit.saturation.value))
 }
 
@@ -387,11 +387,6 @@ fn of_published(of: &PublishedLoad) -> String {
         of.knee_against_seen,
         of.knee_seen
     )
-}
-
-/// Bytes of a file, in the decimal units of rates: `2 MB`.
-fn decimal(bytes: f64) -> String {
-    given(rate(bytes).trim_end_matches("/s").to_owned())
 }
 
 /// What was asked for rather than measured, without digits that tell of measurement: `2 MB` for `2.00 MB`.

@@ -36,6 +36,9 @@ pub struct ServeArgs {
     /// thread, which have one for each connection
     #[arg(long, value_name = "N", value_parser = super::between(1, 1024))]
     pub threads: Option<u32>,
+    /// Congestion control by which connections send, as net.ipv4.tcp_available_congestion_control lists them [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    pub congestion_control: Option<String>,
     /// Most connections at one time, as far as there are descriptors for them; one more is answered 503
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = super::between(1, 1_000_000))]
     pub connections: u32,

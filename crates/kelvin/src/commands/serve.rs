@@ -12,6 +12,7 @@ use super::agent::log::{About, Log};
 use crate::cli::ServeArgs;
 use crate::fault::{Done, Fault};
 use crate::output;
+use crate::sockets::find_congestion_control;
 
 /// Threads of a pool, unless others are asked for: as many connections are served at one time.
 const POOL: usize = 64;
@@ -46,7 +47,9 @@ pub fn serve(args: &ServeArgs) -> Done {
 
 fn listen(args: &ServeArgs) -> Result<Server, Fault> {
     let access = Access { names: args.host.clone(), exposure: exposure(args)? };
-    Server::listen_with(args.listen, &args.root, setup(args)?, access).map_err(|error| match error {
+    args.congestion_control.as_deref().map(find_congestion_control).transpose()?;
+    let listening = Server::listen_with(args.listen, &args.root, setup(args)?, access);
+    let server = listening.map_err(|error| match error {
         error @ Error::Sending { .. } => Fault::new(format!("--send {}", args.send), error),
         error @ Error::Ring { .. } => Fault::new(format!("--model {}", args.model), error),
         Error::Listen(source) => Fault::new(format!("--listen {}", Shown(args.listen)), source),
@@ -54,7 +57,9 @@ fn listen(args: &ServeArgs) -> Result<Server, Fault> {
             Fault::new(format!("--resources-listen {}", Shown(args.address_of_resources())), source)
         }
         error => Fault::because(error),
-    })
+    })?;
+    args.congestion_control.as_deref().map(|name| server.send_by(name)).transpose().map_err(Fault::because)?;
+    Ok(server)
 }
 
 /// Who may ask what this host and the server have used.

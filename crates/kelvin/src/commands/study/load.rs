@@ -10,7 +10,7 @@ use std::time::Duration;
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::{Between, Pattern};
 use kelvin_harness::{Plan, Unit};
-use kelvin_model::units::bytes;
+use kelvin_model::units::{bytes, decimal_bytes};
 use kelvin_sweep::{Error, Load, Own, Running, Setup, Study, Target, Wanted, disk_rate as rate_of};
 
 use super::Extent;
@@ -56,7 +56,7 @@ pub fn load(args: &StudyArgs) -> Done {
     let checked = Checked::new(here, &nothing, &wishes, &to)?;
     let peer = peer::start(&args.load, &checked.prepared)?;
     let setup = setup(args, extent, (&checked.prepared, peer.as_ref()))?;
-    let mut study = Study::prepare(&setup).map_err(fault)?;
+    let mut study = Study::prepare(&setup, &|| tell_files(args, &setup.target)).map_err(fault)?;
     study.expectations().iter().for_each(|line| output::remark(format_args!("kelvin: {line}")));
     let plan = plan(&study)?;
     let time = study.time().as_secs_f64();
@@ -145,13 +145,15 @@ fn own(args: &StudyArgs, prepared: &Prepared, others: Vec<u32>) -> Result<Own, F
         ));
     }
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
-    let caches = args.load.caches();
+    let (caches, directory) = (args.load.caches(), Path::new(&prepared.setup.scratch).to_owned());
+    let wanted = wanted(args, &caches, prepared)?;
+    let files = wanted.fit(&directory, caches.len()).map_err(fault)?;
     let cpus = if others.is_empty() { prepared.setup.placement.allowed.clone() } else { others };
     Ok(Own {
         program: vec![program],
         arguments: server_options.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect(),
-        directory: Path::new(&prepared.setup.scratch).to_owned(),
-        files: wanted(args, &caches, prepared)?,
+        directory,
+        files,
         caches,
         memory: *server_memory,
         groups: server_group.clone(),
@@ -159,6 +161,25 @@ fn own(args: &StudyArgs, prepared: &Prepared, others: Vec<u32>) -> Result<Own, F
         between,
         link: *link,
     })
+}
+
+/// Says what the files of a server of the study's own take until it is over, and why there are not as many as were asked for.
+fn tell_files(args: &StudyArgs, target: &Target) {
+    let Target::Own(Own { files: Wanted { count, bytes, limit }, caches, .. }) = target else { return };
+    let of_one = bytes * caches.len() as u64;
+    let twice = if caches.len() > 1 { ", twice" } else { "" };
+    let fewer = match asked(args).count {
+        asked if asked <= *count => String::new(),
+        asked if *count < limit / of_one => format!("; {asked} would take more than half of the room there"),
+        asked if *limit < args.measure.write_limit => {
+            format!("; {asked} would take more than a quarter of the free memory")
+        }
+        asked => format!("; {asked} would take more than --write-limit"),
+    };
+    let [all, each] = [count * of_one, *bytes].map(|bytes| decimal_bytes(bytes as f64));
+    output::remark(format_args!(
+        "kelvin: the server's files take {all} until the end: {count} of {each}{twice}{fewer}"
+    ));
 }
 
 /// The files of each set: what fits into memory, or at least twice of what the page cache may hold, or both.
