@@ -206,7 +206,9 @@ fn a_link_that_is_limited_is_named_with_its_capacity() {
     let of_link = readings(study, "load.capacity.bytes").into_iter().filter(|(case, _)| case["resource"] == "link");
     let mut rounds: Vec<f64> = of_link.map(|(_, bytes)| bytes).collect();
     rounds.sort_unstable_by(f64::total_cmp);
-    let [_, median, _] = rounds[..] else { panic!("three rounds: {rounds:?}") };
+    // A round tells nothing of a link in which other work kept the load generator from its CPU.
+    assert!((1..=3).contains(&rounds.len()), "{rounds:?}");
+    let median = rounds[rounds.len() / 2];
     assert!((median / payload - 1.0).abs() < 0.05, "{rounds:?} of {payload}");
 }
 
