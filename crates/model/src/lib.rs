@@ -18,6 +18,7 @@ mod headline;
 mod history;
 mod interval;
 pub mod json;
+mod labels;
 pub mod load;
 mod machine;
 mod machine_text;
@@ -57,6 +58,7 @@ pub use history::{
     SeriesHistory, VersionHistory,
 };
 pub use interval::{Interval, IntervalKind};
+pub use labels::Labels;
 pub use machine::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,
     NumaNode, Platform, Tlb, Topology,
