@@ -79,7 +79,10 @@ pub fn control_missing(figure: &ComparedFigure, comparison: &Comparison) -> Opti
     let is_changed = !matches!(figure.verdict, ChangeVerdict::Same | ChangeVerdict::NotKnown(_));
     let cause = figure.cause.as_ref().filter(|_| is_changed)?;
     let CauseFound::NoControl(why) = &cause.found else { return None };
-    let (_, why) = because(why, comparison);
+    let why = match why {
+        NotComparedBecause::Neither(why) => format!("in neither: {why}"),
+        why => because(why, comparison).1,
+    };
     Some(format!("what {} explains is not known: {} {why}", cause.what, cause.control))
 }
 
