@@ -133,7 +133,8 @@ impl Compared<'_> {
             let kept = if index < OPEN { MOST_OPEN + 3 } else { 0 };
             let most = if self.full { usize::MAX } else { room.saturating_sub(kept + 3) };
             let most = if index == OPEN && !self.full { most.min(MOST_OPEN) } else { most };
-            let rows: Vec<Vec<String>> = figures.into_iter().map(|figure| self.row(figure, comparison)).collect();
+            let rows: Vec<Vec<String>> =
+                figures.into_iter().map(|figure| self.row(index, figure, comparison)).collect();
             let title = self.title(title, comparison);
             let table = section(title, &rows, most, |left_out| format!("  and {left_out} more"));
             room = room.saturating_sub(table.len());
@@ -164,7 +165,8 @@ impl Compared<'_> {
         )
     }
 
-    fn row(&self, figure: &ComparedFigure, comparison: &Comparison) -> Vec<String> {
+    /// A figure of one of the tables. On a screen a cause is told only of what is known to differ.
+    fn row(&self, table: usize, figure: &ComparedFigure, comparison: &Comparison) -> Vec<String> {
         let row = row(figure, comparison);
         let names = wrap(&row.figure, self.label());
         let mut lines: Vec<String> = names.iter().map(|name| format!("  {}", left(name, self.label()))).collect();
@@ -177,7 +179,8 @@ impl Compared<'_> {
         );
         lines[0].push_str(&figures);
         let missing = control_missing(figure, comparison).filter(|_| self.full);
-        for said in [Some(row.needs), Some(row.cause), missing].into_iter().flatten().filter(|said| !said.is_empty()) {
+        let cause = Some(row.cause).filter(|_| self.full || table < OPEN);
+        for said in [Some(row.needs), cause, missing].into_iter().flatten().filter(|said| !said.is_empty()) {
             lines.extend(wrap(&said, self.width() - 4).into_iter().map(|line| format!("    {line}")));
         }
         lines

@@ -135,6 +135,7 @@ fn with_causes() -> Comparison {
     comparison.figures[0].cause = Some(cause(CauseFound::Explains { cost: [2.0, 4.4], share, chance }));
     let missing = NotComparedBecause::OnlyOther("skipped: needs huge pages".into());
     comparison.figures[1].cause = Some(cause(CauseFound::NoControl(missing.clone())));
+    comparison.figures[3].cause = Some(cause(CauseFound::Explains { cost: [2.0, 2.4], share, chance }));
     // Of what is the same there is no cause to look for.
     comparison.figures[4].cause = Some(cause(CauseFound::NoControl(missing)));
     comparison
@@ -149,6 +150,8 @@ fn a_cause_stands_beside_what_it_explains() {
         screen.contains("explains 0.90 of it (95 %: 0.81 to 0.99)") && !screen.contains("is not known:"),
         "{screen}"
     );
+    // Of what is not known to differ only in full.
+    assert_eq!([&screen, &terminal(true)].map(|page| page.matches("explains 0.90").count()), [1, 2]);
     assert_eq!(terminal(true).matches("is not known:").count(), 1);
     let page = written(|out| Pulled.render(&with_causes(), out));
     assert!(
