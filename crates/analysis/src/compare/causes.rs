@@ -8,7 +8,7 @@ use kelvin_catalogue::controls::{Control, HELD_BY_RUNS, HeldCause};
 use kelvin_model::{CauseFound, CauseOfChange, Chance, Estimate, MetricAt, Name, NotComparedBecause};
 use kelvin_stats::{FALSE_SHARE, ShareOfChange, Uncertain, joint_chances, share_of_change};
 
-use super::verdicts::Weighed;
+use super::verdicts::{Weighed, margin};
 
 /// The least share that is told.
 const LEAST_SHARE: f64 = 0.1;
@@ -47,9 +47,10 @@ struct Candidate<'w> {
     control: Control,
 }
 
-/// Finds the causes of differences. `look_up` finds the control of a figure among all: nothing where it has too few rounds.
+/// Finds the causes of differences beyond a threshold. `look_up` finds the control of a figure among all: nothing where it has too few rounds.
 pub(super) fn find(
     weighed: &mut [Weighed],
+    threshold: f64,
     look_up: impl Fn(&[Weighed], &Weighed, &MetricAt) -> Result<Option<Changed>, NotComparedBecause>,
 ) {
     let mut told: Vec<(usize, CauseOfChange)> = Vec::new();
@@ -58,7 +59,7 @@ pub(super) fn find(
         match look_up(weighed, candidate.figure, &candidate.control.at) {
             Err(why) => told.push((candidate.at, candidate.cause(CauseFound::NoControl(why)))),
             Ok(control) => {
-                let test = control.and_then(|control| candidate.tested(&control));
+                let test = control.and_then(|control| candidate.tested(&control, threshold));
                 tested.extend(test.map(|test| (candidate, test)));
             }
         }
@@ -91,7 +92,7 @@ impl<'w> Candidate<'w> {
     }
 
     /// Whether its cost changed with the figure, and that by more than its control.
-    fn tested(&self, control: &Changed) -> Option<Tested> {
+    fn tested(&self, control: &Changed, threshold: f64) -> Option<Tested> {
         let Changed { values, error } = Changed::of(self.figure)?;
         let without = control.values.map(|value| self.control.times * value);
         let (whole, rest) = (error.change(values), control.error.change(without));
@@ -103,7 +104,7 @@ impl<'w> Candidate<'w> {
         // The frequency may have moved one of the two and not the other.
         let most = self.figure.of_clock.into_iter().fold(0.0, |most: f64, of_clock| most.max(of_clock.abs()));
         let chance = [
-            self.figure.chance_within(&error, [0.0; 2]),
+            self.figure.chance_within(&error, margin(threshold)),
             by_cause.chance_of(0.0),
             beyond.chance_of(beyond.value.clamp(-most, most)),
         ];

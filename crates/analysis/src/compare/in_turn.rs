@@ -62,7 +62,7 @@ pub fn compare_in_turn(turns: &Turns<'_>) -> Comparison {
             }
         }
     }
-    causes::find(&mut weighed, |weighed, _, at| {
+    causes::find(&mut weighed, turns.threshold, |weighed, _, at| {
         let known = weighed.iter().find(|one| one.is_at(at)).map(Changed::of);
         known.ok_or_else(|| why_missing(&not_compared, at))
     });

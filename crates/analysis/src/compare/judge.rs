@@ -62,7 +62,7 @@ impl<'a> Judge<'a> {
         for one in &mut weighed {
             one.error = one.error.map(|error| error.wider(inflation));
         }
-        causes::find(&mut weighed, |weighed, figure, at| {
+        causes::find(&mut weighed, self.threshold, |weighed, figure, at| {
             let pair = series::pair(series, &(at.metric, at.case.clone()))?;
             match pair[0].metric.headline == figure.figure.metric.headline {
                 true => Ok(weighed.iter().find(|one| one.is_at(at)).and_then(Changed::of)),

@@ -27,9 +27,14 @@ struct Bounds {
     by_accident: f64,
 }
 
+/// A threshold on either side, as logarithms.
+pub(super) fn margin(threshold: f64) -> [f64; 2] {
+    [(1.0 - threshold).ln(), threshold.ln_1p()]
+}
+
 /// The verdicts, the most consequential first.
 pub(super) fn together(weighed: Vec<Weighed>, threshold: f64) -> Vec<ComparedFigure> {
-    let margin = [(1.0 - threshold).ln(), threshold.ln_1p()];
+    let margin = margin(threshold);
     let tested: Vec<(&Weighed, Uncertain)> = weighed.iter().filter_map(|one| Some((one, one.error?))).collect();
     let chances = |of: &dyn Fn(&Weighed, &Uncertain) -> f64| -> Vec<Chance> {
         let alone: Vec<f64> = tested.iter().map(|(one, error)| of(one, error)).collect();
