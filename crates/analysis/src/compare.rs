@@ -5,6 +5,7 @@
 //! what the core's frequency explains is no difference of a figure; and errors are widened where most figures differ by more than
 //! theirs.
 
+mod causes;
 mod differences;
 mod gate;
 mod in_turn;
@@ -64,7 +65,7 @@ impl Compare<'_> {
         let clocks = series[0].hertz.zip(series[1].hertz).map(<[f64; 2]>::from);
         let (pairs, mut not_compared) = pairs(&series);
         let judge = Judge::new(self, clocks);
-        let (figures, inflation) = judge.judge(&pairs, &mut not_compared);
+        let (figures, inflation) = judge.judge(&series, &pairs, &mut not_compared);
         let goodness: Vec<f64> = figures.iter().filter_map(verdicts::times_as_good).collect();
         let [base, other] = sides.map(described);
         Comparison {

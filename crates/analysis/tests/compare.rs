@@ -4,10 +4,14 @@ use std::slice;
 
 use kelvin_analysis::testing::{add_scalars, run};
 use kelvin_analysis::{Compare, SideOf, Subject, references};
+use kelvin_catalogue::Placement;
 use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize};
+use kelvin_catalogue::net::{MESSAGE, RTT_TCP};
+use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenMeans};
 use kelvin_model::{
-    Better, Case, ChangeVerdict, ComparedFigure, Comparison, Fact, KnownFrom, Learned, Metric, Name,
-    NotComparedBecause, NotKnownBecause, Run, Treatment, Unit, worse_by,
+    Better, Case, CauseFound, ChangeVerdict, ComparedFigure, Comparison, Estimate, Fact, KnownFrom, Learned, Metric,
+    Name, NotComparedBecause, NotKnownBecause, Run, Treatment, Unit, worse_by,
 };
 use kelvin_stats::{Random, RunFigure};
 
@@ -64,34 +68,33 @@ impl Figure {
     }
 }
 
-/// A machine: its figures.
-struct Simulated(Vec<Figure>);
+/// A machine: its figures, each with its metric and case.
+struct Simulated(Vec<(&'static Metric, Case, Figure)>);
 
 impl Simulated {
     fn new(random: &mut Random) -> Self {
-        Self((0..METRICS).map(|_| Figure::draw(random)).collect())
+        Self((0..METRICS).map(|number| (&TIME, case(number), Figure::draw(random))).collect())
     }
 
     fn run(&self, learned: &[Learned], random: &mut Random) -> Run {
-        let mut run = run(&[TIME]);
+        let mut run = run(&[TIME, LATENCY]);
         run.outline.learned = learned.to_vec();
         self.0
             .iter()
-            .enumerate()
-            .for_each(|(number, figure)| add_scalars(&mut run, &TIME, case(number), &figure.run(random)));
+            .for_each(|(metric, case, figure)| add_scalars(&mut run, metric, case.clone(), &figure.run(random)));
         run
     }
 
     /// What a run knows of so many earlier ones.
     fn learned(&self, runs: usize, random: &mut Random) -> Vec<Learned> {
-        let of = |(number, figure): (usize, &Figure)| {
+        let of = |(metric, case, figure): &(&'static Metric, Case, Figure)| {
             let earlier: Vec<RunFigure> =
                 (0..runs).map(|_| RunFigure::of_rounds(&figure.run(random)).unwrap()).collect();
             let headlines: Vec<f64> = earlier.iter().map(|run| run.logarithm.exp()).collect();
             let within = earlier.iter().zip(&headlines).map(|(run, headline)| run.within.variance * headline.powi(2));
-            Learned { metric: TIME.id, case: case(number), within: within.collect(), headlines }
+            Learned { metric: metric.id, case: case.clone(), within: within.collect(), headlines }
         };
-        self.0.iter().enumerate().map(of).collect()
+        self.0.iter().map(of).collect()
     }
 }
 
@@ -300,4 +303,173 @@ fn a_published_machine_has_ratios_and_no_verdicts() {
     assert!((figure.ratio.value - 2.0).abs() < 1e-9, "{figure:?}");
     assert_eq!(figure.verdict, ChangeVerdict::NotKnown(NotKnownBecause::Published));
     assert!(comparison.not_compared.iter().any(|one| matches!(one.why, NotComparedBecause::OnlyBase(_))));
+}
+
+/// Working sets in base and in huge pages, of which one cause can be told: what a load in base pages takes beyond one in huge pages.
+const SETS: usize = 24;
+/// How many of them change where a change is planted.
+const CHANGED: usize = 4;
+/// Pairs of runs that are simulated of each change.
+const PLANTED: usize = 200;
+
+fn set(pages: PageSize, number: usize) -> Case {
+    Case::new().at(pages).with(BYTES, HUGE_PAGE * (number as u64 + 1))
+}
+
+/// A change of a figure: its ratio, and the share of it that is one of the cost of the cause.
+#[derive(Clone, Copy)]
+struct Plant {
+    ratio: f64,
+    share: f64,
+}
+
+/// A machine of pairs of figures, the second of which is the control of the first.
+struct Controlled(Vec<[Figure; 2]>);
+
+impl Controlled {
+    /// The control is a third to a half of the figure.
+    fn new(random: &mut Random) -> Self {
+        let pair = |random: &mut Random| {
+            let (figure, control) = (Figure::draw(random), Figure::draw(random));
+            let value = figure.value * (1.0 / 3.0 + random.uniform() / 6.0);
+            // What is told of those with fewer rounds is that they are too few.
+            let enough = |figure: Figure| Figure { rounds: figure.rounds.max(4), ..figure };
+            [enough(figure), Figure { value, ..enough(control) }]
+        };
+        Self((0..SETS).map(|_| pair(random)).collect())
+    }
+
+    /// The machine with a change of the first few.
+    fn changed(&self, planted: impl Fn(&[Figure; 2]) -> Plant) -> Simulated {
+        let of = |(number, pair): (usize, &[Figure; 2])| {
+            let (plant, [figure, control]) = (planted(pair), pair);
+            let change = if number < CHANGED { (plant.ratio - 1.0) * figure.value } else { 0.0 };
+            let values = [figure.value + change, control.value + (1.0 - plant.share) * change];
+            let [figure, control] =
+                [(figure, values[0]), (control, values[1])].map(|(one, value)| Figure { value, ..*one });
+            [(&LATENCY, set(PageSize::Base, number), figure), (&LATENCY, set(PageSize::Huge, number), control)]
+        };
+        Simulated(self.0.iter().enumerate().flat_map(of).collect())
+    }
+}
+
+/// The shares that are said in a comparison of a machine before and after a change: each with the number of its working set.
+fn said(planted: impl Fn(&[Figure; 2]) -> Plant, random: &mut Random) -> Vec<(usize, Estimate)> {
+    let machine = Controlled::new(random);
+    let before = machine.changed(|_| Plant { ratio: 1.0, share: 0.0 });
+    let learned = before.learned(20, random);
+    let (base, other) = (before.run(&learned, random), machine.changed(planted).run(&learned, random));
+    let share = |figure: &ComparedFigure| match &figure.cause.as_ref()?.found {
+        CauseFound::Explains { share, .. } => Some(((BYTES.of(&figure.case)? / HUGE_PAGE) as usize - 1, *share)),
+        CauseFound::NoControl(why) => panic!("{why:?}"),
+    };
+    compared(&[base], &[other]).figures.iter().filter_map(share).collect()
+}
+
+#[test]
+fn the_share_of_a_planted_cause_is_in_nineteen_of_twenty_intervals() {
+    let mut random = Random::new(3);
+    let (mut all_held, mut all_told) = (0.0, 0.0);
+    // Of a share of 0.7 the control became slower by almost the same factor: it is said less often, and no less truly.
+    for (ratio, share, least) in [(1.5, 0.7, 0.3), (1.4, 0.9, 0.8), (1.5, 1.0, 0.9), (0.7, 0.9, 0.8)] {
+        let (mut held, mut told) = (0.0, 0.0);
+        for _ in 0..PLANTED {
+            let shares = said(|_| Plant { ratio, share }, &mut random);
+            let shares: Vec<Estimate> =
+                shares.into_iter().filter(|(set, _)| *set < CHANGED).map(|(_, share)| share).collect();
+            held += shares.iter().filter(|said| said.low <= share && share <= said.high).count() as f64;
+            told += shares.len() as f64;
+        }
+        assert!(held >= 0.93 * told, "{ratio} {share}: {held} of {told}");
+        assert!(told >= least * (CHANGED * PLANTED) as f64, "{ratio} {share}: {told} are said");
+        (all_held, all_told) = (all_held + held, all_told + told);
+    }
+    let covered = all_held / all_told;
+    assert!((0.93..=0.98).contains(&covered), "{covered}");
+}
+
+#[test]
+fn no_cause_is_said_where_none_changed() {
+    let mut random = Random::new(4);
+    // Nothing changed; the control changed by as much; both became slower by one factor.
+    let kinds: [fn(&[Figure; 2]) -> Plant; 3] = [
+        |_| Plant { ratio: 1.0, share: 0.0 },
+        |_| Plant { ratio: 1.3, share: 0.0 },
+        |[figure, control]| Plant { ratio: 1.3, share: 1.0 - control.value / figure.value },
+    ];
+    for (number, planted) in kinds.into_iter().enumerate() {
+        let reports = (0..PLANTED).filter(|_| !said(planted, &mut random).is_empty()).count();
+        assert!(reports * 20 <= PLANTED, "{number}: {reports} of {PLANTED} reports");
+    }
+}
+
+/// A run with figures around these values, of each with as many earlier runs that agreed to within a thousandth.
+fn several(figures: &[(&Metric, Case, f64)]) -> Run {
+    let metrics: Vec<Metric> = figures.iter().map(|(metric, ..)| **metric).collect();
+    let mut run = run(&metrics);
+    for (metric, case, value) in figures {
+        add_scalars(&mut run, metric, case.clone(), &around(*value));
+        let headlines = [0.0, 1.0, -1.0, 0.5, -0.5, 0.7, -0.7, 0.2].map(|share| value * (1.0 + 0.001 * share)).to_vec();
+        let within = headlines.iter().map(|headline| (0.001 * headline).powi(2)).collect();
+        run.outline.learned.push(Learned { metric: metric.id, case: case.clone(), headlines, within });
+    }
+    run
+}
+
+fn cause_of(comparison: &Comparison, metric: &Metric) -> Option<CauseFound> {
+    let is_it = |figure: &&ComparedFigure| figure.metric.id == metric.id && figure.cause.is_some();
+    Some(comparison.figures.iter().find(is_it)?.cause.as_ref()?.found.clone())
+}
+
+fn share_of(comparison: &Comparison, metric: &Metric) -> Option<f64> {
+    match cause_of(comparison, metric)? {
+        CauseFound::Explains { share, .. } => Some(share.value),
+        CauseFound::NoControl(why) => panic!("{why:?}"),
+    }
+}
+
+#[test]
+fn a_wake_up_is_split_by_the_same_on_one_cpu() {
+    let pipe = || Case::new().at(TokenMeans::Pipe);
+    let of = |wake: f64, there_and_back: f64| {
+        [several(&[(&SWITCH_CROSS_CPU, pipe(), wake), (&SWITCH_PROCESS_PIPE_ROUND_TRIP, Case::new(), there_and_back)])]
+    };
+    // 5 of 50 more are those of half a round trip on one CPU.
+    let comparison = compared(&of(100.0, 60.0), &of(150.0, 70.0));
+    assert_eq!(
+        comparison.figures.iter().find(|one| one.metric.id == SWITCH_CROSS_CPU.id).unwrap().verdict,
+        ChangeVerdict::Worse
+    );
+    assert!((share_of(&comparison, &SWITCH_CROSS_CPU).unwrap() - 0.9).abs() < 0.01);
+    // All by the same factor, and the switch alone.
+    assert_eq!(cause_of(&compared(&of(100.0, 120.0), &of(150.0, 180.0)), &SWITCH_CROSS_CPU), None);
+    assert_eq!(cause_of(&compared(&of(100.0, 100.0), &of(150.0, 200.0)), &SWITCH_CROSS_CPU), None);
+}
+
+#[test]
+fn a_missing_or_other_control_is_named() {
+    let at = |placement: Placement| Case::new().at(placement).with(MESSAGE, 1);
+    let both = |value: f64, metric: &Metric| {
+        several(&[(&RTT_TCP, at(Placement::TwoCpus), value), (metric, at(Placement::SameCpu), 10.0)])
+    };
+    let alone = |value: f64| several(&[(&RTT_TCP, at(Placement::TwoCpus), value)]);
+    let why = |base: Run, other: Run| match cause_of(&compared(&[base], &[other]), &RTT_TCP) {
+        Some(CauseFound::NoControl(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(why(both(50.0, &RTT_TCP), alone(80.0)), NotComparedBecause::OnlyBase("not measured".into()));
+    assert_eq!(why(alone(50.0), both(80.0, &RTT_TCP)), NotComparedBecause::OnlyOther("not measured".into()));
+    assert_eq!(why(alone(50.0), alone(80.0)), NotComparedBecause::Neither("not measured".into()));
+}
+
+#[test]
+fn a_control_of_another_method_shows_nothing() {
+    let mut base = several(&[(&LATENCY, set(PageSize::Base, 1), 50.0), (&LATENCY, set(PageSize::Huge, 1), 20.0)]);
+    let other = several(&[(&LATENCY, set(PageSize::Base, 1), 80.0), (&LATENCY, set(PageSize::Huge, 1), 20.0)]);
+    assert!(
+        (share_of(&compared(slice::from_ref(&base), slice::from_ref(&other)), &LATENCY).unwrap() - 1.0).abs() < 0.01
+    );
+    base.outline.metrics.iter_mut().for_each(|metric| metric.version += 1);
+    let comparison = compared(&[base], &[other]);
+    assert_eq!((comparison.figures.len(), comparison.not_compared.len()), (0, 2));
 }

@@ -12,6 +12,7 @@ mod shared;
 mod words;
 
 pub mod command;
+pub mod controls;
 pub mod cpu;
 pub mod file;
 pub mod load;

@@ -35,6 +35,8 @@ pub static ALL: &[&Metric] = &[
 
 /// Bytes that a probe goes through repeatedly.
 pub const BYTES: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
+/// Bytes of a huge page where base pages are of 4 KiB.
+pub const HUGE_PAGE: u64 = 2 << 20;
 /// Bytes from one load to the next.
 pub const STRIDE: Axis = Axis::new("stride", "stride", AxisScale::Bytes);
 /// Pages, with one line loaded in each.

@@ -1,14 +1,15 @@
 //! Translation of addresses: misses in the TLBs, and the walks through page tables that they cause; in a virtual machine through two
 //! sets of tables.
 
-use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize, TLB, TLB_PACKED, TOUCHED_PAGES};
+use kelvin_catalogue::controls::TRANSLATION;
+use kelvin_catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize, TLB, TLB_PACKED, TOUCHED_PAGES};
 use kelvin_model::{Case, Difference, MetricAt, Reason};
 
 use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
 
 pub(crate) static CAUSE: Cause = Cause {
-    id: "translation",
-    what: "translation of addresses",
+    id: TRANSLATION.id,
+    what: TRANSLATION.what,
     how: "A load from a page that the TLBs do not hold waits for a walk through the page tables, in a virtual machine through those of \
           the host as well. Shown in two ways: by the same working set in huge pages, of which the TLBs reach 512 times as far; and by \
           loads of one line in each of as many base pages, less loads of as many adjacent lines (mem.tlb and mem.tlb.packed), which \
@@ -34,13 +35,11 @@ pub(crate) static CAUSE: Cause = Cause {
 const TRANSLATED: u64 = 32 << 10;
 /// Bytes of a base page.
 const PAGE: u64 = 4096;
-/// The smallest set that fills a huge page.
-const HUGE: u64 = 2 << 20;
 /// Most pages of the second way: their lines are 1 MiB, which the caches that hold their page tables hold too.
 const MOST_PAGES: u64 = 16_384;
 
 fn in_huge_pages(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
-    if BYTES.of(scene.case).is_some_and(|bytes| bytes < HUGE) {
+    if BYTES.of(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE) {
         return Err(Reason::new("its working set is smaller than a huge page"));
     }
     conditions.case = conditions.case.clone().at(PageSize::Huge);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::{Timestamp, Unit};
 use kelvin_model::{
-    Attempt, Canaries, Case, ClockInfo, ClockKind, FOREIGN_MODE, FORMAT, Fact, Foreign, Measurement, Metric, Name,
-    Outline, Overhead, OverheadReading, Planned, Reading, Readings, Round, Run, RunSettings, RunStatus, Tags,
+    Attempt, Canaries, Case, ClockInfo, ClockKind, FOREIGN_MODE, FORMAT, Fact, Foreign, Labels, Measurement, Metric,
+    Name, Outline, Overhead, OverheadReading, Planned, Reading, Readings, Round, Run, RunSettings, RunStatus, Tags,
     Treatment,
 };
 use sha2::{Digest, Sha256};
@@ -75,6 +75,7 @@ pub(crate) fn of(tool: Tool, file: &[u8], found: Found, import: &Import<'_>) -> 
         status: RunStatus::Complete,
         seconds: 0.0,
         notes,
+        labels: Labels::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who keeps a run while it is measured, and what its plan learns from.
 
-use kelvin_model::{Headline, Run};
-use kelvin_store::{AppendError, Labels, Recorder, Recording, Store};
+use kelvin_model::{Headline, Labels, Run};
+use kelvin_store::{AppendError, Recorder, Recording, Store};
 
 use crate::fault::Fault;
 

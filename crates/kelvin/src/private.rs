@@ -42,6 +42,9 @@ impl Told {
         run.predictions = without_private(&run.predictions)?;
         run.studies = without_private(&run.studies)?;
         run.notes.iter_mut().for_each(|note| self.text(note));
+        run.labels.note.iter_mut().for_each(|note| self.text(note));
+        // A tag with a part left out is none.
+        run.labels.tags.retain(|_, value| hide(value) == *value);
         self.status(&mut run.status);
         Ok(run)
     }
@@ -150,6 +153,8 @@ fn spellings(argument: &Arg) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_model::Labels;
+
     use super::*;
 
     #[test]
@@ -174,6 +179,19 @@ mod tests {
             assert_eq!(command(&words(line)), words(told), "{line}");
             assert_eq!(command(&words(told)), words(told), "{told}");
         }
+    }
+
+    #[test]
+    fn what_people_say_of_a_run_names_no_host_and_no_user() {
+        let tags = [("kernel", "6.18"), ("branch", "feature/x"), ("by", "alice@lab7")];
+        let tags = tags.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let run =
+            Run { labels: Labels { tags, note: Some("by alice@lab7".into()) }, ..kelvin_analysis::testing::run(&[]) };
+        assert_eq!(Told::All.run(run.clone()).unwrap(), run);
+        let told = Told::ForFigures.run(run).unwrap();
+        assert_eq!(told.labels.tags_in_words(), "branch=feature/x kernel=6.18");
+        assert!(!told.labels.note.as_ref().unwrap().contains("alice"), "{:?}", told.labels.note);
+        assert_eq!(Told::ForFigures.run(told.clone()).unwrap(), told);
     }
 
     #[test]

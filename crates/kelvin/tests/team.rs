@@ -57,6 +57,8 @@ fn a_tag_names_a_run_wherever_a_run_is_named() {
 
     let exported: Value = serde_json::from_str(stdout(&place.run(&["runs", "export", "tag:kernel=6.17"]))).unwrap();
     assert_eq!(exported["id"], "a");
+    assert_eq!(exported["tags"], serde_json::json!({"kernel": "6.17"}));
+    assert_eq!(exported["note"], "before \u{1b}[2Jthe update");
     assert_refused(&place.run(&["report", "tag:kernel=6.18"]), &["\"tag:kernel=6.18\" could be c, b"]);
     assert_refused(&place.run(&["report", "tag:kernel=5"]), &["no run has the tag kernel=5"]);
     assert_refused(&place.run(&["runs", "show", "tag:x"]), &["a tag is NAME=VALUE"]);

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::grammar::{Id, Word};
-use crate::{Better, Case, Chance, Estimate, Foreign, Gated, Metric, Name};
+use crate::{Better, Case, Chance, Estimate, Foreign, Gated, Metric, MetricAt, Name};
 
 /// Version of the format of a comparison. A format is never edited, only followed by the next one.
 pub const COMPARE_FORMAT: u32 = 1;
@@ -129,6 +129,42 @@ pub struct ComparedFigure {
     pub least_seen: Option<f64>,
     /// How many times as many runs of each side, or blocks, would decide, if the figure stays what it is.
     pub times_to_decide: Option<f64>,
+    /// What is known of a cause of the difference; nothing where none can be told, or none is certain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<CauseOfChange>,
+}
+
+/// A cause of a figure beside its difference: both sides may have the same without it, its control.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CauseOfChange {
+    /// Its id.
+    #[schemars(with = "Id")]
+    pub id: Name,
+    /// What it is: `waking another CPU`.
+    pub what: Name,
+    /// The figure of which its control is so many times.
+    pub control: MetricAt,
+    /// How many times.
+    pub times: f64,
+    /// What was found.
+    pub found: CauseFound,
+}
+
+/// What is known of a cause of a difference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseFound {
+    /// Its cost, the figure less its control, changed by more than the figure in proportion, and that is a share of the difference.
+    Explains {
+        /// The cost in the base and in the other, in the metric's unit.
+        cost: [f64; 2],
+        /// The share of the difference; what is left of 1 is that of the control.
+        share: Estimate,
+        /// The chance of it by accident.
+        chance: Chance,
+    },
+    /// Its control cannot be compared, for this reason.
+    NoControl(NotComparedBecause),
 }
 
 impl ComparedFigure {

@@ -18,6 +18,7 @@ mod headline;
 mod history;
 mod interval;
 pub mod json;
+mod labels;
 pub mod load;
 mod machine;
 mod machine_text;
@@ -39,8 +40,8 @@ mod why;
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
 pub use compare::{
-    COMPARE_FORMAT, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, FactDiffers, InTurn,
-    KnownFrom, NotCompared, NotComparedBecause, NotKnownBecause, worse_by,
+    COMPARE_FORMAT, CauseFound, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison,
+    FactDiffers, InTurn, KnownFrom, NotCompared, NotComparedBecause, NotKnownBecause, worse_by,
 };
 pub use conclusion::{
     BestQuestion, Chance, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, Hindrance, Knee,
@@ -57,6 +58,7 @@ pub use history::{
     SeriesHistory, VersionHistory,
 };
 pub use interval::{Interval, IntervalKind};
+pub use labels::Labels;
 pub use machine::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,
     NumaNode, Platform, Tlb, Topology,

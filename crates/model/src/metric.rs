@@ -244,6 +244,22 @@ pub enum Unit {
     Count,
 }
 
+impl Unit {
+    /// Its name, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "nanoseconds",
+            Self::Cycles => "cycles",
+            Self::Hertz => "hertz",
+            Self::Bytes => "bytes",
+            Self::BytesPerSecond => "bytes_per_second",
+            Self::PerSecond => "per_second",
+            Self::Ratio => "ratio",
+            Self::Count => "count",
+        }
+    }
+}
+
 /// Which direction is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -254,6 +270,17 @@ pub enum Better {
     Higher,
     /// Neither: a fact about the machine.
     Neither,
+}
+
+impl Better {
+    /// Its name, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lower => "lower",
+            Self::Higher => "higher",
+            Self::Neither => "neither",
+        }
+    }
 }
 
 /// Which samples make the headline of a metric.
@@ -412,6 +439,18 @@ mod tests {
         let stored = serde_json::to_value(metric).unwrap();
         assert_eq!(serde_json::from_value::<Metric>(stored.clone()).unwrap(), metric);
         stored["axes"].clone()
+    }
+
+    #[test]
+    fn a_name_is_that_of_json() {
+        let units = [Unit::Nanoseconds, Unit::Cycles, Unit::Hertz, Unit::Bytes];
+        let others = [Unit::BytesPerSecond, Unit::PerSecond, Unit::Ratio, Unit::Count];
+        for unit in units.into_iter().chain(others) {
+            assert_eq!(serde_json::to_value(unit).unwrap(), unit.name());
+        }
+        for better in [Better::Lower, Better::Higher, Better::Neither] {
+            assert_eq!(serde_json::to_value(better).unwrap(), better.name());
+        }
     }
 
     #[test]

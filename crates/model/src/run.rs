@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::grammar::{Id, Word};
 use crate::{
-    Bound, BoundRecord, Canary, Case, Event, Fact, Hazard, Machine, Metric, Name, PathToAgent, PredictionRecord,
-    Reading, WordedStudy,
+    Bound, BoundRecord, Canary, Case, Event, Fact, Hazard, Labels, Machine, Metric, Name, PathToAgent,
+    PredictionRecord, Reading, WordedStudy,
 };
 
 /// Version of the stored format. A format is never edited, only followed by the next one.
@@ -196,6 +196,9 @@ pub struct Run {
     pub seconds: f64,
     /// Notes for the reader: targets not reached, points dropped.
     pub notes: Vec<String>,
+    /// What people say of it: no part of what was measured.
+    #[serde(flatten)]
+    pub labels: Labels,
 }
 
 /// One probe at one case: all its rounds, for all the metrics that it measures.
@@ -293,6 +296,7 @@ impl Run {
             status: RunStatus::Partial("killed before it ended".into()),
             seconds: 0.0,
             notes: Vec::new(),
+            labels: Labels::default(),
         }
     }
 

@@ -5,8 +5,8 @@ mod markdown;
 
 use std::io;
 
-use kelvin_analysis::words::compare::{Row, apart, counts, nothing_differs, remarks, row, side};
-use kelvin_model::{ChangeVerdict, Comparison, FactDiffers};
+use kelvin_analysis::words::compare::{apart, control_missing, counts, nothing_differs, remarks, row, side};
+use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, FactDiffers};
 use schemars::Schema;
 
 pub use self::junit::Tested;
@@ -125,15 +125,16 @@ impl Compared<'_> {
     fn tables(&self, comparison: &Comparison, mut room: usize) -> Vec<String> {
         let mut lines = Vec::new();
         for (index, (title, is)) in TABLES.iter().enumerate() {
-            let rows: Vec<Row> = comparison.with(is).map(|figure| row(figure, comparison)).collect();
-            if rows.is_empty() || !self.full && index >= NOT_ON_SCREEN {
+            let figures: Vec<&ComparedFigure> = comparison.with(is).collect();
+            if figures.is_empty() || !self.full && index >= NOT_ON_SCREEN {
                 continue;
             }
             // Room for the tables that follow stays.
             let kept = if index < OPEN { MOST_OPEN + 3 } else { 0 };
             let most = if self.full { usize::MAX } else { room.saturating_sub(kept + 3) };
             let most = if index == OPEN && !self.full { most.min(MOST_OPEN) } else { most };
-            let rows: Vec<Vec<String>> = rows.iter().map(|row| self.row(row)).collect();
+            let rows: Vec<Vec<String>> =
+                figures.into_iter().map(|figure| self.row(index, figure, comparison)).collect();
             let title = self.title(title, comparison);
             let table = section(title, &rows, most, |left_out| format!("  and {left_out} more"));
             room = room.saturating_sub(table.len());
@@ -164,7 +165,9 @@ impl Compared<'_> {
         )
     }
 
-    fn row(&self, row: &Row) -> Vec<String> {
+    /// A figure of one of the tables. On a screen a cause is told only of what is known to differ.
+    fn row(&self, table: usize, figure: &ComparedFigure, comparison: &Comparison) -> Vec<String> {
+        let row = row(figure, comparison);
         let names = wrap(&row.figure, self.label());
         let mut lines: Vec<String> = names.iter().map(|name| format!("  {}", left(name, self.label()))).collect();
         let figures = format!(
@@ -175,9 +178,10 @@ impl Compared<'_> {
             right(&row.interval, INTERVAL)
         );
         lines[0].push_str(&figures);
-        if !row.needs.is_empty() {
-            let needs = wrap(&row.needs, self.width() - 6);
-            lines.extend(needs.into_iter().map(|line| format!("    {line}")));
+        let missing = control_missing(figure, comparison).filter(|_| self.full);
+        let cause = Some(row.cause).filter(|_| self.full || table < OPEN);
+        for said in [Some(row.needs), cause, missing].into_iter().flatten().filter(|said| !said.is_empty()) {
+            lines.extend(wrap(&said, self.width() - 4).into_iter().map(|line| format!("    {line}")));
         }
         lines
     }

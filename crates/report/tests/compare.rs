@@ -2,11 +2,12 @@
 
 use kelvin_analysis::words::compare::{name, not_compared_name};
 use kelvin_model::{
-    Axis, AxisScale, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison,
-    Estimate, FactDiffers, GateFinding, GateReason, Gated, InTurn, KnownFrom, KnownIssue, Metric, NotCompared,
-    NotComparedBecause, NotKnownBecause,
+    Axis, AxisScale, COMPARE_FORMAT, Case, CauseFound, CauseOfChange, Chance, ChangeVerdict, ComparedFigure,
+    ComparedRun, ComparedSide, Comparison, Estimate, FactDiffers, GateFinding, GateReason, Gated, InTurn, KnownFrom,
+    KnownIssue, Metric, MetricAt, Name, NotCompared, NotComparedBecause, NotKnownBecause,
 };
-use kelvin_report::compare::{Compared, Pulled, Tested, schema};
+use kelvin_report::compare::{Compared, MOST_LINES, Pulled, Tested, schema};
+use kelvin_report::text::columns;
 
 const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
 static LATENCY: Metric = Metric::duration("test.latency", "A load").over([BYTES]);
@@ -37,6 +38,7 @@ fn figure(bytes: u64, [base, other]: [f64; 2], verdict: ChangeVerdict) -> Compar
         same: None,
         least_seen: Some(0.04),
         times_to_decide: Some(3.0),
+        cause: None,
     }
 }
 
@@ -116,6 +118,61 @@ fn a_pull_request_reads_first_what_is_worse() {
     assert!(!written(|out| Pulled.render(&comparison(), out)).contains("gate"));
     let passed = Comparison { gated: Some(Gated::default()), ..comparison() };
     assert!(written(|out| Pulled.render(&passed, out)).contains("No figure misses"));
+}
+
+/// A cause of the first figure, whose control both sides hold, and one of the second, which the base lacks.
+fn with_causes() -> Comparison {
+    let mut comparison = comparison();
+    let cause = |found| CauseOfChange {
+        id: Name::new("a_cause"),
+        what: Name::new("translation of <addresses>"),
+        control: MetricAt { metric: LATENCY.id, case: Case::new().with(BYTES, 1) },
+        times: 1.0,
+        found,
+    };
+    let share = Estimate { value: 0.903, low: 0.812, high: 0.987, is_range: false };
+    let chance = Chance { alone: 1e-6, joint: 1e-5 };
+    comparison.figures[0].cause = Some(cause(CauseFound::Explains { cost: [2.0, 4.4], share, chance }));
+    let missing = NotComparedBecause::OnlyOther("skipped: needs huge pages".into());
+    comparison.figures[1].cause = Some(cause(CauseFound::NoControl(missing.clone())));
+    comparison.figures[3].cause = Some(cause(CauseFound::Explains { cost: [2.0, 2.4], share, chance }));
+    // Of what is the same there is no cause to look for.
+    comparison.figures[4].cause = Some(cause(CauseFound::NoControl(missing)));
+    comparison
+}
+
+#[test]
+fn a_cause_stands_beside_what_it_explains() {
+    let terminal = |full| written(|out| Compared { width: 80, full, more: "--full" }.render(&with_causes(), out));
+    insta::assert_snapshot!(terminal(true));
+    let screen = terminal(false);
+    assert!(
+        screen.contains("explains 0.90 of it (95 %: 0.81 to 0.99)") && !screen.contains("is not known:"),
+        "{screen}"
+    );
+    // Of what is not known to differ only in full.
+    assert_eq!([&screen, &terminal(true)].map(|page| page.matches("explains 0.90").count()), [1, 2]);
+    assert_eq!(terminal(true).matches("is not known:").count(), 1);
+    let page = written(|out| Pulled.render(&with_causes(), out));
+    assert!(
+        page.contains("| what explains it |") && page.contains("translation of &lt;addresses&gt; explains 0.90"),
+        "{page}"
+    );
+    assert!(!written(|out| Pulled.render(&comparison(), out)).contains("what explains it"));
+    let tests = written(|out| Tested.render(&with_causes(), out));
+    assert!(
+        tests.contains("ratio 1.27, 95 % 1.24 to 1.30; translation of &lt;addresses&gt; explains 0.90 of it"),
+        "{tests}"
+    );
+}
+
+#[test]
+fn a_screen_full_of_causes_is_one_screen() {
+    let mut comparison = with_causes();
+    comparison.figures = vec![comparison.figures[0].clone(); 50];
+    let screen = written(|out| Compared { width: 80, full: false, more: "--full" }.render(&comparison, out));
+    assert!(screen.lines().count() <= MOST_LINES && screen.contains("more"), "{screen}");
+    assert!(screen.lines().all(|line| columns(line) <= 80), "{screen}");
 }
 
 #[test]

@@ -116,6 +116,31 @@ fn openmetrics_has_every_figure_in_base_units() {
     assert_eq!(value, headline / 1e9);
 }
 
+#[test]
+fn tags_are_labels_of_the_run_and_no_more_than_a_reader_takes() {
+    let mut full = synthetic::full();
+    full.run.labels.note = Some("a note is no label".into());
+    full.run.labels.tags =
+        [("kernel", "6.18"), ("disk.model", "wd")].map(|(name, value)| (name.into(), value.into())).into();
+    let info = |full: &Sample| {
+        let text = render(&OpenMetrics, full);
+        assert_is_exposition(&text);
+        assert!(!text.contains("a note"));
+        text.lines().find(|line| line.starts_with("kelvin_run_info{")).unwrap().to_owned()
+    };
+    let line = info(&full);
+    let (_, labels, _) = sample(&line);
+    assert!(
+        labels.contains(&("tag_kernel", "6.18")) && labels.contains(&("U__tag__disk_2e_model", "wd")),
+        "{labels:?}"
+    );
+    full.run.labels.tags = (10..50).map(|number| (format!("t{number}"), "x".to_owned())).collect();
+    let line = info(&full);
+    let (_, labels, _) = sample(&line);
+    assert_eq!(labels.iter().filter(|(label, _)| label.starts_with("tag_")).count(), 32);
+    assert!(labels.contains(&("tags_left_out", "8")), "{labels:?}");
+}
+
 /// What the reader of Prometheus says, where it is installed.
 #[test]
 fn promtool_accepts_it() {

@@ -5,7 +5,7 @@ mod synthetic;
 use std::collections::BTreeMap;
 use std::fs::File;
 
-use kelvin_model::Readings;
+use kelvin_model::{Labels, Readings};
 use kelvin_report::exports::parquet::UNITS;
 use kelvin_report::{Parquet, ParquetSamples, Render};
 use parquet::basic::{LogicalType, TimeUnit};
@@ -51,6 +51,22 @@ fn figures_are_read_back_as_they_are() {
             }
         }
     }
+}
+
+#[test]
+fn every_row_has_what_people_say_of_its_run() {
+    let mut sample = synthetic::full();
+    sample.run.labels.tags = [("kernel", "6.18"), ("by", "ci")].map(|(name, value)| (name.into(), value.into())).into();
+    for format in [&Parquet as &dyn Render, &ParquetSamples] {
+        let rows = rows(&file(format, &sample));
+        assert!(!rows.is_empty());
+        for row in rows {
+            assert_eq!((&row["run_tags"], &row["run_note"]), (&Field::Str("by=ci kernel=6.18".into()), &Field::Null));
+        }
+    }
+    sample.run.labels = Labels { note: Some("after\nthe update".into()), ..Labels::default() };
+    let row = rows(&file(&Parquet, &sample)).remove(0);
+    assert_eq!((&row["run_tags"], &row["run_note"]), (&Field::Null, &Field::Str(r"after\nthe update".into())));
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod ranks;
 mod runs;
 mod samples;
 mod scalability;
+mod share;
 mod special;
 mod states;
 mod trend;
@@ -42,6 +43,7 @@ pub use samples::{MAD_TO_STD, NotSamples, Samples, Sorted, mad, mean, median, me
 pub use scalability::{
     CLOSE, Errors, FittedScalability, Furthest, LEAST_LOADS, Repeated, Scalability, fitted_scalability, scalability,
 };
+pub use share::{ShareOfChange, share_of_change};
 pub use special::{normal_cdf, normal_quantile, t_quantile, t_upper_tail};
 pub use states::{TwoStates, two_states};
 pub use trend::{EXACT, Trend, trend};

@@ -101,6 +101,18 @@ impl Uncertain {
         Self { value: self.value * factor, below: self.below * factor, above: self.above * factor, ..self }
     }
 
+    /// The figure, and its error, times any factor: one below zero swaps the sides.
+    pub fn scaled(self, factor: f64) -> Self {
+        let size = self.times(factor.abs());
+        if factor < 0.0 { Self { value: -size.value, below: size.above, above: size.below, ..size } } else { size }
+    }
+
+    /// By how much the other exceeds the base, in their unit: this is the logarithm of the ratio of these two. Both are taken for
+    /// equally uncertain shares of themselves.
+    pub fn change(self, [base, other]: [f64; 2]) -> Self {
+        Self { value: other - base, ..self.times((f64::midpoint(base.powi(2), other.powi(2))).sqrt()) }
+    }
+
     /// What another run as uncertain as this one will measure.
     pub fn of_next_run(self) -> Self {
         self.wider(std::f64::consts::SQRT_2)

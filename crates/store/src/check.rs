@@ -8,6 +8,8 @@ use kelvin_model::{
     Metric, Name, Outline, Planned, PredictionRecord, Readings, Round, Run, RunStatus, Value,
 };
 
+use crate::labels;
+
 /// A field that contradicts the rest of its run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field {field}: {problem}")]
@@ -18,7 +20,7 @@ pub struct Invalid {
     pub problem: String,
 }
 
-type Checked = Result<(), Invalid>;
+pub(crate) type Checked = Result<(), Invalid>;
 
 /// Checks what all of kelvin relies on: names by their grammar, columns of one length, finite numbers, metrics that
 /// are defined, measurements that follow the plan.
@@ -40,6 +42,7 @@ pub fn check(run: &Run) -> Checked {
     {
         return invalid("status", "a partial run must say why it is partial");
     }
+    labels::check(&run.labels)?;
     not_negative("seconds", run.seconds)
 }
 
@@ -389,6 +392,6 @@ fn same_length(path: &str, (column, found): (&str, usize), (other, expected): (&
     invalid(format!("{path}.{column}"), format!("{found} values, but `{other}` has {expected}"))
 }
 
-fn invalid<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T, Invalid> {
+pub(crate) fn invalid<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T, Invalid> {
     Err(Invalid { field: field.into(), problem: problem.into() })
 }

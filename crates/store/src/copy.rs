@@ -21,12 +21,12 @@ pub fn copy(from: &Store, to: &Store, line: &RunLine) -> Result<Inserted, CopyEr
 
 /// The same, but a run that is there already is held against this one with all its samples: the copy may be all that is left.
 pub(crate) fn copy_compared(from: &Store, to: &Store, line: &RunLine) -> Result<Inserted, CopyError> {
-    let RunLine { id, labels, .. } = line;
+    let id = &line.id;
     let run = from.load_id(id)?;
     let key = from.key_of(id).map_err(LoadError::from)?;
     let key = key.ok_or_else(|| LoadError::Find(FindError::None { name: id.clone() }))?;
     let headlines = headlines_of(from, key)?;
-    Ok(to.insert_all(&Whole { run: &run, headlines: &headlines, labels })?)
+    Ok(to.insert_all(&Whole { run: &run, headlines: &headlines })?)
 }
 
 impl Store {

@@ -1,5 +1,6 @@
 //! A run as one file: JSON in the published format, out and in.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use kelvin_model::{FORMAT, Measurement, Outline, PredictionRecord, Run, RunStatus, WordedStudy};
@@ -86,6 +87,9 @@ struct Rest {
     status: RunStatus,
     seconds: f64,
     notes: Vec<String>,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
+    note: Option<String>,
 }
 
 /// Reads an invalid run once more, slowly, to find the field.

@@ -1,14 +1,15 @@
 //! What people say of a run: tags, which are a name and a value, and a note.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use kelvin_model::Labels;
 use kelvin_model::grammar::ID;
 
 use crate::Store;
-use crate::engine::{Engine, Outcome, Trouble, values};
-use crate::error::{FindError, LabelError};
+use crate::check::{Checked, invalid};
+use crate::engine::{Engine, Outcome, Row, Trouble, values};
+use crate::error::{Fault, FindError, LabelError};
 use crate::record::key_of;
 
 /// What stands before a tag where a run is named.
@@ -100,44 +101,50 @@ impl fmt::Display for Tag {
     }
 }
 
-/// What people say of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels {
-    /// Tags, by name.
-    pub tags: BTreeMap<String, String>,
-    /// A note.
-    pub note: Option<String>,
+/// Of these tags, the last of each name, and this note.
+pub fn labels(tags: &[Tag], note: Option<&str>) -> Labels {
+    let tags = tags.iter().map(|tag| (tag.name.clone(), tag.value.clone())).collect();
+    Labels { tags, note: note.map(str::to_owned) }
 }
 
-impl Labels {
-    /// Of these tags, the last of each name, and this note.
-    pub fn new(tags: &[Tag], note: Option<&str>) -> Self {
-        let tags = tags.iter().map(|tag| (tag.name.clone(), tag.value.clone())).collect();
-        Self { tags, note: note.map(str::to_owned) }
+/// Checks labels that somebody else wrote.
+pub(crate) fn check(labels: &Labels) -> Checked {
+    for (name, value) in &labels.tags {
+        let tag = format!("{name}={value}").parse::<Tag>();
+        if let Err(problem) = tag.and_then(|tag| if tag.name == *name { Ok(()) } else { Err(BadTag::Name) }) {
+            return invalid("tags", format!("{:?}: {problem}", format!("{name}={value}")));
+        }
     }
+    match labels.note.as_deref().map(note) {
+        Some(Err(problem)) => invalid("note", problem),
+        _ => Ok(()),
+    }
+}
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.tags.is_empty() && self.note.is_none()
-    }
+/// Stores labels of a run: a tag in place of one with its name, a note in place of another.
+pub(crate) fn put(labels: &Labels, engine: &dyn Engine, run: i64) -> Outcome<()> {
+    const TAG: &str = "INSERT INTO tag (run, name, value) VALUES ($1, $2, $3)
+        ON CONFLICT (run, name) DO UPDATE SET value = excluded.value";
+    let mut tags = labels.tags.iter().map(|(name, value)| values![run, name, value].to_vec());
+    engine.execute_each(TAG, &mut tags)?;
+    labels.note.iter().try_for_each(|note| put_note(engine, run, note))
+}
 
-    /// Stores them: a tag in place of one with its name, a note in place of another.
-    pub(crate) fn put(&self, engine: &dyn Engine, run: i64) -> Outcome<()> {
-        const TAG: &str = "INSERT INTO tag (run, name, value) VALUES ($1, $2, $3)
-            ON CONFLICT (run, name) DO UPDATE SET value = excluded.value";
-        let mut tags = self.tags.iter().map(|(name, value)| values![run, name, value].to_vec());
-        engine.execute_each(TAG, &mut tags)?;
-        self.note.iter().try_for_each(|note| put_note(engine, run, note))
-    }
+/// Stores those of another store: what is there is neither replaced nor removed.
+pub(crate) fn add(labels: &Labels, engine: &dyn Engine, run: i64) -> Outcome<()> {
+    const TAG: &str = "INSERT INTO tag (run, name, value) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    let mut tags = labels.tags.iter().map(|(name, value)| values![run, name, value].to_vec());
+    engine.execute_each(TAG, &mut tags)?;
+    let note = "INSERT INTO note (run, text) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    labels.note.iter().try_for_each(|text| engine.execute(note, values![run, text]).map(drop))
+}
 
-    /// Stores those of another store: what is there is neither replaced nor removed.
-    pub(crate) fn add(&self, engine: &dyn Engine, run: i64) -> Outcome<()> {
-        const TAG: &str = "INSERT INTO tag (run, name, value) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-        let mut tags = self.tags.iter().map(|(name, value)| values![run, name, value].to_vec());
-        engine.execute_each(TAG, &mut tags)?;
-        let note = "INSERT INTO note (run, text) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-        self.note.iter().try_for_each(|text| engine.execute(note, values![run, text]).map(drop))
-    }
+/// The labels of a run.
+pub(crate) fn of(store: &Store, run: i64) -> Result<Labels, Fault> {
+    let pair = |row: &mut Row| Ok((row.take(0)?, row.take(1)?));
+    let tags = store.rows("SELECT name, value FROM tag WHERE run = $1", values![run], pair)?;
+    let note = store.rows("SELECT text FROM note WHERE run = $1", values![run], |row| row.take(0))?.pop();
+    Ok(Labels { tags: tags.into_iter().collect(), note })
 }
 
 fn put_note(engine: &dyn Engine, run: i64, text: &str) -> Outcome<()> {
@@ -171,7 +178,7 @@ impl Store {
             }
             let mut each = removed.iter().map(|name| values![run, name].to_vec());
             engine.execute_each("DELETE FROM tag WHERE run = $1 AND name = $2", &mut each)?;
-            Labels::new(tags, None).put(engine, run).map(|()| None)
+            put(&labels(tags, None), engine, run).map(|()| None)
         })?;
         missing.map_or(Ok(id.clone()), |name| Err(LabelError::NoSuchTag { id, name }))
     }

@@ -37,7 +37,7 @@ pub use error::{
 };
 pub use exchange::{IMPORT_LIMIT, export, import};
 pub use history::{Identified, MachineRuns, RunInHistory, StoredSeries, StoredValue};
-pub use labels::{BadTag, LONGEST_NOTE, Labels, TAG_PREFIX, Tag, check_name, note};
+pub use labels::{BadTag, LONGEST_NOTE, TAG_PREFIX, Tag, check_name, labels, note};
 pub use learn::Kin;
 pub use location::{Address, Location, without_password};
 pub use migrate::SCHEMA_VERSION;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{Case, Event, FORMAT, Name, Reason, Run, RunStatus};
+use kelvin_model::{Case, Event, FORMAT, Labels, Name, Reason, Run, RunStatus};
 
 use crate::Store;
 use crate::engine::{Access, Engine, Outcome, Row, Transaction, Trouble, Value, WrongColumn, values};
 use crate::error::{Fault, FindError, LoadError};
-use crate::labels::{Labels, Tag};
+use crate::labels::{self, Tag};
 use crate::payload::unpack;
 use crate::record::{Conclusion, key_of};
 
@@ -196,6 +196,7 @@ impl Store {
             run.studies = conclusion.studies;
             run.notes.extend(conclusion.notes);
         }
+        run.labels = labels::of(self, head.key)?;
         drop(snapshot);
         Ok(run)
     }

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 
 use kelvin_model::{
-    Attempt, Case, Event, Fact, Headline, Name, Outline, PredictionRecord, Reason, Round, Run, RunStatus, WordedStudy,
+    Attempt, Case, Event, Fact, Headline, Labels, Name, Outline, PredictionRecord, Reason, Round, Run, RunStatus,
+    WordedStudy,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Access, Engine, Outcome, Transaction, Trouble, Value, values};
 use crate::error::{AppendError, FindError, InsertError, LoadError};
-use crate::labels::Labels;
+use crate::labels;
 use crate::learn::put_headlines;
 use crate::payload::pack;
 use crate::{Store, check};
@@ -113,7 +114,7 @@ impl Store {
     /// # Errors
     /// If another run has its id, the run is inconsistent, or the store fails; then nothing of it is stored.
     pub fn insert(&self, run: &Run) -> Result<Inserted, InsertError> {
-        self.insert_all(&Whole { run, headlines: &[], labels: &Labels::default() })
+        self.insert_all(&Whole { run, headlines: &[] })
     }
 
     /// Stores a whole run and what belongs to it, in one transaction. Of a run that is stored already only labels are added.
@@ -130,9 +131,11 @@ impl Store {
     /// Holds a run against the stored one with its id.
     fn is_the_same(&self, all: &Whole<'_>) -> Result<Inserted, InsertError> {
         let id = &all.run.outline.id;
-        match self.load(id) {
+        // What people say of it is no part of it.
+        let stored = self.load(id).map(|stored| Run { labels: all.run.labels.clone(), ..stored });
+        match stored {
             Ok(stored) if stored == *all.run => {
-                self.add_labels(id, all.labels)?;
+                self.add_labels(id, &all.run.labels)?;
                 Ok(Inserted::AlreadyThere)
             }
             Ok(_) => Err(InsertError::Differs { id: id.clone() }),
@@ -148,7 +151,7 @@ impl Store {
         }
         let added = self.in_transaction(|engine| {
             let run = key_of(engine, id)?.ok_or(Trouble::Orphan)?;
-            labels.add(engine, run)
+            labels::add(labels, engine, run)
         });
         added.map_err(|trouble| self.append_error(trouble, id))
     }
@@ -231,7 +234,7 @@ impl Recorder<'_> {
         check::outline(outline)?;
         let inserted = self.store.in_transaction(|engine| {
             let key = insert_outline(engine, outline)?;
-            self.labels.put(engine, key)?;
+            labels::put(&self.labels, engine, key)?;
             let owe = "INSERT INTO owed (run, server) VALUES ($1, $2)";
             self.owed.iter().try_for_each(|server| engine.execute(owe, values![key, server]).map(drop))?;
             Ok(key)
@@ -265,7 +268,6 @@ struct Ending<'a> {
 pub(crate) struct Whole<'a> {
     pub(crate) run: &'a Run,
     pub(crate) headlines: &'a [Headline],
-    pub(crate) labels: &'a Labels,
 }
 
 const ROUND: &str = "INSERT INTO round (run, sequence, probe, parameters, round, at, outcome, payload)
@@ -324,7 +326,7 @@ fn conclude(engine: &dyn Engine, run: i64, conclusion: &Conclusion) -> Outcome<(
 }
 
 /// All rows of a run, measurement after measurement, so that it loads as it was.
-fn whole(engine: &dyn Engine, Whole { run, headlines, labels }: &Whole<'_>) -> Outcome<()> {
+fn whole(engine: &dyn Engine, Whole { run, headlines }: &Whole<'_>) -> Outcome<()> {
     let key = insert_outline(engine, &run.outline)?;
     let (mut rounds, mut skips, mut sequence) = (Vec::new(), Vec::new(), 0..);
     for measurement in &run.measurements {
@@ -339,7 +341,7 @@ fn whole(engine: &dyn Engine, Whole { run, headlines, labels }: &Whole<'_>) -> O
         Conclusion { predictions: run.predictions.clone(), studies: run.studies.clone(), notes: Vec::new() };
     conclude(engine, key, &conclusion)?;
     put_headlines(engine, key, headlines)?;
-    labels.put(engine, key)
+    labels::put(&run.labels, engine, key)
 }
 
 /// The row of a run.

@@ -5,7 +5,7 @@ mod common;
 use common::sample_run;
 use kelvin_model::grammar::{BEGINNING, Grammar, ID, LONGEST_TEXT, WORD};
 use kelvin_model::{Attempt, Batches, Canary, NoPrediction, Readings, Run, RunStatus};
-use kelvin_store::{ExportError, ImportError, check, export, import};
+use kelvin_store::{ExportError, ImportError, Inserted, Store, Tag, check, export, import, labels};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -53,6 +53,55 @@ fn batches(run: &mut Run) -> &mut Batches {
 fn a_run_survives_its_file() {
     assert_eq!(import(exported().as_slice()).unwrap(), sample_run());
     assert_eq!(exported().last(), Some(&b'\n'));
+}
+
+/// Tags and a note.
+fn labelled() -> Run {
+    let tags: Vec<Tag> = ["kernel=6.18", "by=ci/main"].map(|tag| tag.parse().unwrap()).into();
+    Run { labels: labels(&tags, Some("after the \"update\"")), ..sample_run() }
+}
+
+#[test]
+fn what_people_say_of_a_run_goes_with_it_and_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = |name: &str| Store::open(directory.path().join(name)).unwrap();
+    let file = |run: &Run| {
+        let mut file = Vec::new();
+        export(run, &mut file).unwrap();
+        file
+    };
+    let (first, second) = (store("first"), store("second"));
+    assert_eq!(first.insert(&labelled()).unwrap(), Inserted::New);
+    let out = file(&first.load("tag:kernel=6.18").unwrap());
+    second.insert(&import(out.as_slice()).unwrap()).unwrap();
+    assert_eq!(second.load("tag:by=ci/main").unwrap(), labelled());
+    assert!(file(&second.load("last").unwrap()) == out, "the second export differs");
+
+    // Of a run that is there what is said stays, and what it lacks is added.
+    let third = store("third");
+    third.insert(&sample_run()).unwrap();
+    third.tag("last", &["kernel=6.19".parse().unwrap()], &[]).unwrap();
+    assert_eq!(third.insert(&import(out.as_slice()).unwrap()).unwrap(), Inserted::AlreadyThere);
+    let labels = third.load("last").unwrap().labels;
+    assert_eq!(labels.tags_in_words(), "by=ci/main kernel=6.19");
+    assert_eq!(labels.note, labelled().labels.note);
+    assert!(!String::from_utf8(exported()).unwrap().contains("\"tags\":{}"), "a run without tags has none in its file");
+}
+
+#[test]
+fn what_nobody_could_have_said_of_a_run_is_refused() {
+    let tagged =
+        |name: &str, value: &str| complains(|run| run.labels.tags = [(name.to_owned(), value.to_owned())].into());
+    assert!(tagged("a", "1..2").contains("tags: \"a=1..2\": the value of a tag is"), "{}", tagged("a", "1..2"));
+    assert!(tagged("a", "\u{1b}[2J").contains("the value of a tag is"));
+    assert!(tagged("A", "1").contains("the name of a tag is"));
+    assert!(tagged("a=b", "1").contains("a tag is") || tagged("a=b", "1").contains("of a tag is"));
+    assert!(tagged("", "1").contains("a tag is NAME=VALUE"));
+    let long = complains(|run| run.labels.note = Some("x".repeat(1001)));
+    assert!(long.contains("note: a note may have 1000 characters"), "{long}");
+    let mut run = as_json();
+    run["tags"] = json!({"kernel": 6});
+    assert!(import(run.to_string().as_bytes()).unwrap_err().to_string().contains("tags.kernel"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use common::{MACHINE, sample_events, sample_metrics, sample_run};
 use kelvin_model::grammar::Bounded;
 use kelvin_model::{Case, FORMAT, Headline, Name, Run};
-use kelvin_store::{Filter, Kin, Labels, SCHEMA_VERSION, Store, export, import};
+use kelvin_store::{Filter, Kin, SCHEMA_VERSION, Store, export, import, labels};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
@@ -65,14 +65,15 @@ fn the_store_of_format_1_is_read() {
     assert_eq!((learned[0].headlines[0], learned[0].within[0]), (61.25, 0.5));
     // What came later can be said of it.
     store.tag("last", &["kernel=6.18".parse().unwrap()], &[]).unwrap();
-    assert_eq!(store.load("tag:kernel=6.18").unwrap(), sample_run());
+    let labelled = Run { labels: labels(&["kernel=6.18".parse().unwrap()], None), ..sample_run() };
+    assert_eq!(store.load("tag:kernel=6.18").unwrap(), labelled);
 }
 
 /// The second layout: what people say of runs.
 #[test]
 fn the_store_of_layout_2_is_read() {
     let path = fixture("layout-2.sqlite");
-    let labels = Labels::new(&["kernel=6.18".parse().unwrap()], Some("after the update"));
+    let labels = labels(&["kernel=6.18".parse().unwrap()], Some("after the update"));
     if blessing() && !path.exists() {
         assert_eq!((FORMAT, SCHEMA_VERSION), (1, 2), "only a kelvin of layout 2 can make its fixture");
         let store = Store::open(&path).unwrap();
@@ -84,8 +85,9 @@ fn the_store_of_layout_2_is_read() {
     fs::write(&copy, fs::read(path).unwrap()).unwrap();
     let store = Store::open(copy).unwrap();
     let line = store.list(&Filter::default()).unwrap().remove(0);
-    assert_eq!((line.labels, line.owed.as_deref()), (labels, Some("db.example.org:5432/team")));
-    assert_eq!(store.load("tag:kernel=6.18").unwrap(), Run::from_events(sample_events()).unwrap());
+    assert_eq!((&line.labels, line.owed.as_deref()), (&labels, Some("db.example.org:5432/team")));
+    let labelled = Run { labels, ..Run::from_events(sample_events()).unwrap() };
+    assert_eq!(store.load("tag:kernel=6.18").unwrap(), labelled);
 }
 
 /// Runs that kelvin 0.1.0 stored on a real machine; `crates/kelvin/tests/stored_runs.rs` says what they are and what they must come to.

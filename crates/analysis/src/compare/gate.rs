@@ -336,6 +336,7 @@ mod tests {
             same: None,
             least_seen: Some(0.02),
             times_to_decide: None,
+            cause: None,
         }
     }
 

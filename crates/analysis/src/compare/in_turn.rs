@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use kelvin_model::units::case;
 use kelvin_model::{
     COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate, FactDiffers, InTurn,
-    KnownFrom, Measurement, Metric, NotCompared, NotComparedBecause, NotKnownBecause,
+    KnownFrom, Measurement, Metric, MetricAt, NotCompared, NotComparedBecause, NotKnownBecause,
 };
 use kelvin_stats::{Uncertain, median};
 
+use super::causes::{self, Changed};
 use super::verdicts::{Weighed, times_as_good, together};
 use crate::canaries::References;
 use crate::gather::{Gathered, not_measured};
@@ -61,6 +62,10 @@ pub fn compare_in_turn(turns: &Turns<'_>) -> Comparison {
             }
         }
     }
+    causes::find(&mut weighed, turns.threshold, |weighed, _, at| {
+        let known = weighed.iter().find(|one| one.is_at(at)).map(Changed::of);
+        known.ok_or_else(|| why_missing(&not_compared, at))
+    });
     let figures = together(weighed, turns.threshold);
     let goodness: Vec<f64> = figures.iter().filter_map(times_as_good).collect();
     let blocks = figures.iter().map(blocks_of).max().unwrap_or(0);
@@ -154,6 +159,7 @@ impl Blocks {
             same: None,
             least_seen: None,
             times_to_decide: None,
+            cause: None,
         };
         Weighed { figure, error, of_clock: [0.0; 2] }
     }
@@ -164,6 +170,16 @@ fn rounds(metric: &Metric, measurement: &Measurement) -> BTreeMap<u32, f64> {
     let gathered = Gathered::of(measurement, metric, &References::default());
     let found = gathered.rounds.iter().filter(|round| !round.found.is_empty());
     found.map(|round| (round.index, median(&round.found))).collect()
+}
+
+/// Why a figure is not among those that are compared.
+fn why_missing(not_compared: &[NotCompared], at: &MetricAt) -> NotComparedBecause {
+    let is_it = |one: &&NotCompared| {
+        let metric = kelvin_catalogue::find(at.metric);
+        one.metric == at.metric && metric.is_some_and(|metric| one.case == case(metric, &at.case))
+    };
+    let known = not_compared.iter().find(is_it).map(|one| one.why.clone());
+    known.unwrap_or_else(|| NotComparedBecause::Neither("not measured".into()))
 }
 
 /// Why a side has no figure.

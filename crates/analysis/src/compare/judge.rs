@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 
 use kelvin_model::{
-    Case, ChangeVerdict, ComparedFigure, Estimate, KnownFrom, Learned, Name, NotCompared, NotComparedBecause,
-    NotKnownBecause, Unit,
+    Case, ChangeVerdict, ComparedFigure, Estimate, KnownFrom, Learned, MetricAt, Name, NotCompared, NotComparedBecause,
+    NotKnownBecause, Run, Treatment, Unit,
 };
 use kelvin_stats::{
     ASSUMED_BETWEEN_RUNS, BetweenRuns, Earlier, RunToRun, inflation, ratio_of_runs, usual_between_runs,
 };
 
-use super::Compare;
-use super::series::{Found, Pair, left_out};
+use super::causes::{self, Changed};
+use super::series::{self, Found, Pair, Series, as_found, left_out};
 use super::verdicts::{Weighed, together};
+use super::{Compare, Subject};
 
 /// What figures are judged by.
 pub(super) struct Judge<'a> {
@@ -21,6 +22,7 @@ pub(super) struct Judge<'a> {
     clock: f64,
     is_published: bool,
     is_one_machine: bool,
+    runs: [&'a [Run]; 2],
     learned: HashMap<(Name, &'a Case), &'a Learned>,
 }
 
@@ -33,6 +35,7 @@ impl<'a> Judge<'a> {
             threshold: ask.threshold,
             clock: clocks.map_or(0.0, |[base, other]| (other / base).ln()),
             is_published: sides.iter().any(|side| side.published().is_some()),
+            runs: sides.map(Subject::runs),
             is_one_machine: machines.windows(2).all(|pair| pair[0] == pair[1]),
             learned: ask.learned.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect(),
         }
@@ -41,6 +44,7 @@ impl<'a> Judge<'a> {
     /// The verdicts, the most consequential first, and how much wider errors were made.
     pub fn judge(
         &self,
+        series: &[Series<'_>; 2],
         pairs: &[((Name, Case), Pair<'_, '_>)],
         apart: &mut Vec<NotCompared>,
     ) -> (Vec<ComparedFigure>, f64) {
@@ -58,7 +62,26 @@ impl<'a> Judge<'a> {
         for one in &mut weighed {
             one.error = one.error.map(|error| error.wider(inflation));
         }
+        causes::find(&mut weighed, self.threshold, |weighed, figure, at| {
+            let pair = series::pair(series, &(at.metric, at.case.clone()))?;
+            match pair[0].metric.headline == figure.figure.metric.headline {
+                true => Ok(weighed.iter().find(|one| one.is_at(at)).and_then(Changed::of)),
+                false => self.as_found(figure, at, inflation),
+            }
+        });
         (together(weighed, self.threshold), inflation)
+    }
+
+    /// A control whose headline is of undisturbed samples, of a figure as found: what disturbs both must not look like the cause. What
+    /// earlier runs tell of that headline says nothing of it as found.
+    fn as_found(&self, figure: &Weighed, at: &MetricAt, inflation: f64) -> Result<Option<Changed>, NotComparedBecause> {
+        if figure.figure.metric.headline != Treatment::AsFound {
+            return Err(NotComparedBecause::Definition);
+        }
+        let at = (at.metric, at.case.clone());
+        let [base, other] = self.runs.map(|runs| as_found(runs, &at));
+        let weighed = base.zip(other).map(|(base, other)| self.weigh(&at, [&base, &other], (None, None)));
+        Ok(weighed.as_ref().and_then(Changed::of).map(|one| Changed { error: one.error.wider(inflation), ..one }))
     }
 
     fn weigh(
@@ -103,6 +126,7 @@ impl<'a> Judge<'a> {
             same: None,
             least_seen: None,
             times_to_decide: None,
+            cause: None,
         }
     }
 

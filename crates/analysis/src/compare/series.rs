@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use kelvin_model::units::{case, percent};
-use kelvin_model::{Case, Learned, Metric, Name, NotCompared, NotComparedBecause, Outline, Reference, Run};
+use kelvin_model::{
+    Case, Learned, Measurement, Metric, Name, NotCompared, NotComparedBecause, Outline, Reference, Run, Treatment,
+};
 use kelvin_stats::{RunFigure, headline, median};
 
 use super::Subject;
 use crate::bounds::broken_bound;
+use crate::canaries::References;
 use crate::gather::{Gathered, not_measured};
 use crate::headlines::{Desk, Settled, core_hertz, metrics_of};
 use crate::reference::{Standing, standing};
@@ -139,6 +142,10 @@ impl Found<'_> {
         self.range = rounds.iter().fold(self.range, |[low, high], &round| [low.min(round), high.max(round)]);
     }
 
+    fn is_empty(&self) -> bool {
+        self.headlines.is_empty()
+    }
+
     /// Its figure: the median of its runs.
     pub fn value(&self) -> f64 {
         median(&self.headlines)
@@ -173,27 +180,40 @@ pub(super) type Pair<'s, 'a> = [&'s Found<'a>; 2];
 pub(super) fn pairs<'s, 'a>(series: &'s [Series<'a>; 2]) -> (Vec<(At, Pair<'s, 'a>)>, Vec<NotCompared>) {
     let [base, other] = series;
     let (mut pairs, mut apart) = (Vec::new(), Vec::new());
-    for (at, found) in &base.figures {
-        match other.get(at).filter(|there| !there.headlines.is_empty()) {
-            _ if found.headlines.is_empty() => {}
-            None => {
-                let said = other.get(at).map_or_else(|| "not measured".into(), Found::missing);
-                apart.push(left_out(at, &found.metric, NotComparedBecause::OnlyBase(said)));
-            }
-            Some(there) => match incomparable(found, there) {
-                Some(why) => apart.push(left_out(at, &found.metric, why)),
-                None => pairs.push((at.clone(), [found, there])),
-            },
-        }
-    }
-    for (at, found) in other.figures.iter().filter(|(_, found)| !found.headlines.is_empty()) {
-        let here = base.get(at);
-        if here.is_none_or(|here| here.headlines.is_empty()) {
-            let said = here.map_or_else(|| "not measured".into(), Found::missing);
-            apart.push(left_out(at, &found.metric, NotComparedBecause::OnlyOther(said)));
+    let only_other = other.figures.iter().filter(|(at, _)| base.get(at).is_none_or(Found::is_empty));
+    let of_base = base.figures.iter().filter(|(_, found)| !found.is_empty());
+    for (at, found) in of_base.chain(only_other.filter(|(_, found)| !found.is_empty())) {
+        match pair(series, at) {
+            Ok(pair) => pairs.push((at.clone(), pair)),
+            Err(why) => apart.push(left_out(at, &found.metric, why)),
         }
     }
     (pairs, apart)
+}
+
+/// A figure of both sides, or why they have none to compare.
+pub(super) fn pair<'s, 'a>([base, other]: &'s [Series<'a>; 2], at: &At) -> Result<Pair<'s, 'a>, NotComparedBecause> {
+    let missing = |series: &Series<'_>| series.get(at).map_or_else(|| "not measured".into(), Found::missing);
+    let [base_found, other_found] = [base, other].map(|series| series.get(at).filter(|found| !found.is_empty()));
+    match (base_found, other_found) {
+        (Some(here), Some(there)) => incomparable(here, there).map_or(Ok([here, there]), Err),
+        (Some(_), None) => Err(NotComparedBecause::OnlyBase(missing(other))),
+        (None, Some(_)) => Err(NotComparedBecause::OnlyOther(missing(base))),
+        (None, None) => Err(NotComparedBecause::Neither(missing(base))),
+    }
+}
+
+/// A figure of runs as found, whatever its headline is made of; `None` where one of them has no such figure.
+pub(super) fn as_found<'a>(runs: &'a [Run], (metric, at_case): &At) -> Option<Found<'a>> {
+    let mut found = None;
+    for run in runs {
+        let is_of = |one: &&Measurement| one.planned.case == *at_case && one.readings(metric).next().is_some();
+        let (measurement, metric) = (run.measurements.iter().find(is_of)?, run.metric(metric)?);
+        let gathered = Gathered::of(measurement, metric, &References::default());
+        let rounds = Settled::of(&gathered, Treatment::AsFound, None)?.round_headlines;
+        found.get_or_insert_with(|| Found::nothing(metric.at(at_case))).add(&rounds);
+    }
+    found
 }
 
 pub(super) fn left_out(at: &At, metric: &Metric, why: NotComparedBecause) -> NotCompared {

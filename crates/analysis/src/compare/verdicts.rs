@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kelvin_model::{Better, Chance, ChangeVerdict, ComparedFigure, Estimate, NotKnownBecause};
+use kelvin_model::{Better, Chance, ChangeVerdict, ComparedFigure, Estimate, MetricAt, NotKnownBecause};
 use kelvin_stats::{FALSE_SHARE, LEVEL, Uncertain, joint_chances};
 
 /// How often the smallest change that could have been seen would have been found.
@@ -27,9 +27,14 @@ struct Bounds {
     by_accident: f64,
 }
 
+/// A threshold on either side, as logarithms.
+pub(super) fn margin(threshold: f64) -> [f64; 2] {
+    [(1.0 - threshold).ln(), threshold.ln_1p()]
+}
+
 /// The verdicts, the most consequential first.
 pub(super) fn together(weighed: Vec<Weighed>, threshold: f64) -> Vec<ComparedFigure> {
-    let margin = [(1.0 - threshold).ln(), threshold.ln_1p()];
+    let margin = margin(threshold);
     let tested: Vec<(&Weighed, Uncertain)> = weighed.iter().filter_map(|one| Some((one, one.error?))).collect();
     let chances = |of: &dyn Fn(&Weighed, &Uncertain) -> f64| -> Vec<Chance> {
         let alone: Vec<f64> = tested.iter().map(|(one, error)| of(one, error)).collect();
@@ -62,13 +67,18 @@ impl Weighed {
         error.strangeness(error.value.clamp(low, high))
     }
 
+    /// Whether it is this figure.
+    pub fn is_at(&self, at: &MetricAt) -> bool {
+        self.figure.metric.id == at.metric && self.figure.case == at.case
+    }
+
     /// What may be with no change beyond the threshold: its ends.
     fn unchanged(&self, margin: [f64; 2]) -> [f64; 2] {
         [self.of_clock[0] + margin[0], self.of_clock[1] + margin[1]]
     }
 
     /// Chance of the figure if nothing changed by more than the threshold.
-    fn chance_within(&self, error: &Uncertain, margin: [f64; 2]) -> f64 {
+    pub fn chance_within(&self, error: &Uncertain, margin: [f64; 2]) -> f64 {
         let [low, high] = self.unchanged(margin);
         error.chance_of(error.value.clamp(low, high))
     }
@@ -84,6 +94,7 @@ impl Weighed {
             value if value > 0.0 => &unchanged[1..],
             _ => &unchanged[..1],
         };
+        let is_same = verdict == ChangeVerdict::Same;
         let is_open = verdict == ChangeVerdict::NotKnown(NotKnownBecause::Undecided);
         let times = error.times_to_decide(by_accident, limits);
         let least_seen = self.least_seen(&error, by_accident, unchanged);
@@ -94,6 +105,7 @@ impl Weighed {
             same: Some(same),
             least_seen: Some(least_seen),
             times_to_decide: Some(times).filter(|times| is_open && times.is_finite()),
+            cause: self.figure.cause.filter(|_| !is_same),
             ..self.figure
         }
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use kelvin_model::units::{brief, case, number, percent, seconds, stated};
 use kelvin_model::{
-    ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Foreign, GateFinding, GateReason, InTurn,
-    KnownFrom, KnownIssue, NotCompared, NotComparedBecause, NotKnownBecause, Unit,
+    CauseFound, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Estimate, Foreign,
+    GateFinding, GateReason, InTurn, KnownFrom, KnownIssue, NotCompared, NotComparedBecause, NotKnownBecause, Unit,
 };
 use kelvin_stats::{LEAST_HISTORY, median};
 
@@ -31,6 +31,8 @@ pub struct Row {
     pub interval: String,
     /// What would be needed to know: nothing of what is known.
     pub needs: String,
+    /// What explains the difference, in part or all; nothing where that is not known.
+    pub cause: String,
 }
 
 /// A verdict in a word or two.
@@ -56,7 +58,32 @@ pub fn row(figure: &ComparedFigure, comparison: &Comparison) -> Row {
         ratio: ratio(figure.ratio.value),
         interval: if figure.ratio.is_range { format!("[{ends}]") } else { ends },
         needs: needs(figure, comparison),
+        cause: figure.cause.as_ref().and_then(explains).unwrap_or_default(),
     }
+}
+
+/// What a cause explains of a difference, if something.
+fn explains(cause: &CauseOfChange) -> Option<String> {
+    let CauseFound::Explains { share, .. } = &cause.found else { return None };
+    let rest = match 1.0 - share.value {
+        _ if (share.low..=share.high).contains(&1.0) => "the rest may be nothing".to_owned(),
+        rest if rest > 0.0 => format!("{rest:.2} is left"),
+        rest => format!("the rest went the other way, by {:.2}", -rest),
+    };
+    let Estimate { value, low, high, .. } = share;
+    Some(format!("{} explains {value:.2} of it (95 %: {low:.2} to {high:.2}); {rest}", cause.what))
+}
+
+/// Why it is not known what a cause explains of a figure that changed: a side does not hold its control.
+pub fn control_missing(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
+    let is_changed = !matches!(figure.verdict, ChangeVerdict::Same | ChangeVerdict::NotKnown(_));
+    let cause = figure.cause.as_ref().filter(|_| is_changed)?;
+    let CauseFound::NoControl(why) = &cause.found else { return None };
+    let why = match why {
+        NotComparedBecause::Neither(why) => format!("in neither: {why}"),
+        why => because(why, comparison).1,
+    };
+    Some(format!("what {} explains is not known: {} {why}", cause.what, cause.control))
 }
 
 /// A metric and its case: `mem.latency pages=base bytes=8 MiB`.
@@ -278,7 +305,7 @@ fn longer(times: f64, comparison: &Comparison) -> String {
 pub fn apart(comparison: &Comparison) -> Vec<(String, Vec<String>)> {
     let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
     for one in &comparison.not_compared {
-        groups.entry(because(one, comparison)).or_default().push(not_compared_name(one));
+        groups.entry(because(&one.why, comparison)).or_default().push(not_compared_name(one));
     }
     groups.into_iter().map(|((_, why), figures)| (why, figures)).collect()
 }
@@ -289,9 +316,9 @@ pub fn not_compared_name(one: &NotCompared) -> String {
 }
 
 /// Why one is not compared, after the rank of the reason.
-fn because(one: &NotCompared, comparison: &Comparison) -> (u8, String) {
+fn because(why: &NotComparedBecause, comparison: &Comparison) -> (u8, String) {
     let (base, other) = (&comparison.base.name, &comparison.other.name);
-    match &one.why {
+    match why {
         NotComparedBecause::MethodVersion([from, to]) => {
             (0, format!("measured by another version of the method ({from} in {base}, {to} in {other})"))
         }

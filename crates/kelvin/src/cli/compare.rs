@@ -38,7 +38,7 @@ pub struct ShownArgs {
     /// The gate
     #[command(flatten)]
     pub gate: GateArgs,
-    /// Print all figures instead of one screen
+    /// Print all figures instead of one screen, and which controls of causes a side lacks
     #[arg(long)]
     pub full: bool,
     /// Output format

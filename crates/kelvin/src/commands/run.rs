@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use kelvin_analysis::{Analysis, Outcome};
 use kelvin_file::user_file::UserFile;
 use kelvin_harness::{Effort, Judge, Plan, Probe, ProbeKind, Unit, supervise};
-use kelvin_model::{Need, Outline, Reference, RunStatus};
+use kelvin_model::{Labels, Need, Outline, Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report};
-use kelvin_store::Labels;
+use kelvin_store::labels;
 
 use crate::budget::{Budget, Fitted};
 use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
@@ -111,7 +111,7 @@ impl<'a> Destination<'a> {
     pub fn new(args: &'a DestinationArgs, references: Vec<Reference>) -> Self {
         Self {
             store: (!args.no_store).then_some(&args.store),
-            labels: Labels::new(&args.tags, args.note.as_deref()),
+            labels: labels(&args.tags, args.note.as_deref()),
             page: (!args.no_report).then_some(&args.report),
             json: args.json,
             text: Text::Full,
@@ -179,7 +179,8 @@ impl<'a> Checked<'a> {
     /// # Errors
     /// A run that never began, or cannot be written.
     pub fn measure(self, plan: &Plan, wishes: &Wishes<'_>, conduct: impl FnOnce(&Outline, &mut dyn Judge)) -> Done {
-        let finished = measure(plan, wishes, (self.prepared, self.keeper.as_ref()), conduct)?;
+        let mut finished = measure(plan, wishes, (self.prepared, self.keeper.as_ref()), conduct)?;
+        finished.run.labels = self.to.labels.clone();
         let done = show(finished, self.to, self.page);
         if let (Some(keeper), Some(args)) = (self.keeper, self.to.store) {
             send(keeper, args);

@@ -63,8 +63,9 @@ impl<'a> Gate<'a> {
 
     fn case(&self, figure: &ComparedFigure, comparison: &Comparison) -> (Outcome, Markup) {
         let (row, name) = (row(figure, comparison), name(figure));
+        let cause = if row.cause.is_empty() { String::new() } else { format!("; {}", row.cause) };
         let said = format!(
-            "{}: {} against {}, ratio {}, 95 % {}",
+            "{}: {} against {}, ratio {}, 95 % {}{cause}",
             verdict(&figure.verdict),
             row.other,
             row.base,

@@ -77,8 +77,12 @@ fn table(title: &str, is_folded: bool, rows: &[Row], comparison: &Comparison) ->
         return Marked::new();
     }
     let needs = rows.iter().any(|row| !row.needs.is_empty());
+    let causes = rows.iter().any(|row| !row.cause.is_empty());
+    let asked = |columns: [(bool, Marked); 2]| -> Marked {
+        columns.into_iter().filter(|(is, _)| *is).map(|(_, column)| column).collect()
+    };
     let line = |row: &Row| {
-        let more = needs.then(|| md!(" {} |", row.needs));
+        let more = asked([(needs, md!(" {} |", row.needs)), (causes, md!(" {} |", row.cause))]);
         md!(
             "| {} | {} | {} | {} | {} |{}\n",
             Marked::code(&row.figure),
@@ -89,7 +93,8 @@ fn table(title: &str, is_folded: bool, rows: &[Row], comparison: &Comparison) ->
             more
         )
     };
-    let [more, rule] = if needs { [md!(" to know it |"), md!(":--|")] } else { [Marked::new(), Marked::new()] };
+    let more = asked([(needs, md!(" to know it |")), (causes, md!(" what explains it |"))]);
+    let rule = asked([(needs, md!(":--|")), (causes, md!(":--|"))]);
     let head = md!(
         "| figure | {} | {} | ratio | 95 % |{}\n|:--|--:|--:|--:|--:|{}\n",
         comparison.base.name,

@@ -40,6 +40,9 @@ impl Render for OpenMetrics {
     }
 }
 
+/// Most tags of a run that become labels: Prometheus refuses samples with many (label_limit), and one says how many more there are.
+const MOST_TAGS: usize = 32;
+
 /// Labels of a sample, in their order.
 type Labels = Vec<(String, String)>;
 
@@ -100,7 +103,12 @@ fn of_run(report: &Report<'_>, families: &mut Families) {
         ("cpu", outline.machine.cpu.model_name.get().cloned().unwrap_or_else(unknown)),
         ("kernel", outline.machine.kernel.release.get().cloned().unwrap_or_else(unknown)),
     ];
-    let labels = labels.map(|(name, value)| (name.to_owned(), value)).to_vec();
+    let mut labels = labels.map(|(name, value)| (name.to_owned(), value)).to_vec();
+    let tags = &run.labels.tags;
+    labels.extend(tags.iter().take(MOST_TAGS).map(|(name, value)| (label(&format!("tag_{name}")), value.clone())));
+    if let Some(more) = tags.len().checked_sub(MOST_TAGS).filter(|&more| more > 0) {
+        labels.push(("tags_left_out".to_owned(), more.to_string()));
+    }
     families.add("run_info", "", || "The run and the machine that these figures are of.".into(), (labels, 1.0));
     if let Ok(started) = outline.started.parse::<Timestamp>() {
         let seconds = started.as_microsecond() as f64 / 1e6;
@@ -162,13 +170,9 @@ fn base(unit: Unit) -> (&'static str, fn(f64) -> f64) {
     match unit {
         // Divided, since a billionth is no exact number.
         Unit::Nanoseconds => ("seconds", |value| value / 1e9),
-        Unit::Cycles => ("cycles", |value| value),
-        Unit::Hertz => ("hertz", |value| value),
-        Unit::Bytes => ("bytes", |value| value),
-        Unit::BytesPerSecond => ("bytes_per_second", |value| value),
-        Unit::PerSecond => ("per_second", |value| value),
-        Unit::Ratio => ("ratio", |value| value),
+        // A count has none there.
         Unit::Count => ("", |value| value),
+        unit => (unit.name(), |value| value),
     }
 }
 
@@ -229,6 +233,7 @@ mod tests {
         assert_eq!(label("a_2e_b"), "a_2e_b");
         assert_eq!(label("a.b"), "U__a_2e_b");
         assert_eq!(label("metric"), "U__metric");
+        assert_eq!([label("tag_by"), label("tag_a.b")], ["tag_by", "U__tag__a_2e_b"]);
         assert_eq!(label("_x"), "U____x");
         assert_eq!(label("4k"), "U__4k");
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kelvin_analysis::{Interval, IntervalKind, MetricResult, Outcome, Summary};
 use kelvin_model::text::visible;
-use kelvin_model::{Batches, Better, Canary, Case, Name, Reading, Readings, Round, Tags, Unit, Value, json};
+use kelvin_model::{Batches, Canary, Case, Name, Reading, Readings, Round, Tags, Value, json};
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -68,7 +68,12 @@ type Definition = (&'static str, Holds, &'static str);
 
 use Holds::{Count, Flag, Real, Text, Time};
 
-const OF_RUN: [Definition; 2] = [("run", Text, ""), ("started", Time, "microseconds since 1970, UTC")];
+const OF_RUN: [Definition; 4] = [
+    ("run", Text, ""),
+    ("started", Time, "microseconds since 1970, UTC"),
+    ("run_tags", Text, ""),
+    ("run_note", Text, ""),
+];
 
 const OF_FIGURE: [Definition; 45] = [
     ("unit", Text, ""),
@@ -157,7 +162,7 @@ impl Render for ParquetSamples {
         let mut table = Table::new(&axes, &OF_SAMPLE)?;
         for measurement in &report.run.measurements {
             for metric in &measurement.planned.metrics {
-                let unit = report.run.metric(metric).map(|metric| unit(metric.unit));
+                let unit = report.run.metric(metric).map(|metric| metric.unit.name());
                 let mut beginning = origin(report, *metric);
                 beginning.extend(axes.cells(&measurement.planned.case));
                 beginning.push(Cell::Text(unit.map(Cow::Borrowed)));
@@ -215,7 +220,13 @@ fn beside(batches: &Batches, canary: Canary, index: usize) -> Option<f64> {
 fn origin(report: &Report<'_>, metric: Name) -> Vec<Cell> {
     let outline = &report.run.outline;
     let started = outline.started.parse::<Timestamp>().ok().map(Timestamp::as_microsecond);
-    vec![text(&outline.id), Cell::Time(started), Cell::Text(Some(metric.as_str().into()))]
+    let labels = &report.run.labels;
+    let tags = Some(labels.tags_in_words()).filter(|tags| !tags.is_empty());
+    let said = [tags.as_deref(), labels.note.as_deref()].map(|said| said.map_or(Cell::Text(None), text));
+    let mut cells = vec![text(&outline.id), Cell::Time(started)];
+    cells.extend(said);
+    cells.push(Cell::Text(Some(metric.as_str().into())));
+    cells
 }
 
 fn text(text: &str) -> Cell {
@@ -235,8 +246,8 @@ fn figure(report: &Report<'_>, result: &MetricResult) -> Vec<Cell> {
     let word = |word: &'static str| Cell::Text(Some(word.into()));
     let explained: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
     let mut row = vec![
-        word(unit(metric.unit)),
-        word(better(metric.better)),
+        word(metric.unit.name()),
+        word(metric.better.name()),
         Cell::Count(Some(metric.version.into())),
         Cell::Flag(Some(result.only_input)),
         word(words::status(&result.outcome)),
@@ -299,28 +310,6 @@ fn kind(kind: IntervalKind) -> &'static str {
     match kind {
         IntervalKind::Confidence => "confidence",
         IntervalKind::Range => "range",
-    }
-}
-
-fn better(better: Better) -> &'static str {
-    match better {
-        Better::Lower => "lower",
-        Better::Higher => "higher",
-        Better::Neither => "neither",
-    }
-}
-
-/// As in JSON and CSV.
-fn unit(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Nanoseconds => "nanoseconds",
-        Unit::Cycles => "cycles",
-        Unit::Hertz => "hertz",
-        Unit::Bytes => "bytes",
-        Unit::BytesPerSecond => "bytes_per_second",
-        Unit::PerSecond => "per_second",
-        Unit::Ratio => "ratio",
-        Unit::Count => "count",
     }
 }
 
