@@ -39,8 +39,8 @@ mod why;
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
 pub use compare::{
-    COMPARE_FORMAT, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, FactDiffers, InTurn,
-    KnownFrom, NotCompared, NotComparedBecause, NotKnownBecause, worse_by,
+    COMPARE_FORMAT, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, FactDiffers, FigureOfSide,
+    InTurn, KnownFrom, NotCompared, NotComparedBecause, NotKnownBecause, worse_by,
 };
 pub use conclusion::{
     BestQuestion, Chance, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, Hindrance, Knee,

@@ -30,6 +30,7 @@ fn figure(bytes: u64, [base, other]: [f64; 2], verdict: ChangeVerdict) -> Compar
         base,
         other,
         rounds: [8, 8],
+        sides: Default::default(),
         ratio: Estimate { value: ratio, low: 0.98 * ratio, high: 1.02 * ratio, is_range: false },
         between: KnownFrom::Runs(7),
         verdict,
