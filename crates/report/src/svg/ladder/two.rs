@@ -1,0 +1,102 @@
+//! The ladders of two sides on one axis: what a shift there is between the ring of the base and the dot of the other.
+
+use kelvin_analysis::ComparedRung;
+use kelvin_analysis::words::compare::{row, verdict};
+use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison};
+
+use super::super::path::{self, number};
+use super::frame::{Frame, INDENT, Layout, Mark, NARROW, ROW, WIDE, circle, ring};
+use crate::ladder::Axis;
+use crate::safe::{Markup, html};
+use crate::words;
+
+/// Room behind the axis for a ratio and a verdict.
+const FIGURES: f64 = 124.0;
+
+/// The ladders of two sides.
+pub(crate) struct TwoLadders<'a> {
+    rungs: &'a [ComparedRung],
+    comparison: &'a Comparison,
+    frame: Frame,
+}
+
+impl<'a> TwoLadders<'a> {
+    /// For these rungs of a comparison.
+    pub(crate) fn of(rungs: &'a [ComparedRung], comparison: &'a Comparison) -> Self {
+        let axis = Axis::over(rungs.iter().flat_map(|rung| rung.seconds).flatten());
+        Self { rungs, comparison, frame: Frame { axis, rows: rungs.len(), layout: WIDE } }
+    }
+
+    /// For the inside of a page, a wide one and a narrow one, of which the style sheet shows one; `link` is where a figure leads to. A
+    /// table beside it says the same to who does not see it.
+    pub(crate) fn inline(&self, link: impl Fn(usize) -> String) -> Markup {
+        let drawing = |class, layout: Layout| {
+            let layout = Layout { figures: FIGURES, ..layout };
+            let ladder = Self { frame: Frame { layout, ..self.frame }, ..*self };
+            ladder.frame.inline(class, &ladder.drawn(&link))
+        };
+        html!("{}{}", drawing("wide", WIDE), drawing("narrow", NARROW))
+    }
+
+    fn drawn(&self, link: &impl Fn(usize) -> String) -> Markup {
+        let rows = self.rungs.iter().enumerate().map(|(at, rung)| {
+            let drawn = self.row(rung, Frame::middle(at));
+            match rung.figure {
+                Some(figure) => html!("<a href=\"#{}\" tabindex=\"-1\">{}</a>", link(figure), drawn),
+                None => drawn,
+            }
+        });
+        let marks = [(Mark::Ring("ladder-base"), "A"), (Mark::Circle("ladder-dot"), "B")];
+        html!("{}{}{}", self.frame.grid(), rows.collect::<Markup>(), self.frame.legend(&marks))
+    }
+
+    fn row(&self, rung: &ComparedRung, middle: f64) -> Markup {
+        let figure = rung.figure.map(|figure| &self.comparison.figures[figure]);
+        let class = figure.map_or("", |figure| class(&figure.verdict));
+        let [base, other] = rung.seconds.map(|seconds| seconds.map(|seconds| self.frame.across(seconds)));
+        let shift = base.zip(other).map(|(base, other)| {
+            html!("<path class=\"ladder-shift {}\" d=\"{}H{}\"/>", class, path::begin(base, middle), number(other))
+        });
+        html!(
+            "<g><title>{}</title><rect class=\"ladder-row\" y=\"{}\" width=\"{}\" height=\"{}\"/>\
+             <text x=\"{}\" y=\"{}\">{}</text>{}{}{}<text class=\"ladder-figure {}\" x=\"{}\" y=\"{5}\" text-anchor=\"end\">{}</text></g>",
+            hover(rung),
+            number(middle - ROW / 2.0),
+            self.frame.layout.width,
+            ROW,
+            number(if rung.continues { INDENT } else { 0.0 }),
+            number(middle + 4.0),
+            rung.what,
+            shift,
+            base.map(|x| ring("ladder-base", x, middle)),
+            other.map(|x| circle(&format!("ladder-dot {class}"), x, middle)),
+            class,
+            self.frame.layout.width - 2.0,
+            outcome(figure, self.comparison)
+        )
+    }
+}
+
+/// What became of a rung: its ratio, and the verdict of its figure.
+pub(crate) fn outcome(figure: Option<&ComparedFigure>, comparison: &Comparison) -> String {
+    figure.map_or_else(
+        || "not compared".to_owned(),
+        |figure| format!("{} {}", row(figure, comparison).ratio, verdict(&figure.verdict)),
+    )
+}
+
+/// What a pointer that rests on a rung is told.
+fn hover(rung: &ComparedRung) -> String {
+    let [base, other] = rung.seconds.map(|seconds| seconds.map_or_else(|| "not known".to_owned(), words::time));
+    format!("{}\nA: {base}\nB: {other}", rung.what)
+}
+
+/// How a verdict looks.
+pub(crate) fn class(verdict: &ChangeVerdict) -> &'static str {
+    match verdict {
+        ChangeVerdict::Worse => "bad",
+        ChangeVerdict::Better => "good",
+        ChangeVerdict::Higher | ChangeVerdict::Lower => "changed",
+        ChangeVerdict::Same | ChangeVerdict::NotKnown(_) => "open",
+    }
+}
