@@ -66,7 +66,7 @@ pub fn name(figure: &ComparedFigure) -> String {
 }
 
 /// A ratio; near 1 with the digits that tell it from 1.
-fn ratio(value: f64) -> String {
+pub fn ratio(value: f64) -> String {
     match (value - 1.0).abs() {
         away if away < 0.0995 && away > 0.0 => format!("{value:.3}"),
         _ => number(value),

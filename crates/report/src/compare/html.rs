@@ -57,7 +57,7 @@ impl Page<'_> {
 
     fn ladder(&self, comparison: &Comparison) -> Markup {
         if self.ladder.is_empty() {
-            return Markup::new();
+            return html!("<p class=\"lead\">No ladders: not both sides are pictures of a machine.</p>");
         }
         let drawn = TwoLadders::of(self.ladder, comparison).inline(anchor);
         html!(
@@ -71,17 +71,14 @@ impl Page<'_> {
     /// The ladder for who does not see it.
     fn table(&self, comparison: &Comparison) -> Markup {
         let mut begun = "";
-        let row = |rung: &ComparedRung| {
-            let figure = rung.figure.map(|at| &comparison.figures[at]);
-            (rung.what.clone(), rung.continues, rung.seconds, outcome(figure, comparison))
-        };
         let mut rows = Markup::new();
-        for (rung, (what, continues, seconds, outcome)) in self.ladder.iter().zip(self.ladder.iter().map(row)) {
-            let what = if continues { format!("{begun}, {what}") } else { what };
-            if !continues {
+        for rung in self.ladder {
+            let what = if rung.continues { format!("{begun}, {}", rung.what) } else { rung.what.clone() };
+            if !rung.continues {
                 begun = &rung.what;
             }
-            let [base, other] = seconds.map(|seconds| seconds.map(words::time));
+            let [base, other] = rung.seconds.map(|seconds| seconds.map(words::time));
+            let outcome = outcome(rung, comparison);
             rows.push(html!("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>", what, base, other, outcome));
         }
         html!(
@@ -119,7 +116,7 @@ fn differences(comparison: &Comparison) -> Markup {
 /// The first of these, and the rest for who wants it.
 fn few<T>(all: &[T], shown: impl Fn(&[T]) -> Markup) -> Markup {
     let (first, rest) = all.split_at(all.len().min(MOST));
-    let more = || html!("<details class=\"fold\"><summary>and {} more</summary>{}</details>", rest.len(), shown(rest));
+    let more = || folded(false, &html!("and {} more", rest.len()), &shown(rest));
     html!("{}{}", shown(first), (!rest.is_empty()).then(more))
 }
 
@@ -165,34 +162,39 @@ fn gate(gated: &Gated, comparison: &Comparison) -> Markup {
     html!("<section id=\"gate\"><h2>The gate</h2>{}{}{}</section>", missed, known, list("gate", more))
 }
 
-/// The tables of figures, the most consequential first; those of what nobody has to act on are folded.
+/// The tables of figures, the most consequential first; those of what nobody has to act on are folded, unless there is nothing else.
 fn figures(comparison: &Comparison) -> Markup {
     let numbered: Vec<(usize, &ComparedFigure)> = comparison.figures.iter().enumerate().collect();
-    let table = |(at, (title, is)): (usize, &super::Table)| {
+    let mut page = Markup::new();
+    for (at, (title, is)) in TABLES.iter().enumerate() {
         let of_table: Vec<(usize, &ComparedFigure)> =
             numbered.iter().copied().filter(|(_, figure)| is(&figure.verdict)).collect();
         if of_table.is_empty() {
-            return Markup::new();
+            continue;
         }
         let forest = Forest::of(of_table.iter().map(|(_, figure)| *figure), comparison.threshold);
         let rows: Markup = of_table.iter().map(|(at, one)| figure((*at, one), comparison, &forest)).collect();
+        let title = html!("<h2>{} ({})</h2>", title, of_table.len());
         let rows = html!("<div class=\"head\" aria-hidden=\"true\">{}</div>{}", forest.axis(), rows);
-        match at >= OPEN {
-            true => html!(
-                "<section><details class=\"fold\"><summary><h2>{} ({})</h2></summary>{}</details></section>",
-                title,
-                of_table.len(),
-                rows
-            ),
-            false => html!("<section><h2>{} ({})</h2>{}</section>", title, of_table.len(), rows),
-        }
-    };
-    let tables: Markup = TABLES.iter().enumerate().map(table).collect();
-    let key = html!(
+        page.push(match at >= OPEN {
+            true => html!("<section>{}</section>", folded(page.is_empty(), &title, &rows)),
+            false => html!("<section>{}{}</section>", title, rows),
+        });
+    }
+    if page.is_empty() {
+        return page;
+    }
+    html!(
         "<p class=\"lead\">Each ratio is B over A, with its 95 % interval; in brackets where it is but the range of a few rounds. The band is \
-         what counts as the same. A figure opens to its rounds.</p>"
-    );
-    if tables.is_empty() { tables } else { html!("{}{}", key, tables) }
+         what counts as the same. A figure opens to its rounds.</p>{}",
+        page
+    )
+}
+
+/// What is shown to who wants it, or to all.
+fn folded(is_open: bool, title: &Markup, body: &Markup) -> Markup {
+    let open = if is_open { html!(" open") } else { Markup::new() };
+    html!("<details class=\"fold\"{}><summary>{}</summary>{}</details>", open, title, body)
 }
 
 /// What is not compared, by reason.
@@ -203,12 +205,8 @@ fn left_apart(comparison: &Comparison) -> Markup {
     }
     let group = |(why, figures): &(String, Vec<String>)| {
         let names = Markup::joined(figures.iter().map(|name| html!("<code>{}</code>", name)), ", ");
-        html!(
-            "<details class=\"fold\"><summary>{} <span class=\"count\">({})</span></summary><p>{}</p></details>",
-            why,
-            figures.len(),
-            names
-        )
+        let title = html!("{} <span class=\"count\">({})</span>", why, figures.len());
+        folded(false, &title, &html!("<p>{}</p>", names))
     };
     html!(
         "<section id=\"apart\"><h2>Not compared ({})</h2>{}</section>",

@@ -1,4 +1,5 @@
 //! A comparison whose texts try to break out of every language; used by tests and by the sample page.
+#![allow(dead_code, reason = "the example uses a part of it")]
 
 use kelvin_analysis::ComparedRung;
 use kelvin_analysis::words::compare::{name, not_compared_name};

@@ -1,6 +1,7 @@
 //! A figure of both sides: a line that opens to what its ratio and its verdict rest on.
 
-use kelvin_analysis::words::compare::{Row, grounds, name, of_side, row, verdict};
+use kelvin_analysis::words::compare::{Row, grounds, of_side, row, verdict};
+use kelvin_model::units::case_pairs;
 use kelvin_model::{ComparedFigure, Comparison};
 
 use super::SIDES;
@@ -36,9 +37,11 @@ pub(super) fn figure((at, one): (usize, &ComparedFigure), comparison: &Compariso
     )
 }
 
-/// The name, which may break after a dot.
+/// The metric, which may break after a dot, and the case, which breaks between its values.
 fn named(one: &ComparedFigure) -> Markup {
-    Markup::joined(name(one).split('.').map(Markup::from), ".<wbr>")
+    let id = Markup::joined(one.metric.id.split('.').map(Markup::from), ".<wbr>");
+    let value = |(axis, value): (&str, String)| html!(" <span class=\"at\">{}={}</span>", axis, value);
+    html!("{}{}", id, case_pairs(&one.metric, &one.case).into_iter().map(value).collect::<Markup>())
 }
 
 /// What a figure opens to.
@@ -50,8 +53,8 @@ fn opened(one: &ComparedFigure, comparison: &Comparison) -> Markup {
     let grounds = grounds(one, comparison);
     let grounds = (!grounds.is_empty()).then(|| terms(grounds.iter().map(|(term, text)| (*term, text.into()))));
     html!(
-        "<div class=\"opened\"><p class=\"lead\">{}</p><div class=\"columns\"><div>{}<div class=\"scroll\"><table class=\"plain numbers\"><thead><tr><th></th>\
-         <th>figure</th><th>95 %</th><th>rounds</th></tr></thead><tbody>{}{}</tbody></table></div></div>{}</div></div>",
+        "<div class=\"opened\"><p class=\"lead\">{}</p><div class=\"columns\"><div>{}<table class=\"plain numbers\"><thead><tr><th></th>\
+         <th>figure</th><th>95 %</th><th>rounds</th></tr></thead><tbody>{}{}</tbody></table></div>{}</div></div>",
         one.metric.summary,
         strip(one),
         side(0),

@@ -8,7 +8,7 @@ use crate::safe::{Markup, html};
 use crate::scale::Scale;
 use crate::svg::{CHARACTER, path};
 
-const WIDTH: f64 = 400.0;
+const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 84.0;
 const LEFT: f64 = 20.0;
 const RIGHT: f64 = 10.0;
@@ -16,8 +16,11 @@ const RIGHT: f64 = 10.0;
 const ROWS: [f64; 2] = [16.0, 44.0];
 const AXIS: f64 = 62.0;
 const LABELS: f64 = 78.0;
-/// Height of an interval.
-const INTERVAL: f64 = 14.0;
+/// Height of an interval, and of the figure.
+const INTERVAL: f64 = 18.0;
+const MEDIAN: f64 = 22.0;
+/// Neighbours stand beside each other in lanes, this far from the middle: their dots would hide each other.
+const LANES: [f64; 3] = [0.0, -5.0, 5.0];
 /// Room at the ends of the axis, as a share of it.
 const ROOM: f64 = 0.04;
 /// Of more rounds so many quantiles are drawn.
@@ -83,15 +86,16 @@ impl Ground {
             let bar = path::rectangle(from, y - INTERVAL / 2.0, (to - from).max(1.0), INTERVAL);
             html!("<path class=\"interval\" d=\"{}\"/>", bar)
         });
-        let dots: String = shown(side).into_iter().map(|value| path::dot(self.across(value), y)).collect();
+        let dots = shown(side).into_iter().zip(LANES.into_iter().cycle());
+        let dots: String = dots.map(|(value, lane)| path::dot(self.across(value), y + lane)).collect();
         html!(
             "<text x=\"2\" y=\"{}\">{}</text>{}<path class=\"dots\" d=\"{}\"/><path class=\"median\" d=\"{}v{}\"/>",
             y + 4.0,
             SIDES[at],
             interval,
             dots,
-            path::begin(self.across(value), y - 10.0),
-            20.0
+            path::begin(self.across(value), y - MEDIAN / 2.0),
+            MEDIAN
         )
     }
 }

@@ -1,8 +1,8 @@
 //! The ladders of two sides on one axis: what a shift there is between the ring of the base and the dot of the other.
 
 use kelvin_analysis::ComparedRung;
-use kelvin_analysis::words::compare::{row, verdict};
-use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison};
+use kelvin_analysis::words::compare::{ratio, verdict};
+use kelvin_model::{ChangeVerdict, Comparison};
 
 use super::super::path::{self, number};
 use super::frame::{Frame, INDENT, Layout, Mark, NARROW, ROW, WIDE, circle, ring};
@@ -10,8 +10,11 @@ use crate::ladder::Axis;
 use crate::safe::{Markup, html};
 use crate::words;
 
-/// Room behind the axis for a ratio and a verdict.
-const FIGURES: f64 = 124.0;
+/// Room behind the axis for a ratio and a verdict, on a wide ladder and on a narrow one, which has verdicts of changes only.
+const FIGURES: [f64; 2] = [124.0, 84.0];
+
+/// How it looks where nothing changed, or nobody knows.
+const OPEN: &str = "open";
 
 /// The ladders of two sides.
 pub(crate) struct TwoLadders<'a> {
@@ -30,12 +33,12 @@ impl<'a> TwoLadders<'a> {
     /// For the inside of a page, a wide one and a narrow one, of which the style sheet shows one; `link` is where a figure leads to. A
     /// table beside it says the same to who does not see it.
     pub(crate) fn inline(&self, link: impl Fn(usize) -> String) -> Markup {
-        let drawing = |class, layout: Layout| {
-            let layout = Layout { figures: FIGURES, ..layout };
+        let drawing = |class, layout: Layout, figures: f64| {
+            let layout = Layout { figures, ..layout };
             let ladder = Self { frame: Frame { layout, ..self.frame }, ..*self };
             ladder.frame.inline(class, &ladder.drawn(&link))
         };
-        html!("{}{}", drawing("wide", WIDE), drawing("narrow", NARROW))
+        html!("{}{}", drawing("wide", WIDE, FIGURES[0]), drawing("narrow", NARROW, FIGURES[1]))
     }
 
     fn drawn(&self, link: &impl Fn(usize) -> String) -> Markup {
@@ -52,7 +55,7 @@ impl<'a> TwoLadders<'a> {
 
     fn row(&self, rung: &ComparedRung, middle: f64) -> Markup {
         let figure = rung.figure.map(|figure| &self.comparison.figures[figure]);
-        let class = figure.map_or("", |figure| class(&figure.verdict));
+        let class = figure.map_or(OPEN, |figure| class(&figure.verdict));
         let [base, other] = rung.seconds.map(|seconds| seconds.map(|seconds| self.frame.across(seconds)));
         let shift = base.zip(other).map(|(base, other)| {
             html!("<path class=\"ladder-shift {}\" d=\"{}H{}\"/>", class, path::begin(base, middle), number(other))
@@ -72,17 +75,29 @@ impl<'a> TwoLadders<'a> {
             other.map(|x| circle(&format!("ladder-dot {class}"), x, middle)),
             class,
             self.frame.layout.width - 2.0,
-            outcome(figure, self.comparison)
+            self.outcome(rung)
         )
+    }
+
+    /// What became of a rung, as far as there is room for it.
+    fn outcome(&self, rung: &ComparedRung) -> String {
+        match became(rung, self.comparison) {
+            Some((ratio, verdict)) if self.frame.layout.width < WIDE.width && class(verdict) == OPEN => ratio,
+            _ => outcome(rung, self.comparison),
+        }
     }
 }
 
-/// What became of a rung: its ratio, and the verdict of its figure.
-pub(crate) fn outcome(figure: Option<&ComparedFigure>, comparison: &Comparison) -> String {
-    figure.map_or_else(
-        || "not compared".to_owned(),
-        |figure| format!("{} {}", row(figure, comparison).ratio, verdict(&figure.verdict)),
-    )
+/// What became of a rung: the time in B over that in A, whatever the figure is in, and the verdict of that; none where not both have one.
+fn became<'c>(rung: &ComparedRung, comparison: &'c Comparison) -> Option<(String, &'c ChangeVerdict)> {
+    let (base, other) = rung.seconds[0].zip(rung.seconds[1])?;
+    Some((ratio(other / base), &comparison.figures[rung.figure?].verdict))
+}
+
+/// The same in words.
+pub(crate) fn outcome(rung: &ComparedRung, comparison: &Comparison) -> String {
+    became(rung, comparison)
+        .map_or_else(|| "not compared".into(), |(ratio, of_figure)| format!("{ratio} {}", verdict(of_figure)))
 }
 
 /// What a pointer that rests on a rung is told.
@@ -97,6 +112,6 @@ pub(crate) fn class(verdict: &ChangeVerdict) -> &'static str {
         ChangeVerdict::Worse => "bad",
         ChangeVerdict::Better => "good",
         ChangeVerdict::Higher | ChangeVerdict::Lower => "changed",
-        ChangeVerdict::Same | ChangeVerdict::NotKnown(_) => "open",
+        ChangeVerdict::Same | ChangeVerdict::NotKnown(_) => OPEN,
     }
 }
