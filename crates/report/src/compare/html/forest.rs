@@ -16,8 +16,9 @@ const LEAST_REACH: f64 = 4.0;
 const MOST_REACH: f64 = 8.0;
 /// How much further than the farthest ratio it reaches.
 const BEYOND: f64 = 1.15;
-/// Ratios that an axis can have a label at, beside their counterparts below 1.
-const LABELS: [f64; 14] = [1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0];
+/// Ratios that an axis can have a label at, on either side of 1.
+const ABOVE: [f64; 15] = [1.001, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0];
+const BELOW: [f64; 15] = [0.999, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.125];
 /// Radius of a mark.
 const RADIUS: f64 = 4.5;
 
@@ -48,17 +49,13 @@ impl Forest {
 
     /// The labels of the axis.
     pub fn axis(&self) -> Markup {
-        let farthest = LABELS.into_iter().rfind(|label| label.ln() <= self.reach).unwrap_or(LABELS[0]);
-        // Its counterpart is as far on the other side as it can be in round numbers.
-        let other = if farthest < 1.5 { 2.0 - farthest } else { 1.0 / farthest };
-        let label = |ratio: f64| {
-            let text = ((ratio * 1e3).round() / 1e3).to_string();
-            html!("<text x=\"{}\" y=\"14\">{}</text>", number(self.at(ratio)), text)
-        };
+        let farthest = |of: &[f64]| of.iter().copied().rfind(|label| label.ln().abs() <= self.reach);
+        let label = |ratio: f64| html!("<text x=\"{}\" y=\"14\">{}</text>", number(self.at(ratio)), ratio.to_string());
+        let labels = [farthest(&BELOW), Some(1.0), farthest(&ABOVE)];
         html!(
             "<svg class=\"drawing forest\" viewBox=\"0 0 {} 18\"><g text-anchor=\"middle\">{}</g></svg>",
             WIDTH,
-            [other, 1.0, farthest].map(label).into_iter().collect::<Markup>()
+            labels.into_iter().flatten().map(label).collect::<Markup>()
         )
     }
 
@@ -124,8 +121,8 @@ mod tests {
             texts.filter(|text| !text.is_empty()).collect::<Vec<String>>()
         };
         assert_eq!(labels(1.041), ["0.97", "1", "1.03"]);
-        assert_eq!(labels(1.49), ["0.7", "1", "1.3"]);
-        assert_eq!(labels(8.0), ["0.125", "1", "8"]);
+        assert_eq!(labels(1.31), ["0.8", "1", "1.3"]);
+        assert_eq!(labels(MOST_REACH), ["0.125", "1", "8"]);
     }
 
     #[test]

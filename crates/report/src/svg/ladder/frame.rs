@@ -79,11 +79,16 @@ impl Frame {
     /// The lines of the axis with their times.
     pub fn grid(&self) -> Markup {
         let bottom = TOP + ROW * self.rows as f64;
-        let (mut lines, mut times) = (String::new(), Markup::new());
+        let (mut lines, mut times, mut free_from) = (String::new(), Markup::new(), 0.0);
         for (share, time) in self.axis.labelled() {
             let x = self.place(share);
+            let half = time.chars().count() as f64 * CHARACTER / 2.0;
             lines.push_str(&format!("{}V{}", path::begin(x, TOP), number(bottom)));
-            times.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), TOP - 8.0, time));
+            // A label that would touch the one before it is left out; its line stays.
+            if x - half >= free_from {
+                times.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), TOP - 8.0, time));
+                free_from = x + half;
+            }
         }
         html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, times)
     }

@@ -82,8 +82,10 @@ impl<'a> TwoLadders<'a> {
     /// What became of a rung, as far as there is room for it.
     fn outcome(&self, rung: &ComparedRung) -> String {
         match became(rung, self.comparison) {
-            Some((ratio, verdict)) if self.frame.layout.width < WIDE.width && class(verdict) == OPEN => ratio,
-            _ => outcome(rung, self.comparison),
+            _ if self.frame.layout.width >= WIDE.width => outcome(rung, self.comparison),
+            None => "–".into(),
+            Some((ratio, verdict)) if class(verdict) == OPEN => ratio,
+            Some(_) => outcome(rung, self.comparison),
         }
     }
 }
