@@ -10,6 +10,7 @@ mod differences;
 mod gate;
 mod in_turn;
 mod judge;
+mod ladder;
 mod series;
 mod verdicts;
 
@@ -21,6 +22,7 @@ pub use self::differences::what_differs;
 pub use self::gate::Gate;
 pub use self::in_turn::{MeasuredInTurn, Turns, compare_in_turn};
 use self::judge::Judge;
+pub use self::ladder::ComparedRung;
 use self::series::{Series, pairs};
 
 /// One side of a comparison.

@@ -6,6 +6,7 @@ mod rates;
 mod spot;
 mod stand_outs;
 
+pub(crate) use ladder::{Climbed, climbed};
 pub(crate) use stand_outs::{Amount, Says};
 
 use std::collections::BTreeSet;
@@ -16,7 +17,7 @@ use kelvin_stats::Samples;
 use crate::result::{Analysis, Finding, Found, Importance, MetricResult, Outcome};
 
 /// Minimum known rungs: fewer are no ladder.
-const LEAST_RUNGS: usize = 3;
+pub(crate) const LEAST_RUNGS: usize = 3;
 /// Minimum probes that measured them: what one probe measures is a table, and no picture of a machine.
 const LEAST_PROBES: usize = 2;
 
@@ -27,7 +28,7 @@ pub(crate) fn screen(run: &Run, analysis: &Analysis) -> Option<Screen> {
     }
     let climbed = ladder::climbed(run, analysis);
     let known = climbed.iter().filter(|one| one.rung.figure.measured.is_some());
-    let probes: Vec<Name> = known.filter_map(|one| one.probe).collect();
+    let probes: Vec<Name> = known.filter_map(|one| Some(one.from?.0)).collect();
     if probes.len() < LEAST_RUNGS || probes.iter().collect::<BTreeSet<_>>().len() < LEAST_PROBES {
         return None;
     }

@@ -2,13 +2,13 @@
 
 use std::slice;
 
-use kelvin_analysis::testing::{add_scalars, run};
-use kelvin_analysis::{Compare, SideOf, Subject, references};
+use kelvin_analysis::testing::{add_scalars, guest, run};
+use kelvin_analysis::{Compare, ComparedRung, SideOf, Subject, analyse, references};
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize};
 use kelvin_catalogue::net::{MESSAGE, RTT_TCP};
-use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenMeans};
+use kelvin_catalogue::os::{PROCESS_FORK, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenMeans};
 use kelvin_model::{
     Better, Case, CauseFound, ChangeVerdict, ComparedFigure, Comparison, Estimate, Fact, KnownFrom, Learned, Metric,
     Name, NotComparedBecause, NotKnownBecause, Run, Treatment, Unit, worse_by,
@@ -472,4 +472,84 @@ fn a_control_of_another_method_shows_nothing() {
     base.outline.metrics.iter_mut().for_each(|metric| metric.version += 1);
     let comparison = compared(&[base], &[other]);
     assert_eq!((comparison.figures.len(), comparison.not_compared.len()), (0, 2));
+}
+
+#[test]
+fn the_rounds_of_each_run_are_kept_and_each_side_has_an_interval_of_its_own() {
+    let of = |value: f64| [one(&TIME, value), one(&TIME, 1.01 * value)];
+    let figure = compared(&of(100.0), &of(120.0)).figures.remove(0);
+    for (side, value) in figure.sides.iter().zip([figure.base, figure.other]) {
+        assert_eq!(side.rounds.iter().map(Vec::len).collect::<Vec<usize>>(), [8, 8]);
+        let [low, high] = side.interval.unwrap();
+        assert!(low < value && value < high, "{side:?}");
+    }
+    assert_eq!(figure.sides[0].rounds[0], around(100.0));
+    let mut few = run(&[TIME]);
+    add_scalars(&mut few, &TIME, Case::new(), &[1.0, 1.1, 1.2]);
+    let figure = compared(&[few.clone()], &[one(&TIME, 1.0)]).figures.remove(0);
+    assert!(figure.sides.iter().all(|side| side.interval.is_none()), "there is no interval where the ratio has none");
+}
+
+fn ladder(base: SideOf<'_>, other: SideOf<'_>) -> (Comparison, Vec<ComparedRung>) {
+    let ask = Compare { base, other, learned: &[], threshold: 0.01 };
+    let comparison = ask.compare();
+    let ladder = ask.ladder(&comparison);
+    (comparison, ladder)
+}
+
+#[test]
+fn both_ladders_have_the_rungs_of_the_first_screen_and_a_shift_where_there_is_one() {
+    let base = guest::run();
+    let mut other = base.clone();
+    let fork = |run: &Run| {
+        let results = analyse(run).results;
+        results.into_iter().find(|result| result.metric.id == PROCESS_FORK.id).unwrap()
+    };
+    let before = fork(&base).outcome.summary().unwrap().headline;
+    guest::replace(&mut other, &PROCESS_FORK, &fork(&base).case, 3.0 * before);
+    let (comparison, rungs) = ladder(side("A", slice::from_ref(&base)), side("B", slice::from_ref(&other)));
+    let screen = analyse(&base).screen.unwrap();
+    let known = |rung: &&kelvin_model::Rung| rung.figure.measured.is_some();
+    let expected: Vec<&str> = screen.rungs.iter().filter(known).map(|rung| rung.what.as_str()).collect();
+    assert_eq!(rungs.iter().map(|rung| rung.what.as_str()).collect::<Vec<&str>>(), expected);
+    for rung in &rungs {
+        let [base, other] = rung.seconds.map(Option::unwrap);
+        let shift = if rung.what == "fork" { 3.0 } else { 1.0 };
+        assert!((other / base - shift).abs() < 0.02, "{rung:?}");
+        let figure = &comparison.figures[rung.figure.unwrap()];
+        assert_eq!(figure.metric.id == PROCESS_FORK.id, rung.what == "fork", "{rung:?}");
+    }
+    // A side that is no picture of its machine has no ladder.
+    assert_eq!(ladder(side("A", slice::from_ref(&base)), side("B", &[one(&TIME, 1.0)])).1, []);
+}
+
+#[test]
+fn what_one_side_alone_has_stands_in_its_place_on_the_ladder() {
+    let base = guest::run();
+    let mut other = base.clone();
+    other.measurements.retain(|measurement| !measurement.planned.metrics.contains(&PROCESS_FORK.id));
+    let names = |rungs: &[ComparedRung]| rungs.iter().map(|rung| rung.what.clone()).collect::<Vec<String>>();
+    let (_, all) = ladder(side("A", slice::from_ref(&base)), side("B", slice::from_ref(&base)));
+    for (sides, missing) in [([&base, &other], 1), ([&other, &base], 0)] {
+        let [a, b] = sides.map(slice::from_ref);
+        let (_, rungs) = ladder(side("A", a), side("B", b));
+        assert_eq!(names(&rungs), names(&all));
+        let fork = rungs.iter().find(|rung| rung.what == "fork").unwrap();
+        assert_eq!((fork.seconds[missing], fork.figure), (None, None));
+        assert!(fork.seconds[1 - missing].is_some());
+    }
+}
+
+#[test]
+fn a_published_machine_has_a_ladder_beside_that_of_a_run() {
+    let zenbook = references().iter().find(|reference| reference.id == *"zenbook-2011").unwrap();
+    let published = SideOf { name: "zenbook-2011".into(), of: Subject::Published(zenbook) };
+    let run = guest::run();
+    let (comparison, rungs) = ladder(published, side("B", slice::from_ref(&run)));
+    let of_both: Vec<&ComparedRung> = rungs.iter().filter(|rung| rung.seconds[0].is_some()).collect();
+    assert!(of_both.len() >= 3 && rungs.iter().all(|rung| rung.seconds[1].is_some()), "{rungs:?}");
+    for rung in of_both {
+        let published = comparison.figures[rung.figure.unwrap()].base;
+        assert!(zenbook.values.iter().any(|value| value.value == published), "{rung:?}");
+    }
 }

@@ -80,6 +80,36 @@ fn two_whole_runs_are_on_one_screen_and_every_figure_is_in_the_rest() {
 }
 
 #[test]
+fn a_page_has_every_figure_and_the_ladders_of_whole_runs() {
+    let place = Place::new();
+    kept(&place, "intel-guest-3");
+    let whole = fs::read_to_string(place.path().join("intel-guest-3")).unwrap();
+    let mut run: Value = serde_json::from_str(&whole).unwrap();
+    run["id"] = "1a202edf412-0aaaa".into();
+    fs::write(place.path().join("again"), run.to_string()).unwrap();
+    // Of nothing but system calls.
+    let others = run["measurements"].as_array_mut().unwrap().iter_mut();
+    others.filter(|one| one["probe"] != "os.syscall.null").for_each(|one| one["rounds"] = serde_json::json!([]));
+    fs::write(place.path().join("few"), run.to_string()).unwrap();
+    let page = |sides: [&str; 2]| {
+        let [base, other] = sides;
+        assert_eq!(says(&place, &["compare", base, other, "--format", "html", "--output", "page.html"]), "");
+        fs::read_to_string(place.path().join("page.html")).unwrap()
+    };
+    let both = page(["intel-guest-3", "again"]);
+    let figures = both.matches("<details class=\"compared\"").count();
+    assert!(both.contains(&format!("Of {figures} figures")), "every figure has a line, of {figures}");
+    assert!(figures > 400 && both.len() < 3 << 20, "{figures} {}", both.len());
+    assert!(both.contains("id=\"ladder\"") && both.contains("system call") && !both.contains("<script"));
+    let few = page(["intel-guest-3", "few"]);
+    assert!(
+        !few.contains("id=\"ladder\"") && few.contains("No ladders: "),
+        "a few figures are no picture of a machine"
+    );
+    assert!(page(["zenbook-2011", "intel-guest-3"]).contains("id=\"ladder\""));
+}
+
+#[test]
 fn a_figure_that_is_five_times_as_slow_is_worse_and_misses_the_gate() {
     let place = Place::new();
     measured_as(&place, [("base.json", 15e3), ("slower.json", 75e3)]);
@@ -92,6 +122,7 @@ fn a_figure_that_is_five_times_as_slow_is_worse_and_misses_the_gate() {
     for (format, words) in [
         ("md", ["### kelvin: ", "A miss of the gate", "file.metadata.create"]),
         ("junit", ["<testsuites>", "<failure ", "file.metadata.create"]),
+        ("html", ["<!doctype html>", "Misses of the gate", "<svg class=\"forest\""]),
     ] {
         let output =
             run(&place, &["compare", "base.json", "slower.json", "--fail-on", "worse:20%", "--format", format]);
@@ -172,6 +203,11 @@ fn what_cannot_be_compared_is_refused_by_its_name() {
     refused(&["intel-guest-2", "last", "--fail-on", "better"], &["--fail-on", "worse:5%"]);
     refused(&["intel-guest-2", "last", "--threshold", "0"], &["--threshold"]);
     refused(&["intel-guest-2", "last", "--full", "--json"], &["--full"]);
+    refused(&["intel-guest-2", "last", "--full", "--format", "html"], &["--full"]);
+    refused(
+        &["intel-guest-2", "zenbook-2011", "--format", "html", "--output", "nowhere/page.html"],
+        &["nowhere/page.html"],
+    );
     refused(&["intel-guest-2", "last", "--format", "junit"], &["--format junit", "--fail-on", "--policy"]);
     refused(&["intel-guest-2", "last", "--policy", "nowhere"], &["--policy nowhere", "No such file"]);
     refused(&["intel-guest-2", "last", "--policy", "x", "--fail-on", "worse"], &["--policy", "--fail-on"]);

@@ -115,6 +115,9 @@ pub struct ComparedFigure {
     pub other: f64,
     /// Rounds behind the base and the other: of commands, how often each was run.
     pub rounds: [usize; 2],
+    /// What the base and the other were made of.
+    #[serde(default)]
+    pub sides: [FigureOfSide; 2],
     /// The other over the base, with an interval that holds for this figure alone; a range, or nothing, with too few rounds.
     pub ratio: Estimate,
     /// Where the spread from run to run is known from.
@@ -165,6 +168,16 @@ pub enum CauseFound {
     },
     /// Its control cannot be compared, for this reason.
     NoControl(NotComparedBecause),
+}
+
+/// What the figure of one side was made of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FigureOfSide {
+    /// Its 95 % interval, with what differs from run to run; none of too few rounds, of what is published, and of what was measured in
+    /// turn, where only the ratio has one.
+    pub interval: Option<[f64; 2]>,
+    /// The figures of the rounds of each of its runs, in the metric's unit; none of what is published.
+    pub rounds: Vec<Vec<f64>>,
 }
 
 impl ComparedFigure {

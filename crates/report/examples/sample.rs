@@ -1,6 +1,8 @@
 //! Writes the tests' synthetic report: `sample PATH [full|partial|empty|hostile|large|load]`; the extension of the path
-//! chooses the format (html, md, json, csv, svg, txt).
+//! chooses the format (html, md, json, csv, svg, txt). `sample PATH compare` writes the page of a comparison.
 
+#[path = "../tests/synthetic/comparison.rs"]
+mod comparison;
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;
 
@@ -10,12 +12,17 @@ use std::path::Path;
 
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::load::{Simulated, grid, together};
+use kelvin_report::compare::Page;
 use kelvin_report::{CsvSummary, Html, Json, Markdown, Render, Terminal, figures, svg};
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large|load]");
+    let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large|load|compare]");
     let path = Path::new(arguments.first().ok_or_else(usage)?);
+    if arguments.get(1).is_some_and(|what| what == "compare") {
+        let page = Page { ladder: &comparison::ladder() };
+        return page.render(&comparison::gated(), &mut File::create(path)?);
+    }
     let sample = match arguments.get(1).map_or("full", String::as_str) {
         "full" => synthetic::full(),
         "partial" => synthetic::partial(),

@@ -1,5 +1,6 @@
-//! A comparison of two sides: on the terminal one screen, or all of it; for a pull request; for what shows tests.
+//! A comparison of two sides: on the terminal one screen, or all of it; as a page; for a pull request; for what shows tests.
 
+mod html;
 mod junit;
 mod markdown;
 
@@ -9,6 +10,7 @@ use kelvin_analysis::words::compare::{apart, control_missing, counts, nothing_di
 use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, FactDiffers};
 use schemars::Schema;
 
+pub use self::html::Page;
 pub use self::junit::Tested;
 pub use self::markdown::Pulled;
 use crate::text::{clean, columns, left, right, wrap};

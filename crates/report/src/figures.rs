@@ -323,14 +323,18 @@ impl Point {
 
 /// Whether values are of many magnitudes, and none of them is to be compared with a whole: shares are.
 fn spans_magnitudes(series: &[Series], unit: Unit) -> bool {
-    unit != Unit::Ratio && spans_wide(series)
+    unit != Unit::Ratio && spans_wide(heights(series))
+}
+
+/// The values of all series.
+fn heights(series: &[Series]) -> impl Iterator<Item = f64> + Clone {
+    series.iter().flat_map(|line| line.points.iter().map(|point| point.y))
 }
 
 /// Whether positive values are so far apart that a linear axis would hide the small ones.
-fn spans_wide(series: &[Series]) -> bool {
-    let values = || series.iter().flat_map(|line| line.points.iter().map(|point| point.y));
-    let least = values().fold(f64::INFINITY, f64::min);
-    let most = values().fold(0.0, f64::max);
+pub(crate) fn spans_wide(values: impl Iterator<Item = f64> + Clone) -> bool {
+    let least = values.clone().fold(f64::INFINITY, f64::min);
+    let most = values.fold(0.0, f64::max);
     least > 0.0 && most / least > WIDE_SPAN
 }
 

@@ -6,8 +6,9 @@ mod figure;
 mod first;
 mod front;
 mod group;
+pub(crate) mod plain;
 mod plots;
-pub(crate) mod policy;
+mod policy;
 mod results;
 
 use std::collections::BTreeMap;
@@ -221,18 +222,18 @@ fn heading(id: &str, title: &str) -> Markup {
 }
 
 /// A list of texts or markup; nothing for no items.
-fn list(class: &str, items: impl IntoIterator<Item = impl Into<Markup>>) -> Markup {
+pub(crate) fn list(class: &str, items: impl IntoIterator<Item = impl Into<Markup>>) -> Markup {
     let items: Markup = items.into_iter().map(|item| html!("<li>{}</li>", item.into())).collect();
     if items.is_empty() { items } else { html!("<ul class=\"{}\">{}</ul>", class, items) }
 }
 
 /// Terms and descriptions.
-fn terms<'a>(pairs: impl IntoIterator<Item = (&'a str, Markup)>) -> Markup {
+pub(crate) fn terms<'a>(pairs: impl IntoIterator<Item = (&'a str, Markup)>) -> Markup {
     let pairs: Markup = pairs.into_iter().map(|(term, text)| html!("<dt>{}</dt><dd>{}</dd>", term, text)).collect();
     html!("<dl class=\"terms\">{}</dl>", pairs)
 }
 
 /// A table of data that scrolls within its own box where it is wider than the page.
-fn scrolling(label: &str, table: Markup) -> Markup {
+pub(crate) fn scrolling(label: &str, table: Markup) -> Markup {
     html!("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">{}</div>", label, table)
 }

@@ -20,8 +20,12 @@ impl Axis {
     pub fn of(rungs: &[Rung]) -> Self {
         let measured = rungs.iter().filter_map(|rung| rung.figure.measured.map(|measured| [measured.value; 2]));
         let predicted = rungs.iter().filter_map(|rung| rung.figure.predicted.as_ref());
-        let ends = measured.chain(predicted.map(|range| [range.low, range.high])).flatten();
-        let (low, high) = ends
+        Self::over(measured.chain(predicted.map(|range| [range.low, range.high])).flatten())
+    }
+
+    /// The axis of some times, in seconds.
+    pub fn over(times: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = times
             .filter(|end| *end > 0.0 && end.is_finite())
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), end| (low.min(end), high.max(end)));
         if low > high {

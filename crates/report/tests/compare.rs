@@ -1,106 +1,15 @@
-//! A comparison as Markdown and as JUnit's XML, and its published schema.
+//! A comparison as Markdown, as JUnit's XML and as a page, and its published schema.
 
-use kelvin_analysis::words::compare::{name, not_compared_name};
+#[path = "synthetic/comparison.rs"]
+mod comparison;
+
+use comparison::{BYTES, LATENCY, comparison, gated, ladder, many};
 use kelvin_model::{
-    Axis, AxisScale, COMPARE_FORMAT, Case, CauseFound, CauseOfChange, Chance, ChangeVerdict, ComparedFigure,
-    ComparedRun, ComparedSide, Comparison, Estimate, FactDiffers, GateFinding, GateReason, Gated, InTurn, KnownFrom,
-    KnownIssue, Metric, MetricAt, Name, NotCompared, NotComparedBecause, NotKnownBecause,
+    Case, CauseFound, CauseOfChange, Chance, ComparedFigure, ComparedSide, Comparison, Estimate, FactDiffers, Gated,
+    InTurn, KnownFrom, MetricAt, Name, NotComparedBecause,
 };
-use kelvin_report::compare::{Compared, MOST_LINES, Pulled, Tested, schema};
+use kelvin_report::compare::{Compared, MOST_LINES, Page, Pulled, Tested, schema};
 use kelvin_report::text::columns;
-
-const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
-static LATENCY: Metric = Metric::duration("test.latency", "A load").over([BYTES]);
-
-fn side(name: &str, id: &str) -> ComparedSide {
-    let run = ComparedRun {
-        id: id.into(),
-        started: "2026-11-24T10:00:00Z".into(),
-        seconds: 150.0,
-        is_partial: false,
-        foreign: None,
-    };
-    ComparedSide { name: name.into(), runs: vec![run] }
-}
-
-fn figure(bytes: u64, [base, other]: [f64; 2], verdict: ChangeVerdict) -> ComparedFigure {
-    let ratio = other / base;
-    ComparedFigure {
-        metric: LATENCY,
-        case: Case::new().with(BYTES, bytes),
-        base,
-        other,
-        rounds: [8, 8],
-        ratio: Estimate { value: ratio, low: 0.98 * ratio, high: 1.02 * ratio, is_range: false },
-        between: KnownFrom::Runs(7),
-        verdict,
-        differs: None,
-        same: None,
-        least_seen: Some(0.04),
-        times_to_decide: Some(3.0),
-        cause: None,
-    }
-}
-
-/// What came from a file that somebody else wrote: its names mean something in every language.
-fn comparison() -> Comparison {
-    let undecided = ChangeVerdict::NotKnown(NotKnownBecause::Undecided);
-    let fact = FactDiffers {
-        group: "Kernel".into(),
-        label: "Release".into(),
-        base: Some("6.18 | <script>alert(1)</script>".into()),
-        other: None,
-    };
-    let apart = |metric: &Metric, why| NotCompared { metric: metric.id, case: "bytes=\"1\"".into(), why };
-    Comparison {
-        compare_format: COMPARE_FORMAT,
-        base: side("before.json", "a"),
-        other: side("a\"<b>&|`*_\u{1b}[31m", "b"),
-        threshold: 0.01,
-        differences: vec![fact],
-        clocks: None,
-        middle: None,
-        inflation: 1.0,
-        figures: vec![
-            figure(4096, [10.0, 12.7], ChangeVerdict::Worse),
-            figure(8192, [10.0, 10.4], ChangeVerdict::Worse),
-            figure(16_384, [12.0, 11.0], ChangeVerdict::Better),
-            figure(32_768, [20.0, 20.3], undecided),
-            figure(65_536, [30.0, 30.01], ChangeVerdict::Same),
-        ],
-        not_compared: vec![
-            apart(&LATENCY, NotComparedBecause::MethodVersion([1, 2])),
-            apart(&LATENCY, NotComparedBecause::OnlyBase("skipped: <needs> two CPUs".into())),
-        ],
-        in_turn: None,
-        gated: None,
-    }
-}
-
-/// What a gate of 5 % finds, with a known issue and an owner.
-fn gated() -> Comparison {
-    let mut comparison = comparison();
-    let finding = |figure: &str, because, issue, owner: Option<&str>| GateFinding {
-        metric: LATENCY.id,
-        figure: figure.into(),
-        because,
-        issue,
-        owner: owner.map(str::to_owned),
-    };
-    let names: Vec<String> = comparison.figures.iter().map(name).collect();
-    let worse = |by| GateReason::Worse { by, allowed: 0.05 };
-    let issue = KnownIssue { because: "a <known> issue".into(), until: Some("2026-12-31".into()), worse: Some(0.5) };
-    comparison.gated = Some(Gated {
-        missed: vec![
-            finding(&names[0], worse(0.27), None, Some("@memory|team")),
-            finding(&not_compared_name(&comparison.not_compared[0]), GateReason::NotCompared, None, None),
-        ],
-        known: vec![finding(&names[1], GateReason::Unseen { least: Some(0.3), wanted: 0.1 }, Some(issue), None)],
-        unseen: 3,
-        not_seen: vec!["nothing of it".into()],
-    });
-    comparison
-}
 
 fn written(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     let mut out = Vec::new();
@@ -153,6 +62,8 @@ fn a_cause_stands_beside_what_it_explains() {
     // Of what is not known to differ only in full.
     assert_eq!([&screen, &terminal(true)].map(|page| page.matches("explains 0.90").count()), [1, 2]);
     assert_eq!(terminal(true).matches("is not known:").count(), 1);
+    let html = written(|out| Page { ladder: &ladder() }.render(&with_causes(), out));
+    assert!(html.contains("translation of &lt;addresses> explains 0.90 of it"), "{html}");
     let page = written(|out| Pulled.render(&with_causes(), out));
     assert!(
         page.contains("| what explains it |") && page.contains("translation of &lt;addresses&gt; explains 0.90"),
@@ -214,6 +125,80 @@ fn what_shows_tests_reads_which_figures_miss_the_gate() {
     assert_eq!([count("<testcase "), count("<failure "), count("<skipped ")], [7, 3, 2]);
     let without = written(|out| Tested.render(&comparison(), out));
     assert!(without.contains("failures=\"0\"") && !without.contains("<failure"), "{without}");
+}
+
+/// The page of a comparison.
+fn page(of: &Comparison) -> String {
+    written(|out| Page { ladder: &ladder() }.render(of, out))
+}
+
+/// Its elements, a line for each that begins something; drawings without the places of what they draw.
+fn structure(page: &str) -> String {
+    const PLACES: [&str; 8] = ["d", "x", "y", "cx", "cy", "r", "width", "height"];
+    let (_, body) = page.split_once("<body>").unwrap();
+    let without_places = |tag: &str| {
+        let mut parts = tag.split('"');
+        let mut kept = parts.next().unwrap_or_default().to_owned();
+        let (mut name, mut value) = (kept.clone(), parts.next());
+        while let Some(text) = value {
+            let attribute = name.rsplit(' ').next().unwrap_or_default().trim_end_matches('=').to_owned();
+            match PLACES.contains(&&*attribute) {
+                true => kept.truncate(kept.len() - attribute.len() - 2),
+                false => kept.push_str(&format!("\"{text}\"")),
+            }
+            name = parts.next().unwrap_or_default().to_owned();
+            kept.push_str(&name);
+            value = parts.next();
+        }
+        kept
+    };
+    let mut lines = String::new();
+    for part in body.split('<').filter(|part| !part.is_empty()) {
+        let (tag, text) = part.split_once('>').unwrap();
+        lines.push_str(if tag.starts_with('/') { "" } else { "\n" });
+        lines.push_str(&format!("<{}>{text}", without_places(tag)));
+    }
+    lines
+}
+
+#[test]
+fn a_page_shows_both_ladders_and_every_figure_and_nothing_of_its_texts_acts() {
+    let mut hostile = gated();
+    hostile.base.name = "a\u{202e}'><script>alert(1)</script>".into();
+    let page = page(&hostile);
+    insta::assert_snapshot!(structure(&page));
+    assert!(!page.contains("<script") && !page.contains("<b>load") && !page.contains(['\u{1b}', '\u{202e}']));
+    assert!(page.contains("prefers-color-scheme:dark") && page.contains("default-src &#39;none&#39;"));
+    assert!(page.ends_with("</html>\n"));
+    let count = |what: &str| page.matches(what).count();
+    // A line for each figure, with its place on the axis and the rounds of both sides; the ladder twice, wide and narrow.
+    assert_eq!(
+        [count("<details class=\"compared\""), count("<svg class=\"forest\""), count("class=\"dots\"")],
+        [5, 5, 10]
+    );
+    assert_eq!([count("<svg class=\"drawing wide\""), count("<svg class=\"drawing narrow\"")], [1, 1]);
+    let figures = |name: &str| page.match_indices(name).map(|(at, _)| at).collect::<Vec<usize>>();
+    assert!(figures("id=\"figure-").is_sorted() && figures("<h2>").is_sorted());
+}
+
+#[test]
+fn a_page_without_a_picture_of_a_machine_a_gate_or_figures_leaves_them_out() {
+    let without = written(|out| Page { ladder: &[] }.render(&comparison(), out));
+    assert!(!without.contains("id=\"ladder\"") && !without.contains("id=\"gate\""));
+    let empty = Comparison { figures: Vec::new(), not_compared: Vec::new(), differences: Vec::new(), ..comparison() };
+    let empty = written(|out| Page { ladder: &[] }.render(&empty, out));
+    assert!(
+        empty.contains("Of 0 figures") && empty.contains("Nothing else differs") && !empty.contains("<details"),
+        "{empty}"
+    );
+}
+
+#[test]
+fn a_page_of_five_hundred_figures_of_many_runs_is_small() {
+    const MOST: usize = 3 << 20;
+    let page = page(&many(500));
+    assert_eq!(page.matches("<details class=\"compared\"").count(), 500);
+    assert!(page.len() < MOST, "{}", page.len());
 }
 
 /// The published schema is that of the types; `KELVIN_UPDATE_SCHEMA=1 cargo test -p kelvin-report` writes it anew.

@@ -38,7 +38,7 @@ pub use modes::{Cluster, clusters, dominant_mode, fastest_mode};
 pub use queueing::{AsymptoticBounds, ClosedNetwork, NotANetwork, Part, Population, Service, Station, whole_servers};
 pub use random::Random;
 pub use ranks::spearman;
-pub use runs::{BetweenRuns, RunFigure, inflation, ratio_of_runs, usual_between_runs};
+pub use runs::{BetweenRuns, RunFigure, figures_of_runs, inflation, ratio_of_runs, usual_between_runs};
 pub use samples::{MAD_TO_STD, NotSamples, Samples, Sorted, mad, mean, median, median_in_place, variance};
 pub use scalability::{
     CLOSE, Errors, FittedScalability, Furthest, LEAST_LOADS, Repeated, Scalability, fitted_scalability, scalability,

@@ -83,23 +83,31 @@ pub fn usual_between_runs(histories: &[RunToRun]) -> Option<f64> {
 ///
 /// Where a side has several runs, their own spread is pooled with what is known of it beforehand.
 pub fn ratio_of_runs(base: &[RunFigure], other: &[RunFigure], between: &BetweenRuns) -> Option<Uncertain> {
-    let sides = [base, other];
+    let [(base, of_base), (other, of_other)] = medians([base, other], between)?;
+    // What is known of the spread from run to run is the same knowledge for both: it counts once.
+    let variance = of_base.variance + of_other.variance;
+    Some(Uncertain::of(other - base, Spread { variance, degrees: of_base.degrees.max(of_other.degrees) }))
+}
+
+/// The medians of the runs of two sides by themselves, as logarithms; `None` where they have no ratio.
+pub fn figures_of_runs(base: &[RunFigure], other: &[RunFigure], between: &BetweenRuns) -> Option<[Uncertain; 2]> {
+    Some(medians([base, other], between)?.map(|(logarithm, spread)| Uncertain::of(logarithm, spread)))
+}
+
+/// The median of the runs of each side, and its spread.
+fn medians(sides: [&[RunFigure]; 2], between: &BetweenRuns) -> Option<[(f64, Spread); 2]> {
     if sides.iter().any(|side| side.iter().map(|run| run.rounds).sum::<usize>() < LEAST_ROUNDS) {
         return None;
     }
-    let logarithms = sides.map(|side| side.iter().map(|run| run.logarithm).collect::<Vec<f64>>());
-    let seen = seen(&logarithms);
-    let of_side = |side: &[RunFigure]| {
+    let logarithms = |side: &[RunFigure]| side.iter().map(|run| run.logarithm).collect::<Vec<f64>>();
+    let seen = seen(&sides.map(logarithms));
+    Some(sides.map(|side| {
         let variances: Vec<f64> = side.iter().map(|run| run.within.variance).collect();
         let degrees = side.iter().map(|run| run.within.degrees).sum();
         let run = pooled(between.of_run(Spread { variance: mean(&variances), degrees }), seen);
         let of_median = Constants::of(side.len()).map_or(1.0, |constants| constants.median_variance);
-        Spread { variance: run.variance * of_median, ..run }
-    };
-    let (base, other) = (of_side(base), of_side(other));
-    // What is known of the spread from run to run is the same knowledge for both: it counts once.
-    let spread = Spread { variance: base.variance + other.variance, degrees: base.degrees.max(other.degrees) };
-    Some(Uncertain::of(median(&logarithms[1]) - median(&logarithms[0]), spread))
+        (median(&logarithms(side)), Spread { variance: run.variance * of_median, ..run })
+    }))
 }
 
 /// The spread of the runs of both sides around their own side; `None` where neither has two.
@@ -151,6 +159,18 @@ mod tests {
         assert!(ratio(shifting).chance_of(0.0) > 0.1, "{:?}", ratio(shifting));
         // Nothing known: it must be much.
         assert!(ratio(BetweenRuns::Assumed(0.025)).chance_of(0.0) > 0.01);
+    }
+
+    #[test]
+    fn a_side_alone_is_more_certain_than_the_ratio_of_both() {
+        let between = BetweenRuns::Assumed(0.025);
+        let [base, other] = figures_of_runs(&[run(1.0)], &[run(1.1)], &between).unwrap();
+        let ratio = ratio_of_runs(&[run(1.0)], &[run(1.1)], &between).unwrap();
+        assert_eq!((base.value, other.value - base.value), (100.05f64.ln(), ratio.value));
+        let width = |one: Uncertain| one.interval(0.95).1 - one.interval(0.95).0;
+        // Both have the same error, and so the ratio has that times the root of two.
+        assert!((width(base) - width(other)).abs() < 1e-12 && (width(ratio) / width(base) - 2f64.sqrt()).abs() < 1e-9);
+        assert_eq!(figures_of_runs(&[], &[run(1.0)], &between), None);
     }
 
     #[test]

@@ -329,6 +329,7 @@ mod tests {
             base: 1.0,
             other: 1.0 + by,
             rounds: [8, 8],
+            sides: Default::default(),
             ratio,
             between: KnownFrom::Runs(9),
             verdict: if by > 0.01 { ChangeVerdict::Worse } else { ChangeVerdict::Same },

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use kelvin_model::units::case;
 use kelvin_model::{
-    COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate, FactDiffers, InTurn,
-    KnownFrom, Measurement, Metric, MetricAt, NotCompared, NotComparedBecause, NotKnownBecause,
+    COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate, FactDiffers, FigureOfSide,
+    InTurn, KnownFrom, Measurement, Metric, MetricAt, NotCompared, NotComparedBecause, NotKnownBecause,
 };
 use kelvin_stats::{Uncertain, median};
 
@@ -152,6 +152,7 @@ impl Blocks {
             base,
             other,
             rounds: self.values.each_ref().map(Vec::len),
+            sides: self.values.map(|rounds| FigureOfSide { interval: None, rounds: vec![rounds] }),
             ratio: Estimate { value: median(&self.differences).exp(), low, high, is_range: true },
             between: KnownFrom::Blocks(self.differences.len()),
             verdict: ChangeVerdict::NotKnown(NotKnownBecause::TooFewRounds),
@@ -161,7 +162,7 @@ impl Blocks {
             times_to_decide: None,
             cause: None,
         };
-        Weighed { figure, error, of_clock: [0.0; 2] }
+        Weighed { figure, error, alone: None, of_clock: [0.0; 2] }
     }
 }
 

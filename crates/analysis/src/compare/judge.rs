@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use kelvin_model::{
-    Case, ChangeVerdict, ComparedFigure, Estimate, KnownFrom, Learned, MetricAt, Name, NotCompared, NotComparedBecause,
-    NotKnownBecause, Run, Treatment, Unit,
+    Case, ChangeVerdict, ComparedFigure, Estimate, FigureOfSide, KnownFrom, Learned, MetricAt, Name, NotCompared,
+    NotComparedBecause, NotKnownBecause, Run, Treatment, Unit,
 };
 use kelvin_stats::{
-    ASSUMED_BETWEEN_RUNS, BetweenRuns, Earlier, RunToRun, inflation, ratio_of_runs, usual_between_runs,
+    ASSUMED_BETWEEN_RUNS, BetweenRuns, Earlier, RunToRun, figures_of_runs, inflation, ratio_of_runs, usual_between_runs,
 };
 
 use super::causes::{self, Changed};
@@ -61,6 +61,7 @@ impl<'a> Judge<'a> {
         let inflation = inflation(&strangeness);
         for one in &mut weighed {
             one.error = one.error.map(|error| error.wider(inflation));
+            one.alone = one.alone.map(|sides| sides.map(|side| side.wider(inflation)));
         }
         causes::find(&mut weighed, self.threshold, |weighed, figure, at| {
             let pair = series::pair(series, &(at.metric, at.case.clone()))?;
@@ -97,6 +98,7 @@ impl<'a> Judge<'a> {
         let [base, other] = pair;
         let is_whole = pair.iter().all(|side| side.figures.len() == side.headlines.len());
         let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !self.is_published);
+        let alone = error.and_then(|_| figures_of_runs(&base.figures, &other.figures, &between));
         let of_clock = match base.metric.unit {
             Unit::Nanoseconds => -self.clock,
             Unit::Hertz | Unit::BytesPerSecond | Unit::PerSecond => self.clock,
@@ -107,18 +109,19 @@ impl<'a> Judge<'a> {
             BetweenRuns::Assumed(deviation) => KnownFrom::Assumed(deviation),
         };
         let figure = self.figure(at, pair, between);
-        Weighed { figure, error, of_clock: [of_clock.min(0.0), of_clock.max(0.0)] }
+        Weighed { figure, error, alone, of_clock: [of_clock.min(0.0), of_clock.max(0.0)] }
     }
 
     /// What is known of a figure without its error.
     fn figure(&self, at: &(Name, Case), [base, other]: Pair<'_, '_>, between: KnownFrom) -> ComparedFigure {
         let because = if self.is_published { NotKnownBecause::Published } else { NotKnownBecause::TooFewRounds };
         ComparedFigure {
-            metric: if base.rounds == 0 { other.metric } else { base.metric },
+            metric: if base.rounds.is_empty() { other.metric } else { base.metric },
             case: at.1.clone(),
             base: base.value(),
             other: other.value(),
-            rounds: [base.rounds, other.rounds],
+            rounds: [base, other].map(Found::round_count),
+            sides: [base, other].map(|side| FigureOfSide { interval: None, rounds: side.rounds.clone() }),
             ratio: range([base, other]),
             between,
             verdict: ChangeVerdict::NotKnown(because),
@@ -149,8 +152,9 @@ impl<'a> Judge<'a> {
 /// The ratio with the range of what was seen.
 fn range(pair: Pair<'_, '_>) -> Estimate {
     let [[base_low, base_high], [low, high]] = pair.map(|side| {
-        let is_seen = side.rounds > 0 && side.range[0] > 0.0;
-        if is_seen { side.range } else { [side.value(); 2] }
+        let seen = || side.rounds.iter().flatten().copied();
+        let ends = seen().reduce(f64::min).zip(seen().reduce(f64::max)).filter(|(low, _)| *low > 0.0);
+        ends.map_or([side.value(); 2], <[f64; 2]>::from)
     });
     let value = pair[1].value() / pair[0].value();
     Estimate { value, low: low / base_high, high: high / base_low, is_range: true }

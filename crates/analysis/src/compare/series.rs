@@ -37,10 +37,8 @@ pub(super) struct Found<'a> {
     pub headlines: Vec<f64>,
     /// The same with their errors, as logarithms; fewer where one is not above zero, or is of a single round.
     pub figures: Vec<RunFigure>,
-    /// Lowest and highest round.
-    pub range: [f64; 2],
-    /// Rounds of all runs.
-    pub rounds: usize,
+    /// The rounds of each of those runs.
+    pub rounds: Vec<Vec<f64>>,
     /// What its runs knew of earlier runs: the most that one did.
     pub learned: Option<&'a Learned>,
     /// Why a run has no headline.
@@ -80,7 +78,7 @@ impl<'a> Series<'a> {
                     .filter(|rounds| broken_bound(&metric, run.bound(&metric.id, at_case), headline(rounds)).is_none());
                 let found = self.found((metric.id, at_case.clone()), metric);
                 match rounds {
-                    Some(rounds) => found.add(&rounds),
+                    Some(rounds) => found.add(rounds),
                     None => found.missing = Some(why_missing(&gathered, || not_measured(measurement))),
                 }
                 let learned = desk.learned(metric.id, at_case);
@@ -127,19 +125,22 @@ impl Found<'_> {
             metric,
             headlines: Vec::new(),
             figures: Vec::new(),
-            range: [f64::INFINITY, f64::NEG_INFINITY],
-            rounds: 0,
+            rounds: Vec::new(),
             learned: None,
             missing: None,
             shown_only: None,
         }
     }
 
-    fn add(&mut self, rounds: &[f64]) {
-        self.headlines.push(headline(rounds));
-        self.figures.extend(RunFigure::of_rounds(rounds));
-        self.rounds += rounds.len();
-        self.range = rounds.iter().fold(self.range, |[low, high], &round| [low.min(round), high.max(round)]);
+    fn add(&mut self, rounds: Vec<f64>) {
+        self.headlines.push(headline(&rounds));
+        self.figures.extend(RunFigure::of_rounds(&rounds));
+        self.rounds.push(rounds);
+    }
+
+    /// Rounds of all runs.
+    pub fn round_count(&self) -> usize {
+        self.rounds.iter().map(Vec::len).sum()
     }
 
     fn is_empty(&self) -> bool {
@@ -211,7 +212,7 @@ pub(super) fn as_found<'a>(runs: &'a [Run], (metric, at_case): &At) -> Option<Fo
         let (measurement, metric) = (run.measurements.iter().find(is_of)?, run.metric(metric)?);
         let gathered = Gathered::of(measurement, metric, &References::default());
         let rounds = Settled::of(&gathered, Treatment::AsFound, None)?.round_headlines;
-        found.get_or_insert_with(|| Found::nothing(metric.at(at_case))).add(&rounds);
+        found.get_or_insert_with(|| Found::nothing(metric.at(at_case))).add(rounds);
     }
     found
 }
@@ -225,7 +226,7 @@ fn incomparable(base: &Found<'_>, other: &Found<'_>) -> Option<NotComparedBecaus
     if let Some(why) = base.shown_only.as_ref().or(other.shown_only.as_ref()) {
         return Some(NotComparedBecause::ShownOnly(why.clone()));
     }
-    let is_published = |found: &Found<'_>| found.rounds == 0;
+    let is_published = |found: &Found<'_>| found.rounds.is_empty();
     if is_published(base) || is_published(other) {
         return (base.metric.unit != other.metric.unit).then_some(NotComparedBecause::Definition);
     }

@@ -14,6 +14,8 @@ pub(super) struct Weighed {
     pub figure: ComparedFigure,
     /// Logarithm of the ratio with its error, if there is one.
     pub error: Option<Uncertain>,
+    /// Logarithms of both sides with their own errors, if they have some.
+    pub alone: Option<[Uncertain; 2]>,
     /// What the core frequency may have done to the ratio, from lowest to highest, as logarithms.
     pub of_clock: [f64; 2],
 }
@@ -85,6 +87,11 @@ impl Weighed {
 
     fn judged(self, error: Uncertain, (differs, same): (Chance, Chance), bounds: Bounds) -> ComparedFigure {
         let Bounds { margin, by_accident } = bounds;
+        let mut sides = self.figure.sides.clone();
+        for (side, alone) in sides.iter_mut().zip(self.alone.iter().flatten()) {
+            let (low, high) = alone.interval(LEVEL);
+            side.interval = Some([low.exp(), high.exp()]);
+        }
         let (low, high) = error.interval(LEVEL);
         let verdict = self.verdict(&error, differs, same, margin);
         let unchanged = self.unchanged(margin);
@@ -99,6 +106,7 @@ impl Weighed {
         let times = error.times_to_decide(by_accident, limits);
         let least_seen = self.least_seen(&error, by_accident, unchanged);
         ComparedFigure {
+            sides,
             ratio: Estimate { value: self.figure.ratio.value, low: low.exp(), high: high.exp(), is_range: false },
             verdict,
             differs: Some(differs),

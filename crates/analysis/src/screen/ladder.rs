@@ -123,15 +123,15 @@ pub(super) const STEPS: [Step; 24] = [
 ];
 
 /// A rung, and what it was made of.
-pub(super) struct Climbed {
+pub(crate) struct Climbed {
     pub rung: Rung,
     pub named: &'static str,
-    /// The probe that measured it.
-    pub probe: Option<Name>,
+    /// The probe that measured it, and how its value becomes the time; none where nothing has.
+    pub from: Option<(Name, Shown)>,
 }
 
 /// The rungs of a run: those of which it measured the metric, known or not.
-pub(super) fn climbed(run: &Run, analysis: &Analysis) -> Vec<Climbed> {
+pub(crate) fn climbed(run: &Run, analysis: &Analysis) -> Vec<Climbed> {
     STEPS.iter().filter_map(|step| climb(step, run, analysis)).collect()
 }
 
@@ -145,7 +145,7 @@ fn climb(step: &Step, run: &Run, analysis: &Analysis) -> Option<Climbed> {
             None => return missing_level(step, name, run, analysis),
         },
     };
-    Some(Climbed { rung: rung(step, found, shown), named: step.named, probe: Some(found.probe) })
+    Some(Climbed { rung: rung(step, found, shown), named: step.named, from: Some((found.probe, shown)) })
 }
 
 fn rung(step: &Step, found: &MetricResult, shown: Shown) -> Rung {
@@ -201,7 +201,7 @@ fn missing_level(step: &Step, name: &str, run: &Run, analysis: &Analysis) -> Opt
     };
     let figure = unknown("not told apart", why);
     let rung = Rung { what: step.what.into(), continues: step.continues, figure, published: Vec::new() };
-    Some(Climbed { rung, named: step.named, probe: None })
+    Some(Climbed { rung, named: step.named, from: None })
 }
 
 /// Core-to-core latency between the run's CPU and its partner; on a machine that measured others, between the first pair.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::units::{brief, case, number, percent, seconds, stated};
+use kelvin_model::units::{brief, case, number, p_value, percent, seconds, span, stated};
 use kelvin_model::{
     CauseFound, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Estimate, Foreign,
-    GateFinding, GateReason, InTurn, KnownFrom, KnownIssue, NotCompared, NotComparedBecause, NotKnownBecause, Unit,
+    GateFinding, GateReason, Gated, InTurn, KnownFrom, KnownIssue, NotCompared, NotComparedBecause, NotKnownBecause,
+    Unit,
 };
 use kelvin_stats::{LEAST_HISTORY, median};
 
@@ -93,7 +94,7 @@ pub fn name(figure: &ComparedFigure) -> String {
 }
 
 /// A ratio; near 1 with the digits that tell it from 1.
-fn ratio(value: f64) -> String {
+pub fn ratio(value: f64) -> String {
     match (value - 1.0).abs() {
         away if away < 0.0995 && away > 0.0 => format!("{value:.3}"),
         _ => number(value),
@@ -138,6 +139,46 @@ fn what(comparison: &Comparison) -> &'static str {
 /// Up to how many of them.
 fn most(comparison: &Comparison) -> f64 {
     if comparison.in_turn.is_some() { MOST_BLOCKS } else { MOST_RUNS }
+}
+
+/// What the verdict of a figure rests on, as terms and what they stand for.
+pub fn grounds(figure: &ComparedFigure, comparison: &Comparison) -> Vec<(&'static str, String)> {
+    let spread = figure.differs.map(|_| match figure.between {
+        KnownFrom::Runs(runs) => format!("from run to run, learned from {runs} earlier runs"),
+        KnownFrom::Assumed(deviation) => {
+            format!("from run to run, assumed: a standard deviation of {}", percent(deviation))
+        }
+        KnownFrom::Blocks(blocks) => format!("from block to block, of {blocks}"),
+    });
+    let is_change = !matches!(figure.verdict, ChangeVerdict::Same | ChangeVerdict::NotKnown(_));
+    let chance = figure.differs.filter(|_| is_change).map(|chance| p_value(chance.joint));
+    let undecided = ChangeVerdict::NotKnown(NotKnownBecause::Undecided);
+    let why = (figure.verdict != undecided).then(|| needs(figure, comparison)).filter(|why| !why.is_empty());
+    let decides = times(figure, comparison).map(|times| decides(times, comparison));
+    [
+        ("Not known", why),
+        ("By accident", chance),
+        ("Spread", spread),
+        (
+            "Would be seen",
+            figure.least_seen.map(|share| format!("from {} worse on, four times in five", change(share))),
+        ),
+        ("To decide", decides),
+        ("Unexplained", control_missing(figure, comparison)),
+    ]
+    .into_iter()
+    .filter_map(|(term, text)| Some((term, text?)))
+    .collect()
+}
+
+/// The figure of a side with its interval: `61.2 ns`, `60.8 to 61.7 ns`; and the range of its rounds, of how many.
+pub fn of_side(figure: &ComparedFigure, side: usize) -> [String; 3] {
+    let (unit, found) = (figure.metric.unit, &figure.sides[side]);
+    let interval = found.interval.map(|[low, high]| span(low, high, unit));
+    let rounds = || found.rounds.iter().flatten().copied();
+    let ends = rounds().reduce(f64::min).zip(rounds().reduce(f64::max));
+    let ends = ends.map(|(low, high)| format!("{} in {}", span(low, high, unit), rounds().count()));
+    [brief([figure.base, figure.other][side], None, unit), interval.unwrap_or_default(), ends.unwrap_or_default()]
 }
 
 /// How many figures have which verdict: `2 worse, 1 better, 310 the same within 1.0 %, 240 not known`.
@@ -279,13 +320,17 @@ fn open(comparison: &Comparison) -> Option<String> {
     if needed.is_empty() {
         return Some(said);
     }
-    let (half, most) = (median(&needed).ceil(), most(comparison));
+    Some(format!("{said} To decide half of them takes {}.", decides(median(&needed).ceil(), comparison)))
+}
+
+/// So many runs of each side, or blocks, and how much longer they take.
+fn decides(times: f64, comparison: &Comparison) -> String {
+    let most = most(comparison);
     let what = if comparison.in_turn.is_some() { "blocks" } else { "runs of each side" };
-    Some(if half > most {
-        format!("{said} To decide half of them takes more than {most} {what}.")
-    } else {
-        format!("{said} To decide half of them takes about {half:.0} {what}, {} more.", longer(half, comparison))
-    })
+    match times > most {
+        true => format!("more than {most} {what}"),
+        false => format!("about {times:.0} {what}, {} more", longer(times, comparison)),
+    }
 }
 
 /// The time that so many runs of each side, or blocks, take beyond those there are.
@@ -349,6 +394,18 @@ pub fn found_by_gate(finding: &GateFinding) -> String {
     let owner = finding.owner.as_ref().map(|owner| format!(" ({owner})")).unwrap_or_default();
     let issue = finding.issue.as_ref().map(|issue| format!("; known: {}", known(issue))).unwrap_or_default();
     format!("{} {what}{owner}{issue}", finding.figure)
+}
+
+/// What could not have missed a gate that nothing misses, if there is some.
+pub fn unseen_by_gate(gated: &Gated, comparison: &Comparison) -> Option<String> {
+    let figures = comparison.figures.len();
+    (gated.missed.is_empty() && gated.unseen > 0)
+        .then(|| format!("nothing is that much worse; of {figures} figures {} could not have shown it", gated.unseen))
+}
+
+/// A known issue of which nothing is seen any more.
+pub fn not_seen_by_gate(issue: &str) -> String {
+    format!("nothing is seen any more of what is known: {issue}")
 }
 
 /// A known issue: what it is, and for how long and how much.

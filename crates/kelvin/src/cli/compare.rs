@@ -75,6 +75,8 @@ pub struct GateArgs {
 pub enum CompareFormat {
     /// One screen; with --full, all figures
     Terminal,
+    /// One page: what differs, both ladders, and each figure with its rounds
+    Html,
     /// Markdown, for a pull request
     Md,
     /// JUnit's XML: a failure for each figure that misses the gate of --fail-on or --policy

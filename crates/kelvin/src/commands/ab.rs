@@ -8,7 +8,7 @@ mod programs;
 use std::process::ExitCode;
 
 use self::alternation::{Limits, alternate};
-use super::shown::Shown;
+use super::shown::{Showing, Shown};
 use crate::cli::{AbArgs, MINIMUM};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
@@ -34,7 +34,9 @@ pub fn ab(args: &AbArgs) -> Done {
         }
         None => probes::compare(args, &limits)?,
     };
-    let told = shown.show(outcome.comparison, args.with_private || !shown.leaves(), "--full")?;
+    // What is measured in turn is chosen for the settings, and no picture of a machine.
+    let of = Showing { comparison: outcome.comparison, ladder: &|_| Vec::new(), more: "--full" };
+    let told = shown.show(of, args.with_private || !shown.leaves())?;
     if !outcome.is_whole {
         return Ok(ExitCode::from(WITH_FAILURES));
     }

@@ -11,7 +11,7 @@ use kelvin_store::{Filter, Kin, RunLine, Store, TAG_PREFIX};
 
 use crate::cli::{CompareArgs, StoreArgs};
 use crate::commands::report::run_of;
-use crate::commands::shown::Shown;
+use crate::commands::shown::{Showing, Shown};
 use crate::commands::{existing_store, open_store};
 use crate::fault::{Done, Fault};
 use crate::measure::LEARN_FROM;
@@ -27,7 +27,8 @@ pub fn compare(args: &CompareArgs) -> Done {
     let threshold = args.shown.threshold;
     let ask = Compare { base: base.as_asked(), other: other.as_asked(), learned: &learned, threshold };
     let more = format!("kelvin compare {} {} --full", base.name, other.name);
-    Ok(shown.show(ask.compare(), args.with_private, &more)?.judged())
+    let of = Showing { comparison: ask.compare(), ladder: &|comparison| ask.ladder(comparison), more: &more };
+    Ok(shown.show(of, args.with_private)?.judged())
 }
 
 /// One side, in memory.

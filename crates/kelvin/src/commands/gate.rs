@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use kelvin_analysis::Gate;
-use kelvin_analysis::words::compare::found_by_gate;
+use kelvin_analysis::words::compare::{found_by_gate, not_seen_by_gate, unseen_by_gate};
 use kelvin_harness::UnknownName;
 use kelvin_model::{Comparison, Gated, leads};
 
@@ -69,15 +69,12 @@ impl AskedGate {
 
     /// Says what misses the gate, what is known, and what could not have missed it.
     pub fn tell(&self, comparison: &Comparison) -> ExitCode {
-        let Some(Gated { missed, known, unseen, not_seen }) = &comparison.gated else { return ExitCode::SUCCESS };
+        let Some(gated @ Gated { missed, known, not_seen, .. }) = &comparison.gated else { return ExitCode::SUCCESS };
         let say = |text: &str| output::remark(format_args!("kelvin: {}: {text}", self.flag));
         missed.iter().for_each(|one| say(&found_by_gate(one)));
         known.iter().for_each(|one| say(&format!("not counted: {}", found_by_gate(one))));
-        not_seen.iter().for_each(|issue| say(&format!("nothing is seen any more of what is known: {issue}")));
-        if missed.is_empty() && *unseen > 0 {
-            let figures = comparison.figures.len();
-            say(&format!("nothing is that much worse; of {figures} figures {unseen} could not have shown it"));
-        }
+        not_seen.iter().for_each(|issue| say(&not_seen_by_gate(issue)));
+        unseen_by_gate(gated, comparison).iter().for_each(|text| say(text));
         if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) }
     }
 }

@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use kelvin_analysis::ComparedRung;
 use kelvin_model::{Comparison, json};
-use kelvin_report::compare::{Compared, Pulled, Tested};
+use kelvin_report::compare::{Compared, Page, Pulled, Tested};
 
 use super::gate::AskedGate;
 use crate::cli::{CompareFormat, ShownArgs};
@@ -34,22 +35,24 @@ impl<'a> Shown<'a> {
         self.args.output.is_some() || self.args.format() != CompareFormat::Terminal
     }
 
-    /// Judges a comparison and shows it, without what is private unless that is kept; `more` is the command that shows all of it.
-    /// Returns what is left to be told at the end.
+    /// Judges a comparison and shows it, without what is private unless that is kept. Returns what is left to be told at the end.
     ///
     /// # Errors
     /// What keeps it from being written.
-    pub fn show(&self, mut comparison: Comparison, is_kept: bool, more: &str) -> Result<Told<'_>, Fault> {
+    pub fn show(&self, of: Showing<'_>, is_kept: bool) -> Result<Told<'_>, Fault> {
+        let Showing { mut comparison, ladder, more } = of;
+        let format = self.args.format();
+        let ladder = if format == CompareFormat::Html { ladder(&comparison) } else { Vec::new() };
         self.gate.judge(&mut comparison);
         if !is_kept {
             // A reason may quote a path of the user's.
             comparison = without_private(&comparison)?;
         }
-        let format = self.args.format();
         let write = |out: &mut dyn Write| match format {
             CompareFormat::Terminal => {
                 Compared { width: output::width(), full: self.args.full, more }.render(&comparison, out)
             }
+            CompareFormat::Html => Page { ladder: &ladder }.render(&comparison, out),
             CompareFormat::Md => Pulled.render(&comparison, out),
             CompareFormat::Junit => Tested.render(&comparison, out),
             CompareFormat::Json => writeln!(out, "{}", json::pretty(&comparison)?),
@@ -57,6 +60,16 @@ impl<'a> Shown<'a> {
         output::deliver(self.args.output.as_deref(), format == CompareFormat::Terminal, write)?;
         Ok(Told { gate: &self.gate, comparison })
     }
+}
+
+/// A comparison to show, and what else is shown with it.
+pub struct Showing<'a> {
+    /// The comparison.
+    pub comparison: Comparison,
+    /// Its ladders, where a page has room for them.
+    pub ladder: &'a dyn Fn(&Comparison) -> Vec<ComparedRung>,
+    /// The command that shows all of it.
+    pub more: &'a str,
 }
 
 /// A comparison that was shown.

@@ -9,7 +9,7 @@ use super::curves::{
 };
 use super::heat::{grid_figures, heat_figure};
 use super::tails;
-use super::{Drawing, Figure, FigureAxis, Plot, Point, Role, Series, file_name, spans_magnitudes, spans_wide};
+use super::{Drawing, Figure, FigureAxis, Plot, Point, Role, Series, file_name, heights, spans_magnitudes, spans_wide};
 use crate::sections::{Curve, CurveSeries, Entry};
 use crate::{Report, studies, units};
 
@@ -193,8 +193,12 @@ fn loaded_figure(pair: &Against<'_, '_>) -> Option<Figure> {
     }
     let (delay, rate) = (pair.delay.metric, pair.rate.metric);
     let (what, by) = (own_name(pair.delay), own_name(pair.rate));
-    let y =
-        FigureAxis { label: what.into(), kind: delay.unit.into(), logarithmic: spans_wide(&series), from_zero: true };
+    let y = FigureAxis {
+        label: what.into(),
+        kind: delay.unit.into(),
+        logarithmic: spans_wide(heights(&series)),
+        from_zero: true,
+    };
     let x = FigureAxis { label: format!("measured {by}"), kind: rate.unit.into(), logarithmic: false, from_zero: true };
     let (guides, marks) = (Vec::new(), Vec::new());
     Some(Figure {

@@ -12,11 +12,10 @@ use kelvin_stats::median;
 use super::spark::LEAST_RANGE;
 use super::{SECTIONS, of_section};
 use crate::figures::FigureAxis;
-use crate::html::policy;
+use crate::html::plain::PlainPage;
 use crate::safe::{Markup, html};
 use crate::scale::Scale;
 use crate::svg::path;
-use crate::{palette, svg};
 
 const STYLE: &str = include_str!("../../assets/history.css");
 const WIDTH: f64 = 340.0;
@@ -41,25 +40,16 @@ impl Page {
     /// # Errors
     /// Those of the writer.
     pub fn render(self, history: &History, out: &mut dyn io::Write) -> io::Result<()> {
-        let style = format!("{}{}{STYLE}", palette::properties(), svg::style_sheet());
-        let head = html!(
-            "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\
-             <meta name=\"color-scheme\" content=\"light dark\"><title>kelvin history: {}</title>",
-            policy::of_styles(&style),
-            history.cpu_model.as_deref().unwrap_or("a machine")
-        );
-        write!(out, "{}<style>{style}</style></head>", head.as_str())?;
         let said: Markup =
             std::iter::once(counts(history)).chain(remarks(history)).map(|one| html!("<p>{}</p>", one)).collect();
         let body = html!(
-            "<body><main><h1>History</h1><p class=\"lead\">{}</p>{}{}</main></body></html>\n",
+            "<h1>History</h1><p class=\"lead\">{}</p>{}{}",
             of(history),
             said,
             SECTIONS.iter().map(|one| section(one.0, &of_section(history, one), history)).collect::<Markup>()
         );
-        out.write_all(body.as_str().as_bytes())
+        let title = history.cpu_model.as_deref().unwrap_or("a machine");
+        PlainPage { of: "history", title, style: STYLE, body }.write(out)
     }
 }
 

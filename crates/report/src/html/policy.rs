@@ -29,7 +29,7 @@ pub(super) fn policy(own: Own<'_>) -> String {
 }
 
 /// The policy of a page without scripts, with one style.
-pub(crate) fn of_styles(style: &str) -> String {
+pub(super) fn of_styles(style: &str) -> String {
     format!("default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'", hash(style.as_bytes()))
 }
 

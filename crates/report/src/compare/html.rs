@@ -1,0 +1,216 @@
+//! A comparison as one page of its own, without any script: what differs, both ladders, and every figure with its ratio on an axis
+//! and, on demand, its rounds.
+
+mod figure;
+mod forest;
+mod strip;
+
+use std::io;
+
+use kelvin_analysis::ComparedRung;
+use kelvin_analysis::words::compare::{
+    apart, counts, found_by_gate, not_seen_by_gate, nothing_differs, remarks, side, unseen_by_gate,
+};
+use kelvin_model::{ComparedFigure, ComparedSide, Comparison, FactDiffers, GateFinding, Gated};
+
+use self::figure::{anchor, figure};
+use self::forest::Forest;
+use super::{OPEN, TABLES};
+use crate::html::plain::PlainPage;
+use crate::html::{list, scrolling};
+use crate::safe::{Markup, html};
+use crate::svg::ladder::two::{TwoLadders, outcome};
+use crate::words;
+
+const STYLE: &str = include_str!("../../assets/compare.css");
+/// Facts that differ, and misses of a gate, of which more are folded away.
+const MOST: usize = 12;
+/// The sides, as the page calls them.
+const SIDES: [&str; 2] = ["A", "B"];
+
+/// A comparison as a page that opens offline, prints, and fits a phone; light and dark.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// The times of both sides on one scale, where both are pictures of machines.
+    pub ladder: &'a [ComparedRung],
+}
+
+impl Page<'_> {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
+        let body = html!(
+            "<h1>Comparison</h1>{}{}{}{}{}{}{}",
+            sides(comparison),
+            differences(comparison),
+            verdict(comparison),
+            comparison.gated.as_ref().map(|gated| gate(gated, comparison)),
+            self.ladder(comparison),
+            figures(comparison),
+            left_apart(comparison)
+        );
+        let title = format!("{} against {}", comparison.other.name, comparison.base.name);
+        PlainPage { of: "compare", title: &title, style: STYLE, body }.write(out)
+    }
+
+    fn ladder(&self, comparison: &Comparison) -> Markup {
+        if self.ladder.is_empty() {
+            return html!("<p class=\"lead\">No ladders: not both sides are pictures of a machine.</p>");
+        }
+        let drawn = TwoLadders::of(self.ladder, comparison).inline(anchor);
+        html!(
+            "<section id=\"ladder\"><h2>How long it takes</h2><div class=\"ladder\">{}</div><details class=\"data\"><summary>The \
+             ladder as a table</summary>{}</details></section>",
+            drawn,
+            scrolling("The ladder", self.table(comparison))
+        )
+    }
+
+    /// The ladder for who does not see it.
+    fn table(&self, comparison: &Comparison) -> Markup {
+        let mut begun = "";
+        let mut rows = Markup::new();
+        for rung in self.ladder {
+            let what = if rung.continues { format!("{begun}, {}", rung.what) } else { rung.what.clone() };
+            if !rung.continues {
+                begun = &rung.what;
+            }
+            let [base, other] = rung.seconds.map(|seconds| seconds.map(words::time));
+            let outcome = outcome(rung, comparison);
+            rows.push(html!("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>", what, base, other, outcome));
+        }
+        html!(
+            "<table class=\"plain numbers\"><caption class=\"unseen\">The ladder</caption><thead><tr><th>What</th><th>A</th><th>B</th>\
+             <th>B over A</th></tr></thead><tbody>{}</tbody></table>",
+            rows
+        )
+    }
+}
+
+/// What A and B are.
+fn sides(comparison: &Comparison) -> Markup {
+    let one = |(letter, of): (&str, &ComparedSide)| {
+        let text = side(of, comparison);
+        // Two settings are named by their letters already.
+        let text = text.strip_prefix(&format!("{letter}: ")).filter(|_| comparison.in_turn.is_some()).unwrap_or(&text);
+        html!("<dt>{}</dt><dd>{}</dd>", letter, text)
+    };
+    html!(
+        "<dl class=\"sides\">{}</dl>",
+        SIDES.into_iter().zip([&comparison.base, &comparison.other]).map(one).collect::<Markup>()
+    )
+}
+
+/// What differs besides figures: it may explain them.
+fn differences(comparison: &Comparison) -> Markup {
+    let facts = &comparison.differences;
+    if facts.is_empty() {
+        return html!("<p>{}</p>", nothing_differs(comparison));
+    }
+    let title = if comparison.in_turn.is_some() { "What differs" } else { "What else differs" };
+    html!("<section id=\"differs\"><h2>{}</h2>{}</section>", title, few(facts, |facts| facts_table(title, facts)))
+}
+
+/// The first of these, and the rest for who wants it.
+fn few<T>(all: &[T], shown: impl Fn(&[T]) -> Markup) -> Markup {
+    let (first, rest) = all.split_at(all.len().min(MOST));
+    let more = || folded(false, &html!("and {} more", rest.len()), &shown(rest));
+    html!("{}{}", shown(first), (!rest.is_empty()).then(more))
+}
+
+fn facts_table(title: &str, facts: &[FactDiffers]) -> Markup {
+    let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
+    let row = |fact: &FactDiffers| {
+        html!(
+            "<tr><th>{}: {}</th><td><i>A</i> {}</td><td><i>B</i> {}</td></tr>",
+            fact.group,
+            fact.label,
+            text(&fact.base),
+            text(&fact.other)
+        )
+    };
+    html!(
+        "<table class=\"plain facts\"><caption class=\"unseen\">{}</caption><tbody>{}</tbody></table>",
+        title,
+        facts.iter().map(row).collect::<Markup>()
+    )
+}
+
+/// What comes out in a sentence, and what is to be known of it.
+fn verdict(comparison: &Comparison) -> Markup {
+    html!(
+        "<section id=\"verdict\"><h2>What comes out</h2><p class=\"answer\">{}</p>{}</section>",
+        counts(comparison),
+        list("remarks", remarks(comparison))
+    )
+}
+
+/// What misses the gate, and what would if it were not known.
+fn gate(gated: &Gated, comparison: &Comparison) -> Markup {
+    let found = |all: &[GateFinding]| few(all, |all| list("gate", all.iter().map(found_by_gate)));
+    let missed = match gated.missed.len() {
+        0 => html!("<p class=\"answer\"><b class=\"good\">No figure misses the gate.</b></p>"),
+        _ => html!("<p class=\"answer\"><b class=\"bad\">Misses of the gate:</b></p>{}", found(&gated.missed)),
+    };
+    let known = (!gated.known.is_empty()).then(|| html!("<p>Known, and not counted:</p>{}", found(&gated.known)));
+    let more = unseen_by_gate(gated, comparison)
+        .into_iter()
+        .chain(gated.not_seen.iter().map(|issue| not_seen_by_gate(issue)))
+        .collect::<Vec<String>>();
+    html!("<section id=\"gate\"><h2>The gate</h2>{}{}{}</section>", missed, known, list("gate", more))
+}
+
+/// The tables of figures, the most consequential first; those of what nobody has to act on are folded, unless there is nothing else.
+fn figures(comparison: &Comparison) -> Markup {
+    let numbered: Vec<(usize, &ComparedFigure)> = comparison.figures.iter().enumerate().collect();
+    let mut page = Markup::new();
+    for (at, (title, is)) in TABLES.iter().enumerate() {
+        let of_table: Vec<(usize, &ComparedFigure)> =
+            numbered.iter().copied().filter(|(_, figure)| is(&figure.verdict)).collect();
+        if of_table.is_empty() {
+            continue;
+        }
+        let forest = Forest::of(of_table.iter().map(|(_, figure)| *figure), comparison.threshold);
+        let rows: Markup = of_table.iter().map(|(at, one)| figure((*at, one), comparison, &forest)).collect();
+        let title = html!("<h2>{} ({})</h2>", title, of_table.len());
+        let rows = html!("<div class=\"head\" aria-hidden=\"true\">{}</div>{}", forest.axis(), rows);
+        page.push(match at >= OPEN {
+            true => html!("<section>{}</section>", folded(page.is_empty(), &title, &rows)),
+            false => html!("<section>{}{}</section>", title, rows),
+        });
+    }
+    if page.is_empty() {
+        return page;
+    }
+    html!(
+        "<p class=\"lead\">Each ratio is B over A, with its 95 % interval; in brackets where it is but the range of a few rounds. The band is \
+         what counts as the same. A figure opens to its rounds.</p>{}",
+        page
+    )
+}
+
+/// What is shown to who wants it, or to all.
+fn folded(is_open: bool, title: &Markup, body: &Markup) -> Markup {
+    let open = if is_open { html!(" open") } else { Markup::new() };
+    html!("<details class=\"fold\"{}><summary>{}</summary>{}</details>", open, title, body)
+}
+
+/// What is not compared, by reason.
+fn left_apart(comparison: &Comparison) -> Markup {
+    let groups = apart(comparison);
+    if groups.is_empty() {
+        return Markup::new();
+    }
+    let group = |(why, figures): &(String, Vec<String>)| {
+        let names = Markup::joined(figures.iter().map(|name| html!("<code>{}</code>", name)), ", ");
+        let title = html!("{} <span class=\"count\">({})</span>", why, figures.len());
+        folded(false, &title, &html!("<p>{}</p>", names))
+    };
+    html!(
+        "<section id=\"apart\"><h2>Not compared ({})</h2>{}</section>",
+        comparison.not_compared.len(),
+        groups.iter().map(group).collect::<Markup>()
+    )
+}

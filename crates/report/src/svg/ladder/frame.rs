@@ -1,0 +1,128 @@
+//! What ladders have in common: rows on one axis of times, its lines, and what the marks mean.
+
+use super::super::CHARACTER;
+use super::super::path::{self, number};
+use crate::ladder::Axis;
+use crate::safe::{Markup, html};
+
+/// How wide a ladder is, with the room for its names and for the figures behind the axis.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub width: f64,
+    pub names: f64,
+    pub figures: f64,
+}
+
+pub(super) const WIDE: Layout = Layout { width: 720.0, names: 172.0, figures: 96.0 };
+/// On a phone, where letters must not shrink.
+pub(super) const NARROW: Layout = Layout { width: 380.0, names: 140.0, figures: 84.0 };
+
+/// Above the rows: the times of the axis.
+const TOP: f64 = 24.0;
+/// Height of a row, of the range of a prediction, and radius of what was measured.
+pub(super) const ROW: f64 = 22.0;
+pub(super) const RANGE: f64 = 10.0;
+pub(super) const RADIUS: f64 = 4.5;
+/// How much further in a rung begins that continues the one above.
+pub(super) const INDENT: f64 = 12.0;
+/// Below the rows: the legend, of two lines at most, and one of them.
+const LEGEND: f64 = 30.0;
+const LEGEND_LINE: f64 = 20.0;
+
+/// Rows on one axis.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub axis: Axis,
+    pub rows: usize,
+    pub layout: Layout,
+}
+
+/// A mark of the legend.
+pub(super) enum Mark {
+    Range,
+    Circle(&'static str),
+    /// A circle around what another mark shows.
+    Ring(&'static str),
+}
+
+impl Frame {
+    /// What is drawn in it, for the inside of a page.
+    pub fn inline(&self, class: &str, drawn: &Markup) -> Markup {
+        html!(
+            "<svg class=\"drawing {}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>",
+            class,
+            self.layout.width,
+            number(self.height()),
+            drawn
+        )
+    }
+
+    pub fn height(&self) -> f64 {
+        TOP + ROW * self.rows as f64 + LEGEND + LEGEND_LINE * f64::from(u8::from(self.layout.width < WIDE.width))
+    }
+
+    /// The middle of a row.
+    pub fn middle(row: usize) -> f64 {
+        TOP + ROW * (row as f64 + 0.5)
+    }
+
+    pub fn across(&self, seconds: f64) -> f64 {
+        self.place(self.axis.share(seconds))
+    }
+
+    /// Where a share of the axis is.
+    fn place(&self, share: f64) -> f64 {
+        let Layout { width, names, figures } = self.layout;
+        names + share * (width - names - figures)
+    }
+
+    /// The lines of the axis with their times.
+    pub fn grid(&self) -> Markup {
+        let bottom = TOP + ROW * self.rows as f64;
+        let (mut lines, mut times, mut free_from) = (String::new(), Markup::new(), 0.0);
+        for (share, time) in self.axis.labelled() {
+            let x = self.place(share);
+            let half = time.chars().count() as f64 * CHARACTER / 2.0;
+            lines.push_str(&format!("{}V{}", path::begin(x, TOP), number(bottom)));
+            // A label that would touch the one before it is left out; its line stays.
+            if x - half >= free_from {
+                times.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), TOP - 8.0, time));
+                free_from = x + half;
+            }
+        }
+        html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, times)
+    }
+
+    /// What the marks mean: below the axis, on a narrow ladder from its edge, in as many lines as it takes.
+    pub fn legend(&self, marks: &[(Mark, &str)]) -> Markup {
+        let left = if self.layout.width < WIDE.width { RADIUS } else { self.layout.names };
+        let (mut x, mut y) = (left, TOP + ROW * self.rows as f64 + 18.0);
+        let mut legend = Markup::new();
+        for (mark, text) in marks {
+            let width = 34.0 + text.chars().count() as f64 * CHARACTER;
+            if x > left && x + width > self.layout.width + 14.0 {
+                (x, y) = (left, y + LEGEND_LINE);
+            }
+            let shape = match mark {
+                Mark::Range => {
+                    let shape = path::rectangle(x - 2.0, y - RANGE / 2.0, 16.0, RANGE);
+                    html!("<path class=\"ladder-range\" d=\"{}\"/>", shape)
+                }
+                Mark::Circle(class) => circle(class, x + 6.0, y),
+                Mark::Ring(class) => ring(class, x + 6.0, y),
+            };
+            legend.push(html!("{}<text x=\"{}\" y=\"{}\">{}</text>", shape, number(x + 18.0), number(y + 4.0), text));
+            x += width;
+        }
+        legend
+    }
+}
+
+pub(super) fn circle(class: &str, x: f64, y: f64) -> Markup {
+    html!("<circle class=\"{}\" cx=\"{}\" cy=\"{}\" r=\"{}\"/>", class, number(x), number(y), RADIUS)
+}
+
+/// A circle wide enough to be seen around another one.
+pub(super) fn ring(class: &str, x: f64, y: f64) -> Markup {
+    html!("<circle class=\"{}\" cx=\"{}\" cy=\"{}\" r=\"{}\"/>", class, number(x), number(y), RADIUS + 2.0)
+}

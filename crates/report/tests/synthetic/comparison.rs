@@ -1,0 +1,136 @@
+//! A comparison whose texts try to break out of every language; used by tests and by the sample page.
+#![allow(dead_code, reason = "the example uses a part of it")]
+
+use kelvin_analysis::ComparedRung;
+use kelvin_analysis::words::compare::{name, not_compared_name};
+use kelvin_model::{
+    Axis, AxisScale, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison,
+    Estimate, FactDiffers, FigureOfSide, GateFinding, GateReason, Gated, KnownFrom, KnownIssue, Metric, NotCompared,
+    NotComparedBecause, NotKnownBecause,
+};
+
+pub const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
+pub static LATENCY: Metric = Metric::duration("test.latency", "A load").over([BYTES]);
+
+fn side(name: &str, id: &str) -> ComparedSide {
+    let run = ComparedRun {
+        id: id.into(),
+        started: "2026-11-24T10:00:00Z".into(),
+        seconds: 150.0,
+        is_partial: false,
+        foreign: None,
+    };
+    ComparedSide { name: name.into(), runs: vec![run] }
+}
+
+/// Rounds that spread by 2 % around a value.
+fn of_side(value: f64, rounds: usize) -> FigureOfSide {
+    let round = |number: usize| value * (0.98 + 0.04 * (number * 3 % rounds) as f64 / rounds as f64);
+    FigureOfSide { interval: Some([0.97 * value, 1.03 * value]), rounds: vec![(0..rounds).map(round).collect()] }
+}
+
+fn figure(bytes: u64, [base, other]: [f64; 2], verdict: ChangeVerdict) -> ComparedFigure {
+    let ratio = other / base;
+    ComparedFigure {
+        metric: LATENCY,
+        case: Case::new().with(BYTES, bytes),
+        base,
+        other,
+        rounds: [8, 8],
+        sides: [base, other].map(|value| of_side(value, 8)),
+        ratio: Estimate { value: ratio, low: 0.98 * ratio, high: 1.02 * ratio, is_range: false },
+        between: KnownFrom::Runs(7),
+        verdict,
+        differs: None,
+        same: None,
+        least_seen: Some(0.04),
+        times_to_decide: Some(3.0),
+        cause: None,
+    }
+}
+
+/// What came from a file that somebody else wrote: its names mean something in every language.
+pub fn comparison() -> Comparison {
+    let undecided = ChangeVerdict::NotKnown(NotKnownBecause::Undecided);
+    let fact = FactDiffers {
+        group: "Kernel".into(),
+        label: "Release".into(),
+        base: Some("6.18 | <script>alert(1)</script>".into()),
+        other: None,
+    };
+    let apart = |metric: &Metric, why| NotCompared { metric: metric.id, case: "bytes=\"1\"".into(), why };
+    Comparison {
+        compare_format: COMPARE_FORMAT,
+        base: side("before.json", "a"),
+        other: side("a\"<b>&|`*_\u{1b}[31m", "b"),
+        threshold: 0.01,
+        differences: vec![fact],
+        clocks: None,
+        middle: None,
+        inflation: 1.0,
+        figures: vec![
+            figure(4096, [10.0, 12.7], ChangeVerdict::Worse),
+            figure(8192, [10.0, 10.4], ChangeVerdict::Worse),
+            figure(16_384, [12.0, 11.0], ChangeVerdict::Better),
+            figure(32_768, [20.0, 20.3], undecided),
+            figure(65_536, [30.0, 30.01], ChangeVerdict::Same),
+        ],
+        not_compared: vec![
+            apart(&LATENCY, NotComparedBecause::MethodVersion([1, 2])),
+            apart(&LATENCY, NotComparedBecause::OnlyBase("skipped: <needs> two CPUs".into())),
+        ],
+        in_turn: None,
+        gated: None,
+    }
+}
+
+/// What a gate of 5 % finds, with a known issue and an owner.
+pub fn gated() -> Comparison {
+    let mut comparison = comparison();
+    let finding = |figure: &str, because, issue, owner: Option<&str>| GateFinding {
+        metric: LATENCY.id,
+        figure: figure.into(),
+        because,
+        issue,
+        owner: owner.map(str::to_owned),
+    };
+    let names: Vec<String> = comparison.figures.iter().map(name).collect();
+    let worse = |by| GateReason::Worse { by, allowed: 0.05 };
+    let issue = KnownIssue { because: "a <known> issue".into(), until: Some("2026-12-31".into()), worse: Some(0.5) };
+    comparison.gated = Some(Gated {
+        missed: vec![
+            finding(&names[0], worse(0.27), None, Some("@memory|team")),
+            finding(&not_compared_name(&comparison.not_compared[0]), GateReason::NotCompared, None, None),
+        ],
+        known: vec![finding(&names[1], GateReason::Unseen { least: Some(0.3), wanted: 0.1 }, Some(issue), None)],
+        unseen: 3,
+        not_seen: vec!["nothing of it".into()],
+    });
+    comparison
+}
+
+/// Two times of it, and one that only the other side has.
+pub fn ladder() -> Vec<ComparedRung> {
+    let rung = |what: &str, seconds, figure| ComparedRung { what: what.into(), continues: false, seconds, figure };
+    vec![
+        rung("a <b>load</b>", [Some(10e-9), Some(12.7e-9)], Some(0)),
+        ComparedRung { continues: true, ..rung("of \"16 KiB\"", [Some(12e-9), Some(11e-9)], Some(2)) },
+        rung("a fork", [None, Some(50e-6)], None),
+    ]
+}
+
+/// So many figures, each with as many rounds as a run of several has.
+pub fn many(figures: usize) -> Comparison {
+    let verdicts = [
+        ChangeVerdict::Worse,
+        ChangeVerdict::NotKnown(NotKnownBecause::Undecided),
+        ChangeVerdict::Same,
+        ChangeVerdict::Better,
+    ];
+    let one = |number: usize| {
+        let verdict = verdicts[number % verdicts.len()].clone();
+        let one = figure(4096 + number as u64, [1234.5, 1234.5 * (0.5 + number as f64 / figures as f64)], verdict);
+        ComparedFigure { sides: [one.base, one.other].map(|value| of_side(value, 160)), rounds: [160, 160], ..one }
+    };
+    Comparison { figures: (0..figures).map(one).collect(), ..comparison() }
+}
