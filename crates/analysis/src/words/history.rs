@@ -1,6 +1,6 @@
 //! A history in words.
 
-use kelvin_model::units::{case, number, percent};
+use kelvin_model::units::{brief, case, number, p_value, percent};
 use kelvin_model::{
     Among, Better, FactDiffers, History, HistoryChange, HistoryChangeKind, RunOfHistory, SeriesHistory,
 };
@@ -113,6 +113,15 @@ pub fn change(change: &HistoryChange, better: Better, history: &History) -> Stri
             format!("{size} from {} on (run {}{or})", day(at), at.id)
         }
     }
+}
+
+/// The last change of a series in one line, for a reader that is called when there is something to read.
+pub fn in_one_line(series: &SeriesHistory, history: &History) -> Option<String> {
+    let last = series.last_change()?;
+    let [before, after] = [last.before, last.after].map(|value| brief(value, None, series.metric.unit));
+    let said = change(last, series.metric.better, history);
+    let chance = p_value(last.chance.joint);
+    Some(format!("{}: {before} -> {after}, {said}; by chance: {chance}; {}", name(series), besides(last, FEW_FACTS)))
 }
 
 /// What else changed with a change, at most so many facts: `with Kernel, Release: 6.1 -> 6.6; and 2 more`.
