@@ -108,9 +108,10 @@ pub fn change(change: &HistoryChange, better: Better, history: &History) -> Stri
         }
         HistoryChangeKind::Step => {
             let at = run(change.run);
+            let [_, begin] = moments([run(change.run.saturating_sub(1)), at]);
             let [first, last] = moments([run(from), run(to)]);
             let or = if from == to { String::new() } else { format!(", or {first} to {last}") };
-            format!("{size} from {} on (run {}{or})", day(at), at.id)
+            format!("{size} from {begin} on (run {}{or})", at.id)
         }
     }
 }
