@@ -75,11 +75,6 @@ impl Fitted {
         }
     }
 
-    /// How long its minimum of rounds takes, if that is longer than the usual time.
-    pub fn longer(&self) -> Option<Duration> {
-        self.usual.map(|_| Duration::from_secs_f64(self.budget.seconds))
-    }
-
     /// Says before the run what it measures, and what not.
     pub fn announce(&self, whereto: &str) {
         let (cases, time) = (self.plan.units.len(), seconds(self.budget.seconds));

@@ -72,10 +72,10 @@ pub fn watch(args: &WatchArgs) -> Done {
             return Ok(ExitCode::SUCCESS);
         }
         match watch.turn() {
-            Ok(Seen::Interrupted(signal)) if args.once => {
-                return Err(Fault::because(format!("interrupted by {signal}: the run is stored as far as it came")));
+            Ok(Seen::Interrupted(signal)) => {
+                output::remark(format_args!("kelvin: interrupted by {signal}: the run is stored as far as it came"));
+                return Ok(ExitCode::SUCCESS);
             }
-            Ok(Seen::Interrupted(_)) => return Ok(ExitCode::SUCCESS),
             Ok(Seen::News(news)) if args.once => {
                 return Ok(if news { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS });
             }
@@ -120,7 +120,7 @@ struct Watch<'a> {
     args: &'a WatchArgs,
     names: Vec<String>,
     pace: Pace,
-    /// The flags of each run: what its time is, is planned.
+    /// The flags of each run, whose time is planned unless it is the least.
     measure: MeasureArgs,
     state: State,
     file: PathBuf,
@@ -142,7 +142,10 @@ impl<'a> Watch<'a> {
         Ok(Self {
             names: if args.names.is_empty() { usual_names() } else { args.names.clone() },
             pace: Pace { every: args.every.unwrap_or(USUAL), share: args.cpu_share },
-            measure: MeasureArgs { budget: None, ..args.measure.clone() },
+            measure: MeasureArgs {
+                budget: args.measure.budget.filter(|&asked| asked == MINIMUM),
+                ..args.measure.clone()
+            },
             state: state.map_err(|error| {
                 Fault::new(format!("{}: not what a watch remembers; remove it to begin anew", file.display()), error)
             })?,
@@ -255,7 +258,11 @@ impl<'a> Watch<'a> {
 
     /// Sees to it that the minimum of rounds fits into the interval: one that was asked for is refused at the beginning, any other grows.
     fn make_room(&mut self, fitted: &Fitted, load: f64) -> Result<(), Fault> {
-        let Some(needed) = fitted.longer().filter(|&needed| !self.pace.holds(needed, load)) else { return Ok(()) };
+        // What the share allows fits, so that what does not is what is needed.
+        let needed = Duration::from_secs_f64(fitted.budget.seconds);
+        if self.pace.holds(needed, load) {
+            return Ok(());
+        }
         let least = self.pace.least_every(needed, load);
         let said = format!(
             "the minimum of rounds takes {}, {} of CPU time; {} of one CPU pays for that every {}",

@@ -159,3 +159,130 @@ impl Told {
         self.rises == other.rises && self.places[0] <= other.places[1] && other.places[0] <= self.places[1]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use kelvin_analysis::{Recorded, Records};
+    use kelvin_catalogue::cpu::LOOP;
+    use kelvin_model::{HistoryPoint, RunOfHistory};
+
+    use super::*;
+
+    /// Runs of a history in which a loop takes these times, and one of them is no other's.
+    fn records(values: &[f64]) -> Records {
+        let run = |at: usize| RunOfHistory {
+            id: format!("{at}"),
+            started: format!("2026-10-{:02}T{:02}:00:00Z", 1 + at / 24, at % 24),
+        };
+        let point = |(run, &value): (usize, &f64)| HistoryPoint { run, value };
+        let points: Vec<HistoryPoint> = values.iter().enumerate().map(point).collect();
+        Records {
+            machine: "a".into(),
+            cpu_model: None,
+            mode: "watch".into(),
+            runs: (0..values.len()).map(run).collect(),
+            has_older: false,
+            other_modes: Vec::new(),
+            series: vec![Recorded {
+                metric: LOOP,
+                case: Case::new(),
+                versions: vec![(LOOP.version, points)],
+                others: Vec::new(),
+            }],
+        }
+    }
+
+    /// Levels of so many runs each, with a spread of about 1 %.
+    fn levels(levels: &[(usize, f64)]) -> Vec<f64> {
+        let all = levels.iter().flat_map(|&(runs, level)| std::iter::repeat_n(level, runs));
+        let spread = [0.3, -1.2, 0.9, -0.4, 1.4, -0.8, 0.1, 0.6, -1.6, 1.1, -0.2, 0.7, -0.9].into_iter().cycle();
+        all.zip(spread).map(|(level, away)| level * (1.0 + 0.01 * away)).collect()
+    }
+
+    /// The looks after which something is told, after each of the runs from one on.
+    fn told(state: &mut State, values: &[f64], from: usize) -> Vec<usize> {
+        let all = records(values);
+        let is_news = |&runs: &usize| {
+            let now = all.before(runs);
+            !state.news(&now.history(), || now.before(runs - 1).history(), 0.05).is_empty()
+        };
+        (from..=values.len()).filter(is_news).collect()
+    }
+
+    #[test]
+    fn a_change_is_told_once_however_many_looks_follow() {
+        let values = levels(&[(20, 10.0), (40, 12.0)]);
+        assert_eq!(told(&mut State::default(), &values, 1), [23], "with the third run after it");
+        assert!(told(&mut State::default(), &levels(&[(20, 12.0), (20, 10.0)]), 1).is_empty(), "for the better");
+        assert!(
+            told(&mut State::default(), &levels(&[(20, 10.0), (20, 10.4)]), 1).is_empty(),
+            "by less than asked for"
+        );
+    }
+
+    #[test]
+    fn what_comes_back_is_told_again() {
+        let values = levels(&[(20, 10.0), (20, 13.0), (20, 10.0), (20, 13.0)]);
+        let told = told(&mut State::default(), &values, 1);
+        assert!(told.len() == 2 && told[0] == 23 && told[1] > 60, "{told:?}");
+    }
+
+    #[test]
+    fn the_first_look_at_an_old_store_tells_what_came_with_the_last_run() {
+        let values = levels(&[(20, 10.0), (10, 12.0)]);
+        assert!(told(&mut State::default(), &values, 25).is_empty(), "it was known for long");
+        assert_eq!(told(&mut State::default(), &values, 23), [23]);
+        // A look that never came, since the program was killed before it, is made up for.
+        let mut state = State::default();
+        assert!(told(&mut state, &values[..22], 1).is_empty());
+        assert_eq!(told(&mut state, &values, 26), [26]);
+    }
+
+    #[test]
+    fn what_is_remembered_is_of_one_store_and_machine_and_survives() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.sqlite-watch.json");
+        let of = |machine: &str| [String::new(), machine.to_owned()];
+        let mut state = State::read(&path, of("a")).unwrap();
+        assert_eq!((state.last(9), state.told.is_none()), (None, true));
+        told(&mut state, &levels(&[(20, 10.0), (5, 12.0)]), 22);
+        state.note(Turn { began_us: 1_000_000, cpu: 2.5 });
+        state.learn(&["cpu".to_owned()], 2.0, Duration::from_secs(3));
+        fs::write(&path, serde_json::to_string(&state).unwrap()).unwrap();
+        let again = State::read(&path, of("a")).unwrap();
+        assert_eq!(again, state);
+        assert_eq!(again.told.as_ref().map(Vec::len), Some(1));
+        let other = State::read(&path, of("b")).unwrap();
+        assert_eq!((other.turn, other.told), (None, None));
+        for wrong in ["", "{}", "[1", r#"{"format":2,"of":["","a"],"turn":null,"load":null,"told":null}"#, "\u{7f}"] {
+            fs::write(&path, wrong).unwrap();
+            assert!(State::read(&path, of("a")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_turn_of_another_time_or_of_nonsense_delays_nothing() {
+        let last = |began_us, cpu, now| State { turn: Some(Turn { began_us, cpu }), ..State::default() }.last(now);
+        let expected = LastTurn { ago: Duration::from_secs(3), cpu: Duration::from_millis(500) };
+        assert_eq!(last(1_000_000, 0.5, 4_000_000), Some(expected));
+        assert_eq!(last(4_000_000, 0.5, 1_000_000), None, "the clock was set back");
+        assert_eq!(last(0, -1.0, 1), None);
+        assert_eq!(last(0, 1e300, 1), None);
+        assert_eq!(last(i64::MIN, 0.5, i64::MAX), None);
+    }
+
+    #[test]
+    fn what_measuring_takes_is_learned_for_the_same_names() {
+        let names = |name: &str| vec![name.to_owned()];
+        let mut state = State::default();
+        assert_eq!(state.load(&names("cpu")), USUAL_LOAD);
+        state.learn(&names("cpu"), 4.0, Duration::from_secs(6));
+        assert_eq!((state.load(&names("cpu")), state.load(&names("os"))), (1.5, USUAL_LOAD));
+        state.learn(&names("cpu"), 0.0, Duration::from_secs(6));
+        assert_eq!(state.load(&names("cpu")), 1.5, "nothing was measured");
+        state.learn(&names("cpu"), 1e-9, Duration::from_secs(6));
+        assert_eq!(state.load(&names("cpu")), LOADS[1]);
+    }
+}
