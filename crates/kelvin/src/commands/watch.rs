@@ -257,6 +257,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Sees to it that the minimum of rounds fits into the interval: one that was asked for is refused at the beginning, any other grows.
+    /// What a timer starts began with the first turn: were a later one refused, no run would ever show that the machine is quicker again.
     fn make_room(&mut self, fitted: &Fitted, load: f64) -> Result<(), Fault> {
         // What the share allows fits, so that what does not is what is needed.
         let needed = Duration::from_secs_f64(fitted.budget.seconds);
@@ -271,7 +272,8 @@ impl<'a> Watch<'a> {
             percent(self.pace.share),
             seconds(least.as_secs_f64())
         );
-        if let Some(every) = self.args.every.filter(|_| self.turns == 0) {
+        let begins = self.turns == 0 && !(self.args.once && self.state.knows(&self.names));
+        if let Some(every) = self.args.every.filter(|_| begins) {
             return Err(Fault::because(format!(
                 "--every {}: {said}; give --every {}, more of --cpu-share, or fewer names",
                 as_argument(every),

@@ -102,8 +102,16 @@ impl State {
 
     /// Seconds of CPU time that each second of measuring these takes.
     pub fn load(&self, names: &[String]) -> f64 {
-        let known = self.load.as_ref().filter(|load| load.names == names && load.cpu.is_finite());
-        known.map_or(USUAL_LOAD, |load| load.cpu.clamp(LOADS[0], LOADS[1]))
+        self.learned(names).map_or(USUAL_LOAD, |load| load.clamp(LOADS[0], LOADS[1]))
+    }
+
+    /// Whether these were measured before.
+    pub fn knows(&self, names: &[String]) -> bool {
+        self.learned(names).is_some()
+    }
+
+    fn learned(&self, names: &[String]) -> Option<f64> {
+        self.load.as_ref().filter(|load| load.names == names && load.cpu.is_finite()).map(|load| load.cpu)
     }
 
     /// The metrics and cases whose last change for the worse was not told yet, which then counts as told. The first look tells what a
@@ -277,9 +285,10 @@ mod tests {
     fn what_measuring_takes_is_learned_for_the_same_names() {
         let names = |name: &str| vec![name.to_owned()];
         let mut state = State::default();
-        assert_eq!(state.load(&names("cpu")), USUAL_LOAD);
+        assert_eq!((state.load(&names("cpu")), state.knows(&names("cpu"))), (USUAL_LOAD, false));
         state.learn(&names("cpu"), 4.0, Duration::from_secs(6));
         assert_eq!((state.load(&names("cpu")), state.load(&names("os"))), (1.5, USUAL_LOAD));
+        assert!(state.knows(&names("cpu")) && !state.knows(&names("os")));
         state.learn(&names("cpu"), 0.0, Duration::from_secs(6));
         assert_eq!(state.load(&names("cpu")), 1.5, "nothing was measured");
         state.learn(&names("cpu"), 1e-9, Duration::from_secs(6));
