@@ -25,7 +25,7 @@ pub struct WatchArgs {
     #[arg(long)]
     pub once: bool,
     /// Tell changes for the worse by at least this percentage
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
     pub alert: f64,
     /// A tag of each run, such as rack=b7; repeatable
     #[arg(long = "tag", value_name = "NAME=VALUE")]

@@ -174,7 +174,9 @@ mod tests {
 
     use kelvin_analysis::{Recorded, Records};
     use kelvin_catalogue::cpu::LOOP;
+    use kelvin_catalogue::mem::BYTES;
     use kelvin_model::{HistoryPoint, RunOfHistory};
+    use kelvin_stats::Random;
 
     use super::*;
 
@@ -228,6 +230,38 @@ mod tests {
             told(&mut State::default(), &levels(&[(20, 10.0), (20, 10.4)]), 1).is_empty(),
             "by less than asked for"
         );
+    }
+
+    /// Series of which nothing is told but what differs from turn to turn: by 2 %, of which a share is left at the next one.
+    fn without_a_change(turns: usize, left: f64) -> Records {
+        const SERIES: u64 = 70;
+        let mut random = Random::new(3);
+        let mut all = records(&vec![10.0; turns]);
+        let like = all.series.remove(0);
+        for number in 0..SERIES {
+            let mut series = Recorded { case: Case::new().with(BYTES, number), ..like.clone() };
+            let mut away = 0.0;
+            for point in &mut series.versions[0].1 {
+                away = left * away + (1.0 - left * left).sqrt() * random.normal();
+                point.value *= 1.0 + 0.02 * away;
+            }
+            all.series.push(series);
+        }
+        all
+    }
+
+    #[test]
+    fn without_a_change_next_to_nothing_is_told() {
+        // Few runs do not tell how long states last: most of the second are told in the beginning.
+        for (left, least, most) in [(0.0, 0.01, 0), (0.5, 0.05, 8)] {
+            let (all, mut state) = (without_a_change(120, left), State::default());
+            let news = |runs: usize| {
+                let now = all.before(runs);
+                state.news(&now.history(), || now.before(runs - 1).history(), least).len()
+            };
+            let told: usize = (1..=all.runs.len()).map(news).sum();
+            assert!(told <= most, "{told} where {left} is left");
+        }
     }
 
     #[test]
