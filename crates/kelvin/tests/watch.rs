@@ -15,8 +15,12 @@ use serde_json::Value;
 
 /// What is cheap, and has a figure however busy the machine is; a share that pays for it soon, and an interval that holds it anywhere.
 fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    let soon = ["--cpu-share", "50", "--every", "10m", "--budget", "minimum", "--store", "runs.sqlite"];
-    [&["watch", FREQUENCY.id.as_str()], &soon[..], more].concat()
+    paced(["50", "10m"], more)
+}
+
+fn paced<'a>([share, every]: [&'a str; 2], more: &[&'a str]) -> Vec<&'a str> {
+    let usual = ["--cpu-share", share, "--every", every, "--budget", "minimum", "--store", "runs.sqlite"];
+    [&["watch", FREQUENCY.id.as_str()], &usual[..], more].concat()
 }
 
 /// One turn, as soon as the CPU time of the last one is paid for.
@@ -107,9 +111,9 @@ struct Watching<'p> {
 }
 
 impl<'p> Watching<'p> {
-    fn start(place: &'p Place, more: &[&str]) -> Self {
+    fn start(place: &'p Place, arguments: &[&str]) -> Self {
         let log = File::create(place.path().join("said")).unwrap();
-        let child = place.command(KELVIN, &arguments(more)).stderr(log).spawn().unwrap();
+        let child = place.command(KELVIN, arguments).stderr(log).spawn().unwrap();
         Self { child: Some(child), place }
     }
 
@@ -141,7 +145,7 @@ impl Drop for Watching<'_> {
 #[test]
 fn there_is_one_watch_which_waits_and_ends_when_asked_to() {
     let place = Place::new();
-    let watch = Watching::start(&place, &[]);
+    let watch = Watching::start(&place, &arguments(&[]));
     watch.waits_until(|| watch.said().contains("the next turn is in"));
     let said = watch.said();
     assert!(
@@ -156,8 +160,8 @@ fn there_is_one_watch_which_waits_and_ends_when_asked_to() {
     let ended = watch.ended_by("INT");
     assert_eq!((ended.status.code(), stdout(&ended)), (Some(0), ""));
     assert_eq!(lines(&place).len(), 1);
-    // One that begins again does not begin earlier.
-    let again = Watching::start(&place, &[]);
+    // One that begins again waits until its share has paid for the last turn: a minute or longer with this one.
+    let again = Watching::start(&place, &paced(["0.1", "100h"], &[]));
     again.waits_until(|| again.said().contains("the first turn is in"));
     assert_eq!(again.ended_by("TERM").status.code(), Some(0));
     assert_eq!(lines(&place).len(), 1);
@@ -167,7 +171,7 @@ fn there_is_one_watch_which_waits_and_ends_when_asked_to() {
 fn a_turn_that_is_interrupted_is_stored_as_far_as_it_came() {
     for more in [&[][..], &["--once"]] {
         let place = Place::new();
-        let watch = Watching::start(&place, &[&["--rounds", "1000"], more].concat());
+        let watch = Watching::start(&place, &arguments(&[&["--rounds", "1000"], more].concat()));
         watch.waits_until(|| {
             place.path().join("runs.sqlite").exists() && lines(&place).iter().any(|line| line.measured_rounds > 0)
         });
@@ -193,6 +197,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     );
     refused(&["os.syscall.null", "--every", "1h", "--budget", "2m"], &["--budget 2 min 0 s", "give --every 200m"]);
     refused(&["os.syscal.null"], &["os.syscal.null", "did you mean os.syscall.null"]);
+    refused(&["--cpu", "99999"], &["--cpu 99999"]);
     refused(&["--every", "soon"], &["--every", "45s or 10m"]);
     refused(&["--cpu-share", "60%"], &["--cpu-share", "at most 50"]);
     refused(&["--alert", "0"], &["--alert"]);

@@ -160,9 +160,10 @@ impl<'a> Watch<'a> {
     /// The time until the next turn may begin.
     fn due_in(&self) -> Result<Duration, Fault> {
         let Some(last) = self.state.last(now_us()) else { return Ok(Duration::ZERO) };
-        // Whoever starts each turn sees to the interval.
-        let paid = if self.args.once { self.pace.paid_after(last.cpu) } else { self.pace.next_after(last.cpu) };
-        Ok(paid.saturating_sub(last.ago))
+        // Whoever starts a turn, or the watch, sees to the interval of it; the share is kept all the same.
+        let starts = self.args.once || self.turns == 0;
+        let after = if starts { self.pace.paid_after(last.cpu) } else { self.pace.next_after(last.cpu) };
+        Ok(after.saturating_sub(last.ago))
     }
 
     /// Says what is watched, and at which price.
@@ -175,7 +176,7 @@ impl<'a> Watch<'a> {
         let first = if due.is_zero() || self.args.once {
             String::new()
         } else {
-            format!("; the first turn is in {}, since the last watch ended lately", seconds(due.as_secs_f64()))
+            format!("; the first turn is in {}, when the last one is paid for", seconds(due.as_secs_f64()))
         };
         output::remark(format_args!(
             "kelvin: watching {}{by_default}, every {every} within {share} of one CPU: {allowance} of CPU time a turn{first}",
@@ -208,6 +209,7 @@ impl<'a> Watch<'a> {
     /// The plan of a turn that begins now, which fits into the interval.
     fn planned(&mut self) -> Result<Planned, Fault> {
         let here = Here::read()?;
+        here.placement(self.measure.cpu)?;
         let load = self.state.load(&self.names);
         let plan = Selection::of(&self.names, "kelvin study")?.plan(&self.measure, &here, Effort::Quick)?;
         let budget = self.time(blocks(&plan), load)?.as_secs_f64();
