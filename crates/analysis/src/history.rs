@@ -248,25 +248,30 @@ pub fn annotate<E>(
     Ok(())
 }
 
+/// The series whose last change is for the worse by at least a share, and sure enough for a look after each run.
+pub fn alarming(history: &History, least: f64) -> impl Iterator<Item = (&SeriesHistory, &HistoryChange)> {
+    history.series.iter().filter_map(move |series| {
+        let better = series.metric.better;
+        let change = series.last_change().filter(|change| change.chance.counts(NEWS_SHARE))?;
+        let is_worse = change.is_worse(better) == Some(true) && change.worse_by(better).is_some_and(|by| by >= least);
+        is_worse.then_some((series, change))
+    })
+}
+
 /// The series whose last change is news since a history that ended earlier, and for the worse by at least a share: not known then, when
 /// what came later was not there yet. A change is found some runs after it, so that it is news where it lies before the end of the
 /// earlier history, too.
 pub fn news<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'h SeriesHistory> {
     let known: HashMap<(&str, &Case), &SeriesHistory> =
         before.series.iter().map(|series| ((series.metric.id.as_str(), &series.case), series)).collect();
-    let is_news = |series: &&SeriesHistory| {
-        let better = series.metric.better;
-        let change = series.last_change().filter(|change| change.chance.counts(NEWS_SHARE));
-        let Some(change) = change.filter(|change| change.worse_by(better).is_some_and(|by| by >= least)) else {
-            return false;
-        };
+    let is_news = |(series, change): &(&SeriesHistory, &HistoryChange)| {
         let earlier = known.get(&(series.metric.id.as_str(), &series.case));
         let versions = earlier.into_iter().flat_map(|series| &series.versions);
         let mut same = versions.filter(|version| version.version == series.newest().version);
         let is_known = |known: &HistoryChange| known.chance.counts(NEWS_SHARE) && is_the_same(known, change);
-        change.is_worse(better) == Some(true) && !same.any(|version| version.changes.iter().any(is_known))
+        !same.any(|version| version.changes.iter().any(is_known))
     };
-    now.series.iter().filter(is_news).collect()
+    alarming(now, least).filter(is_news).map(|(series, _)| series).collect()
 }
 
 /// Whether two histories tell of one change: in the same direction, and where both may be.

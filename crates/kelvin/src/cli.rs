@@ -9,6 +9,7 @@ mod runs;
 mod serve;
 mod study_load;
 mod transfer;
+mod watch;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ pub use runs::{RunsArgs, RunsCommand, WrittenBy};
 pub use serve::ServeArgs;
 pub use study_load::StudyLoadArgs;
 pub use transfer::{Ack, Lasting, ReceiveArgs, SendArgs, Streams};
+pub use watch::WatchArgs;
 
 use crate::fault::Fault;
 
@@ -180,6 +182,20 @@ pub enum Command {
                             Exit status: 0 compared, 1 a figure misses the gate, or it was interrupted, 2 could not be \
                             done: one line says why.")]
     Ab(Box<AbArgs>),
+    /// Watch this machine: every so often a short run within a share of one CPU; tell what becomes worse for good, once
+    #[command(mut_arg("budget", |budget| budget.help("Time of one turn, such as 20s, if its share of CPU time allows so much [default: \
+                                                     as much as it allows, at most that of a default run]; `minimum`: as long as the \
+                                                     minimum of rounds takes")))]
+    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum of rounds (fresh processes) per case, 2 to 1000 [default: 5]")))]
+    #[command(after_help = "Examples:\n  kelvin watch                            hourly, within 1 % of one CPU\n  \
+                            kelvin watch os.syscall net.rtt.tcp --every 10m\n  \
+                            kelvin watch --once --store /var/lib/kelvin/runs.sqlite\n  \
+                            kelvin history --all --mode watch       what it has measured\n\n\
+                            A change is one line on standard output: metric, from, to, since when, how sure, and what else changed \
+                            there; all else goes to standard error.\n\n\
+                            Exit status: 0 stopped by Ctrl-C or SIGTERM, or with --once nothing new; 1 with --once a new change for \
+                            the worse; 2 could not be done: one line says why.")]
+    Watch(Box<WatchArgs>),
     /// Nothing: help or version was printed
     #[command(skip)]
     Nothing,

@@ -24,7 +24,7 @@ pub const LEARN_FROM: usize = 20;
 /// The options of a run, beside what it measures.
 #[derive(Clone, Copy)]
 pub struct Wishes<'a> {
-    /// `quick`, `default`, `thorough`, `study`, `selfcheck`.
+    /// `quick`, `default`, `thorough`, `study`, `selfcheck`, `watch`.
     pub mode: &'static str,
     /// Default seconds.
     pub budget: f64,

@@ -57,7 +57,7 @@ fn an_argument_that_is_no_text_is_never_a_panic() {
         for option in with_value.map(Some).chain([None]) {
             let mut command = place.command(KELVIN, &[]);
             // A run would begin that takes long: with a CPU that is not there it does not.
-            let starts = matches!(path.first().map(String::as_str), Some("run" | "study" | "selfcheck"));
+            let starts = matches!(path.first().map(String::as_str), Some("run" | "study" | "selfcheck" | "watch"));
             let starts = starts || path.get(1).is_some_and(|name| name == "sweep");
             command.args(&path).args(starts.then_some("--cpu=99999").filter(|_| option.as_deref() != Some("--cpu")));
             command.args(&option).arg(odd(""));

@@ -19,7 +19,7 @@ pub struct History {
     pub machine: String,
     /// Marketing name of its processor, if known.
     pub cpu_model: Option<String>,
-    /// The mode of its runs: `quick`, `default`, `thorough` or `study`.
+    /// The mode of its runs: `quick`, `default`, `thorough`, `study` or `watch`.
     #[schemars(with = "Word")]
     pub mode: String,
     /// The runs, oldest first; all else names them by their index here.

@@ -86,7 +86,7 @@ pub struct Planned {
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSettings {
-    /// `quick`, `default`, `thorough`, `study`, `selfcheck`, or `foreign`.
+    /// `quick`, `default`, `thorough`, `study`, `selfcheck`, `watch`, or `foreign`.
     #[schemars(with = "Word")]
     pub mode: Name,
     /// Time budget in seconds.

@@ -21,7 +21,7 @@ pub struct MachineRuns {
     pub machine: String,
     /// Marketing name of its processor in its newest run, if known.
     pub cpu_model: Option<String>,
-    /// `quick`, `default`, `thorough` or `study`.
+    /// `quick`, `default`, `thorough`, `study` or `watch`.
     pub mode: String,
     /// How many there are.
     pub runs: usize,

@@ -16,7 +16,7 @@ use crate::record::{key_of, parameters};
 pub struct Kin<'a> {
     /// Identity of the machine.
     pub machine: &'a str,
-    /// `quick`, `default`, `thorough`, `study`; `None` for what does not depend on it.
+    /// `quick`, `default`, `thorough`, `study`, `watch`; `None` for what does not depend on it.
     pub mode: Option<&'a str>,
     /// Ids of runs that do not teach.
     pub but: &'a [&'a str],

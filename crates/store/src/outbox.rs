@@ -4,7 +4,7 @@
 //! server that is lost costs nothing. When it has ended it is sent whole, in one transaction, and only then removed here. Whatever
 //! is killed when, the next program that reaches the server goes on: a run that is there already is found there, and not sent twice.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -17,9 +17,18 @@ use crate::{Filter, RunLine, Store};
 /// What the name of the file ends with that programs hold while they record runs for a server.
 const SUFFIX: &str = "-recording";
 
+/// What the name of the file ends with that the one program holds that watches the machine.
+const WATCHING: &str = "-watching";
+
 /// Shows other programs that a run is being recorded here, until it is dropped or its process ends.
 #[derive(Debug)]
 pub struct Recording {
+    _held: File,
+}
+
+/// Shows other programs that this one watches the machine, until it is dropped or its process ends.
+#[derive(Debug)]
+pub struct Watching {
     _held: File,
 }
 
@@ -38,9 +47,22 @@ impl Store {
     /// # Errors
     /// If the file beside it cannot be made or locked.
     pub fn recording(&self) -> io::Result<Recording> {
-        let held = self.lock_file()?;
+        let held = self.lock_file(SUFFIX)?;
         held.lock_shared()?;
         Ok(Recording { _held: held })
+    }
+
+    /// Shows that this program watches the machine with this file as its store; `None` if another one does.
+    ///
+    /// # Errors
+    /// If the file beside it cannot be made or locked.
+    pub fn watching(&self) -> io::Result<Option<Watching>> {
+        let held = self.lock_file(WATCHING)?;
+        match held.try_lock() {
+            Ok(()) => Ok(Some(Watching { _held: held })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 
     /// Sends all runs that wait in this file for that server, the oldest first. One that was killed is sent as the partial run that
@@ -75,7 +97,7 @@ impl Store {
 
     /// Gives runs for a server that were killed their end, unless some program is recording one.
     fn end_killed(&self) -> Result<(), DeliveryError> {
-        let lock = self.lock_file().map_err(DeliveryError::Lock)?;
+        let lock = self.lock_file(SUFFIX).map_err(DeliveryError::Lock)?;
         if lock.try_lock().is_err() {
             return Ok(());
         }
@@ -92,8 +114,8 @@ impl Store {
         Ok(())
     }
 
-    fn lock_file(&self) -> io::Result<File> {
-        let path = PathBuf::from(format!("{}{SUFFIX}", self.name()));
+    fn lock_file(&self, suffix: &str) -> io::Result<File> {
+        let path = PathBuf::from(format!("{}{suffix}", self.name()));
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
     }
 }

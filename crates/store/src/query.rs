@@ -42,7 +42,7 @@ pub struct RunLine {
     pub machine: String,
     /// Marketing name of the processor, if known.
     pub cpu_model: Option<String>,
-    /// `quick`, `default`, `thorough` or `study`.
+    /// `quick`, `default`, `thorough`, `study` or `watch`.
     pub mode: String,
     /// Version of kelvin that made it.
     pub kelvin: String,

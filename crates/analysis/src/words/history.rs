@@ -1,6 +1,6 @@
 //! A history in words.
 
-use kelvin_model::units::{case, number, percent};
+use kelvin_model::units::{brief, case, number, p_value, percent};
 use kelvin_model::{
     Among, Better, FactDiffers, History, HistoryChange, HistoryChangeKind, RunOfHistory, SeriesHistory,
 };
@@ -108,11 +108,21 @@ pub fn change(change: &HistoryChange, better: Better, history: &History) -> Stri
         }
         HistoryChangeKind::Step => {
             let at = run(change.run);
+            let [_, begin] = moments([run(change.run.saturating_sub(1)), at]);
             let [first, last] = moments([run(from), run(to)]);
             let or = if from == to { String::new() } else { format!(", or {first} to {last}") };
-            format!("{size} from {} on (run {}{or})", day(at), at.id)
+            format!("{size} from {begin} on (run {}{or})", at.id)
         }
     }
+}
+
+/// The last change of a series in one line, for a reader that is called when there is something to read.
+pub fn in_one_line(series: &SeriesHistory, history: &History) -> Option<String> {
+    let last = series.last_change()?;
+    let [before, after] = [last.before, last.after].map(|value| brief(value, None, series.metric.unit));
+    let said = change(last, series.metric.better, history);
+    let chance = p_value(last.chance.joint);
+    Some(format!("{}: {before} -> {after}, {said}; by chance: {chance}; {}", name(series), besides(last, FEW_FACTS)))
 }
 
 /// What else changed with a change, at most so many facts: `with Kernel, Release: 6.1 -> 6.6; and 2 more`.

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use super::{StoreArgs, between, of_today, percent};
 
 /// Runs that are looked at unless more are asked for.
-const RUNS: &str = "1000";
+const RUNS: u32 = 1000;
 /// The most that can be asked for.
 const MOST_RUNS: u32 = 100_000;
 /// The longest time back.
@@ -31,14 +31,14 @@ pub struct HistoryArgs {
     /// machine with another kernel or other settings
     #[arg(long, value_name = "IDENTITY")]
     pub machine: Option<String>,
-    /// Mode of the runs: quick, default, thorough or study [default: the one that has most runs]
+    /// Mode of the runs: quick, default, thorough, study or watch [default: the one that has most runs]
     #[arg(long)]
     pub mode: Option<String>,
     /// Show only runs since then: a time back (30d, 12h, 8w), or a day in UTC (2026-10-01); with --alert, what is news
     #[arg(long, value_name = "WHEN")]
     pub since: Option<Since>,
     /// Look at the newest runs only, so many
-    #[arg(long, value_name = "RUNS", default_value = RUNS, value_parser = between(1, MOST_RUNS))]
+    #[arg(long, value_name = "RUNS", default_value_t = RUNS, value_parser = between(1, MOST_RUNS))]
     pub limit: u32,
     /// Print nothing but the series whose last change is for the worse, by at least this percentage, and became known with the last run,
     /// or with the runs since --since; exit with status 1 if there is one
@@ -62,6 +62,27 @@ pub struct HistoryArgs {
     /// The store
     #[command(flatten)]
     pub store: StoreArgs,
+}
+
+impl HistoryArgs {
+    /// What names select, in the newest runs of this machine in one mode.
+    pub fn following(names: Vec<String>, mode: &str, store: StoreArgs) -> Self {
+        Self {
+            all: names.is_empty(),
+            names,
+            machine: None,
+            mode: Some(mode.to_owned()),
+            since: None,
+            limit: RUNS,
+            alert: None,
+            full: false,
+            format: HistoryFormat::Terminal,
+            json: false,
+            output: None,
+            with_private: false,
+            store,
+        }
+    }
 }
 
 /// A format of `kelvin history`.

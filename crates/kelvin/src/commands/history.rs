@@ -35,6 +35,18 @@ pub fn history(args: &HistoryArgs) -> Done {
     if args.names.is_empty() && !args.all {
         return Err(Fault::because("name what to follow, such as os.syscall, or give --all"));
     }
+    let (store, records) = kept(args)?;
+    match args.alert {
+        Some(least) => alert(&store, &records, least, args),
+        None => show(&store, records, format, args),
+    }
+}
+
+/// The store, and what it has of what is asked for.
+///
+/// # Errors
+/// A name of nothing, a machine or mode without runs, or a store that is not there or fails.
+pub fn kept(args: &HistoryArgs) -> Result<(Store, Kept), Fault> {
     let names = Names::of(&args.names)?;
     let store = existing_store(&args.store)?.ok_or_else(|| {
         Fault::because("there is no store yet: `kelvin run` makes one, or name one with --store FILE")
@@ -42,10 +54,7 @@ pub fn history(args: &HistoryArgs) -> Done {
     let machines = store.machines().map_err(Fault::because)?;
     let places = Places::of(&store, &machines, args)?;
     let records = Reading { store: &store, names: &names, places: &places, args }.records()?;
-    match args.alert {
-        Some(least) => alert(&store, &records, least, args),
-        None => show(&store, records, format, args),
-    }
+    Ok((store, records))
 }
 
 fn show(store: &Store, records: Kept, format: HistoryFormat, args: &HistoryArgs) -> Done {
@@ -102,7 +111,10 @@ fn alert(store: &Store, records: &Kept, least: f64, args: &HistoryArgs) -> Done 
 }
 
 /// A history with what else changed, without what is private.
-fn told_of(store: &Store, mut history: History, args: &HistoryArgs) -> Result<History, Fault> {
+///
+/// # Errors
+/// If the store fails, or a run of it is damaged.
+pub fn told_of(store: &Store, mut history: History, args: &HistoryArgs) -> Result<History, Fault> {
     let ids: Vec<String> = history.runs.iter().map(|run| run.id.clone()).collect();
     annotate(&mut history, |runs| -> Result<Vec<FactDiffers>, Fault> {
         let [base, other] = runs.map(|run| outline(store, &ids[run], args));
@@ -290,9 +302,10 @@ fn listed(mut names: Vec<&str>) -> String {
 }
 
 /// What was read.
-struct Kept {
+pub struct Kept {
     runs: Vec<RunInHistory>,
-    records: Records,
+    /// What a history is made of.
+    pub records: Records,
 }
 
 /// What is read from the store, and how.

@@ -22,6 +22,7 @@ mod serve;
 mod shown;
 mod study;
 mod tune;
+mod watch;
 mod why;
 
 use std::ffi::OsStr;
@@ -60,6 +61,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::Compare(args) => compare::compare(&args),
         Command::History(args) => history::history(&args),
         Command::Ab(args) => ab::ab(&args),
+        Command::Watch(args) => watch::watch(&args),
         Command::ProgramProcess => ab::command_process(),
         Command::BookPage { area } => explain::book_page(&area),
         Command::ProbeProcess => {

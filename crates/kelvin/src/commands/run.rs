@@ -122,15 +122,38 @@ impl<'a> Destination<'a> {
 
 /// Measures a plan and shows it. Everything that can be wrong with the options is checked first.
 pub fn carry_out(here: Here, plan: Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
-    let fitted = Fitted::new(plan, wishes, &here, &costs(&here, wishes, to)?)?;
+    let fitted = fitted(plan, wishes, &here, to)?;
+    supervised(here, &fitted, wishes, to, show)
+}
+
+/// A plan and its time, as far as earlier runs tell.
+///
+/// # Errors
+/// If nothing fits, or the store fails.
+pub fn fitted(plan: Plan, wishes: &Wishes<'_>, here: &Here, to: &Destination<'_>) -> Result<Fitted, Fault> {
+    Fitted::new(plan, wishes, here, &costs(here, wishes, to)?)
+}
+
+/// Measures a plan in fresh processes, and does with the run what is to be done with it.
+///
+/// # Errors
+/// A run that never began or cannot be written, and those of `then`.
+pub fn supervised<T>(
+    here: Here,
+    fitted: &Fitted,
+    wishes: &Wishes<'_>,
+    to: &Destination<'_>,
+    then: impl FnOnce(Finished, &Destination<'_>, Option<UserFile>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let (plan, Budget { seconds, limit }) = (&fitted.plan, fitted.budget);
     let wishes = Wishes { budget: seconds, ..*wishes };
     let checked = Checked::new(here, plan, &wishes, to)?;
     fitted.announce(&checked.whereto());
     let options = checked.prepared.options(plan, limit, wishes.args.round_limit);
-    checked.measure(plan, &wishes, |outline, judge| {
+    let conduct = |outline: &Outline, judge: &mut dyn Judge| {
         supervise(plan, outline, &options, judge);
-    })
+    };
+    checked.measured(plan, &wishes, conduct, then)
 }
 
 /// What its rounds are expected to take. A store that is not there yet teaches nothing, and is made once all options are checked.
@@ -179,9 +202,19 @@ impl<'a> Checked<'a> {
     /// # Errors
     /// A run that never began, or cannot be written.
     pub fn measure(self, plan: &Plan, wishes: &Wishes<'_>, conduct: impl FnOnce(&Outline, &mut dyn Judge)) -> Done {
+        self.measured(plan, wishes, conduct, show)
+    }
+
+    fn measured<T>(
+        self,
+        plan: &Plan,
+        wishes: &Wishes<'_>,
+        conduct: impl FnOnce(&Outline, &mut dyn Judge),
+        then: impl FnOnce(Finished, &Destination<'_>, Option<UserFile>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let mut finished = measure(plan, wishes, (self.prepared, self.keeper.as_ref()), conduct)?;
         finished.run.labels = self.to.labels.clone();
-        let done = show(finished, self.to, self.page);
+        let done = then(finished, self.to, self.page);
         if let (Some(keeper), Some(args)) = (self.keeper, self.to.store) {
             send(keeper, args);
         }
@@ -202,7 +235,7 @@ fn send(keeper: Keeper, args: &StoreArgs) {
 }
 
 /// Blocks of time for the areas of a plan: the processor and the operating system share one.
-fn blocks(plan: &Plan) -> usize {
+pub fn blocks(plan: &Plan) -> usize {
     let block = |area: &'static str| if area == "cpu" { "os" } else { area };
     let asked = plan.units.iter().filter(|unit| !unit.only_input);
     asked.map(|unit| block(unit.probe.metrics[0].area())).collect::<BTreeSet<_>>().len().max(1)
