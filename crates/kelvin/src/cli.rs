@@ -152,7 +152,7 @@ pub enum Command {
                             kelvin compare last~1 last --full       all figures\n  \
                             kelvin compare before.json last --fail-on worse:5%\n  \
                             kelvin compare before.json last --fail-on worse:5% --format md -o compared.md\n  \
-                            kelvin compare --format html -o compare.html   one page: ladders, ratios, rounds\n  \
+                            kelvin compare --format html -o compare.html   a page: ladders and rounds\n  \
                             kelvin compare last~5..last~3 last~2..last\n  \
                             kelvin compare tag:kernel=6.17 tag:kernel=6.18\n\n\
                             Exit status: 0 compared, 1 a figure misses the gate of --fail-on or --policy, 2 could not be done: one line says \
