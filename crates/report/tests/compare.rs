@@ -63,7 +63,7 @@ fn a_cause_stands_beside_what_it_explains() {
     assert_eq!([&screen, &terminal(true)].map(|page| page.matches("explains 0.90").count()), [1, 2]);
     assert_eq!(terminal(true).matches("is not known:").count(), 1);
     let html = written(|out| Page { ladder: &ladder() }.render(&with_causes(), out));
-    assert!(html.contains("translation of &lt;addresses> explains 0.90 of it"), "{html}");
+    assert!(html.contains("translation of &lt;addresses&gt; explains 0.90 of it"), "{html}");
     let page = written(|out| Pulled.render(&with_causes(), out));
     assert!(
         page.contains("| what explains it |") && page.contains("translation of &lt;addresses&gt; explains 0.90"),
