@@ -37,17 +37,6 @@ impl Setup {
         let places = if let Target::Own(own) = &self.target { own.caches.len() } else { 1 };
         self.loads.len() * places
     }
-
-    /// By which patterns is asked, each once.
-    pub(crate) fn patterns(&self) -> Vec<Pattern> {
-        let mut patterns: Vec<Pattern> = Vec::new();
-        for load in &self.loads {
-            if !patterns.contains(&load.pattern) {
-                patterns.push(load.pattern);
-            }
-        }
-        patterns
-    }
 }
 
 /// One way of asking.

@@ -16,7 +16,7 @@ use crate::figures::Common;
 use crate::place::Place;
 use crate::server::{Server, Side};
 use crate::set::FileSet;
-use crate::setup::{KnownFiles, Own, Running};
+use crate::setup::{KnownFiles, Load, Own, Running};
 use crate::visit::{Visited, Visitor, Wish};
 
 /// Rounds of each capacity.
@@ -124,11 +124,11 @@ impl Site {
         if self.is_in_memory { pattern } else { Pattern::Fixed }
     }
 
-    /// Has a few users ask by each of these patterns.
-    pub fn streams(&mut self, patterns: &[Pattern], seed: u64) -> Result<Streams> {
+    /// Has a few users ask by each pattern of these loads.
+    pub fn streams(&mut self, loads: &[Load], seed: u64) -> Result<Streams> {
         let mut streams: Vec<(Pattern, Vec<Visited>)> = Vec::new();
-        for &pattern in patterns {
-            let pattern = self.streamed(pattern);
+        for load in loads {
+            let pattern = self.streamed(load.pattern);
             if !streams.iter().any(|(known, _)| *known == pattern) {
                 streams.push((pattern, self.streams_by(pattern, seed)?));
             }

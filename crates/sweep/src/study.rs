@@ -101,8 +101,8 @@ impl Study {
             Target::Own(own) => start(own, before_files)?,
             Target::Running(running) => (vec![Site::join(running)?], Place::here()),
         };
-        let patterns = setup.patterns();
-        let streams = sites.iter_mut().map(|site| site.streams(&patterns, setup.seed)).collect::<Result<Vec<_>>>()?;
+        let streams =
+            sites.iter_mut().map(|site| site.streams(&setup.loads, setup.seed)).collect::<Result<Vec<_>>>()?;
         let plan = Plan::of(&sites, &streams, setup);
         Ok(Self { plan, sites, _place, _pinned })
     }

@@ -5,7 +5,7 @@ pub(crate) mod two;
 
 use kelvin_model::{AgainstPrediction, Rung};
 
-use self::frame::{Frame, INDENT, Mark, NARROW, RANGE, ROW, WIDE, circle};
+use self::frame::{Frame, Mark, NARROW, RANGE, Row, WIDE, circle};
 use super::path::{self, number};
 use crate::ladder::{Axis, label, published, reference};
 use crate::safe::{Markup, html};
@@ -101,24 +101,10 @@ impl<'a> Ladder<'a> {
             html!("<path class=\"ladder-interval\" d=\"{}\"/>{}", ends, dot)
         });
         let text_class = if figure.measured.is_some() { dot_class(figure.against) } else { "" };
-        html!(
-            "<g><title>{}</title><rect class=\"ladder-row\" y=\"{}\" width=\"{}\" height=\"{}\"/>\
-             <text x=\"{}\" y=\"{}\">{}</text>{}{}{}<text class=\"ladder-figure {}\" x=\"{}\" y=\"{5}\" text-anchor=\"end\">{}{}</text></g>",
-            hover(self.report, rung),
-            number(middle - ROW / 2.0),
-            self.frame.layout.width,
-            ROW,
-            number(if rung.continues { INDENT } else { 0.0 }),
-            number(middle + 4.0),
-            rung.what,
-            range,
-            there,
-            measured,
-            text_class,
-            self.frame.layout.width - 14.0,
-            figure.text,
-            words::against_mark(figure.against)
-        )
+        let hover = hover(self.report, rung);
+        let row = Row { what: &rung.what, continues: rung.continues, middle, hover, class: text_class };
+        let text = html!("{}{}", figure.text, words::against_mark(figure.against));
+        self.frame.row(&row, &html!("{}{}{}", range, there, measured), (&text, 14.0))
     }
 
     /// The marks that are there, and what they mean.

@@ -20,11 +20,11 @@ pub(super) const NARROW: Layout = Layout { width: 380.0, names: 140.0, figures: 
 /// Above the rows: the times of the axis.
 const TOP: f64 = 24.0;
 /// Height of a row, of the range of a prediction, and radius of what was measured.
-pub(super) const ROW: f64 = 22.0;
+const ROW: f64 = 22.0;
 pub(super) const RANGE: f64 = 10.0;
 pub(super) const RADIUS: f64 = 4.5;
 /// How much further in a rung begins that continues the one above.
-pub(super) const INDENT: f64 = 12.0;
+const INDENT: f64 = 12.0;
 /// Below the rows: the legend, of two lines at most, and one of them.
 const LEGEND: f64 = 30.0;
 const LEGEND_LINE: f64 = 20.0;
@@ -35,6 +35,18 @@ pub(super) struct Frame {
     pub axis: Axis,
     pub rows: usize,
     pub layout: Layout,
+}
+
+/// What a row is of.
+pub(super) struct Row<'r> {
+    pub what: &'r str,
+    /// Whether it continues the row above.
+    pub continues: bool,
+    pub middle: f64,
+    /// What a pointer that rests on it is told.
+    pub hover: String,
+    /// How the text behind the axis looks.
+    pub class: &'r str,
 }
 
 /// A mark of the legend.
@@ -91,6 +103,26 @@ impl Frame {
             }
         }
         html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, times)
+    }
+
+    /// A row: what it is of, its marks, and what stands behind the axis, so far from the edge.
+    pub fn row(&self, row: &Row<'_>, marks: &Markup, behind: (&Markup, f64)) -> Markup {
+        let (text, from_edge) = behind;
+        html!(
+            "<g><title>{}</title><rect class=\"ladder-row\" y=\"{}\" width=\"{}\" height=\"{}\"/>\
+             <text x=\"{}\" y=\"{}\">{}</text>{}<text class=\"ladder-figure {}\" x=\"{}\" y=\"{5}\" text-anchor=\"end\">{}</text></g>",
+            row.hover,
+            number(row.middle - ROW / 2.0),
+            self.layout.width,
+            ROW,
+            number(if row.continues { INDENT } else { 0.0 }),
+            number(row.middle + 4.0),
+            row.what,
+            marks,
+            row.class,
+            self.layout.width - from_edge,
+            text
+        )
     }
 
     /// What the marks mean: below the axis, on a narrow ladder from its edge, in as many lines as it takes.

@@ -5,7 +5,7 @@ use kelvin_analysis::words::compare::{ratio, verdict};
 use kelvin_model::{ChangeVerdict, Comparison};
 
 use super::super::path::{self, number};
-use super::frame::{Frame, INDENT, Layout, Mark, NARROW, ROW, WIDE, circle, ring};
+use super::frame::{Frame, Layout, Mark, NARROW, Row, WIDE, circle, ring};
 use crate::ladder::Axis;
 use crate::safe::{Markup, html};
 use crate::words;
@@ -60,23 +60,14 @@ impl<'a> TwoLadders<'a> {
         let shift = base.zip(other).map(|(base, other)| {
             html!("<path class=\"ladder-shift {}\" d=\"{}H{}\"/>", class, path::begin(base, middle), number(other))
         });
-        html!(
-            "<g><title>{}</title><rect class=\"ladder-row\" y=\"{}\" width=\"{}\" height=\"{}\"/>\
-             <text x=\"{}\" y=\"{}\">{}</text>{}{}{}<text class=\"ladder-figure {}\" x=\"{}\" y=\"{5}\" text-anchor=\"end\">{}</text></g>",
-            hover(rung),
-            number(middle - ROW / 2.0),
-            self.frame.layout.width,
-            ROW,
-            number(if rung.continues { INDENT } else { 0.0 }),
-            number(middle + 4.0),
-            rung.what,
+        let marks = html!(
+            "{}{}{}",
             shift,
             base.map(|x| ring("ladder-base", x, middle)),
-            other.map(|x| circle(&format!("ladder-dot {class}"), x, middle)),
-            class,
-            self.frame.layout.width - 2.0,
-            self.outcome(rung)
-        )
+            other.map(|x| circle(&format!("ladder-dot {class}"), x, middle))
+        );
+        let row = Row { what: &rung.what, continues: rung.continues, middle, hover: hover(rung), class };
+        self.frame.row(&row, &marks, (&self.outcome(rung).into(), 2.0))
     }
 
     /// What became of a rung, as far as there is room for it.
