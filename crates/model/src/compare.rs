@@ -222,6 +222,13 @@ pub enum ChangeVerdict {
     NotKnown(NotKnownBecause),
 }
 
+impl ChangeVerdict {
+    /// Whether it is one of a figure that changed.
+    pub fn is_change(&self) -> bool {
+        !matches!(self, Self::Same | Self::NotKnown(_))
+    }
+}
+
 /// Why nothing follows of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

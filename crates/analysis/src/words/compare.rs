@@ -77,8 +77,7 @@ fn explains(cause: &CauseOfChange) -> Option<String> {
 
 /// Why it is not known what a cause explains of a figure that changed: a side does not hold its control.
 pub fn control_missing(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
-    let is_changed = !matches!(figure.verdict, ChangeVerdict::Same | ChangeVerdict::NotKnown(_));
-    let cause = figure.cause.as_ref().filter(|_| is_changed)?;
+    let cause = figure.cause.as_ref().filter(|_| figure.verdict.is_change())?;
     let CauseFound::NoControl(why) = &cause.found else { return None };
     let why = match why {
         NotComparedBecause::Neither(why) => format!("in neither: {why}"),
@@ -150,8 +149,7 @@ pub fn grounds(figure: &ComparedFigure, comparison: &Comparison) -> Vec<(&'stati
         }
         KnownFrom::Blocks(blocks) => format!("from block to block, of {blocks}"),
     });
-    let is_change = !matches!(figure.verdict, ChangeVerdict::Same | ChangeVerdict::NotKnown(_));
-    let chance = figure.differs.filter(|_| is_change).map(|chance| p_value(chance.joint));
+    let chance = figure.differs.filter(|_| figure.verdict.is_change()).map(|chance| p_value(chance.joint));
     let undecided = ChangeVerdict::NotKnown(NotKnownBecause::Undecided);
     let why = (figure.verdict != undecided).then(|| needs(figure, comparison)).filter(|why| !why.is_empty());
     let decides = times(figure, comparison).map(|times| decides(times, comparison));
