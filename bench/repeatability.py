@@ -15,6 +15,10 @@ below 5 %; latency of the first and second level below 1 %, of main memory below
 between two processes on one CPU below 4 %, bandwidth of streams between them below 5 %; coverage over all (metric, run) pairs
 90..98 %; median width at most 2.
 
+With --area all, which is a default run of everything, the bounds are others, over all figures at once: intervals of every kind contain
+the median in 93..98 %; median width at most 1.3 exact intervals; half-widths at most 1.7 % of the headline in the median, 7.1 % at three
+quarters and 14.8 % at nine tenths; at most 1 % of the figures not known; each run within 5 % of its 150 s.
+
 With --rivals, also: other tools given the same wall time (--seconds) on the same operation and CPU as kelvin, interleaved
 with it in random order after each run from the third on: kelvin's coefficient of variation must be below half of theirs.
 Each tool is used as by hand: perf bench one run with its mean, a C loop the mean of its operations; where kelvin reports a
@@ -82,6 +86,13 @@ GROUPS = [
 ]
 COVERAGE = (0.90, 0.98)
 WIDTH = 2.0
+# The same of runs of everything, and: shares of half-widths with their bounds as shares of the headline, figures not known, seconds.
+EVERYTHING = "all"
+COVERAGE_OF_EVERYTHING = (0.93, 0.98)
+WIDTH_OF_EVERYTHING = 1.3 * 1.96
+HALF_WIDTHS = [(0.5, 0.017), (0.75, 0.071), (0.9, 0.148)]
+NOT_KNOWN = 0.01
+SECONDS, SECONDS_WITHIN = 150, 0.05
 AGAINST_RIVALS = 0.5
 # Runs before the first pair.
 KNOWN_FROM = 2
@@ -100,7 +111,8 @@ def measured_run(kelvin, areas, store, quick):
     """The headlines and intervals of one more run."""
     begun = time.monotonic()
     flags = ["--quick"] if quick else []
-    output = common.run([kelvin, "run", *areas, "--json", "--no-report", "--store", store, *flags], timeout=900)
+    names = [] if areas == [EVERYTHING] else areas
+    output = common.run([kelvin, "run", *names, "--json", "--no-report", "--store", store, *flags], timeout=900)
     report = json.loads(output)
     return {
         "seconds": time.monotonic() - begun,
@@ -195,7 +207,8 @@ class Series:
         self.unknown = len(results) - len(known)
         self.two_modes = sum(result.get("two_modes", False) for result in results)
         self.cycles = [result["cycles"] for result in known if result.get("cycles")]
-        self.intervals = [i for i in (result["interval"] for result in known) if i and i["kind"] == "confidence"]
+        self.of_every_kind = [i for i in (result["interval"] for result in known) if i]
+        self.intervals = [i for i in self.of_every_kind if i["kind"] == "confidence"]
 
     def is_usable(self):
         return len(self.headlines) >= 3 and statistics.median(self.headlines) != 0
@@ -316,6 +329,36 @@ def judge_intervals(series):
     return COVERAGE[0] <= coverage <= COVERAGE[1] and width <= WIDTH
 
 
+def judge_everything(data, series):
+    """The bounds of runs of everything; whether all were kept."""
+    usable = [one for one in series if one.is_usable()]
+    figures = sum(len(one.headlines) + one.unknown for one in series)
+    middle = {one: statistics.median(one.headlines) for one in usable}
+    inside = [i["lower"] <= middle[one] <= i["upper"] for one in usable for i in one.of_every_kind]
+    halves = sorted((i["upper"] - i["lower"]) / 2 / abs(middle[one]) for one in usable for i in one.of_every_kind)
+    widths = [width for width in (one.width() for one in usable) if width is not None]
+    if not inside or not widths:
+        print("\nToo few figures have an interval: nothing can be judged.")
+        return False
+    coverage, width = sum(inside) / len(inside), statistics.median(widths)
+    unknown = sum(one.unknown for one in series) / figures
+    seconds = [run["seconds"] for run in data["runs"]]
+    low, high = COVERAGE_OF_EVERYTHING
+    rows = [
+        ["median of all runs in the interval, of every kind", f"{coverage:.1%} of {len(inside)}", f"{low:.0%} to {high:.0%}", low <= coverage <= high],
+        ["half-width, in observed deviations", f"{width:.2f}", f"at most {WIDTH_OF_EVERYTHING:.2f}", width <= WIDTH_OF_EVERYTHING],
+        *[
+            [f"half-width, at {at:.0%} of the figures", f"{half:.1%}", f"at most {bound:.1%}", half <= bound]
+            for at, bound in HALF_WIDTHS
+            for half in [statistics.quantiles(halves, n=100)[round(100 * at) - 1]]
+        ],
+        ["figures not known", f"{unknown:.1%} of {figures}", f"at most {NOT_KNOWN:.0%}", unknown <= NOT_KNOWN],
+        ["length of a run", f"{min(seconds):.1f} to {max(seconds):.1f} s", f"{SECONDS} s within {SECONDS_WITHIN:.0%}", all(abs(s / SECONDS - 1) <= SECONDS_WITHIN for s in seconds)],
+    ]  # fmt: skip
+    print("\n" + common.table(["over all figures", "found", "bound", ""], [[*row[:-1], "holds" if row[-1] else "MISSED"] for row in rows]))
+    return all(row[-1] for row in rows)
+
+
 def judge_pairs(data):
     """The table of kelvin beside other tools; whether its deviation is below half of theirs."""
     rows, kept = [], True
@@ -346,9 +389,11 @@ def parse():
     parser.add_argument("--every", action="store_true", help="also a line for every metric at every case")
     parser.add_argument("--output", type=Path, default=Path("repeatability.json"), help="where the figures are kept [default: %(default)s]")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="judge the figures in FILE; measure nothing")
-    parser.add_argument("--area", action="append", help="an area to run; may be given more than once [default: cpu and os]")
+    parser.add_argument("--area", action="append", help="an area to run; may be given more than once; or all [default: cpu and os]")
     arguments = parser.parse_args()
     arguments.area = arguments.area or ["cpu", "os"]
+    if EVERYTHING in arguments.area and len(arguments.area) > 1:
+        parser.error("--area all is all of them: name no other")
     if arguments.runs < 3:
         parser.error("--runs must be at least 3")
     return arguments
@@ -364,7 +409,11 @@ def benchmark():
     print(f"{len(data['runs'])} {mode} runs of {' and '.join(data.get('areas', ['cpu', 'os']))}, {seconds:.1f} s each: {data['machine']}\n")
     series = series_of(data)
     # All of them, so that every table is printed whatever the first one says.
-    verdicts = [judge_groups(series, data["runs"][0].get("caches", []), arguments.every), judge_intervals(series)]
+    groups = judge_groups(series, data["runs"][0].get("caches", []), arguments.every)
+    if data.get("areas") == [EVERYTHING]:
+        verdicts = [judge_everything(data, series)]
+    else:
+        verdicts = [groups, judge_intervals(series)]
     say_two_modes(series)
     say_loops(data, series)
     if data["pairs"]:
