@@ -216,6 +216,7 @@ fn what_is_longer_than_predicted_without_any_cause_is_not_explained() {
             inputs: Vec::new(),
             derivation: "derived".into(),
             sources: Vec::new(),
+            calibration: None,
         }),
         none_because: None,
     };

@@ -61,6 +61,7 @@ fn predict(run: &mut Run, case: Case, value: f64) {
         inputs: Vec::new(),
         derivation: "125.0 MB/s x 1448 / 1538 = 117.7 MB/s".into(),
         sources: Vec::new(),
+        calibration: None,
     };
     let record = PredictionRecord { metric: RATE.id, case, prediction: Some(prediction), none_because: None };
     run.predictions.push(record);

@@ -313,6 +313,7 @@ fn predicted(run: &mut Run, value: f64, low: f64, high: f64) {
         inputs: Vec::new(),
         derivation: "50 ns published".into(),
         sources: vec!["a table".into()],
+        calibration: None,
     };
     let record =
         PredictionRecord { metric: VALUE.id, case: Case::new(), prediction: Some(prediction), none_because: None };

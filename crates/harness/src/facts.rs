@@ -6,8 +6,10 @@ use std::cell::RefCell;
 use kelvin_model::{
     AsFound, Better, Case, Input, Lacking, Machine, MeasuredValue, Metric, NoPrediction, PathToAgent, Prediction,
 };
+use kelvin_stats::{LEVEL, RANGE, normal_quantile};
 
 use crate::bound::Hardware;
+use crate::elsewhere::Elsewhere;
 
 /// A look-up by metric id and case.
 type LookUp<'a, T> = &'a dyn Fn(&str, &Case) -> T;
@@ -17,10 +19,15 @@ pub struct Facts<'a> {
     hardware: Hardware<'a>,
     measured: LookUp<'a, Option<MeasuredValue>>,
     lacking: Option<LookUp<'a, Lacking>>,
+    elsewhere: Option<&'a Elsewhere>,
     /// Where in the range of its samples an input known only as found is taken.
     end: End,
     /// The inputs taken as found so far, each once.
     taken: RefCell<Vec<String>>,
+    /// The inputs with a headline asked for so far, each once.
+    asked_for: RefCell<Vec<String>>,
+    /// The input that is taken at an end of its interval, and which end: 1 or -1.
+    moved: Option<(&'a str, f64)>,
 }
 
 /// Where among its samples an input known only as found is taken.
@@ -36,7 +43,8 @@ impl<'a> Facts<'a> {
     /// Facts from a machine and a look-up of headlines by metric id and case.
     pub fn new(machine: &'a Machine, measured: LookUp<'a, Option<MeasuredValue>>) -> Self {
         let hardware = Hardware { machine, way: None };
-        Self { hardware, measured, lacking: None, end: End::Figure, taken: RefCell::default() }
+        let (taken, asked_for) = (RefCell::default(), RefCell::default());
+        Self { hardware, measured, lacking: None, elsewhere: None, end: End::Figure, taken, asked_for, moved: None }
     }
 
     /// The same facts with the network path to the peer, if there is one.
@@ -47,6 +55,11 @@ impl<'a> Facts<'a> {
     /// The same facts with what the run has of metrics without a headline.
     pub fn or(self, lacking: LookUp<'a, Lacking>) -> Self {
         Self { lacking: Some(lacking), ..self }
+    }
+
+    /// The same facts with what machines of other kinds tell.
+    pub fn beside(self, elsewhere: &'a Elsewhere) -> Self {
+        Self { elsewhere: Some(elsewhere), ..self }
     }
 
     /// The machine.
@@ -65,11 +78,13 @@ impl<'a> Facts<'a> {
         let name = if case.is_empty() { metric.id.to_string() } else { format!("{} ({case})", metric.id) };
         let input = |name, value, source| Input { name, value, unit: metric.unit, source };
         if let Some(found) = (self.measured)(metric.id.as_str(), case) {
-            return Ok(input(name, found.value, "measured in this run".into()));
+            let moved = self.moved.filter(|(moved, _)| *moved == name).map_or(0.0, |(_, end)| end * found.half_width);
+            once(&self.asked_for, &name);
+            return Ok(input(name, found.value + moved, "measured in this run".into()));
         }
         match self.lacking.map(|lacking| lacking(metric.id.as_str(), case)) {
             Some(Lacking::AsFound(found)) => {
-                self.take(format!("{name} ({})", found.why));
+                once(&self.taken, &format!("{name} ({})", found.why));
                 let source = format!("measured in this run, as found: {}", found.why);
                 Ok(input(name, self.end.of(&found, metric.better), source))
             }
@@ -80,13 +95,6 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn take(&self, label: String) {
-        let mut taken = self.taken.borrow_mut();
-        if !taken.contains(&label) {
-            taken.push(label);
-        }
-    }
-
     /// A prediction by a formula over these facts.
     ///
     /// One with inputs as found says so, and its range is wider: it spans the formula's ranges with all of them at the
@@ -94,22 +102,25 @@ impl<'a> Facts<'a> {
     ///
     /// # Errors
     /// The formula's reason for no prediction.
-    pub(crate) fn predict(
+    pub(crate) fn by_formula(
         &self,
         formula: impl Fn(&Facts<'_>) -> Result<Prediction, NoPrediction>,
-    ) -> Result<Prediction, NoPrediction> {
-        let at = |end| {
-            let facts = Facts { end, taken: RefCell::default(), ..*self };
+    ) -> Result<Formula, NoPrediction> {
+        let at = |end, moved: Option<(&str, f64)>| {
+            let facts = Facts { end, moved, taken: RefCell::default(), asked_for: RefCell::default(), ..*self };
             let prediction = formula(&facts);
-            (prediction, facts.taken.into_inner())
+            (prediction, facts.taken.into_inner(), facts.asked_for.into_inner())
         };
-        let (prediction, taken) = at(End::Figure);
+        let (prediction, taken, asked_for) = at(End::Figure, None);
         let mut prediction = prediction?;
         if taken.is_empty() {
-            return Ok(prediction);
+            return Ok(Formula {
+                uncertain: uncertain(&asked_for, |moved| at(End::Figure, Some(moved)).0.ok()),
+                prediction,
+            });
         }
         // An end at which the formula fails bounds nothing.
-        for end in [End::Best, End::Worst].into_iter().filter_map(|end| at(end).0.ok()) {
+        for end in [End::Best, End::Worst].into_iter().filter_map(|end| at(end, None).0.ok()) {
             prediction.low = prediction.low.min(end.low);
             prediction.high = prediction.high.max(end.high);
         }
@@ -117,7 +128,51 @@ impl<'a> Facts<'a> {
             "; as found: {}, so the range spans nearly the best to nearly the worst of those samples",
             taken.join(", ")
         ));
-        Ok(prediction)
+        Ok(Formula { prediction, uncertain: None })
+    }
+
+    /// A prediction of a metric at a case: by a formula over these facts, in the range that machines of other kinds tell, or where it has
+    /// none by what the same is on them.
+    ///
+    /// # Errors
+    /// The formula's reason for no prediction.
+    pub(crate) fn predict(
+        &self,
+        (metric, case): (&Metric, &Case),
+        formula: impl Fn(&Facts<'_>) -> Result<Prediction, NoPrediction>,
+    ) -> Result<Prediction, NoPrediction> {
+        match (self.by_formula(formula), self.elsewhere) {
+            (Ok(Formula { prediction, uncertain: Some(inputs) }), Some(elsewhere)) => {
+                Ok(elsewhere.calibrated(prediction, metric, case, inputs))
+            }
+            (Ok(Formula { prediction, .. }), _) => Ok(prediction),
+            (Err(why), Some(elsewhere)) => elsewhere.of_a_class(self, metric, case, why),
+            (Err(why), None) => Err(why),
+        }
+    }
+}
+
+/// What a formula gives.
+pub(crate) struct Formula {
+    pub(crate) prediction: Prediction,
+    /// Half of the range that follows from the intervals of its inputs, as a natural logarithm; `None` where an input was taken as found,
+    /// which the range spans already.
+    uncertain: Option<f64>,
+}
+
+/// How uncertain a prediction is by its inputs: each in turn is moved to either end of its interval, and what that changes adds up as
+/// independent errors do.
+fn uncertain(inputs: &[String], moved: impl Fn((&str, f64)) -> Option<Prediction>) -> Option<f64> {
+    let value = |input, end| moved((input, end)).map(|prediction| prediction.value).filter(|value| *value > 0.0);
+    let changes = inputs.iter().filter_map(|input| Some((value(input, 1.0)? / value(input, -1.0)?).ln() / 2.0));
+    let of_level = normal_quantile(f64::midpoint(1.0, RANGE)) / normal_quantile(f64::midpoint(1.0, LEVEL));
+    Some(changes.map(|change| change.powi(2)).sum::<f64>().sqrt() * of_level)
+}
+
+fn once(labels: &RefCell<Vec<String>>, label: &str) {
+    let mut labels = labels.borrow_mut();
+    if !labels.iter().any(|known| known == label) {
+        labels.push(label.to_owned());
     }
 }
 
@@ -153,13 +208,14 @@ mod tests {
             inputs: vec![call, copy],
             derivation: format!("{value} ns"),
             sources: Vec::new(),
+            calibration: None,
         })
     }
 
     fn predicted(measured: LookUp<'_, Option<f64>>, lacking: LookUp<'_, Lacking>) -> Result<Prediction, NoPrediction> {
         let machine = Machine::default();
         let measured = |id: &str, case: &Case| measured(id, case).map(|value| MeasuredValue { value, half_width: 0.0 });
-        Facts::new(&machine, &measured).or(lacking).predict(read)
+        Facts::new(&machine, &measured).or(lacking).by_formula(read).map(|formula| formula.prediction)
     }
 
     fn noisy(value: f64, low: f64, high: f64) -> Lacking {
@@ -196,7 +252,7 @@ mod tests {
         let failed = predicted(&|_, _| None, &|_, _| Lacking::Nothing("failed: no memory".into())).unwrap_err();
         assert_eq!(failed.0, "it is derived from test.call, which failed: no memory");
         let machine = Machine::default();
-        let none = Facts::new(&machine, &|_, _| None).predict(read).unwrap_err();
+        let none = Facts::new(&machine, &|_, _| None).by_formula(read).err().unwrap();
         assert_eq!(none.0, "it is derived from test.call, which this run did not measure");
     }
 }

@@ -11,6 +11,7 @@ mod clock;
 mod cost;
 mod crew;
 mod cycle;
+mod elsewhere;
 mod facts;
 mod laboratory;
 mod launch;
@@ -30,6 +31,7 @@ pub use bench::Bench;
 pub use bound::{Bounded, Hardware, bounds};
 pub use clock::{ClockError, best_clock, calibrate_clock, clock_source};
 pub use cost::Cost;
+pub use elsewhere::{At, Elsewhere, Figure, OtherMachine, Yardstick};
 pub use facts::Facts;
 /// The source of [`Facts`].
 pub use kelvin_model::MeasuredValue;

@@ -216,6 +216,18 @@ pub enum Command {
         /// For how many milliseconds
         milliseconds: u64,
     },
+    /// Print a machine with its figures, as data that predictions on others rest on
+    #[command(name = "other-machine", hide = true)]
+    OtherMachine {
+        /// What it is, with its article
+        name: String,
+        /// Runs of it
+        #[arg(required = true)]
+        runs: Vec<OsString>,
+        /// The store
+        #[command(flatten)]
+        store: StoreArgs,
+    },
     /// Print the book's pages, made from the probes' own texts
     #[command(name = "book-page", hide = true)]
     BookPage {

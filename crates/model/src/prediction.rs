@@ -25,6 +25,22 @@ pub struct Prediction {
     pub derivation: String,
     /// Sources of formula and constants.
     pub sources: Vec<String>,
+    /// What made the range, where other machines tell how far such figures lie from their formula; else it is the formula's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+}
+
+/// How far figures of a formula lay from it on machines of other kinds than this one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Calibration {
+    /// Measured over predicted: the lower end of the range that 9 of 10 figures of one more machine are expected in.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// How many figures tell.
+    pub figures: usize,
+    /// Of how many kinds of machine.
+    pub machines: usize,
 }
 
 /// The basis of a prediction.
@@ -37,6 +53,8 @@ pub enum Basis {
     Derived,
     /// Published figures.
     Published,
+    /// The same figure on machines of other kinds: no formula tells of it.
+    Elsewhere,
 }
 
 /// One input of a prediction.

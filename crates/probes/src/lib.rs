@@ -7,6 +7,7 @@
 mod advertised;
 mod cost;
 mod cpu;
+mod elsewhere;
 mod file;
 mod load;
 mod memory;
@@ -21,6 +22,7 @@ mod truth;
 
 use std::time::Duration;
 
+pub use elsewhere::{elsewhere, other_machines};
 use kelvin_harness::{Bounded, Probe};
 use kelvin_model::Case;
 

@@ -24,6 +24,7 @@ impl Predicting {
             inputs: Vec::new(),
             derivation: String::new(),
             sources: Vec::new(),
+            calibration: None,
         };
         Self { prediction }
     }

@@ -140,6 +140,7 @@ pub fn basis(basis: Basis) -> &'static str {
         Basis::Spec => "hardware specification",
         Basis::Derived => "derived from lower metrics of this run",
         Basis::Published => "published figures",
+        Basis::Elsewhere => "the same on other machines",
     }
 }
 

@@ -11,6 +11,7 @@ mod discoveries;
 mod histogram;
 mod interval;
 mod modes;
+mod one_more;
 mod queueing;
 mod random;
 mod ranks;
@@ -35,6 +36,7 @@ pub use interval::{
     RunToRun, Spread, headline, headline_interval, repeat_interval, within_spread,
 };
 pub use modes::{Cluster, clusters, dominant_mode, fastest_mode};
+pub use one_more::{OneMore, RANGE, one_more_of_a_class, one_more_off_a_formula};
 pub use queueing::{AsymptoticBounds, ClosedNetwork, NotANetwork, Part, Population, Service, Station, whole_servers};
 pub use random::Random;
 pub use ranks::spearman;

@@ -71,6 +71,7 @@ fn predict(run: &mut Run, metric: &Metric, case: Case, [low, high]: [f64; 2]) {
         inputs: Vec::new(),
         derivation: "from lower metrics".into(),
         sources: Vec::new(),
+        calibration: None,
     };
     run.predictions.push(PredictionRecord {
         metric: metric.id,

@@ -11,6 +11,7 @@ mod history;
 mod list;
 mod load;
 mod machine;
+mod other_machine;
 mod page;
 mod receive;
 mod report;
@@ -63,6 +64,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::Ab(args) => ab::ab(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::ProgramProcess => ab::command_process(),
+        Command::OtherMachine { name, runs, store } => other_machine::other_machine(name, &runs, &store),
         Command::BookPage { area } => explain::book_page(&area),
         Command::ProbeProcess => {
             kelvin_harness::serve(&kelvin_probes::all()).map_err(Fault::because).map(|()| ExitCode::SUCCESS)

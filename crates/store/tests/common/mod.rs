@@ -50,6 +50,7 @@ pub fn sample_predictions() -> Vec<PredictionRecord> {
         inputs: vec![Input { name: "trap".into(), value: 61.5, unit: Unit::Nanoseconds, source: "a table".into() }],
         derivation: "61.5 ns trap = 61.5 ns".into(),
         sources: vec!["a published table".into()],
+        calibration: None,
     };
     let record = |metric, case, prediction: Option<Prediction>| PredictionRecord {
         metric: Name::new(metric),

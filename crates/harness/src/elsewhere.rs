@@ -1,0 +1,426 @@
+//! What is known of machines of other kinds than the one at hand: how far their figures lay from what formulas said, and what figures were
+//! of which no formula tells.
+
+use std::collections::{BTreeMap, HashMap};
+
+use kelvin_model::units::plain;
+use kelvin_model::{
+    Basis, Calibration, Case, Input, Machine, MeasuredValue, Metric, Name, NoPrediction, Prediction, Unit,
+};
+use kelvin_stats::{OneMore, mean, one_more_of_a_class, one_more_off_a_formula};
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Facts;
+use crate::probe::Probe;
+
+/// Variance between machines of the natural logarithm of a figure that nothing else tells of: a factor of 1.37 either way, as a stated
+/// tolerance. What few machines there are tell more of it where they agree.
+const OF_ANYTHING: f64 = 0.1;
+/// The same of a figure over its yardstick: a factor of 1.19 either way.
+const OF_A_YARDSTICK: f64 = 0.03;
+/// Least variance of a figure about its formula: 1 % of error is in any two figures.
+const LEAST: f64 = 1e-4;
+/// Share of the metrics of a subject, the closest ones, by which it is judged: a formula that fails on a machine is no rule.
+const USUAL: f64 = 0.9;
+
+/// A machine with its figures, kept as data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OtherMachine {
+    /// What it is, with its article: `an Intel server core, a virtual machine of two CPUs`.
+    pub name: String,
+    /// Its facts.
+    pub machine: Machine,
+    /// Its figures.
+    pub figures: Vec<Figure>,
+}
+
+/// A figure of a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Id of its metric.
+    pub metric: Name,
+    /// Its case.
+    pub case: Case,
+    /// In the metric's unit.
+    pub value: f64,
+    /// Half-width of its interval, in the metric's unit.
+    pub half_width: f64,
+}
+
+/// A metric that moves with another from machine to machine, where no formula says how.
+#[derive(Clone, Copy, Debug)]
+pub struct Yardstick {
+    /// The metric.
+    pub metric: &'static Metric,
+    /// What it moves with; nothing for the property of a device or a setting, which other machines say nothing about.
+    pub by: Option<(&'static Metric, At)>,
+}
+
+/// The cases of a yardstick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// That of the figure.
+    SameCase,
+    /// All that both machines have measured, by their geometric mean.
+    AllCases,
+}
+
+/// Figures of one machine by metric, as natural logarithms.
+type Logs = HashMap<Name, Vec<(Case, f64)>>;
+
+/// A machine of another kind.
+#[derive(Clone, Debug)]
+struct Known {
+    name: String,
+    /// Its figures.
+    figures: Logs,
+    /// Measured over predicted.
+    off: Logs,
+}
+
+/// What machines of other kinds tell.
+#[derive(Clone, Debug, Default)]
+pub struct Elsewhere {
+    machines: Vec<Known>,
+    yardsticks: HashMap<Name, Yardstick>,
+    /// The usual variance of figures about their formulas, by subject.
+    usual: BTreeMap<String, f64>,
+}
+
+impl Elsewhere {
+    /// What these machines tell of one that is none of their kind: those with its processor are left out, so that no machine is judged by
+    /// itself.
+    pub fn of(probes: &[&Probe], others: &[OtherMachine], yardsticks: &[Yardstick], here: &Machine) -> Self {
+        let machines: Vec<Known> =
+            others.iter().filter(|other| !same_kind(&other.machine, here)).map(|other| known(probes, other)).collect();
+        let mut squares: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for (metric, cases) in machines.iter().flat_map(|machine| &machine.off) {
+            squares.entry(subject(metric)).or_default().push(mean_square(cases));
+        }
+        let usual = squares.into_iter().map(|(subject, mut squares)| {
+            squares.sort_by(f64::total_cmp);
+            squares.truncate(((squares.len() as f64 * USUAL) as usize).max(1));
+            (subject, mean(&squares).max(LEAST))
+        });
+        let yardsticks = yardsticks.iter().map(|yardstick| (yardstick.metric.id, *yardstick)).collect();
+        Self { usual: usual.collect(), machines, yardsticks }
+    }
+
+    /// The same prediction in the range that figures of its kind have about their formula on these machines, and so much wider as the
+    /// inputs are uncertain (`inputs`: half of the range that follows from them, as a natural logarithm). Where no machine tells, the
+    /// formula's own range stays.
+    pub(crate) fn calibrated(
+        &self,
+        mut prediction: Prediction,
+        metric: &Metric,
+        case: &Case,
+        inputs: f64,
+    ) -> Prediction {
+        let Some((range, calibration)) = self.off(metric, case).filter(|_| prediction.value > 0.0) else {
+            return prediction;
+        };
+        let half = range.half.hypot(inputs);
+        let [low, value, high] = [-half, 0.0, half].map(|away| prediction.value * (range.middle + away).exp());
+        let [low, value, high] = [low, value, high].map(|end| possible(end, metric));
+        prediction.derivation.push_str(&format!(
+            "; on {} such figures are {:.2} to {:.2} times what the formula says, so {}",
+            machines(calibration.machines),
+            calibration.low,
+            calibration.high,
+            plain(value, metric.unit)
+        ));
+        Prediction { value, low, high, calibration: Some(calibration), ..prediction }
+    }
+
+    /// How far a figure may lie from its formula.
+    fn off(&self, metric: &Metric, case: &Case) -> Option<(OneMore, Calibration)> {
+        let telling: Vec<&Vec<(Case, f64)>> =
+            self.machines.iter().filter_map(|machine| machine.off.get(&metric.id)).collect();
+        let own: Vec<f64> = telling.iter().map(|cases| at(cases, case).unwrap_or_else(|| middle(cases))).collect();
+        let squares: Vec<f64> = telling.iter().map(|cases| mean_square(cases)).collect();
+        let range = one_more_off_a_formula(&own, &squares, *self.usual.get(&subject(&metric.id))?)?;
+        let [low, high] = [-range.half, range.half].map(|away| (range.middle + away).exp());
+        let figures = telling.iter().map(|cases| cases.len()).sum();
+        Some((range, Calibration { low, high, figures, machines: telling.len() }))
+    }
+
+    /// A prediction of a figure by what it is on these machines, where no formula tells; or why there is none.
+    pub(crate) fn of_a_class(
+        &self,
+        facts: &Facts<'_>,
+        metric: &Metric,
+        case: &Case,
+        why: NoPrediction,
+    ) -> Result<Prediction, NoPrediction> {
+        let by = match self.yardsticks.get(&metric.id) {
+            Some(Yardstick { by: None, .. }) => return Err(why),
+            Some(Yardstick { by: Some((by, at)), .. }) => Some((*by, *at)),
+            None => None,
+        };
+        let figures: Vec<(&Known, f64)> = self
+            .machines
+            .iter()
+            .filter_map(|machine| Some((machine, at(machine.figures.get(&metric.id)?, case)?)))
+            .collect();
+        // All by the yardstick or none: a mean of both would be of nothing.
+        let scaled: Option<Vec<Scaled<'_>>> = by.and_then(|(by, at)| {
+            figures.iter().map(|(machine, figure)| scaled(facts, machine, *figure, (by, at), case)).collect()
+        });
+        let scaled = scaled.filter(|scaled| !scaled.is_empty());
+        let own: Vec<f64> = match &scaled {
+            Some(scaled) => scaled.iter().map(|one| one.figure + one.slower).collect(),
+            None => figures.iter().map(|(_, figure)| *figure).collect(),
+        };
+        let common = if scaled.is_some() { OF_A_YARDSTICK } else { OF_ANYTHING };
+        let Some(range) = one_more_of_a_class(&own, common) else { return Err(why) };
+        let [low, value, high] =
+            [-range.half, 0.0, range.half].map(|away| possible((range.middle + away).exp(), metric));
+        let in_words = |figure: f64| plain(figure.exp(), metric.unit);
+        let (derivation, inputs) = match &scaled {
+            Some(scaled) => {
+                let parts = scaled.iter().map(|one| {
+                    format!("{} on {} x {:.2} by {}", in_words(one.figure), one.machine, one.slower.exp(), one.by)
+                });
+                let inputs = scaled.iter().map(|one| Input {
+                    name: format!("{}, here over {}", one.by, one.machine),
+                    value: one.slower.exp(),
+                    unit: Unit::Ratio,
+                    source: "measured in this run and there".into(),
+                });
+                (parts.collect::<Vec<_>>().join(", "), inputs.collect())
+            }
+            None => {
+                let parts =
+                    figures.iter().map(|(machine, figure)| format!("{} on {}", in_words(*figure), machine.name));
+                (parts.collect::<Vec<_>>().join(", "), Vec::new())
+            }
+        };
+        let formula = match by.filter(|_| scaled.is_some()) {
+            Some((by, _)) => format!("the same elsewhere x {} here over there", by.id),
+            None => "the same elsewhere".into(),
+        };
+        let derivation = format!("{derivation}; no formula, since {}", why.0);
+        Ok(Prediction {
+            value,
+            low,
+            high,
+            basis: Basis::Elsewhere,
+            formula,
+            inputs,
+            derivation,
+            sources: Vec::new(),
+            calibration: None,
+        })
+    }
+}
+
+/// A figure of another machine, and how much more its yardstick is here: natural logarithms.
+struct Scaled<'a> {
+    machine: &'a str,
+    figure: f64,
+    slower: f64,
+    by: Name,
+}
+
+fn scaled<'a>(
+    facts: &Facts<'_>,
+    machine: &'a Known,
+    figure: f64,
+    (by, which): (&Metric, At),
+    case: &Case,
+) -> Option<Scaled<'a>> {
+    let there = machine.figures.get(&by.id)?;
+    let here = |case: &Case| facts.measured(by, case).ok().map(|input| input.value).filter(|value| *value > 0.0);
+    let cases = there.iter().filter(|(known, _)| which == At::AllCases || known == case);
+    let slower: Vec<f64> = cases.filter_map(|(known, there)| Some(here(known)?.ln() - there)).collect();
+    (!slower.is_empty()).then(|| Scaled { machine: &machine.name, figure, slower: mean(&slower), by: by.id })
+}
+
+fn machines(count: usize) -> String {
+    match count {
+        1 => "one other machine".into(),
+        several => format!("{several} other machines"),
+    }
+}
+
+/// A figure within what is physically possible.
+fn possible(value: f64, metric: &Metric) -> f64 {
+    let value = metric.floor.map_or(value, |floor| value.max(floor));
+    metric.ceiling.map_or(value, |ceiling| value.min(ceiling))
+}
+
+fn known(probes: &[&Probe], other: &OtherMachine) -> Known {
+    let mut measured: HashMap<Name, Vec<(Case, MeasuredValue)>> = HashMap::new();
+    for Figure { metric, case, value, half_width } in &other.figures {
+        let value = MeasuredValue { value: *value, half_width: *half_width };
+        measured.entry(*metric).or_default().push((case.clone(), value));
+    }
+    let look_up = |metric: &str, case: &Case| {
+        let cases = measured.iter().find(|(id, _)| **id == *metric)?.1;
+        cases.iter().find(|(known, _)| known == case).map(|(_, value)| *value)
+    };
+    let facts = Facts::new(&other.machine, &look_up);
+    let mut known = Known { name: other.name.clone(), figures: Logs::new(), off: Logs::new() };
+    for probe in probes {
+        for metric in probe.metrics {
+            for (case, found) in measured.get(&metric.id).into_iter().flatten().filter(|(_, found)| found.value > 0.0) {
+                let log = found.value.ln();
+                known.figures.entry(metric.id).or_default().push((case.clone(), log));
+                let predicted =
+                    facts.by_formula(|facts| (probe.predict)(facts, metric, case)).map(|found| found.prediction);
+                if let Some(predicted) = predicted.ok().filter(|predicted| predicted.value > 0.0) {
+                    known.off.entry(metric.id).or_default().push((case.clone(), log - predicted.value.ln()));
+                }
+            }
+        }
+    }
+    known
+}
+
+/// Whether two machines have the same kind of processor.
+fn same_kind(one: &Machine, other: &Machine) -> bool {
+    let kind = |machine: &Machine| {
+        let cpu = &machine.cpu;
+        (machine.architecture, cpu.vendor.get().cloned(), cpu.family.get().copied(), cpu.model.get().copied())
+    };
+    kind(one) == kind(other)
+}
+
+/// What a metric is about: the first two parts of its id.
+fn subject(metric: &Name) -> String {
+    metric.split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
+fn at(cases: &[(Case, f64)], case: &Case) -> Option<f64> {
+    cases.iter().find(|(known, _)| known == case).map(|(_, value)| *value)
+}
+
+fn middle(cases: &[(Case, f64)]) -> f64 {
+    mean(&cases.iter().map(|(_, off)| *off).collect::<Vec<f64>>())
+}
+
+fn mean_square(cases: &[(Case, f64)]) -> f64 {
+    mean(&cases.iter().map(|(_, off)| off * off).collect::<Vec<f64>>()).max(LEAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::Fact;
+
+    use super::*;
+    use crate::probe::{Effort, Method, ProbeKind};
+    use crate::stop::Stop;
+
+    static CALL: Metric = Metric::duration("test.call", "A call");
+    static TWICE: Metric = Metric::duration("test.twice", "Two calls");
+    static WORK: Metric = Metric::duration("test.work", "Work of which no formula tells");
+    static SETTING: Metric = Metric::duration("test.setting", "A setting");
+
+    static PROBE: Probe = Probe {
+        id: "test",
+        summary: "A test",
+        kind: ProbeKind::Measure,
+        method: Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
+        metrics: &[&CALL, &TWICE, &WORK, &SETTING],
+        inputs: &[],
+        cases: |_: &Machine, _: Effort| Vec::new(),
+        run: |_, _| Err(Stop::fail("it is never run")),
+        predict: |facts, metric, _| match metric.id == TWICE.id {
+            false => Err(NoPrediction::because("nothing is published")),
+            true => {
+                let call = facts.measured(&CALL, &Case::new())?;
+                let value = 2.0 * call.value;
+                let (formula, derivation) = ("2 x call".into(), "2 x call".into());
+                let (basis, inputs, sources) = (Basis::Derived, vec![call], Vec::new());
+                let (low, high) = (value / 4.0, value * 4.0);
+                Ok(Prediction { value, low, high, basis, formula, inputs, derivation, sources, calibration: None })
+            }
+        },
+    };
+    const YARDSTICKS: &[Yardstick] =
+        &[Yardstick { metric: &WORK, by: Some((&CALL, At::AllCases)) }, Yardstick { metric: &SETTING, by: None }];
+
+    fn machine(model: u32) -> Machine {
+        let mut machine = Machine::default();
+        machine.cpu.model = Fact::known(model, "a test");
+        machine
+    }
+
+    /// A machine on which a call takes this long, two calls and the work as long as said.
+    fn other(model: u32, figures: [(&'static Metric, f64); 4]) -> OtherMachine {
+        let figures =
+            figures.map(|(metric, value)| Figure { metric: metric.id, case: Case::new(), value, half_width: 0.0 });
+        OtherMachine { name: format!("machine {model}"), machine: machine(model), figures: figures.into() }
+    }
+
+    fn predicted(elsewhere: &Elsewhere, metric: &Metric, half_width: f64) -> Result<Prediction, NoPrediction> {
+        let (here, case) = (machine(9), Case::new());
+        let measured = |id: &str, _: &Case| (id == "test.call").then_some(MeasuredValue { value: 200.0, half_width });
+        let facts = Facts::new(&here, &measured).beside(elsewhere);
+        facts.predict((metric, &case), |facts| (PROBE.predict)(facts, metric, &case))
+    }
+
+    fn one_machine() -> [OtherMachine; 1] {
+        // Two calls take 1.21 times what the formula says, and the work as long as five calls.
+        [other(1, [(&CALL, 100.0), (&TWICE, 242.0), (&WORK, 500.0), (&SETTING, 7.0)])]
+    }
+
+    #[test]
+    fn a_formula_is_taken_as_it_was_off_elsewhere() {
+        let elsewhere = Elsewhere::of(&[&PROBE], &one_machine(), YARDSTICKS, &machine(9));
+        let found = predicted(&elsewhere, &TWICE, 0.0).unwrap();
+        // Half of what it was off returns.
+        assert!((found.value - 400.0 * 1.1).abs() < 1e-9, "{found:?}");
+        assert!(((found.value / found.low).ln() - (found.high / found.value).ln()).abs() < 1e-9);
+        let calibration = found.calibration.unwrap();
+        assert_eq!((calibration.figures, calibration.machines), (1, 1));
+        assert!((found.high / 400.0 - calibration.high).abs() < 1e-9 && calibration.high < 2.0, "{calibration:?}");
+        assert!(found.derivation.starts_with("2 x call; on one other machine such figures are "), "{found:?}");
+        let wider = predicted(&elsewhere, &TWICE, 100.0).unwrap();
+        // The input is half as much again or half as much at the ends of its interval: a range at 90 % is 1.645 / 1.96 of one at 95 %.
+        let of_input = (3.0_f64).ln() / 2.0 * 1.644_854 / 1.959_964;
+        let expected = (found.high / found.value).ln().hypot(of_input);
+        assert!(((wider.high / wider.value).ln() - expected).abs() < 1e-5, "{wider:?}");
+        assert!((wider.value - found.value).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_machine_is_judged_by_itself() {
+        let others = one_machine();
+        let own_kind = Elsewhere::of(&[&PROBE], &others, YARDSTICKS, &machine(1));
+        let found = predicted(&own_kind, &TWICE, 0.0).unwrap();
+        assert_eq!((found.value, found.low, found.high, found.calibration), (400.0, 100.0, 1600.0, None));
+        assert_eq!(predicted(&own_kind, &WORK, 0.0).unwrap_err().0, "nothing is published");
+    }
+
+    #[test]
+    fn what_no_formula_tells_is_taken_from_elsewhere_by_its_yardstick() {
+        let elsewhere = Elsewhere::of(&[&PROBE], &one_machine(), YARDSTICKS, &machine(9));
+        let found = predicted(&elsewhere, &WORK, 0.0).unwrap();
+        assert!((found.value - 1000.0).abs() < 1e-6, "a call takes twice as long here, so does the work: {found:?}");
+        assert_eq!(
+            (found.basis, found.formula.as_str()),
+            (Basis::Elsewhere, "the same elsewhere x test.call here over there")
+        );
+        assert_eq!(found.derivation, "500 ns on machine 1 x 2.00 by test.call; no formula, since nothing is published");
+        assert_eq!(predicted(&elsewhere, &SETTING, 0.0).unwrap_err().0, "nothing is published");
+        // Without its yardstick, as it is there: in a wider range.
+        let as_it_is = predicted(&elsewhere, &CALL, 0.0).unwrap();
+        assert!((as_it_is.value - 100.0).abs() < 1e-9);
+        assert!(as_it_is.high / as_it_is.low > found.high / found.low);
+        // Two that agree tell more than one.
+        let [first] = one_machine();
+        let second = other(2, [(&CALL, 50.0), (&TWICE, 121.0), (&WORK, 250.0), (&SETTING, 7.0)]);
+        let both = Elsewhere::of(&[&PROBE], &[first, second], YARDSTICKS, &machine(9));
+        let narrower = predicted(&both, &WORK, 0.0).unwrap();
+        assert!((narrower.value - 1000.0).abs() < 1e-6 && narrower.high / narrower.low < found.high / found.low);
+    }
+
+    #[test]
+    fn no_range_goes_beyond_what_is_possible() {
+        static SHARE: Metric = Metric { ceiling: Some(600.0), floor: Some(450.0), ..WORK };
+        let elsewhere = Elsewhere::of(&[&PROBE], &one_machine(), &[], &machine(9));
+        let found = predicted(&elsewhere, &SHARE, 0.0).unwrap();
+        assert_eq!((found.low, found.high), (450.0, 600.0));
+    }
+}

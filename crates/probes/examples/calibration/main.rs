@@ -1,0 +1,104 @@
+//! How sharp and how right predictions are: each machine whose figures are kept is predicted from its own lower metrics and from the
+//! machines of other kinds, never from itself.
+//!
+//! For each area: figures and how they are predicted; the share that lies in its range, of which nine tenths are meant; how far the
+//! predicted values are off in the median; the median range, upper over lower end; and how often a figure that took 1.25, 1.5 or 2 times
+//! as long would be flagged.
+//!
+//! ```sh
+//! cargo run --release -p kelvin-probes --example calibration           # tables
+//! cargo run --release -p kelvin-probes --example calibration -- each   # every figure too
+//! ```
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+mod beside;
+
+use std::collections::BTreeMap;
+
+use beside::{Beside, beside};
+use kelvin_harness::Figure;
+use kelvin_model::{Basis, Prediction};
+use kelvin_stats::median;
+
+/// By how much figures are made worse.
+const SLOWER: [f64; 3] = [1.25, 1.5, 2.0];
+
+fn main() {
+    let machines = kelvin_probes::other_machines();
+    let mut all: BTreeMap<&str, Vec<Beside>> = BTreeMap::new();
+    // With an argument: every figure, to see which formulas are off.
+    let each = std::env::args().nth(1).is_some();
+    for here in machines {
+        let mut areas: BTreeMap<&str, Vec<Beside>> = BTreeMap::new();
+        for one in beside(here) {
+            if each {
+                line(&one);
+            }
+            let area = AREAS.into_iter().find(|area| one.figure.metric.starts_with(area)).unwrap_or("other");
+            areas.entry(area).or_default().push(one);
+        }
+        println!("{}\n", here.name);
+        table(&areas);
+        for (area, figures) in areas {
+            all.entry(area).or_default().extend(figures);
+        }
+    }
+    println!("All {}\n", machines.len());
+    table(&all);
+}
+
+const AREAS: [&str; 5] = ["cpu", "os", "mem", "file", "net"];
+
+/// A figure over its prediction, with the ends of the range.
+fn line(one: &Beside) {
+    let Figure { metric, case, value, .. } = &one.figure;
+    match &one.prediction {
+        None => println!("- {metric} {case}: not predicted"),
+        Some(Prediction { value: predicted, low, high, basis, .. }) => {
+            let over = |end: f64| end / predicted;
+            println!("- {metric} {case}: {:.2} ({:.2} to {:.2}) {basis:?}", over(*value), over(*low), over(*high));
+        }
+    }
+}
+
+fn table(areas: &BTreeMap<&str, Vec<Beside>>) {
+    println!(
+        "| area | figures | by a formula | by other machines | not predicted | in range | off, median | range, median | 1.25 flagged | 1.5 | 2 |"
+    );
+    println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+    let whole: Vec<&Beside> = areas.values().flatten().collect();
+    for (area, figures) in areas {
+        row(area, &figures.iter().collect::<Vec<_>>());
+    }
+    row("all", &whole);
+    let is_by_formula =
+        |one: &&Beside| one.prediction.as_ref().is_some_and(|prediction| prediction.basis != Basis::Elsewhere);
+    let (by_formula, rest): (Vec<&Beside>, Vec<&Beside>) = whole.into_iter().partition(is_by_formula);
+    row("by a formula", &by_formula);
+    row("by other machines", &rest);
+    println!();
+}
+
+fn row(area: &str, figures: &[&Beside]) {
+    let predicted: Vec<(&Beside, &Prediction)> =
+        figures.iter().filter_map(|one| Some((*one, one.prediction.as_ref()?))).collect();
+    let elsewhere = predicted.iter().filter(|(_, prediction)| prediction.basis == Basis::Elsewhere).count();
+    let share = |count: usize| format!("{:.0} %", 100.0 * count as f64 / predicted.len().max(1) as f64);
+    let inside = predicted.iter().filter(|(one, _)| one.touches(1.0) == Some(true)).count();
+    let positive = || predicted.iter().filter(|(one, prediction)| one.figure.value > 0.0 && prediction.low > 0.0);
+    let off: Vec<f64> = positive().map(|(one, prediction)| (one.figure.value / prediction.value).ln().abs()).collect();
+    let ranges: Vec<f64> = positive().map(|(_, prediction)| prediction.high / prediction.low).collect();
+    let middle = |values: &[f64]| if values.is_empty() { f64::NAN } else { median(values) };
+    let flagged =
+        SLOWER.map(|slower| share(predicted.iter().filter(|(one, _)| one.touches(slower) == Some(false)).count()));
+    println!(
+        "| {area} | {} | {} | {elsewhere} | {} | {} | {:.0} % | {:.2} | {} |",
+        figures.len(),
+        predicted.len() - elsewhere,
+        figures.len() - predicted.len(),
+        share(inside),
+        100.0 * (middle(&off).exp() - 1.0),
+        middle(&ranges),
+        flagged.join(" | "),
+    );
+}

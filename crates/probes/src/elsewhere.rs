@@ -1,0 +1,141 @@
+//! Machines whose figures are kept, and which metric moves with which from one machine to another.
+//!
+//! A machine is one file of `machines/`, with its facts and the figures of default runs: `kelvin other-machine` makes it from stored runs.
+//! Predictions of those machines are made anew from them, with the formulas of today.
+
+use std::sync::LazyLock;
+
+use kelvin_catalogue::{file, mem, net, os};
+use kelvin_harness::{At, Elsewhere, OtherMachine, Yardstick};
+use kelvin_model::{Machine, Metric};
+
+static MACHINES: LazyLock<Vec<OtherMachine>> = LazyLock::new(|| {
+    [include_str!("../machines/intel-guest.json"), include_str!("../machines/zen-4-guest.json")].map(parse).into()
+});
+
+/// The machines whose figures are kept.
+pub fn other_machines() -> &'static [OtherMachine] {
+    &MACHINES
+}
+
+/// What machines of other kinds than this one tell of its figures.
+pub fn elsewhere(here: &Machine) -> Elsewhere {
+    Elsewhere::of(&crate::all(), other_machines(), YARDSTICKS, here)
+}
+
+fn parse(text: &str) -> OtherMachine {
+    match serde_json::from_str(text) {
+        Ok(machine) => machine,
+        Err(error) => panic!("a built-in machine is wrong: {error}"),
+    }
+}
+
+/// Where no formula tells: what does the same kind of work, and so moves with it.
+const YARDSTICKS: &[Yardstick] = &[
+    // Path lookup and inodes.
+    all(&os::SYSCALL_STAT, &os::SYSCALL_FSTAT),
+    all(&os::SYSCALL_OPEN_CLOSE, &os::SYSCALL_STAT),
+    all(&file::METADATA_LIST, &os::SYSCALL_STAT),
+    all(&file::ENTRY_MAKE, &os::SYSCALL_STAT),
+    all(&file::ENTRY_GIVE_BACK, &file::ENTRY_MAKE),
+    all(&file::ENTRY_ADD, &file::ENTRY_MAKE),
+    all(&file::ENTRY_REMOVE, &file::ENTRY_MAKE),
+    // Entering the kernel for a little work.
+    all(&os::SYSCALL_SELECT, &os::SYSCALL_READ),
+    all(&os::SIGNAL_DELIVER, &os::SIGNAL_INSTALL),
+    all(&os::SWITCH_PROCESS_PIPE_OWN, &os::SYSCALL_READ),
+    all(&os::SWITCH_PROCESS_FUTEX_OWN, &os::SYSCALL_READ),
+    all(&os::SWITCH_PROCESS_EVENTFD_OWN, &os::SYSCALL_READ),
+    all(&os::SWITCH_THREAD_PIPE_OWN, &os::SYSCALL_READ),
+    all(&os::SWITCH_THREAD_FUTEX_OWN, &os::SYSCALL_READ),
+    all(&os::SWITCH_THREAD_EVENTFD_OWN, &os::SYSCALL_READ),
+    all(&os::SWITCH_RING_OWN, &os::SYSCALL_READ),
+    all(&os::SWITCH_RING, &os::SWITCH_PROCESS_PIPE),
+    // Address spaces.
+    all(&os::SYSCALL_MMAP_MUNMAP, &mem::FAULT_MINOR),
+    all(&os::PROCESS_FORK_LIFE, &os::PROCESS_FORK),
+    all(&os::PROCESS_VFORK, &os::PROCESS_FORK),
+    all(&os::PROCESS_SPAWN, &os::PROCESS_EXEC),
+    all(&os::PROCESS_SHELL, &os::PROCESS_EXEC),
+    all(&os::THREAD_CREATE_RUN, &os::THREAD_CREATE),
+    all(&os::THREAD_CREATE_JOIN, &os::THREAD_CREATE),
+    // Waking another CPU.
+    all(&os::IPC_PIPE_LATENCY, &os::SWITCH_CROSS_CPU),
+    all(&os::IPC_UNIX_LATENCY, &os::SWITCH_CROSS_CPU),
+    all(&os::IPC_FUTEX_LATENCY, &os::SWITCH_CROSS_CPU),
+    all(&net::WAKE_TCP, &os::SWITCH_CROSS_CPU),
+    // Memory.
+    same(&mem::BANDWIDTH_WRITE, &mem::BANDWIDTH_READ),
+    same(&mem::BANDWIDTH_COPY, &mem::BANDWIDTH_READ),
+    same(&mem::BANDWIDTH_FILL, &mem::BANDWIDTH_READ),
+    same(&mem::BANDWIDTH_ZERO, &mem::BANDWIDTH_READ),
+    same(&mem::BANDWIDTH_NTWRITE, &mem::BANDWIDTH_READ),
+    same(&mem::BANDWIDTH_TRIAD, &mem::BANDWIDTH_READ),
+    all(&mem::LOADED_BANDWIDTH, &mem::BANDWIDTH_READ),
+    all(&mem::FALSE_SHARING, &mem::CORE_TO_CORE),
+    all(&os::IPC_PIPE_BANDWIDTH, &mem::BANDWIDTH_COPY),
+    all(&os::IPC_UNIX_BANDWIDTH, &mem::BANDWIDTH_COPY),
+    all(&os::IPC_FUTEX_BANDWIDTH, &mem::BANDWIDTH_COPY),
+    // The page cache, and a device behind it.
+    all(&file::PAGE_WRITE, &file::PAGE_READ),
+    all(&file::NEW, &file::PAGE_READ),
+    same(&file::SEQRAND_P99, &file::SEQRAND),
+    all(&file::SYNC, &file::DEVICE_WRITE_LATENCY),
+    all(&mem::FAULT_MAJOR, &file::DEVICE_LATENCY),
+    // Protocols of the local network: like path lookup, much of it is calls through tables of functions.
+    all(&net::STACK_TCP, &os::SYSCALL_STAT),
+    same(&net::STACK_UDP, &net::STACK_TCP),
+    same(&net::STACK_UNIX, &net::STACK_TCP),
+    all(&net::STREAM_TCP, &net::STACK_TCP),
+    all(&net::STREAM_UDP, &net::STACK_UDP),
+    all(&net::STREAM_UNIX, &net::STACK_UNIX),
+    same(&net::STREAM_TCP_RECEIVE, &net::STREAM_TCP),
+    same(&net::STREAM_UDP_RECEIVE, &net::STREAM_UDP),
+    same(&net::STREAM_UNIX_RECEIVE, &net::STREAM_UNIX),
+    all(&net::BANDWIDTH_UDP, &net::BANDWIDTH_TCP),
+    all(&net::BANDWIDTH_UDP_SENT, &net::BANDWIDTH_TCP),
+    all(&net::LOADED, &net::RTT_TCP),
+    // Properties of this device, and of this system's settings.
+    alone(&file::DEVICE_READ),
+    alone(&file::DEVICE_REPEAT),
+    alone(&file::DEVICE_LATENCY),
+    alone(&file::DEVICE_MEAN_LATENCY),
+    alone(&file::DEVICE_REQUESTS),
+    alone(&file::DEVICE_WRITE),
+    alone(&file::DEVICE_ACCEPT),
+    alone(&file::DEVICE_WRITE_LATENCY),
+    alone(&file::READ_AHEAD),
+    alone(&net::BANDWIDTH_UDP_LOST),
+    alone(&net::BANDWIDTH_UDP_REORDERED),
+];
+
+const fn all(metric: &'static Metric, by: &'static Metric) -> Yardstick {
+    Yardstick { metric, by: Some((by, At::AllCases)) }
+}
+
+const fn same(metric: &'static Metric, by: &'static Metric) -> Yardstick {
+    Yardstick { metric, by: Some((by, At::SameCase)) }
+}
+
+const fn alone(metric: &'static Metric) -> Yardstick {
+    Yardstick { metric, by: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_metric_has_one_yardstick_which_another_machine_has_measured() {
+        let mut met = BTreeSet::new();
+        let is_known = |metric: &Metric| {
+            other_machines().iter().any(|machine| machine.figures.iter().any(|figure| figure.metric == metric.id))
+        };
+        for Yardstick { metric, by } in YARDSTICKS {
+            assert!(met.insert(metric.id), "{} has two yardsticks", metric.id);
+            assert!(by.is_none_or(|(by, _)| by.id != metric.id && is_known(by)), "{}", metric.id);
+        }
+    }
+}

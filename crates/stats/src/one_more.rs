@@ -1,0 +1,112 @@
+//! What a figure of one more machine may be, by what such figures are on a few others.
+//!
+//! All figures are natural logarithms, so that a range is a factor either way. There are far fewer machines than kinds of figures, so
+//! that the spread of one kind, of which a handful is known, is drawn to that of all (an empirical Bayes estimate: the variance of a
+//! kind is taken for one draw from a scaled inverse chi-squared distribution about the common one), and ranges are those of Student's t.
+
+use crate::special::t_quantile;
+
+/// Share of the figures of one more machine that are expected in a range.
+pub const RANGE: f64 = 0.9;
+/// How many machines the common spread counts as beside those that tell of a kind.
+const WORTH: f64 = 6.0;
+
+/// The middle and the half-width of a range, as natural logarithms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OneMore {
+    /// The middle.
+    pub middle: f64,
+    /// From there to either end.
+    pub half: f64,
+}
+
+/// The range of a figure over what a formula says, where figures of the same kind lie as far from it on other machines.
+///
+/// `own` has how far this very figure lies from its formula on each machine, and `squares` the mean square of how far all figures of
+/// its kind do there. Half of that variance is taken for the formula's own fault, which one more machine will show as well: the middle is
+/// what of the known distances is expected to return, and the range is that of what is left.
+///
+/// `None` without a machine.
+pub fn one_more_off_a_formula(own: &[f64], squares: &[f64], common: f64) -> Option<OneMore> {
+    let machines = squares.len() as f64;
+    if own.is_empty() || squares.is_empty() {
+        return None;
+    }
+    let returns = machines / (machines + 1.0);
+    let mean = own.iter().sum::<f64>() / own.len() as f64;
+    let variance = (WORTH * common + squares.iter().sum::<f64>()) / (WORTH + machines);
+    let left = variance * f64::midpoint(1.0, 1.0 / (machines + 1.0));
+    Some(OneMore { middle: returns * mean, half: quantile(WORTH + machines) * left.sqrt() })
+}
+
+/// The range of a figure of which no formula tells, by the same figure on each of some machines; `common` is the variance of such figures
+/// between machines, of all kinds. `None` without a machine.
+pub fn one_more_of_a_class(own: &[f64], common: f64) -> Option<OneMore> {
+    let machines = own.len() as f64;
+    if own.is_empty() {
+        return None;
+    }
+    let middle = own.iter().sum::<f64>() / machines;
+    let squares: f64 = own.iter().map(|one| (one - middle).powi(2)).sum();
+    let degrees = WORTH + machines - 1.0;
+    let variance = (WORTH * common + squares) / degrees;
+    Some(OneMore { middle, half: quantile(degrees) * (variance * (1.0 + 1.0 / machines)).sqrt() })
+}
+
+fn quantile(degrees: f64) -> f64 {
+    t_quantile(f64::midpoint(1.0, RANGE), degrees)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Random;
+
+    #[test]
+    fn by_hand() {
+        // One machine: half of the distance returns. Variance (2 x 0.04 + 0.16) / 3 = 0.08, three quarters of which are left.
+        let found = one_more_off_a_formula(&[0.4], &[0.16], 0.04).unwrap();
+        assert!((found.middle - 0.2).abs() < 1e-12);
+        assert!((found.half - 2.353_363 * 0.06_f64.sqrt()).abs() < 1e-6, "{found:?}");
+        // Two machines: mean 0.3; (2 x 0.04 + 2 x 0.01) / 3 degrees of freedom, and half as much again for the mean's own error.
+        let found = one_more_of_a_class(&[0.2, 0.4], 0.04).unwrap();
+        assert!((found.middle - 0.3).abs() < 1e-12);
+        assert!((found.half - 2.353_363 * (0.1_f64 / 3.0 * 1.5).sqrt()).abs() < 1e-6, "{found:?}");
+        assert_eq!((one_more_off_a_formula(&[], &[], 1.0), one_more_of_a_class(&[], 1.0)), (None, None));
+    }
+
+    /// Share of figures in their ranges, where the variance of each kind is a draw from a scaled inverse chi-squared distribution.
+    fn covered(figure: impl Fn(&mut Random, f64) -> bool) -> f64 {
+        const TRIES: usize = 20_000;
+        let mut random = Random::new(7);
+        let inside = |_: &usize| {
+            let variance = COMMON / -(1.0 - random.uniform()).ln();
+            figure(&mut random, variance.sqrt())
+        };
+        (0..TRIES).filter(inside).count() as f64 / TRIES as f64
+    }
+
+    const COMMON: f64 = 0.04;
+
+    #[test]
+    fn ranges_hold_what_they_promise_where_kinds_differ_in_their_spread() {
+        for machines in 1..5 {
+            let formula = covered(|random, deviation| {
+                let half = deviation * 0.5f64.sqrt();
+                let fault = half * random.normal();
+                let known: Vec<f64> = (0..machines).map(|_| fault + half * random.normal()).collect();
+                let squares: Vec<f64> = known.iter().map(|off| off * off).collect();
+                let found = one_more_off_a_formula(&known, &squares, COMMON).unwrap();
+                (fault + half * random.normal() - found.middle).abs() <= found.half
+            });
+            let class = covered(|random, deviation| {
+                let known: Vec<f64> = (0..machines).map(|_| deviation * random.normal()).collect();
+                let found = one_more_of_a_class(&known, COMMON).unwrap();
+                (deviation * random.normal() - found.middle).abs() <= found.half
+            });
+            for share in [formula, class] {
+                assert!((share - RANGE).abs() < 0.02, "{share} of figures beside {machines} machines");
+            }
+        }
+    }
+}
