@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use kelvin_model::units::plain;
 use kelvin_model::{
-    Basis, Calibration, Case, Input, Machine, MeasuredValue, Metric, Name, NoPrediction, Prediction, Unit,
+    Basis, Calibration, Case, Input, Machine, MeasuredValue, Metric, Name, NoPrediction, Planned, Prediction, Unit,
+    Value,
 };
 use kelvin_stats::{OneMore, mean, one_more_of_a_class, one_more_off_a_formula};
 use serde::{Deserialize, Serialize};
@@ -20,8 +21,10 @@ const OF_ANYTHING: f64 = 0.1;
 const OF_A_YARDSTICK: f64 = 0.03;
 /// Least variance of a figure about its formula: 1 % of error is in any two figures.
 const LEAST: f64 = 1e-4;
-/// Share of the metrics of a subject, the closest ones, by which it is judged: a formula that fails on a machine is no rule.
+/// Share of metrics, the closest ones, by which a subject is judged: a formula that fails on a machine is no rule.
 const USUAL: f64 = 0.9;
+/// How many metrics of a subject all others count as: one metric that a formula hits by chance makes no sharp subject.
+const OF_ALL: f64 = 1.0;
 
 /// A machine with its figures, kept as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,6 +86,8 @@ struct Known {
 pub struct Elsewhere {
     machines: Vec<Known>,
     yardsticks: HashMap<Name, Yardstick>,
+    /// The cases here of metrics whose sizes follow the machine.
+    sized: HashMap<Name, Vec<Case>>,
     /// The usual variance of figures about their formulas, by subject.
     usual: BTreeMap<String, f64>,
 }
@@ -97,13 +102,26 @@ impl Elsewhere {
         for (metric, cases) in machines.iter().flat_map(|machine| &machine.off) {
             squares.entry(subject(metric)).or_default().push(mean_square(cases));
         }
-        let usual = squares.into_iter().map(|(subject, mut squares)| {
-            squares.sort_by(f64::total_cmp);
-            squares.truncate(((squares.len() as f64 * USUAL) as usize).max(1));
-            (subject, mean(&squares).max(LEAST))
+        let of_all = closest(squares.values().flatten().copied().collect());
+        let usual = squares.into_iter().map(|(subject, squares)| {
+            let metrics = squares.len() as f64;
+            (subject, (metrics * closest(squares) + OF_ALL * of_all) / (metrics + OF_ALL))
         });
         let yardsticks = yardsticks.iter().map(|yardstick| (yardstick.metric.id, *yardstick)).collect();
-        Self { usual: usual.collect(), machines, yardsticks }
+        Self { usual: usual.collect(), machines, yardsticks, sized: HashMap::new() }
+    }
+
+    /// The same, where these metrics are measured at sizes that follow the machine's caches: a case that another machine has not stands for
+    /// the one in the same place among its own, the largest for the largest.
+    #[must_use]
+    pub fn at_sizes_of(mut self, metrics: &[&Metric], plan: &[Planned]) -> Self {
+        let is_one = |id: &Name| metrics.iter().any(|metric| metric.id == *id);
+        for planned in plan {
+            for metric in planned.metrics.iter().filter(|metric| is_one(metric)) {
+                self.sized.entry(*metric).or_default().push(planned.case.clone());
+            }
+        }
+        self
     }
 
     /// The same prediction in the range that figures of its kind have about their formula on these machines, and so much wider as the
@@ -160,11 +178,11 @@ impl Elsewhere {
         let figures: Vec<(&Known, f64)> = self
             .machines
             .iter()
-            .filter_map(|machine| Some((machine, at(machine.figures.get(&metric.id)?, case)?)))
+            .filter_map(|machine| Some((machine, self.there(machine.figures.get(&metric.id)?, metric, case)?)))
             .collect();
         // All by the yardstick or none: a mean of both would be of nothing.
         let scaled: Option<Vec<Scaled<'_>>> = by.and_then(|(by, at)| {
-            figures.iter().map(|(machine, figure)| scaled(facts, machine, *figure, (by, at), case)).collect()
+            figures.iter().map(|(machine, figure)| self.scaled(facts, machine, *figure, (by, at), case)).collect()
         });
         let scaled = scaled.filter(|scaled| !scaled.is_empty());
         let own: Vec<f64> = match &scaled {
@@ -212,6 +230,46 @@ impl Elsewhere {
             calibration: None,
         })
     }
+
+    /// A figure of another machine at a case, or at the one in its place.
+    fn there(&self, cases: &[(Case, f64)], metric: &Metric, case: &Case) -> Option<f64> {
+        at(cases, case).or_else(|| {
+            let here = self.sized.get(&metric.id)?;
+            case.iter().find_map(|(axis, _)| {
+                let mut own: Vec<&Case> = here.iter().filter(|other| differ_in(axis, other, case)).collect();
+                let mut theirs: Vec<&(Case, f64)> =
+                    cases.iter().filter(|(other, _)| differ_in(axis, other, case)).collect();
+                own.sort_by_key(|other| other.get(&axis));
+                theirs.sort_by_key(|(other, _)| other.get(&axis));
+                let place = own.iter().position(|other| *other == case)?;
+                (own.len() == theirs.len()).then(|| theirs[place].1)
+            })
+        })
+    }
+
+    /// A figure of another machine by its yardstick, if both machines have measured that.
+    fn scaled<'a>(
+        &self,
+        facts: &Facts<'_>,
+        machine: &'a Known,
+        figure: f64,
+        (by, which): (&Metric, At),
+        case: &Case,
+    ) -> Option<Scaled<'a>> {
+        let there = machine.figures.get(&by.id)?;
+        let here = |case: &Case| facts.measured(by, case).ok().map(|input| input.value).filter(|value| *value > 0.0);
+        let slower = match which {
+            At::SameCase => here(case)?.ln() - self.there(there, by, case)?,
+            At::AllCases => {
+                let each: Vec<f64> = there.iter().filter_map(|(case, there)| Some(here(case)?.ln() - there)).collect();
+                if each.is_empty() {
+                    return None;
+                }
+                mean(&each)
+            }
+        };
+        Some(Scaled { machine: &machine.name, figure, slower, by: by.id })
+    }
 }
 
 /// A figure of another machine, and how much more its yardstick is here: natural logarithms.
@@ -222,25 +280,18 @@ struct Scaled<'a> {
     by: Name,
 }
 
-fn scaled<'a>(
-    facts: &Facts<'_>,
-    machine: &'a Known,
-    figure: f64,
-    (by, which): (&Metric, At),
-    case: &Case,
-) -> Option<Scaled<'a>> {
-    let there = machine.figures.get(&by.id)?;
-    let here = |case: &Case| facts.measured(by, case).ok().map(|input| input.value).filter(|value| *value > 0.0);
-    let cases = there.iter().filter(|(known, _)| which == At::AllCases || known == case);
-    let slower: Vec<f64> = cases.filter_map(|(known, there)| Some(here(known)?.ln() - there)).collect();
-    (!slower.is_empty()).then(|| Scaled { machine: &machine.name, figure, slower: mean(&slower), by: by.id })
-}
-
 fn machines(count: usize) -> String {
     match count {
         1 => "one other machine".into(),
         several => format!("{several} other machines"),
     }
+}
+
+/// Whether two cases are the same but for the number on one axis, at most.
+fn differ_in(axis: Name, one: &Case, other: &Case) -> bool {
+    let is_number = |case: &Case| matches!(case.get(&axis), Some(Value::Integer(_)));
+    let rest = |case: &Case| case.iter().filter(|(name, _)| *name != axis).collect::<Vec<_>>();
+    is_number(one) && is_number(other) && rest(one) == rest(other)
 }
 
 /// A figure within what is physically possible.
@@ -297,6 +348,13 @@ fn at(cases: &[(Case, f64)], case: &Case) -> Option<f64> {
 
 fn middle(cases: &[(Case, f64)]) -> f64 {
     mean(&cases.iter().map(|(_, off)| *off).collect::<Vec<f64>>())
+}
+
+/// The mean of the closest of these mean squares.
+fn closest(mut squares: Vec<f64>) -> f64 {
+    squares.sort_by(f64::total_cmp);
+    squares.truncate(((squares.len() as f64 * USUAL) as usize).max(1));
+    mean(&squares).max(LEAST)
 }
 
 fn mean_square(cases: &[(Case, f64)]) -> f64 {
@@ -414,6 +472,32 @@ mod tests {
         let both = Elsewhere::of(&[&PROBE], &[first, second], YARDSTICKS, &machine(9));
         let narrower = predicted(&both, &WORK, 0.0).unwrap();
         assert!((narrower.value - 1000.0).abs() < 1e-6 && narrower.high / narrower.low < found.high / found.low);
+    }
+
+    #[test]
+    fn a_size_that_another_machine_has_not_stands_for_the_one_in_its_place() {
+        let size = |bytes| Case::new().with("bytes", bytes);
+        let figures = [(16, 1.0), (64, 4.0)].map(|(bytes, value)| Figure {
+            metric: WORK.id,
+            case: size(bytes),
+            value,
+            half_width: 0.0,
+        });
+        let other = OtherMachine { name: "another".into(), machine: machine(1), figures: figures.into() };
+        let planned =
+            |bytes| Planned { probe: Name::new("test"), metrics: vec![WORK.id], case: size(bytes), only_input: false };
+        let elsewhere = Elsewhere::of(&[&PROBE], &[other], &[], &machine(9));
+        let (here, nothing) = (machine(9), |_: &str, _: &Case| None);
+        let value = |elsewhere: &Elsewhere, bytes| {
+            let facts = Facts::new(&here, &nothing).beside(elsewhere);
+            let found = facts.predict((&WORK, &size(bytes)), |facts| (PROBE.predict)(facts, &WORK, &size(bytes)));
+            found.ok().map(|found| found.value.round())
+        };
+        assert_eq!((value(&elsewhere, 16), value(&elsewhere, 32)), (Some(1.0), None));
+        let sized = elsewhere.clone().at_sizes_of(&[&WORK], &[planned(32), planned(8)]);
+        assert_eq!((value(&sized, 8), value(&sized, 32)), (Some(1.0), Some(4.0)));
+        let of_more_sizes = elsewhere.at_sizes_of(&[&WORK], &[planned(32), planned(8), planned(1)]);
+        assert_eq!(value(&of_more_sizes, 32), None, "three sizes are in no two places");
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn predict(run: &mut Run, headlines: &Headlines) {
     let measured = |metric: &str, case: &Case| headlines.get(metric, case);
     let lacking = |metric: &str, case: &Case| headlines.lacking(metric, case);
     let outline = &run.outline;
-    let elsewhere = kelvin_probes::elsewhere(&outline.machine);
+    let elsewhere = kelvin_probes::elsewhere(&outline.machine, &outline.plan);
     let facts = Facts::new(&outline.machine, &measured).by_way(outline.way.as_ref()).or(&lacking).beside(&elsewhere);
     run.predictions = predictions(&kelvin_probes::all(), &outline.plan, &facts);
 }

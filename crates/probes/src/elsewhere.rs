@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use kelvin_catalogue::{file, mem, net, os};
 use kelvin_harness::{At, Elsewhere, OtherMachine, Yardstick};
-use kelvin_model::{Machine, Metric};
+use kelvin_model::{Machine, Metric, Planned};
 
 static MACHINES: LazyLock<Vec<OtherMachine>> = LazyLock::new(|| {
     [include_str!("../machines/intel-guest.json"), include_str!("../machines/zen-4-guest.json")].map(parse).into()
@@ -18,9 +18,9 @@ pub fn other_machines() -> &'static [OtherMachine] {
     &MACHINES
 }
 
-/// What machines of other kinds than this one tell of its figures.
-pub fn elsewhere(here: &Machine) -> Elsewhere {
-    Elsewhere::of(&crate::all(), other_machines(), YARDSTICKS, here)
+/// What machines of other kinds than this one tell of the figures that are planned.
+pub fn elsewhere(here: &Machine, plan: &[Planned]) -> Elsewhere {
+    Elsewhere::of(&crate::all(), other_machines(), YARDSTICKS, here).at_sizes_of(SIZED, plan)
 }
 
 fn parse(text: &str) -> OtherMachine {
@@ -65,13 +65,6 @@ const YARDSTICKS: &[Yardstick] = &[
     all(&os::IPC_FUTEX_LATENCY, &os::SWITCH_CROSS_CPU),
     all(&net::WAKE_TCP, &os::SWITCH_CROSS_CPU),
     // Memory.
-    same(&mem::BANDWIDTH_WRITE, &mem::BANDWIDTH_READ),
-    same(&mem::BANDWIDTH_COPY, &mem::BANDWIDTH_READ),
-    same(&mem::BANDWIDTH_FILL, &mem::BANDWIDTH_READ),
-    same(&mem::BANDWIDTH_ZERO, &mem::BANDWIDTH_READ),
-    same(&mem::BANDWIDTH_NTWRITE, &mem::BANDWIDTH_READ),
-    same(&mem::BANDWIDTH_TRIAD, &mem::BANDWIDTH_READ),
-    all(&mem::LOADED_BANDWIDTH, &mem::BANDWIDTH_READ),
     all(&mem::FALSE_SHARING, &mem::CORE_TO_CORE),
     all(&os::IPC_PIPE_BANDWIDTH, &mem::BANDWIDTH_COPY),
     all(&os::IPC_UNIX_BANDWIDTH, &mem::BANDWIDTH_COPY),
@@ -107,6 +100,21 @@ const YARDSTICKS: &[Yardstick] = &[
     alone(&file::READ_AHEAD),
     alone(&net::BANDWIDTH_UDP_LOST),
     alone(&net::BANDWIDTH_UDP_REORDERED),
+];
+
+/// What is measured at sizes that follow the machine's caches.
+const SIZED: &[&Metric] = &[
+    &mem::BANDWIDTH_READ,
+    &mem::BANDWIDTH_WRITE,
+    &mem::BANDWIDTH_COPY,
+    &mem::BANDWIDTH_FILL,
+    &mem::BANDWIDTH_ZERO,
+    &mem::BANDWIDTH_NTWRITE,
+    &mem::BANDWIDTH_TRIAD,
+    &mem::BANDWIDTH_CORE_TO_CORE,
+    &mem::LATENCY_STRIDE,
+    &mem::LOADED_LATENCY,
+    &mem::LOADED_BANDWIDTH,
 ];
 
 const fn all(metric: &'static Metric, by: &'static Metric) -> Yardstick {

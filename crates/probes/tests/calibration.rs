@@ -24,7 +24,7 @@ fn nine_of_ten_figures_lie_in_the_ranges_that_other_machines_tell() {
 fn most_figures_are_predicted_and_the_median_of_them_closely() {
     let figures: usize = kelvin_probes::other_machines().iter().map(|machine| machine.figures.len()).sum();
     let all = predicted();
-    assert!(all.len() as f64 > 0.75 * figures as f64, "{} of {figures}", all.len());
+    assert!(all.len() as f64 > 0.9 * figures as f64, "{} of {figures}", all.len());
     let off = |one: &Beside| {
         let predicted = one.prediction.as_ref()?.value;
         (predicted > 0.0 && one.figure.value > 0.0).then(|| (one.figure.value / predicted).ln().abs())

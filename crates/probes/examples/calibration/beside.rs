@@ -24,7 +24,6 @@ impl Beside {
 
 /// The figures of a machine, predicted from its lower metrics and from the machines of other kinds.
 pub fn beside(here: &OtherMachine) -> Vec<Beside> {
-    let elsewhere = kelvin_probes::elsewhere(&here.machine);
     let find = |metric: &str, case: &Case| {
         let figure = here.figures.iter().find(|figure| figure.metric == *metric && figure.case == *case)?;
         Some(MeasuredValue { value: figure.value, half_width: figure.half_width })
@@ -38,6 +37,7 @@ pub fn beside(here: &OtherMachine) -> Vec<Beside> {
         Some(Planned { probe, metrics, case: figure.case.clone(), only_input: false })
     };
     let plan: Vec<Planned> = here.figures.iter().filter_map(planned).collect();
+    let elsewhere = kelvin_probes::elsewhere(&here.machine, &plan);
     let facts = Facts::new(&here.machine, &find).beside(&elsewhere);
     let records = predictions(&probes, &plan, &facts);
     let of = |record: kelvin_model::PredictionRecord| {
