@@ -1,4 +1,4 @@
-//! Measured against predicted: the ratio, the verdict, and the hazards that can explain a gap.
+//! Measured against predicted: the ratio, the verdict, and the hazards that touch a figure with a gap.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,8 @@ use crate::result::{Outcome, Summary, Verdict};
 pub(crate) struct Compared {
     pub ratio: Option<f64>,
     pub verdict: Verdict,
-    /// Hazards that can explain a gap: those of this kind of metric before those of everything, the worst first.
+    /// Hazards that touch a figure with a gap: those of this kind of metric before those of everything, the worst first. None was tried as
+    /// its cause.
     pub explained_by: Vec<Name>,
 }
 
@@ -26,7 +27,7 @@ pub(crate) fn compare(run: &Run, metric: &Metric, case: &Case, outcome: &Outcome
         ratio: (prediction.value != 0.0).then(|| summary.headline / prediction.value),
         verdict,
         explained_by: match verdict {
-            Verdict::Above | Verdict::Below => explanations(&run.outline.hazards, &metric.id),
+            Verdict::Above | Verdict::Below => touching(&run.outline.hazards, &metric.id),
             _ => Vec::new(),
         },
     }
@@ -45,10 +46,10 @@ fn verdict(summary: &Summary, prediction: &Prediction) -> Verdict {
     }
 }
 
-fn explanations(hazards: &[Hazard], metric: &str) -> Vec<Name> {
+fn touching(hazards: &[Hazard], metric: &str) -> Vec<Name> {
     let mut touching: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.touches(metric)).collect();
-    // A hazard of everything, such as a busy machine, is a weaker explanation than one of just this metric: and samples
-    // that other work disturbed are set apart already.
+    // A hazard of everything, such as a busy machine, says less than one of just this metric: and samples that other work disturbed are
+    // set apart already.
     touching.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
     touching.into_iter().map(|hazard| hazard.id).collect()
 }

@@ -87,7 +87,7 @@ pub struct MetricResult {
     pub ratio: Option<f64>,
     /// The measurement against the prediction.
     pub verdict: Verdict,
-    /// Ids of the hazards of this run that can explain a gap; empty without a gap.
+    /// Ids of the hazards of this run that touch a figure with a gap, none of them tried as its cause; empty without a gap.
     pub explained_by: Vec<Name>,
     /// Warnings about this number.
     pub warnings: Vec<Warning>,
@@ -702,7 +702,7 @@ pub struct Gap {
     pub ratio: f64,
     /// The cache that is smaller than the machine reports, if that explains it.
     pub level: Option<MemoryLevel>,
-    /// Ids of the hazards that can explain it, the likeliest first.
+    /// Ids of the hazards that touch the figure, none of them tried as its cause.
     pub hazards: Vec<Name>,
 }
 

@@ -167,7 +167,7 @@ fn row(result: &MetricResult, alike: &Alike) -> Marked {
     let Some(summary) = result.outcome.summary() else { return Marked::new() };
     let unit = result.metric.unit;
     md!(
-        "| {}{} | {}{} | {} | {} | {} | {}{} |\n",
+        "| {}{} | {}{} | {} | {} | {} | {} |\n",
         label(result, alike),
         if result.only_input { " (input only)" } else { "" },
         units::measured(summary, unit),
@@ -175,15 +175,8 @@ fn row(result: &MetricResult, alike: &Alike) -> Marked {
         units::cycles(result),
         result.prediction.as_ref().map(|prediction| units::plain(prediction.value, unit)),
         result.ratio.map(units::ratio),
-        words::verdict(result),
-        explained(result)
+        words::verdict(result)
     )
-}
-
-/// The hazards that can explain a gap, in brackets.
-fn explained(result: &MetricResult) -> Marked {
-    let hazards: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
-    if hazards.is_empty() { Marked::new() } else { md!(" ({}?)", hazards.join(", ")) }
 }
 
 fn studies(report: &Report<'_>) -> Marked {

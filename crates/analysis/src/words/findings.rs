@@ -220,7 +220,7 @@ fn of_gap(gap: &Gap, run: &Run, analysis: &Analysis) -> (String, String) {
         named(analysis, &gap.at),
         number(gap.ratio),
         plain(prediction.value, unit),
-        explained(gap, run)
+        explained(gap)
     );
     let interval = summary.interval.map_or_else(
         || plain(summary.headline, unit),
@@ -236,17 +236,13 @@ fn of_gap(gap: &Gap, run: &Run, analysis: &Analysis) -> (String, String) {
     (text, because)
 }
 
-/// Possible causes of a gap.
-fn explained(gap: &Gap, run: &Run) -> String {
+/// What explains a gap: only what was shown. A hazard that was not tried as a cause explains nothing.
+fn explained(gap: &Gap) -> String {
     if let Some(level) = &gap.level {
         return less_than_reported(level);
     }
-    let hazards = gap.hazards.iter().filter_map(|id| run.outline.hazards.iter().find(|hazard| hazard.id == *id));
-    let causes: Vec<&str> = hazards.take(2).map(|hazard| hazard.summary.as_str()).collect();
-    match causes.as_slice() {
-        [] => "no hazard of this machine explains it".into(),
-        causes => format!("possible cause: {}", causes.join("; ")),
-    }
+    let of_one = format!("{} {}", gap.at.metric, gap.at.case);
+    format!("not explained (to try causes: kelvin why {})", of_one.trim_end())
 }
 
 /// `of the 480 MiB of L3 that the machine reports, this process gets 8 MiB to 12 MiB`.

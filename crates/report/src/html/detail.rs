@@ -106,17 +106,20 @@ fn inputs(prediction: &Prediction) -> Markup {
     scrolling("Inputs of the prediction", table)
 }
 
-/// The hazards that can explain a gap, as links to them.
+/// That a gap is not explained, with the hazards that touch such figures as links to them: none was tried as its cause.
 fn explained(result: &MetricResult) -> Markup {
     if !words::is_gap(result.verdict) {
         return Markup::new();
     }
     if result.explained_by.is_empty() {
-        return html!("<p>No hazard of this run explains the gap.</p>");
+        return html!("<p>Nothing was shown to explain the gap.</p>");
     }
     let link = |id: &kelvin_model::Name| html!("<a href=\"#{}\">{}</a>", anchor("hazard", id), id);
     let links: Vec<Markup> = result.explained_by.iter().map(link).collect();
-    html!("<p>Hazards that can explain the gap: {}.</p>", Markup::joined(links, ", "))
+    html!(
+        "<p>Nothing was shown to explain the gap. Hazards of this run that touch such figures, none of them tried: {}.</p>",
+        Markup::joined(links, ", ")
+    )
 }
 
 fn samples(summary: &Summary, metric: &Metric) -> Markup {

@@ -542,7 +542,7 @@ fn verdict() -> Vec<String> {
         "A virtual machine (KVM) with 2 CPUs of one Zen 5 core at 4.05 GHz and 7.9 GiB of memory.",
         "It was quiet for 71 % of the run; from 40 s to 72 s a neighbour shared the core.",
         "19 of 24 predicted metrics are as predicted.",
-        "os.switch.process.pipe is 1.92 times its prediction: virtual_machine and steal can explain it.",
+        "os.switch.process.pipe is 1.92 times its prediction: not explained.",
         "mem.latency is 1.3 times its prediction beyond 32 MiB: the machine's L3 is shared with neighbours.",
         "fork grows by 41.3 µs for every MiB of the parent's resident memory with 4 KiB pages.",
     ]
