@@ -9,6 +9,8 @@ use kelvin_catalogue::{file, mem, net, os};
 use kelvin_harness::{Probe, USUAL_ROUND};
 use kelvin_model::{Axis, Case, Metric};
 
+use crate::file::whole;
+
 /// What is expected of the rounds of one probe.
 struct Cost {
     /// The first metric of the probe.
@@ -63,7 +65,8 @@ pub(crate) fn expected(probe: &Probe, case: &Case) -> Duration {
     let first = probe.metrics.first().map(|metric| metric.id);
     let known = COSTS.iter().find(|cost| Some(cost.of.id) == first);
     let time = known.map_or(USUAL_ROUND, |cost| cost.fixed + cost.of_axis(case));
-    time + nanoseconds(TRANSFERRED * crate::transferred(case) as f64)
+    let whole = if first == Some(file::WHOLE.id) { whole::expected(case) } else { None };
+    time + nanoseconds(whole.unwrap_or(0.0)) + nanoseconds(TRANSFERRED * crate::transferred(case) as f64)
 }
 
 impl Cost {

@@ -26,6 +26,7 @@ mod threads;
 pub(crate) mod tree;
 mod tune;
 mod ways;
+pub(crate) mod whole;
 mod writing;
 
 use kelvin_harness::Probe;
@@ -44,6 +45,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &threads::PROBE,
     &byte_calls::PROBE,
     &engines::PROBE,
+    &whole::PROBE,
     &new::PROBE,
     &sync::PROBE,
     &entry::PROBE,
