@@ -30,7 +30,7 @@ const fn growing(of: &'static Metric, milliseconds: u64, axis: Axis, nanoseconds
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
-static COSTS: [Cost; 24] = [
+static COSTS: [Cost; 26] = [
     growing(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
     growing(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
     growing(&mem::LATENCY, 5, mem::BYTES, 2.0),
@@ -48,6 +48,8 @@ static COSTS: [Cost; 24] = [
     fixed(&file::DEPTH_RATE, 22),
     fixed(&file::CONTENTION, 65),
     fixed(&file::THREADS, 35),
+    fixed(&file::CACHE_SIZE, 4000),
+    growing(&file::CACHE_SIZE_BLOCK, 20, file::BYTES, 2.0),
     growing(&file::NEW, 5, file::BYTES, 4.0),
     fixed(&net::BANDWIDTH_TCP, 90),
     fixed(&net::BANDWIDTH_TCP_WAY, 120),

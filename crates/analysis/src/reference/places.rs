@@ -51,7 +51,7 @@ impl Place {
         Self { spans: Some(spans), ..self }
     }
 
-    const fn as_spanned(self) -> Self {
+    const fn of_spanned(self) -> Self {
         Self { is_spanned: true, ..self }
     }
 
@@ -116,6 +116,7 @@ const UNOPTIMISED_BANDWIDTH: &str = "code compiled without optimisation, over a 
 const ENDS_NOT_STATED: &str = "two ends, not stated to be on one core as those of the round trip were";
 const PING: &str = "the time that ping prints, including ping's own work between its clock readings";
 const REMOTE_CACHE: &str = "reads that are not stated to bypass the page cache";
+const UNLIMITED: &str = "the file cache of a whole machine of 4 GB, that of a study one under a limit of 128 MiB";
 const AUTOSIZE: &str = "ten seconds of one program from its first pass over the file, including its work on the bytes";
 
 /// Every row with a counterpart. Messages to another host are taken to be those of the local row.
@@ -133,7 +134,7 @@ pub(super) static PLACES: &[Place] = &[
     Place::one("os.switch.process.pipe", &os::SWITCH_PROCESS_PIPE, Case::new).in_study(ZENBOOK),
     Place::one("os.switch.process.pipe", &os::SWITCH_ONE_WAY, || Case::new().at(Woken::ProcessPipe).at(SameCpu))
         .in_study(OS_BENCH)
-        .as_spanned(),
+        .of_spanned(),
     Place::one("os.switch.thread.pipe", &os::SWITCH_THREAD_PIPE, Case::new).spans(THREAD_SWITCH),
     Place::one("os.switch.thread.condvar", &os::SWITCH_ONE_WAY, || Case::new().at(Woken::ThreadCondvar).at(SameCpu)),
     // A set that the first-level cache of every machine holds.
@@ -161,6 +162,7 @@ pub(super) static PLACES: &[Place] = &[
     Place::each("file.read.remote.seq", &file::REMOTE, |mib| past_cache(AccessOrder::Sequential, mib))
         .spans(REMOTE_CACHE),
     Place::each("file.read.remote.rand", &file::REMOTE, |mib| past_cache(AccessOrder::Random, mib)).spans(REMOTE_CACHE),
+    Place::one("file.cache_size", &file::CACHE_SIZE, Case::new).spans(UNLIMITED),
     Place::each("file.contention", &file::CONTENTION, |threads| {
         let own = Case::new().with(file::THREAD_COUNT, threads).at(FileSharing::Own);
         own.with(file::BLOCK, 4 * KIB).with(file::BYTES, 64 * MIB)
@@ -197,7 +199,6 @@ fn request(engine: ReadEngine, bytes: u64) -> Case {
 }
 
 const BY_WORKING_SET: &str = "a run has latency by working set, and only its curve shows which level serves which set";
-const CACHE_COMMAND: &str = "found by `kelvin file cache --measure`, which is no part of a run";
 const COPYING: &str = "no run copies one file to another";
 const PAGE_ENTRY: &str = "page-table entries, which a process cannot read";
 const LOAD_STUDY: &str =
@@ -209,7 +210,6 @@ pub(super) static UNMATCHED: &[Unmatched] = &[
     Unmatched::all(ZENBOOK, "mem.latency.l2", BY_WORKING_SET),
     Unmatched::all(ZENBOOK, "mem.latency.l3", BY_WORKING_SET),
     Unmatched::all(ZENBOOK, "mem.latency.dram", BY_WORKING_SET),
-    Unmatched::all(ZENBOOK, "file.cache_size", CACHE_COMMAND),
     Unmatched::all(DISK_READER, "peer.dd.copy", COPYING),
     Unmatched::all(TRANSFER, "page_descriptor", PAGE_ENTRY),
     Unmatched::all(SERVER, "capacity", SERVER_CAPACITY),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use kelvin_catalogue::file::WHOLE;
+use kelvin_catalogue::file::{CACHE_SIZE, WHOLE};
 use kelvin_catalogue::load::THROUGHPUT;
 use kelvin_catalogue::transfer::{Files, TIME, has_kernel_end};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
@@ -41,17 +41,18 @@ const USUAL: [Extent; 3] =
 const OF_TRANSFERS: [Extent; 3] =
     [Extent { budget: 120.0, rounds: 5 }, Extent { budget: 900.0, rounds: 20 }, Extent { budget: 9000.0, rounds: 100 }];
 
-/// Of the study of files read whole: a round of all its totals takes fifteen seconds, most of it 100 million calls.
-const OF_WHOLE_FILES: [Extent; 3] =
-    [Extent { budget: 20.0, rounds: 3 }, Extent { budget: 120.0, rounds: 5 }, Extent { budget: 600.0, rounds: 20 }];
+/// Of studies whose rounds take ten seconds or more: files read whole, most of it 100 million calls, and the size of the file cache,
+/// which each round looks for anew.
+const OF_LONG_ROUNDS: [Extent; 3] =
+    [Extent { budget: 20.0, rounds: 3 }, Extent { budget: 150.0, rounds: 5 }, Extent { budget: 600.0, rounds: 20 }];
 
 /// Rounds of every combination: as many as show a spread, which take as long as they take.
 const ROUNDS_OF_ALL_TRANSFERS: u32 = 3;
 
 /// Least time limit of a round of transfers: 364 MB at 10 MB/s, received and compared, and as much again.
 const ROUND_OF_TRANSFERS: Duration = Duration::from_secs(120);
-/// The same of a whole file: 100 million calls of a microsecond each.
-const ROUND_OF_WHOLE_FILES: Duration = Duration::from_secs(100);
+/// The same of those: 100 million calls of a microsecond each.
+const LONG_ROUND: Duration = Duration::from_secs(100);
 
 /// `kelvin study`.
 pub fn study(args: &StudyArgs) -> Done {
@@ -84,13 +85,13 @@ pub fn study(args: &StudyArgs) -> Done {
     let plan = without_devices(only(plan, &args.only, &here)?, &here);
     // What is compared must be measured close together: states of the machine last for seconds.
     let plan = plan.in_blocks(|case| Files::of(case).map_or(0, |files| 1 + files as u32));
-    let (moved, is_whole) = (moved(&plan), chosen.id == WHOLE.id.as_str());
+    let (moved, is_long) = (moved(&plan), [WHOLE.id, CACHE_SIZE.id].iter().any(|id| id.as_str() == chosen.id));
     let mut measure = args.measure.clone();
-    if is_whole {
-        measure.round_limit = measure.round_limit.max(ROUND_OF_WHOLE_FILES);
+    if is_long {
+        measure.round_limit = measure.round_limit.max(LONG_ROUND);
     }
     let Extent { budget, rounds } = match moved {
-        0 if is_whole => OF_WHOLE_FILES[at],
+        0 if is_long => OF_LONG_ROUNDS[at],
         0 => USUAL[at],
         _ if args.full => {
             measure.budget.get_or_insert(MINIMUM);

@@ -3,6 +3,7 @@
 mod ahead;
 mod blocksize;
 mod byte_calls;
+mod cache_size;
 mod cached;
 mod cases;
 mod contention;
@@ -46,6 +47,8 @@ pub(crate) static PROBES: &[&Probe] = &[
     &byte_calls::PROBE,
     &engines::PROBE,
     &whole::PROBE,
+    &cache_size::PROBE,
+    &cache_size::BLOCK_PROBE,
     &new::PROBE,
     &sync::PROBE,
     &entry::PROBE,
