@@ -81,7 +81,7 @@ pub fn foreign(run: &Run) -> Option<Reference> {
     })
 }
 
-/// The published rows, points of rows and tables that no case of kelvin measures, each with the reason. A value of
+/// The published rows and tables that no case of kelvin measures, each with the reason. A value of
 /// [`references`] that is one of them has the name of its row for a metric.
 pub fn unmatched() -> &'static [Unmatched] {
     places::UNMATCHED

@@ -9,6 +9,8 @@ use kelvin_catalogue::{file, mem, net, os};
 use kelvin_harness::{Probe, USUAL_ROUND};
 use kelvin_model::{Axis, Case, Metric};
 
+use crate::file::whole;
+
 /// What is expected of the rounds of one probe.
 struct Cost {
     /// The first metric of the probe.
@@ -28,7 +30,7 @@ const fn growing(of: &'static Metric, milliseconds: u64, axis: Axis, nanoseconds
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
-static COSTS: [Cost; 24] = [
+static COSTS: [Cost; 26] = [
     growing(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
     growing(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
     growing(&mem::LATENCY, 5, mem::BYTES, 2.0),
@@ -46,6 +48,8 @@ static COSTS: [Cost; 24] = [
     fixed(&file::DEPTH_RATE, 22),
     fixed(&file::CONTENTION, 65),
     fixed(&file::THREADS, 35),
+    fixed(&file::CACHE_SIZE, 4000),
+    growing(&file::CACHE_SIZE_BLOCK, 20, file::BYTES, 2.0),
     growing(&file::NEW, 5, file::BYTES, 4.0),
     fixed(&net::BANDWIDTH_TCP, 90),
     fixed(&net::BANDWIDTH_TCP_WAY, 120),
@@ -63,7 +67,8 @@ pub(crate) fn expected(probe: &Probe, case: &Case) -> Duration {
     let first = probe.metrics.first().map(|metric| metric.id);
     let known = COSTS.iter().find(|cost| Some(cost.of.id) == first);
     let time = known.map_or(USUAL_ROUND, |cost| cost.fixed + cost.of_axis(case));
-    time + nanoseconds(TRANSFERRED * crate::transferred(case) as f64)
+    let whole = if first == Some(file::WHOLE.id) { whole::expected(case) } else { None };
+    time + nanoseconds(whole.unwrap_or(0.0)) + nanoseconds(TRANSFERRED * crate::transferred(case) as f64)
 }
 
 impl Cost {

@@ -232,16 +232,16 @@ fn the_queue_depth_reached_is_at_most_the_one_requested() {
 #[test]
 fn many_read_from_a_device_each_a_file_of_its_own_or_all_one() {
     let scratch = Scratch::new();
-    let read = |threads, files| {
+    let read = |threads, files, block: u64| {
         let case = Case::new().with("threads", threads).at(Point::named("files", files));
-        scratch.measure("file.contention", &case)
+        scratch.measure("file.contention", &case.with("block", block).with("bytes", 8u64 << 20))
     };
-    let Some(one) = read(1, "own") else { return };
+    let Some(one) = read(1, "own", 1 << 20) else { return };
     assert!(says(of(&one, "file.contention"), "Jain's index: 1.000"));
-    read(8, "own").unwrap();
+    read(8, "own", 4096).unwrap();
     // One file for each thread, of which the first is that of other probes.
     assert_eq!(scratch.left().len(), 8 + 1);
-    let shared = read(3, "shared").unwrap();
+    let shared = read(3, "shared", 4096).unwrap();
     assert!(says(of(&shared, "file.contention"), "fairness among 3 threads"));
 }
 

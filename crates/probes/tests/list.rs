@@ -216,15 +216,15 @@ static NOT_ALWAYS_PREDICTED: [&Metric; 4] =
 
 /// What earlier studies also measured, in cases that no run has or without publishing figures: predicted all the same.
 static ALSO_PREDICTED: [&Metric; 10] = [
+    &os::SWITCH_THREAD_CONDVAR,
     &os::TASKS_ELAPSED,
     &os::TASKS_USER,
     &os::TASKS_SYSTEM,
     &os::TASKS_EFFICIENCY,
     &mem::LATENCY_STRIDE,
     &file::BLOCKSIZE_WRITE,
-    &file::CONTENTION,
     &file::THREADS,
-    &file::BYTE_CALLS,
+    &file::ENGINES,
     &transfer::RATE,
 ];
 

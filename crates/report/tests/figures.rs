@@ -133,6 +133,47 @@ fn a_grid_of_two_parameters_marks_its_best_cell_and_those_as_good() {
 }
 
 #[test]
+fn a_metric_over_two_numbers_is_a_surface_beside_its_lines() {
+    let sample = synthetic::full();
+    let surface = heat(&sample, "os.switch.ring-grid");
+    assert!(surface.rows.len() >= 4 && surface.columns.len() >= 4, "{surface:?}");
+    let ring: Vec<&MetricResult> =
+        sample.analysis.results.iter().filter(|result| result.metric.id == *"os.switch.ring").collect();
+    assert_eq!(surface.cells.len(), ring.iter().filter(|result| value(result).is_some()).count());
+    for result in ring {
+        let at = |axis: &Axis| kelvin_report::units::axis_value(result.case.get(&axis.name).unwrap(), axis.scale);
+        let [row, column] = [0, 1].map(|index| at(&result.metric.axes[index].unwrap()));
+        let (row, column) = (
+            surface.rows.iter().position(|name| *name == row),
+            surface.columns.iter().position(|name| *name == column),
+        );
+        let cell = surface.cell(row.unwrap(), column.unwrap());
+        assert_eq!(cell.map(|cell| cell.value), value(result));
+        assert!(cell.is_none_or(|cell| cell.standing == Standing::Other), "nobody looked for a best");
+    }
+    assert!(!plot(&sample, "os.switch.ring").series.is_empty());
+    // A parameter with few values is told apart by lines.
+    assert!(figures(&sample.report()).iter().all(|figure| figure.id != "cpu.call.args-grid"));
+}
+
+#[test]
+fn what_was_published_of_a_line_has_its_colour_and_none_is_drawn_for_what_was_not_measured() {
+    let mut sample = synthetic::full();
+    let call = |via| Case::new().with("arguments", 1).at(kelvin_model::Point::named("via", via));
+    let published = sample.references[0].values.iter_mut().find(|value| value.metric == *"cpu.call.args").unwrap();
+    published.case = call("indirect");
+    let drawn = plot(&sample, "cpu.call.args");
+    let of = |label: &str| drawn.series.iter().filter(|series| series.label == label).collect::<Vec<_>>();
+    let title = &sample.references[0].title;
+    let [line] = of("via=indirect")[..] else { panic!("{drawn:?}") };
+    let [there] = of(&format!("{title}, via=indirect"))[..] else { panic!("{drawn:?}") };
+    assert_eq!((there.role, there.style, there.points.len()), (Role::Reference, line.style, 1));
+    let published = sample.references[0].values.iter_mut().find(|value| value.metric == *"cpu.call.args").unwrap();
+    published.case = call("telepathy");
+    assert!(plot(&sample, "cpu.call.args").series.iter().all(|series| !series.label.contains("telepathy")));
+}
+
+#[test]
 fn a_fitted_law_is_drawn_over_its_line_alone_and_is_no_prediction() {
     let sample = synthetic::full();
     let plot = plot(&sample, "file.threads");

@@ -1,9 +1,10 @@
 //! The counterpart of each published row: the case of kelvin that measured the same, or why there is none.
 
 use kelvin_catalogue::Placement::SameCpu;
-use kelvin_catalogue::file::{self, AccessOrder, CacheState, ReadEngine};
+use kelvin_catalogue::file::{self, AccessOrder, ByteCall, CacheState, FileSharing, ReadEngine};
 use kelvin_catalogue::mem::{self, Cpus, PageSize, ReadAhead};
 use kelvin_catalogue::net::{self, SendMethod, Transport};
+use kelvin_catalogue::os::Woken;
 use kelvin_catalogue::{cpu, os};
 use kelvin_model::{Case, Metric};
 
@@ -21,8 +22,10 @@ pub(super) struct Place {
     at: At,
     /// What one value covers, if not what one value of the metric covers.
     pub(super) spans: Option<&'static str>,
-    /// The published value is the total for this many bytes, in requests of the point's size.
-    pub(super) total_of: Option<u64>,
+    /// What the published value spans is what the metric is.
+    pub(super) is_spanned: bool,
+    /// The published value is a number a second, and the metric the time of one.
+    pub(super) is_rate: bool,
 }
 
 /// The case of a row, or of each of its points.
@@ -33,7 +36,7 @@ enum At {
 
 impl Place {
     const fn one(row: &'static str, metric: &'static Metric, case: fn() -> Case) -> Self {
-        Self { row, study: None, metric, at: At::One(case), spans: None, total_of: None }
+        Self { row, study: None, metric, at: At::One(case), spans: None, is_spanned: false, is_rate: false }
     }
 
     const fn each(row: &'static str, metric: &'static Metric, case: fn(u64) -> Case) -> Self {
@@ -48,8 +51,12 @@ impl Place {
         Self { spans: Some(spans), ..self }
     }
 
-    const fn total_of(self, bytes: u64) -> Self {
-        Self { total_of: Some(bytes), ..self }
+    const fn of_spanned(self) -> Self {
+        Self { is_spanned: true, ..self }
+    }
+
+    const fn of_rate(self) -> Self {
+        Self { is_rate: true, ..self }
     }
 
     /// Whether it is a place for rows of this study.
@@ -67,30 +74,20 @@ impl Place {
     }
 }
 
-/// A published row, or some of its points, that no case of kelvin measures.
+/// A published row that no case of kelvin measures.
 #[derive(Debug)]
 pub struct Unmatched {
     /// The id of the study.
     pub study: &'static str,
     /// The row, or the table, by its name in the study's file.
     pub row: &'static str,
-    /// The points that are meant; none where all are.
-    pub(super) points: &'static [u64],
     /// Why there is no counterpart.
     pub because: &'static str,
 }
 
 impl Unmatched {
     const fn all(study: &'static str, row: &'static str, because: &'static str) -> Self {
-        Self { study, row, points: &[], because }
-    }
-
-    const fn at(self, points: &'static [u64]) -> Self {
-        Self { points, ..self }
-    }
-
-    fn holds(&self, x: Option<u64>) -> bool {
-        self.points.is_empty() || x.is_some_and(|x| self.points.contains(&x))
+        Self { study, row, because }
     }
 }
 
@@ -99,9 +96,9 @@ pub(super) fn place(study: &str, row: &str) -> Option<&'static Place> {
     PLACES.iter().find(|place| place.row == row && place.is_of(study))
 }
 
-/// Why a point of a row has no counterpart, if it has none.
-pub(super) fn unmatched(study: &str, row: &str, x: Option<u64>) -> Option<&'static Unmatched> {
-    UNMATCHED.iter().find(|one| one.study == study && one.row == row && one.holds(x))
+/// Why a row has no counterpart, if it has none.
+pub(super) fn unmatched(study: &str, row: &str) -> Option<&'static Unmatched> {
+    UNMATCHED.iter().find(|one| one.study == study && one.row == row)
 }
 
 const ZENBOOK: &str = "zenbook-2011";
@@ -115,15 +112,12 @@ const FRESH_CHILD: &str = "getpid() made once in a fresh child each time, its fi
 /// Both studies compiled without optimisation. kelvin's loops and calls are written in assembly.
 const UNOPTIMISED: &str = "code compiled without optimisation, which keeps its variables in memory";
 const THREAD_SWITCH: &str = "one switch or two, not stated: the same study's figure between processes is of two";
-const AWAKENED: &str = "from before the signal to the woken thread's first clock reading";
 const UNOPTIMISED_BANDWIDTH: &str = "code compiled without optimisation, over a working set that is not stated";
 const ENDS_NOT_STATED: &str = "two ends, not stated to be on one core as those of the round trip were";
 const PING: &str = "the time that ping prints, including ping's own work between its clock readings";
 const REMOTE_CACHE: &str = "reads that are not stated to bypass the page cache";
+const UNLIMITED: &str = "the file cache of a whole machine of 4 GB, that of a study one under a limit of 128 MiB";
 const AUTOSIZE: &str = "ten seconds of one program from its first pass over the file, including its work on the bytes";
-/// The requests of these rows were published together.
-const MEAN_OF_TOTAL: &str = "the total for 100,000,000 bytes over the number of its requests, with all other costs";
-const STRIDE_BYTES: u64 = 100_000_000;
 
 /// Every row with a counterpart. Messages to another host are taken to be those of the local row.
 pub(super) static PLACES: &[Place] = &[
@@ -137,9 +131,12 @@ pub(super) static PLACES: &[Place] = &[
     Place::one("os.syscall.null", &os::SYSCALL_NULL, || Case::new().at(os::NullCall::Gettid)).in_study(OS_BENCH),
     Place::one("os.process.fork", &os::PROCESS_FORK, Case::new),
     Place::one("os.thread.create", &os::THREAD_CREATE, Case::new),
-    Place::one("os.switch.process.pipe", &os::SWITCH_PROCESS_PIPE, Case::new),
+    Place::one("os.switch.process.pipe", &os::SWITCH_PROCESS_PIPE, Case::new).in_study(ZENBOOK),
+    Place::one("os.switch.process.pipe", &os::SWITCH_ONE_WAY, || Case::new().at(Woken::ProcessPipe).at(SameCpu))
+        .in_study(OS_BENCH)
+        .of_spanned(),
     Place::one("os.switch.thread.pipe", &os::SWITCH_THREAD_PIPE, Case::new).spans(THREAD_SWITCH),
-    Place::one("os.switch.thread.condvar", &os::SWITCH_THREAD_CONDVAR, Case::new).spans(AWAKENED),
+    Place::one("os.switch.thread.condvar", &os::SWITCH_ONE_WAY, || Case::new().at(Woken::ThreadCondvar).at(SameCpu)),
     // A set that the first-level cache of every machine holds.
     Place::one("mem.latency.l1", &mem::LATENCY, || Case::new().at(PageSize::Base).with(mem::BYTES, 16 * KIB)),
     Place::one("mem.bandwidth.read.1", &mem::BANDWIDTH_READ, memory_by_one_cpu).spans(UNOPTIMISED_BANDWIDTH),
@@ -165,18 +162,24 @@ pub(super) static PLACES: &[Place] = &[
     Place::each("file.read.remote.seq", &file::REMOTE, |mib| past_cache(AccessOrder::Sequential, mib))
         .spans(REMOTE_CACHE),
     Place::each("file.read.remote.rand", &file::REMOTE, |mib| past_cache(AccessOrder::Random, mib)).spans(REMOTE_CACHE),
+    Place::one("file.cache_size", &file::CACHE_SIZE, Case::new).spans(UNLIMITED),
+    Place::each("file.contention", &file::CONTENTION, |threads| {
+        let own = Case::new().with(file::THREAD_COUNT, threads).at(FileSharing::Own);
+        own.with(file::BLOCK, 4 * KIB).with(file::BYTES, 64 * MIB)
+    }),
+    // What was called was lseek.
+    Place::each("file.byte_calls", &file::BYTE_CALLS, |bytes| {
+        Case::new().at(ByteCall::Lseek).with(file::FILE_BYTES, bytes)
+    })
+    .of_rate(),
     Place::one("file.autosize", &file::BLOCKSIZE_READ, || {
         Case::new().at(CacheState::Cached).with(file::BLOCK, 4 * KIB)
     })
     .spans(AUTOSIZE),
-    stride("file.stride.fread", |bytes| request(ReadEngine::Fread, bytes)),
-    stride("file.stride.read", |bytes| request(ReadEngine::Read, bytes)),
-    stride("file.stride.mmap", |bytes| request(ReadEngine::Mmap, bytes)),
+    Place::each("file.stride.fread", &file::WHOLE, |bytes| request(ReadEngine::Fread, bytes)),
+    Place::each("file.stride.read", &file::WHOLE, |bytes| request(ReadEngine::Read, bytes)),
+    Place::each("file.stride.mmap", &file::WHOLE, |bytes| request(ReadEngine::Mmap, bytes)),
 ];
-
-const fn stride(row: &'static str, case: fn(u64) -> Case) -> Place {
-    Place::each(row, &file::ENGINES, case).spans(MEAN_OF_TOTAL).total_of(STRIDE_BYTES)
-}
 
 fn direct_call(arguments: u64) -> Case {
     Case::new().at(cpu::Via::Direct).with(cpu::ARGUMENTS, arguments)
@@ -196,11 +199,6 @@ fn request(engine: ReadEngine, bytes: u64) -> Case {
 }
 
 const BY_WORKING_SET: &str = "a run has latency by working set, and only its curve shows which level serves which set";
-const OTHER_FILE_SIZE: &str = "no run reads a file of this size";
-const OTHER_BLOCK: &str = "the threads read blocks of 4 KiB, those of a run 1 MiB";
-const OTHER_CALLS: &str =
-    "calls per second on files of whole millions of bytes; a run has the time of a call, on files of whole MiB";
-const CACHE_COMMAND: &str = "found by `kelvin file cache --measure`, which is no part of a run";
 const COPYING: &str = "no run copies one file to another";
 const PAGE_ENTRY: &str = "page-table entries, which a process cannot read";
 const LOAD_STUDY: &str =
@@ -212,12 +210,7 @@ pub(super) static UNMATCHED: &[Unmatched] = &[
     Unmatched::all(ZENBOOK, "mem.latency.l2", BY_WORKING_SET),
     Unmatched::all(ZENBOOK, "mem.latency.l3", BY_WORKING_SET),
     Unmatched::all(ZENBOOK, "mem.latency.dram", BY_WORKING_SET),
-    Unmatched::all(ZENBOOK, "file.cache_size", CACHE_COMMAND),
-    Unmatched::all(ZENBOOK, "file.read.direct.seq", OTHER_FILE_SIZE).at(&[2, 8, 32]),
-    Unmatched::all(ZENBOOK, "file.read.direct.rand", OTHER_FILE_SIZE).at(&[2, 8]),
-    Unmatched::all(ZENBOOK, "file.contention", OTHER_BLOCK),
     Unmatched::all(DISK_READER, "peer.dd.copy", COPYING),
-    Unmatched::all(DISK_READER, "file.byte_calls", OTHER_CALLS),
     Unmatched::all(TRANSFER, "page_descriptor", PAGE_ENTRY),
     Unmatched::all(SERVER, "capacity", SERVER_CAPACITY),
     Unmatched::all(SERVER, "case", LOAD_STUDY),

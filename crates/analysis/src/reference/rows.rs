@@ -166,7 +166,7 @@ impl Row {
     fn one(&self, study: &str, point: usize, cycle: Option<f64>) -> ReferenceValue {
         let x = self.x.as_ref().map(|x| x[point]);
         let published = self.published(point, cycle);
-        match (unmatched(study, &self.id, x), place(study, &self.id)) {
+        match (unmatched(study, &self.id), place(study, &self.id)) {
             (Some(unmatched), _) => unmatched_with(published, unmatched),
             (None, Some(place)) => placed(published, place, x),
             (None, None) => panic!("no place is known for the published {} at {x:?}", self.id),
@@ -232,9 +232,12 @@ impl Row {
 
 /// A published value where kelvin measures the same.
 fn placed(mut published: ReferenceValue, place: &Place, x: Option<u64>) -> ReferenceValue {
-    if let Some((total, bytes)) = place.total_of.zip(x) {
-        published.also.push(("total, ns".into(), published.value));
-        published.value *= bytes as f64 / total as f64;
+    if place.is_spanned {
+        published.note = joined([published.spans.take().as_deref(), published.note.as_deref()]);
+    }
+    if place.is_rate {
+        published.also.push(("per second".into(), published.value));
+        (published.value, published.unit) = (1e9 / published.value, Unit::Nanoseconds);
     }
     ReferenceValue {
         metric: place.metric.id,

@@ -1,6 +1,6 @@
 //! Every published figure is somewhere, where it belongs, and as it was published.
 
-use kelvin_catalogue::file::{AccessOrder, CacheState, FileSharing, ReadEngine};
+use kelvin_catalogue::file::{AccessOrder, ByteCall, CacheState, FileSharing, ReadEngine};
 use kelvin_catalogue::os::NullCall;
 use kelvin_catalogue::{Placement, cpu, file, net, os, transfer};
 use kelvin_model::{Case, Metric, Unit, Value};
@@ -88,27 +88,20 @@ fn no_row_and_no_figure_is_dropped() {
     }
 }
 
-/// The rows of a file of metrics, each with its points.
-fn rows(text: &str) -> Vec<(String, Vec<Option<u64>>)> {
+/// The rows of a file of metrics.
+fn rows(text: &str) -> Vec<String> {
     let file: Table = text.parse().unwrap();
-    let points = |row: &Toml| match row.get("x").and_then(Toml::as_array) {
-        Some(x) => x.iter().map(|x| x.as_integer().map(|x| x as u64)).collect(),
-        None => vec![None],
-    };
-    let rows = file["metric"].as_array().unwrap().iter();
-    rows.map(|row| (row["id"].as_str().unwrap().to_owned(), points(row))).collect()
+    file["metric"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn every_place_has_points_of_a_published_row() {
+fn every_place_is_of_a_published_row() {
     for place in places::PLACES {
         let of_study = MEASURED.iter().filter(|(study, _)| place.is_of(study));
         let published = of_study.flat_map(|(study, text)| rows(text).into_iter().map(move |row| (study, row)));
-        let mut those = published.filter(|(_, (row, _))| row == place.row);
-        let has = |(study, (row, points)): (&&str, (String, Vec<Option<u64>>))| {
-            points.iter().any(|&x| places::unmatched(study, &row, x).is_none())
-        };
-        assert!(those.any(has), "no study published {}, or nothing of it has a counterpart", place.row);
+        let mut those = published.filter(|(_, row)| row == place.row);
+        let has = |(study, row): (&&str, String)| places::unmatched(study, &row).is_none();
+        assert!(those.any(has), "no study published {}, or it has no counterpart", place.row);
     }
 }
 
@@ -117,9 +110,7 @@ fn every_unmatched_row_is_published_and_says_why() {
     for one in unmatched() {
         assert!(!one.because.is_empty());
         let published = match MEASURED.iter().find(|(study, _)| *study == one.study) {
-            Some((_, text)) => rows(text)
-                .into_iter()
-                .any(|(row, points)| row == one.row && one.points.iter().all(|&x| points.contains(&Some(x)))),
+            Some((_, text)) => rows(text).iter().any(|row| row == one.row),
             None => tables(one.study).iter().any(|table| table == one.row),
         };
         assert!(published, "{one:?}");
@@ -139,7 +130,7 @@ fn tables(study: &str) -> Vec<String> {
 fn every_table_of_the_other_studies_is_listed_as_unmatched() {
     for study in ["kernel-transfer-2020", "file-server-lan"] {
         for table in tables(study) {
-            assert!(places::unmatched(study, &table, None).is_some(), "{table} of {study}");
+            assert!(places::unmatched(study, &table).is_some(), "{table} of {study}");
         }
     }
 }
@@ -225,30 +216,45 @@ fn a_row_keeps_its_figures_where_it_is_placed() {
 }
 
 #[test]
-fn a_total_is_placed_as_the_mean_of_its_requests_and_shown_only() {
+fn a_total_stands_beside_the_same_total() {
     let engine = Case::new().at(ReadEngine::Mmap).with(file::BLOCK, 100);
-    let request = only(&file::ENGINES, &engine, OS_BENCH);
-    assert_eq!(request.value, 8_194_026.0 / 1e6, "a million requests of 100 bytes");
-    assert_eq!(request.also, [("at".to_owned(), 100.0), ("total, ns".to_owned(), 8_194_026.0)]);
-    assert!(matches!(standing(request, &file::ENGINES), Standing::ShownOnly(why) if why.contains("total")));
+    let total = only(&file::WHOLE, &engine, OS_BENCH);
+    assert_eq!((total.value, &total.also[..]), (8_194_026.0, &[("at".to_owned(), 100.0)][..]));
+    assert_eq!(standing(total, &file::WHOLE), Standing::Equal);
+    let all = reference(OS_BENCH).values.iter().filter(|value| value.metric == file::WHOLE.id);
+    assert_eq!(all.count(), 15);
 }
 
 #[test]
 fn what_has_no_counterpart_stands_under_the_name_of_its_row_beside_no_metric() {
     let of_row = |row: &str| reference(ZENBOOK).values.iter().filter(|value| value.metric == *row).collect::<Vec<_>>();
-    let contention = of_row("file.contention");
-    assert_eq!(contention.len(), 16);
-    assert_eq!(contention[15].cycles, Some(13_001_060.0));
-    assert!(contention[15].spans.as_ref().unwrap().contains("4 KiB"));
-    assert!(contention[15].also.contains(&("at".into(), 16.0)));
-    let own = Case::new().with(file::THREAD_COUNT, 16).at(FileSharing::Own);
-    assert!(beside(file::CONTENTION.id.as_str(), &own).is_empty(), "a run reads 1 MiB");
     let dram = of_row("mem.latency.dram")[0];
     assert_eq!(dram.value, 135.0 * 0.625);
     assert_eq!(dram.also[..2], [("lowest, cycles".into(), 100.0), ("highest, cycles".into(), 170.0)]);
-    for row in ["file.read.remote.seq", "file.read.remote.rand"] {
-        assert!(of_row(row).is_empty(), "a thorough run reads all its sizes");
+    for row in ["file.read.remote.seq", "file.read.remote.rand", "file.read.direct.seq", "file.byte_calls"] {
+        assert!(of_row(row).is_empty(), "a study has all its points");
     }
+}
+
+#[test]
+fn sixteen_threads_in_small_blocks_stand_beside_the_files_that_a_study_reads() {
+    let own = |block: u64, bytes: u64| {
+        Case::new().with(file::THREAD_COUNT, 16).at(FileSharing::Own).with(file::BLOCK, block).with(file::BYTES, bytes)
+    };
+    let value = only(&file::CONTENTION, &own(4096, 64 << 20), ZENBOOK);
+    assert_eq!((value.value, value.cycles), (13_001_060.0 * 0.625, Some(13_001_060.0)));
+    assert_eq!(standing(value, &file::CONTENTION), Standing::Equal);
+    assert!(beside(file::CONTENTION.id.as_str(), &own(1 << 20, 16 << 20)).is_empty(), "a run reads 1 MiB");
+}
+
+#[test]
+fn calls_a_second_stand_beside_the_time_of_a_call() {
+    let call = |call: ByteCall| Case::new().at(call).with(file::FILE_BYTES, 256_000_000);
+    let value = only(&file::BYTE_CALLS, &call(ByteCall::Lseek), "disk-reader-2021");
+    assert_eq!((value.value, value.unit), (1e9 / 12_570_552.0, Unit::Nanoseconds));
+    assert!(value.also.contains(&("per second".to_owned(), 12_570_552.0)));
+    assert_eq!(standing(value, &file::BYTE_CALLS), Standing::Equal);
+    assert!(beside(file::BYTE_CALLS.id.as_str(), &call(ByteCall::Read)).is_empty(), "what was called was lseek");
 }
 
 #[test]
@@ -272,7 +278,10 @@ fn only_what_covers_the_same_may_be_compared_as_an_equal() {
     assert!(shown_only(&os::SYSCALL_NULL, &call(NullCall::Getppid), ZENBOOK), "a fresh child each time");
     assert!(!shown_only(&os::SYSCALL_NULL, &call(NullCall::Gettid), OS_BENCH));
     assert!(shown_only(&os::SWITCH_PROCESS_PIPE, &Case::new(), ZENBOOK), "two switches");
-    assert!(shown_only(&os::SWITCH_PROCESS_PIPE, &Case::new(), OS_BENCH), "nothing subtracted");
+    assert!(beside(os::SWITCH_THREAD_CONDVAR.id.as_str(), &Case::new()).is_empty(), "one way, nothing subtracted");
+    for woken in [os::Woken::ProcessPipe, os::Woken::ThreadCondvar] {
+        assert!(!shown_only(&os::SWITCH_ONE_WAY, &Case::new().at(woken).at(Placement::SameCpu), OS_BENCH));
+    }
     assert!(shown_only(&cpu::LOOP, &Case::new(), ZENBOOK), "not optimised");
     assert!(!shown_only(&os::PROCESS_FORK, &Case::new(), ZENBOOK));
     let in_cycles = os::PROCESS_FORK.unit(Unit::Cycles, kelvin_model::Better::Lower);

@@ -83,6 +83,30 @@ pub static REMOTE_REQUESTS: Metric =
         .version(1)
         .unit(Unit::Count, Better::Neither);
 
+/// The file cache of a group whose memory is limited. Its figure is of pages and not of time: samples count as found.
+pub static CACHE_SIZE: Metric = of_disk(Metric::duration(
+    "file.cache_size",
+    "Size from which on a file just read is no longer in memory, under a limit of 128 MiB",
+))
+.unit(Unit::Bytes, Better::Neither)
+.baseline();
+
+/// Reading a file again under the same limit.
+pub static CACHE_SIZE_BLOCK: Metric = of_disk(Metric::duration(
+    "file.cache_size.block",
+    "Reading a block of 64 KiB of a file just read, by size of the file, under a limit of 128 MiB",
+))
+.over([BYTES]);
+
+/// What of it was still in memory.
+pub static CACHE_SIZE_STAYED: Metric = of_disk(Metric::duration(
+    "file.cache_size.stayed",
+    "Share of a file just read that is in memory when it is read again, under a limit of 128 MiB",
+))
+.unit(Unit::Ratio, Better::Neither)
+.bounds(None, Some(1.0))
+.over([BYTES]);
+
 const RATIO_SUMMARY: &str = "kelvin's rate of reading over another program's at the same work";
 const KELVIN_SUMMARY: &str = "Bytes per second that kelvin reads, in turn with another program";
 const OTHER_SUMMARY: &str = "Bytes per second that another program reads, in turn with kelvin";

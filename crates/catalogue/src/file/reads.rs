@@ -86,9 +86,11 @@ pub static DEPTH_ACHIEVED: Metric = of_disk(Metric::rate(
 /// Reading from a shared device.
 pub static CONTENTION: Metric = of_disk(Metric::duration(
     "file.contention",
-    "One read of 1 MiB past the page cache beside other reading threads, the mean over threads and round",
+    "One read past the page cache beside other reading threads, the mean over threads and round",
 ))
-.over([THREAD_COUNT, FileSharing::AXIS]);
+.over([THREAD_COUNT, FileSharing::AXIS, BLOCK, BYTES])
+.version(2)
+.baseline();
 
 /// Reading by many threads.
 pub static THREADS: Metric =
@@ -152,7 +154,8 @@ pub static BYTE_CALLS: Metric =
     Metric::duration("file.byte_calls", "One system call on a cached file that reads one byte, or goes to another")
         .over([ByteCall::AXIS, FILE_BYTES])
         .overhead(Overhead::ClockPairAndLoop)
-        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]));
+        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]))
+        .baseline();
 
 /// Requests by each way of reading. A time, not a rate: its two parts, call and copy, add up, and the curves of all ways start
 /// apart and meet where only copying is left.
@@ -160,8 +163,24 @@ pub static ENGINES: Metric = Metric::duration(
     "file.engines",
     "One request for the next bytes of a cached file, until they are in a buffer of the program",
 )
+.over([ReadEngine::AXIS, BLOCK]);
+
+/// The study of files read whole.
+pub static WHOLE: Metric = as_found(Metric::duration(
+    "file.whole",
+    "Reading 100 MB of a cached file from its beginning to its end in requests of one size, opening and closing included",
+))
 .over([ReadEngine::AXIS, BLOCK])
 .baseline();
+
+/// The same for each request.
+pub static WHOLE_REQUEST: Metric =
+    as_found(Metric::duration("file.whole_request", "The same total for each of its requests"))
+        .over([ReadEngine::AXIS, BLOCK]);
+
+/// The same for each byte.
+pub static WHOLE_BYTE: Metric = as_found(Metric::duration("file.whole_byte", "The same total for each of its bytes"))
+    .over([ReadEngine::AXIS, BLOCK]);
 
 words! {
     /// A way of reading whose best block, threads and queue depth are searched for.

@@ -3,6 +3,7 @@
 use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Need, Overhead, Tags, Treatment, Unit};
 
 use super::CORE_AND_KERNEL;
+use crate::Placement;
 use crate::words::words;
 
 /// Processes that pass a byte around.
@@ -170,8 +171,7 @@ pub static SWITCH_PROCESS_CONDVAR_OWN: Metric = handing_over(
 pub static SWITCH_THREAD_CONDVAR: Metric = difference(
     "os.switch.thread.condvar",
     "One switch of a CPU between two threads: half a round trip by a condition variable, less the calls themselves",
-)
-.baseline();
+);
 
 /// A round trip between threads by a condition variable.
 pub static SWITCH_THREAD_CONDVAR_ROUND_TRIP: Metric = handing_over(
@@ -214,6 +214,30 @@ pub static SWITCH_CROSS_CPU: Metric = Metric::duration(
 .overhead(Overhead::None)
 .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 .not_in_cycles();
+
+words! {
+    /// A task that is woken, and by what.
+    pub enum Woken: "woken", "what is woken, and by what" {
+        /// A process that reads from a pipe.
+        ProcessPipe = "process_pipe",
+        /// A process that waits on a futex.
+        ProcessFutex = "process_futex",
+        /// A thread that waits on a condition variable.
+        ThreadCondvar = "thread_condvar",
+    }
+}
+
+/// A wake-up in one direction. What waits also runs between two wake-ups: a preemption is part of it.
+pub static SWITCH_ONE_WAY: Metric = Metric::duration(
+    "os.switch.one_way",
+    "One-way wake-up: from before a task wakes another until the other has read the clock, nothing subtracted",
+)
+.over([Woken::AXIS, Placement::AXIS])
+.headline(Treatment::AsFound)
+.overhead(Overhead::None)
+.contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+.not_in_cycles()
+.baseline();
 
 /// A switch in a ring of processes. It evicts L2 itself, by as much as its working sets need: an L2 canary would mostly
 /// see the ring.

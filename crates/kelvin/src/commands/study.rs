@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kelvin_catalogue::file::{CACHE_SIZE, WHOLE};
 use kelvin_catalogue::load::THROUGHPUT;
 use kelvin_catalogue::transfer::{Files, TIME, has_kernel_end};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
@@ -40,11 +41,18 @@ const USUAL: [Extent; 3] =
 const OF_TRANSFERS: [Extent; 3] =
     [Extent { budget: 120.0, rounds: 5 }, Extent { budget: 900.0, rounds: 20 }, Extent { budget: 9000.0, rounds: 100 }];
 
+/// Of studies whose rounds take ten seconds or more: files read whole, most of it 100 million calls, and the size of the file cache,
+/// which each round looks for anew.
+const OF_LONG_ROUNDS: [Extent; 3] =
+    [Extent { budget: 20.0, rounds: 3 }, Extent { budget: 150.0, rounds: 5 }, Extent { budget: 600.0, rounds: 20 }];
+
 /// Rounds of every combination: as many as show a spread, which take as long as they take.
 const ROUNDS_OF_ALL_TRANSFERS: u32 = 3;
 
 /// Least time limit of a round of transfers: 364 MB at 10 MB/s, received and compared, and as much again.
 const ROUND_OF_TRANSFERS: Duration = Duration::from_secs(120);
+/// The same of those: 100 million calls of a microsecond each.
+const LONG_ROUND: Duration = Duration::from_secs(100);
 
 /// `kelvin study`.
 pub fn study(args: &StudyArgs) -> Done {
@@ -77,9 +85,13 @@ pub fn study(args: &StudyArgs) -> Done {
     let plan = without_devices(only(plan, &args.only, &here)?, &here);
     // What is compared must be measured close together: states of the machine last for seconds.
     let plan = plan.in_blocks(|case| Files::of(case).map_or(0, |files| 1 + files as u32));
-    let moved = moved(&plan);
+    let (moved, is_long) = (moved(&plan), [WHOLE.id, CACHE_SIZE.id].iter().any(|id| id.as_str() == chosen.id));
     let mut measure = args.measure.clone();
+    if is_long {
+        measure.round_limit = measure.round_limit.max(LONG_ROUND);
+    }
     let Extent { budget, rounds } = match moved {
+        0 if is_long => OF_LONG_ROUNDS[at],
         0 => USUAL[at],
         _ if args.full => {
             measure.budget.get_or_insert(MINIMUM);

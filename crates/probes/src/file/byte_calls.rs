@@ -32,7 +32,8 @@ pub(crate) static PROBE: Probe = Probe {
               byte, the last its new offset. In order nearly all calls meet the same page as the one before. \
               call=pread_anywhere reads one byte at a random place, drawn each time by a generator of two \
               instructions: there the size of the file counts, since in a large one the byte and the nodes that lead \
-              to its page come from slower levels of the caches. The loop is subtracted. A note gives the calls and \
+              to its page come from slower levels of the caches. `kelvin study file.byte_calls` has the nine \
+              sizes of an earlier study, 1 to 256 million bytes. The loop is subtracted. A note gives the calls and \
               MiB per second of a trial.",
         prediction: "The measured os.syscall.null, and instructions counted in the kernel's source: 150 to the file \
                      (descriptor, permission, hooks), and for a read 300 more through the page cache (finding the \
@@ -65,8 +66,9 @@ pub(crate) static PROBE: Probe = Probe {
 const SMALL: u64 = MIB;
 /// A file beyond the last-level cache of most.
 const LARGE: u64 = 64 * MIB;
-/// Sizes of a thorough run.
-const SIZES: [u64; 5] = [SMALL, 4 * MIB, 16 * MIB, LARGE, 256 * MIB];
+/// Millions of bytes of the files of an older study.
+const PUBLISHED: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const MILLION: u64 = 1_000_000;
 /// Calls of the trial.
 const TRIAL: u64 = 1 << 13;
 
@@ -88,13 +90,15 @@ fn largest(machine: &Machine) -> u64 {
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let most = largest(machine);
-    let fitting = |sizes: &[u64]| sizes.iter().copied().filter(|&bytes| bytes <= most).collect::<Vec<u64>>();
-    let sizes = |call: ByteCall| match (effort, call) {
+    let usual = |call: ByteCall| match (effort, call) {
         (Effort::Quick, ByteCall::PreadAnywhere) => Vec::new(),
-        (Effort::Quick, _) => vec![SMALL],
-        (Effort::Default, ByteCall::Lseek | ByteCall::Pread) => vec![SMALL],
-        (Effort::Default, ByteCall::Read | ByteCall::PreadAnywhere) => fitting(&[SMALL, LARGE]),
-        (Effort::Thorough, _) => fitting(&SIZES),
+        (Effort::Quick, _) | (_, ByteCall::Lseek | ByteCall::Pread) => vec![SMALL],
+        (_, ByteCall::Read | ByteCall::PreadAnywhere) => vec![SMALL, LARGE],
+    };
+    let published = if effort == Effort::Thorough { &PUBLISHED[..] } else { &[] };
+    let sizes = |call: ByteCall| {
+        let all = usual(call).into_iter().chain(published.iter().map(|size| size * MILLION));
+        all.filter(|&bytes| bytes <= most).collect::<Vec<u64>>()
     };
     ByteCall::ALL.iter().flat_map(|&call| sizes(call).into_iter().map(move |bytes| case(call, bytes))).collect()
 }
@@ -245,10 +249,10 @@ mod tests {
         let mut machine = machine();
         assert_eq!(cases(&machine, Effort::Quick).len(), 3);
         assert_eq!(cases(&machine, Effort::Default).len(), 6);
-        assert_eq!(cases(&machine, Effort::Thorough).len(), 20);
+        assert_eq!(cases(&machine, Effort::Thorough).len(), 6 + 4 * 9);
         machine.memory.available_bytes = Fact::known(256 * MIB, "a test");
         let largest = cases(&machine, Effort::Thorough).iter().filter_map(|case| FILE_BYTES.of(case)).max();
-        assert_eq!(largest, Some(16 * MIB));
+        assert_eq!(largest, Some(32 * MILLION));
     }
 
     #[test]

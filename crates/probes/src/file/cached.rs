@@ -34,6 +34,12 @@ impl Cached {
         &self.proof
     }
 
+    /// Pages of it that are no longer in memory.
+    pub(super) fn missing(&self) -> Result<u64, Stop> {
+        let found = cache::residency(&self.target).map_err(data::stopped)?;
+        Ok(found.pages.saturating_sub(found.mincore))
+    }
+
     /// That it still is in memory: see [`still`].
     pub(super) fn check(&self) -> Result<(), Stop> {
         still(cache::residency(&self.target).map_err(data::stopped)?).map(drop)

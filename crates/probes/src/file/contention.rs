@@ -5,7 +5,7 @@
 
 use std::sync::Barrier;
 
-use kelvin_catalogue::file::{CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
+use kelvin_catalogue::file::{BLOCK, BYTES, CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target, job};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
@@ -13,24 +13,28 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
 
 use super::cases::{known, predictable};
-use super::data::{self, MIB, SHARED_BYTES};
+use super::data::{self, KIB, MIB, SHARED_BYTES};
 use super::expected::{self, Transfer};
 use super::proof::Counters;
 
 pub(super) static PROBE: Probe = Probe {
     id: CONTENTION.id.as_str(),
-    summary: "Reads of 1 MiB past the page cache by 1 to 16 threads, each in its own file or all in one",
+    summary: "Reads past the page cache by 1 to 16 threads, each in its own file or all in one, by block",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "The threads read past the page cache (O_DIRECT) in blocks of 1 MiB by pread, in order, from the \
-              beginning again at the end: each its own file of 16 MiB, or each its part of one file of 64 MiB. They \
-              may run on all allowed CPUs, begin together, and end after the round's time, at least 60 ms, each with \
-              the read that it has begun. The figure is the threads' mean time of a read. A note gives Jain's fairness \
-              index: 1 if all had the same, 1/n if one had all. The device's own counters must show 95 % of the bytes.",
-        prediction: "Linear sharing: the longer of one read alone (file.device.mean_latency and 1 MiB less 4 KiB at \
-                     file.device.read) and as many reads as threads at file.device.read. Predicted range: a factor of \
-                     two either way.",
-        not_for: "Cached files; small blocks, of which a device serves many at a time: see file.depth.",
+        how: "The threads read past the page cache (O_DIRECT) by pread, in order, from the beginning again at the end: \
+              each its own file, or each its part of one file of 64 MiB. They may run on all allowed CPUs, begin \
+              together, and end after the round's time, at least 60 ms, each with the read that it has begun. The \
+              figure is the threads' mean time of a read. A note gives Jain's fairness index: 1 if all had the same, \
+              1/n if one had all. The device's own counters must show 95 % of the bytes. A run reads blocks of 1 MiB \
+              by a few numbers of threads, of files of 16 MiB each, since a file for each thread has to be written; \
+              `kelvin study file.contention` reads blocks of 4 KiB and of 1 MiB by every number of threads from 1 to \
+              16, of files of 64 MiB each, as an earlier study did in blocks of 4 KiB.",
+        prediction: "Linear sharing. Blocks of 1 MiB: the longer of one read alone (file.device.mean_latency and 1 MiB \
+                     less 4 KiB at file.device.read) and as many reads as threads at file.device.read. Blocks of 4 \
+                     KiB, of which a device serves many at a time: the longer of one read alone and as many as \
+                     threads at file.device.requests. Predicted range: a factor of two either way.",
+        not_for: "Cached files; more requests in flight than threads: see file.depth.",
         pitfalls: &[
             "Files that share more than the device, such as an inode's lock: own files and one file are both measured.",
             "Threads that begin one after another: they wait for each other at a barrier.",
@@ -49,32 +53,47 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-const BLOCK: u64 = MIB;
-/// A file for each thread: small, for there are many.
+/// A file for each thread in a run: small, for there are many.
 const OWN: u64 = 16 * MIB;
+/// Blocks that a study reads: those of the older study, where requests count, and large ones, where bytes do.
+const BLOCKS: [u64; 2] = [4 * KIB, MIB];
+/// Threads of the older study.
+const MOST_THREADS: u64 = 16;
 /// Nanoseconds of a round at least: a few reads by each of many threads.
 const LEAST: f64 = 60e6;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let (own, shared): (&[u64], &[u64]) = match effort {
         Effort::Quick => (&[1, 4], &[]),
-        Effort::Default => (&[1, 2, 4, 8, 16], &[4, 16]),
-        Effort::Thorough => (&[1, 2, 3, 4, 6, 8, 12, 16], &[1, 2, 3, 4, 6, 8, 12, 16]),
+        Effort::Default | Effort::Thorough => (&[1, 2, 4, 8, 16], &[4, 16]),
     };
-    let of = |threads: &[u64], files: FileSharing| -> Vec<Case> {
-        threads.iter().map(|&threads| Case::new().with(THREAD_COUNT, threads).at(files)).collect()
+    let case = |threads: u64, files: FileSharing, block: u64, bytes: u64| {
+        Case::new().with(THREAD_COUNT, threads).at(files).with(BLOCK, block).with(BYTES, bytes)
     };
-    [of(own, FileSharing::Own), of(shared, FileSharing::Shared)].concat()
+    let mut cases: Vec<Case> = own.iter().map(|&threads| case(threads, FileSharing::Own, MIB, OWN)).collect();
+    if effort < Effort::Thorough {
+        cases.extend(shared.iter().map(|&threads| case(threads, FileSharing::Shared, MIB, SHARED_BYTES)));
+        return cases;
+    }
+    for block in BLOCKS {
+        for &files in FileSharing::ALL {
+            cases.extend((1..=MOST_THREADS).map(|threads| case(threads, files, block, SHARED_BYTES)));
+        }
+    }
+    cases
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let threads = known(THREAD_COUNT.of(case), case)?;
+    let (threads, block) = (known(THREAD_COUNT.of(case), case)?, known(BLOCK.of(case), case)?);
+    let bytes = known(BYTES.of(case), case)?;
     let parts = match known(FileSharing::of(case), case)? {
-        FileSharing::Own => (0..threads).map(|thread| own(bench, thread)).collect::<Result<Vec<Part>, Stop>>()?,
-        FileSharing::Shared => shared(data::file(bench, SHARED_BYTES)?, threads),
+        FileSharing::Own => (0..threads)
+            .map(|thread| Ok(Part { target: data::one_of_several(bench, bytes, thread)?, range: 0..bytes, block }))
+            .collect::<Result<Vec<Part>, Stop>>()?,
+        FileSharing::Shared => shared(data::file(bench, bytes)?, threads, block),
     };
     for part in &parts {
-        data::can_be_direct(&part.target, BLOCK)?;
+        data::can_be_direct(&part.target, block)?;
     }
     // This process is pinned to one CPU, and is about to end.
     cpu::pin(bench.allowed_cpus())?;
@@ -98,18 +117,15 @@ fn mean_time(all: &[(Tally, u64)]) -> f64 {
 struct Part {
     target: Target,
     range: std::ops::Range<u64>,
-}
-
-/// A thread's own file.
-fn own(bench: &Bench<'_>, thread: u64) -> Result<Part, Stop> {
-    Ok(Part { target: data::one_of_several(bench, OWN, thread)?, range: 0..OWN })
+    block: u64,
 }
 
 /// The parts of one file, whole blocks each.
-fn shared(target: Target, threads: u64) -> Vec<Part> {
-    let blocks = target.bytes() / BLOCK;
-    let start = |thread| thread * blocks / threads * BLOCK;
-    (0..threads).map(|thread| Part { target: target.clone(), range: start(thread)..start(thread + 1) }).collect()
+fn shared(target: Target, threads: u64, block: u64) -> Vec<Part> {
+    let blocks = target.bytes() / block;
+    let start = |thread| thread * blocks / threads * block;
+    let range = |thread| start(thread)..start(thread + 1);
+    (0..threads).map(|thread| Part { target: target.clone(), range: range(thread), block }).collect()
 }
 
 /// Has threads read a part each for so many nanoseconds: the bytes of each, and its time.
@@ -125,12 +141,13 @@ fn together(parts: &[Part], nanoseconds: u64) -> Result<Vec<(Tally, u64)>, Stop>
 
 fn member(part: &Part, nanoseconds: u64, line: &Barrier) -> Result<(Tally, u64), Stop> {
     let order = Order::Sequential;
-    let how = How { access: Access::Direct, block: BLOCK as usize, order };
+    let block = part.block as usize;
+    let how = How { access: Access::Direct, block, order };
     let reader = Engine::Pread.open(&part.target, how);
     // A thread that cannot read must come to the barrier too, or the others would wait for ever.
     line.wait();
     let mut reader = reader.map_err(data::stopped)?;
-    let mut requests = Requests::new(part.range.clone(), BLOCK as usize, order).endless();
+    let mut requests = Requests::new(part.range.clone(), block, order).endless();
     let (mut tally, begun) = (Tally::default(), monotonic());
     while monotonic() - begun < nanoseconds {
         requests.allow(1);
@@ -140,36 +157,61 @@ fn member(part: &Part, nanoseconds: u64, line: &Barrier) -> Result<(Tally, u64),
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let threads = predictable(THREAD_COUNT.of(case), case)?;
-    let alone = expected::direct(facts, BLOCK, Transfer::Read)?;
-    let shared = expected::times(threads, expected::streamed(facts, BLOCK, Transfer::Read)?);
-    Ok(expected::slower(alone, shared).into_time())
+    let (threads, block) = (predictable(THREAD_COUNT.of(case), case)?, predictable(BLOCK.of(case), case)?);
+    let alone = expected::direct(facts, block, Transfer::Read)?;
+    let one = expected::one_of_many(facts, block)?;
+    Ok(expected::slower(alone, expected::times(threads, one)).into_time())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::facts_about;
-    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
+    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS};
 
     #[test]
     fn a_device_is_shared_in_equal_parts() {
-        let known = [(DEVICE_READ.id.as_str(), Some(1048.576e6)), (DEVICE_MEAN_LATENCY.id.as_str(), Some(500_000.0))];
+        let known = [
+            (DEVICE_READ.id.as_str(), Some(1048.576e6)),
+            (DEVICE_MEAN_LATENCY.id.as_str(), Some(500_000.0)),
+            (DEVICE_REQUESTS.id.as_str(), Some(10_000.0)),
+        ];
         facts_about(&known, |facts| {
-            let time = |threads| predict(facts, &CONTENTION, &Case::new().with(THREAD_COUNT, threads)).unwrap().value;
+            let time = |threads, block| {
+                predict(facts, &CONTENTION, &Case::new().with(THREAD_COUNT, threads).with(BLOCK, block)).unwrap().value
+            };
             // A millisecond for a mebibyte; alone, half of one more, less 4 KiB.
-            assert!((time(1) - 1_496_093.75).abs() < 1e-6);
-            assert_eq!((time(2), time(16)), (2e6, 16e6));
+            assert!((time(1, MIB) - 1_496_093.75).abs() < 1e-6);
+            assert_eq!((time(2, MIB), time(16, MIB)), (2e6, 16e6));
+            // A small read takes 500 us, of which the device serves five at a time.
+            assert_eq!([1, 5, 6, 16].map(|threads| time(threads, 4 * KIB)), [5e5, 5e5, 6e5, 16e5]);
         });
+    }
+
+    #[test]
+    fn a_study_reads_what_was_published_and_a_run_few_and_small_files() {
+        let machine = crate::testing::machine();
+        let study = cases(&machine, Effort::Thorough);
+        for threads in 1..=16 {
+            for &files in FileSharing::ALL {
+                for block in [4 * KIB, MIB] {
+                    let case = Case::new().with(THREAD_COUNT, threads).at(files).with(BLOCK, block);
+                    assert!(study.contains(&case.clone().with(BYTES, 64 * MIB)), "{case}");
+                }
+            }
+        }
+        let run = cases(&machine, Effort::Default);
+        let is_large = |case: &&Case| FileSharing::of(case) == Some(FileSharing::Own) && BYTES.of(case) != Some(OWN);
+        assert_eq!((run.len(), run.iter().find(is_large)), (7, None));
     }
 
     #[test]
     fn a_file_is_divided_among_threads_without_rest() {
         let path = std::env::current_dir().unwrap().join(format!("kelvin-shared-{}", std::process::id()));
-        std::fs::File::create(&path).unwrap().set_len(7 * BLOCK).unwrap();
-        let parts = shared(Target::find(&path).unwrap(), 3);
+        std::fs::File::create(&path).unwrap().set_len(7 * MIB).unwrap();
+        let parts = shared(Target::find(&path).unwrap(), 3, MIB);
         std::fs::remove_file(&path).unwrap();
-        let ranges: Vec<_> = parts.into_iter().map(|part| part.range.start / BLOCK..part.range.end / BLOCK).collect();
+        let ranges: Vec<_> = parts.into_iter().map(|part| part.range.start / MIB..part.range.end / MIB).collect();
         assert_eq!(ranges, [0..2, 2..4, 4..7]);
     }
 

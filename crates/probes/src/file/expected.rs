@@ -1,7 +1,8 @@
 //! The expected time to move a block between a file and a buffer: the parts of many file predictions.
 
 use kelvin_catalogue::file::{
-    AccessOrder, CacheState, DEVICE_ACCEPT, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_WRITE, PAGE_READ, PAGE_WRITE,
+    AccessOrder, CacheState, DEVICE_ACCEPT, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS, DEVICE_WRITE, PAGE_READ,
+    PAGE_WRITE,
 };
 use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, BANDWIDTH_WRITE};
 use kelvin_harness::Facts;
@@ -128,6 +129,21 @@ pub(super) fn streamed(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Res
         nanoseconds: nanoseconds_of(block, rate.value),
         formula: format!("block / {}", rate.name),
         derivation: format!("{} / {} device", bytes(block), per_second(rate.value)),
+        inputs: vec![rate],
+    })
+}
+
+/// The time of one read of a block where the device has enough of them in flight: of 4 KiB the number of requests counts, of
+/// more the bytes.
+pub(super) fn one_of_many(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
+    if block > FIRST {
+        return streamed(facts, block, Transfer::Read);
+    }
+    let rate = facts.measured(&DEVICE_REQUESTS, &Case::new())?;
+    Ok(Expected {
+        nanoseconds: 1e9 / rate.value,
+        formula: format!("1 / {}", rate.name),
+        derivation: format!("1 / {}", units::plain(rate.value, Unit::PerSecond)),
         inputs: vec![rate],
     })
 }

@@ -3,6 +3,7 @@
 mod ahead;
 mod blocksize;
 mod byte_calls;
+mod cache_size;
 mod cached;
 mod cases;
 mod contention;
@@ -26,6 +27,7 @@ mod threads;
 pub(crate) mod tree;
 mod tune;
 mod ways;
+pub(crate) mod whole;
 mod writing;
 
 use kelvin_harness::Probe;
@@ -44,6 +46,9 @@ pub(crate) static PROBES: &[&Probe] = &[
     &threads::PROBE,
     &byte_calls::PROBE,
     &engines::PROBE,
+    &whole::PROBE,
+    &cache_size::PROBE,
+    &cache_size::BLOCK_PROBE,
     &new::PROBE,
     &sync::PROBE,
     &entry::PROBE,

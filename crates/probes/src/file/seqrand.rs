@@ -61,11 +61,14 @@ const LONGEST: f64 = 100e6;
 /// Nanoseconds after which a pass with read-ahead is broken off: what is read ahead is little of it by then.
 const PATIENCE: f64 = 1e9;
 
+/// MiB of the files of an older study.
+const PUBLISHED: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let sizes: &[u64] = match effort {
         Effort::Quick => &[16],
         Effort::Default => &[1, 16, 128],
-        Effort::Thorough => &[1, 4, 16, 64, 128],
+        Effort::Thorough => &PUBLISHED,
     };
     let of_size = |&size: &u64| {
         [CacheState::Direct, CacheState::Uncached].into_iter().flat_map(move |cache| {
@@ -204,5 +207,8 @@ mod tests {
         assert_eq!(cases.len(), 12);
         let large = Case::new().with(BYTES, 128 * MIB);
         assert!(cases.contains(&large.at(AccessOrder::Random).at(CacheState::Uncached)));
+        let study = super::cases(&crate::testing::machine(), Effort::Thorough);
+        let sizes: std::collections::BTreeSet<u64> = study.iter().filter_map(|case| BYTES.of(case)).collect();
+        assert_eq!((study.len(), sizes), (32, PUBLISHED.map(|size| size * MIB).into()));
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes per second that several threads read together, by block size, from memory and through an empty cache.
+//! Bytes per second that several threads read together, by block size, from memory, through an empty cache, and past it.
 //!
 //! It shows how many threads a reader should have. It must not be taken for threads that also process what they read.
 
@@ -33,9 +33,13 @@ pub(super) static PROBE: Probe = Probe {
               again before all the rest is, for any number of threads. uncached: it is dropped by posix_fadvise until \
               mincore and cachestat find no page, and divided into one part per thread, read in order, once, so that \
               the kernel reads ahead for each; an untimed pass precedes it, so that the memory for its pages has been \
-              touched. Where the device would take more than 2 s for them, 4 MiB take their place, which is noted. The rate is the bytes of all over the time from the first start to the last end. A note gives \
-              Jain's fairness index. The device's own counters must show 95 % of uncached reads.",
-        prediction: "cached: the rate of one thread (a call that finds a page, and a copy) times the threads, or the \
+              touched. Where the device would take more than 2 s for them, 4 MiB take their place, which is \
+              noted. direct: they read past the page cache (O_DIRECT) for the round's time, at least 60 ms, each its \
+              part from the beginning again at the end; only `kelvin study file.threads` has these. The rate is the bytes of all over the time from the first start to the last end. A note gives \
+              Jain's fairness index. The device's own counters must show 95 % of uncached and direct reads.",
+        prediction: "direct: the rate of one thread (file.device.mean_latency, and what the block has beyond 4 KiB at \
+                     file.device.read) times the threads, and at most file.device.read, or, of blocks of 4 KiB, that \
+                     many a second as file.device.requests. cached: the rate of one thread (a call that finds a page, and a copy) times the threads, or the \
                      CPUs if those are fewer, and at most the rate at which all CPUs together read or copy in memory. \
                      uncached: the file over the longest of a thread's part by itself (allocating its pages, and the \
                      longer of copy and device, as in file.blocksize.read), of the work of all on the CPUs, and of all \
@@ -62,6 +66,8 @@ pub(super) static PROBE: Probe = Probe {
 
 /// Bytes that a thread takes at a time from memory: many requests, and a small part of the file.
 const PIECE: u64 = MIB;
+/// Nanoseconds of a round past the page cache at least: a few reads by each of many threads.
+const LEAST: f64 = 60e6;
 /// Nanoseconds of a pass through an empty page cache beyond which it is not repeated: touching memory is then the least of it.
 const PATIENCE: u64 = 1_000_000_000;
 
@@ -78,8 +84,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         blocks.iter().flat_map(of_block).collect()
     };
     // A pass through an empty cache takes long: as many blocks of those only where there is time.
-    let uncached = if effort == Effort::Thorough { blocks } else { &[64 * KIB] };
-    [all(CacheState::Cached, blocks), all(CacheState::Uncached, uncached)].concat()
+    let (uncached, direct) = if effort == Effort::Thorough { (blocks, blocks) } else { (&[64 * KIB][..], &[][..]) };
+    [all(CacheState::Cached, blocks), all(CacheState::Uncached, uncached), all(CacheState::Direct, direct)].concat()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
@@ -89,9 +95,16 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
             let time = Duration::from_nanos(bench.slice() as u64);
             (data::file(bench, SHARED_BYTES)?, Division::Pieces(PIECE), Until::Time(time))
         }
+        State::Direct => {
+            let time = Duration::from_nanos(bench.slice().max(LEAST) as u64);
+            (data::file(bench, SHARED_BYTES)?, Division::Parts, Until::Time(time))
+        }
         _ => (data::on_device(bench, SHARED_BYTES)?, Division::Parts, Until::Passes(1)),
     };
     let (threads, block) = (known(THREAD_COUNT.of(case), case)? as u32, known(BLOCK.of(case), case)? as usize);
+    if state == State::Direct {
+        data::can_be_direct(&target, block as u64)?;
+    }
     let job = Job { state, threads, division, until, ..data::job(&target, Engine::Pread, block) };
     // This process is pinned to one CPU, and is about to end.
     cpu::pin(bench.allowed_cpus())?;
@@ -119,8 +132,16 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     match CacheState::of(case) {
         Some(CacheState::Cached) => cached(facts, workers, block),
         Some(CacheState::Uncached) => uncached(facts, threads, workers, block),
-        Some(CacheState::Direct) | None => predictable(None, case),
+        Some(CacheState::Direct) => direct(facts, threads, block),
+        None => predictable(None, case),
     }
+}
+
+/// Past the page cache: the longer of a thread's own read, and of a read by each at the rate of the device.
+fn direct(facts: &Facts<'_>, threads: u64, block: u64) -> Result<Prediction, NoPrediction> {
+    let alone = expected::direct(facts, block, Transfer::Read)?;
+    let one = expected::one_of_many(facts, block)?;
+    Ok(expected::slower(alone, expected::times(threads, one)).into_rate_of(threads * block, "a block for each thread"))
 }
 
 /// Through an empty page cache: the longest of a thread's own part, the work of all on the CPUs, and the device's transfer of
@@ -178,17 +199,22 @@ fn memory(facts: &Facts<'_>, one: &Expected) -> Result<Option<Bound>, NoPredicti
 mod tests {
     use super::*;
     use crate::testing::machine;
-    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
+    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS};
     use kelvin_harness::MeasuredValue;
     use kelvin_model::Fact;
 
     fn predicted(cpus: u32, threads: u64, cache: CacheState) -> f64 {
+        predicted_of(cpus, threads, 1000, cache)
+    }
+
+    fn predicted_of(cpus: u32, threads: u64, block: u64, cache: CacheState) -> f64 {
         let mut machine = machine();
         machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
         let measured = |id: &str, case: &Case| {
             let known = [
                 (&BANDWIDTH_COPY, if *case == bandwidth::in_memory(&machine) { 20e9 } else { 50e9 }),
                 (&DEVICE_READ, 1e9),
+                (&DEVICE_REQUESTS, 50_000.0),
                 (&DEVICE_MEAN_LATENCY, 80_000.0),
                 (&READ_AHEAD, 4_194_304.0),
                 (&PAGE_READ, if CacheState::of(case) == Some(CacheState::Cached) { 300.0 } else { 800.0 }),
@@ -196,7 +222,7 @@ mod tests {
             let value = known.iter().find(|(metric, _)| metric.id == *id)?.1;
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let case = Case::new().with(THREAD_COUNT, threads).with(BLOCK, 1000).at(cache);
+        let case = Case::new().with(THREAD_COUNT, threads).with(BLOCK, block).at(cache);
         predict(&Facts::new(&machine, &measured), &THREADS, &case).unwrap().value
     }
 
@@ -215,5 +241,29 @@ mod tests {
         assert!(about(predicted(1, 1, CacheState::Uncached), SHARED_BYTES as f64 * 1e9 / time));
         // Of many, those of others overlap.
         assert!(about(predicted(8, 32, CacheState::Uncached), 1e9));
+    }
+
+    #[test]
+    fn past_the_cache_threads_add_up_to_what_the_device_serves() {
+        let about = |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
+        let small = |threads| predicted_of(1, threads, 4 * KIB, CacheState::Direct);
+        // A read of 4 KiB takes 80 us alone; the device serves four at a time.
+        for (threads, rate) in [(1, 51.2e6), (4, 204.8e6), (5, 204.8e6), (32, 204.8e6)] {
+            about(small(threads), rate);
+        }
+        let large = |threads| predicted_of(1, threads, 4 * KIB + 80_000, CacheState::Direct);
+        // 80 us, and 80 000 bytes at a byte a nanosecond.
+        about(large(1), (4096.0 + 80_000.0) / 160_000.0 * 1e9);
+        about(large(2), 1e9);
+        about(large(32), 1e9);
+    }
+
+    #[test]
+    fn only_a_study_reads_past_the_cache() {
+        let direct = |effort| {
+            let cases = cases(&machine(), effort).into_iter();
+            cases.filter(|case| CacheState::of(case) == Some(CacheState::Direct)).count()
+        };
+        assert_eq!([Effort::Quick, Effort::Default, Effort::Thorough].map(direct), [0, 0, 30]);
     }
 }

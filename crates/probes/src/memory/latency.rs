@@ -78,7 +78,12 @@ pub(super) fn largest(machine: &Machine) -> u64 {
 
 /// The case of memory: the largest working set in base pages, part of every run.
 pub(super) fn in_memory(machine: &Machine) -> Case {
-    Case::new().at(PageSize::Base).with(BYTES, largest(machine))
+    in_base_pages(largest(machine))
+}
+
+/// The case of a set of so many bytes in base pages.
+pub(super) fn in_base_pages(bytes: u64) -> Case {
+    Case::new().at(PageSize::Base).with(BYTES, bytes)
 }
 
 /// Powers of two, and from 16 KiB to twice the last-level cache 1.5 times them; in a quick run powers of two, the large

@@ -1,4 +1,4 @@
-//! Latency of dependent loads at a constant backward stride, over a set that no cache holds: line size and prefetching.
+//! Latency of dependent loads at a constant backward stride, over a set that no cache holds, and over smaller ones.
 //!
 //! The curve shows how well prefetchers hide a regular pattern. It must not be used as memory latency, for the same
 //! reason.
@@ -16,18 +16,22 @@ use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY_STRIDE.id.as_str(),
-    summary: "Latency of dependent loads by backward stride, 16 B to 4 KiB, over more than the last-level cache",
+    summary: "Latency of dependent loads by backward stride, 16 B to 4 KiB, and by size of the set",
     kind: ProbeKind::Measure,
     method: Method {
         how: "Pointers a stride apart, each to the one before it in memory, chased by a chain of loads in assembly. \
               With a stride of more than a line the set is passed over several times, each pass one line further on, \
               so that every line is used and none is still cached when revisited. The set is twice the last-level \
               cache, at least 64 MiB, in base pages, memory permitting; it is flushed from the caches first. Its size \
-              and pages are noted.",
+              and pages are noted. `kelvin study mem.latency.stride` has smaller sets too, from 8 KiB on: stride and \
+              set make a surface, whose steps along the sets are the caches, and along the strides the line and the \
+              prefetchers.",
         prediction: "Perfect prefetching: the new bytes per load (a line, or the stride if smaller) over the measured \
                      read bandwidth of such a set on one CPU, and at least an L1 hit. Predicted range: from there to \
                      no prefetching, each new line at random-access latency. The metric shows where between the two a \
-                     core lies; no core's prefetcher is published in enough detail to predict it.",
+                     core lies; no core's prefetcher is published in enough detail to predict it. Of a smaller set: from an \
+                     L1 hit, where all is prefetched or in the first cache, to each new line at the random-access \
+                     latency of a set of that size.",
         not_for: "Memory latency: that is mem.latency, which no prefetcher can predict.",
         pitfalls: &[
             "A stride below the line size shares each line's miss among several loads: the rise to 64 B is the line.",
@@ -46,7 +50,9 @@ pub(crate) static PROBE: Probe = Probe {
 const STRIDES: [u64; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 const QUICK: [u64; 3] = [16, 64, 1024];
 const USUAL: [u64; 6] = [16, 32, 64, 256, 1024, 4096];
-/// Minimum set in bytes, memory permitting.
+/// Set in bytes that fits every first-level cache, and has two of the largest stride.
+const SMALLEST: u64 = 8 << 10;
+/// Minimum large set in bytes, memory permitting.
 const LEAST: u64 = 64 << 20;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
@@ -55,8 +61,18 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => &USUAL,
         Effort::Thorough => &STRIDES,
     };
-    let bytes = set(machine);
-    strides.iter().map(|&stride| Case::new().with(BYTES, bytes).with(STRIDE, stride)).collect()
+    let mut sets = vec![set(machine)];
+    if effort == Effort::Thorough {
+        sets.extend(smaller(machine));
+    }
+    let of = |bytes: u64| strides.iter().map(move |&stride| Case::new().with(BYTES, bytes).with(STRIDE, stride));
+    sets.into_iter().flat_map(of).collect()
+}
+
+/// The sets of a surface beside the largest: powers of two, of which `mem.latency` has each.
+fn smaller(machine: &Machine) -> Vec<u64> {
+    let sizes = (SMALLEST.ilog2()..=latency::largest(machine).ilog2()).map(|power| 1 << power);
+    sizes.filter(|&bytes| bytes < set(machine)).collect()
 }
 
 /// Twice the last-level cache and at least 64 MiB, memory permitting, in multiples of the largest stride.
@@ -82,6 +98,9 @@ const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let stride = STRIDE.of(case).ok_or_else(|| NoPrediction::because("the case has no stride"))? as f64;
+    if let Some(bytes) = BYTES.of(case).filter(|&bytes| bytes < set(facts.machine())) {
+        return of_smaller(facts, bytes, stride);
+    }
     let line = LINE as f64;
     let core = published::core(facts)?;
     let frequency = published::frequency(facts)?;
@@ -109,10 +128,31 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         )))
 }
 
+/// Of a set that caches may hold: from an L1 hit to a random access for each new line, expected at the former.
+fn of_smaller(facts: &Facts<'_>, bytes: u64, stride: f64) -> Result<Prediction, NoPrediction> {
+    let (line, core, frequency) = (LINE as f64, published::core(facts)?, published::frequency(facts)?);
+    let random = facts.measured(&LATENCY, &latency::in_base_pages(bytes))?;
+    let load = core.load * 1e9 / frequency.value;
+    let fresh = stride.min(line);
+    let most = load + random.value * fresh / line;
+    Ok(Predicting::between(Basis::Derived, load, load * (1.0 - TOLERANCE), most * (1.0 + TOLERANCE))
+        .formula("load / core frequency, and at most that + random access x min(stride, line) / line")
+        .input(published::cycles("load", core.load, core.source))
+        .input(frequency)
+        .input(random.clone())
+        .constant("line", line, Unit::Bytes, "machine facts")
+        .source(core.source)
+        .derived_as(format!(
+            "{load:.2} ns; without prefetching {load:.2} + {:.1} ns x {fresh}/{line} = {most:.1} ns",
+            random.value
+        )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_harness::MeasuredValue;
     use kelvin_model::Fact;
 
     #[test]
@@ -128,5 +168,38 @@ mod tests {
     fn less_effort_has_fewer_of_the_same_strides() {
         assert!(USUAL.iter().all(|stride| STRIDES.contains(stride)));
         assert!(QUICK.iter().all(|stride| USUAL.contains(stride)));
+    }
+
+    #[test]
+    fn a_study_is_a_surface_whose_sets_have_a_random_latency() {
+        let mut machine = testing::machine();
+        machine.memory.available_bytes = Fact::known(8 << 30, "a test");
+        let surface = cases(&machine, Effort::Thorough);
+        // 8 KiB to 64 MiB by twos, and the set of a run.
+        assert_eq!(surface.len(), (14 + 1) * STRIDES.len());
+        let latency: Vec<Case> = (latency::PROBE.cases)(&machine, Effort::Thorough);
+        for bytes in smaller(&machine) {
+            assert!(latency.contains(&latency::in_base_pages(bytes)), "{bytes}");
+        }
+        assert_eq!(cases(&machine, Effort::Default).len(), USUAL.len(), "a run has one set");
+    }
+
+    #[test]
+    fn a_set_in_a_cache_lies_between_a_hit_and_its_random_latency() {
+        let mut machine = testing::machine();
+        machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
+        let measured = |id: &str, _: &Case| {
+            let value = if *id == *FREQUENCY.id { 4e9 } else { 8.0 };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let of = |stride: u64| {
+            predict(&facts, &LATENCY_STRIDE, &Case::new().with(BYTES, 1 << 20).with(STRIDE, stride)).unwrap()
+        };
+        let load = published::core(&facts).unwrap().load / 4.0;
+        let (short, long) = (of(16), of(1024));
+        assert!((short.value - load).abs() < 1e-9 && (long.value - load).abs() < 1e-9);
+        // A quarter of a line is new at each load, or all of it.
+        assert!((short.high - 1.1 * (load + 2.0)).abs() < 1e-9 && (long.high - 1.1 * (load + 8.0)).abs() < 1e-9);
     }
 }

@@ -47,6 +47,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &switch::yielding::PROCESS,
     &switch::yielding::THREAD,
     &switch::cross_cpu::PROBE,
+    &switch::one_way::PROBE,
     &switch::ring::PROBE,
     &ipc::latency::PIPE,
     &ipc::latency::UNIX,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kelvin_harness::Stop;
+use kelvin_sys::clock::Clock;
 use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::token::{Channel, Means, Side};
@@ -80,12 +81,28 @@ impl Counts {
 impl Partner {
     /// Starts the partner on a CPU.
     pub(super) fn start(means: Means, task: Task, cpu: u32) -> Result<Self, Stop> {
+        Self::start_doing(means, task, cpu, |_| ())
+    }
+
+    /// The same, a partner that reads the clock whenever it gets the token: see [`Partner::read`].
+    pub(super) fn start_reading(means: Means, task: Task, cpu: u32, clock: Clock) -> Result<Self, Stop> {
+        Self::start_doing(means, task, cpu, move |board| board.report(clock.stop()))
+    }
+
+    /// The ticks that a partner read when it last got the token.
+    #[inline(always)]
+    pub(super) fn read(&self) -> u64 {
+        self.board.reported()
+    }
+
+    /// A partner that does something whenever it gets the token.
+    fn start_doing(means: Means, task: Task, cpu: u32, taken: impl Fn(&Board) + Send + 'static) -> Result<Self, Stop> {
         let starting = |error| Stop::fail(format!("cannot start the partner: {error}"));
         let channel = Arc::new(Channel::new(means, task.scope()).map_err(starting)?);
         let board = Board::new().map_err(starting)?;
         let far = Arc::clone(&channel);
         let partner = PartnerTask::start(task, cpu, &board, move |board| {
-            echo(&far, board).inspect_err(|error| {
+            echo(&far, board, &taken).inspect_err(|error| {
                 board.fail(error);
                 // The other task may be waiting: it must see the failure rather than hang. If this fails too, the
                 // channel is gone, which is an error there as well.
@@ -143,9 +160,11 @@ impl Drop for Partner {
 }
 
 /// The partner's loop.
-fn echo(channel: &Channel, board: &Board) -> kelvin_sys::Result<()> {
+#[inline(always)]
+fn echo(channel: &Channel, board: &Board, taken: &impl Fn(&Board)) -> kelvin_sys::Result<()> {
     loop {
         channel.take(Side::Far)?;
+        taken(board);
         if board.stopping() {
             return Ok(());
         }
@@ -203,5 +222,21 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_partner_reads_the_clock_between_the_pass_and_the_return() {
+        let cpu = kelvin_sys::cpu::allowed().unwrap()[0];
+        let clock = Clock::MonotonicRaw;
+        for task in [Task::Process, Task::Thread] {
+            let mut partner = Partner::start_reading(Means::Pipe, task, cpu, clock).unwrap();
+            for _ in 0..100 {
+                let start = clock.start();
+                partner.round_trips(1).unwrap();
+                let (there, back) = (partner.read(), clock.stop());
+                assert!(start < there && there < back, "{task:?}: {start} {there} {back}");
+            }
+            partner.finish().unwrap();
+        }
     }
 }

@@ -24,11 +24,7 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
     series.extend(model_series(report, curve, &names));
     let ceilings = ceilings(report, curve);
     series.extend(ceilings.iter().filter_map(ceiling_series));
-    let published = |(index, reference): (usize, &Reference)| {
-        let style = curve.series.len() + index;
-        reference_series(curve, None, reference, Series::published(reference.title.clone(), style))
-    };
-    series.extend(report.references.iter().enumerate().filter_map(published));
+    series.extend(published_series(report, curve, &names));
     Some(Figure {
         id: file_name(&curve.metric.id),
         title: title(curve.metric).to_owned(),
@@ -310,18 +306,27 @@ impl Series {
     }
 }
 
-/// Published values of the same quantity, of one line only where it is given; values that span something else are never
-/// drawn beside ours.
-pub(super) fn reference_series(
-    curve: &Curve<'_>,
-    line: Option<&str>,
-    reference: &Reference,
-    series: Series,
-) -> Option<Series> {
+/// What reference machines published of each line that was measured here, in its colour.
+fn published_series(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Series> {
+    let of_line = |reference: &Reference| -> Vec<Series> {
+        let series = |(style, (line, name)): (usize, (&CurveSeries<'_>, &String))| {
+            let label = match name.is_empty() {
+                true => reference.title.clone(),
+                false => format!("{}, {name}", reference.title),
+            };
+            reference_series(curve, &line.label, reference, Series::published(label, style))
+        };
+        curve.series.iter().zip(&names.each).enumerate().filter_map(series).collect()
+    };
+    report.references.iter().flat_map(of_line).collect()
+}
+
+/// Published values of the same quantity of one line; values that span something else are never drawn beside ours.
+pub(super) fn reference_series(curve: &Curve<'_>, line: &str, reference: &Reference, series: Series) -> Option<Series> {
     let metric = curve.metric;
     let of_line = |case: &Case| {
         let rest: Case = case.iter().filter(|(name, _)| *name != curve.axis.name).collect();
-        line.is_none_or(|line| units::case(metric, &rest) == line)
+        units::case(metric, &rest) == line
     };
     let comparable = reference.values.iter().filter(|value| {
         value.metric == metric.id && value.spans.is_none() && value.unit == metric.unit && of_line(&value.case)

@@ -112,7 +112,7 @@ fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: Combin
         shows.push((curve.metric.id, line.label.clone()));
         published.extend(report.references.iter().filter_map(|reference| {
             let empty = Series::published(format!("{}, {name}", reference.title), style);
-            reference_series(curve, Some(label), reference, empty)
+            reference_series(curve, label, reference, empty)
         }));
     }
     // Nothing but zeros is in the table.

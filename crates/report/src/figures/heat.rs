@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kelvin_analysis::{BestCell, MetricResult};
-use kelvin_model::{Axis, Case, Metric, Name, Unit, Value};
+use kelvin_model::{Axis, AxisScale, Case, Metric, Name, Unit, Value};
 use serde::{Serialize, Serializer};
 
 use super::curves::{foreseen, headline, prefix, standing, title};
@@ -173,20 +173,41 @@ pub(super) fn heat_figure(matrix: &Matrix<'_>) -> Option<Figure> {
     grid.figure(file_name(&format!("{} {}", matrix.metric.id, matrix.label)), title, matrix.label.clone(), None)
 }
 
-/// The figures of a curve with a known best over two parameters, one for each combination of the others: the parameters'
-/// grid, with the best cell and those not significantly different marked.
+/// Fewest values of each of two numeric parameters for a heat map of a metric over both; fewer are lines.
+const LEAST_SIDE: usize = 4;
+
+/// The figures of a curve over two parameters, one for each combination of the others: the parameters' grid. Where a best is
+/// known, it and the cells not significantly different are marked; otherwise both are numbers, each with several values.
 pub(super) fn grid_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figure> {
     let cells = report.analysis.best_cells.iter().filter(|cell| cell.metric == curve.metric.id);
-    cells.filter_map(|best| grid_figure(curve, best)).collect()
+    let tested: Vec<Figure> = cells.filter_map(|best| grid_figure(curve, &best.held, Some(best))).collect();
+    if tested.is_empty() { surface_figures(curve) } else { tested }
 }
 
-fn grid_figure(curve: &Curve<'_>, best: &BestCell) -> Option<Figure> {
+/// The heat maps of a metric over exactly two numbers.
+fn surface_figures(curve: &Curve<'_>) -> Vec<Figure> {
+    let numbers: Vec<&Axis> = curve.metric.axes().filter(|axis| axis.scale != AxisScale::Category).collect();
+    let [first, second] = numbers[..] else { return Vec::new() };
+    let rest =
+        |case: &Case| -> Case { case.iter().filter(|(name, _)| *name != first.name && *name != second.name).collect() };
+    let held: BTreeSet<Case> = curve.results().map(|result| rest(&result.case)).collect();
+    let is_surface = |held: &&Case| {
+        let of = |axis: &Axis| -> BTreeSet<u64> {
+            let here = curve.results().filter(|result| rest(&result.case) == **held);
+            here.filter_map(|result| axis.of(&result.case)).collect()
+        };
+        [first, second].into_iter().all(|axis| of(axis).len() >= LEAST_SIDE)
+    };
+    held.iter().filter(is_surface).filter_map(|held| grid_figure(curve, held, None)).collect()
+}
+
+fn grid_figure(curve: &Curve<'_>, held: &Case, best: Option<&BestCell>) -> Option<Figure> {
     let metric = curve.metric;
-    let mut varied = metric.axes().filter(|axis| best.held.get(&axis.name).is_none());
+    let mut varied = metric.axes().filter(|axis| held.get(&axis.name).is_none());
     let (rows, columns) = (*varied.next()?, *varied.next()?);
     let rest =
         |case: &Case| -> Case { case.iter().filter(|(name, _)| *name != rows.name && *name != columns.name).collect() };
-    let here: Vec<&MetricResult> = curve.results().filter(|result| rest(&result.case) == best.held).collect();
+    let here: Vec<&MetricResult> = curve.results().filter(|result| rest(&result.case) == *held).collect();
     let values = |axis: Name| -> Vec<Value> {
         let values: BTreeSet<Value> = here.iter().filter_map(|result| result.case.get(&axis)).collect();
         values.into_iter().collect()
@@ -200,7 +221,7 @@ fn grid_figure(curve: &Curve<'_>, best: &BestCell) -> Option<Figure> {
     let mut cells: Vec<(usize, usize, &MetricResult)> =
         here.iter().filter_map(|result| cell(result).map(|(row, column)| (row, column, *result))).collect();
     cells.sort_by_key(|&(row, column, _)| (row, column));
-    let label = units::case(metric, &best.held);
+    let label = units::case(metric, held);
     let (down, across) = (Side::of(rows, &down), Side::of(columns, &across));
     let which = if label.is_empty() { String::new() } else { format!(", {label}") };
     let title = format!("{}: {} by {}{which}", title(metric), rows.label, columns.label);
@@ -210,12 +231,7 @@ fn grid_figure(curve: &Curve<'_>, best: &BestCell) -> Option<Figure> {
     let place = |grid: &Grid<'_>, row: &str, column: &str| {
         format!("{}={row} {}={column}", grid.rows.axis.name, grid.columns.axis.name)
     };
-    Grid { metric, label, called: "cell", place, rows: down, columns: across, cells }.figure(
-        id,
-        title,
-        shown,
-        Some(best),
-    )
+    Grid { metric, label, called: "cell", place, rows: down, columns: across, cells }.figure(id, title, shown, best)
 }
 
 impl Grid<'_> {

@@ -265,7 +265,10 @@ fn hostile_names(sample: &mut Sample) {
     analysis.rivals.iter_mut().for_each(|rival| hostile_name(&mut rival.id));
     probes.iter_mut().for_each(|probe| hostile_name(&mut probe.id));
     let values = references.iter_mut().flat_map(|reference| &mut reference.values);
-    values.for_each(|value| hostile_name(&mut value.metric));
+    values.for_each(|value| {
+        hostile_name(&mut value.metric);
+        hostile_case(&mut value.case);
+    });
 }
 
 /// A run in which every free text is hostile, and every name.

@@ -6,6 +6,7 @@ pub(super) mod condvar;
 pub(crate) mod cross_cpu;
 pub(super) mod eventfd;
 pub(super) mod futex;
+pub(super) mod one_way;
 pub(crate) mod pipe;
 mod predict;
 pub(super) mod ring;

@@ -1,0 +1,171 @@
+//! The time to read 100 MB of a cached file whole, by read, fread and a mapping, and what of it falls to a request and a byte.
+//!
+//! It is the total of an older study, measured as that one did: opening, reading to the end and closing. It must not be used
+//! for the cost of a single request, which `file.engines` has without what is paid once a file.
+
+use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine, WHOLE as METRIC, WHOLE_BYTE, WHOLE_REQUEST};
+use kelvin_catalogue::mem::{BANDWIDTH, FAULT_MINOR};
+use kelvin_file::{Access, How, Order, Requests, Tally};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+
+use super::cached::Cached;
+use super::cases::{engine, known, predictable};
+use super::{data, ways};
+use crate::os::syscall_null;
+
+pub(crate) static PROBE: Probe = Probe {
+    id: METRIC.id.as_str(),
+    summary: "Reading 100 MB of a cached file whole by read, fread and a mapping, by request size",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "A file of 100,000,000 bytes of noise, all of it in the page cache (checked by mincore and cachestat before \
+              and after), is opened, read from its beginning to its end in requests of one size, each copied into a \
+              buffer of that size, and closed: by read, by the C library's fread with its usual buffer, and by memcpy \
+              out of a mapping, which is made and removed in that time. One pass a round, timed as a whole; the choice \
+              of the next request is part of it. The total is divided by the number of requests and by the bytes. A \
+              total of other than 100,000,000 bytes is a failure, and so are pages dropped meanwhile whose reading could be a \
+              hundredth of the total.",
+        prediction: "As many requests as fit, each as file.engines predicts it from lower figures of the same run: calls, \
+                     copies, faults. Opening, closing and unmapping are in no formula: microseconds beside milliseconds.",
+        not_for: "Files that are not in memory; the cost of one request: a total hides what is paid once a file.",
+        pitfalls: &[
+            "100 million calls for one byte each take seconds: the total is of one pass, and what else ran meanwhile is \
+             in it. Rounds show it.",
+            "A file read through a mapping a second time has no faults any more: here it is mapped anew for each pass.",
+        ],
+        sources: &["An operating systems study of 2013 that published these totals: see the machine os-bench-2013"],
+    },
+    metrics: &[&METRIC, &WHOLE_REQUEST, &WHOLE_BYTE],
+    inputs: &[BYTE_CALLS.id.as_str(), syscall_null::ID, BANDWIDTH.as_str(), FAULT_MINOR.id.as_str()],
+    cases,
+    run,
+    predict,
+};
+
+/// Bytes of the older study's file.
+const BYTES: u64 = 100_000_000;
+/// Its ways of reading, and its sizes of a request.
+const WAYS: [ReadEngine; 3] = [ReadEngine::Read, ReadEngine::Fread, ReadEngine::Mmap];
+const SIZES: [u64; 5] = [1, 10, 100, 1000, 10_000];
+/// Sizes of a quick study: without what takes seconds.
+const QUICK: [u64; 3] = [100, 1000, 10_000];
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let sizes: &[u64] = if effort == Effort::Quick { &QUICK } else { &SIZES };
+    let of = |&way: &ReadEngine| sizes.iter().map(move |&block| Case::new().at(way).with(BLOCK, block));
+    WAYS.iter().flat_map(of).collect()
+}
+
+/// Requests of a pass, all of them whole.
+fn requests(block: u64) -> u64 {
+    BYTES / block
+}
+
+/// Nanoseconds that a pass is expected to take before one was made: a call, or a library's call or a copy of a few bytes for each
+/// request, and copying.
+pub(crate) fn expected(case: &Case) -> Option<f64> {
+    let (way, block) = (ReadEngine::of(case)?, BLOCK.of(case)?);
+    let each = if way == ReadEngine::Read { 150.0 } else { 20.0 };
+    Some(requests(block.max(1)) as f64 * each + BYTES as f64 / 5.0)
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let (way, block) = (known(ReadEngine::of(case), case)?, known(BLOCK.of(case), case)?);
+    let bytes = usize::try_from(block).map_err(|_| Stop::fail(format!("a block of {block} bytes is too large")))?;
+    let cached = Cached::open(bench, BYTES)?;
+    let order = Order::Sequential;
+    let how = How { access: Access::Buffered, block: bytes, order };
+    let (mut requests, mut tally) = (Requests::new(0..BYTES, bytes, order), Tally::default());
+    let clock = bench.clock();
+    let begun = clock.start();
+    let mut reader = engine(way).open(cached.target(), how).map_err(data::stopped)?;
+    reader.read(&mut requests, &mut tally).map_err(data::stopped)?;
+    drop(reader);
+    let total = bench.nanoseconds(clock.stop().wrapping_sub(begun));
+    let whole = Tally { bytes: BYTES, requests: self::requests(block) };
+    if tally != whole {
+        return Err(Stop::fail(format!("{whole:?} were to be read, and it came to {tally:?}")));
+    }
+    bench.note(cached.proof().to_owned());
+    bench.record(&METRIC, vec![total]);
+    bench.record(&WHOLE_REQUEST, vec![total / whole.requests as f64]);
+    bench.record(&WHOLE_BYTE, vec![total / whole.bytes as f64]);
+    // Behind or before a pass of many seconds a kernel reclaims pages that were idle for as long.
+    if matters(cached.missing()?, total) { cached.check() } else { Ok(()) }
+}
+
+/// Nanoseconds in which a disk reads back a page, at most: read ahead, it is one of many of a request.
+const READ_BACK: f64 = 0.2e6;
+/// Share of a total that reading back pages may be without a loss of the round.
+const LITTLE: f64 = 0.01;
+
+/// Whether reading back so many pages can be more than a little of a total.
+fn matters(missing: u64, total: f64) -> bool {
+    missing as f64 * READ_BACK > LITTLE * total
+}
+
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let block = predictable(BLOCK.of(case).filter(|&block| block > 0), case)?;
+    let request = ways::predict(facts, metric, case)?;
+    let (factor, what) = match metric.id {
+        id if id == METRIC.id => (requests(block) as f64, format!("{} requests x", requests(block))),
+        id if id == WHOLE_BYTE.id => (1.0 / block as f64, format!("1 / {block} bytes of a request x")),
+        _ => return Ok(request),
+    };
+    Ok(Prediction {
+        value: factor * request.value,
+        low: factor * request.low,
+        high: factor * request.high,
+        formula: format!("{what} ({})", request.formula),
+        derivation: format!("{what} ({})", request.derivation),
+        ..request
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{facts_about, machine};
+    use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
+
+    #[test]
+    fn every_published_total_is_a_case_and_a_quick_study_leaves_out_the_long_ones() {
+        let cases = |effort| super::cases(&machine(), effort);
+        for way in WAYS {
+            for block in [1, 10, 100, 1000, 10_000] {
+                assert!(cases(Effort::Default).contains(&Case::new().at(way).with(BLOCK, block)));
+            }
+        }
+        assert_eq!([Effort::Quick, Effort::Default, Effort::Thorough].map(|effort| cases(effort).len()), [9, 15, 15]);
+        assert!(cases(Effort::Quick).iter().all(|case| expected(case).is_some_and(|time| time < 1e9)));
+    }
+
+    #[test]
+    fn pages_that_were_reclaimed_count_by_the_time_that_they_take() {
+        // 500 pages in a tenth of a second at most: a hundredth of ten seconds.
+        assert!(!matters(500, 10e9) && matters(501, 10e9));
+        assert!(!matters(0, 7e6) && matters(1, 7e6));
+    }
+
+    #[test]
+    fn a_total_is_that_of_its_requests_and_a_byte_its_share() {
+        let known = [
+            (syscall_null::ID, Some(60.0)),
+            (BYTE_CALLS.id.as_str(), Some(130.0)),
+            (BANDWIDTH_READ.id.as_str(), Some(20e9)),
+            (BANDWIDTH_COPY.id.as_str(), Some(20e9)),
+            (FAULT_MINOR.id.as_str(), Some(4000.0)),
+        ];
+        facts_about(&known, |facts| {
+            let case = Case::new().at(ReadEngine::Read).with(BLOCK, 100);
+            let of = |metric: &Metric| predict(facts, metric, &case).unwrap().value;
+            // A call, five nanoseconds of the loop, and 100 bytes at between 10 and 20 a nanosecond.
+            let request = 130.0 + 5.0 + 100.0 * 0.005f64.sqrt();
+            let is = |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
+            is(of(&WHOLE_REQUEST), request);
+            is(of(&METRIC), request * 1e6);
+            is(of(&WHOLE_BYTE), request / 100.0);
+        });
+    }
+}
