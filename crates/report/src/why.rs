@@ -1,5 +1,7 @@
 //! What makes a figure what it is, on the terminal: a sentence, the sum as a table, and what else was tried.
 
+mod page;
+
 use std::io;
 
 use kelvin_analysis::words::why::{Row, worded};
@@ -7,6 +9,8 @@ use kelvin_model::Explanation;
 use schemars::Schema;
 
 use crate::text::{columns, left, right, wrap};
+
+pub use page::{Page, Picture};
 
 /// Minimum columns; a narrower terminal wraps them.
 const LEAST_WIDTH: usize = 80;
