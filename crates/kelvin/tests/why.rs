@@ -115,7 +115,7 @@ fn assert_not_named(explanation: &Value, causes: &[&str]) {
 /// The share in percent of what makes the first figure larger than the second, by measuring both apart, one right after the other: amounts,
 /// so that a rate is the time of a million bytes.
 fn apart(with: impl Fn() -> Value, without: impl Fn() -> Value) -> f64 {
-    const TIMES: usize = 5;
+    const TIMES: usize = 3;
     let amount = |explanation: Value| explanation["whole"]["value"].as_f64().unwrap();
     let mut left: Vec<f64> = (0..TIMES).map(|_| amount(without()) / amount(with())).collect();
     left.sort_by(f64::total_cmp);
@@ -264,6 +264,27 @@ fn a_quota_is_named() {
     }
     let explanation = assert_named("group_quota", || 95.0, || pipe().unwrap());
     assert_eq!(verdict(&explanation, "memory_limit"), "absent");
+}
+
+/// A file read in order through a page cache that may not hold half of it; and pages of which all fit.
+#[test]
+fn a_memory_limit_is_tried_where_it_is_met_and_not_where_it_is_not() {
+    let _alone = alone();
+    let group = match Group::make(Controller::Memory) {
+        Ok(group) => group,
+        Err(error) => return Missing::right(error).skips("why reads under a memory limit take so long"),
+    };
+    let place = Place::new();
+    let entering = format!("echo 0 > {}", group.door().display());
+    group.limit_memory(1 << 30).unwrap();
+    let Some(fits) = explained_after(&place, &entering, "mem.fault.minor kind=anonymous") else { return };
+    assert!(verdict(&fits, "memory_limit").contains("never met"), "{fits:#}");
+    group.limit_memory(24 << 20).unwrap();
+    // How much it takes depends on what the kernel reclaims, and more passes than this would take minutes.
+    let read = "file.seqrand order=sequential cache=uncached bytes=64MiB";
+    let limited = explained_after(&place, &entering, read).unwrap();
+    assert!(["shown", "undecided"].contains(&verdict(&limited, "memory_limit").as_str()), "{limited:#}");
+    assert_eq!(verdict(&explained_after(&place, "true", read).unwrap(), "memory_limit"), "absent");
 }
 
 /// A busy loop on the CPU that probes run on, with nine times the weight of an ordinary program (sched_prio_to_weight of -10 and 0: 9548

@@ -1,7 +1,7 @@
 //! A figure as a sum: a bar for each part, which begins where the one above it ends, and below them the whole.
 
 use kelvin_analysis::words::why::Worded;
-use kelvin_model::{Estimate, Explanation, PartOf};
+use kelvin_model::{Estimate, Explanation, Part, PartOf};
 
 use super::CHARACTER;
 use super::path::{self, number};
@@ -29,6 +29,8 @@ const BAR: f64 = 12.0;
 const WHISKER: f64 = 8.0;
 /// Between the names and the axis, and beyond its end.
 const GAP: f64 = 12.0;
+/// How much further in the name of a part of a row begins.
+const INDENT: f64 = 12.0;
 /// Least width of a bar, so that it is seen.
 const LEAST: f64 = 1.5;
 /// Shares at which the axis has a line, in percent.
@@ -43,6 +45,8 @@ const MARGIN: f64 = 14.0;
 /// A row: shares of the figure.
 struct Bar<'w> {
     what: &'w str,
+    /// Whether it is a part of the row above.
+    is_within: bool,
     from: f64,
     to: f64,
     /// Where its end may be.
@@ -62,24 +66,41 @@ pub(crate) struct Waterfall<'w> {
 impl<'w> Waterfall<'w> {
     /// That of an explanation, in words already.
     pub(crate) fn of(explanation: &Explanation, said: &'w Worded) -> Self {
-        let kinds = explanation.parts.iter().map(|part| match part.of {
-            PartOf::Rest | PartOf::Expected => "bar s0",
-            PartOf::Cause(_) => "bar s1",
+        let of_host = |part: &Part| {
+            let cause = explanation.causes.iter().find(|cause| part.of == PartOf::Cause(cause.id))?;
+            Some((cause.of_host?.share, "bar s4"))
+        };
+        let shares = explanation.parts.iter().flat_map(|part| {
+            let class = if matches!(part.of, PartOf::Cause(_)) { "bar s1" } else { "bar s0" };
+            std::iter::once((part.share.share, class)).chain(of_host(part))
         });
-        let shares = explanation.parts.iter().map(|part| part.share.share).chain([explanation.not_explained.share]);
-        let mut sum = 0.0;
-        let parts = shares.zip(kinds.chain(["bar s2"])).zip(&said.rows).map(|((share, class), row)| {
-            let from = sum;
-            sum += share.value;
-            let text = format!("{} {}, {}", row.amount, said.unit, row.share);
-            Bar { what: &row.what, from, to: sum, ends: ends(from, &share), text, shown_by: &row.shown_by, class }
-        });
+        let (mut begun, mut sum) = (0.0, 0.0);
+        let parts =
+            shares.chain([(explanation.not_explained.share, "bar s2")]).zip(&said.rows).map(|((share, class), row)| {
+                // A part of the row above begins where that one does.
+                let from = if row.is_within { begun } else { sum };
+                if !row.is_within {
+                    (begun, sum) = (sum, sum + share.value);
+                }
+                let text = format!("{} {}, {}", row.amount, said.unit, row.share);
+                Bar {
+                    what: &row.what,
+                    is_within: row.is_within,
+                    from,
+                    to: from + share.value,
+                    ends: ends(from, &share),
+                    text,
+                    shown_by: &row.shown_by,
+                    class,
+                }
+            });
         let mut bars: Vec<Bar<'_>> = parts.collect();
         let whole = explanation.whole.over(explanation.whole.value);
         let text = format!("{} {}, 100 %", said.whole, said.unit);
         let ends = ends(0.0, &whole);
         bars.push(Bar {
             what: "all of it",
+            is_within: false,
             from: 0.0,
             to: whole.value,
             ends,
@@ -195,7 +216,8 @@ impl Bar<'_> {
         let middle = top + ROW / 2.0;
         let names = wrap(self.what, (layout.names / CHARACTER) as usize);
         let name = names.iter().enumerate().map(|(at, line)| {
-            html!("<text x=\"0\" y=\"{}\">{}</text>", number(middle + 4.0 + LINE * at as f64), line.as_str())
+            let x = if self.is_within { INDENT } else { 0.0 };
+            html!("<text x=\"{}\" y=\"{}\">{}</text>", x, number(middle + 4.0 + LINE * at as f64), line.as_str())
         });
         // What lies beyond the axis ends at its edge.
         let within = |share: f64| across(share).clamp(layout.names, layout.width - layout.amounts);

@@ -42,8 +42,11 @@ impl Page {
 /// The sum, for who does not see the drawing.
 fn table(said: &Worded) -> Markup {
     let row = |row: &Row| {
+        // Not by a style alone: who has the table read out has to know.
+        let within = if row.is_within { "– " } else { "" };
         html!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><th scope=\"row\">{}{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
+            within,
             row.what.as_str(),
             row.amount.as_str(),
             row.share.as_str(),
