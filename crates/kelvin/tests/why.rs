@@ -170,7 +170,7 @@ fn a_congestion_control_of_the_system_that_paces_is_named() {
         return;
     }
     let [bbr, cubic] = ["bbr", "cubic"].map(|control| move || of(control).unwrap());
-    let explanation = assert_named("congestion_control", || apart(&bbr, &cubic), &bbr);
+    let explanation = assert_named("congestion_control", || apart(bbr, cubic), bbr);
     assert_not_named(&explanation, &["socket_buffers"]);
     assert_not_named(&cubic(), &["congestion_control"]);
 }
@@ -189,7 +189,7 @@ fn zero_copy_that_copies_is_named_and_only_where_it_is() {
         explained(&place, &[&asked[..], &BRIEF].concat())
     };
     let [zero_copy, send] = ["way=zerocopy", "way=send"].map(|one| move || way(one));
-    let explanation = assert_named("zero_copy", || apart(&zero_copy, &send), &zero_copy);
+    let explanation = assert_named("zero_copy", || apart(zero_copy, send), zero_copy);
     assert_not_named(&explanation, &["congestion_control", "socket_buffers"]);
     assert_eq!(verdict(&send(), "zero_copy"), "absent");
 }
@@ -204,7 +204,7 @@ fn going_to_the_device_is_named_and_not_where_all_is_cached() {
         explained(&place, &[&asked[..], &BRIEF].concat())
     };
     let [direct, cached] = ["cache=direct", "cache=cached"].map(|cache| move || read(cache));
-    let explanation = assert_named("cold_cache", || apart(&direct, &cached), &direct);
+    let explanation = assert_named("cold_cache", || apart(direct, cached), direct);
     assert_eq!(verdict(&explanation, "read_ahead"), "absent");
     assert_eq!(verdict(&cached(), "cold_cache"), "absent");
 }

@@ -187,7 +187,7 @@ impl<'w> Waterfall<'w> {
 
 /// Where a part ends by its interval, from where it begins; none of one that has none.
 fn ends(from: f64, share: &Estimate) -> Option<[f64; 2]> {
-    (share.low < share.high).then(|| [from + share.low, from + share.high])
+    (share.low < share.high).then_some([from + share.low, from + share.high])
 }
 
 /// The lines of the axis with their shares.
