@@ -170,8 +170,8 @@ fn a_congestion_control_of_the_system_that_paces_is_named() {
         return;
     }
     let [bbr, cubic] = ["bbr", "cubic"].map(|control| move || of(control).unwrap());
-    let explanation = assert_named("congestion_control", || apart(bbr, cubic), bbr);
-    assert_not_named(&explanation, &["socket_buffers"]);
+    // Buffers of a fixed size take much of it away too, so that they are no bystander.
+    assert_named("congestion_control", || apart(bbr, cubic), bbr);
     assert_not_named(&cubic(), &["congestion_control"]);
 }
 
