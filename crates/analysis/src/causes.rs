@@ -220,13 +220,15 @@ impl<'e> Desk<'e> {
         let counted = self.counted(&shown, whole);
         let verdict = self.verdict(&counted, &shown, whole);
         let least = counted.iter().filter_map(|one| one.amount.as_ref().ok());
-        let least = least.min_by(|one, other| one.value.total_cmp(&other.value));
+        let least = least.min_by(|one, other| one.value.total_cmp(&other.value)).copied();
+        let of_host = least.filter(|_| verdict == CauseVerdict::Shown).and_then(|all| self.of_host(&shown, all, whole));
         JudgedCause {
             id: cause.id,
             what: cause.what,
             helps: cause.helps,
             verdict,
             share: least.map(|amount| share(amount.estimate(), whole)),
+            of_host: of_host.map(|amount| share(amount.estimate(), whole)),
             evidence: shown.iter().map(|one| self.evidence(one, &counted)).collect(),
             by_formula: cause.size.as_ref().and_then(|size| self.by_formula(size)),
         }
@@ -317,6 +319,21 @@ impl<'e> Desk<'e> {
         let counts = |one: &Shown<'_>| one.amount.is_ok() && !one.is_void() && !is_idle(one);
         let is_one_missing = of_its_own().any(|one| !counts(one));
         shown.iter().filter(|one| counts(one) && (is_one_missing || !one.mechanism.is_substitute)).collect()
+    }
+
+    /// What of a cause is the host's: where the guest's own part can be taken away and that changes nothing, and the cause grows all the
+    /// same with the time for which the other end has been idle.
+    fn of_host(&self, shown: &[Shown<'_>], all: Amount, whole: Uncertain) -> Option<Amount> {
+        let says = |one: &Shown<'_>| one.amount.as_ref().map(|amount| self.says(*amount, whole)).ok();
+        let is_of_guest = |one: &Shown<'_>| one.mechanism.idle_in_guest.is_some() && says(one) != Some(Says::Nothing);
+        if !self.experiment.is_virtual || shown.iter().any(is_of_guest) {
+            return None;
+        }
+        let is_sweep = |one: &&Shown<'_>| matches!(one.mechanism.amount, AmountBy::Sweep(_)) && !one.is_void();
+        let swept = shown.iter().filter(is_sweep).find(|one| says(one) == Some(Says::Something))?;
+        let swept = *swept.amount.as_ref().ok()?;
+        // A gap longer than the one in question shows more than there is in it.
+        Some(if swept.value < all.value { swept } else { all })
     }
 
     fn verdict(&self, counted: &[&Shown<'_>], shown: &[Shown<'_>], whole: Uncertain) -> CauseVerdict {

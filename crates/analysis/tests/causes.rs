@@ -166,6 +166,13 @@ fn a_mechanism_that_shows_nothing_contradicts_unless_a_guest_makes_it_idle() {
     assert_eq!(verdict(&planted(None).explained(), "waking"), &CauseVerdict::MechanismsDisagree);
     let in_guest = planted(Some("the host halts it")).explained();
     assert_eq!(verdict(&in_guest, "waking"), &CauseVerdict::Shown);
+    // Taking the guest's own part away changes nothing: all that the sweep shows is the host's.
+    let of_host = |explanation: &Explanation| explanation.causes[0].of_host.map(|share| 100.0 * share.share.value);
+    assert!((of_host(&in_guest).unwrap() - 86.7).abs() < 2.0);
+    assert_eq!(of_host(&planted(None).explained()), None);
+    let said = worded(&in_guest);
+    let host = said.rows.iter().position(|row| row.is_within).unwrap();
+    assert_eq!((said.rows[host].what.as_str(), said.rows[host - 1].what.as_str()), ("of that the host", "waking"));
     // The sweep shows less than the spinner.
     assert!((share(&in_guest, "waking").unwrap() - 86.7).abs() < 2.0);
     let mut alone = planted(Some("the host halts it"));

@@ -1,11 +1,12 @@
 //! The CPU quota of a control group: once its processes have used up their share of a period, they stand still until the next.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kelvin_catalogue::cpu::CLOCK_PAIR;
 use kelvin_model::{Case, MetricAt, Reason};
 
 use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touches};
+use crate::controls::above_limits;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "group_quota",
@@ -31,19 +32,11 @@ pub(crate) static CAUSE: Cause = Cause {
 fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
     let file = scene.setup.throttle_file.as_deref().map(Path::new);
     let group = file.and_then(Path::parent).ok_or_else(|| Reason::new("needs to see its control group"))?;
-    let above = above_quotas(group).ok_or_else(|| Reason::new("needs a control group above that has no quota"))?;
+    let above =
+        above_limits(group, has_quota).ok_or_else(|| Reason::new("needs a control group above that has no quota"))?;
     conditions.setup.groups = vec![above.into()];
     Ok(())
 }
-
-/// The nearest group above all quotas that bind this one.
-fn above_quotas(group: &Path) -> Option<PathBuf> {
-    let groups = group.ancestors().take_while(|one| one.join(PROCESSES).exists());
-    let highest = groups.filter(|one| has_quota(one)).last()?;
-    highest.parent().filter(|above| above.join(PROCESSES).exists()).map(Path::to_path_buf)
-}
-
-const PROCESSES: &str = "cgroup.procs";
 
 /// Whether a group itself has a quota, by the file of either version.
 fn has_quota(group: &Path) -> bool {
@@ -66,18 +59,18 @@ mod tests {
         fs::create_dir_all(&inner).unwrap();
         let at = |path: &str| root.join("mount").join(path);
         for group in ["", "open", "open/limited", "open/limited/inner"] {
-            fs::write(at(group).join(PROCESSES), "").unwrap();
+            fs::write(at(group).join("cgroup.procs"), "").unwrap();
         }
-        assert_eq!(above_quotas(&inner), None);
+        assert_eq!(above_limits(&inner, has_quota), None);
         fs::write(at("open/limited/cpu.max"), "20000 100000\n").unwrap();
         fs::write(at("open/cpu.max"), "max 100000\n").unwrap();
-        assert_eq!(above_quotas(&inner), Some(at("open")));
+        assert_eq!(above_limits(&inner, has_quota), Some(at("open")));
         fs::write(at("open/cpu.cfs_quota_us"), "-1\n").unwrap();
         fs::write(inner.join("cpu.cfs_quota_us"), "5000\n").unwrap();
-        assert_eq!(above_quotas(&inner), Some(at("open")));
+        assert_eq!(above_limits(&inner, has_quota), Some(at("open")));
         fs::write(at("cpu.cfs_quota_us"), "5000\n").unwrap();
         // Above the mount there is no group.
-        assert_eq!(above_quotas(&inner), None);
+        assert_eq!(above_limits(&inner, has_quota), None);
         fs::remove_dir_all(root).unwrap();
     }
 }

@@ -5,17 +5,20 @@
 #![forbid(unsafe_code)]
 
 mod cause;
+mod cold_cache;
 mod congestion_control;
 mod controls;
 mod file_system;
 mod group_quota;
 mod idle_wake;
+mod memory_limit;
 mod other_work;
 mod read_ahead;
 mod remote_interrupt;
 mod session;
 mod socket_buffers;
 mod translation;
+mod zero_copy;
 
 pub use cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
 pub use session::{Question, Session};
@@ -25,15 +28,18 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 9] = [
+static ALL: [&Cause; 12] = [
     &idle_wake::CAUSE,
     &remote_interrupt::CAUSE,
     &translation::CAUSE,
     &congestion_control::CAUSE,
     &socket_buffers::CAUSE,
+    &zero_copy::CAUSE,
+    &cold_cache::CAUSE,
     &file_system::CAUSE,
     &read_ahead::CAUSE,
     &group_quota::CAUSE,
+    &memory_limit::CAUSE,
     &other_work::CAUSE,
 ];
 

@@ -51,6 +51,8 @@ struct Condition {
     controls: Vec<Control>,
     /// Passes in which it takes part.
     passes: u32,
+    /// The case that its controls make of it.
+    made: Case,
     /// Whether its control was refused.
     is_refused: bool,
     rounds: Vec<kelvin_model::Round>,
@@ -122,6 +124,17 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// The case that these controls make of the one that is asked about: some take a cause away by another one.
+    pub fn case_under(&self, controls: &[Name]) -> Case {
+        let Question { probe, case, .. } = &self.question;
+        let is_of = |one: &&Condition| {
+            let is_under = one.controls.iter().any(|control| controls.iter().any(|id| *id == *control.id));
+            one.probe.id == probe.id && one.case == *case && one.controls.len() == 1 && is_under
+        };
+        let mut made = self.conditions.iter().filter(is_of).map(|one| &one.made);
+        made.find(|made| *made != case).unwrap_or(case).clone()
+    }
+
     /// What was measured so far, without predictions.
     pub fn experiment(&self) -> Experiment {
         let question = &self.question;
@@ -152,6 +165,7 @@ impl<'a> Session<'a> {
                 return true;
             }
         }
+        condition.made = under.case.clone();
         let wanted =
             Wanted { probe: condition.probe, case: &under.case, setup: &under.setup, index: *pass, timing: TIMING };
         let Some(round) = laboratory.round(&wanted) else { return false };
@@ -218,8 +232,16 @@ impl<'a> Session<'a> {
         match self.conditions.iter_mut().find(is_same) {
             Some(known) => known.passes = known.passes.max(passes),
             None => {
-                let (controls, is_refused, rounds) = (controls.to_vec(), false, Vec::new());
-                self.conditions.push(Condition { probe, case, controls, passes, is_refused, rounds });
+                let (controls, made) = (controls.to_vec(), case.clone());
+                self.conditions.push(Condition {
+                    probe,
+                    case,
+                    controls,
+                    passes,
+                    made,
+                    is_refused: false,
+                    rounds: Vec::new(),
+                });
             }
         }
     }

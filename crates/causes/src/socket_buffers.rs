@@ -1,6 +1,6 @@
 //! Socket buffers: a sender that has filled them waits until the receiver has taken something out.
 
-use kelvin_catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_WAY, MESSAGE, STACK_UDP};
+use kelvin_catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, MESSAGE, STACK_UDP};
 use kelvin_model::{Case, MetricAt, Reason};
 
 use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
@@ -15,7 +15,11 @@ pub(crate) static CAUSE: Cause = Cause {
         "The kernel grants less where net.core.wmem_max or rmem_max is smaller, and says so in the notes of a run.",
     ],
     helps: "leave buffers to the kernel, and raise the maxima of net.ipv4.tcp_wmem and tcp_rmem",
-    touches: Touches::These(&[Touch::always(&BANDWIDTH_TCP), Touch::always(&BANDWIDTH_TCP_WAY)]),
+    touches: Touches::These(&[
+        Touch::always(&BANDWIDTH_TCP),
+        Touch::always(&BANDWIDTH_TCP_WAY),
+        Touch::always(&BANDWIDTH_TCP_SYSTEM),
+    ]),
     mechanisms: &[Mechanism::new("with other socket buffers", Means::Without(Control { id: "other_buffers", apply }))],
     bystander: |_| MetricAt { metric: STACK_UDP.id, case: Case::new().with(MESSAGE, 64) },
     size: |_| None,
@@ -29,5 +33,6 @@ fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
         Some(_) => None,
         None => Some(AMPLE),
     };
+    conditions.setup.sockets.over_system = scene.metric.id == BANDWIDTH_TCP_SYSTEM.id;
     Ok(())
 }

@@ -52,9 +52,7 @@ impl Group {
     /// # Errors
     /// [`Error::NoGroup`], with what would be needed.
     pub fn make(controller: Controller) -> Result<Self> {
-        let read = |path: &str| fs::read_to_string(path).map_err(|error| Error::NoGroup(format!("{path}: {error}")));
-        let (membership, mounts) = (read("/proc/self/cgroup")?, read("/proc/self/mountinfo")?);
-        Self::below(&locate(&membership, &mounts, controller).map_err(Error::NoGroup)?, controller)
+        Self::below(&place(controller)?, controller)
     }
 
     fn below(place: &Place, controller: Controller) -> Result<Self> {
@@ -152,6 +150,21 @@ impl Group {
         let refused = |error| Error::NoGroup(format!("cannot write '{value}' to {}: {error}", path.display()));
         fs::write(&path, value).map_err(refused)
     }
+}
+
+/// The directory of the group of this process in the hierarchy of a controller.
+///
+/// # Errors
+/// [`Error::NoGroup`].
+pub fn own(controller: Controller) -> Result<PathBuf> {
+    place(controller).map(|place| place.group)
+}
+
+/// Where this process is in the hierarchy of a controller.
+fn place(controller: Controller) -> Result<Place> {
+    let read = |path: &str| fs::read_to_string(path).map_err(|error| Error::NoGroup(format!("{path}: {error}")));
+    let (membership, mounts) = (read("/proc/self/cgroup")?, read("/proc/self/mountinfo")?);
+    locate(&membership, &mounts, controller).map_err(Error::NoGroup)
 }
 
 /// Moves this process into the group whose file of processes this is.

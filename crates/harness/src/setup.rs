@@ -66,6 +66,8 @@ pub struct SocketOptions {
     pub congestion_control: Option<String>,
     /// Bytes in each of a socket's two buffers.
     pub buffers: Option<u32>,
+    /// Whether they hold also for a stream that otherwise takes all from the system: in an experiment on such a stream.
+    pub over_system: bool,
 }
 
 #[cfg(test)]

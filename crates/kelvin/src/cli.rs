@@ -129,6 +129,7 @@ pub enum Command {
     #[command(mut_arg("target", |target| target.hide(true)))]
     #[command(after_help = "Examples:\n  kelvin why net.rtt.tcp placement=two_cpus\n  \
                             kelvin why mem.latency pages=base bytes=64MiB --budget 1m\n  \
+                            kelvin why net.bandwidth.tcp.system --format html -o why.html\n  \
                             kelvin why os.ipc.pipe.latency placement=two_cpus --json\n  kelvin why --causes\n\n\
                             Takes about 20 s, unless --budget says otherwise. Nothing is stored. What it changes for a cause ends \
                             with it.\n\n\
@@ -460,14 +461,40 @@ pub struct WhyArgs {
     #[arg(value_name = "AXIS=VALUE", value_parser = axis_value)]
     pub case: Vec<(String, String)>,
     /// List the causes that are known, and how each is shown
-    #[arg(long, conflicts_with_all = ["metric", "json"])]
+    #[arg(long, conflicts_with_all = ["metric", "format", "json", "output"])]
     pub causes: bool,
-    /// Print the explanation as JSON
+    /// Output format
+    #[arg(long, value_enum, default_value = "terminal", conflicts_with = "json")]
+    format: WhyFormat,
+    /// Print the explanation as JSON: the same as --format json
     #[arg(long)]
-    pub json: bool,
+    json: bool,
+    /// Where to write it [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// How to measure
     #[command(flatten)]
     pub measure: MeasureArgs,
+}
+
+impl WhyArgs {
+    /// The format that was asked for, by either flag.
+    pub fn format(&self) -> WhyFormat {
+        if self.json { WhyFormat::Json } else { self.format }
+    }
+}
+
+/// A format of `kelvin why`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhyFormat {
+    /// A table
+    Terminal,
+    /// One page: the sum as a waterfall, and what else was tried
+    Html,
+    /// The waterfall alone
+    Svg,
+    /// JSON
+    Json,
 }
 
 /// `kelvin machine`.

@@ -30,7 +30,11 @@ fn is_of_streams(probe: &str) -> bool {
 /// # Errors
 /// A name that the kernel does not know, or an option that applies to nothing measured.
 pub fn asked(args: &MeasureArgs, plan: &Plan) -> Result<SocketOptions, Fault> {
-    let sockets = SocketOptions { congestion_control: args.congestion_control.clone(), buffers: args.socket_buffers };
+    let sockets = SocketOptions {
+        congestion_control: args.congestion_control.clone(),
+        buffers: args.socket_buffers,
+        ..SocketOptions::default()
+    };
     let option = match (&sockets.congestion_control, sockets.buffers) {
         (None, None) => return Ok(sockets),
         (Some(_), _) => "--congestion-control",
@@ -100,7 +104,7 @@ mod tests {
 
     #[test]
     fn only_streams_of_unusual_sockets_are_unlike_those_of_other_runs() {
-        let asked = SocketOptions { congestion_control: None, buffers: Some(65_536) };
+        let asked = SocketOptions { buffers: Some(65_536), ..SocketOptions::default() };
         let to_peer = [&PEER_BANDWIDTH, &PEER_BANDWIDTH_BUSY_THERE, &PEER_BANDWIDTH_MESSAGE];
         for streams in to_peer.into_iter().chain([&BANDWIDTH_TCP, &BANDWIDTH_TCP_WAY]) {
             assert!(is_usual(streams, &SocketOptions::default()) && !is_usual(streams, &asked), "{}", streams.id);

@@ -10,7 +10,7 @@ use crate::grammar::{Id, Word};
 use crate::{Case, Estimate, Measurement, Metric, Name, Prediction, PredictionRecord, Reason};
 
 /// Version of the format of an explanation. A format is never edited, only followed by the next one.
-pub const WHY_FORMAT: u32 = 1;
+pub const WHY_FORMAT: u32 = 2;
 
 /// A metric at a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -216,6 +216,8 @@ pub struct JudgedCause {
     pub verdict: CauseVerdict,
     /// As much of it as all its mechanisms show.
     pub share: Option<Share>,
+    /// The part of that which belongs to the host of a virtual machine, where it is shown.
+    pub of_host: Option<Share>,
     /// What each mechanism shows.
     pub evidence: Vec<Evidence>,
     /// Its size by the formula, where one is known.

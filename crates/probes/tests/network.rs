@@ -94,13 +94,14 @@ fn requested_and_obtained_socket_options_are_noted() {
         usual.contains("requested: cubic where the kernel grants it, else reno, buffers that grow automatically"),
         "{usual}"
     );
-    let asked = SocketOptions { congestion_control: Some("reno".into()), buffers: Some(32 << 10) };
+    let asked =
+        SocketOptions { congestion_control: Some("reno".into()), buffers: Some(32 << 10), ..SocketOptions::default() };
     let own = notes(asked);
     assert!(own.contains("requested: reno, buffers of 32 KiB"), "{own}");
     assert!(own.contains("congestion control reno") && own.contains("TCP_INFO: round trip"), "{own}");
     assert!(own.contains("socket buffers of 64 KiB to send, 64 KiB to receive"), "{own}");
     assert!(own.contains("the receiver's has 64 KiB to receive"), "{own}");
-    let unknown = SocketOptions { congestion_control: Some("no-such".into()), buffers: None };
+    let unknown = SocketOptions { congestion_control: Some("no-such".into()), ..SocketOptions::default() };
     match ask(unknown) {
         Attempt::Failed(reason) => assert!(reason.contains("refused the congestion control no-such"), "{reason}"),
         other => panic!("{other:?}"),

@@ -183,8 +183,11 @@ fn connections_are_closed_and_transactions_made_without_a_port_left_behind() {
 fn socket_options_reach_both_sides() {
     with_an_agent_far_away(|directories| {
         let ask = |control: &str, direction| {
-            let sockets =
-                kelvin_harness::SocketOptions { congestion_control: Some(control.to_owned()), buffers: Some(64 << 10) };
+            let sockets = kelvin_harness::SocketOptions {
+                congestion_control: Some(control.to_owned()),
+                buffers: Some(64 << 10),
+                ..kelvin_harness::SocketOptions::default()
+            };
             let case = Case::new().with("streams", 1).at(kelvin_model::Point::named("direction", direction));
             common::run_probe_asking(directories, sockets, "net.peer.bandwidth", &case, 100)
         };

@@ -4,6 +4,7 @@ pub(crate) mod bars;
 pub(crate) mod heat;
 pub(crate) mod ladder;
 pub(crate) mod path;
+pub(crate) mod waterfall;
 
 use std::fmt::Write as _;
 

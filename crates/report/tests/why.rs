@@ -6,7 +6,7 @@ use kelvin_model::{
     Amounts, ByFormula, Bystander, Case, CauseVerdict, Difference, Estimate, Evidence, Explanation, JudgedCause,
     Metric, MetricAt, Name, Part, PartOf, Point, Reason, Share, Unit, WHY_FORMAT,
 };
-use kelvin_report::why::{Why, schema};
+use kelvin_report::why::{Page, Picture, Why, schema};
 
 static TRIP: Metric = Metric::duration("test.trip", "A trip to another CPU and back");
 
@@ -32,6 +32,7 @@ fn cause(what: &'static str, verdict: CauseVerdict, of: Option<Share>) -> Judged
         helps: Name::new("spin before sleeping"),
         verdict,
         share: of,
+        of_host: None,
         evidence: Vec::new(),
         by_formula: None,
     }
@@ -61,6 +62,7 @@ fn explanation() -> Explanation {
             },
             nanoseconds: estimate(54_000.0, 53_000.0, 55_000.0),
         }),
+        of_host: Some(share(52_000.0, 50_000.0, 54_500.0)),
         ..cause("waking an idle CPU", CauseVerdict::Shown, Some(share(55_900.0, 54_000.0, 57_000.0)))
     };
     Explanation {
@@ -96,6 +98,53 @@ fn an_explanation_of_80_columns() {
     let mut out = Vec::new();
     Why { width: 80 }.render(&explanation(), &mut out).unwrap();
     insta::assert_snapshot!(String::from_utf8(out).unwrap());
+}
+
+/// An explanation with a text that must not act, and a remainder below nothing.
+fn hostile() -> Explanation {
+    let mut explanation = explanation();
+    explanation.causes[0].what = Name::new("waking <script>alert(1)</script> a CPU \u{202e}");
+    explanation.not_explained = share(-4000.0, -9000.0, 1000.0);
+    explanation
+}
+
+fn written(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    render(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_page_shows_the_sum_as_a_waterfall_and_as_a_table() {
+    let page = written(|out| Page.render(&explanation(), out));
+    let (_, body) = page.split_once("<body>").unwrap();
+    insta::assert_snapshot!(body.replace('<', "\n<").replace("\n</", "</"));
+    assert!(page.contains("prefers-color-scheme:dark") && page.contains("default-src &#39;none&#39;"));
+    assert!(!page.contains("<script") && page.ends_with("</html>\n"));
+    // A row for each part, the remainder and the whole, in the table as in either drawing.
+    assert_eq!([page.matches("<th scope=\"row\">").count(), page.matches("<g><title>").count()], [5, 10]);
+}
+
+#[test]
+fn a_drawing_of_its_own_says_what_it_is() {
+    let drawing = written(|out| Picture.render(&explanation(), out));
+    let (_, drawn) = drawing.split_once("</style>").unwrap();
+    insta::assert_snapshot!(drawn.replace('<', "\n<").replace("\n</", "</"));
+    assert!(drawing.contains("<desc>without these: 5.3 µs, 8 %; waking an idle CPU: 55.9 µs, 90 %;"), "{drawing}");
+    assert!(!drawing.contains("var(--"), "a file has colours of its own");
+}
+
+/// Bars follow each other: each begins where the one before it ends, and the remainder goes back where the parts are too much.
+#[test]
+fn nothing_of_a_text_acts_and_every_bar_lies_within_the_drawing() {
+    for text in [written(|out| Page.render(&hostile(), out)), written(|out| Picture.render(&hostile(), out))] {
+        assert!(!text.contains("<script") && !text.contains('\u{202e}'), "{text}");
+        let bars = text.split("<path class=\"bar ").skip(1).map(|bar| bar.split('"').nth(2).unwrap());
+        for bar in bars {
+            let x: f64 = bar.trim_start_matches('M').split(' ').next().unwrap().parse().unwrap();
+            assert!((0.0..720.0).contains(&x), "{bar}");
+        }
+    }
 }
 
 /// The published schema is that of the types; `KELVIN_UPDATE_SCHEMA=1 cargo test -p kelvin-report` writes it anew.

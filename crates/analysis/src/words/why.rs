@@ -31,17 +31,20 @@ pub struct Row {
     pub share: String,
     /// What shows it.
     pub shown_by: String,
+    /// Whether it is a part of the row above, and no part of the sum by itself.
+    pub is_within: bool,
 }
 
 /// An explanation in words.
 pub fn worded(explanation: &Explanation) -> Worded {
     let scale = Amount::of(explanation);
-    let mut rows: Vec<Row> = explanation.parts.iter().map(|part| row(part, explanation, &scale)).collect();
+    let mut rows: Vec<Row> = explanation.parts.iter().flat_map(|part| rows_of(part, explanation, &scale)).collect();
     rows.push(Row {
         what: "not explained".into(),
         amount: scale.text(explanation.not_explained.amount.value),
         share: whole_percent(explanation.not_explained.share.value),
         shown_by: remainder(explanation, &scale),
+        is_within: false,
     });
     Worded {
         sentences: sentences(explanation),
@@ -112,6 +115,19 @@ fn whole_percent(share: f64) -> String {
     if text == "-0 %" { "0 %".into() } else { text }
 }
 
+/// The row of a part, and that of the host's part in it.
+fn rows_of(part: &Part, explanation: &Explanation, scale: &Amount) -> Vec<Row> {
+    let is_of = |cause: &&JudgedCause| part.of == PartOf::Cause(cause.id);
+    let of_host = explanation.causes.iter().find(is_of).and_then(|cause| cause.of_host).map(|share| Row {
+        what: "of that the host".into(),
+        amount: scale.text(share.amount.value),
+        share: whole_percent(share.share.value),
+        shown_by: format!("{}: it grows with the time that the CPU was idle", shares(&share)),
+        is_within: true,
+    });
+    std::iter::once(row(part, explanation, scale)).chain(of_host).collect()
+}
+
 fn row(part: &Part, explanation: &Explanation, scale: &Amount) -> Row {
     let cause = |id| explanation.causes.iter().find(|cause| cause.id == id);
     let is_whole = explanation.parts.len() == 1;
@@ -125,7 +141,13 @@ fn row(part: &Part, explanation: &Explanation, scale: &Amount) -> Row {
         PartOf::Expected if is_whole => ("as predicted".into(), "its inputs, as found".into()),
         PartOf::Expected => ("as predicted without these".into(), "its inputs, measured so".into()),
     };
-    Row { what, amount: scale.text(part.share.amount.value), share: whole_percent(part.share.share.value), shown_by }
+    Row {
+        what,
+        amount: scale.text(part.share.amount.value),
+        share: whole_percent(part.share.share.value),
+        shown_by,
+        is_within: false,
+    }
 }
 
 fn shares(share: &Share) -> String {

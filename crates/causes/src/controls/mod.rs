@@ -1,12 +1,14 @@
 //! Interventions that causes share.
 
 mod awake;
+mod groups;
 mod latency_limit;
 
 use kelvin_model::Reason;
 
 use crate::cause::Control;
 use awake::Awake;
+pub(crate) use groups::above_limits;
 use latency_limit::LatencyLimit;
 
 /// CPUs kept awake by spinners.

@@ -90,7 +90,7 @@ fn learn_from(store: &Store, run: &Run) -> Result<(), AppendError> {
     let options = ["--congestion-control", "--socket-buffers"];
     let has_options = run.outline.command.iter().any(|word| options.iter().any(|option| word.starts_with(option)));
     // Which they were does not matter.
-    let asked = SocketOptions { congestion_control: has_options.then(String::new), buffers: None };
+    let asked = SocketOptions { congestion_control: has_options.then(String::new), ..SocketOptions::default() };
     store.record_headlines(&run.outline.id, &analyse(run).teaches(|metric| sockets::is_usual(metric, &asked)))
 }
 

@@ -10,12 +10,12 @@ use kelvin_causes::{Cause, Question, Session};
 use kelvin_harness::{Effort, Facts, Laboratory, MeasuredValue, Plan, Probe, ProbeKind};
 use kelvin_model::units::case_pairs;
 use kelvin_model::{
-    Case, CauseVerdict, Experiment, Explanation, Machine, Metric, MetricAt, Name, PredictionRecord, units,
+    Case, CauseVerdict, Experiment, Explanation, Machine, Metric, MetricAt, Name, PredictionRecord, json, units,
 };
 use kelvin_report::text::wrap;
-use kelvin_report::why::Why;
+use kelvin_report::why::{Page, Picture, Why};
 
-use crate::cli::{MINIMUM, WhyArgs};
+use crate::cli::{MINIMUM, WhyArgs, WhyFormat};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output::{self, Line};
 use crate::place::Here;
@@ -51,12 +51,14 @@ pub fn why(args: &WhyArgs) -> Done {
     let (explanation, status) = found?;
     // A reason may quote a path of the user's.
     let explanation = without_private(&explanation)?;
-    if args.json {
-        output::print_json(&explanation)?;
-    } else {
-        let why = Why { width: output::width() };
-        output::print(|out| why.render(&explanation, out))?;
-    }
+    let format = args.format();
+    let write = |out: &mut dyn Write| match format {
+        WhyFormat::Terminal => Why { width: output::width() }.render(&explanation, out),
+        WhyFormat::Html => Page.render(&explanation, out),
+        WhyFormat::Svg => Picture.render(&explanation, out),
+        WhyFormat::Json => writeln!(out, "{}", json::pretty(&explanation)?),
+    };
+    output::deliver(args.output.as_deref(), format == WhyFormat::Terminal, write)?;
     Ok(status)
 }
 
@@ -157,23 +159,25 @@ impl Inquiry<'_> {
         let raw = session.experiment();
         let controls = controls_of(&raw);
         Experiment {
-            predicted: Some(self.predict(&raw, machine, &[])),
-            predicted_without: (!controls.is_empty()).then(|| self.predict(&raw, machine, &controls)),
+            predicted: Some(self.predict(&raw, machine, (&[], &self.case))),
+            predicted_without: (!controls.is_empty())
+                .then(|| self.predict(&raw, machine, (&controls, &session.case_under(&controls)))),
             ..raw
         }
     }
 
-    fn predict(&self, raw: &Experiment, machine: &Machine, under: &[Name]) -> PredictionRecord {
+    /// The prediction of a case from what was measured under these controls.
+    fn predict(&self, raw: &Experiment, machine: &Machine, (under, case): (&[Name], &Case)) -> PredictionRecord {
         let measured = |metric: &str, case: &Case| {
             let at = MetricAt { metric: Name::intern(metric), case: case.clone() };
             measured_under(raw, under, &at).map(|value| MeasuredValue { value, half_width: 0.0 })
         };
-        let (prediction, none_because) =
-            match (self.probe.predict)(&Facts::new(machine, &measured), self.metric, &self.case) {
-                Ok(prediction) => (Some(prediction), None),
-                Err(reason) => (None, Some(reason)),
-            };
-        PredictionRecord { metric: self.metric.id, case: self.case.clone(), prediction, none_because }
+        let (prediction, none_because) = match (self.probe.predict)(&Facts::new(machine, &measured), self.metric, case)
+        {
+            Ok(prediction) => (Some(prediction), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        PredictionRecord { metric: self.metric.id, case: case.clone(), prediction, none_because }
     }
 
     /// Why there is no figure.

@@ -227,7 +227,9 @@ fn run_with(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, control: Con
     let plan = plan(bench, case, protocol)?;
     let connection = || match control {
         Control::Chosen => connect(protocol, bench.sockets()),
-        Control::Systems => Link::local_tcp(|_| Ok(())).map_err(cannot_connect),
+        Control::Systems => {
+            Link::local_tcp(|socket| prepare_over_system(socket, bench.sockets())).map_err(cannot_connect)
+        }
     };
     let connections = plan.streams.iter().map(|_| connection()).collect::<Result<_, Stop>>()?;
     let bulk = Bulk::over(connections, plan)?;
@@ -274,10 +276,22 @@ fn cannot_connect(error: Error) -> Stop {
 
 /// Sets what was requested, and otherwise the usual.
 fn prepare(socket: BorrowedFd<'_>, wishes: &SocketOptions) -> Done<()> {
-    match &wishes.congestion_control {
-        Some(name) => net::set_congestion_control(&socket, name)
-            .map_err(|error| Error::other(format!("the kernel refused the congestion control {name}: {error}")))?,
-        None => prefer_congestion_control(socket)?,
+    if wishes.congestion_control.is_none() {
+        prefer_congestion_control(socket)?;
+    }
+    set(socket, wishes)
+}
+
+/// Sets what was requested of a socket that otherwise takes all from the system.
+fn prepare_over_system(socket: BorrowedFd<'_>, wishes: &SocketOptions) -> Done<()> {
+    if wishes.over_system { set(socket, wishes) } else { Ok(()) }
+}
+
+/// Sets what was requested, and nothing else.
+fn set(socket: BorrowedFd<'_>, wishes: &SocketOptions) -> Done<()> {
+    if let Some(name) = &wishes.congestion_control {
+        net::set_congestion_control(&socket, name)
+            .map_err(|error| Error::other(format!("the kernel refused the congestion control {name}: {error}")))?;
     }
     wishes.buffers.map_or(Ok(()), |bytes| net::set_buffers(&socket, bytes))
 }

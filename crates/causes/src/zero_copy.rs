@@ -1,0 +1,84 @@
+//! Zero copy that copies: pages are pinned and completions reported for bytes that the kernel copies after all.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::{Duration, Instant};
+
+use kelvin_catalogue::net::{BANDWIDTH_TCP_WAY, MESSAGE, STACK_UDP, SendMethod};
+use kelvin_model::{Case, MetricAt, Reason};
+use kelvin_sys::net::connect_here;
+use kelvin_sys::net::sending::{Completed, completed, send_without_copy, set_zero_copy};
+
+use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "zero_copy",
+    what: "zero copy that copies",
+    how: "MSG_ZEROCOPY pins the pages of a message and reports when they are free again. Where the bytes go to a receiver on the same \
+          machine the kernel copies them after all, and marks the completion as copied: the pins and the reports come on top. Shown by \
+          the same stream with send, which copies at once; tried only where the kernel has just marked a message of kelvin's own as \
+          copied.",
+    cost: "A message of 64 KiB over a connection of kelvin's own, once.",
+    pitfalls: &[
+        "It is the other way round on a path that does not copy, such as a network interface with scatter-gather: send then shows what \
+         zero copy saves.",
+        "A copy that the CPU made just before leaves the bytes in its cache for the receiver: sends that copy gain by that too.",
+    ],
+    helps: "send without MSG_ZEROCOPY to receivers on the same machine, or look at SO_EE_CODE_ZEROCOPY_COPIED and stop",
+    touches: Touches::These(&[Touch::at(&BANDWIDTH_TCP_WAY, SendMethod::ZeroCopy.point())]),
+    mechanisms: &[Mechanism::new("with send", Means::Without(Control { id: "send", apply }))],
+    bystander: |_| MetricAt { metric: STACK_UDP.id, case: Case::new().with(MESSAGE, 64) },
+    size: |_| None,
+};
+
+/// Bytes of the trial: a message of more pages than a call copies by itself.
+const TRIAL: usize = 64 << 10;
+/// After so long a message that its receiver has read is completed, or never.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn apply(_: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
+    let trial = conditions.keep(CAUSE.id, || {
+        trial().map_err(|error| Reason::new(format!("cannot see whether zero copy copies here: {error}")))
+    })?;
+    let Completed { calls, copied } = *trial;
+    if copied < calls {
+        return Err(Reason::new(format!("of {calls} zero-copy calls the kernel marked {copied} as copied")));
+    }
+    // Its own case only: the bystander has no such axis.
+    if SendMethod::of(&conditions.case).is_some() {
+        conditions.case = conditions.case.clone().at(SendMethod::Send);
+    }
+    Ok(())
+}
+
+/// What the kernel says of a message over loopback, as the figure's are.
+fn trial() -> std::io::Result<Completed> {
+    let (near, mut far) = connect_here(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, |_| Ok(()))?;
+    set_zero_copy(&near)?;
+    let message = vec![1; TRIAL];
+    let reader = std::thread::spawn(move || far.read_exact(&mut vec![0; TRIAL]).map(|()| far));
+    let calls = send_without_copy(&near, &message)?;
+    let _open = reader.join().map_err(|_| std::io::Error::other("its reader is gone"))??;
+    let (mut all, begun) = (Completed::default(), Instant::now());
+    while all.calls < calls {
+        if begun.elapsed() > PATIENCE {
+            return Err(std::io::Error::other(format!("{} of {calls} calls were completed", all.calls)));
+        }
+        let more = completed(&near)?;
+        all = Completed { calls: all.calls + more.calls, copied: all.copied + more.copied };
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Documentation/networking/msg_zerocopy.rst, "Loopback": data sent to a local socket is copied.
+    #[test]
+    fn loopback_copies_every_call() {
+        let all = trial().unwrap();
+        assert!(all.calls > 0 && all.copied == all.calls, "{all:?}");
+    }
+}
