@@ -19,7 +19,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Command as Flags, FromArgMatches, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
 use kelvin_store::Tag;
 
@@ -137,9 +137,16 @@ pub enum Command {
     /// Show the facts about this machine and its hazards
     #[command(after_help = "Examples:\n  kelvin machine\n  kelvin machine --json")]
     Machine(MachineArgs),
-    /// Show the settings that would quieten this machine; apply or restore them
-    #[command(after_help = "Examples:\n  kelvin tune            show what would change\n  \
-                            sudo kelvin tune --apply\n  sudo kelvin tune --restore")]
+    /// Show the settings that would quieten this machine; measure what each would change, apply or restore them
+    #[command(after_help = "Examples:\n  kelvin tune                       show what would change\n  \
+                            sudo kelvin tune --measure        what each change is worth; keeps none\n  \
+                            sudo kelvin tune --measure os.process net.rtt.tcp\n  \
+                            sudo kelvin tune --apply --measure\n  \
+                            sudo kelvin tune --apply\n  sudo kelvin tune --restore\n\n\
+                            --measure switches each setting to and fro, as kelvin ab does, and measures what it touches, or what is \
+                            named. After a kill, --restore puts it back.\n\n\
+                            Exit status: 0 done, 1 a setting could not be changed or measured, or it was interrupted, 2 could not be \
+                            done: one line says why.")]
     Tune(TuneArgs),
     /// Render a stored run in any format
     #[command(after_help = "Examples:\n  kelvin report                  the last run, on one screen\n  \
@@ -315,6 +322,15 @@ pub struct MeasureArgs {
     pub round_limit: Duration,
 }
 
+/// Flags as they are where none is given: of a command that has but some of them.
+///
+/// # Panics
+/// Never: flags that are flattened into several commands all have defaults.
+pub fn usual<A: Args + FromArgMatches>() -> A {
+    let given = A::augment_args(Flags::new("kelvin")).get_matches_from(["kelvin"]);
+    A::from_arg_matches(&given).expect("every flag has a default")
+}
+
 /// `kelvin run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -474,18 +490,32 @@ pub struct MachineArgs {
 
 /// `kelvin tune`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("changes").args(["apply", "measure"]).multiple(true))]
 pub struct TuneArgs {
+    /// With --measure: what to measure under each change instead of what it touches: areas, probes, metrics, or any leading part of
+    /// an id
+    #[arg(requires = "measure", value_parser = of_today)]
+    pub names: Vec<String>,
     /// Apply the quiet settings, after journalling the present ones
     #[arg(long, conflicts_with = "restore")]
     pub apply: bool,
-    /// With --apply: also the optional changes
-    #[arg(long, requires = "apply")]
+    /// Measure with and without each change, in turn, and say what it makes better or worse; with --apply, before it is applied
+    #[arg(long, conflicts_with = "restore")]
+    pub measure: bool,
+    /// With --measure: time for each change, such as 45s or 10m; `minimum`: as long as the minimum of blocks takes [default: 1m]
+    #[arg(long, value_name = "TIME", value_parser = budget, requires = "measure")]
+    pub budget: Option<Duration>,
+    /// With --measure: minimum of blocks, each of two measurements of either side [default: 8]
+    #[arg(long, value_name = "N", value_parser = between(2, 1000), requires = "measure")]
+    pub rounds: Option<u32>,
+    /// With --apply or --measure: also the optional changes
+    #[arg(long, requires = "changes")]
     pub optional: bool,
     /// Restore the journalled settings
     #[arg(long)]
     pub restore: bool,
     /// Print JSON
-    #[arg(long, conflicts_with_all = ["apply", "restore"])]
+    #[arg(long)]
     pub json: bool,
 }
 
