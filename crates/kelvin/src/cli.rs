@@ -58,6 +58,11 @@ pub enum Command {
     )]
     Run(RunArgs),
     /// Run one of the long experiments, or one probe at all its points
+    #[command(mut_arg("budget", |budget| budget.help("Time of the study, such as 45s or 10m [default: 1m; 20s with --quick, 10m with \
+                                                     --thorough; of transfer 15m, 2m and 150m; longer where the minimum of rounds \
+                                                     takes longer; of load 4m, 1m and 192m]; `minimum`: as long as that minimum takes")))]
+    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 5; 3 with --quick, 50 \
+                                                     with --thorough; of transfer 20, 5 and 100; of load 8, 4 and 8 visits]")))]
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
                             kelvin study file.depth --dir /data\n  kelvin study transfer --quick")]
     Study(Box<StudyArgs>),
@@ -114,6 +119,9 @@ pub enum Command {
                             kelvin runs export last > run.json\n  kelvin runs push --to team.sqlite\n  kelvin runs delete 0192")]
     Runs(RunsArgs),
     /// Measure quantities known by construction; print kelvin's own error
+    #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 10m [default: 10s, longer where the minimum of rounds \
+                                                     takes longer]; `minimum`: as long as that takes")))]
+    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 5]")))]
     #[command(after_help = "Example:\n  kelvin selfcheck")]
     Selfcheck(SelfcheckArgs),
     /// List what can be measured
@@ -329,6 +337,17 @@ pub struct MeasureArgs {
 pub fn usual<A: Args + FromArgMatches>() -> A {
     let given = A::augment_args(Flags::new("kelvin")).get_matches_from(["kelvin"]);
     A::from_arg_matches(&given).expect("every flag has a default")
+}
+
+/// What the help of a command says of a flag, in one line.
+#[cfg(test)]
+pub fn help_of(command: &str, flag: &str) -> String {
+    use clap::CommandFactory;
+
+    let cli = Cli::command();
+    let command = cli.find_subcommand(command).expect("a command");
+    let flag = command.get_arguments().find(|argument| argument.get_id() == flag).expect("a flag");
+    flag.get_help().map(ToString::to_string).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// `kelvin run`.
