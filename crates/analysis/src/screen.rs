@@ -3,7 +3,7 @@
 mod figure;
 mod ladder;
 mod rates;
-mod spot;
+pub(crate) mod spot;
 mod stand_outs;
 
 pub(crate) use ladder::{Climbed, climbed};

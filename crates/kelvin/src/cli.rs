@@ -19,7 +19,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Command as Flags, FromArgMatches, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
 use kelvin_store::Tag;
 
@@ -58,6 +58,11 @@ pub enum Command {
     )]
     Run(RunArgs),
     /// Run one of the long experiments, or one probe at all its points
+    #[command(mut_arg("budget", |budget| budget.help("Time of the study, such as 45s or 10m [default: 1m; 20s with --quick, 10m with \
+                                                     --thorough; of transfer 15m, 2m and 150m; longer where the minimum of rounds \
+                                                     takes longer; of load 4m, 1m and 192m]; `minimum`: as long as that minimum takes")))]
+    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 5; 3 with --quick, 50 \
+                                                     with --thorough; of transfer 20, 5 and 100; of load 8, 4 and 8 visits]")))]
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
                             kelvin study file.depth --dir /data\n  kelvin study transfer --quick")]
     Study(Box<StudyArgs>),
@@ -114,6 +119,9 @@ pub enum Command {
                             kelvin runs export last > run.json\n  kelvin runs push --to team.sqlite\n  kelvin runs delete 0192")]
     Runs(RunsArgs),
     /// Measure quantities known by construction; print kelvin's own error
+    #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 10m [default: 10s, longer where the minimum of rounds \
+                                                     takes longer]; `minimum`: as long as that takes")))]
+    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 5]")))]
     #[command(after_help = "Example:\n  kelvin selfcheck")]
     Selfcheck(SelfcheckArgs),
     /// List what can be measured
@@ -138,9 +146,16 @@ pub enum Command {
     /// Show the facts about this machine and its hazards
     #[command(after_help = "Examples:\n  kelvin machine\n  kelvin machine --json")]
     Machine(MachineArgs),
-    /// Show the settings that would quieten this machine; apply or restore them
-    #[command(after_help = "Examples:\n  kelvin tune            show what would change\n  \
-                            sudo kelvin tune --apply\n  sudo kelvin tune --restore")]
+    /// Show the settings that would quieten this machine; measure what each would change, apply or restore them
+    #[command(after_help = "Examples:\n  kelvin tune                       show what would change\n  \
+                            sudo kelvin tune --measure        what each change is worth; keeps none\n  \
+                            sudo kelvin tune --measure os.process net.rtt.tcp\n  \
+                            sudo kelvin tune --apply --measure\n  \
+                            sudo kelvin tune --apply\n  sudo kelvin tune --restore\n\n\
+                            --measure switches each setting to and fro, as kelvin ab does, and measures what it touches, or what is \
+                            named. After a kill, --restore puts it back.\n\n\
+                            Exit status: 0 done, 1 a setting could not be changed or measured, or it was interrupted, 2 could not be \
+                            done: one line says why.")]
     Tune(TuneArgs),
     /// Render a stored run in any format
     #[command(after_help = "Examples:\n  kelvin report                  the last run, on one screen\n  \
@@ -328,6 +343,26 @@ pub struct MeasureArgs {
     pub round_limit: Duration,
 }
 
+/// Flags as they are where none is given: of a command that has but some of them.
+///
+/// # Panics
+/// Never: flags that are flattened into several commands all have defaults.
+pub fn usual<A: Args + FromArgMatches>() -> A {
+    let given = A::augment_args(Flags::new("kelvin")).get_matches_from(["kelvin"]);
+    A::from_arg_matches(&given).expect("every flag has a default")
+}
+
+/// What the help of a command says of a flag, in one line.
+#[cfg(test)]
+pub fn help_of(command: &str, flag: &str) -> String {
+    use clap::CommandFactory;
+
+    let cli = Cli::command();
+    let command = cli.find_subcommand(command).expect("a command");
+    let flag = command.get_arguments().find(|argument| argument.get_id() == flag).expect("a flag");
+    flag.get_help().map(ToString::to_string).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// `kelvin run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -513,18 +548,32 @@ pub struct MachineArgs {
 
 /// `kelvin tune`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("changes").args(["apply", "measure"]).multiple(true))]
 pub struct TuneArgs {
+    /// With --measure: what to measure under each change instead of what it touches: areas, probes, metrics, or any leading part of
+    /// an id
+    #[arg(requires = "measure", value_parser = of_today)]
+    pub names: Vec<String>,
     /// Apply the quiet settings, after journalling the present ones
     #[arg(long, conflicts_with = "restore")]
     pub apply: bool,
-    /// With --apply: also the optional changes
-    #[arg(long, requires = "apply")]
+    /// Measure with and without each change, in turn, and say what it makes better or worse; with --apply, before it is applied
+    #[arg(long, conflicts_with = "restore")]
+    pub measure: bool,
+    /// With --measure: time for each change, such as 45s or 10m; `minimum`: as long as the minimum of blocks takes [default: 1m]
+    #[arg(long, value_name = "TIME", value_parser = budget, requires = "measure")]
+    pub budget: Option<Duration>,
+    /// With --measure: minimum of blocks, each of two measurements of either side [default: 8]
+    #[arg(long, value_name = "N", value_parser = between(2, 1000), requires = "measure")]
+    pub rounds: Option<u32>,
+    /// With --apply or --measure: also the optional changes
+    #[arg(long, requires = "changes")]
     pub optional: bool,
     /// Restore the journalled settings
     #[arg(long)]
     pub restore: bool,
     /// Print JSON
-    #[arg(long, conflicts_with_all = ["apply", "restore"])]
+    #[arg(long)]
     pub json: bool,
 }
 

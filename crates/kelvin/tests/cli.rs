@@ -165,7 +165,7 @@ fn every_mistake_is_one_line_that_names_it_and_status_2() {
 fn what_sockets_are_asked_for_reaches_them_and_is_told() {
     let place = Place::new();
     let asked = ["--congestion-control", "reno", "--socket-buffers", "64k"];
-    let run = ["run", "net.bandwidth.tcp", "--quick", "--budget", "1s", "--rounds", "2", "--json", "--no-report"];
+    let run = ["run", "net.bandwidth.tcp", "--quick", "--budget", "minimum", "--rounds", "2", "--json", "--no-report"];
     let output = place.run(&[&run[..], &asked].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     for words in ["requested: reno, buffers of 64 KiB", "congestion control reno; socket buffers of 128 KiB to send"] {
@@ -289,7 +289,8 @@ fn what_is_listed_can_be_explained() {
 #[test]
 fn a_run_learns_from_those_before_it() {
     let place = Place::new();
-    let run = || place.run(&["run", "os.syscall.null", "--quick", "--budget", "1s", "--no-report"]);
+    // What a first run learns on a busy machine may be too long for any budget, so that there is none.
+    let run = || place.run(&["run", "os.syscall.null", "--quick", "--budget", "minimum", "--no-report"]);
     for earlier in 0..2 {
         let output = run();
         assert!(output.status.success(), "{}{}", stderr(&output), stdout(&output));

@@ -1,7 +1,9 @@
 //! `kelvin tune` as a whole program, on a machine with synthetic settings: file systems in memory are mounted over the real ones.
 
-use kelvin_testing::Missing;
 use std::process::{Command, Output};
+
+use kelvin_testing::Missing;
+use serde_json::Value;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
 /// The settings that there are, before a test makes one.
@@ -13,7 +15,12 @@ const NOISY: &str = "mkdir -p /sys/kernel/mm/ksm; echo 1 > /sys/kernel/mm/ksm/ru
 /// mounts may be made.
 fn alone(script: &str) -> Option<Output> {
     let script = format!("{EMPTY}; {script}");
-    let output = Command::new("unshare").args(["--mount", "sh", "-c", &script, KELVIN]).output();
+    said(Command::new("unshare").args(["--mount", "sh", "-c", &script, KELVIN]))
+}
+
+/// What a command says in namespaces, if they may be made.
+fn said(command: &mut Command) -> Option<Output> {
+    let output = command.output();
     let output = output.map_err(|error| error.to_string()).and_then(|output| match output.status.code() {
         Some(77) | None => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         _ if output.stderr.starts_with(b"unshare:") => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
@@ -21,6 +28,20 @@ fn alone(script: &str) -> Option<Output> {
     });
     let missing = |why: String| Missing::right(format!("a namespace of mounts (root): {why}"));
     output.map_err(|why| missing(why).skips("tune on a machine of its own")).ok()
+}
+
+/// A setting that is not quiet, and that really changes something: behind its file is a switch of TCP in a network of the test's own.
+const REAL: &str = "mkdir -p /proc/sys/net /sys/kernel/mm/ksm; mount --bind $KELVIN_TEST_NET /proc/sys/net; \
+                    echo > /sys/kernel/mm/ksm/run; mount --bind /proc/sys/net/ipv4/tcp_window_scaling /sys/kernel/mm/ksm/run; \
+                    ip link set lo up; cd $KELVIN_TEST_WORK";
+
+/// As [`alone`], in a network of its own and a directory of its own, with [`REAL`].
+fn alone_in_a_network(script: &str) -> Option<Output> {
+    let (network, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let script = format!("mount --bind /proc/sys/net $KELVIN_TEST_NET || exit 77; {EMPTY}; {REAL}; {script}");
+    let mut command = Command::new("unshare");
+    command.env("KELVIN_TEST_NET", network.path()).env("KELVIN_TEST_WORK", work.path());
+    said(command.args(["--mount", "--net", "sh", "-c", &script, KELVIN]))
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -80,4 +101,89 @@ fn a_journal_that_somebody_else_could_have_written_is_refused_in_one_line() {
     // In such a place a journal is not written either.
     let Some(output) = alone(&format!("{NOISY}; mkdir -m 777 /run/kelvin; $0 tune --apply")) else { return };
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+const SHORT: &str = "--budget minimum --rounds 4";
+
+#[test]
+fn what_a_change_is_worth_is_measured_with_it_and_without_and_all_is_as_before() {
+    let tune = format!("$0 tune --measure os.syscall.null net.bandwidth.tcp.system {SHORT} --json");
+    // While it measures, both values are seen.
+    let script = format!(
+        "{tune} > told & child=$!; while kill -0 $child 2>/dev/null; do cat /sys/kernel/mm/ksm/run; done | sort -u; \
+         wait $child && cat /sys/kernel/mm/ksm/run && ls /run/kelvin && cat told"
+    );
+    let Some(output) = alone_in_a_network(&script) else { return };
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    let told = text(&output.stdout).strip_prefix("0\n1\n1\n").unwrap_or_else(|| panic!("{output:?}"));
+    let told: Value = serde_json::from_str(told).unwrap();
+    assert!(told.get("outcomes").is_none(), "{told}");
+    let [worth] = &told["measured"].as_array().unwrap()[..] else { panic!("{told}") };
+    assert_eq!(worth["changes"][0]["path"], "/sys/kernel/mm/ksm/run");
+    let comparison = &worth["comparison"];
+    let differs = &comparison["differences"][0];
+    assert_eq!((&differs["base"], &differs["other"]), (&"as found: 1".into(), &"0".into()), "{differs}");
+    let figures = comparison["figures"].as_array().unwrap();
+    let call = figures.iter().find(|figure| figure["metric"]["id"] == "os.syscall.null").unwrap();
+    assert_eq!(call["between"]["blocks"], 4, "{call}");
+    // On a busy machine a block may lack a rate: then it is told why it is not compared.
+    assert!(comparison.to_string().contains("net.bandwidth.tcp.system"), "{comparison}");
+}
+
+#[test]
+fn what_is_measured_before_it_is_applied_is_applied_and_put_back() {
+    let tune = format!("$0 tune --apply --measure os.syscall.null {SHORT}");
+    let setting = "cat /sys/kernel/mm/ksm/run";
+    let Some(output) = alone_in_a_network(&format!("{tune} && {setting} && $0 tune --restore && {setting}")) else {
+        return;
+    };
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    let said = text(&output.stdout);
+    let end = "/sys/kernel/mm/ksm/run: 1 -> 0\n0\n/sys/kernel/mm/ksm/run: 0 -> 1\n1\n";
+    assert!(said.ends_with(end), "{said}");
+    assert!(said.starts_with("/sys/kernel/mm/ksm/run: 1 -> 0\n  memory is no longer scanned"), "{said}");
+    for words in ["os.syscall.null", "What each is worth:\n  /sys/kernel/mm/ksm/run\n    Of 1 figures: "] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn what_is_interrupted_is_put_back_and_not_applied() {
+    let tune = "$0 tune --apply --measure os.syscall.null --budget 60s --rounds 1000";
+    let script = format!(
+        "{tune} >told & child=$!; until grep -q 0 /sys/kernel/mm/ksm/run; do :; done; kill -INT $child; wait $child; \
+         status=$?; cat /sys/kernel/mm/ksm/run; ls /run/kelvin; exit $status"
+    );
+    let Some(output) = alone_in_a_network(&script) else { return };
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{output:?}");
+    assert_eq!(text(&output.stdout), "1\n", "{output:?}");
+}
+
+#[test]
+fn what_cannot_be_shown_in_turn_is_not_measured_and_says_why() {
+    let reclaim =
+        "mkdir -p /sys/module/damon_reclaim/parameters; echo Y > /sys/module/damon_reclaim/parameters/enabled";
+    let Some(output) = alone(&format!("{reclaim}; $0 tune --measure && test ! -e /run/kelvin")) else { return };
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    let expected = "/sys/module/damon_reclaim/parameters/enabled: Y -> N\n  idle file cache and memory are no longer reclaimed\n  \
+                    not measured: it acts on memory that has been idle for seconds to minutes, and a figure lasts milliseconds\n\n\
+                    What each is worth:\n  /sys/module/damon_reclaim/parameters/enabled\n    not measured\n";
+    assert_eq!(text(&output.stdout), expected);
+}
+
+#[test]
+fn what_goes_with_measuring_is_refused_without_it() {
+    for (arguments, words) in [
+        (&["os.syscall"][..], "--measure"),
+        (&["--apply", "--budget", "10s"], "--measure"),
+        (&["--rounds", "8"], "--measure"),
+        (&["--optional"], "--apply"),
+        (&["--measure", "--restore"], "--restore"),
+        (&["--measure", "os.nothing"], "os.nothing"),
+        (&["--measure", "--rounds", "1"], "--rounds"),
+    ] {
+        let output = Command::new(KELVIN).arg("tune").args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(words) && output.stdout.is_empty(), "{arguments:?}: {output:?}");
+    }
 }

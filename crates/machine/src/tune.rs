@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use kelvin_model::Metric;
 use kelvin_sys::owned::ITSELF;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,37 @@ pub struct Change {
     /// Whether it is a value that a user asked an experiment to try, and not one that tune knows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asked: bool,
+}
+
+/// Where a difference between two values of a setting would show.
+#[derive(Clone, Copy, Debug)]
+pub enum Shows {
+    /// In these metrics.
+    In(&'static [&'static Metric]),
+    /// In nothing that can be measured in turn, for this reason.
+    Not(&'static str),
+}
+
+/// Changes of one setting, which may have a file for each CPU: what each bought can only be told of all of them together.
+#[derive(Clone, Debug)]
+pub struct OfSetting {
+    /// The changes, in their order.
+    pub changes: Vec<Change>,
+    /// Where a difference would show.
+    pub shows: Shows,
+}
+
+/// Changes by setting, in their order; those of settings that tune does not know are left out.
+pub fn by_setting(changes: &[Change]) -> Vec<OfSetting> {
+    let mut settings: Vec<(&plan::Setting, OfSetting)> = Vec::new();
+    for change in changes {
+        let Some(known) = plan::Setting::of(&change.path) else { continue };
+        match settings.iter_mut().find(|(of, _)| std::ptr::eq(*of, known)) {
+            Some((_, setting)) => setting.changes.push(change.clone()),
+            None => settings.push((known, OfSetting { changes: vec![change.clone()], shows: known.shows() })),
+        }
+    }
+    settings.into_iter().map(|(_, setting)| setting).collect()
 }
 
 /// The outcome for one setting.

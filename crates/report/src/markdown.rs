@@ -2,6 +2,7 @@
 
 use std::io;
 
+use kelvin_analysis::words::hazards::measured;
 use kelvin_analysis::{Answer, MetricResult, StudyTable};
 use kelvin_model::{Hazard, Remedy, RunStatus, Screen};
 
@@ -120,7 +121,8 @@ fn hazards(report: &Report<'_>) -> Marked {
     hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     let line = |hazard: &Hazard| {
         let remedy = hazard.remedy.as_ref().map(|remedy| md!("; remedy: {}", Marked::code(remedy)));
-        md!("**{}** {} ({}){}", words::severity(hazard.severity), hazard.summary, hazard.effect, remedy)
+        let cost = measured(&hazard.id, report.analysis).map(|cost| md!("; {}", cost));
+        md!("**{}** {} ({}){}{}", words::severity(hazard.severity), hazard.summary, hazard.effect, cost, remedy)
     };
     list("Hazards", hazards.into_iter().map(line))
 }

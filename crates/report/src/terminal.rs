@@ -8,6 +8,7 @@ mod table;
 use std::io;
 
 use anstyle::{AnsiColor, Style};
+use kelvin_analysis::words::hazards::measured;
 use kelvin_analysis::{Answer, Study};
 use kelvin_model::text::visible_lines;
 use kelvin_model::{RunStatus, Severity};
@@ -133,6 +134,9 @@ impl Terminal {
                 Severity::Note => Paint::Faint,
             };
             self.hanging(out, (paint, words::severity(hazard.severity)), 9, &hazard.summary)?;
+            if let Some(cost) = measured(&hazard.id, report.analysis) {
+                self.hanging(out, (paint, ""), 9, &cost)?;
+            }
             if let Some(remedy) = &hazard.remedy {
                 self.hanging(out, (paint, ""), 9, &format!("remedy: {remedy}"))?;
             }

@@ -3,6 +3,7 @@
 pub mod compare;
 mod conclusions;
 pub(crate) mod findings;
+pub mod hazards;
 pub mod history;
 pub(crate) mod load;
 pub(crate) mod screen;

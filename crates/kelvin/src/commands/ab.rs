@@ -7,13 +7,17 @@ mod programs;
 
 use std::process::ExitCode;
 
-use self::alternation::{Limits, alternate};
+use kelvin_harness::Effort;
+
+use self::alternation::alternate;
 use super::shown::{Showing, Shown};
-use crate::cli::{AbArgs, MINIMUM};
+use crate::cli::{AbArgs, MINIMUM, MeasureArgs};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
 
-pub use programs::command_process;
+pub use self::alternation::Limits;
+pub use self::probes::{Probed, compare};
+pub use self::programs::command_process;
 
 /// Seconds, unless asked otherwise; and where a precision is asked for.
 const USUAL: f64 = 60.0;
@@ -24,7 +28,7 @@ const BLOCKS: u32 = 8;
 /// `kelvin ab`.
 pub fn ab(args: &AbArgs) -> Done {
     let shown = Shown::of(&args.shown)?;
-    let limits = limits(args);
+    let limits = limits(&args.measure, args.until, args.shown.threshold);
     let outcome = match args.a_cmd.as_ref().zip(args.b_cmd.as_ref()) {
         Some((a, b)) => alternate(&mut programs::Programs::new([a, b])?, &limits)?,
         None if args.names.is_empty() => {
@@ -32,7 +36,11 @@ pub fn ab(args: &AbArgs) -> Done {
                 "name what to measure under both, as in `kelvin ab --b cpu=0 os.syscall`; or give --a-cmd and --b-cmd",
             ));
         }
-        None => probes::compare(args, &limits)?,
+        None => {
+            let effort = if args.thorough { Effort::Thorough } else { Effort::Quick };
+            let sides = [&args.a[..], &args.b];
+            compare(&Probed { names: &args.names, effort, measure: &args.measure, sides }, &limits)?
+        }
     };
     // What is measured in turn is chosen for the settings, and no picture of a machine.
     let of = Showing { comparison: outcome.comparison, ladder: &|_| Vec::new(), more: "--full" };
@@ -49,19 +57,19 @@ pub fn ab(args: &AbArgs) -> Done {
     Ok(told.judged())
 }
 
-fn limits(args: &AbArgs) -> Limits {
-    let usual = if args.until.is_some() { USUAL_UNTIL } else { USUAL };
-    let asked = args.measure.budget;
+/// When measuring in turn ends, as its flags say.
+pub fn limits(measure: &MeasureArgs, until: Option<f64>, threshold: f64) -> Limits {
+    let usual = if until.is_some() { USUAL_UNTIL } else { USUAL };
     Limits {
-        seconds: match asked {
+        seconds: match measure.budget {
             Some(MINIMUM) => 0.0,
             Some(asked) => asked.as_secs_f64(),
             None => usual,
         },
-        blocks: args.measure.rounds.unwrap_or(BLOCKS).max(kelvin_stats::LEAST_ROUNDS as u32),
-        is_asked: args.measure.rounds.is_some(),
-        until: args.until,
-        threshold: args.shown.threshold,
-        seed: args.measure.seed.unwrap_or_else(|| u64::from(std::process::id())),
+        blocks: measure.rounds.unwrap_or(BLOCKS).max(kelvin_stats::LEAST_ROUNDS as u32),
+        is_asked: measure.rounds.is_some(),
+        until,
+        threshold,
+        seed: measure.seed.unwrap_or_else(|| u64::from(std::process::id())),
     }
 }

@@ -111,3 +111,17 @@ fn write_truth(out: &mut dyn Write, result: &MetricResult) -> io::Result<()> {
         _ => writeln!(out, "{id:28} not known: {}", result.probe),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::help_of;
+
+    #[test]
+    fn the_help_tells_the_usual_time_and_rounds() {
+        let budget = help_of("selfcheck", "budget");
+        assert!(budget.contains(&format!("[default: {BUDGET}s, longer where")), "{budget}");
+        let rounds = help_of("selfcheck", "rounds");
+        assert!(rounds.contains(&format!("[default: {ROUNDS}]")), "{rounds}");
+    }
+}

@@ -214,3 +214,31 @@ fn announce(moved: u64, rounds: u32, limit: u64) {
         bytes(limit)
     ));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::help_of;
+
+    #[test]
+    fn the_help_tells_the_usual_time_and_rounds() {
+        let time = |extent: &Extent| match extent.budget {
+            seconds if seconds < 60.0 => format!("{seconds}s"),
+            seconds => format!("{}m", seconds / 60.0),
+        };
+        let (budget, rounds) = (help_of("study", "budget"), help_of("study", "rounds"));
+        let [quick, usual, thorough] = &USUAL;
+        let told = [&quick, &usual, &thorough].map(|extent| time(extent));
+        let words = format!("[default: {}; {} with --quick, {} with --thorough;", told[1], told[0], told[2]);
+        assert!(budget.contains(&words), "{words}: {budget}");
+        let words =
+            format!("[default: {}; {} with --quick, {} with --thorough;", usual.rounds, quick.rounds, thorough.rounds);
+        assert!(rounds.contains(&words), "{words}: {rounds}");
+        for (name, [quick, usual, thorough]) in [("transfer", &OF_TRANSFERS), ("load", &load::EXTENTS)] {
+            let words = format!("of {name} {}, {} and {}", time(usual), time(quick), time(thorough));
+            assert!(budget.contains(&words), "{words}: {budget}");
+            let words = format!("of {name} {}, {} and {}", usual.rounds, quick.rounds, thorough.rounds);
+            assert!(rounds.contains(&words), "{words}: {rounds}");
+        }
+    }
+}

@@ -1,12 +1,16 @@
-//! `kelvin tune`: the settings that would quieten this machine; apply them, or restore the old ones.
+//! `kelvin tune`: the settings that would quieten this machine; measure what each is worth, apply them, or restore the old ones.
+
+mod worth;
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use kelvin_machine::tune::{self, Change, Done as Step, Outcome, TuneError};
+use kelvin_sys::interrupt;
 use serde::Serialize;
 
+use self::worth::{Worth, Worths};
 use crate::cli::TuneArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
@@ -22,17 +26,27 @@ struct State {
     offered: Vec<Change>,
 }
 
+/// What was done.
+#[derive(Serialize)]
+struct Report {
+    /// Absent if nothing was to be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Vec<Worth>>,
+    /// Absent if nothing was to be changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcomes: Option<Vec<Outcome>>,
+}
+
 /// `kelvin tune`.
 pub fn tune(args: &TuneArgs) -> Done {
     let (root, journal) = (Path::new("/"), Path::new(JOURNAL));
     if args.restore {
-        return told(&tune::restore(root, journal).map_err(Fault::because)?, "Nothing to restore.");
+        let outcomes = tune::restore(root, journal).map_err(Fault::because)?;
+        return told(Report { measured: None, outcomes: Some(outcomes) }, "Nothing to restore.", args.json);
     }
     let offered = tune::plan(root);
-    if args.apply {
-        let wanted: Vec<Change> = offered.iter().filter(|change| args.optional || !change.optional).cloned().collect();
-        let nothing = if offered.is_empty() { QUIET } else { "Nothing to change except with --optional." };
-        return told(&tune::apply(root, journal, &wanted).map_err(Fault::because)?, nothing);
+    if args.apply || args.measure {
+        return changed(offered, args);
     }
     let state = State { pending: pending(journal)?, offered };
     if args.json {
@@ -41,6 +55,20 @@ pub fn tune(args: &TuneArgs) -> Done {
         output::print(|out| show(out, &state))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Measures what changes are worth, applies them, or both. What was interrupted applies nothing.
+fn changed(offered: Vec<Change>, args: &TuneArgs) -> Done {
+    let (root, journal) = (Path::new("/"), Path::new(JOURNAL));
+    let nothing = if offered.is_empty() { QUIET } else { "Nothing to change except with --optional." };
+    let wanted: Vec<Change> = offered.into_iter().filter(|change| args.optional || !change.optional).collect();
+    let measured = args.measure.then(|| worth::measure(&tune::by_setting(&wanted), args)).transpose()?;
+    let is_whole = measured.as_ref().is_none_or(|worths| worths.is_whole);
+    let is_stopped = interrupt::requested().is_some();
+    let applied = (args.apply && !is_stopped).then(|| tune::apply(root, journal, &wanted)).transpose();
+    let outcomes = applied.map_err(Fault::because)?;
+    let status = told(Report { measured: measured.map(|Worths { each, .. }| each), outcomes }, nothing, args.json)?;
+    Ok(if is_whole { status } else { ExitCode::from(WITH_FAILURES) })
 }
 
 /// What is still to be restored, if this user may read it.
@@ -72,24 +100,36 @@ fn show(out: &mut dyn Write, State { pending, offered }: &State) -> io::Result<(
 }
 
 /// Prints what was done; exit status 1 if a setting could not be changed.
-fn told(outcomes: &[Outcome], nothing: &str) -> Done {
-    output::print(|out| {
-        if outcomes.is_empty() {
-            writeln!(out, "{nothing}")?;
-        }
-        outcomes.iter().try_for_each(|outcome| {
-            let result = match &outcome.result {
-                Step::Changed { from, to } => format!("{from} -> {to}"),
-                Step::AsWanted(value) => format!("already {value}"),
-                Step::ChangedByOthers { ours, now } => {
-                    format!("left alone: changed from {ours} to {now} by someone else")
-                }
-                Step::Gone(reason) => format!("gone: {reason}"),
-                Step::Refused(reason) => format!("NOT changed: {reason}"),
-            };
-            writeln!(out, "{}: {result}", outcome.path)
-        })
-    })?;
-    let refused = outcomes.iter().any(|outcome| matches!(outcome.result, Step::Refused(_)));
+fn told(report: Report, nothing: &str, is_json: bool) -> Done {
+    if is_json {
+        output::print_json(&report)?;
+    } else {
+        output::print(|out| tell(out, &report, nothing))?;
+    }
+    let is_refused = |outcome: &Outcome| matches!(outcome.result, Step::Refused(_));
+    let refused = report.outcomes.iter().flatten().any(is_refused);
     Ok(if refused { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+}
+
+fn tell(out: &mut dyn Write, Report { measured, outcomes }: &Report, nothing: &str) -> io::Result<()> {
+    if measured.iter().flatten().next().is_none() && outcomes.iter().flatten().next().is_none() {
+        return writeln!(out, "{nothing}");
+    }
+    if let Some(worths) = measured {
+        worth::show(out, worths)?;
+        let blank = if outcomes.is_some() { "\n" } else { "" };
+        write!(out, "{blank}")?;
+    }
+    outcomes.iter().flatten().try_for_each(|outcome| {
+        let result = match &outcome.result {
+            Step::Changed { from, to } => format!("{from} -> {to}"),
+            Step::AsWanted(value) => format!("already {value}"),
+            Step::ChangedByOthers { ours, now } => {
+                format!("left alone: changed from {ours} to {now} by someone else")
+            }
+            Step::Gone(reason) => format!("gone: {reason}"),
+            Step::Refused(reason) => format!("NOT changed: {reason}"),
+        };
+        writeln!(out, "{}: {result}", outcome.path)
+    })
 }

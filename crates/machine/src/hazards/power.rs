@@ -16,7 +16,7 @@ fn idle_states(look: &Look<'_>) -> Option<Hazard> {
     const TOUCHED: &[&str] = &["os.switch", "os.thread", "os.process", "net.", "file."];
     let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", look.first_cpu());
     if look.is_virtual() {
-        let summary = "an idle virtual CPU halts in the hypervisor, at an unknown wake-up cost";
+        let summary = "an idle virtual CPU halts in the hypervisor, which does not tell what waking it costs";
         let effect = "round trips between two CPUs are multimodal: tens of microseconds longer when the other CPU was \
                       idle";
         return Some(hazard("idle_states", Severity::Note, summary, effect).touching(TOUCHED).read_in(directory));

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use super::{Change, current};
+use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::mem::{BANDWIDTH_COPY, FAULT_MINOR};
+use kelvin_catalogue::os::{IPC_PIPE_LATENCY, PROCESS_FORK, SYSCALL_NULL};
+
+use super::{Change, Shows, current};
 use crate::text::Root;
 
 /// Stands for a number in a path.
@@ -21,6 +25,13 @@ const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 const RECLAIM: [&str; 2] =
     ["/sys/kernel/mm/damon/admin/kdamonds/#/state", "/sys/module/damon_reclaim/parameters/enabled"];
 const NOT_RECLAIMED: &str = "idle file cache and memory are no longer reclaimed";
+/// Of switching back and forth within seconds nothing would show.
+const IDLE_FOR_LONG: Shows =
+    Shows::Not("it acts on memory that has been idle for seconds to minutes, and a figure lasts milliseconds");
+/// What follows the core's clock: work in the core, the kernel's, and a wake-up of another CPU.
+const CLOCK: Shows = Shows::In(&[&FREQUENCY, &SYSCALL_NULL, &IPC_PIPE_LATENCY]);
+/// What the kernel does to pages shows in touching them and in copying from one to another.
+const PAGES: Shows = Shows::In(&[&FAULT_MINOR, &BANDWIDTH_COPY]);
 
 /// A setting that tune may change and put back.
 pub(super) struct Setting {
@@ -30,6 +41,8 @@ pub(super) struct Setting {
     pub(super) to: &'static str,
     pub(super) why: &'static str,
     pub(super) optional: bool,
+    /// Where a difference would show.
+    shows: Shows,
 }
 
 /// The values of a setting that are not quiet.
@@ -39,13 +52,18 @@ enum Noisy {
     Governor,
 }
 
-const fn setting(path: &'static str, (noisy, to): (&'static str, &'static str), why: &'static str) -> Setting {
-    Setting { path, noisy: Noisy::Word(noisy), to, why, optional: false }
+const fn setting(
+    path: &'static str,
+    (noisy, to): (&'static str, &'static str),
+    why: &'static str,
+    shows: Shows,
+) -> Setting {
+    Setting { path, noisy: Noisy::Word(noisy), to, why, optional: false, shows }
 }
 
 const fn governor(path: &'static str) -> Setting {
     let why = "the core runs at full speed from the start";
-    Setting { path, noisy: Noisy::Governor, to: "performance", why, optional: false }
+    Setting { path, noisy: Noisy::Governor, to: "performance", why, optional: false, shows: CLOCK }
 }
 
 const fn optional(setting: Setting) -> Setting {
@@ -58,16 +76,20 @@ static SETTINGS: [Setting; 12] = [
     governor(GOVERNORS[0]),
     governor(GOVERNORS[1]),
     setting("/sys/devices/system/cpu/intel_pstate/no_turbo", ("0", "1"), "the frequency no longer depends on \
-                                                                          temperature"),
-    setting("/sys/devices/system/cpu/cpufreq/boost", ("1", "0"), "the frequency no longer depends on temperature"),
-    setting("/proc/sys/kernel/numa_balancing", ("1", "0"), "pages are no longer moved between nodes"),
-    setting("/sys/kernel/mm/transparent_hugepage/enabled", ("always", "madvise"), "huge pages only on request"),
-    setting("/proc/sys/kernel/nmi_watchdog", ("1", "0"), "frees a hardware counter and stops its interrupts"),
-    setting("/sys/kernel/mm/ksm/run", ("1", "0"), "memory is no longer scanned for identical pages"),
-    optional(setting(SWAPPINESS, ("60", "1"), "memory in use is not swapped out for file cache")),
-    setting(RECLAIM[0], ("on", "off"), NOT_RECLAIMED),
-    setting(RECLAIM[1], ("Y", "N"), NOT_RECLAIMED),
-    optional(setting("/sys/devices/system/cpu/smt/control", ("on", "off"), "no work on SMT siblings; halves the CPUs")),
+                                                                          temperature", CLOCK),
+    setting("/sys/devices/system/cpu/cpufreq/boost", ("1", "0"), "the frequency no longer depends on temperature", CLOCK),
+    setting("/proc/sys/kernel/numa_balancing", ("1", "0"), "pages are no longer moved between nodes", PAGES),
+    setting("/sys/kernel/mm/transparent_hugepage/enabled", ("always", "madvise"), "huge pages only on request",
+            Shows::In(&[&FAULT_MINOR, &PROCESS_FORK])),
+    setting("/proc/sys/kernel/nmi_watchdog", ("1", "0"), "frees a hardware counter and stops its interrupts",
+            Shows::In(&[&FREQUENCY, &SYSCALL_NULL])),
+    setting("/sys/kernel/mm/ksm/run", ("1", "0"), "memory is no longer scanned for identical pages", PAGES),
+    optional(setting(SWAPPINESS, ("60", "1"), "memory in use is not swapped out for file cache",
+                     Shows::Not("it acts only while memory is short, and kelvin does not make it short"))),
+    setting(RECLAIM[0], ("on", "off"), NOT_RECLAIMED, IDLE_FOR_LONG),
+    setting(RECLAIM[1], ("Y", "N"), NOT_RECLAIMED, IDLE_FOR_LONG),
+    optional(setting("/sys/devices/system/cpu/smt/control", ("on", "off"), "no work on SMT siblings; halves the CPUs",
+                     Shows::Not("it would take CPUs away from programs that run on them"))),
 ];
 
 impl Noisy {
@@ -86,6 +108,11 @@ impl Setting {
     /// The setting with this file, if any.
     pub(super) fn of(path: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|setting| setting.has(path))
+    }
+
+    /// Where a difference would show.
+    pub(super) fn shows(&self) -> Shows {
+        self.shows
     }
 
     /// Whether it is changed from this value to that one.

@@ -87,6 +87,22 @@ fn there_and_back() {
 }
 
 #[test]
+fn changes_of_one_setting_belong_together_and_say_where_they_show() {
+    let bench = Bench::new();
+    bench.write("/sys/kernel/mm/damon/admin/kdamonds/0/state", "on");
+    let settings = by_setting(&plan(&bench.root()));
+    let paths: Vec<Vec<&str>> =
+        settings.iter().map(|of| of.changes.iter().map(|change| change.path.as_str()).collect()).collect();
+    let reclaim = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
+    assert_eq!(paths, [vec![GOVERNOR_0, GOVERNOR_1], vec![TURBO], vec![BALANCING], vec![reclaim]]);
+    let shows_in_something = |of: &OfSetting| matches!(of.shows, Shows::In(metrics) if !metrics.is_empty());
+    assert!(settings[..3].iter().all(shows_in_something));
+    assert!(matches!(settings[3].shows, Shows::Not(why) if why.contains("idle")));
+    let unknown = Change { path: "/proc/sys/kernel/nothing".into(), ..settings[0].changes[0].clone() };
+    assert!(by_setting(&[unknown]).is_empty());
+}
+
+#[test]
 fn the_plan_says_what_and_why() {
     let bench = Bench::new();
     bench.write("/sys/devices/system/cpu/smt/control", "on");

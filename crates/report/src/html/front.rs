@@ -1,5 +1,6 @@
 //! The front of the page: verdict, hazards, machine, and how quiet it was.
 
+use kelvin_analysis::words::hazards::measured;
 use kelvin_analysis::{Importance, Outcome, Verdict};
 use kelvin_model::{FactRow, RunStatus, Severity};
 
@@ -112,14 +113,16 @@ pub(super) fn hazards(report: &Report<'_>) -> Markup {
         let affects: Vec<Markup> = hazard.affects.iter().map(|prefix| html!("<code>{}</code>", prefix)).collect();
         let affects = if affects.is_empty() { "everything".into() } else { Markup::joined(affects, ", ") };
         let remedy = hazard.remedy.as_ref().map(|remedy| html!("<p>Remedy: <code>{}</code></p>", remedy));
+        let cost = measured(&hazard.id, report.analysis).map(|cost| html!(" ({})", cost));
         page.push(html!(
             "<li id=\"{}\" class=\"{}\"><p><span class=\"pill {1}\">{}</span> <strong>{}</strong></p>\
-             <p>{}. Affects {}. <span class=\"why\">{}</span></p>{}</li>",
+             <p>{}{}. Affects {}. <span class=\"why\">{}</span></p>{}</li>",
             anchor("hazard", &hazard.id),
             class,
             words::severity(hazard.severity),
             hazard.summary,
             hazard.effect.trim_end_matches('.'),
+            cost,
             affects,
             hazard.source,
             remedy

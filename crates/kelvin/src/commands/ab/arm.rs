@@ -18,6 +18,9 @@ use crate::sockets;
 /// Period of a CPU quota, as the kernel's own.
 const PERIOD: Duration = Duration::from_millis(100);
 
+/// Settings in the name of a side: one may have a file for each CPU.
+const NAMED: usize = 4;
+
 /// One side.
 pub struct Arm {
     /// Its name in tables: its settings.
@@ -51,8 +54,13 @@ impl Arm {
             prepare(setting, &mut setup, &mut made, (prepared, allowed))
                 .map_err(|why| Fault::new(format!("{flag} {}", text(setting)), why))?;
         }
-        let asked: Vec<String> = settings.iter().map(text).collect();
-        let asked = if asked.is_empty() { "as found".to_owned() } else { asked.join(", ") };
+        let mut asked: Vec<String> = settings.iter().take(NAMED).map(text).collect();
+        match settings.len().checked_sub(NAMED) {
+            None if asked.is_empty() => asked.push("as found".to_owned()),
+            Some(more) if more > 0 => asked.push(format!("and {more} more")),
+            _ => {}
+        }
+        let asked = asked.join(", ");
         let name = format!("{}: {asked}", flag.trim_start_matches('-').to_uppercase());
         Ok(Self { name, flag, setup, settings: settings.to_vec(), _made: made })
     }

@@ -7,7 +7,7 @@ use kelvin_model::{FactDiffers, Name, Round};
 
 use super::alternation::{Limits, Outcome, Sides, Thing, alternate};
 use super::arm::{Arm, Machine};
-use crate::cli::AbArgs;
+use crate::cli::{MeasureArgs, Setting};
 use crate::fault::Fault;
 use crate::place::Here;
 use crate::prepare::Prepared;
@@ -16,17 +16,28 @@ use crate::selection::plan_of;
 /// Timing of a round, warm-up included, as in `why`.
 const TIMING: Duration = Duration::from_millis(15);
 
+/// What is measured under which settings.
+pub struct Probed<'a> {
+    /// Names of areas, probes or metrics.
+    pub names: &'a [String],
+    /// At which of their points.
+    pub effort: Effort,
+    /// How to measure.
+    pub measure: &'a MeasureArgs,
+    /// The settings of both sides.
+    pub sides: [&'a [Setting]; 2],
+}
+
 /// Measures probes in turn.
 ///
 /// # Errors
 /// What cannot be measured, or set; and what makes the comparison impossible.
-pub fn compare(args: &AbArgs, limits: &Limits) -> Result<Outcome, Fault> {
+pub fn compare(probed: &Probed<'_>, limits: &Limits) -> Result<Outcome, Fault> {
     let here = Here::read()?;
-    let effort = if args.thorough { Effort::Thorough } else { Effort::Quick };
-    let plan = plan_of(ProbeKind::Measure, &args.names, &here, effort)?;
+    let plan = plan_of(ProbeKind::Measure, probed.names, &here, probed.effort)?;
     let allowed = here.allowed.clone();
-    let prepared = Prepared::new(here, &plan, &args.measure)?;
-    let outcome = Arm::both([&args.a, &args.b], &prepared, &allowed).and_then(|arms| {
+    let prepared = Prepared::new(here, &plan, probed.measure)?;
+    let outcome = Arm::both(probed.sides, &prepared, &allowed).and_then(|arms| {
         let machine = Machine::of(&arms)?;
         alternate(&mut Probes::new(&plan, arms, machine, limits), limits)
     });

@@ -25,7 +25,7 @@ use crate::private::Told;
 use peer::Peer;
 
 /// With --quick, without, and with --thorough: visits of 120 s, as published. A round is a visit to each number of users.
-const EXTENTS: [Extent; 3] =
+pub(super) const EXTENTS: [Extent; 3] =
     [Extent { budget: 60.0, rounds: 4 }, Extent { budget: 240.0, rounds: 8 }, Extent { budget: 11_520.0, rounds: 8 }];
 
 /// Files of a quick study: as many as show a random choice, and are made in a second.
