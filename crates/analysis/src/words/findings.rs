@@ -75,7 +75,7 @@ fn said(found: &Found, run: &Run, analysis: &Analysis) -> (String, String) {
             format!("Network to the other host: {}", said.join("; ")),
             "each holds by an interval over rounds: see the study net.peer".into(),
         ),
-        Found::Gap(gap) => of_gap(gap, run, analysis),
+        Found::Gap(gap) => of_gap(gap, analysis),
         Found::Warned { count, all, by_chance, first, warning } => {
             of_warning(analysis, (*count, *all, *by_chance), first, warning)
         }
@@ -206,7 +206,7 @@ fn of_stream(stream: &EssentialStream) -> String {
     format!("{} {carry} {}{interval}{link}{limit}", peer_streams(case), rate(stream.rate.value))
 }
 
-fn of_gap(gap: &Gap, run: &Run, analysis: &Analysis) -> (String, String) {
+fn of_gap(gap: &Gap, analysis: &Analysis) -> (String, String) {
     let found =
         at(analysis, &gap.at).and_then(|result| Some((result, result.outcome.summary()?, result.prediction.as_ref()?)));
     let Some((result, summary, prediction)) = found else { return Default::default() };
