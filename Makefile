@@ -125,6 +125,7 @@ bench: build ## how right, repeatable, cheap and sturdy the numbers are: four ho
 	$(PYTHON) bench/hostile.py --kelvin $(KELVIN)
 	$(PYTHON) bench/history.py --kelvin $(KELVIN)
 	$(PYTHON) bench/compare.py --kelvin $(KELVIN)
+	$(PYTHON) bench/causes.py --kelvin $(KELVIN)
 
 clean: ## remove what was built
 	$(CARGO) clean

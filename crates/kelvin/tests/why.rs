@@ -80,13 +80,14 @@ fn share(explanation: &Value, cause: &str) -> Option<f64> {
     Some(100.0 * part["share"]["value"].as_f64().unwrap())
 }
 
-/// What is so little that it decides nothing: points of a share.
+/// Points of a share that decide nothing.
 const POINTS: f64 = 5.0;
 
-/// Holds that a cause is named, with the share in percent that its planting fixes or that another measurement finds: one that lies no
-/// more than 5 points outside the interval. What else the machine does can leave a cause undecided, which is an honest answer: then it is
-/// asked again, twice at most. A wrong one is never made up for.
-fn assert_named(cause: &str, planted: impl Fn() -> f64, explain: impl Fn() -> Value) -> Value {
+/// Holds that a cause is named, with the share in percent that its planting fixes, if it does: one that lies no more than 5 points
+/// outside the interval; else with a fifth of the figure at least. (`bench/causes.py` holds shares against what two measurements find.) What
+/// else the machine does can leave a cause undecided, which is an honest answer: then it is asked again, twice at most. A wrong one is
+/// never made up for.
+fn assert_named(cause: &str, planted: Option<f64>, explain: impl Fn() -> Value) -> Value {
     const OPEN: [&str; 3] = ["undecided", "mechanisms_disagree", "void"];
     let mut explanation = explain();
     for _ in 0..2 {
@@ -99,9 +100,8 @@ fn assert_named(cause: &str, planted: impl Fn() -> f64, explain: impl Fn() -> Va
     let parts = explanation["parts"].as_array().unwrap();
     let part = parts.iter().find(|part| part["of"]["cause"] == cause).unwrap();
     let [low, high] = ["low", "high"].map(|end| 100.0 * part["share"][end].as_f64().unwrap());
-    let planted = planted();
-    let is_found = (low - POINTS..=high + POINTS).contains(&planted);
-    assert!(is_found, "{cause}: {low} to {high} % and not {planted} %: {explanation:#}");
+    let is_found = planted.map_or(high >= 20.0, |planted| (low - POINTS..=high + POINTS).contains(&planted));
+    assert!(is_found, "{cause}: {low} to {high} % and not {planted:?} %: {explanation:#}");
     explanation
 }
 
@@ -110,16 +110,6 @@ fn assert_not_named(explanation: &Value, causes: &[&str]) {
     for cause in causes {
         assert_eq!(share(explanation, cause), None, "{cause}: {explanation:#}");
     }
-}
-
-/// The share in percent of what makes the first figure larger than the second, by measuring both apart, one right after the other: amounts,
-/// so that a rate is the time of a million bytes.
-fn apart(with: impl Fn() -> Value, without: impl Fn() -> Value) -> f64 {
-    const TIMES: usize = 3;
-    let amount = |explanation: Value| explanation["whole"]["value"].as_f64().unwrap();
-    let mut left: Vec<f64> = (0..TIMES).map(|_| amount(without()) / amount(with())).collect();
-    left.sort_by(f64::total_cmp);
-    100.0 * (1.0 - left[TIMES / 2])
 }
 
 /// The least that is asked of an experiment here.
@@ -146,14 +136,13 @@ fn a_tiny_socket_buffer_is_named_and_nothing_else() {
     let place = Place::new();
     let stream = [&["net.bandwidth.tcp", "placement=same_cpu", "streams=1", "message=64KiB"][..], &BRIEF].concat();
     let tiny = || explained(&place, &[&stream[..], &["--socket-buffers", "4k"]].concat());
-    let planted = || apart(tiny, || explained(&place, &stream));
-    let explanation = assert_named("socket_buffers", planted, tiny);
+    let explanation = assert_named("socket_buffers", None, tiny);
     assert_not_named(&explanation, &["congestion_control"]);
     assert_eq!(verdict(&explanation, "idle_wake"), "absent");
 }
 
-/// A network of its own, whose system has a congestion control that paces; what its stream takes with another one is measured by
-/// changing the system's.
+/// A network of its own, whose system has a congestion control that paces; the same network with one that does
+/// not.
 #[test]
 fn a_congestion_control_of_the_system_that_paces_is_named() {
     let _alone = alone();
@@ -171,7 +160,7 @@ fn a_congestion_control_of_the_system_that_paces_is_named() {
     }
     let [bbr, cubic] = ["bbr", "cubic"].map(|control| move || of(control).unwrap());
     // Buffers of a fixed size take much of it away too, so that they are no bystander.
-    assert_named("congestion_control", || apart(bbr, cubic), bbr);
+    assert_named("congestion_control", None, bbr);
     assert_not_named(&cubic(), &["congestion_control"]);
 }
 
@@ -189,12 +178,12 @@ fn zero_copy_that_copies_is_named_and_only_where_it_is() {
         explained(&place, &[&asked[..], &BRIEF].concat())
     };
     let [zero_copy, send] = ["way=zerocopy", "way=send"].map(|one| move || way(one));
-    let explanation = assert_named("zero_copy", || apart(zero_copy, send), zero_copy);
+    let explanation = assert_named("zero_copy", None, zero_copy);
     assert_not_named(&explanation, &["congestion_control", "socket_buffers"]);
     assert_eq!(verdict(&send(), "zero_copy"), "absent");
 }
 
-/// Small blocks from the device, each of which takes a hundred times as long as from memory, by measuring both apart.
+/// Small blocks from the device, each of which takes a hundred times as long as from memory.
 #[test]
 fn going_to_the_device_is_named_and_not_where_all_is_cached() {
     let _alone = alone();
@@ -204,12 +193,12 @@ fn going_to_the_device_is_named_and_not_where_all_is_cached() {
         explained(&place, &[&asked[..], &BRIEF].concat())
     };
     let [direct, cached] = ["cache=direct", "cache=cached"].map(|cache| move || read(cache));
-    let explanation = assert_named("cold_cache", || apart(direct, cached), direct);
+    let explanation = assert_named("cold_cache", None, direct);
     assert_eq!(verdict(&explanation, "read_ahead"), "absent");
     assert_eq!(verdict(&cached(), "cold_cache"), "absent");
 }
 
-/// Files in a directory of which every call is answered by another process, against files in memory, by measuring both apart; and
+/// Files in a directory of which every call is answered by another process, against files in memory; and
 /// files that are in memory already: what cannot be taken away is not tried.
 #[test]
 fn a_slow_file_system_is_named_and_one_in_memory_is_not() {
@@ -228,8 +217,7 @@ fn a_slow_file_system_is_named_and_one_in_memory_is_not() {
         Ok(slow) => slow,
         Err(missing) => return missing.skips("why files of a slow file system take so long"),
     };
-    let on_slow = || create(&slow.path());
-    assert_named("file_system", || apart(on_slow, || create(scratch.path())), on_slow);
+    assert_named("file_system", None, || create(&slow.path()));
 }
 
 /// Touches of a mapped file far apart, each of which makes the kernel read what nobody asks for.
@@ -238,13 +226,7 @@ fn read_ahead_is_named() {
     let _alone = alone();
     let place = Place::new();
     let touches = [&["mem.fault.major", "read_ahead=on", "step_bytes=16MiB"][..], &BRIEF].concat();
-    let alone = [&["mem.fault.major", "read_ahead=off", "step_bytes=4KiB"][..], &BRIEF].concat();
-    let [on, off] = [touches, alone].map(|asked| {
-        let place = &place;
-        move || explained(place, &asked)
-    });
-    let planted = || apart(&on, &off);
-    assert_named("read_ahead", planted, &on);
+    assert_named("read_ahead", None, || explained(&place, &touches));
 }
 
 /// A twentieth of a CPU, and an operation that takes longer than its part of a period: it stands still for 19 of 20, whatever else runs.
@@ -262,7 +244,7 @@ fn a_quota_is_named() {
     if pipe().is_none() {
         return;
     }
-    let explanation = assert_named("group_quota", || 95.0, || pipe().unwrap());
+    let explanation = assert_named("group_quota", Some(95.0), || pipe().unwrap());
     assert_eq!(verdict(&explanation, "memory_limit"), "absent");
 }
 
@@ -314,7 +296,7 @@ fn other_work_on_the_cpu_is_named() {
         let said = is_heavy.recv().unwrap();
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
         let fork = ["os.process.fork_rss", "pages=base", "resident=64MiB", "--budget", "minimum", "--rounds", "6"];
-        assert_named("other_work", || 92.5, || explained(&Place::new(), &fork));
+        assert_named("other_work", Some(92.5), || explained(&Place::new(), &fork));
     });
 }
 

@@ -8,7 +8,8 @@ use crate::special::t_quantile;
 
 /// Share of the figures of one more machine that are expected in a range.
 pub const RANGE: f64 = 0.9;
-/// How many machines the common spread counts as beside those that tell of a kind.
+/// How many machines the common spread counts as beside those that tell of a kind: so many that nine tenths of the figures of the machines
+/// that are known lie in their ranges.
 const WORTH: f64 = 6.0;
 
 /// The middle and the half-width of a range, as natural logarithms.
@@ -64,14 +65,14 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // One machine: half of the distance returns. Variance (2 x 0.04 + 0.16) / 3 = 0.08, three quarters of which are left.
+        // One machine: half of the distance returns. Variance (6 x 0.04 + 0.16) / 7 = 0.4 / 7, three quarters of which are left.
         let found = one_more_off_a_formula(&[0.4], &[0.16], 0.04).unwrap();
         assert!((found.middle - 0.2).abs() < 1e-12);
-        assert!((found.half - 2.353_363 * 0.06_f64.sqrt()).abs() < 1e-6, "{found:?}");
-        // Two machines: mean 0.3; (2 x 0.04 + 2 x 0.01) / 3 degrees of freedom, and half as much again for the mean's own error.
+        assert!((found.half - 1.894_579 * (0.3_f64 / 7.0).sqrt()).abs() < 1e-6, "{found:?}");
+        // Two machines: mean 0.3; (6 x 0.04 + 2 x 0.01) / 7 degrees of freedom, and half as much again for the mean's own error.
         let found = one_more_of_a_class(&[0.2, 0.4], 0.04).unwrap();
         assert!((found.middle - 0.3).abs() < 1e-12);
-        assert!((found.half - 2.353_363 * (0.1_f64 / 3.0 * 1.5).sqrt()).abs() < 1e-6, "{found:?}");
+        assert!((found.half - 1.894_579 * (0.26_f64 / 7.0 * 1.5).sqrt()).abs() < 1e-6, "{found:?}");
         assert_eq!((one_more_off_a_formula(&[], &[], 1.0), one_more_of_a_class(&[], 1.0)), (None, None));
     }
 
@@ -80,7 +81,8 @@ mod tests {
         const TRIES: usize = 20_000;
         let mut random = Random::new(7);
         let inside = |_: &usize| {
-            let variance = COMMON / -(1.0 - random.uniform()).ln();
+            let chi_squared: f64 = (0..WORTH as u32 / 2).map(|_| -2.0 * (1.0 - random.uniform()).ln()).sum();
+            let variance = WORTH * COMMON / chi_squared;
             figure(&mut random, variance.sqrt())
         };
         (0..TRIES).filter(inside).count() as f64 / TRIES as f64

@@ -234,7 +234,9 @@ mod tests {
         let words =
             format!("[default: {}; {} with --quick, {} with --thorough;", usual.rounds, quick.rounds, thorough.rounds);
         assert!(rounds.contains(&words), "{words}: {rounds}");
-        for (name, [quick, usual, thorough]) in [("transfer", &OF_TRANSFERS), ("load", &load::EXTENTS)] {
+        for (name, [quick, usual, thorough]) in
+            [("transfer", &OF_TRANSFERS), ("file.whole and file.cache_size", &OF_LONG_ROUNDS), ("load", &load::EXTENTS)]
+        {
             let words = format!("of {name} {}, {} and {}", time(usual), time(quick), time(thorough));
             assert!(budget.contains(&words), "{words}: {budget}");
             let words = format!("of {name} {}, {} and {}", usual.rounds, quick.rounds, thorough.rounds);
