@@ -60,10 +60,10 @@ pub enum Command {
     /// Run one of the long experiments, or one probe at all its points
     #[command(mut_arg("budget", |budget| budget.help("Time of the study, such as 45s or 10m [default: 1m; 20s with --quick, 10m with \
                                                      --thorough; of transfer 15m, 2m and 150m, of file.whole and file.cache_size \
-                                                     2.5m, 20s and 10m; longer where the minimum of rounds takes longer; of load 4m, 1m \
+                                                     5m, 20s and 10m; longer where the minimum of rounds takes longer; of load 4m, 1m \
                                                      and 192m]; `minimum`: as long as that minimum takes")))]
     #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 5; 3 with --quick, 50 \
-                                                     with --thorough; of transfer 20, 5 and 100, of file.whole and file.cache_size 5, 3 \
+                                                     with --thorough; of transfer 20, 5 and 100, of file.whole and file.cache_size 4, 3 \
                                                      and 20; of load 8, 4 and 8 visits]")))]
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
                             kelvin study file.depth --dir /data\n  kelvin study transfer --quick")]

@@ -44,7 +44,7 @@ const OF_TRANSFERS: [Extent; 3] =
 /// Of studies whose rounds take ten seconds or more: files read whole, most of it 100 million calls, and the size of the file cache,
 /// which each round looks for anew.
 const OF_LONG_ROUNDS: [Extent; 3] =
-    [Extent { budget: 20.0, rounds: 3 }, Extent { budget: 150.0, rounds: 5 }, Extent { budget: 600.0, rounds: 20 }];
+    [Extent { budget: 20.0, rounds: 3 }, Extent { budget: 300.0, rounds: 4 }, Extent { budget: 600.0, rounds: 20 }];
 
 /// Rounds of every combination: as many as show a spread, which take as long as they take.
 const ROUNDS_OF_ALL_TRANSFERS: u32 = 3;
