@@ -4,6 +4,7 @@
 //! that the spread of one kind, of which a handful is known, is drawn to that of all (an empirical Bayes estimate: the variance of a
 //! kind is taken for one draw from a scaled inverse chi-squared distribution about the common one), and ranges are those of Student's t.
 
+use crate::samples::mean;
 use crate::special::t_quantile;
 
 /// Share of the figures of one more machine that are expected in a range.
@@ -34,10 +35,9 @@ pub fn one_more_off_a_formula(own: &[f64], squares: &[f64], common: f64) -> Opti
         return None;
     }
     let returns = machines / (machines + 1.0);
-    let mean = own.iter().sum::<f64>() / own.len() as f64;
     let variance = (WORTH * common + squares.iter().sum::<f64>()) / (WORTH + machines);
     let left = variance * f64::midpoint(1.0, 1.0 / (machines + 1.0));
-    Some(OneMore { middle: returns * mean, half: quantile(WORTH + machines) * left.sqrt() })
+    Some(OneMore { middle: returns * mean(own), half: quantile(WORTH + machines) * left.sqrt() })
 }
 
 /// The range of a figure of which no formula tells, by the same figure on each of some machines; `common` is the variance of such figures
@@ -47,7 +47,7 @@ pub fn one_more_of_a_class(own: &[f64], common: f64) -> Option<OneMore> {
     if own.is_empty() {
         return None;
     }
-    let middle = own.iter().sum::<f64>() / machines;
+    let middle = mean(own);
     let squares: f64 = own.iter().map(|one| (one - middle).powi(2)).sum();
     let degrees = WORTH + machines - 1.0;
     let variance = (WORTH * common + squares) / degrees;

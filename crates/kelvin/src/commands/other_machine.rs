@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use kelvin_analysis::Headlines;
 use kelvin_harness::{Figure, OtherMachine};
 use kelvin_model::{Case, MeasuredValue, Name, Run};
+use kelvin_stats::mean;
 
 use super::Done;
 use super::report::run_of;
@@ -30,7 +31,7 @@ pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> Done
     }
     let Some(first) = runs.into_iter().next() else { return Err(Fault::because("name a run")) };
     let figures = found.into_iter().map(|((metric, case), values)| {
-        let mean = |of: fn(&MeasuredValue) -> f64| values.iter().map(of).sum::<f64>() / values.len() as f64;
+        let mean = |of: fn(&MeasuredValue) -> f64| mean(&values.iter().map(of).collect::<Vec<f64>>());
         let is_positive = values.iter().all(|value| value.value > 0.0);
         let value = if is_positive { mean(|value| value.value.ln()).exp() } else { mean(|value| value.value) };
         Figure { metric, case, value, half_width: mean(|value| value.half_width) }

@@ -38,12 +38,6 @@ pub struct Worth {
     not_measured: Option<String>,
 }
 
-/// How much of it was measured.
-enum Extent {
-    Whole(Comparison),
-    Part(Comparison),
-}
-
 /// Measures settings, one after the other; each is as it was found before the next.
 ///
 /// # Errors
@@ -61,10 +55,9 @@ pub fn measure(settings: &[OfSetting], args: &TuneArgs) -> Result<Worths, Fault>
                 let ids = || metrics.iter().map(|metric| metric.id.to_string()).collect();
                 let names: Vec<String> = if args.names.is_empty() { ids() } else { args.names.clone() };
                 match in_turn(changes, &names, &measure) {
-                    Ok(Extent::Whole(comparison)) => worth.comparison = Some(comparison),
-                    Ok(Extent::Part(comparison)) => {
+                    Ok((comparison, is_whole)) => {
                         worth.comparison = Some(comparison);
-                        worths.is_whole = false;
+                        worths.is_whole &= is_whole;
                     }
                     Err(fault) => {
                         worth.not_measured = Some(fault.to_string());
@@ -86,8 +79,8 @@ pub fn measure(settings: &[OfSetting], args: &TuneArgs) -> Result<Worths, Fault>
     }
 }
 
-/// With changes against without.
-fn in_turn(changes: &[Change], names: &[String], measure: &MeasureArgs) -> Result<Extent, Fault> {
+/// With changes against without, and whether it was measured to the end.
+fn in_turn(changes: &[Change], names: &[String], measure: &MeasureArgs) -> Result<(Comparison, bool), Fault> {
     let setting = |Change { path, to, .. }: &Change| Setting {
         name: path.clone(),
         value: to.clone(),
@@ -98,8 +91,7 @@ fn in_turn(changes: &[Change], names: &[String], measure: &MeasureArgs) -> Resul
     let ShownArgs { threshold, .. } = usual();
     let outcome = compare(&probed, &limits(measure, None, threshold))?;
     // A reason may quote a path of the user's.
-    let comparison = without_private(&outcome.comparison)?;
-    Ok(if outcome.is_whole { Extent::Whole(comparison) } else { Extent::Part(comparison) })
+    Ok((without_private(&outcome.comparison)?, outcome.is_whole))
 }
 
 /// Writes what each is worth, then all in a line each.
