@@ -7,6 +7,7 @@ use crate::words::words;
 /// The metrics of this area, in the order of reports.
 pub static ALL: &[&Metric] = &[
     &LATENCY,
+    &LATENCY_PARALLEL,
     &LATENCY_STRIDE,
     &TLB,
     &TLB_PACKED,
@@ -39,6 +40,8 @@ pub const BYTES: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Bytes from one load to the next.
 pub const STRIDE: Axis = Axis::new("stride", "stride", AxisScale::Bytes);
+/// Independent chains of dependent loads, followed at once.
+pub const CHAINS: Axis = Axis::new("chains", "independent chains", AxisScale::Logarithmic);
 /// Pages, with one line loaded in each.
 pub const TOUCHED_PAGES: Axis = Axis::new("count", "pages touched", AxisScale::Logarithmic);
 /// Bytes from one touch of a file to the next.
@@ -151,6 +154,13 @@ pub const PAGE: Name = Name::new("mem.page");
 pub static LATENCY: Metric = Metric::duration("mem.latency", "A dependent load, random over the working set")
     .over([PageSize::AXIS, BYTES])
     .baseline();
+
+/// Chains of dependent loads in random order, independent of each other.
+pub static LATENCY_PARALLEL: Metric = Metric::duration(
+    "mem.latency.parallel",
+    "A load from memory, of so many independent chains of dependent loads followed at once",
+)
+.over([PageSize::AXIS, BYTES, CHAINS]);
 
 /// Dependent loads in order.
 pub static LATENCY_STRIDE: Metric =

@@ -71,14 +71,16 @@ pub enum At {
 /// Figures of one machine by metric, as natural logarithms.
 type Logs = HashMap<Name, Vec<(Case, f64)>>;
 
+/// How far figures of one machine lie from their predictions, by metric and formula: measured over predicted, as natural logarithms.
+type Off = HashMap<(Name, String), Vec<(Case, f64)>>;
+
 /// A machine of another kind.
 #[derive(Clone, Debug)]
 struct Known {
     name: String,
     /// Its figures.
     figures: Logs,
-    /// Measured over predicted.
-    off: Logs,
+    off: Off,
 }
 
 /// What machines of other kinds tell.
@@ -99,7 +101,7 @@ impl Elsewhere {
         let machines: Vec<Known> =
             others.iter().filter(|other| !same_kind(&other.machine, here)).map(|other| known(probes, other)).collect();
         let mut squares: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for (metric, cases) in machines.iter().flat_map(|machine| &machine.off) {
+        for ((metric, _), cases) in machines.iter().flat_map(|machine| &machine.off) {
             squares.entry(subject(metric)).or_default().push(mean_square(cases));
         }
         let of_all = closest(squares.values().flatten().copied().collect());
@@ -134,7 +136,8 @@ impl Elsewhere {
         case: &Case,
         inputs: f64,
     ) -> Prediction {
-        let Some((range, calibration)) = self.off(metric, case).filter(|_| prediction.value > 0.0) else {
+        let formula = kind_of(&prediction.formula);
+        let Some((range, calibration)) = self.off(metric, case, &formula).filter(|_| prediction.value > 0.0) else {
             return prediction;
         };
         let half = range.half.hypot(inputs);
@@ -150,10 +153,11 @@ impl Elsewhere {
         Prediction { value, low, high, calibration: Some(calibration), ..prediction }
     }
 
-    /// How far a figure may lie from its formula.
-    fn off(&self, metric: &Metric, case: &Case) -> Option<(OneMore, Calibration)> {
+    /// How far a figure may lie from its formula: a metric may be predicted by one formula at one case and by another at the next.
+    fn off(&self, metric: &Metric, case: &Case, formula: &str) -> Option<(OneMore, Calibration)> {
+        let key = (metric.id, formula.to_owned());
         let telling: Vec<&Vec<(Case, f64)>> =
-            self.machines.iter().filter_map(|machine| machine.off.get(&metric.id)).collect();
+            self.machines.iter().filter_map(|machine| machine.off.get(&key)).collect();
         let own: Vec<f64> = telling.iter().map(|cases| at(cases, case).unwrap_or_else(|| middle(cases))).collect();
         let squares: Vec<f64> = telling.iter().map(|cases| mean_square(cases)).collect();
         let range = one_more_off_a_formula(&own, &squares, *self.usual.get(&subject(&metric.id))?)?;
@@ -311,7 +315,7 @@ fn known(probes: &[&Probe], other: &OtherMachine) -> Known {
         cases.iter().find(|(known, _)| known == case).map(|(_, value)| *value)
     };
     let facts = Facts::new(&other.machine, &look_up);
-    let mut known = Known { name: other.name.clone(), figures: Logs::new(), off: Logs::new() };
+    let mut known = Known { name: other.name.clone(), figures: Logs::new(), off: Off::new() };
     for probe in probes {
         for metric in probe.metrics {
             for (case, found) in measured.get(&metric.id).into_iter().flatten().filter(|(_, found)| found.value > 0.0) {
@@ -320,7 +324,8 @@ fn known(probes: &[&Probe], other: &OtherMachine) -> Known {
                 let predicted =
                     facts.by_formula(|facts| (probe.predict)(facts, metric, case)).map(|found| found.prediction);
                 if let Some(predicted) = predicted.ok().filter(|predicted| predicted.value > 0.0) {
-                    known.off.entry(metric.id).or_default().push((case.clone(), log - predicted.value.ln()));
+                    let key = (metric.id, kind_of(&predicted.formula));
+                    known.off.entry(key).or_default().push((case.clone(), log - predicted.value.ln()));
                 }
             }
         }
@@ -335,6 +340,18 @@ fn same_kind(one: &Machine, other: &Machine) -> bool {
         (machine.architecture, cpu.vendor.get().cloned(), cpu.family.get().copied(), cpu.model.get().copied())
     };
     kind(one) == kind(other)
+}
+
+/// A formula without what stands in parentheses, which are the cases of its inputs.
+fn kind_of(formula: &str) -> String {
+    let mut depth = 0u32;
+    let outside = formula.chars().filter(|&sign| {
+        depth += u32::from(sign == '(');
+        let is_outside = depth == 0;
+        depth = depth.saturating_sub(u32::from(sign == ')'));
+        is_outside
+    });
+    outside.collect()
 }
 
 /// What a metric is about: the first two parts of its id.
@@ -440,6 +457,13 @@ mod tests {
         let expected = (found.high / found.value).ln().hypot(of_input);
         assert!(((wider.high / wider.value).ln() - expected).abs() < 1e-5, "{wider:?}");
         assert!((wider.value - found.value).abs() < 1e-9);
+    }
+
+    #[test]
+    fn formulas_of_a_kind_differ_in_the_cases_of_their_inputs() {
+        assert_eq!(kind_of("a (bytes=1) + b (pages=(x) bytes=2) / 2"), "a  + b  / 2");
+        assert_eq!(kind_of("a / b"), "a / b");
+        assert_eq!(kind_of("unclosed (a"), "unclosed ");
     }
 
     #[test]

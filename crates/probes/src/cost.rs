@@ -30,10 +30,11 @@ const fn growing(of: &'static Metric, milliseconds: u64, axis: Axis, nanoseconds
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
-static COSTS: [Cost; 26] = [
+static COSTS: [Cost; 27] = [
     growing(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
     growing(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
     growing(&mem::LATENCY, 5, mem::BYTES, 2.0),
+    growing(&mem::LATENCY_PARALLEL, 5, mem::BYTES, 2.0),
     fixed(&mem::LATENCY_STRIDE, 35),
     growing(&mem::TLB, 5, mem::TOUCHED_PAGES, 2e3),
     fixed(&mem::FAULT_MAJOR, 60),

@@ -112,6 +112,7 @@ const SIZED: &[&Metric] = &[
     &mem::BANDWIDTH_NTWRITE,
     &mem::BANDWIDTH_TRIAD,
     &mem::BANDWIDTH_CORE_TO_CORE,
+    &mem::LATENCY_PARALLEL,
     &mem::LATENCY_STRIDE,
     &mem::LOADED_LATENCY,
     &mem::LOADED_BANDWIDTH,

@@ -263,6 +263,49 @@ impl Ring {
     }
 }
 
+/// Several chases through one ring at once, each of dependent loads, and none waiting for another.
+#[derive(Debug)]
+pub struct Chases {
+    ring: Ring,
+    /// Where each has come to.
+    at: Vec<usize>,
+}
+
+impl Chases {
+    /// So many chases, at least one and at most as many as there are pointers. They begin at even distances in memory, which is at random
+    /// places of a ring in random order.
+    pub fn new(ring: Ring, count: usize) -> Self {
+        let count = count.clamp(1, ring.lines);
+        let apart = ring.lines / count * LINE;
+        let at = (0..count).map(|chase| ring.arena.address() + chase * apart).collect();
+        Self { ring, at }
+    }
+
+    /// Follows so many pointers in all, one of each chase in turn.
+    #[inline]
+    pub fn follow(&mut self, loads: u64) {
+        let (turns, rest) = (loads / self.at.len() as u64, loads % self.at.len() as u64);
+        for _ in 0..turns {
+            self.at.iter_mut().for_each(hop);
+        }
+        self.at.iter_mut().take(rest as usize).for_each(hop);
+    }
+
+    /// The ring that all of them follow.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+}
+
+/// One load. Its place is kept in memory, not in a register, of which there are fewer than chases: that costs some cycles out of the
+/// hundreds that the load takes, and none of them is waited for.
+#[inline(always)]
+fn hop(at: &mut usize) {
+    // SAFETY: `at` is the address of a pointer of a ring in random order, one to a line, and every pointer holds the address of another one.
+    // Volatile, so that no load is left out.
+    *at = unsafe { std::ptr::read_volatile(*at as *const usize) };
+}
+
 /// Flushes the cache line of the first byte from every cache, with write-back.
 fn evict(line: &[u8]) {
     // SAFETY: the instruction changes no memory, and the address is one that may be read. CLFLUSH is part of SSE2, which
@@ -315,6 +358,24 @@ mod tests {
                 assert_eq!(offset(&ring) == 0, hop == ring.lines(), "lines {lines} hop {hop}");
             }
         }
+    }
+
+    #[test]
+    fn chases_share_the_loads_and_each_follows_the_ring() {
+        const CHASES: usize = 5;
+        for loads in [0u64, 3, 5, 1003] {
+            let mut chases = Chases::new(Ring::new(1000 * LINE, Pages::Base, 7).unwrap(), CHASES);
+            let begun = chases.at.clone();
+            chases.follow(loads);
+            for (number, &start) in begun.iter().enumerate() {
+                let own = loads / CHASES as u64 + u64::from((number as u64) < loads % CHASES as u64);
+                chases.ring.at = start;
+                chases.ring.chase(own);
+                assert_eq!(chases.ring.at, chases.at[number], "chase {number} of {loads} loads");
+            }
+        }
+        let few = Chases::new(Ring::new(3 * LINE, Pages::Base, 7).unwrap(), 100);
+        assert_eq!(few.at.len(), 3, "no two begin at one place");
     }
 
     #[test]

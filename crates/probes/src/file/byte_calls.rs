@@ -8,6 +8,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
 
 use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
+use kelvin_catalogue::mem::LATENCY;
 use kelvin_file::{Access, Target};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
@@ -16,7 +17,7 @@ use kelvin_sys::calls;
 use super::cached::Cached;
 use super::cases::{known, predictable};
 use super::data::{self, MIB};
-use crate::memory::{allowance, published as hierarchy};
+use crate::memory::{allowance, latency};
 use crate::os::syscall_null;
 use crate::os::syscall_work::{NANOSECONDS_AN_INSTRUCTION, SHORT_WAY_INSTRUCTIONS};
 use crate::predict::Predicting;
@@ -38,8 +39,8 @@ pub(crate) static PROBE: Probe = Probe {
         prediction: "The measured os.syscall.null, and instructions counted in the kernel's source: 150 to the file \
                      (descriptor, permission, hooks), and for a read 300 more through the page cache (finding the \
                      page, taking and returning a reference, copying, the access time), at two per cycle and 3 GHz. A \
-                     byte anywhere in a file larger than the last-level cache waits once for main memory, by the \
-                     published latency. Predicted range: from four fifths of the null call, which does a little work \
+                     byte anywhere in a file larger than the last-level cache waits once for main memory, by \
+                     mem.latency. Predicted range: from four fifths of the null call, which does a little work \
                      of its own, to three times it and all the rest.",
         not_for: "The cost of a byte; files that are not in memory; file systems that ask a server or another program \
                   at each call.",
@@ -56,7 +57,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BYTE_CALLS],
-    inputs: &[syscall_null::ID],
+    inputs: &[syscall_null::ID, LATENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -194,11 +195,11 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     };
     let work = instructions * NANOSECONDS_AN_INSTRUCTION;
     let far = call == ByteCall::PreadAnywhere && bytes > allowance::last_level(facts.machine());
-    let ([least, most], source) = hierarchy::main_memory(facts.machine());
-    let (wait, longest) = if far { ((least * most).sqrt(), most) } else { (0.0, 0.0) };
+    let load = if far { Some(facts.measured(&LATENCY, &latency::in_memory(facts.machine()))?) } else { None };
+    let wait = load.as_ref().map_or(0.0, |load| load.value);
     let value = null.value + work + wait;
     let mut predicting =
-        Predicting::between(Basis::Derived, value, OF_NULL * null.value, 3.0 * null.value + work + 2.0 * longest)
+        Predicting::between(Basis::Derived, value, OF_NULL * null.value, 3.0 * null.value + work + 2.0 * wait)
             .formula(
                 "os.syscall.null + instructions at two per cycle and 3 GHz + a load from memory where the file is \
                  large",
@@ -207,8 +208,8 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
             .constant("instructions beyond the null call", instructions, Unit::Count, COUNTED)
             .source(COUNTED);
     let mut waits = String::new();
-    if far {
-        predicting = predicting.constant("load from main memory", wait, Unit::Nanoseconds, source).source(source);
+    if let Some(load) = load {
+        predicting = predicting.input(load);
         waits = format!(" + {wait:.0} ns");
     }
     Ok(predicting.derived_as(format!("{:.1} ns + {work:.0} ns{waits} = {value:.1} ns", null.value)))
@@ -235,12 +236,12 @@ mod tests {
 
     #[test]
     fn a_byte_anywhere_waits_for_memory_where_no_cache_holds_the_file() {
-        facts_about(&[(syscall_null::ID, Some(60.0))], |facts| {
+        facts_about(&[(syscall_null::ID, Some(60.0)), (LATENCY.id.as_str(), Some(100.0))], |facts| {
             // A machine that states no caches is taken to have a last level of 64 MiB.
             let value = |bytes| predict(facts, &BYTE_CALLS, &case(ByteCall::PreadAnywhere, bytes)).unwrap();
             assert!((value(LARGE).value - 135.0).abs() < 1e-9);
             let far = value(256 * MIB);
-            assert!(far.value > 135.0 + 50.0 && far.derivation.matches('+').count() == 2, "{}", far.derivation);
+            assert!((far.value - 235.0).abs() < 1e-9 && far.derivation.matches('+').count() == 2, "{}", far.derivation);
         });
     }
 

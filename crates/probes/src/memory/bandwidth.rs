@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{
     BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ,
-    BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, Cpus, LATENCY,
+    BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, CORE_TO_CORE, Cpus, LATENCY, LATENCY_PARALLEL,
 };
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Cache, Case, Machine};
@@ -45,10 +45,13 @@ pub(crate) static PROBE: Probe = Probe {
               start together, and a batch ends when the last is done. With all CPUs, a cache line is bounced between \
               the first and each of up to eight others, before each operation and after the last: the median shows \
               whether they share a last-level cache at that moment, and so explains a bimodal total.",
-        prediction: "In L1 and L2: published bytes per cycle x measured frequency x CPUs. Beyond: Little's law, the \
-                     lines that a core can have in flight over the latency of that level measured in this run; for \
-                     memory, at most the peak of its channels where the machine states it, less write-allocate reads. \
-                     An upper limit in each case.",
+        prediction: "Reading and writing in L1 and L2: published bytes per cycle x measured frequency. Reading beyond: \
+                     the lines that a core has in flight over the latency of that level (Little's law), both measured in \
+                     this run by mem.latency and mem.latency.parallel. Non-temporal stores are measured once. The other \
+                     operations follow from these: copy and triad, and stores to lines in memory, which are read first, \
+                     take as long as their reading and their writing, between one after the other and at once; fill and \
+                     zero as long as the fastest stores. All CPUs together move so many times what one does. For memory, \
+                     at most the peak of its channels where the machine states it, less write-allocate reads.",
         not_for: "Random access; bus traffic, which with ordinary stores is half as much again for a copy, a third \
                   more for a triad, and double for a write or fill; the rate of storing nonzero bytes, by the rate of \
                   zeros.",
@@ -85,7 +88,7 @@ pub(crate) static PROBE: Probe = Probe {
         &BANDWIDTH_TRIAD,
         &BANDWIDTH_CORE_TO_CORE,
     ],
-    inputs: &[FREQUENCY.id.as_str(), LATENCY.id.as_str()],
+    inputs: &[FREQUENCY.id.as_str(), LATENCY.id.as_str(), LATENCY_PARALLEL.id.as_str(), CORE_TO_CORE.id.as_str()],
     cases,
     run,
     predict: limits::predict,

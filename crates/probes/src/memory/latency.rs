@@ -3,16 +3,14 @@
 //! Each point is the latency of a load that no prefetcher can predict. It must not be used as the cost of independent
 //! loads, of which a core has many in flight.
 
-use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::cpu::{self, FREQUENCY};
 use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Case, Machine};
 use kelvin_sys::memory::Ring;
 
 use super::axes::{check_pages, number, obtained, page_sizes, pages};
-use super::{allowance, published as hierarchy};
-use crate::predict::Predicting;
-use crate::published;
+use super::{allowance, curve};
 
 /// Id of the probe and of its metric.
 pub(crate) static PROBE: Probe = Probe {
@@ -25,12 +23,14 @@ pub(crate) static PROBE: Probe = Probe {
               the resident size and pages are read from /proc/self/smaps and noted. A set up to 64 MiB is traversed \
               once untimed; a larger one is flushed from the caches after it is built, as a whole pass would have \
               evicted it.",
-        prediction: "Published cycles of the levels at the measured frequency, by the reported cache sizes: each level \
-                     serves the share of the working set that it can hold. Predicted range: 5 % below that to 5 % \
-                     above the figure with nothing left in the inner levels, as under LRU replacement; base pages add \
-                     a TLB miss of up to 9 cycles beyond 64 KiB, and up to one more memory access beyond the caches. \
-                     Memory latency is the published idle latency of this microarchitecture's servers, or the span of \
-                     all in the table: wide, as it depends on modules and controller.",
+        prediction: "Within L1 the load of cpu.latency.load. One point of each level beyond, at which nothing but that level \
+                     serves the loads (a power of two from twice the level within it on, and the largest set in huge \
+                     pages), is predicted by what is published of the core, else by other machines. All other points \
+                     follow from these: of a set in base pages, which lie at random, those lines miss L2 of which more \
+                     fall into a set than it has ways (a Poisson distribution); L3 keeps as much of the set as it holds, \
+                     and in a virtual machine 2 MiB for each of its CPUs. Beyond the reach of the first TLB a load takes \
+                     7 to 9 cycles more; beyond the second also an entry of each page table (two in a virtual machine), \
+                     from the level that can hold them.",
         not_for: "Throughput of independent loads; latency under load (that is mem.bandwidth.loaded).",
         pitfalls: &[
             "Prefetchers predict a constant stride: 3 ns where memory takes 170 ns.",
@@ -46,10 +46,10 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&LATENCY],
-    inputs: &[FREQUENCY.id.as_str()],
+    inputs: &[FREQUENCY.id.as_str(), cpu::LATENCY.as_str()],
     cases,
     run,
-    predict,
+    predict: curve::predict,
 };
 
 const KIB: u64 = 1 << 10;
@@ -77,13 +77,24 @@ pub(super) fn largest(machine: &Machine) -> u64 {
 }
 
 /// The case of memory: the largest working set in base pages, part of every run.
-pub(super) fn in_memory(machine: &Machine) -> Case {
+pub(crate) fn in_memory(machine: &Machine) -> Case {
     in_base_pages(largest(machine))
 }
 
 /// The case of a set of so many bytes in base pages.
 pub(super) fn in_base_pages(bytes: u64) -> Case {
     Case::new().at(PageSize::Base).with(BYTES, bytes)
+}
+
+/// The case of the largest working set in such pages.
+pub(super) fn largest_in(machine: &Machine, pages: PageSize) -> Case {
+    Case::new().at(pages).with(BYTES, largest(machine))
+}
+
+/// The case of the largest working set with the fewest misses of the TLB: in huge pages where the kernel may provide them.
+pub(super) fn largest_without_translation(machine: &Machine) -> Case {
+    let is_huge = page_sizes(machine).contains(&PageSize::Huge);
+    largest_in(machine, if is_huge { PageSize::Huge } else { PageSize::Base })
 }
 
 /// Powers of two, and from 16 KiB to twice the last-level cache 1.5 times them; in a quick run powers of two, the large
@@ -142,145 +153,10 @@ fn settle(ring: &mut Ring) {
     }
 }
 
-/// Predicted range around the published latencies, as a share.
-const TOLERANCE: f64 = 0.05;
-/// Working sets up to this size fit the L1 TLB for base pages of every core in the tables (16 entries).
-const TRANSLATED: u64 = 64 * KIB;
-/// Core cycles, lowest and highest published, that a hit in the L2 TLB adds.
-pub(super) const SECOND_TLB: [f64; 2] = [7.0, 9.0];
-pub(super) const SECOND_TLB_SOURCE: &str = "Lam, Chips and Cheese: Goldmont Plus (9 cycles on Skylake, 8 on Goldmont \
-                                            Plus, 7 on Zen 2) and Lion Cove: Intel's P-Core Roars (7 on Lion Cove and \
-                                            Zen 5)";
-
-/// A level as it serves a working set.
-struct Served {
-    name: &'static str,
-    /// Its capacity; memory holds any working set.
-    bytes: u64,
-    /// Nanoseconds of a load: the lowest, usual and highest published.
-    nanoseconds: [f64; 3],
-    /// The usual one, in words.
-    published: String,
-    inputs: Vec<Input>,
-    source: &'static str,
-}
-
-impl Served {
-    /// A cache with published lowest and highest core cycles.
-    fn cache(name: &'static str, bytes: u64, [least, most]: [f64; 2], source: &'static str, frequency: &Input) -> Self {
-        let cycles = (least + most) / 2.0;
-        let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
-        let size = Input {
-            name: format!("{name} size"),
-            value: bytes as f64,
-            unit: Unit::Bytes,
-            source: "machine facts".into(),
-        };
-        Self {
-            name,
-            bytes,
-            nanoseconds: [nanoseconds(least), nanoseconds(cycles), nanoseconds(most)],
-            published: format!("{cycles} cycles / {:.3} GHz", frequency.value / 1e9),
-            inputs: vec![published::cycles(name, cycles, source), size],
-            source,
-        }
-    }
-
-    fn main_memory(facts: &Facts<'_>) -> Self {
-        let ([least, most], source) = hierarchy::main_memory(facts.machine());
-        let usual = (least * most).sqrt();
-        let input =
-            |name: &str, value| Input { name: name.into(), value, unit: Unit::Nanoseconds, source: source.into() };
-        Self {
-            name: "main memory",
-            bytes: u64::MAX,
-            nanoseconds: [least, usual, most],
-            published: format!("{usual:.0} ns"),
-            inputs: vec![input("main memory, lowest", least), input("main memory, highest", most)],
-            source,
-        }
-    }
-}
-
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
-    let frequency = published::frequency(facts)?;
-    let levels = levels(facts, bytes, &frequency)?;
-    let shares = shares(&levels, bytes);
-    let of = |which: usize| -> f64 {
-        levels.iter().zip(&shares).map(|(level, share)| level.nanoseconds[which] * share).sum()
-    };
-    let (least, value) = (of(0), of(1));
-    let farthest = levels.last().map_or(value, |level| level.nanoseconds[2]);
-    let base = PageSize::of(case) == Some(PageSize::Base);
-    let in_memory = levels.last().is_some_and(|level| level.bytes == u64::MAX);
-    // Beyond the caches page-table entries may have to come from memory: one more access.
-    let translation = match (base, in_memory) {
-        (false, _) => 0.0,
-        (true, true) => farthest,
-        (true, false) if bytes > TRANSLATED => SECOND_TLB[1] * 1e9 / frequency.value,
-        (true, false) => 0.0,
-    };
-    let (low, high) = (least * (1.0 - TOLERANCE), (farthest + translation) * (1.0 + TOLERANCE));
-    let mut predicting = Predicting::between(Basis::Published, value, low, high)
-        .formula("sum over levels of the share of the set that the level holds x its published latency");
-    let mut terms = Vec::new();
-    for (level, share) in levels.into_iter().zip(&shares) {
-        terms.push(format!("{share:.2} x {} {}", level.published, level.name));
-        predicting = level.inputs.into_iter().fold(predicting, Predicting::input).source(level.source);
-    }
-    if translation > 0.0 && !in_memory {
-        predicting = predicting
-            .constant("L1 TLB miss, at most", SECOND_TLB[1], Unit::Cycles, SECOND_TLB_SOURCE)
-            .source(SECOND_TLB_SOURCE);
-    }
-    Ok(predicting.input(frequency).derived_as(format!("{} = {value:.2} ns", terms.join(" + "))))
-}
-
-/// The levels that a working set reaches, innermost first; an error if one has no published latency.
-fn levels(facts: &Facts<'_>, bytes: u64, frequency: &Input) -> Result<Vec<Served>, NoPrediction> {
-    let size = |level, name: &str| {
-        hierarchy::cache_bytes(facts.machine(), level)
-            .ok_or_else(|| NoPrediction::because(format!("the machine reports no size of its {name} cache")))
-    };
-    let core = published::core(facts)?;
-    let mut levels = vec![Served::cache("L1", size(1, "L1")?, [core.load; 2], core.source, frequency)];
-    if bytes <= levels[0].bytes {
-        return Ok(levels);
-    }
-    let row = hierarchy::hierarchy(facts)?;
-    let second = row.second.ok_or_else(|| NoPrediction::because("no L2 latency is published"))?;
-    levels.push(Served::cache("L2", size(2, "L2")?, [second; 2], row.source, frequency));
-    if bytes <= levels[1].bytes {
-        return Ok(levels);
-    }
-    let third = row.third.ok_or_else(|| NoPrediction::because("no L3 latency is published"))?;
-    levels.push(Served::cache("L3", size(3, "L3")?, third, row.source, frequency));
-    if bytes > levels[2].bytes {
-        levels.push(Served::main_memory(facts));
-    }
-    Ok(levels)
-}
-
-/// The share of a working set that each level holds beyond what the levels before it hold.
-fn shares(levels: &[Served], bytes: u64) -> Vec<f64> {
-    let mut held = 0;
-    levels
-        .iter()
-        .map(|level| {
-            let until = level.bytes.min(bytes);
-            let share = until.saturating_sub(held) as f64 / bytes as f64;
-            held = held.max(until);
-            share
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_harness::MeasuredValue;
     use kelvin_model::{Cache, CacheKind, Fact};
 
     fn machine(sizes: &[(u32, u64)]) -> Machine {
@@ -298,12 +174,6 @@ mod tests {
         machine
     }
 
-    fn zen2() -> Machine {
-        let mut machine = machine(&[(1, 32 * KIB), (2, 512 * KIB), (3, 16 * MIB)]);
-        machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
-        machine
-    }
-
     #[test]
     fn the_ring_stays_within_the_allowance() {
         for limit in [64u64, 96, 130, 200, 272, 400, 512, 600, 1024, 8192].map(|mib| mib << 20) {
@@ -314,30 +184,6 @@ mod tests {
             // And no smaller than needed.
             assert!(largest >= (limit / 16).min(256 * MIB), "{largest} of {limit}");
         }
-    }
-
-    #[test]
-    fn levels_serve_the_shares_that_they_hold() {
-        let machine = zen2();
-        let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 4e9, half_width: 0.0 });
-        let facts = Facts::new(&machine, &measured);
-        let at = |bytes, pages: PageSize| predict(&facts, &LATENCY, &Case::new().with(BYTES, bytes).at(pages));
-        assert_eq!(at(16 * KIB, PageSize::Base).unwrap().value, 1.0);
-        // Half of 64 KiB in L1: (4 + 12) / 2 cycles at 4 GHz.
-        let half = at(64 * KIB, PageSize::Base).unwrap();
-        assert_eq!(half.value, 2.0);
-        assert_eq!(half.derivation, "0.50 x 4 cycles / 4.000 GHz L1 + 0.50 x 12 cycles / 4.000 GHz L2 = 2.00 ns");
-        assert!((half.high - 3.15).abs() < 1e-9, "{}", half.high);
-        // 1/32 in L1, 15/32 in L2, half in L3.
-        let third = at(MIB, PageSize::Huge).unwrap();
-        assert!((third.value - (4.0 / 32.0 + 12.0 * 15.0 / 32.0 + 40.0 / 2.0) / 4.0).abs() < 1e-12);
-        assert!((third.high - 10.5).abs() < 1e-9);
-        assert!((at(MIB, PageSize::Base).unwrap().high - 49.0 / 4.0 * 1.05).abs() < 1e-9);
-        // Three quarters in main memory, 113 to 134 ns; base pages add at most one access.
-        let memory = at(64 * MIB, PageSize::Huge).unwrap();
-        assert!((memory.value - (0.75 * (113.0f64 * 134.0).sqrt() + 2.5)).abs() < 0.3, "{memory:?}");
-        assert!((memory.high - 134.0 * 1.05).abs() < 1e-9 && memory.low > 0.7 * 113.0, "{memory:?}");
-        assert!((at(64 * MIB, PageSize::Base).unwrap().high - 268.0 * 1.05).abs() < 1e-9);
     }
 
     #[test]

@@ -1,14 +1,17 @@
-//! Predicted bandwidth: cache widths, lines in flight, and the peak of the memory channels.
+//! Predicted bandwidth: cache widths, lines in flight, the peak of the memory channels, and what loops do that read and write.
 
-use kelvin_catalogue::mem::{BANDWIDTH_CORE_TO_CORE, BYTES, Cpus, LATENCY, PageSize};
+use kelvin_catalogue::mem::{
+    BANDWIDTH_CORE_TO_CORE, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, CORE_TO_CORE, Cpus, LATENCY,
+    LATENCY_PARALLEL, PageSize,
+};
 use kelvin_harness::Facts;
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::kernels::bandwidth::Operation;
 
 use super::allowance::{allowed, data_caches};
 use super::operations::MEASURED;
 use super::widths::widths;
-use super::{latency, published as hierarchy};
+use super::{bandwidth, core_to_core, latency, parallel, published as hierarchy};
 use crate::predict::Predicting;
 use crate::published;
 
@@ -21,111 +24,233 @@ const OF_PEAK: [f64; 2] = [0.5, 1.0];
 /// Predicted range of a limit by lines in flight, factor either way: prefetchers of outer caches have further lines in
 /// flight, and latency grows under load.
 const OF_OUTSTANDING: f64 = 2.0;
+/// Predicted range where another operation or one CPU was measured, as a share.
+const TOLERANCE: f64 = 0.1;
+/// Predicted range of a line's way in a crew, factor either way.
+const OF_WAY: f64 = 1.5;
 /// Bytes of a line.
 const LINE: f64 = 64.0;
+const LITTLE: &str = "Little: A proof for the queuing formula L = λW, Operations Research 9, 1961";
+
+/// Where a working set lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    First,
+    Second,
+    Outer,
+    Memory,
+}
 
 /// The limit of one operation at one working set.
 pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let machine = facts.machine();
     if metric.id == BANDWIDTH_CORE_TO_CORE.id {
-        return Err(NoPrediction::because(
-            "it shows what the CPUs share; mem.core_to_core predicts it from what the machine reports",
-        ));
+        return between_cores(facts);
     }
     let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
     let measured = MEASURED.iter().find(|(_, of)| of.id == metric.id);
     let &(operation, _) = measured.ok_or_else(|| NoPrediction::because("this metric belongs to no operation"))?;
-    let cpus = if Cpus::of(case) == Some(Cpus::All) { allowed(facts.machine()) } else { 1 };
-    let caches = data_caches(facts.machine());
-    let level = caches.iter().find(|cache| bytes <= cache.bytes).map_or(u32::MAX, |cache| cache.level);
-    match level {
-        _ if caches.is_empty() => Err(NoPrediction::because("the machine reports no caches")),
-        _ if operation == Operation::NonTemporalWrite && level != u32::MAX => {
-            Err(NoPrediction::because("non-temporal stores go to memory even with a small working set"))
+    let caches = data_caches(machine);
+    let level = match caches.iter().find(|cache| bytes <= cache.bytes).map(|cache| cache.level) {
+        _ if caches.is_empty() => return Err(NoPrediction::because("the machine reports no caches")),
+        Some(1) => Level::First,
+        Some(2) => Level::Second,
+        Some(_) => Level::Outer,
+        None => Level::Memory,
+    };
+    let in_memory = bandwidth::in_memory(machine);
+    let of_one = if level == Level::Memory { in_memory.clone() } else { Case::new().with(BYTES, bytes).at(Cpus::One) };
+    if Cpus::of(case) == Some(Cpus::All) {
+        return within_peak(by_one(facts, metric, &of_one), facts, operation, level);
+    }
+    match (operation, level) {
+        (Operation::NonTemporalWrite, Level::Memory) => within_peak(
+            Err(NoPrediction::because("what a non-temporal store waits for is not published")),
+            facts,
+            operation,
+            level,
+        ),
+        (Operation::NonTemporalWrite, _) => {
+            let there = facts.measured(&BANDWIDTH_NTWRITE, &in_memory)?;
+            Ok(like(there, "non-temporal stores go to memory, whatever the working set"))
         }
-        1 => in_first_level(facts, operation, cpus),
-        2 => in_second_level(facts, cpus),
-        _ => beyond(facts, operation, bytes, cpus, level == u32::MAX),
+        (Operation::Read | Operation::Write, Level::First) => {
+            let row = widths(facts)?;
+            by_width(facts, row.first_level(operation), row.source, OF_WIDTH)
+        }
+        (Operation::Read | Operation::Write, Level::Second) => {
+            let row = widths(facts)?;
+            let width = row.second.ok_or_else(|| NoPrediction::because("no L2 width is published"))?;
+            by_width(facts, width, row.source, OF_SECOND_WIDTH)
+        }
+        (Operation::Read | Operation::Write, Level::Outer) => by_outstanding(facts, bytes),
+        (Operation::Read, Level::Memory) => within_peak(by_chains(facts), facts, operation, level),
+        (Operation::Fill | Operation::Zero, Level::Memory) => {
+            let stores = facts.measured(&BANDWIDTH_NTWRITE, &in_memory)?;
+            within_peak(Ok(like(stores, "the fastest means are non-temporal stores")), facts, operation, level)
+        }
+        (Operation::Fill | Operation::Zero, _) => {
+            let stores = facts.measured(&BANDWIDTH_WRITE, &of_one)?;
+            Ok(like(stores, "as ordinary stores"))
+        }
+        (Operation::Write | Operation::Copy | Operation::Triad, _) => {
+            within_peak(by_both(facts, operation, level, &of_one), facts, operation, level)
+        }
     }
 }
 
-fn in_first_level(facts: &Facts<'_>, operation: Operation, cpus: u64) -> Result<Prediction, NoPrediction> {
-    let row = widths(facts)?;
-    by_width(facts, row.first_level(operation), cpus, row.source, OF_WIDTH)
-}
-
-fn in_second_level(facts: &Facts<'_>, cpus: u64) -> Result<Prediction, NoPrediction> {
-    let row = widths(facts)?;
-    let width = row.second.ok_or_else(|| NoPrediction::because("no L2 width is published"))?;
-    by_width(facts, width, cpus, row.source, OF_SECOND_WIDTH)
-}
-
-/// Bytes per cycle x frequency x CPUs.
+/// Bytes per cycle x frequency.
 fn by_width(
     facts: &Facts<'_>,
     width: f64,
-    cpus: u64,
     source: &'static str,
     [least, most]: [f64; 2],
 ) -> Result<Prediction, NoPrediction> {
     let frequency = published::frequency(facts)?;
-    let value = width * frequency.value * cpus as f64;
+    let value = width * frequency.value;
     Ok(Predicting::between(Basis::Published, value, least * value, most * value)
-        .formula("published bytes per cycle x core frequency x CPUs")
+        .formula("published bytes per cycle x core frequency")
         .constant("bytes per cycle", width, Unit::Bytes, source)
         .input(frequency.clone())
-        .constant("CPUs", cpus as f64, Unit::Count, "the case")
         .source(source)
-        .derived_as(format!("{width} B/cycle x {:.3} GHz x {cpus} = {:.1} GB/s", frequency.value / 1e9, value / 1e9)))
+        .derived_as(format!("{width} B/cycle x {:.3} GHz = {:.1} GB/s", frequency.value / 1e9, value / 1e9)))
 }
 
-/// Beyond L2: Little's law, and at most the peak of the memory channels.
-fn beyond(
+/// All CPUs as so many of one.
+fn by_one(facts: &Facts<'_>, metric: &Metric, of_one: &Case) -> Result<Prediction, NoPrediction> {
+    let cpus = allowed(facts.machine()) as f64;
+    let one = facts.measured(metric, of_one)?;
+    let value = cpus * one.value;
+    Ok(Predicting::between(Basis::Derived, value, one.value * (1.0 - TOLERANCE), value * (1.0 + TOLERANCE))
+        .formula("CPUs x the same on one CPU")
+        .constant("CPUs", cpus, Unit::Count, "the case")
+        .input(one.clone())
+        .derived_as(format!("{cpus} x {:.1} GB/s = {:.1} GB/s", one.value / 1e9, value / 1e9)))
+}
+
+/// As fast as another operation.
+fn like(other: Input, why: &'static str) -> Prediction {
+    let value = other.value;
+    Predicting::between(Basis::Derived, value, value * (1.0 - TOLERANCE), value * (1.0 + TOLERANCE))
+        .formula(format!("the rate of another operation: {why}"))
+        .input(other)
+        .derived_as(format!("{:.1} GB/s", value / 1e9))
+}
+
+/// A loop that reads and writes, from the rates of reading and of writing: what they take one after the other, and what the longer of them
+/// takes if they overlap. In L1 they do; beyond, the middle of the two is expected.
+fn by_both(facts: &Facts<'_>, operation: Operation, level: Level, of_one: &Case) -> Result<Prediction, NoPrediction> {
+    let reading = facts.measured(&BANDWIDTH_READ, of_one)?;
+    let write = if level == Level::Memory { &BANDWIDTH_NTWRITE } else { &BANDWIDTH_WRITE };
+    let writing = facts.measured(write, of_one)?;
+    // An ordinary store to a line in memory reads it first, and no such byte counts.
+    let (read, written, counted) = match operation {
+        Operation::Triad => (2.0, 1.0, 3.0),
+        Operation::Copy => (1.0, 1.0, 2.0),
+        _ => (1.0, 1.0, 1.0),
+    };
+    let (reads, writes) = (read / reading.value, written / writing.value);
+    let (apart, together) = (reads + writes, reads.max(writes));
+    let expected = if level == Level::First { together } else { (apart * together).sqrt() };
+    let rate = |seconds: f64| counted / seconds;
+    let (low, high) = (rate(apart) * (1.0 - TOLERANCE), rate(together) * (1.0 + TOLERANCE));
+    let [fast, slow, value] = [together, apart, expected].map(|seconds| rate(seconds) / 1e9);
+    let formula = match (operation, level) {
+        (Operation::Write, _) => "reading each line and writing it back, between one after the other and at once",
+        (_, Level::First) => "the slower of reading and writing, which go on at once",
+        _ => "reading and writing, between one after the other and at once",
+    };
+    Ok(Predicting::between(Basis::Derived, rate(expected), low, high)
+        .formula(formula)
+        .input(reading)
+        .input(writing)
+        .constant("bytes read", read, Unit::Count, "arrays of the operation, and lines that stores read first")
+        .constant("bytes written", written, Unit::Count, "arrays of the operation")
+        .derived_as(format!("{slow:.1} GB/s one after the other, {fast:.1} GB/s at once: {value:.1} GB/s")))
+}
+
+/// The lines that one core can have in flight: measured by independent chains of loads, or as published.
+fn in_flight(facts: &Facts<'_>) -> Result<(f64, Vec<Input>), NoPrediction> {
+    let machine = facts.machine();
+    let chains = facts.measured(&LATENCY_PARALLEL, &parallel::most(machine));
+    let one = facts.measured(&LATENCY, &latency::largest_without_translation(machine));
+    match (chains, one) {
+        (Ok(chains), Ok(one)) => Ok((one.value / chains.value, vec![one, chains])),
+        (Err(why), _) | (_, Err(why)) => {
+            let row = hierarchy::hierarchy(facts).map_err(|_| why)?;
+            let lines = row.outstanding.ok_or_else(|| {
+                NoPrediction::because("the table of published figures has no number of lines in flight for this core")
+            })?;
+            let name = "lines in flight".into();
+            Ok((lines, vec![Input { name, value: lines, unit: Unit::Count, source: row.source.into() }]))
+        }
+    }
+}
+
+/// Little's law in an outer cache: lines in flight over its latency. A line fetched only to be overwritten takes a slot too.
+fn by_outstanding(facts: &Facts<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
+    let (lines, inputs) = in_flight(facts)?;
+    let latency = facts.measured(&LATENCY, &latency_case(bytes))?;
+    let value = lines * LINE / latency.value * 1e9;
+    let predicting = Predicting::within_factor(Basis::Derived, value, OF_OUTSTANDING)
+        .formula("Little's law: lines in flight x 64 B / latency")
+        .source(LITTLE)
+        .input(latency.clone());
+    let derivation = format!("{lines:.1} lines x 64 B / {:.1} ns = {:.1} GB/s", latency.value, value / 1e9);
+    Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+}
+
+/// The point of the latency curve for a working set in a cache.
+fn latency_case(bytes: u64) -> Case {
+    Case::new().at(PageSize::Base).with(BYTES, 1 << bytes.max(1).ilog2())
+}
+
+/// Reading memory as many independent chains of loads do, of which each brings a line; prefetchers can only have more in flight.
+fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let machine = facts.machine();
+    let (value, inputs, formula, derivation) = match facts.measured(&LATENCY_PARALLEL, &parallel::most(machine)) {
+        Ok(chains) => {
+            let value = LINE / chains.value * 1e9;
+            let derivation = format!("64 B / {:.2} ns = {:.1} GB/s", chains.value, value / 1e9);
+            (value, vec![chains], "64 B / a load of many independent chains", derivation)
+        }
+        Err(_) => {
+            let (lines, mut inputs) = in_flight(facts)?;
+            let one = facts.measured(&LATENCY, &latency::in_memory(machine))?;
+            let value = lines * LINE / one.value * 1e9;
+            let derivation = format!("{lines:.0} lines x 64 B / {:.1} ns = {:.1} GB/s", one.value, value / 1e9);
+            inputs.push(one);
+            (value, inputs, "Little's law: lines in flight x 64 B / latency", derivation)
+        }
+    };
+    let predicting = Predicting::within_factor(Basis::Derived, value, OF_OUTSTANDING).formula(formula).source(LITTLE);
+    Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+}
+
+/// A line from core to core in the crew, as between two CPUs apart from it.
+fn between_cores(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let pair = core_to_core::of_every_run(facts.machine());
+    let pair = pair.ok_or_else(|| NoPrediction::because("there is one CPU"))?;
+    let way = facts.measured(&CORE_TO_CORE, &pair)?;
+    Ok(Predicting::within_factor(Basis::Derived, way.value, OF_WAY)
+        .formula("the way between two CPUs, as mem.core_to_core")
+        .input(way.clone())
+        .derived_as(format!("{:.0} ns", way.value)))
+}
+
+/// A prediction of an operation on memory, or the peak of the memory channels where that is less or nothing else tells.
+fn within_peak(
+    predicted: Result<Prediction, NoPrediction>,
     facts: &Facts<'_>,
     operation: Operation,
-    bytes: u64,
-    cpus: u64,
-    in_memory: bool,
+    level: Level,
 ) -> Result<Prediction, NoPrediction> {
-    let outstanding = if operation == Operation::NonTemporalWrite {
-        Err(NoPrediction::because(
-            "the latency of a non-temporal store is not measured, and the peak of the memory channels is unknown",
-        ))
-    } else {
-        by_outstanding(facts, bytes, cpus, in_memory)
-    };
-    let peak = if in_memory { by_peak(facts, operation) } else { None };
-    match (outstanding, peak) {
-        (Ok(outstanding), Some(peak)) if outstanding.value <= peak.value => Ok(outstanding),
+    let peak = if level == Level::Memory { by_peak(facts, operation) } else { None };
+    match (predicted, peak) {
+        (Ok(predicted), Some(peak)) if predicted.value <= peak.value => Ok(predicted),
         (_, Some(peak)) => Ok(peak),
-        (outstanding, None) => outstanding,
+        (predicted, None) => predicted,
     }
-}
-
-/// Little's law: lines in flight over latency. A line fetched only to be overwritten takes a slot too, so the limit is
-/// the same for all operations.
-fn by_outstanding(facts: &Facts<'_>, bytes: u64, cpus: u64, in_memory: bool) -> Result<Prediction, NoPrediction> {
-    let row = hierarchy::hierarchy(facts)?;
-    let lines = row.outstanding.ok_or_else(|| {
-        NoPrediction::because("the table of published figures has no number of lines in flight for this core")
-    })?;
-    let latency = facts.measured(&LATENCY, &latency_case(facts.machine(), bytes, in_memory))?;
-    let value = cpus as f64 * lines * LINE / latency.value * 1e9;
-    Ok(Predicting::within_factor(Basis::Derived, value, OF_OUTSTANDING)
-        .formula("Little's law: CPUs x lines in flight x 64 B / latency")
-        .constant("lines in flight", lines, Unit::Count, row.source)
-        .input(latency.clone())
-        .constant("CPUs", cpus as f64, Unit::Count, "the case")
-        .source(row.source)
-        .source("Little: A proof for the queuing formula L = λW, Operations Research 9, 1961")
-        .derived_as(format!("{cpus} x {lines} lines x 64 B / {:.1} ns = {:.1} GB/s", latency.value, value / 1e9)))
-}
-
-/// The point of the latency curve for a working set: for memory the largest one, in base pages, part of every run.
-fn latency_case(machine: &Machine, bytes: u64, in_memory: bool) -> Case {
-    if in_memory {
-        return latency::in_memory(machine);
-    }
-    Case::new().at(PageSize::Base).with(BYTES, 1 << bytes.max(1).ilog2())
 }
 
 /// The peak of the memory channels, less write-allocate reads. It is a limit of all CPUs, which one cannot exceed
@@ -157,50 +282,86 @@ mod tests {
     use super::*;
     use crate::memory::bandwidth::tests::machine;
     use kelvin_catalogue::cpu::FREQUENCY;
-    use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE};
+    use kelvin_catalogue::mem::{
+        BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE,
+        BANDWIDTH_ZERO,
+    };
     use kelvin_harness::MeasuredValue;
     use kelvin_model::Fact;
 
-    /// The prediction for an operation on a machine with 4 GHz and 100 ns to any level.
+    const L1: u64 = 24 << 10;
+    const L2: u64 = 512 << 10;
+    const MEMORY: u64 = 256 << 20;
+
+    /// The prediction for an operation on a machine with 4 GHz, 100 ns to any level and a load in 5 ns from many chains; that reads
+    /// 30, writes 10 and writes around the caches at 20 GB/s.
     fn predicted(machine: &Machine, metric: &Metric, bytes: u64, cpus: Cpus) -> Result<Prediction, NoPrediction> {
         let measured = |id: &str, _: &Case| {
-            let value = if id == FREQUENCY.id.as_str() { 4e9 } else { 100.0 };
-            Some(MeasuredValue { value, half_width: 0.0 })
+            let rates = [
+                (&BANDWIDTH_READ, 30e9),
+                (&BANDWIDTH_WRITE, 10e9),
+                (&BANDWIDTH_NTWRITE, 20e9),
+                (&BANDWIDTH_COPY, 25e9),
+            ];
+            let others = [(&FREQUENCY, 4e9), (&LATENCY, 100.0), (&LATENCY_PARALLEL, 5.0), (&CORE_TO_CORE, 70.0)];
+            let found = rates.iter().chain(&others).find(|(metric, _)| *metric.id == *id);
+            found.map(|&(_, value)| MeasuredValue { value, half_width: 0.0 })
         };
         let case = Case::new().with(BYTES, bytes).at(cpus);
         predict(&Facts::new(machine, &measured), metric, &case)
     }
 
-    fn zen5() -> Machine {
+    fn of_core(name: &str) -> Machine {
         let mut machine = machine(2, 32 << 20, 24 << 30);
-        machine.cpu.microarchitecture = Fact::known("Zen 5".into(), "a test");
+        machine.cpu.microarchitecture = Fact::known(name.into(), "a test");
         machine
     }
 
+    fn value(machine: &Machine, metric: &Metric, bytes: u64) -> f64 {
+        (predicted(machine, metric, bytes, Cpus::One).unwrap().value / 1e8).round() / 10.0
+    }
+
     #[test]
-    fn caches_are_as_wide_as_published() {
-        let machine = zen5();
-        let value = |metric, bytes, cpus| predicted(&machine, metric, bytes, cpus).unwrap().value;
-        assert_eq!(value(&BANDWIDTH_READ, 24 << 10, Cpus::One), 512e9);
-        assert_eq!(value(&BANDWIDTH_WRITE, 24 << 10, Cpus::All), 512e9);
-        assert_eq!(value(&BANDWIDTH_TRIAD, 24 << 10, Cpus::One), 768e9);
-        assert_eq!(value(&BANDWIDTH_COPY, 512 << 10, Cpus::One), 256e9);
-        assert!(predicted(&machine, &BANDWIDTH_NTWRITE, 24 << 10, Cpus::One).is_err());
+    fn caches_are_as_wide_as_published_and_other_operations_follow() {
+        let machine = of_core("Zen 5");
+        assert_eq!(value(&machine, &BANDWIDTH_READ, L1), 512.0);
+        assert_eq!(value(&machine, &BANDWIDTH_WRITE, L1), 256.0);
+        assert_eq!(value(&machine, &BANDWIDTH_READ, L2), 256.0);
+        // In L1 loads and stores go on at once, and the slower decides.
+        assert_eq!((value(&machine, &BANDWIDTH_COPY, L1), value(&machine, &BANDWIDTH_TRIAD, L1)), (20.0, 30.0));
+        // In L2 a line of each takes 1/30 + 1/10 one after the other, 1/10 at once.
+        assert_eq!(value(&machine, &BANDWIDTH_COPY, L2), (2.0 / (4.0f64 / 30.0 / 10.0).sqrt() * 10.0).round() / 10.0);
+        assert_eq!((value(&machine, &BANDWIDTH_FILL, L2), value(&machine, &BANDWIDTH_ZERO, L1)), (10.0, 10.0));
+        assert_eq!(value(&machine, &BANDWIDTH_NTWRITE, L1), 20.0);
+        // A core that nothing is published of has the same, but for the widths.
+        let unknown = of_core("Zen 9");
+        assert!(predicted(&unknown, &BANDWIDTH_READ, L1, Cpus::One).is_err());
+        assert_eq!(value(&unknown, &BANDWIDTH_COPY, L1), 20.0);
+    }
+
+    #[test]
+    fn all_cpus_move_so_many_times_what_one_does() {
+        let machine = of_core("Zen 9");
+        let all = predicted(&machine, &BANDWIDTH_COPY, L2, Cpus::All).unwrap();
+        assert_eq!((all.value, all.derivation.as_str()), (50e9, "2 x 25.0 GB/s = 50.0 GB/s"));
+        assert!(all.low < 25e9 && all.high > 50e9);
+        let way = predicted(&machine, &BANDWIDTH_CORE_TO_CORE, L2, Cpus::All).unwrap();
+        assert_eq!(way.value, 70.0);
     }
 
     #[test]
     fn memory_is_limited_by_the_channels_where_they_are_known() {
-        let mut machine = zen5();
-        let at = |machine: &Machine, metric| predicted(machine, metric, 256 << 20, Cpus::All);
+        let mut machine = of_core("Zen 5");
+        let at = |machine: &Machine, metric| predicted(machine, metric, MEMORY, Cpus::One);
         assert!(at(&machine, &BANDWIDTH_NTWRITE).is_err());
-        machine.memory.peak_bytes_per_second = Fact::known(120e9, "a test");
-        // Little's law is capped by the channels: the bus moves four bytes per three counted in a triad, and two per
-        // one in a write.
-        assert!(at(&machine, &BANDWIDTH_READ).unwrap().value <= 120e9);
-        assert!(at(&machine, &BANDWIDTH_TRIAD).unwrap().value <= 90e9);
-        assert_eq!(by_peak_value(&machine, &BANDWIDTH_TRIAD), 90e9);
-        assert_eq!(by_peak_value(&machine, &BANDWIDTH_WRITE), 60e9);
-        assert_eq!(at(&machine, &BANDWIDTH_NTWRITE).unwrap().value, 120e9);
+        assert_eq!(at(&machine, &BANDWIDTH_FILL).unwrap().value, 20e9);
+        machine.memory.peak_bytes_per_second = Fact::known(12e9, "a test");
+        // The bus moves four bytes per three counted in a triad, and two per one in a write.
+        assert_eq!(at(&machine, &BANDWIDTH_READ).unwrap().value, 12e9);
+        assert_eq!(by_peak_value(&machine, &BANDWIDTH_TRIAD), 9e9);
+        assert_eq!(by_peak_value(&machine, &BANDWIDTH_WRITE), 6e9);
+        assert_eq!(at(&machine, &BANDWIDTH_NTWRITE).unwrap().value, 12e9);
+        assert_eq!(predicted(&machine, &BANDWIDTH_TRIAD, L2, Cpus::One).unwrap().basis, Basis::Derived);
     }
 
     fn by_peak_value(machine: &Machine, metric: &Metric) -> f64 {
@@ -209,22 +370,26 @@ mod tests {
     }
 
     #[test]
-    fn lines_in_flight_over_latency_are_the_limit_of_one_cpu() {
-        let mut machine = machine(2, 16 << 20, 24 << 30);
-        let at = |machine: &Machine, cpus| predicted(machine, &BANDWIDTH_COPY, 256 << 20, cpus);
-        machine.cpu.microarchitecture = Fact::known("Sapphire Rapids".into(), "a test");
-        // 16 lines of 64 bytes in 100 ns.
-        assert!((at(&machine, Cpus::One).unwrap().value - 10.24e9).abs() < 1.0);
-        assert!((at(&machine, Cpus::All).unwrap().value - 20.48e9).abs() < 1.0);
-        machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
-        assert!(at(&machine, Cpus::One).unwrap_err().0.contains("no row for Zen 9"));
+    fn reading_is_limited_by_the_lines_in_flight() {
+        let machine = of_core("Zen 9");
+        // A line in 5 ns; in an outer cache 100 / 5 = 20 lines in flight, 100 ns each.
+        assert_eq!(value(&machine, &BANDWIDTH_READ, MEMORY), 12.8);
+        assert_eq!(value(&machine, &BANDWIDTH_READ, 8 << 20), 12.8);
+        // A write reads the line first: 1/30 + 1/20 one after the other, 1/20 at once.
+        let write = predicted(&machine, &BANDWIDTH_WRITE, MEMORY, Cpus::One).unwrap();
+        assert_eq!(write.derivation, "12.0 GB/s one after the other, 20.0 GB/s at once: 15.5 GB/s");
+        // Where no chains were measured, as published.
+        let published = of_core("Sapphire Rapids");
+        let latency =
+            |id: &str, _: &Case| (*id == *LATENCY.id).then_some(MeasuredValue { value: 100.0, half_width: 0.0 });
+        let case = Case::new().with(BYTES, MEMORY).at(Cpus::One);
+        let read = |machine: &Machine| predict(&Facts::new(machine, &latency), &BANDWIDTH_READ, &case);
+        assert!((read(&published).unwrap().value - 10.24e9).abs() < 1.0);
+        assert!(read(&machine).unwrap_err().0.contains("mem.latency.parallel"));
     }
 
     #[test]
-    fn a_working_set_uses_the_latency_of_its_level() {
-        let machine = zen5();
-        let case = |bytes, in_memory| latency_case(&machine, bytes, in_memory);
-        assert_eq!(case(6 << 20, false), Case::new().at(PageSize::Base).with(BYTES, 4 << 20));
-        assert_eq!(case(128 << 20, true), Case::new().at(PageSize::Base).with(BYTES, 256 << 20));
+    fn a_working_set_in_a_cache_uses_the_latency_there() {
+        assert_eq!(latency_case(6 << 20), Case::new().at(PageSize::Base).with(BYTES, 4 << 20));
     }
 }

@@ -5,17 +5,21 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use kelvin_catalogue::mem::{BYTES, INJECTED, LOADED, LOADED_BANDWIDTH, LOADED_LATENCY};
+use kelvin_catalogue::mem::{
+    BANDWIDTH, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, INJECTED, LATENCY, LOADED, LOADED_BANDWIDTH, LOADED_LATENCY,
+};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::{Kernel, Operation};
 use kelvin_sys::memory::{LINE, Pages, Ring};
 
-use super::allowance::{allowance, last_level};
+use super::allowance::{allowance, allowed, last_level};
 use super::axes::{number, obtained};
-use super::bandwidth::Mover;
+use super::bandwidth::{self, Mover};
+use super::latency;
+use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LOADED.as_str(),
@@ -28,8 +32,10 @@ pub(crate) static PROBE: Probe = Probe {
               of 16 KiB. First the injectors run at full speed for 4 ms, the best of which is full injection; then \
               each pauses between blocks to keep to the case's share of that rate. The injectors count the bytes moved \
               during the timed part, a separate metric: the share is requested, the bandwidth achieved.",
-        prediction: "None: how latency grows with load depends on the queues in the memory controller, which are not \
-                     published.",
+        prediction: "Latency: at least that of mem.latency in huge pages, which is expected; how much it grows depends on \
+                     the queues in the memory controller, which are not published. Bandwidth: the asked share of what an \
+                     injector moves, which reads and writes with ordinary stores, by mem.bandwidth.write and read, times \
+                     the injectors.",
         not_for: "Latency under a read-only load; latency as the busy CPUs see it; machines with one CPU.",
         pitfalls: &[
             "An injector whose data stays in its cache injects nothing: each streams through more than the last-level \
@@ -45,7 +51,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&LOADED_LATENCY, &LOADED_BANDWIDTH],
-    inputs: &[],
+    inputs: &[LATENCY.id.as_str(), BANDWIDTH.as_str()],
     cases,
     run,
     predict,
@@ -243,17 +249,70 @@ impl Injection {
     }
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "how latency grows with load depends on the queues of the memory controller, which are not published",
-    ))
+/// Predicted range of the latency: from idle to queues as long again twice.
+const OF_IDLE: [f64; 2] = [0.9, 3.0];
+/// Predicted range of the bandwidth, factor either way.
+const OF_SHARE: f64 = 1.5;
+
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let load = INJECTED.of(case).ok_or_else(|| NoPrediction::because("the case has no load"))?;
+    let machine = facts.machine();
+    let idle = facts.measured(&LATENCY, &latency::largest_without_translation(machine))?;
+    if metric.id == LOADED_LATENCY.id {
+        let [low, high] = OF_IDLE.map(|factor| idle.value * factor);
+        return Ok(Predicting::between(Basis::Derived, idle.value, low, high)
+            .formula("latency of a load from memory with nothing beside it, at least")
+            .input(idle.clone())
+            .derived_as(format!("{:.0} ns", idle.value)));
+    }
+    let one = bandwidth::in_memory(machine);
+    let (reading, writing) = (facts.measured(&BANDWIDTH_READ, &one)?, facts.measured(&BANDWIDTH_WRITE, &one)?);
+    let injectors = allowed(machine).saturating_sub(1).max(1) as f64;
+    // As many bytes are read as written, one after the other.
+    let of_one = 2.0 / (1.0 / reading.value + 1.0 / writing.value);
+    let chased = LINE as f64 * 1e9 / idle.value;
+    let value = injectors * of_one * load as f64 / 100.0 + chased;
+    let derivation = format!(
+        "{injectors} x {:.1} GB/s x {load} % + {:.2} GB/s = {:.1} GB/s",
+        of_one / 1e9,
+        chased / 1e9,
+        value / 1e9
+    );
+    Ok(Predicting::within_factor(Basis::Derived, value, OF_SHARE)
+        .formula("injectors x what each reads and writes in turn x share of it + a line for each load")
+        .input(reading)
+        .input(writing)
+        .input(idle)
+        .constant("injectors", injectors, Unit::Count, "allowed CPUs but one")
+        .derived_as(derivation))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::Fact;
+    use kelvin_model::{Fact, MeasuredValue};
+
+    #[test]
+    fn injectors_read_and_write_in_turn() {
+        let machine = testing::machine();
+        let measured = |id: &str, _: &Case| {
+            let value = match id {
+                id if *id == *LATENCY.id => 160.0,
+                id if *id == *BANDWIDTH_READ.id => 30e9,
+                _ => 10e9,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let of =
+            |metric, load| predict(&facts, metric, &Case::new().with(INJECTED, load).with(BYTES, 64 << 20)).unwrap();
+        // 64 bytes in 160 ns; and of the full 15 GB/s half.
+        assert_eq!(of(&LOADED_BANDWIDTH, 0).value, 0.4e9);
+        assert!((of(&LOADED_BANDWIDTH, 50).value - 7.9e9).abs() < 1.0);
+        let latency = of(&LOADED_LATENCY, 100);
+        assert_eq!((latency.value, latency.low, latency.high), (160.0, 144.0, 480.0));
+    }
 
     #[test]
     fn less_load_means_longer_intervals() {

@@ -4,15 +4,17 @@ pub(crate) mod allowance;
 pub(crate) mod axes;
 pub(crate) mod bandwidth;
 pub(crate) mod core_to_core;
+mod curve;
 mod false_sharing;
 pub(crate) mod fault;
 mod fault_major;
-mod latency;
+pub(crate) mod latency;
 mod limits;
 mod loaded;
 mod node;
 mod operations;
 mod page;
+mod parallel;
 mod partner;
 pub(crate) mod published;
 mod stride;
@@ -23,6 +25,7 @@ use kelvin_harness::Probe;
 
 pub(crate) static PROBES: &[&Probe] = &[
     &latency::PROBE,
+    &parallel::PROBE,
     &stride::PROBE,
     &tlb::PROBE,
     &fault::PROBE,

@@ -4,7 +4,7 @@
 //! by us.
 
 use kelvin_harness::Facts;
-use kelvin_model::{CacheKind, Machine, NoPrediction};
+use kelvin_model::{Machine, NoPrediction};
 
 /// Published figures of the memory hierarchy of one or a few microarchitectures, in core cycles.
 #[derive(Debug)]
@@ -113,18 +113,11 @@ static MAIN_MEMORY: &[MainMemory] = &[
     },
 ];
 
-/// Idle memory latency in nanoseconds, lowest and highest, and its source: of the machine's microarchitecture, or the
-/// span of all rows if it has none.
-pub(crate) fn main_memory(machine: &Machine) -> ([f64; 2], &'static str) {
-    let name = machine.cpu.microarchitecture.get().map(String::as_str);
-    let own = MAIN_MEMORY.iter().find(|row| name.is_some_and(|name| row.names.contains(&name)));
-    let span = MAIN_MEMORY.iter().fold([f64::INFINITY, 0.0], |[least, most]: [f64; 2], row| {
-        [least.min(row.nanoseconds[0]), most.max(row.nanoseconds[1])]
-    });
-    own.map_or(
-        (span, "the span of published servers, from Amazon Graviton2 to AMD EPYC 7742 (AnandTech, 2019 and 2020)"),
-        |row| (row.nanoseconds, row.source),
-    )
+/// Idle memory latency in nanoseconds, lowest and highest, and its source, where servers of the machine's microarchitecture have a row.
+pub(crate) fn main_memory(machine: &Machine) -> Option<([f64; 2], &'static str)> {
+    let name = machine.cpu.microarchitecture.get()?;
+    let own = MAIN_MEMORY.iter().find(|row| row.names.contains(&name.as_str()))?;
+    Some((own.nanoseconds, own.source))
 }
 
 /// The row of this machine's cores.
@@ -135,13 +128,6 @@ pub(crate) fn hierarchy(facts: &Facts<'_>) -> Result<&'static Hierarchy, NoPredi
         .iter()
         .find(|row| row.names.contains(&name))
         .ok_or_else(|| NoPrediction::because(format!("the table of published cache latencies has no row for {name}")))
-}
-
-/// The reported size of the data cache of a level.
-pub(crate) fn cache_bytes(machine: &Machine, level: u32) -> Option<u64> {
-    let caches = machine.topology.caches.get()?;
-    let data = caches.iter().find(|cache| cache.level == level && cache.kind != CacheKind::Instruction);
-    data.map(|cache| cache.bytes)
 }
 
 #[cfg(test)]
@@ -166,12 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn main_memory_is_that_of_the_servers_of_the_core_or_the_span_of_all() {
+    fn main_memory_is_that_of_the_servers_of_the_core() {
         let mut machine = testing::machine();
         machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
-        assert_eq!(main_memory(&machine).0, [81.0, 134.0]);
+        assert_eq!(main_memory(&machine), None);
         machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
-        assert_eq!(main_memory(&machine).0, [113.0, 134.0]);
+        assert_eq!(main_memory(&machine).unwrap().0, [113.0, 134.0]);
     }
 
     #[test]
