@@ -10,7 +10,13 @@ use kelvin_harness::{At, Elsewhere, OtherMachine, Yardstick};
 use kelvin_model::{Machine, Metric, Planned};
 
 static MACHINES: LazyLock<Vec<OtherMachine>> = LazyLock::new(|| {
-    [include_str!("../machines/intel-guest.json"), include_str!("../machines/zen-4-guest.json")].map(parse).into()
+    [
+        include_str!("../machines/emerald-rapids-guest.json"),
+        include_str!("../machines/intel-guest.json"),
+        include_str!("../machines/zen-4-guest.json"),
+    ]
+    .map(parse)
+    .into()
 });
 
 /// The machines whose figures are kept.

@@ -209,8 +209,8 @@ const WORTH_HIDING: usize = 20 * 4096;
 type KeptCalls<'f> = &'f dyn Fn(&Mapping<'_>, &[(usize, usize)]) -> Option<(usize, usize)>;
 
 /// The ranges to exclude: everything that is neither shared, nor special, nor of a file that a landmark lies in, nor
-/// the zero-initialised data right behind one; and most of the executable's own data, unless the C library is linked
-/// into it.
+/// the zero-initialised data right behind one; and most of the executable's own data and code, unless the C library is
+/// linked into it.
 fn to_hide(mappings: &[Mapping<'_>], landmarks: &Landmarks, kept_calls: KeptCalls<'_>) -> Vec<(usize, usize)> {
     let name_at = |address: usize| mappings.iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.name);
     let (executable, library) = (name_at(landmarks.executable), name_at(landmarks.library));
@@ -221,7 +221,9 @@ fn to_hide(mappings: &[Mapping<'_>], landmarks: &Landmarks, kept_calls: KeptCall
     // Where the data behind the last file that stays must begin, and whether that file is the executable.
     let mut behind = (0, false);
     for mapping in mappings {
-        if let Some((from, to)) = landmarks.children.filter(|&(from, to)| mapping.from <= from && to <= mapping.to) {
+        // Where the C library is linked in, children run that code too.
+        let children = landmarks.children.filter(|_| executable != library);
+        if let Some((from, to)) = children.filter(|&(from, to)| mapping.from <= from && to <= mapping.to) {
             let parts = [(mapping.from, from), (to, mapping.to)];
             hidden.extend(parts.into_iter().filter(|(from, to)| to - from >= WORTH_HIDING));
         }
@@ -387,6 +389,7 @@ mod tests {
         // Not where children need all of it, or the routines lie elsewhere.
         assert_eq!(to_hide(&[code(0x80000)], &Landmarks { children: None, ..landmarks }, &|_, _| None), []);
         assert_eq!(to_hide(&[code(0x41000)], &landmarks, &|_, _| None), []);
+        assert_eq!(to_hide(&[code(0x80000)], &Landmarks { library: 0x2020, ..landmarks }, &|_, _| None), []);
     }
 
     static CALLED: unsafe extern "C" fn() -> libc::pid_t = libc::fork;

@@ -40,6 +40,16 @@ pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> Done
     // Neither is needed for a figure, and both are of one machine alone.
     machine.identity.clear();
     machine.mounts.clear();
-    output::print_json(&OtherMachine { name, machine, figures: figures.collect() })?;
+    let lines = lines(&OtherMachine { name, machine, figures: figures.collect() });
+    let lines = lines.map_err(|error| Fault::new("cannot write JSON", error))?;
+    output::print_as_it_is(|out| out.write_all(lines.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// As JSON with a line for each figure, which a change of one shows.
+fn lines(machine: &OtherMachine) -> serde_json::Result<String> {
+    let OtherMachine { name, machine, figures } = machine;
+    let (name, machine) = (serde_json::to_string(name)?, serde_json::to_string(machine)?);
+    let figures = figures.iter().map(serde_json::to_string).collect::<Result<Vec<String>, _>>()?;
+    Ok(format!("{{\n\"name\": {name},\n\"machine\": {machine},\n\"figures\": [\n{}\n]\n}}\n", figures.join(",\n")))
 }

@@ -8,6 +8,7 @@
 //! ```sh
 //! cargo run --release -p kelvin-probes --example calibration           # tables
 //! cargo run --release -p kelvin-probes --example calibration -- each   # every figure too
+//! cargo run --release -p kelvin-probes --example calibration -- x.json # of this machine (kelvin other-machine), not of those that are kept
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -16,7 +17,7 @@ mod beside;
 use std::collections::BTreeMap;
 
 use beside::{Beside, beside};
-use kelvin_harness::Figure;
+use kelvin_harness::{Figure, OtherMachine};
 use kelvin_model::{Basis, Prediction};
 use kelvin_stats::median;
 
@@ -24,10 +25,12 @@ use kelvin_stats::median;
 const SLOWER: [f64; 3] = [1.25, 1.5, 2.0];
 
 fn main() {
-    let machines = kelvin_probes::other_machines();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let given: Vec<OtherMachine> = arguments.iter().filter(|argument| argument.ends_with(".json")).map(read).collect();
+    let machines = if given.is_empty() { kelvin_probes::other_machines() } else { &given };
     let mut all: BTreeMap<&str, Vec<Beside>> = BTreeMap::new();
-    // With an argument: every figure, to see which formulas are off.
-    let each = std::env::args().nth(1).is_some();
+    // Every figure, to see which formulas are off.
+    let each = arguments.iter().any(|argument| argument == "each");
     for here in machines {
         let mut areas: BTreeMap<&str, Vec<Beside>> = BTreeMap::new();
         for one in beside(here) {
@@ -45,6 +48,11 @@ fn main() {
     }
     println!("All {}\n", machines.len());
     table(&all);
+}
+
+fn read(file: &String) -> OtherMachine {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{file} is no machine of kelvin other-machine: {error}"))
 }
 
 const AREAS: [&str; 5] = ["cpu", "os", "mem", "file", "net"];
