@@ -26,7 +26,7 @@ pub fn other_machines() -> &'static [OtherMachine] {
 
 /// What machines of other kinds than this one tell of the figures that are planned.
 pub fn elsewhere(here: &Machine, plan: &[Planned]) -> Elsewhere {
-    Elsewhere::of(&crate::all(), other_machines(), YARDSTICKS, here).at_sizes_of(SIZED, plan)
+    Elsewhere::of(&crate::all(), other_machines(), YARDSTICKS, here).at_sizes_of(SIZED, plan).of_parts(OF_PARTS)
 }
 
 fn parse(text: &str) -> OtherMachine {
@@ -123,6 +123,9 @@ const SIZED: &[&Metric] = &[
     &mem::LOADED_LATENCY,
     &mem::LOADED_BANDWIDTH,
 ];
+
+/// What is measured between CPUs that the case names.
+const OF_PARTS: &[&Metric] = &[&mem::CORE_TO_CORE];
 
 const fn all(metric: &'static Metric, by: &'static Metric) -> Yardstick {
     Yardstick { metric, by: Some((by, At::AllCases)) }

@@ -11,7 +11,7 @@ use crate::special::t_quantile;
 pub const RANGE: f64 = 0.9;
 /// How many machines the common spread counts as beside those that tell of a kind: so many that nine tenths of the figures of the machines
 /// that are known lie in their ranges.
-const WORTH: f64 = 6.0;
+const WORTH: f64 = 10.0;
 
 /// The middle and the half-width of a range, as natural logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,14 +65,14 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // One machine: half of the distance returns. Variance (6 x 0.04 + 0.16) / 7 = 0.4 / 7, three quarters of which are left.
+        // One machine: half of the distance returns. Variance (10 x 0.04 + 0.16) / 11 = 0.56 / 11, three quarters of which are left.
         let found = one_more_off_a_formula(&[0.4], &[0.16], 0.04).unwrap();
         assert!((found.middle - 0.2).abs() < 1e-12);
-        assert!((found.half - 1.894_579 * (0.3_f64 / 7.0).sqrt()).abs() < 1e-6, "{found:?}");
-        // Two machines: mean 0.3; (6 x 0.04 + 2 x 0.01) / 7 degrees of freedom, and half as much again for the mean's own error.
+        assert!((found.half - 1.795_885 * (0.42_f64 / 11.0).sqrt()).abs() < 1e-6, "{found:?}");
+        // Two machines: mean 0.3; (10 x 0.04 + 2 x 0.01) / 11 degrees of freedom, and half as much again for the mean's own error.
         let found = one_more_of_a_class(&[0.2, 0.4], 0.04).unwrap();
         assert!((found.middle - 0.3).abs() < 1e-12);
-        assert!((found.half - 1.894_579 * (0.26_f64 / 7.0 * 1.5).sqrt()).abs() < 1e-6, "{found:?}");
+        assert!((found.half - 1.795_885 * (0.42_f64 / 11.0 * 1.5).sqrt()).abs() < 1e-6, "{found:?}");
         assert_eq!((one_more_off_a_formula(&[], &[], 1.0), one_more_of_a_class(&[], 1.0)), (None, None));
     }
 
