@@ -34,14 +34,14 @@ def cgroup(controller, **limits):
 
 
 @contextmanager
-def disk(base):
-    """A file system on a loop device: where it is mounted, and its number."""
+def disk(base, options="loop"):
+    """A file system on a loop device, mounted with these options: where it is mounted."""
     image, place = Path(base, "image"), Path(base, "disk")
     with open(image, "wb") as file:
         file.truncate(1 << 30)
     common.run([common.need("mkfs.ext4", "e2fsprogs"), "-q", "-F", image])
     place.mkdir()
-    common.run(["mount", "-o", "loop", image, place])
+    common.run(["mount", "-o", options, image, place])
     try:
         yield place
     finally:

@@ -2,7 +2,10 @@
 //! given the CPU to others.
 
 use kelvin_catalogue::Placement;
-use kelvin_catalogue::net::{BANDWIDTH_UNIX, CLOSE, CONNECT, CRR, LOADED, RTT_TCP, RTT_UDP, RTT_UNIX, WAKE_TCP};
+use kelvin_catalogue::net::{
+    BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, BANDWIDTH_UDP, BANDWIDTH_UNIX, CLOSE, CONNECT, CRR, LOADED,
+    RTT_TCP, RTT_UDP, RTT_UNIX, WAKE_TCP,
+};
 use kelvin_catalogue::os::{
     IPC_FUTEX_BANDWIDTH, IPC_FUTEX_LATENCY, IPC_PIPE_BANDWIDTH, IPC_PIPE_LATENCY, IPC_UNIX_BANDWIDTH, IPC_UNIX_LATENCY,
     SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_PIPE, TIMER_WAKEUP, TokenMeans,
@@ -54,7 +57,7 @@ pub(crate) static CAUSE: Cause = Cause {
 };
 
 /// Metrics of which an operation wakes another CPU, or its own.
-static WAKING: [Touch; 17] = [
+static WAKING: [Touch; 21] = [
     Touch::at(&RTT_TCP, BETWEEN),
     Touch::at(&RTT_UDP, BETWEEN),
     Touch::at(&RTT_UNIX, BETWEEN),
@@ -63,6 +66,10 @@ static WAKING: [Touch; 17] = [
     Touch::at(&CRR, BETWEEN),
     Touch::at(&LOADED, BETWEEN),
     Touch::at(&BANDWIDTH_UNIX, BETWEEN),
+    Touch::at(&BANDWIDTH_TCP, BETWEEN),
+    Touch::at(&BANDWIDTH_TCP_WAY, BETWEEN),
+    Touch::at(&BANDWIDTH_TCP_SYSTEM, BETWEEN),
+    Touch::at(&BANDWIDTH_UDP, BETWEEN),
     Touch::always(&WAKE_TCP),
     Touch::at(&IPC_PIPE_LATENCY, BETWEEN),
     Touch::at(&IPC_UNIX_LATENCY, BETWEEN),

@@ -9,14 +9,18 @@ mod cold_cache;
 mod congestion_control;
 mod controls;
 mod file_system;
+mod flush;
 mod group_quota;
 mod idle_wake;
 mod memory_limit;
+mod neighbour;
 mod other_work;
+mod page_tables;
 mod read_ahead;
 mod remote_interrupt;
 mod session;
 mod socket_buffers;
+mod timer_slack;
 mod translation;
 mod zero_copy;
 
@@ -28,19 +32,23 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 12] = [
+static ALL: [&Cause; 16] = [
     &idle_wake::CAUSE,
     &remote_interrupt::CAUSE,
+    &timer_slack::CAUSE,
     &translation::CAUSE,
+    &page_tables::CAUSE,
     &congestion_control::CAUSE,
     &socket_buffers::CAUSE,
     &zero_copy::CAUSE,
     &cold_cache::CAUSE,
     &file_system::CAUSE,
+    &flush::CAUSE,
     &read_ahead::CAUSE,
     &group_quota::CAUSE,
     &memory_limit::CAUSE,
     &other_work::CAUSE,
+    &neighbour::CAUSE,
 ];
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Other work on the same CPUs: programs that run meanwhile take turns with the one that is measured.
 
+use kelvin_catalogue::file::NEW;
 use kelvin_catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE,
     BANDWIDTH_ZERO, FAULT_MINOR, LATENCY, LATENCY_STRIDE,
@@ -29,6 +30,7 @@ pub(crate) static CAUSE: Cause = Cause {
         Touch::always(&PROCESS_EXEC),
         Touch::always(&PROCESS_SHELL),
         Touch::always(&THREAD_CREATE),
+        Touch::always(&NEW),
         Touch::always(&LATENCY),
         Touch::always(&LATENCY_STRIDE),
         Touch::always(&FAULT_MINOR),

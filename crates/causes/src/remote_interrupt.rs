@@ -1,7 +1,10 @@
 //! Interrupting another CPU to wake a task on it: on one's own hardware a store to a register, in a virtual machine often two exits to
 //! the hypervisor.
 
-use kelvin_catalogue::net::{CLOSE, CONNECT, CRR, LOADED, RTT_TCP, RTT_UDP, RTT_UNIX, WAKE_TCP};
+use kelvin_catalogue::net::{
+    BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, BANDWIDTH_UNIX, CLOSE, CONNECT, CRR, LOADED, RTT_TCP,
+    RTT_UDP, RTT_UNIX, WAKE_TCP,
+};
 use kelvin_catalogue::os::{IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU};
 
 use crate::cause::{Cause, Means, Mechanism, Touch, Touches};
@@ -25,6 +28,10 @@ pub(crate) static CAUSE: Cause = Cause {
         Touch::at(&CLOSE, BETWEEN),
         Touch::at(&CRR, BETWEEN),
         Touch::at(&LOADED, BETWEEN),
+        Touch::at(&BANDWIDTH_TCP, BETWEEN),
+        Touch::at(&BANDWIDTH_TCP_WAY, BETWEEN),
+        Touch::at(&BANDWIDTH_TCP_SYSTEM, BETWEEN),
+        Touch::at(&BANDWIDTH_UNIX, BETWEEN),
         Touch::always(&WAKE_TCP),
         Touch::at(&IPC_PIPE_LATENCY, BETWEEN),
         Touch::at(&IPC_UNIX_LATENCY, BETWEEN),

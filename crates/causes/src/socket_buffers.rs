@@ -1,6 +1,8 @@
 //! Socket buffers: a sender that has filled them waits until the receiver has taken something out.
 
-use kelvin_catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, MESSAGE, STACK_UDP};
+use kelvin_catalogue::net::{
+    BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, BANDWIDTH_UNIX, MESSAGE, STACK_UDP,
+};
 use kelvin_model::{Case, MetricAt, Reason};
 
 use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
@@ -9,16 +11,18 @@ pub(crate) static CAUSE: Cause = Cause {
     id: "socket_buffers",
     what: "small socket buffers",
     how: "A stream has no more in flight than its buffers hold, and with small ones both ends wait for each other. Shown by the same \
-          stream with buffers of another size: those that the kernel adjusts where a size was asked for, else 4 MiB at either end.",
+          stream with buffers of another size: those that the kernel gives where a size was asked for, else 4 MiB at either end.",
     cost: "Memory of the kernel while a round runs; only the stream's own sockets have it.",
     pitfalls: &[
         "The kernel grants less where net.core.wmem_max or rmem_max is smaller, and says so in the notes of a run.",
     ],
-    helps: "leave buffers to the kernel, and raise the maxima of net.ipv4.tcp_wmem and tcp_rmem",
+    helps: "leave buffers to the kernel, and raise the maxima of net.ipv4.tcp_wmem and tcp_rmem (of Unix sockets, which are not adjusted: \
+            net.core.wmem_default)",
     touches: Touches::These(&[
         Touch::always(&BANDWIDTH_TCP),
         Touch::always(&BANDWIDTH_TCP_WAY),
         Touch::always(&BANDWIDTH_TCP_SYSTEM),
+        Touch::always(&BANDWIDTH_UNIX),
     ]),
     mechanisms: &[Mechanism::new("with other socket buffers", Means::Without(Control { id: "other_buffers", apply }))],
     bystander: |_| MetricAt { metric: STACK_UDP.id, case: Case::new().with(MESSAGE, 64) },

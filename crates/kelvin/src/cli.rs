@@ -322,7 +322,7 @@ pub struct MeasureArgs {
     /// [default: cubic if the kernel allows it, else reno; to another host, each host's default]
     #[arg(long, value_name = "NAME")]
     pub congestion_control: Option<String>,
-    /// Size of each socket buffer of these streams, 4k to 1G [default: autotuned by the kernel]
+    /// Size of each socket buffer of these streams and of those of net.bandwidth.unix, 4k to 1G [default: autotuned by the kernel]
     #[arg(long, value_name = "BYTES", value_parser = socket_buffers)]
     pub socket_buffers: Option<u32>,
     /// Limit on what all probes together may write to files

@@ -1,10 +1,10 @@
-//! The socket options of TCP streams on the command line, checked before anything is measured.
+//! The socket options of streams on the command line, checked before anything is measured.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
-use kelvin_catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_WAY, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE};
+use kelvin_catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_WAY, BANDWIDTH_UNIX, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE};
 use kelvin_harness::{OtherHost, Plan, SocketOptions};
 use kelvin_model::Metric;
 use kelvin_sys::net;
@@ -21,8 +21,17 @@ use crate::fault::Fault;
 const HERE: [&str; 2] = [BANDWIDTH_TCP.id.as_str(), BANDWIDTH_TCP_WAY.id.as_str()];
 const TO_PEER: [&str; 2] = [PEER_BANDWIDTH.id.as_str(), PEER_BANDWIDTH_MESSAGE.id.as_str()];
 
-fn is_of_streams(probe: &str) -> bool {
+/// The one over Unix sockets, which have buffers and no congestion control.
+const OVER_UNIX: &str = BANDWIDTH_UNIX.id.as_str();
+
+fn is_over_tcp(probe: &str) -> bool {
     HERE.contains(&probe) || TO_PEER.contains(&probe)
+}
+
+/// Whether these options change the streams of a probe.
+fn is_changed(sockets: &SocketOptions, probe: &str) -> bool {
+    let over_tcp = *sockets != SocketOptions::default() && is_over_tcp(probe);
+    over_tcp || (sockets.buffers.is_some() && probe == OVER_UNIX)
 }
 
 /// The options, which this kernel supports.
@@ -35,12 +44,14 @@ pub fn asked(args: &MeasureArgs, plan: &Plan) -> Result<SocketOptions, Fault> {
         buffers: args.socket_buffers,
         ..SocketOptions::default()
     };
-    let option = match (&sockets.congestion_control, sockets.buffers) {
-        (None, None) => return Ok(sockets),
-        (Some(_), _) => "--congestion-control",
-        (None, Some(_)) => "--socket-buffers",
+    let measured =
+        |applies: &dyn Fn(&str) -> bool| plan.units.iter().any(|unit| !unit.only_input && applies(unit.probe.id));
+    let ignored = match (&sockets.congestion_control, sockets.buffers) {
+        (Some(_), _) if !measured(&is_over_tcp) => Some("--congestion-control"),
+        (_, Some(_)) if !measured(&|probe| is_changed(&sockets, probe)) => Some("--socket-buffers"),
+        _ => None,
     };
-    if !plan.units.iter().any(|unit| !unit.only_input && is_of_streams(unit.probe.id)) {
+    if let Some(option) = ignored {
         return Err(Fault::because(format!(
             "{option}: applies to {0}, and with --peer to {1}, but neither is measured; name one too (kelvin run {0}), or drop \
              {option}",
@@ -72,8 +83,8 @@ pub fn grant(sockets: &SocketOptions, plan: &Plan, agent: &OtherHost) -> Result<
 /// Whether a metric is comparable with other runs: not if its sockets had options of this run's own.
 pub fn is_usual(metric: &Metric, sockets: &SocketOptions) -> bool {
     let probes = kelvin_probes::all();
-    let mut of_streams = probes.iter().filter(|probe| is_of_streams(probe.id)).flat_map(|probe| probe.metrics);
-    *sockets == SocketOptions::default() || !of_streams.any(|known| known.id == metric.id)
+    let mut changed = probes.iter().filter(|probe| is_changed(sockets, probe.id)).flat_map(|probe| probe.metrics);
+    !changed.any(|known| known.id == metric.id)
 }
 
 /// Fails unless a TCP socket can be given this congestion control.
@@ -112,5 +123,9 @@ mod tests {
         for other in [&BANDWIDTH_UDP, &PEER_BANDWIDTH_UDP, &PEER_LOADED] {
             assert!(is_usual(other, &asked), "{}", other.id);
         }
+        // Unix sockets have buffers and no congestion control.
+        let paced = SocketOptions { congestion_control: Some("reno".into()), ..SocketOptions::default() };
+        assert!(!is_usual(&BANDWIDTH_UNIX, &asked) && is_usual(&BANDWIDTH_UNIX, &paced));
+        assert!(!is_usual(&BANDWIDTH_TCP, &paced));
     }
 }

@@ -141,6 +141,17 @@ fn a_tiny_socket_buffer_is_named_and_nothing_else() {
     assert_eq!(verdict(&explanation, "idle_wake"), "absent");
 }
 
+/// The same over Unix sockets, whose buffers the kernel never adjusts.
+#[test]
+fn a_tiny_buffer_of_unix_sockets_is_named() {
+    let _alone = alone();
+    let place = Place::new();
+    let stream = [&["net.bandwidth.unix", "placement=same_cpu", "message=64KiB"][..], &BRIEF].concat();
+    let tiny = || explained(&place, &[&stream[..], &["--socket-buffers", "4k"]].concat());
+    let explanation = assert_named("socket_buffers", None, tiny);
+    assert_eq!(verdict(&explanation, "congestion_control"), "absent");
+}
+
 /// A network of its own, whose system has a congestion control that paces; the same network with one that does
 /// not.
 #[test]
@@ -218,6 +229,66 @@ fn a_slow_file_system_is_named_and_one_in_memory_is_not() {
         Err(missing) => return missing.skips("why files of a slow file system take so long"),
     };
     assert_named("file_system", None, || create(&slow.path()));
+}
+
+/// A flush takes many times as long as a write into memory, on every disk.
+#[test]
+fn a_flush_is_named_and_not_where_there_is_none() {
+    let _alone = alone();
+    let place = Place::new();
+    if kelvin_sys::fs::kind(place.path()).unwrap().lives_in_memory() {
+        return Missing::machine("the scratch directory is in memory").skips("why a durable write takes so long");
+    }
+    let write = |by: &str| explained(&place, &[&["file.sync", "place=in_place", by][..], &BRIEF].concat());
+    assert_named("flush", None, || write("by=fsync"));
+    assert_eq!(verdict(&write("by=none"), "flush"), "absent");
+}
+
+/// A fork copies an entry for each of 16,384 base pages, or 32 page tables of huge ones.
+#[test]
+fn page_tables_are_named_where_there_are_many() {
+    let _alone = alone();
+    let place = Place::new();
+    let fork = |asked: &[&str]| explained(&place, &[&["os.process.fork_rss"], asked, &BRIEF].concat());
+    let base = || fork(&["pages=base", "resident=64MiB"]);
+    let first = base();
+    if verdict(&first, "page_tables") == "one_mechanism" {
+        return Missing::machine("the kernel provides no huge pages").skips("why a fork of a large process is slow");
+    }
+    assert_named("page_tables", None, base);
+    let small = fork(&["pages=base", "resident=1MiB"]);
+    assert_not_named(&small, &["page_tables"]);
+    assert!(small["causes"].to_string().contains("smaller than a huge page"), "{small:#}");
+}
+
+/// The kernel's default slack can be taken away, and none cannot.
+#[test]
+fn timer_slack_is_tried_where_there_is_some() {
+    let _alone = alone();
+    let place = Place::new();
+    let sleep = |slack: &str| explained(&place, &[&["os.timer.wakeup", slack][..], &BRIEF].concat());
+    let usual = sleep("slack=50000");
+    let causes = usual["causes"].as_array().unwrap();
+    let slack = causes.iter().find(|cause| cause["id"] == "timer_slack").unwrap();
+    assert!(slack["evidence"][0]["amount"]["value"].is_number(), "{slack:#}");
+    assert!(verdict(&sleep("slack=1"), "timer_slack").contains("no timer slack already"));
+}
+
+/// Where it may, it holds the other CPUs and watches a chain of adds meanwhile; else it says what that needs.
+#[test]
+fn the_other_cpus_are_held_or_it_says_what_that_needs() {
+    let _alone = alone();
+    let set = ["mem.latency", "pages=base", "bytes=32KiB", "--budget", "minimum", "--rounds", "4"];
+    let explanation = explained(&Place::new(), &set);
+    let causes = explanation["causes"].as_array().unwrap();
+    let neighbour = causes.iter().find(|cause| cause["id"] == "neighbour").unwrap();
+    let evidence = &neighbour["evidence"][0];
+    if kelvin_testing::is_root() && kelvin_sys::cpu::allowed().unwrap().len() > 1 {
+        assert!(evidence["amount"]["value"].is_number(), "{neighbour:#}");
+        assert_eq!(evidence["bystander"]["metric"], "cpu.latency.add");
+    } else {
+        assert!(evidence["without_because"].is_string(), "{neighbour:#}");
+    }
 }
 
 /// Touches of a mapped file far apart, each of which makes the kernel read what nobody asks for.

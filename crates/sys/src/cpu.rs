@@ -45,8 +45,14 @@ pub fn realtime(bound: std::time::Duration) -> Result<()> {
     let limit = libc::rlimit { rlim_cur: microseconds, rlim_max: microseconds };
     // SAFETY: `limit` is a valid rlimit.
     check(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) })?;
+    realtime_thread()
+}
+
+/// Gives the calling thread alone real-time priority (SCHED_FIFO) at the lowest level, without a limit: it must sleep now and then,
+/// or other programs starve on its CPU.
+pub fn realtime_thread() -> Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `parameters` is a valid sched_param.
+    // SAFETY: `parameters` is a valid sched_param; 0 is the calling thread.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
 }
 

@@ -1,15 +1,15 @@
 //! Interventions that causes share.
 
-mod awake;
 mod groups;
 mod latency_limit;
+mod spinners;
 
 use kelvin_model::Reason;
 
 use crate::cause::Control;
-use awake::Awake;
 pub(crate) use groups::above_limits;
 use latency_limit::LatencyLimit;
+pub(crate) use spinners::{Purpose, Spinners};
 
 /// CPUs kept awake by spinners.
 pub(crate) const AWAKE: Control = Control {
@@ -18,7 +18,7 @@ pub(crate) const AWAKE: Control = Control {
         if scene.cpu_quota().is_some() {
             return Err(Reason::new("a spinner would use up the CPU quota of this control group"));
         }
-        conditions.hold(Awake::on(&scene.cpus())?);
+        conditions.hold(Spinners::on(&scene.cpus(), Purpose::Awake)?);
         Ok(())
     },
 };

@@ -265,13 +265,23 @@ fn run_with(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, control: Con
 fn connect(protocol: Protocol, sockets: &SocketOptions) -> Result<(Link, Link), Stop> {
     let pair = match protocol {
         Protocol::Tcp => Link::local_tcp(|socket| prepare(socket, sockets)),
-        Protocol::Udp | Protocol::Unix => Link::pair(protocol),
+        Protocol::Udp => Link::pair(protocol),
+        Protocol::Unix => Link::pair(protocol).and_then(|ends| with_buffers(ends, sockets)),
     };
     pair.map_err(cannot_connect)
 }
 
 fn cannot_connect(error: Error) -> Stop {
     Stop::fail(format!("cannot connect: {error}"))
+}
+
+/// Both ends with buffers of the requested size: congestion control is TCP's alone.
+fn with_buffers((near, far): (Link, Link), wishes: &SocketOptions) -> Done<(Link, Link)> {
+    if let Some(bytes) = wishes.buffers {
+        net::set_buffers(&near, bytes)?;
+        net::set_buffers(&far, bytes)?;
+    }
+    Ok((near, far))
 }
 
 /// Sets what was requested, and otherwise the usual.

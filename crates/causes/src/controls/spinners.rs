@@ -1,0 +1,142 @@
+//! Threads that keep CPUs busy: so that they do not go idle, or so that no other program has a turn on them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kelvin_model::Reason;
+use kelvin_sys::{cpu, kernels};
+
+/// Iterations between two looks at whether to stop: some microseconds.
+const TURN: u64 = 4096;
+/// For so long a CPU is held, and for so long it is then left to others, such as the kernel's own threads.
+const HELD: Duration = Duration::from_millis(95);
+const LEFT: Duration = Duration::from_millis(1);
+
+/// What spinners are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Their CPUs do not go idle: they run at priority SCHED_IDLE, only when nothing else wants the CPU.
+    Awake,
+    /// No program of usual priority has a turn on their CPUs: they run at real-time priority.
+    Hold,
+}
+
+/// A thread that spins on each of some CPUs, until dropped. Threads end with their process, however that ends.
+pub(crate) struct Spinners {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Spinners {
+    /// Starts them; all spin when it returns.
+    pub(crate) fn on(cpus: &[u32], purpose: Purpose) -> Result<Self, Reason> {
+        let mut spinners = Self { stop: Arc::default(), threads: Vec::new() };
+        let (ready, started) = channel();
+        for &cpu in cpus {
+            let (stop, ready) = (Arc::clone(&spinners.stop), ready.clone());
+            let named = std::thread::Builder::new().name(format!("spinner-{cpu}"));
+            let thread = named.spawn(move || spin((cpu, purpose), &stop, &ready));
+            spinners.threads.push(thread.map_err(|error| Reason::new(format!("cannot start a spinner: {error}")))?);
+        }
+        drop(ready);
+        for outcome in started.iter().take(cpus.len()) {
+            outcome.map_err(|error| Reason::new(purpose.refused(&error)))?;
+        }
+        Ok(spinners)
+    }
+}
+
+impl Drop for Spinners {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // It cannot panic, and if it did it is gone all the same.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Purpose {
+    fn prepare(self, cpu: u32) -> kelvin_sys::Result<()> {
+        cpu::pin(&[cpu])?;
+        match self {
+            Self::Awake => cpu::run_when_idle(),
+            Self::Hold => cpu::realtime_thread(),
+        }
+    }
+
+    fn refused(self, error: &kelvin_sys::Error) -> String {
+        match self {
+            Self::Awake => format!("cannot keep a CPU awake: {error}"),
+            Self::Hold => format!("needs CAP_SYS_NICE, to hold the other CPUs at real-time priority: {error}"),
+        }
+    }
+}
+
+/// Not the processor's pause instruction: a hypervisor takes many of them for a lock that waits, and takes the CPU away.
+fn spin((cpu, purpose): (u32, Purpose), stop: &AtomicBool, ready: &Sender<kelvin_sys::Result<()>>) {
+    let prepared = purpose.prepare(cpu);
+    let is_prepared = prepared.is_ok();
+    let _ = ready.send(prepared);
+    let mut begun = Instant::now();
+    while is_prepared && !stop.load(Ordering::Relaxed) {
+        kernels::counted_loop(TURN);
+        if purpose == Purpose::Hold && begun.elapsed() > HELD {
+            std::thread::sleep(LEFT);
+            begun = Instant::now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Tests that count this process's spinners, one at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
+    /// Policies as sched(7) numbers them.
+    const SCHED_FIFO: &str = "1";
+    const SCHED_IDLE: &str = "5";
+
+    /// Policies of this process's threads that spin: field 41 of /proc/PID/stat.
+    fn policies() -> Vec<String> {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+        stats
+            .filter(|stat| stat.contains("(spinner-"))
+            .map(|stat| stat.split(' ').nth(40).unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn they_spin_at_the_lowest_priority_until_dropped() {
+        let _alone = ALONE.lock().unwrap();
+        let cpus = cpu::allowed().unwrap();
+        let awake = Spinners::on(&cpus, Purpose::Awake).unwrap();
+        assert_eq!(policies(), vec![SCHED_IDLE; cpus.len()]);
+        drop(awake);
+        assert!(policies().is_empty());
+        assert!(Spinners::on(&[8000], Purpose::Awake).is_err());
+        assert!(policies().is_empty());
+    }
+
+    /// On one of the CPUs only: this test needs one itself.
+    #[test]
+    fn they_hold_a_cpu_at_real_time_priority_or_say_what_that_needs() {
+        let _alone = ALONE.lock().unwrap();
+        let last = *cpu::allowed().unwrap().last().unwrap();
+        match Spinners::on(&[last], Purpose::Hold) {
+            Ok(holding) => {
+                assert_eq!(policies(), [SCHED_FIFO]);
+                drop(holding);
+            }
+            Err(reason) => assert!(reason.0.starts_with("needs CAP_SYS_NICE"), "{}", reason.0),
+        }
+        assert!(policies().is_empty());
+    }
+}

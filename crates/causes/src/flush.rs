@@ -1,0 +1,37 @@
+//! Flushes: whoever wants a write to last waits until the device has it, and the file system's own records of it.
+
+use kelvin_catalogue::file::{FlushedBy, SYNC};
+use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
+use kelvin_model::{Case, MetricAt, Reason};
+
+use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "flush",
+    what: "flushing to the device",
+    how: "A write is done once it is in memory; fsync, fdatasync and O_DSYNC wait until it is on the device, and with it what the file \
+          system has to record, and the device has emptied its cache. Shown by the same write without the flush.",
+    cost: "The writes of a round, which stay in memory until the kernel writes them back.",
+    pitfalls: &[
+        "It says what durability costs, not that it is not needed.",
+        "It is not told here what of it is the device's and what the file system's: set file.device.write_latency beside it.",
+    ],
+    helps: "flush once for many writes (group commit), use fdatasync where only the data must last, or a device that keeps what it was \
+            given",
+    touches: Touches::These(&[
+        Touch::at(&SYNC, FlushedBy::Fdatasync.point()),
+        Touch::at(&SYNC, FlushedBy::Fsync.point()),
+        Touch::at(&SYNC, FlushedBy::Dsync.point()),
+    ]),
+    mechanisms: &[Mechanism::new("without the flush", Means::Without(Control { id: "no_flush", apply }))],
+    bystander: |_| MetricAt { metric: SYSCALL_NULL.id, case: Case::new().at(NullCall::Getppid) },
+    size: |_| None,
+};
+
+fn apply(_: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
+    // Its own case only: the bystander has no such axis.
+    if FlushedBy::of(&conditions.case).is_some() {
+        conditions.case = conditions.case.clone().at(FlushedBy::Nothing);
+    }
+    Ok(())
+}

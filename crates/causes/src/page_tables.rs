@@ -1,0 +1,44 @@
+//! Copying page tables: a fork copies an entry for each page of the process, however soon the child throws them away.
+
+use kelvin_catalogue::mem::{HUGE_PAGE, PageSize};
+use kelvin_catalogue::os::{NullCall, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, SYSCALL_NULL};
+use kelvin_model::{Case, Difference, MetricAt, Reason};
+
+use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "page_tables",
+    what: "copying page tables",
+    how: "A fork gives the child page tables of its own, an entry for each page that the parent has touched. Shown in two ways: by the \
+          same memory in huge pages, of which there are 512 times fewer; and by the fork less that of a small process. As much counts as \
+          both show.",
+    cost: "As much memory once more while a round runs.",
+    pitfalls: &[
+        "A huge page keeps a page table in reserve, which a fork makes as well: a part of the cost is left with huge pages.",
+        "Copying is not all of it: a write of either process afterwards faults, and copies its page.",
+    ],
+    helps: "start processes by posix_spawn or vfork, which copy no page tables, from a small helper, or keep large memory in huge pages",
+    touches: Touches::These(&[Touch::at(&PROCESS_FORK_RSS, PageSize::Base.point())]),
+    mechanisms: &[
+        Mechanism::new("with huge pages", Means::Without(Control { id: "fork_of_huge_pages", apply })),
+        Mechanism::new("the fork less that of a small process", Means::Difference(beyond_a_small_one)),
+    ],
+    bystander: |_| MetricAt { metric: SYSCALL_NULL.id, case: Case::new().at(NullCall::Getppid) },
+    size: |_| None,
+};
+
+fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
+    if RESIDENT.of(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE) {
+        return Err(Reason::new("its memory is smaller than a huge page"));
+    }
+    // Its own case only: the bystander has no such axis.
+    if PageSize::of(&conditions.case).is_some() {
+        conditions.case = conditions.case.clone().at(PageSize::Huge);
+    }
+    Ok(())
+}
+
+fn beyond_a_small_one(scene: &Scene<'_>) -> Option<Difference> {
+    let of = MetricAt { metric: PROCESS_FORK_RSS.id, case: scene.case.clone() };
+    Some(Difference { of, less: MetricAt { metric: PROCESS_FORK.id, case: Case::new() }, times: 1.0 })
+}
