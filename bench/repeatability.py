@@ -35,7 +35,8 @@ loops, iperf3), whose own coefficients of variation stand beside kelvin's. They 
 its spread. The network area runs in a network namespace, for iperf3's sake (bench/streams.py).
 
 The figures of every run are kept in a file (--output), from which the tables can be made again (--from); with --keep DIR the whole
-reports too, as compressed JSON.
+reports too, as compressed JSON, and the store. With --continue further runs are added to those in the file, so that a long series can be
+made in pieces: with --keep they go on in the same store.
 
 Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
 """
@@ -193,15 +194,22 @@ def collect(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     if arguments.keep:
         arguments.keep.mkdir(parents=True, exist_ok=True)
+        if not arguments.more and (arguments.keep / "runs.sqlite").exists():
+            raise common.Missing(f"--keep: {arguments.keep} holds the store of another series; name a directory without one, or --continue")
     chance = random.Random(arguments.seed)
     data = {"machine": common.describe_machine(), "areas": arguments.area, "quick": arguments.quick, "runs": [], "pairs": [], "seconds": arguments.seconds}
+    if arguments.more and arguments.output.exists():
+        data = json.loads(arguments.output.read_text())
+        if (data["areas"], data["quick"]) != (arguments.area, arguments.quick):
+            raise common.Missing(f"--continue: {arguments.output} has runs of another kind")
+    done = len(data["runs"])
     rivals = Rivals(common.last_allowed_cpu()) if arguments.rivals else None
     loops = Loops(rivals, min(os.sched_getaffinity(0)), arguments.area, arguments.seconds) if arguments.rivals else None
     works = SAME_WORK if {"cpu", "os"} & set(arguments.area) else []
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
-        for number in range(arguments.runs):
-            common.say(f"run {number + 1} of {arguments.runs}")
-            store = Path(directory) / "runs.sqlite"
+        for number in range(done, done + arguments.runs):
+            common.say(f"run {number + 1} of {done + arguments.runs}")
+            store = (arguments.keep or Path(directory)).resolve() / "runs.sqlite"
             data["runs"].append(measured_run(kelvin, store, arguments, number))
             # A core that is shared all along is known by two runs before.
             if rivals and number >= KNOWN_FROM:
@@ -428,15 +436,16 @@ def parse():
     parser.add_argument("--seconds", type=float, default=5, help="wall time of each side with --rivals [default: %(default)s]")
     parser.add_argument("--every", action="store_true", help="also a line for every metric at every case")
     parser.add_argument("--output", type=Path, default=Path("repeatability.json"), help="where the figures are kept [default: %(default)s]")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the whole report of each run there too, as run-NN.json.gz")
+    parser.add_argument("--continue", dest="more", action="store_true", help="add runs to those in --output")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the whole report of each run there too, as run-NN.json.gz, and the store")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="judge the figures in FILE; measure nothing")
     parser.add_argument("--area", action="append", help="an area to run; may be given more than once; or all [default: cpu and os]")
     arguments = parser.parse_args()
     arguments.area = arguments.area or ["cpu", "os"]
     if EVERYTHING in arguments.area and len(arguments.area) > 1:
         parser.error("--area all is all of them: name no other")
-    if arguments.runs < 3:
-        parser.error("--runs must be at least 3")
+    if arguments.runs < (1 if arguments.more else 3):
+        parser.error("--runs must be at least 3, or with --continue 1")
     return arguments
 
 
