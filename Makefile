@@ -83,8 +83,11 @@ charts-check: ## that what the report draws with was made from the script beside
 links: ## that every file which the documents link to is there
 	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md kmod/README.md docs/src
 
-bench-check: ## that every benchmark starts: what they share has changed under one before
-	@for script in $$(grep -l 'common.main(' bench/*.py); do $(PYTHON) "$$script" --help >/dev/null || exit 1; done; echo 'bench-check: every benchmark starts'
+bench-check: ## that every benchmark starts, since what they share has changed under one before, and that their arithmetic is right
+	@for script in $$(grep -l 'common.main(' bench/*.py); do $(PYTHON) "$$script" --help >/dev/null || exit 1; done
+	@for script in $$(grep -l '^def check_arithmetic' bench/*.py); do \
+		$(PYTHON) -B -c "import sys; sys.path.insert(0, 'bench'); import $$(basename $$script .py) as it; it.check_arithmetic()" || exit 1; \
+	done; echo 'bench-check: every benchmark starts, and those that check their arithmetic find it right'
 
 book: docs ## the book as HTML in docs/book; needs mdbook
 	@command -v mdbook >/dev/null || { echo 'the book is made by mdbook, which is not here: cargo install mdbook' >&2; exit 1; }
@@ -103,7 +106,7 @@ nfs: build ## remote files over every mount of an NFS server in a guest, at ever
 selfcheck: build ## whether what is known by construction comes out right, on a machine left alone
 	$(KELVIN) selfcheck
 
-bench: build ## how right, repeatable, cheap and sturdy the numbers are: four hours, on a machine left alone
+bench: build ## how right, repeatable, cheap and sturdy the numbers are: four and a half hours, on a machine left alone
 	$(PYTHON) bench/agreement.py --kelvin $(KELVIN)
 	$(PYTHON) bench/repeatability.py --kelvin $(KELVIN) --rivals
 	$(PYTHON) bench/latency.py --kelvin $(KELVIN)
@@ -122,6 +125,7 @@ bench: build ## how right, repeatable, cheap and sturdy the numbers are: four ho
 	$(PYTHON) bench/cost.py --kelvin $(KELVIN)
 	$(PYTHON) bench/faults.py --kelvin $(KELVIN)
 	$(PYTHON) bench/other_host.py --kelvin $(KELVIN)
+	$(PYTHON) bench/truths.py --kelvin $(KELVIN) --at-once 4
 	$(PYTHON) bench/hostile.py --kelvin $(KELVIN)
 	$(PYTHON) bench/history.py --kelvin $(KELVIN)
 	$(PYTHON) bench/compare.py --kelvin $(KELVIN)

@@ -1,62 +1,184 @@
 #!/usr/bin/env python3
-"""Whether the canaries disturb what they guard.
+"""Whether the canaries disturb what they guard, and what they cost.
 
 Pairs of runs, one with canaries between the batches and one without (--no-canaries), in random order, of metrics that a canary
-could move: the shortest ones, and one for each thing that canaries touch (caches, branch predictions, kernel entry). The *as
-found* figures are compared, since without canaries there are no others.
+could move: the shortest ones, one for each thing that canaries touch (caches, branch predictions, kernel entry), and, as a group of
+their own, memory: latency and bandwidth of a working set in each cache and in memory, page faults, cached reads of a file. The *as
+found* figures are compared, since without canaries there are no others. Beside them stand the canaries that are read between the
+batches of each, and the time of a reading.
 
 Bound: the 90 % interval of the ratio with / without lies within --bound of 1.
 
+The figures of all pairs are kept in a file (--output), from which the table can be made again (--from); with --continue, further pairs
+are added to it.
+
 Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
 """
+import json
 import random
 import statistics
+from pathlib import Path
 
 import common
 
-METRICS = [
-    ("cpu.loop", ""),
-    ("cpu.latency.load", ""),
-    ("cpu.clock.gettime", "clock=monotonic"),
-    ("os.syscall.null", "call=getppid"),
-    ("os.syscall.read", ""),
-    ("os.signal.deliver", ""),
-    ("os.process.fork", ""),
-    ("os.switch.process.pipe.round_trip", ""),
-    ("net.rtt.icmp", "message=64"),
-    ("net.crr", "placement=same_cpu"),
-]
+
+def exactly(case):
+    """The one case."""
+    return lambda cases, caches: [found for found in cases if found == case]
+
+
+def on_one_cpu(cases, caches):
+    """All that one CPU does alone."""
+    return [case for case in cases if "cpus=one" in case.split()]
+
+
+def a_set_in_each_level(cases, caches):
+    """On base pages: the largest set of half of each cache, and the largest of all."""
+    base = sorted((bytes_of(case), case) for case in cases if "pages=base" in case.split())
+    levels = [[case for size, case in base if size <= cache / 2] for cache in caches]
+    return [level[-1] for level in levels if level] + [base[-1][1]]
+
+
+def every(cases, caches):
+    return cases
+
+
+def bytes_of(case):
+    return next((int(part.removeprefix("bytes=")) for part in case.split() if part.startswith("bytes=")), 0)
+
+
+# Groups of metrics, each with the seconds of a side, further flags, and which of its cases are compared. A group is one run.
+GROUPS = {
+    "core": (6, [], {
+        "cpu.loop": exactly(""),
+        "cpu.latency.load": exactly(""),
+        "cpu.clock.gettime": exactly("clock=monotonic"),
+        "os.syscall.null": exactly("call=getppid"),
+        "os.syscall.read": exactly(""),
+        "os.signal.deliver": exactly(""),
+        "os.process.fork": exactly(""),
+        "os.switch.process.pipe.round_trip": exactly(""),
+        "net.rtt.icmp": exactly("message=64"),
+        "net.crr": exactly("placement=same_cpu"),
+    }),
+    "memory": (14, ["--quick"], {
+        "mem.latency": a_set_in_each_level,
+        "mem.fault.minor": every,
+        "file.engines": every,
+    }),
+    "bandwidth": (25, [], {"mem.bandwidth.read": on_one_cpu}),
+}  # fmt: skip
+ROUNDS = 3
+# As the bits of a set are numbered in reports.
+CANARIES = ("chain", "block", "cache", "kernel")
+# The last level of a virtual machine may be a claim: of more than this much nobody has half to himself.
+MOST_OF_A_CACHE = 16 << 20
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=6)
+    parser = common.parser_of_pairs(__doc__, seconds=None)
+    for action in parser._actions:
+        if action.dest == "seconds":
+            action.help = "time of each side of a pair [default: 6 to 25, by the group]"
     parser.add_argument("--bound", type=float, default=0.02, help="largest change, as a share [default: %(default)s]")
-    return common.parse_pairs(parser)
+    parser.add_argument("--group", action="append", choices=GROUPS, help="a group to compare; may be given more than once [default: all]")
+    parser.add_argument("--output", type=Path, default=Path("canaries.json"), help="where the figures are kept [default: %(default)s]")
+    parser.add_argument("--continue", dest="more", action="store_true", help="add pairs to those in --output")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="judge the figures in FILE; measure nothing")
+    arguments = parser.parse_args()
+    if arguments.pairs < 1:
+        parser.error("--pairs must be at least 1")
+    if arguments.seconds is not None and arguments.seconds <= 0:
+        parser.error("--seconds must be more than 0")
+    return arguments
+
+
+def sides_of(kelvin, group, seconds, order):
+    """The figures of both sides of a pair, in random order, by metric and case."""
+    usual, flags, metrics = GROUPS[group]
+    figures = {}
+    for side in order.sample(["with", "without"], 2):
+        without = ["--no-canaries"] if side == "without" else []
+        report = common.measure(kelvin, sorted(metrics), seconds or usual, "--rounds", str(ROUNDS), *flags, *without)
+        found, caches = common.results(report), data_caches(report)
+        for metric, chosen in metrics.items():
+            # What a quick run leaves out, or has no time for, is in the report as well.
+            measured = [case for (one, case), result in found.items() if one == metric and "skipped" not in result["outcome"]]
+            for case in chosen(measured, caches):
+                one = figures.setdefault(f"{metric} {case}".strip(), {})
+                one[side] = common.find(report, metric, case)["as_found"]["value"]
+                one["canaries"] = [name for bit, name in enumerate(CANARIES) if found[metric, case]["metric"]["canaries"] >> bit & 1]
+                one["unit"] = found[metric, case]["metric"]["unit"]
+        if side == "with":
+            figures["reading"] = readings_of(report)
+    return figures
+
+
+def data_caches(report):
+    """Sizes of the caches that hold data, innermost first."""
+    known = report["run"]["machine"]["topology"]["caches"].get("known", {}).get("value", [])
+    return [min(cache["bytes"], MOST_OF_A_CACHE) for cache in sorted(known, key=lambda cache: cache["level"]) if cache["kind"] != "instruction"]
+
+
+def readings_of(report):
+    """The nanoseconds of a reading of each canary, the median of all rounds."""
+    times = {}
+    for measurement in report["run"]["measurements"]:
+        for round_ in measurement["rounds"]:
+            for reading in round_["attempt"].get("measured", []):
+                for canary, found in reading["readings"].get("batches", {}).get("canaries", {}).items():
+                    times.setdefault(canary, []).extend(found)
+    return {canary: statistics.median(found) for canary, found in times.items()}
+
+
+def collect(arguments):
+    kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
+    data = {"machine": common.describe_machine(), "bound": arguments.bound, "pairs": []}
+    if arguments.more and arguments.output.exists():
+        data = json.loads(arguments.output.read_text())
+        order.seed(arguments.seed + len(data["pairs"]))
+    for pair in range(arguments.pairs):
+        for group in arguments.group or GROUPS:
+            data["pairs"].append(sides_of(kelvin, group, arguments.seconds, order))
+            arguments.output.write_text(json.dumps(data))
+        common.say(f"pair {pair + 1} of {arguments.pairs}")
+    return data
+
+
+def judge(data):
+    """The tables; whether every bound was kept."""
+    rows, kept, bound = [], True, data["bound"]
+    names = dict.fromkeys(name for pair in data["pairs"] for name in pair if name != "reading")
+    for name in names:
+        pairs = [pair[name] for pair in data["pairs"] if "with" in pair.get(name, {}) and "without" in pair[name]]
+        if len(pairs) < common.LEAST_PAIRS:
+            rows.append([name, "-", "-", "-", len(pairs), "-", "-", "too few pairs"])
+            kept = False
+            continue
+        ratio, lower, upper = common.ratio_of_pairs([pair["with"] for pair in pairs], [pair["without"] for pair in pairs])
+        inside = 1 - bound <= lower and upper <= 1 + bound
+        kept &= inside
+        medians = [figure_text(statistics.median(pair[side] for pair in pairs), pairs[0]["unit"]) for side in ("with", "without")]
+        verdict = "unmoved" if inside else "moved" if lower > 1 or upper < 1 else "not settled"
+        rows.append([name, ", ".join(pairs[0]["canaries"]) or "none", *medians, len(pairs), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", verdict])
+    print(f"Canaries: {data['machine']}\n")
+    header = ["metric", "canaries read", "with", "without", "pairs", "ratio", "90 % interval", f"within {bound:.0%}"]
+    print(common.table(header, rows))
+    readings = [pair["reading"] for pair in data["pairs"] if pair.get("reading")]
+    canaries = dict.fromkeys(canary for reading in readings for canary in reading)
+    print("\n" + common.table(["canary", "a reading takes"], [
+        [canary, common.time_text(statistics.median(reading[canary] for reading in readings if canary in reading))] for canary in canaries
+    ]))  # fmt: skip
+    return kept
+
+
+def figure_text(value, unit):
+    return f"{value / 1e9:.2f} GB/s" if unit == "bytes_per_second" else f"{value:.0f} /s" if unit == "per_second" else common.time_text(value)
 
 
 def benchmark():
     arguments = parse()
-    kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
-    names = sorted({metric for metric, _ in METRICS})
-    figures = {metric: {"with": [], "without": []} for metric in METRICS}
-    for pair in range(arguments.pairs):
-        for side in order.sample(["with", "without"], 2):
-            flags = ["--rounds", "3"] + (["--no-canaries"] if side == "without" else [])
-            report = common.measure(kelvin, names, arguments.seconds, *flags)
-            for metric in METRICS:
-                figures[metric][side].append(common.find(report, *metric)["as_found"]["value"])
-        common.say(f"pair {pair + 1} of {arguments.pairs}")
-    rows, kept = [], True
-    for (metric, case), sides in figures.items():
-        ratio, lower, upper = common.ratio_of_pairs(sides["with"], sides["without"])
-        inside = 1 - arguments.bound <= lower and upper <= 1 + arguments.bound
-        kept &= inside
-        medians = [common.time_text(statistics.median(sides[side])) for side in ("with", "without")]
-        verdict = "unmoved" if inside else "moved" if lower > 1 or upper < 1 else "not settled"
-        rows.append([f"{metric} {case}".strip(), *medians, f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", verdict])
-    print(f"Canaries, {arguments.pairs} pairs of {arguments.seconds:g} s: {common.describe_machine()}\n")
-    print(common.table(["metric", "with", "without", "ratio", "90 % interval", "verdict"], rows))
-    return kept
+    return judge(json.loads(arguments.source.read_text()) if arguments.source else collect(arguments))
 
 
 if __name__ == "__main__":

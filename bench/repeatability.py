@@ -17,7 +17,10 @@ between two processes on one CPU below 4 %, bandwidth of streams between them be
 
 With --area all, which is a default run of everything, the bounds are others, over all figures at once: intervals of every kind contain
 the median in 93..98 %; median width at most 1.3 exact intervals; half-widths at most 1.7 % of the headline in the median, 7.1 % at three
-quarters and 14.8 % at nine tenths; at most 1 % of the figures not known; each run within 5 % of its 150 s.
+quarters and 14.8 % at nine tenths; at most 1 % of the figures not known; each run within 5 % of its 150 s. And what a run concludes is
+compared with what its own halves and other runs conclude: of 100 such pairs at most 5 differ in direction anywhere, and each side has 40
+decided conclusions at least (bench/conclusions.py). With --quick as well there are two bounds: at most 3 % of the figures not known, each
+run within 5 % of its 45 s.
 
 With --rivals, also: other tools given the same wall time (--seconds) on the same operation and CPU as kelvin, interleaved
 with it in random order after each run from the third on: kelvin's coefficient of variation must be below half of theirs.
@@ -31,10 +34,13 @@ With --rivals and the memory or the network area, also: other programs on the sa
 loops, iperf3), whose own coefficients of variation stand beside kelvin's. They are not judged: they show the machine's share of
 its spread. The network area runs in a network namespace, for iperf3's sake (bench/streams.py).
 
-The figures of every run are kept in a file (--output), from which the tables can be made again (--from).
+The figures of every run are kept in a file (--output), from which the tables can be made again (--from); with --keep DIR the whole
+reports too, as compressed JSON, and the store. With --continue further runs are added to those in the file, so that a long series can be
+made in pieces: with --keep they go on in the same store.
 
 Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
 """
+import gzip
 import json
 import os
 import random
@@ -44,6 +50,7 @@ import time
 from pathlib import Path
 
 import common
+import conclusions
 import hosts
 from loops import Loops, deviations
 from rivals import Rivals
@@ -93,6 +100,8 @@ WIDTH_OF_EVERYTHING = 1.3 * 1.96
 HALF_WIDTHS = [(0.5, 0.017), (0.75, 0.071), (0.9, 0.148)]
 NOT_KNOWN = 0.01
 SECONDS, SECONDS_WITHIN = 150, 0.05
+# The same of quick runs, whose few rounds have ranges rather than intervals.
+NOT_KNOWN_OF_QUICK, SECONDS_OF_QUICK = 0.03, 45
 AGAINST_RIVALS = 0.5
 # Runs before the first pair.
 KNOWN_FROM = 2
@@ -107,15 +116,19 @@ def group_of(one, caches):
 # ---- measuring
 
 
-def measured_run(kelvin, areas, store, quick):
-    """The headlines and intervals of one more run."""
+def measured_run(kelvin, store, arguments, number):
+    """The headlines, intervals and conclusions of one more run."""
     begun = time.monotonic()
-    flags = ["--quick"] if quick else []
-    names = [] if areas == [EVERYTHING] else areas
+    flags = ["--quick"] if arguments.quick else []
+    names = [] if arguments.area == [EVERYTHING] else arguments.area
     output = common.run([kelvin, "run", *names, "--json", "--no-report", "--store", store, *flags], timeout=900)
+    seconds = time.monotonic() - begun
+    if arguments.keep:
+        (arguments.keep / f"run-{number + 1:02}.json.gz").write_bytes(gzip.compress(output.encode(), 6))
     report = json.loads(output)
     return {
-        "seconds": time.monotonic() - begun,
+        "seconds": seconds,
+        **(what_follows(kelvin, report) if arguments.area == [EVERYTHING] else {}),
         "undisturbed_share": report["analysis"]["undisturbed_share"],
         "caches": data_caches(report["run"]["machine"]["topology"]["caches"]),
         "results": [
@@ -125,6 +138,11 @@ def measured_run(kelvin, areas, store, quick):
             if "skipped" not in result["outcome"]
         ],
     }
+
+
+def what_follows(kelvin, report):
+    """What a run concludes, and its halves."""
+    return {"concluded": conclusions.concluded(report), "halves": conclusions.concluded_of_halves(kelvin, report)}
 
 
 def data_caches(fact):
@@ -174,16 +192,25 @@ def measured_pair(kelvin, store, rivals, work, seconds, chance):
 
 def collect(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
+    if arguments.keep:
+        arguments.keep.mkdir(parents=True, exist_ok=True)
+        if not arguments.more and (arguments.keep / "runs.sqlite").exists():
+            raise common.Missing(f"--keep: {arguments.keep} holds the store of another series; name a directory without one, or --continue")
     chance = random.Random(arguments.seed)
     data = {"machine": common.describe_machine(), "areas": arguments.area, "quick": arguments.quick, "runs": [], "pairs": [], "seconds": arguments.seconds}
+    if arguments.more and arguments.output.exists():
+        data = json.loads(arguments.output.read_text())
+        if (data["areas"], data["quick"]) != (arguments.area, arguments.quick):
+            raise common.Missing(f"--continue: {arguments.output} has runs of another kind")
+    done = len(data["runs"])
     rivals = Rivals(common.last_allowed_cpu()) if arguments.rivals else None
     loops = Loops(rivals, min(os.sched_getaffinity(0)), arguments.area, arguments.seconds) if arguments.rivals else None
     works = SAME_WORK if {"cpu", "os"} & set(arguments.area) else []
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
-        for number in range(arguments.runs):
-            common.say(f"run {number + 1} of {arguments.runs}")
-            store = Path(directory) / "runs.sqlite"
-            data["runs"].append(measured_run(kelvin, arguments.area, store, arguments.quick))
+        for number in range(done, done + arguments.runs):
+            common.say(f"run {number + 1} of {done + arguments.runs}")
+            store = (arguments.keep or Path(directory)).resolve() / "runs.sqlite"
+            data["runs"].append(measured_run(kelvin, store, arguments, number))
             # A core that is shared all along is known by two runs before.
             if rivals and number >= KNOWN_FROM:
                 in_order = chance.sample(works, len(works))
@@ -334,7 +361,6 @@ def judge_intervals(series):
 def judge_everything(data, series):
     """The bounds of runs of everything; whether all were kept."""
     usable = [one for one in series if one.is_usable()]
-    figures = sum(len(one.headlines) + one.unknown for one in series)
     middle = {one: statistics.median(one.headlines) for one in usable}
     inside = [i["lower"] <= middle[one] <= i["upper"] for one in usable for i in one.of_every_kind]
     halves = sorted((i["upper"] - i["lower"]) / 2 / abs(middle[one]) for one in usable for i in one.of_every_kind)
@@ -343,8 +369,6 @@ def judge_everything(data, series):
         print("\nToo few figures have an interval: nothing can be judged.")
         return False
     coverage, width = sum(inside) / len(inside), statistics.median(widths)
-    unknown = sum(one.unknown for one in series) / figures
-    seconds = [run["seconds"] for run in data["runs"]]
     low, high = COVERAGE_OF_EVERYTHING
     rows = [
         ["median of all runs in the interval, of every kind", f"{coverage:.1%} of {len(inside)}", f"{low:.0%} to {high:.0%}", low <= coverage <= high],
@@ -354,11 +378,33 @@ def judge_everything(data, series):
             for at, bound in HALF_WIDTHS
             for half in [statistics.quantiles(halves, n=100)[round(100 * at) - 1]]
         ],
-        ["figures not known", f"{unknown:.1%} of {figures}", f"at most {NOT_KNOWN:.0%}", unknown <= NOT_KNOWN],
-        ["length of a run", f"{min(seconds):.1f} to {max(seconds):.1f} s", f"{SECONDS} s within {SECONDS_WITHIN:.0%}", all(abs(s / SECONDS - 1) <= SECONDS_WITHIN for s in seconds)],
     ]  # fmt: skip
+    return say_bounds([*rows, *known_in_time(data, series, NOT_KNOWN, SECONDS)])
+
+
+def known_in_time(data, series, not_known, usual):
+    """The rows of the figures that are not known and of the length of a run."""
+    figures = sum(len(one.headlines) + one.unknown for one in series)
+    unknown = sum(one.unknown for one in series) / figures
+    seconds = [run["seconds"] for run in data["runs"]]
+    return [
+        ["figures not known", f"{unknown:.1%} of {figures}", f"at most {not_known:.0%}", unknown <= not_known],
+        ["length of a run", f"{min(seconds):.1f} to {max(seconds):.1f} s", f"{usual} s within {SECONDS_WITHIN:.0%}", all(abs(s / usual - 1) <= SECONDS_WITHIN for s in seconds)],
+    ]  # fmt: skip
+
+
+def say_bounds(rows):
+    """The table of bounds; whether all were kept."""
     print("\n" + common.table(["over all figures", "found", "bound", ""], [[*row[:-1], "holds" if row[-1] else "MISSED"] for row in rows]))
     return all(row[-1] for row in rows)
+
+
+def judge_conclusions(data, seed):
+    """The table of what runs and their halves conclude; whether the bounds were kept."""
+    if not all("concluded" in run for run in data["runs"]):
+        print("\nWhat the runs concluded was not kept in this file: it is not judged.")
+        return False
+    return conclusions.judge(data["runs"], seed)
 
 
 def judge_pairs(data):
@@ -390,14 +436,16 @@ def parse():
     parser.add_argument("--seconds", type=float, default=5, help="wall time of each side with --rivals [default: %(default)s]")
     parser.add_argument("--every", action="store_true", help="also a line for every metric at every case")
     parser.add_argument("--output", type=Path, default=Path("repeatability.json"), help="where the figures are kept [default: %(default)s]")
+    parser.add_argument("--continue", dest="more", action="store_true", help="add runs to those in --output")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the whole report of each run there too, as run-NN.json.gz, and the store")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="judge the figures in FILE; measure nothing")
     parser.add_argument("--area", action="append", help="an area to run; may be given more than once; or all [default: cpu and os]")
     arguments = parser.parse_args()
     arguments.area = arguments.area or ["cpu", "os"]
     if EVERYTHING in arguments.area and len(arguments.area) > 1:
         parser.error("--area all is all of them: name no other")
-    if arguments.runs < 3:
-        parser.error("--runs must be at least 3")
+    if arguments.runs < (1 if arguments.more else 3):
+        parser.error("--runs must be at least 3, or with --continue 1")
     return arguments
 
 
@@ -412,8 +460,12 @@ def benchmark():
     series = series_of(data)
     # All of them, so that every table is printed whatever the first one says.
     groups = judge_groups(series, data["runs"][0].get("caches", []), arguments.every)
-    if data.get("areas") == [EVERYTHING]:
-        verdicts = [judge_everything(data, series)]
+    if data.get("areas") == [EVERYTHING] and data["quick"]:
+        verdicts = [say_bounds(known_in_time(data, series, NOT_KNOWN_OF_QUICK, SECONDS_OF_QUICK))]
+        # A half of five rounds has ranges, from which nothing follows: it is no part of the verdict.
+        judge_conclusions(data, arguments.seed)
+    elif data.get("areas") == [EVERYTHING]:
+        verdicts = [judge_everything(data, series), judge_conclusions(data, arguments.seed)]
     else:
         verdicts = [groups, judge_intervals(series)]
     say_two_modes(series)

@@ -28,6 +28,7 @@ pub static DEVICE_REQUESTS: Metric = of_disk(Metric::rate(
     "file.device.requests",
     "Reads of 4 KiB per second from the device, at random places, at queue depth 64",
 ))
+.version(2)
 .unit(Unit::PerSecond, Better::Higher);
 
 /// Later passes over the first one.

@@ -68,7 +68,16 @@ pub static PEER_BANDWIDTH: Metric = rate(
     "net.peer.bandwidth",
     "Bytes per second that arrive at another host over TCP, or from it, counted where they arrive",
     [STREAMS, StreamDirection::AXIS],
-);
+)
+.version(2);
+
+/// The burst before that rate.
+pub static PEER_BANDWIDTH_BURST: Metric = rate(
+    "net.peer.bandwidth.burst",
+    "Bytes that arrived beyond the sustained rate before that held: what a token bucket had saved up",
+    [STREAMS, StreamDirection::AXIS],
+)
+.unit(Unit::Bytes, Better::Neither);
 
 /// CPU use of this host meanwhile.
 pub static PEER_BANDWIDTH_BUSY_HERE: Metric = rate(
@@ -94,6 +103,7 @@ pub static PEER_BANDWIDTH_MESSAGE: Metric = rate(
     "Bytes per second that arrive at another host over one TCP stream, by message and sending method",
     [MESSAGE, SendMethod::AXIS],
 )
+.version(2)
 .baseline();
 
 /// Datagrams that arrive.
@@ -101,7 +111,8 @@ pub static PEER_BANDWIDTH_UDP: Metric = rate(
     "net.peer.bandwidth.udp",
     "Bytes per second that arrive at another host over UDP from a sender that never waits, counted there",
     [MESSAGE],
-);
+)
+.version(2);
 
 /// Datagrams that were sent.
 pub static PEER_BANDWIDTH_UDP_SENT: Metric = rate(
@@ -129,7 +140,8 @@ pub static PEER_OFFERED: Metric = rate(
     "net.peer.offered",
     "Bytes per second that arrive at another host of datagrams offered at an even rate, counted there",
     [OFFERED],
-);
+)
+.version(2);
 
 /// Those that were sent.
 pub static PEER_OFFERED_SENT: Metric =

@@ -22,6 +22,7 @@ mod read_ahead;
 mod remote;
 mod rivals;
 mod seqrand;
+mod sustained;
 mod sync;
 mod threads;
 pub(crate) mod tree;

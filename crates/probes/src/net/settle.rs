@@ -1,24 +1,43 @@
-//! When the rate of a stream no longer rises, so that slow start and growing buffers can be left out.
+//! When the rate of a stream no longer rises, so that slow start and growing buffers can be left out, and when it no longer falls either,
+//! so that the burst of a token bucket can.
 
 use kelvin_harness::Stop;
 
-/// A rate that is above the one before it by at most this share has settled.
+/// A rate that is above the one before it by at most this share has settled,
 const SETTLED: f64 = 0.05;
+/// and has not fallen below it by more than this one: a burst is over then.
+const FALLEN: f64 = 0.2;
 
 /// Bytes per second.
 pub(super) fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
     bytes as f64 * 1e9 / nanoseconds.max(1) as f64
 }
 
+/// Measures the rate in successive windows until one is neither above the one before it nor far below; at most so many.
+///
+/// # Errors
+/// An error of a measurement.
+pub(super) fn level(most: u32, next_rate: impl FnMut() -> Result<f64, Stop>) -> Result<(), Stop> {
+    until(most, next_rate, |before, rate| (before * (1.0 - FALLEN)..=before * (1.0 + SETTLED)).contains(&rate))
+}
+
 /// Measures the rate in successive windows until one is no longer above the one before it; at most so many.
 ///
 /// # Errors
 /// An error of a measurement.
-pub(super) fn settle(most: u32, mut next_rate: impl FnMut() -> Result<f64, Stop>) -> Result<(), Stop> {
+pub(super) fn settle(most: u32, next_rate: impl FnMut() -> Result<f64, Stop>) -> Result<(), Stop> {
+    until(most, next_rate, |before, rate| rate > 0.0 && rate <= before * (1.0 + SETTLED))
+}
+
+fn until(
+    most: u32,
+    mut next_rate: impl FnMut() -> Result<f64, Stop>,
+    is_settled: impl Fn(f64, f64) -> bool,
+) -> Result<(), Stop> {
     let mut before = 0.0;
     for _ in 0..most {
         let rate = next_rate()?;
-        if before > 0.0 && rate > 0.0 && rate <= before * (1.0 + SETTLED) {
+        if before > 0.0 && is_settled(before, rate) {
             return Ok(());
         }
         before = rate;
@@ -34,6 +53,18 @@ mod tests {
         let mut left = rates.iter().copied();
         settle(most, || left.next().ok_or_else(|| Stop::fail("one look too many"))).unwrap();
         rates.len() - left.count()
+    }
+
+    #[test]
+    fn a_level_begins_where_the_rate_neither_rises_nor_falls() {
+        let looks = |rates: &[f64]| {
+            let mut left = rates.iter().copied();
+            level(10, || left.next().ok_or_else(|| Stop::fail("one look too many"))).unwrap();
+            rates.len() - left.count()
+        };
+        assert_eq!(looks(&[50.0, 12.0, 5.0, 5.1, 1.0]), 4, "a burst");
+        assert_eq!(looks(&[1.0, 2.0, 4.0, 3.9, 1.0]), 4, "a slow beginning");
+        assert_eq!(looks(&[10.0, 8.1, 1.0]), 2, "noise");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! It must not be taken for the speed of the link alone: either host can be the limit.
 
 use kelvin_catalogue::net::{
-    PEER_BANDWIDTH, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE, STREAMS, SendMethod, StreamDirection,
+    PEER_BANDWIDTH, PEER_BANDWIDTH_BURST, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE, STREAMS, SendMethod,
+    StreamDirection,
 };
 use kelvin_harness::{Bench, Bounded, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, NoPrediction};
@@ -20,10 +21,16 @@ pub(in crate::net) static PROBE: Probe = Probe {
     method: Method {
         how: "direction=to_agent: a thread per stream, on the CPUs in turn, sends messages of 128 KiB to `kelvin \
               agent` on another host, where a thread per stream receives them. The agent counts what arrives and \
-              reports it on request, with its own time: the rate is that between two reports, at least 200 ms apart. \
+              reports it on request, with its own time: the rate is that between two reports, at least 200 ms apart, and \
+              of several streams as long as a megabyte of each takes, up to a second, so that what waits behind a lost \
+              segment is a small share. \
               direction=from_agent: the agent sends over connections that this host opened, and threads of this host \
               receive and count by this host's clock, over the same windows (iperf3 -R). Windows begin when the rate \
-              no longer rises, so that slow start is left out. Each connection's buffers grow automatically and its \
+              neither rises nor falls, so that slow start and the burst of a token bucket (a shaper, a provider's \
+              limit) are left out; where it falls by a fifth or more between windows and stays there, only those after \
+              the fall count, and up to ten are added for that. What had arrived by then beyond the sustained rate is \
+              net.peer.bandwidth.burst, if it is at least 50 ms of that rate and a quarter more than it: the size of \
+              the bucket, if it was full when the round began. Each connection's buffers grow automatically and its \
               congestion control is each system's own, unless --congestion-control and --socket-buffers request \
               otherwise, for both hosts; what was requested and obtained, TCP_INFO of both sides and the interfaces \
               are noted. CPU use of both hosts is measured in the same windows: the test's busiest thread, and the \
@@ -32,13 +39,14 @@ pub(in crate::net) static PROBE: Probe = Probe {
         prediction: link_rate::STREAM_PREDICTION,
         not_for: "The speed of the link where a host is the limit: the result then says CPU-limited.",
         pitfalls: &[
+            "A bucket that lasts longer than a round, some seconds: all rounds then see the burst, or the first ones alone.",
             "A traffic shaper counts other bytes than the wire does, and is not part of the line rate.",
             "Loss: retransmitted segments are noted, by the side that sent them.",
             AGENT,
         ],
         sources: &["iperf3", "RFC 7323 (timestamps), IEEE 802.3: preamble, header, check sequence, gap of 38 bytes"],
     },
-    metrics: &[&PEER_BANDWIDTH, &PEER_BANDWIDTH_BUSY_HERE, &PEER_BANDWIDTH_BUSY_THERE],
+    metrics: &[&PEER_BANDWIDTH, &PEER_BANDWIDTH_BURST, &PEER_BANDWIDTH_BUSY_HERE, &PEER_BANDWIDTH_BUSY_THERE],
     inputs: &[],
     cases: |_, effort| match effort {
         Effort::Quick => both_ways(1).to_vec(),
@@ -49,6 +57,9 @@ pub(in crate::net) static PROBE: Probe = Probe {
     run,
     predict: |facts, metric, _| match metric.id == PEER_BANDWIDTH.id {
         true => link_rate::predict(facts),
+        false if metric.id == PEER_BANDWIDTH_BURST.id => {
+            Err(NoPrediction::because("no host knows what a shaper of the network has saved up"))
+        }
         false => Err(NoPrediction::because("it depends on which of the link and the two hosts is the slowest")),
     },
 };
@@ -88,6 +99,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let streamed = stream(bench, wanted)?;
     streamed.notes.iter().for_each(|note| bench.note(note));
     bench.record(&PEER_BANDWIDTH, streamed.rates());
+    if let Some(burst) = streamed.burst {
+        bench.record(&PEER_BANDWIDTH_BURST, vec![burst.size]);
+    }
     bench.record(&PEER_BANDWIDTH_BUSY_HERE, vec![streamed.busy[0].fullest()]);
     bench.record(&PEER_BANDWIDTH_BUSY_THERE, vec![streamed.busy[1].fullest()]);
     Ok(())

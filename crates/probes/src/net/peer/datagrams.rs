@@ -21,7 +21,7 @@ use kelvin_wire::numbered::NUMBER;
 use super::bandwidth::streams;
 use super::link_rate::{self, Carried, Packets, Payload, STREAM};
 use super::pace::Pace;
-use super::watched::{FEWEST, Moving, Watched, Window, busy, busy_words};
+use super::watched::{FEWEST, Moving, Sustained, Watched, Window, burst_words, busy, busy_words};
 use super::{AGENT, client, over, stopped, told};
 use crate::net::link::{Link, Protocol};
 use crate::net::messages::{SMALL, message};
@@ -139,7 +139,7 @@ const NO_ROOM: i32 = 105;
 /// The outcome.
 struct Figures {
     windows: Vec<Window>,
-    notes: [String; 2],
+    notes: Vec<String>,
 }
 
 /// Sends datagrams of so many bytes, so many bytes a second or as fast as possible.
@@ -150,7 +150,7 @@ fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures
     let socket = test.socket().0.try_clone()?;
     let slice = Duration::from_nanos(bench.slice() as u64);
     let moving = Moving::default();
-    let windows = std::thread::scope(|scope| {
+    let Sustained { windows, burst } = std::thread::scope(|scope| {
         let sender = scope.spawn(|| send(&socket, bytes, rate, &moving));
         let windows = Watched::begin(&mut test, &moving, Direction::ToAgent, &[]).windows(slice, FEWEST);
         moving.is_over.store(true, Ordering::Relaxed);
@@ -159,7 +159,9 @@ fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures
     })?;
     let known = Link::Udp(socket).describe()?;
     let seen = test.finish().map_err(stopped)?;
-    Ok(Figures { windows, notes: [format!("{known}; {}", told(&seen, 1)), over(own, &seen)] })
+    let notes =
+        [format!("{known}; {}", told(&seen, 1)), over(own, &seen)].into_iter().chain(burst.as_ref().map(burst_words));
+    Ok(Figures { windows, notes: notes.collect() })
 }
 
 /// Sends until stopped.

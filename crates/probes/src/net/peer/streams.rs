@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kelvin_catalogue::net::SendMethod;
 use kelvin_harness::{Bench, Stop};
+use kelvin_stats::Burst;
 use kelvin_sys::{cpu, net};
 use kelvin_wire::address::Shown;
 use kelvin_wire::busy::Busy;
@@ -14,7 +15,7 @@ use kelvin_wire::client::{Client, Test};
 use kelvin_wire::message::Direction;
 use kelvin_wire::sockets::Sockets;
 
-use super::watched::{Moving, Watched, Window, busy, busy_words};
+use super::watched::{Moving, Sustained, Watched, Window, burst_words, busy, busy_words, rates};
 use super::{client, over, stopped, told};
 use crate::net::bandwidth::{asked, cpus};
 use crate::net::link::Link;
@@ -38,6 +39,8 @@ pub(super) struct Wanted {
 /// The outcome.
 pub(super) struct Streamed {
     pub windows: Vec<Window>,
+    /// What came before their rate held, beyond it.
+    pub burst: Option<Burst>,
     /// How busy this host was, and the agent's.
     pub busy: [Busy; 2],
     pub notes: Vec<String>,
@@ -46,7 +49,7 @@ pub(super) struct Streamed {
 impl Streamed {
     /// Bytes a second that arrived, window by window.
     pub(super) fn rates(&self) -> Vec<f64> {
-        self.windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect()
+        rates(&self.windows)
     }
 }
 
@@ -60,7 +63,7 @@ pub(super) fn stream(bench: &Bench<'_>, wanted: Wanted) -> Result<Streamed, Stop
     let moving = Moving::default();
     let cpus = cpus(bench);
     let mut known = String::new();
-    let (windows, mut notes) = std::thread::scope(|scope| {
+    let (Sustained { windows, burst }, mut notes) = std::thread::scope(|scope| {
         let place = |(number, link)| {
             let (cpu, moving) = (cpus[number % cpus.len()], &moving);
             scope.spawn(move || {
@@ -85,7 +88,8 @@ pub(super) fn stream(bench: &Bench<'_>, wanted: Wanted) -> Result<Streamed, Stop
         notes.push(format!("at the agent {stream}"));
     }
     notes.extend([told(&seen, 1), over(own, &seen), busy_words(&busy)]);
-    Ok(Streamed { windows, busy, notes })
+    notes.extend(burst.as_ref().map(burst_words));
+    Ok(Streamed { windows, burst, busy, notes })
 }
 
 /// The connections of a test, with the requested socket options.

@@ -1,0 +1,239 @@
+"""What reports conclude, and whether two of them contradict each other.
+
+A conclusion is decided if its data says which way it goes. Two reports differ in direction if one claim is decided in both, and goes
+one way in one of them and another way in the other: holds and is refuted, A and B are the best, a line lies below another and above it
+at one size. Undecided beside decided is no contradiction, nor is "the same" beside a difference.
+
+The halves of a run are runs with half of its rounds each, put back into kelvin as files of its own format: the same analysis judges
+them as judges whole runs. A half has fewer rounds, so that it decides less.
+"""
+import itertools
+import json
+import random
+import statistics
+import tempfile
+from pathlib import Path
+
+import common
+
+# Of 100 pairs at most so many with any conclusion that differs in direction, and conclusions of a report that must be decided.
+PAIRS, MOST_DIFFERENT, LEAST_DECIDED = 100, 5, 40
+# How the rounds of a case are shared out: whether one, by its place among so many, belongs to the first half.
+HALVES = {
+    "halves in turn: every second round": lambda at, rounds: at % 2 == 0,
+    "halves in time: the first rounds and the last": lambda at, rounds: at < (rounds + 1) // 2,
+}
+# The parameters that a search chooses, by its question: the others say where it searches.
+CHOSEN = {"threads_and_blocks": ("threads", "block"), "engine_at_size": ("engine",), "tuned_engine": ("engine",)}
+# Two questions of one claim: what is enough cannot be too little.
+OPPOSITE = {"not_enough": "enough"}
+
+
+# ---- what a report says
+
+
+def concluded(report):
+    """How many conclusions a report has, how many of them are decided, and which way each of these goes, by what it is about."""
+    all_of_it = conclusions_of(report["analysis"])
+    decided = [one for one in all_of_it if one["holds"] is not None]
+    says = {}
+    for one in decided:
+        says.update(directions(one))
+    verdicts = {
+        f"{result['metric']['id']} {common.case_text(result['case'])}".strip(): result["verdict"]
+        for result in report["analysis"]["results"]
+        if not result["only_input"] and result["verdict"] in ("above", "below")
+    }
+    return {"conclusions": len(all_of_it), "decided": len(decided), "says": says, "verdicts": verdicts}
+
+
+def conclusions_of(analysis):
+    """All conclusions of an analysis."""
+    levels = (analysis.get("levels") or {}).get("conclusions", [])
+    return [*itertools.chain.from_iterable(study["conclusions"] for study in analysis["studies"]), *levels]
+
+
+def directions(conclusion):
+    """Which way a decided conclusion goes, by what it is about; one over several sizes or sets of files, at each."""
+    (kind, claim), = conclusion["claim"].items()
+    holds = conclusion["holds"]
+    if kind == "best":
+        chosen = CHOSEN[claim["question"]]
+        case = claim["best"]["case"]
+        where = {axis: value for axis, value in case.items() if axis not in chosen}
+        return {about(kind, claim["question"], claim["best"]["metric"], where): common.case_text({axis: case.get(axis) for axis in chosen})}
+    if kind == "ratio" and (question := claim["question"]) in ("enough", *OPPOSITE):
+        # Beside the best, whichever that was.
+        return {about(kind, OPPOSITE.get(question, question), *side(claim["other"])): holds != (question in OPPOSITE)}
+    if kind == "crossing":
+        sides = {size: name for name in ("below", "above") for size in claim[name]}
+        return {about(kind, claim["base"], claim["other"], size): name for size, name in sides.items()}
+    if kind == "pages":
+        # All of them have it, or none has.
+        return {about(kind, *side(claim)): claim["all"] == holds}
+    if kind == "transfer" and "factor" in claim:
+        factor = claim["factor"]
+        certain = [one for one in factor["over"] if one["change"] in ("shorter", "longer")]
+        return {about(kind, factor["factor"], factor["base"], factor["other"], one["files"]): one["change"] for one in certain}
+    return {about(kind, *identity(claim)): holds}
+
+
+def side(one):
+    return one["metric"], one["case"]
+
+
+def identity(claim):
+    """What a claim is about: its names, questions, metrics and parameters, without its figures."""
+    if not isinstance(claim, dict):
+        return [claim] if isinstance(claim, str) else []
+    if "metric" in claim and "case" in claim and "value" in claim:
+        return [side(claim)]
+    parts = []
+    for name, value in sorted(claim.items()):
+        if name in ("held", "case", "base", "other") and isinstance(value, dict) and "metric" not in value:
+            parts.append([name, value])
+        elif isinstance(value, (dict, str)) and (inner := identity(value)):
+            parts.append([name, inner])
+        elif name in ("level", "limit"):
+            parts.append([name, value])
+    return parts
+
+
+def about(*parts):
+    """A key of what something is about."""
+    return json.dumps(parts, sort_keys=True)
+
+
+# ---- halves
+
+
+def halves(run, is_first):
+    """Two runs, each with half of the rounds of every case."""
+    return [half(run, name, lambda at, rounds, wanted=name == "first": is_first(at, rounds) == wanted) for name in ("first", "second")]
+
+
+def half(run, name, belongs):
+    def measured(one):
+        rounds = one["rounds"]
+        return {**one, "rounds": [round_ for at, round_ in enumerate(rounds) if belongs(at, len(rounds))]}
+
+    return {**run, "id": f"{run['id']}-{name}", "measurements": [measured(one) for one in run["measurements"]]}
+
+
+def report_of(kelvin, run, directory):
+    """The report of a run that is no longer, or never was, in a store."""
+    file, store = Path(directory) / "half.json", Path(directory) / "half.sqlite"
+    file.write_text(json.dumps(run))
+    store.unlink(missing_ok=True)
+    common.run([kelvin, "runs", "--store", store, "import", file])
+    return json.loads(common.run([kelvin, "report", run["id"], "--store", store, "--format", "json"]))
+
+
+def concluded_of_halves(kelvin, report):
+    """What each pair of halves of a run concludes, by the way in which its rounds are shared out."""
+    with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
+        return {
+            way: [concluded(report_of(kelvin, run, directory)) for run in halves(report["run"], is_first)]
+            for way, is_first in HALVES.items()
+        }
+
+
+# ---- judging
+
+
+def pairs_of(runs, seed):
+    """Pairs of what should conclude the same, by kind: the halves of each run, and pairs of runs, drawn until there are enough."""
+    kinds = {way: [one["halves"][way] for one in runs] for way in HALVES}
+    of_runs = list(itertools.combinations([one["concluded"] for one in runs], 2))
+    wanted = max(PAIRS - sum(map(len, kinds.values())), 0)
+    kinds["pairs of runs"] = random.Random(seed).sample(of_runs, min(wanted, len(of_runs)))
+    return kinds
+
+
+def contradictions(one, other, what="says"):
+    """What both decide, and of that, what goes different ways."""
+    both = one[what].keys() & other[what].keys()
+    return sorted(both), sorted(key for key in both if one[what][key] != other[what][key])
+
+
+def judge(runs, seed):
+    """The table of pairs; whether the bounds were kept."""
+    rows, differing, few, pairs = [], [], 0, 0
+    for kind, of_kind in pairs_of(runs, seed).items():
+        if not of_kind:
+            continue
+        decided = [side_["decided"] for pair in of_kind for side_ in pair]
+        looked = [contradictions(*pair) for pair in of_kind]
+        beside = [contradictions(*pair, what="verdicts") for pair in of_kind]
+        contrary = [different for _, different in looked if different]
+        differing += contrary
+        few += sum(min(side_["decided"] for side_ in pair) < LEAST_DECIDED for pair in of_kind)
+        pairs += len(of_kind)
+        rows.append([
+            kind, len(of_kind), f"{min(decided)}, {statistics.median(decided):g}",
+            f"{statistics.median(len(both) for both, _ in looked):g}", len(contrary), sum(map(len, contrary)),
+            f"{sum(len(different) for _, different in beside)} of {sum(len(both) for both, _ in beside)}",
+        ])  # fmt: skip
+    header = ["pairs", "number", "decided of each: least, median", "in both", "pairs that differ in direction", "conclusions that do", "beside predictions: above and below"]
+    print("\nWhether what should conclude the same does:\n")
+    print(common.table(header, rows))
+    most = MOST_DIFFERENT / PAIRS * pairs
+    print(f"\nPairs with any conclusion that differs in direction: {len(differing)} of {pairs} (bound {most:g}: {MOST_DIFFERENT} of {PAIRS}).")
+    print(f"Pairs in which a side has fewer than {LEAST_DECIDED} decided conclusions: {few} of {pairs} (bound 0).")
+    for key in sorted(set(itertools.chain.from_iterable(differing))):
+        print(f"differs: {key}")
+    return len(differing) <= most and few == 0
+
+
+# ---- whether the arithmetic is right
+
+
+def check_arithmetic():
+    """Raises an error where this file does not do what it says, by cases worked out by hand."""
+    at = lambda case, metric="m": {"metric": metric, "case": case, "value": 1.0, "unit": "ratio", "rounds": 8}
+    claim = lambda kind, holds, **claim: {"claim": {kind: claim}, "holds": holds}
+    estimate = {"value": 2.0, "low": 1.5, "high": 2.5}
+    ratio = lambda holds, question="more_streams", value=2.0, case={"n": 2}: claim(
+        "ratio", holds, question=question, base=at({"n": 1}), other=at(case), ratio={**estimate, "value": value}, limit=1.0
+    )
+    best = lambda engine, holds=True: claim(
+        "best", holds, question="engine_at_size", best=at({"engine": engine, "block": 4096}), rivals=[], next={"engine": "read"}, others=3
+    )
+    pages = lambda all_of_them, holds: claim("pages", holds, metric="m", case={"kind": "huge"}, all=all_of_them)
+    crossing = lambda below, above: claim("crossing", True, base="pread", other="mmap", sizes=3, below=below, above=above, crossings=[])
+    result = lambda verdict, case={}: {"metric": {"id": "m"}, "case": case, "verdict": verdict, "only_input": False}
+    report = lambda *conclusions, results=(): concluded(
+        {"analysis": {"studies": [{"conclusions": list(conclusions)}], "levels": None, "results": list(results)}}
+    )
+    differ = lambda one, other: len(contradictions(one, other)[1])
+    expect = [
+        ("figures are no part of what a claim is about", differ(report(ratio(True)), report(ratio(True, value=3.0))), 0),
+        ("holds and is refuted", differ(report(ratio(True)), report(ratio(False))), 1),
+        ("undecided contradicts nothing", differ(report(ratio(True)), report(ratio(None))), 0),
+        ("other parameters, another claim", differ(report(ratio(True)), report(ratio(False, case={"n": 4}))), 0),
+        ("another question, another claim", differ(report(ratio(True)), report(ratio(False, "send_method"))), 0),
+        ("enough and not enough", differ(report(ratio(True, "enough")), report(ratio(True, "not_enough"))), 1),
+        ("enough and refuted not enough", differ(report(ratio(True, "enough")), report(ratio(False, "not_enough"))), 0),
+        ("another is the best", differ(report(best("pread")), report(best("mmap"))), 1),
+        ("no single best", differ(report(best("pread")), report(best("mmap", None))), 0),
+        ("sides at one size", differ(report(crossing([1, 2], [4])), report(crossing([1], [2, 4]))), 1),
+        ("all pages and none", differ(report(pages(True, True)), report(pages(False, True))), 1),
+        ("all pages, and not none", differ(report(pages(True, True)), report(pages(False, False))), 0),
+        ("decided and all", [report(ratio(True), ratio(None, "send_method"), best("read"))[key] for key in ("decided", "conclusions")], [2, 3]),
+        ("above and below", contradictions(report(results=[result("above")]), report(results=[result("below")]), "verdicts")[1], ["m"]),
+        ("within says nothing", report(results=[result("within")])["verdicts"], {}),
+        ("halves in turn", [round_counts(way, 5) for way in HALVES], [([0, 2, 4], [1, 3]), ([0, 1, 2], [3, 4])]),
+    ]
+    wrong = [f"{what}: {found}, not {right}" for what, found, right in expect if found != right]
+    runs = [{"concluded": report(ratio(True)), "halves": {way: [report(ratio(True)), report(ratio(True))] for way in HALVES}} for _ in range(20)]
+    numbers = [len(of_kind) for of_kind in pairs_of(runs, 1).values()]
+    wrong += [] if numbers == [20, 20, 60] else [f"pairs of twenty runs: {numbers}"]
+    if wrong:
+        raise AssertionError("; ".join(wrong))
+
+
+def round_counts(way, rounds):
+    run = {"id": "r", "measurements": [{"rounds": list(range(rounds))}]}
+    first, second = halves(run, HALVES[way])
+    assert [first["id"], second["id"]] == ["r-first", "r-second"]
+    return first["measurements"][0]["rounds"], second["measurements"][0]["rounds"]

@@ -1,0 +1,130 @@
+//! What a token bucket makes of a rate: a burst first, and less from then on.
+//!
+//! A shaper, a cloud's volume or a limit of a control group saves up a right to pass while nothing passes: in a time t at most b + r t
+//! passes (Cruz 1991: A calculus for network delay, part I). The sustained rate is r; b is the size of the bucket.
+
+/// Share of what passed before to which a later rate must have fallen, for what came before to be a burst: noise of windows of a few
+/// hundred milliseconds is less.
+const FALLEN: f64 = 0.8;
+/// Seconds of the sustained rate that a burst must hold to be told: what queues and clocks hold is less.
+const LEAST_BURST: f64 = 0.05;
+
+/// A burst: what passed beyond the sustained rate before that held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Burst {
+    /// What passed beyond it: the size of the bucket, if it was full and is empty.
+    pub size: f64,
+    /// What passed a second meanwhile, on average.
+    pub rate: f64,
+}
+
+/// The index of the first of these rates of successive windows from which a lower level holds: every later rate is at most four fifths
+/// of every earlier one. 0 where there is no such fall.
+pub fn fallen_from(rates: &[f64]) -> usize {
+    let least_before = |index: usize| rates[..index].iter().copied().fold(f64::INFINITY, f64::min);
+    let most_after = |index: usize| rates[index..].iter().copied().fold(0.0, f64::max);
+    (1..rates.len()).rev().find(|&index| most_after(index) <= FALLEN * least_before(index)).unwrap_or(0)
+}
+
+/// The burst of something of which so much had passed so many seconds after its beginning, and which went on at this rate a second; `None`
+/// if that is too little to be one.
+pub fn burst(passed: f64, seconds: f64, sustained: f64) -> Option<Burst> {
+    let size = passed - sustained * seconds;
+    let is_told = seconds > 0.0 && size >= LEAST_BURST * sustained && sustained * seconds <= FALLEN * passed;
+    is_told.then(|| Burst { size, rate: passed / seconds })
+}
+
+/// Seconds of the shortest pause between bunches: two ticks of a kernel at 250 Hz.
+const PAUSE: f64 = 0.008;
+/// How many times as long as the usual gap a pause is at least.
+const UNUSUAL: f64 = 8.0;
+/// Fewest pauses that tell bunches from a device that stood still now and then.
+const LEAST_PAUSES: usize = 4;
+
+/// What had been done by a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Done {
+    /// Seconds since the beginning.
+    pub at: f64,
+    /// So much of it.
+    pub amount: f64,
+}
+
+/// How something comes that is let through at a rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Paced {
+    /// Its rate, a second.
+    pub rate: f64,
+    /// How much comes at once, and seconds from one such bunch to the next; `None` if it comes evenly.
+    pub bunches: Option<[f64; 2]>,
+}
+
+/// The rate of what was done one after the other. What is let through in bunches is taken from the end of the first pause between them to
+/// the end of the last, so that no part of a bunch counts; anything else from the first to the last. `None` of fewer than two, or where no
+/// time passed.
+pub fn paced(done: &[Done]) -> Option<Paced> {
+    let [first, .., last] = done else { return None };
+    let gaps: Vec<f64> = done.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    let pause = (UNUSUAL * crate::median(&gaps)).max(PAUSE);
+    let ends: Vec<&Done> = done[1..].iter().zip(&gaps).filter(|(_, gap)| **gap >= pause).map(|(end, _)| end).collect();
+    let between = |first: &Done, last: &Done| [last.amount - first.amount, last.at - first.at];
+    if let [first, .., last] = &ends[..]
+        && ends.len() >= LEAST_PAUSES
+    {
+        let bunch = between(first, last).map(|all| all / (ends.len() - 1) as f64);
+        return Some(Paced { rate: bunch[0] / bunch[1], bunches: Some(bunch) });
+    }
+    let [amount, seconds] = between(first, last);
+    (seconds > 0.0).then(|| Paced { rate: amount / seconds, bunches: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bunches_count_from_the_end_of_a_pause_to_that_of_another() {
+        // 33 at once every tenth of a second, each 10 us after the one before, and after the sixth 20 more.
+        let of = |number: usize| Done {
+            at: (number / 33) as f64 * 0.1 + (number % 33) as f64 * 1e-5,
+            amount: number as f64 + 1.0,
+        };
+        let done: Vec<Done> = (0..6 * 33 + 20).map(of).collect();
+        let found = paced(&done).unwrap();
+        let [amount, seconds] = found.bunches.unwrap();
+        assert!((found.rate - 330.0).abs() < 1e-6 && amount == 33.0 && (seconds - 0.1).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn what_comes_evenly_counts_from_the_first_to_the_last() {
+        let even: Vec<Done> =
+            (0..101).map(|number| Done { at: 0.5 + number as f64 * 0.01, amount: 3.0 * number as f64 }).collect();
+        let found = paced(&even).unwrap();
+        assert!((found.rate - 300.0).abs() < 1e-9 && found.bunches.is_none(), "{found:?}");
+        let stood_still: Vec<Done> = (0..100)
+            .map(|number| Done { at: (number + number / 50 * 100) as f64 * 1e-3, amount: number as f64 })
+            .collect();
+        assert_eq!(paced(&stood_still).unwrap().bunches, None);
+        let one = Done { at: 1.0, amount: 1.0 };
+        assert_eq!([paced(&[]), paced(&[one]), paced(&[one, one])], [None; 3]);
+    }
+
+    #[test]
+    fn the_last_level_is_the_sustained_one() {
+        assert_eq!(fallen_from(&[50.0, 50.0, 20.0, 10.0, 10.1]), 3);
+        assert_eq!(fallen_from(&[10.0, 10.0, 10.5, 9.8]), 0);
+        assert_eq!(fallen_from(&[10.0, 7.0, 10.0]), 0, "a dip is no fall");
+        assert_eq!(fallen_from(&[10.0, 12.0, 7.0]), 2);
+        assert_eq!([fallen_from(&[]), fallen_from(&[1.0]), fallen_from(&[0.0, 0.0])], [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_burst_is_what_passed_beyond_the_sustained_rate() {
+        // A bucket of 4 MB before 5 MB/s: after 0.2 s 5 MB have passed.
+        assert_eq!(burst(5e6, 0.2, 5e6), Some(Burst { size: 4e6, rate: 25e6 }));
+        assert_eq!(burst(1.2e6, 0.2, 5e6), None, "40 ms of the rate");
+        assert_eq!(burst(11e6, 2.0, 5e6), None, "a tenth more over all of it");
+        assert_eq!(burst(0.5e6, 0.2, 5e6), None, "a slow beginning");
+        assert_eq!(burst(1.0, 0.0, 1.0), None);
+    }
+}
