@@ -7,6 +7,7 @@ pub(crate) mod core_to_core;
 mod false_sharing;
 pub(crate) mod fault;
 mod fault_major;
+mod first_touch;
 mod latency;
 mod limits;
 mod loaded;
@@ -27,6 +28,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &tlb::PROBE,
     &fault::PROBE,
     &fault_major::PROBE,
+    &first_touch::PROBE,
     &bandwidth::PROBE,
     &loaded::PROBE,
     &core_to_core::PROBE,
