@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use kelvin_model::units::seconds;
-use kelvin_model::{Attempt, Case, Event, Name, Need, Outline, Reason, Round, RunSettings, RunStatus, Standing};
+use kelvin_model::{Attempt, Case, Event, Name, Outline, Reason, Round, RunSettings, RunStatus, Standing};
 use kelvin_stats::Random;
 use kelvin_sys::child::Patience;
 use kelvin_sys::{child, interrupt};
@@ -107,7 +107,7 @@ impl<'r> Rounds<'r> {
             block: unit.block,
             place,
             cost: unit.expected,
-            waits: unit.probe.metrics.iter().any(|metric| metric.needs == Some(Need::IdleTime)),
+            waits: unit.probe.waits(),
         };
         Self {
             plan,
