@@ -10,7 +10,7 @@ use crate::result::BesideRival;
 use crate::result::{Analysis, MetricResult, Outcome};
 use crate::studies::{self, load, threads, with_tables};
 use crate::summary::summarise;
-use crate::{ceilings, findings, levels, placement, screen, tails};
+use crate::{ceilings, findings, levels, placement, plausible, screen, tails};
 
 /// Analyses a run: a stored one and a live one alike.
 pub fn analyse(run: &Run) -> Analysis {
@@ -33,6 +33,7 @@ pub fn analyse(run: &Run) -> Analysis {
         results.iter_mut().for_each(|result| levels::name_modes(result, found));
     }
     placement::name_modes(&mut results);
+    plausible::warn(run, &mut results);
     let (model_lines, knees) = load::models(run);
     let mut analysis = Analysis {
         levels: found,
@@ -120,6 +121,7 @@ fn result<'r>(
         none_because: record.and_then(none_because),
         ratio: compared.ratio,
         verdict: compared.verdict,
+        outside: compared.outside,
         explained_by: compared.explained_by,
         warnings,
     }

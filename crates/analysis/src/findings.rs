@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kelvin_model::{Hazard, Name, Need, Run, RunStatus, Severity};
+use kelvin_model::{Better, Hazard, Name, Need, Run, RunStatus, Severity};
 
 use crate::evidence::Evidence;
 use crate::raw::{QUIET, Raw};
@@ -195,11 +195,13 @@ fn measured_of(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> bool) -
     metrics
 }
 
-/// Gaps between measured and predicted, the largest first; of the points of a curve only the largest.
+/// Gaps between measured and predicted: what is worse than predicted before what is better, and of each first what lies furthest outside
+/// its range in units of that range's uncertainty; of the points of a curve only the first. Of slow-downs planted in a stored run that
+/// order tells more than the ratio alone: see the book, under predictions.
 fn gaps(_: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let mut gaps: Vec<(f64, &MetricResult)> =
-        analysis.results.iter().filter_map(|result| Some((beyond(result)?, result))).collect();
-    gaps.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let gaps = analysis.results.iter().filter_map(|result| Some((how_odd(result)?, result)));
+    let mut gaps: Vec<((bool, f64), &MetricResult)> = gaps.collect();
+    gaps.sort_by(|(a, _), (b, _)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
     let mut seen = Vec::new();
     gaps.retain(|(_, result)| {
         let new = !seen.contains(&result.metric.id);
@@ -209,16 +211,16 @@ fn gaps(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     gaps.into_iter().filter_map(|(_, result)| gap(analysis, result)).collect()
 }
 
-/// How far a measurement is outside of the predicted range, as the logarithm of a factor.
-fn beyond(result: &MetricResult) -> Option<f64> {
-    let prediction = result.prediction.as_ref()?;
-    let headline = result.outcome.summary()?.headline;
-    let factor = match result.verdict {
-        Verdict::Above => headline / prediction.high,
-        Verdict::Below => prediction.low / headline,
+/// Whether a figure outside its range is worse than predicted, and how far outside it lies, in half-widths of the range; `None` within
+/// it.
+fn how_odd(result: &MetricResult) -> Option<(bool, f64)> {
+    let is_worse = match (result.verdict, result.metric.better) {
+        (Verdict::Above, better) => better == Better::Lower,
+        (Verdict::Below, better) => better == Better::Higher,
         _ => return None,
     };
-    (factor > 0.0).then(|| factor.ln())
+    // A range without a width is left by any figure.
+    Some((is_worse, result.outside.unwrap_or(f64::INFINITY)))
 }
 
 fn gap(analysis: &Analysis, result: &MetricResult) -> Option<Raw> {
@@ -235,7 +237,12 @@ struct WarningKind {
     alpha: f64,
 }
 
-const WARNINGS: [WarningKind; 4] = [
+const WARNINGS: [WarningKind; 5] = [
+    WarningKind {
+        importance: Importance::Notable,
+        is: |warning| matches!(warning, Warning::Implausible { .. }),
+        alpha: 0.0,
+    },
     WarningKind {
         importance: Importance::Notable,
         is: |warning| matches!(warning, Warning::Drift { .. }),

@@ -252,9 +252,13 @@ struct Candidate {
 
 /// Names the levels, and matches each with the cache that the machine reports.
 fn name(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
+    let count = levels.len();
     let Some(last) = levels.last_mut() else { return };
     let beyond = match caches.last() {
-        Some(&(_, bytes)) => largest as f64 >= BEYOND_CACHES * bytes as f64,
+        // A machine may report a cache so large that nothing beyond it was measured, and have little of it.
+        Some(&(_, bytes)) => {
+            largest as f64 >= BEYOND_CACHES * bytes as f64 || count > caches.len() && last.latency >= SLOWEST_CACHE
+        }
         None => last.latency >= FASTEST_MEMORY,
     };
     if beyond {
@@ -268,10 +272,15 @@ fn name(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
         levels[count].name = MEMORY.into();
         levels[count + 1..].iter_mut().for_each(|level| level.name = MEMORY_UNTRANSLATED.into());
     }
+    let levels_in_all = levels.len();
     let of_caches = assigned(&levels[..count], caches);
     for (index, (level, cache)) in levels.iter_mut().zip(of_caches).enumerate() {
         let Some((number, bytes)) = cache else {
-            level.name = format!("L{}", index + 1);
+            // The last one may be an unreported cache or memory.
+            level.name = match caches.last() {
+                Some((last, _)) if index + 1 == levels_in_all => format!("beyond L{last}"),
+                _ => format!("L{}", index + 1),
+            };
             continue;
         };
         level.name = format!("L{number}");

@@ -17,6 +17,7 @@ mod history;
 mod learn;
 mod levels;
 mod placement;
+mod plausible;
 mod predicted;
 mod raw;
 pub mod reference;

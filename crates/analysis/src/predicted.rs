@@ -10,13 +10,15 @@ use crate::result::{Outcome, Summary, Verdict};
 pub(crate) struct Compared {
     pub ratio: Option<f64>,
     pub verdict: Verdict,
+    /// How far outside the range, in half-widths of it.
+    pub outside: Option<f64>,
     /// Hazards that touch a figure with a gap: those of this kind of metric before those of everything, the worst first. None was tried as
     /// its cause.
     pub explained_by: Vec<Name>,
 }
 
 pub(crate) fn compare(run: &Run, metric: &Metric, case: &Case, outcome: &Outcome) -> Compared {
-    let nothing = |verdict| Compared { ratio: None, verdict, explained_by: Vec::new() };
+    let nothing = |verdict| Compared { ratio: None, verdict, outside: None, explained_by: Vec::new() };
     let record = run.prediction(&metric.id, case);
     let Some(prediction) = record.and_then(|record| record.prediction.as_ref()) else {
         return nothing(Verdict::NotPredicted);
@@ -26,6 +28,7 @@ pub(crate) fn compare(run: &Run, metric: &Metric, case: &Case, outcome: &Outcome
     Compared {
         ratio: (prediction.value != 0.0).then(|| summary.headline / prediction.value),
         verdict,
+        outside: outside(summary.headline, prediction),
         explained_by: match verdict {
             Verdict::Above | Verdict::Below => touching(&run.outline.hazards, &metric.id),
             _ => Vec::new(),
@@ -46,10 +49,55 @@ fn verdict(summary: &Summary, prediction: &Prediction) -> Verdict {
     }
 }
 
+/// How far a value is outside a predicted range, in half-widths of that: its uncertainty. Both on a scale of logarithms, where the
+/// range's errors add up, or as they are where an end is not above zero.
+pub(crate) fn outside(value: f64, prediction: &Prediction) -> Option<f64> {
+    let ends = [prediction.low, prediction.high, value];
+    let is_positive = ends.iter().all(|&end| end > 0.0);
+    let [low, high, value] = ends.map(|end| if is_positive { end.ln() } else { end });
+    let half_width = (high - low) / 2.0;
+    let beyond = (value - high).max(low - value).max(0.0);
+    (half_width > 0.0 && beyond.is_finite()).then(|| beyond / half_width)
+}
+
 fn touching(hazards: &[Hazard], metric: &str) -> Vec<Name> {
     let mut touching: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.touches(metric)).collect();
     // A hazard of everything, such as a busy machine, says less than one of just this metric: and samples that other work disturbed are
     // set apart already.
     touching.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
     touching.into_iter().map(|hazard| hazard.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::Basis;
+
+    use super::*;
+
+    fn range(low: f64, high: f64) -> Prediction {
+        Prediction {
+            value: (low * high).sqrt(),
+            low,
+            high,
+            basis: Basis::Derived,
+            formula: String::new(),
+            inputs: Vec::new(),
+            derivation: String::new(),
+            sources: Vec::new(),
+            calibration: None,
+        }
+    }
+
+    #[test]
+    fn a_figure_is_outside_by_so_many_half_widths_of_its_range() {
+        // A factor of 2 either way: 4 times its upper end is two of them beyond it, a quarter of its lower end as many.
+        let of = |value: f64| outside(value, &range(50.0, 200.0)).unwrap();
+        assert_eq!([of(50.0), of(100.0), of(200.0)], [0.0; 3]);
+        assert!((of(800.0) - 2.0).abs() < 1e-12 && (of(12.5) - 2.0).abs() < 1e-12);
+        // The narrower the range the further: 1.21 times the end of a range of a factor of 1.1 are two.
+        assert!((outside(1.331, &range(1.0 / 1.1, 1.1)).unwrap() - 2.0).abs() < 1e-12);
+        // A share that may be 0 has no logarithm.
+        assert_eq!(outside(0.5, &range(0.0, 0.2)), Some(0.3 / 0.1));
+        assert_eq!(outside(2.0, &range(1.0, 1.0)), None);
+    }
 }

@@ -87,6 +87,10 @@ pub struct MetricResult {
     pub ratio: Option<f64>,
     /// The measurement against the prediction.
     pub verdict: Verdict,
+    /// How far outside the predicted range the headline lies, in half-widths of that range, both as logarithms; 0 within it, `None`
+    /// without a headline, a prediction, or a range that has a width.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<f64>,
     /// Ids of the hazards of this run that touch a figure with a gap, none of them tried as its cause; empty without a gap.
     pub explained_by: Vec<Name>,
     /// Warnings about this number.
@@ -853,15 +857,23 @@ pub enum RivalOutcome {
     Missing(Box<Outcome>),
 }
 
+/// The unit of comparisons before there were others.
+fn bytes_per_second() -> Unit {
+    Unit::BytesPerSecond
+}
+
 /// Both sides of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
-    /// Bytes per second that kelvin read.
+    /// Unit of both figures: of a rate, or of the time of one operation.
+    #[serde(default = "bytes_per_second")]
+    pub unit: Unit,
+    /// kelvin's figure.
     pub kelvin: Figure,
-    /// Bytes per second that the rival read.
+    /// The rival's.
     pub other: Figure,
-    /// kelvin over the rival, over pairs that directly followed each other; not the ratio of the two figures above, which are
-    /// not paired.
+    /// How many times as fast as the rival kelvin is, over pairs that directly followed each other; not the ratio of the two figures
+    /// above, which are not paired.
     pub ratio: Figure,
     /// What the ratio should be, if that is predicted.
     pub expected: Option<f64>,

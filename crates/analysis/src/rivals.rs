@@ -1,7 +1,7 @@
-//! The same read by kelvin and by rival programs: from results to the rows of one table.
+//! The same work by kelvin and by rival programs: from results to the rows of one table.
 
-use kelvin_catalogue::file::{BESIDE_RIVALS, BesideRivals, Rival};
-use kelvin_model::{Metric, Treatment, Value};
+use kelvin_catalogue::{BESIDE_RIVALS, BesideRivals, Rival};
+use kelvin_model::{Metric, Treatment, Unit, Value};
 
 use crate::result::{BesideRival, Compared, Figure, MetricResult, RivalOutcome, Summary};
 
@@ -29,7 +29,7 @@ impl BesideRival {
         };
         let outcome = match (ratio.outcome.summary(), side(metrics.kelvin), side(metrics.other)) {
             (Some(summary), Some(kelvin), Some(other)) => {
-                RivalOutcome::Compared(Box::new(compared(ratio, summary, (kelvin, other))))
+                RivalOutcome::Compared(Box::new(compared(ratio, summary, (kelvin, other), metrics.kelvin.unit)))
             }
             _ => RivalOutcome::Missing(Box::new(ratio.outcome.clone())),
         };
@@ -38,7 +38,7 @@ impl BesideRival {
     }
 }
 
-fn compared(ratio: &MetricResult, summary: &Summary, (kelvin, other): (&Summary, &Summary)) -> Compared {
+fn compared(ratio: &MetricResult, summary: &Summary, (kelvin, other): (&Summary, &Summary), unit: Unit) -> Compared {
     let mut notes = summary.notes.clone();
     // One round's notes represent the others, which differ in their figures only.
     notes.truncate(1);
@@ -46,6 +46,7 @@ fn compared(ratio: &MetricResult, summary: &Summary, (kelvin, other): (&Summary,
         notes.extend(side.notes.first().map(|note| format!("{name}: {note}")));
     }
     Compared {
+        unit,
         kelvin: headline(kelvin),
         other: headline(other),
         ratio: headline(summary),

@@ -7,7 +7,7 @@ pub(crate) mod spot;
 mod stand_outs;
 
 pub(crate) use ladder::{Climbed, climbed};
-pub(crate) use stand_outs::{Amount, Says};
+pub(crate) use stand_outs::{Amount, Says, Within};
 
 use std::collections::BTreeSet;
 

@@ -81,7 +81,7 @@ fn what_is_as_it_should_be_does_not_stand_out() {
     guest::replace(&mut run, &os::SWITCH_CROSS_CPU, &guest::cases::wake_up(), 2.5 * 748.5);
     guest::replace(&mut run, &mem::FAULT_MINOR, &guest::cases::fault(), 1.5 * 56_700.0 / 512.0);
     guest::replace(&mut run, &net::BANDWIDTH_TCP, &guest::cases::streams(TwoCpus, 2), 16.0e9);
-    guest::replace(&mut run, &file::DEVICE_REPEAT, &Case::new(), 1.18);
+    guest::replace(&mut run, &file::DEVICE_REPEAT, &Case::new(), 1.25);
     run.predictions.clear();
     if let kelvin_model::Fact::Known { value, .. } = &mut run.outline.machine.topology.caches {
         value[2].bytes = 12 << 20;
@@ -149,9 +149,67 @@ fn the_worst_figure_is_the_one_furthest_beyond_its_range() {
     let worst = answer(&guest::run(), Question::WorstTime).unwrap();
     assert_eq!(
         worst.text,
-        "Slowest against its prediction: a TCP round trip between two CPUs, 62.4 µs instead of 29 µs."
+        "Slowest against its prediction: a TCP round trip between two CPUs, 62.4 µs instead of 29 µs; two \
+         wake-ups of 29.2 µs are in it."
     );
     assert_eq!(worst.sides[0].metric, net::RTT_TCP.id);
+}
+
+#[test]
+fn why_the_worst_figure_is_so_slow_is_told_only_where_the_run_measured_it() {
+    let mut run = guest::run();
+    // Two wake-ups are now a small part of the round trip.
+    guest::replace(&mut run, &os::SWITCH_CROSS_CPU, &guest::cases::wake_up(), 4_000.0);
+    let worst = answer(&run, Question::WorstTime).unwrap().text;
+    assert!(worst.ends_with("instead of 29 µs; nothing measured explains it."), "{worst}");
+    assert!(worst.split_whitespace().count() <= 25, "{worst}");
+}
+
+#[test]
+fn what_of_idle_files_left_the_page_cache_is_said_where_all_rounds_miss_it() {
+    let with = |stayed: &[f64]| {
+        let mut run = guest::run();
+        run.outline.metrics.extend([file::IDLE, file::IDLE_TIME]);
+        add_scalars(&mut run, &file::IDLE, Case::new(), stayed);
+        add_scalars(&mut run, &file::IDLE_TIME, Case::new(), &vec![140e9; stayed.len()]);
+        answer(&run, Question::IdleCache)
+    };
+    let some = with(&[0.751, 0.75, 0.75, 0.748]).unwrap();
+    assert_eq!(
+        some.text,
+        "Of every 100 pages of files that nothing touched for 2 min 20 s, 25 left the page cache: the next read goes to disk."
+    );
+    assert!(some.text.split_whitespace().count() <= 25);
+    let all = with(&[0.0; 7]).unwrap();
+    assert!(all.text.starts_with("All pages of files that nothing touched for 2 min 20 s left"), "{}", all.text);
+    assert!(all.factor > some.factor && all.factor.is_finite());
+    assert_eq!(with(&[1.0; 7]), None);
+    assert_eq!(with(&[0.75, 0.75, 0.96]), None, "one round still finds nearly all");
+    assert_eq!(with(&[0.5, 0.5]), None, "two rounds prove nothing");
+}
+
+#[test]
+fn fresh_memory_is_set_beside_memory_just_freed_and_huge_pages() {
+    let with = |first: f64| {
+        let mut run = guest::run();
+        run.outline.metrics.extend([mem::FIRST_TOUCH, mem::FIRST_TOUCH_AGAIN]);
+        guest::measure(&mut run, &mem::FIRST_TOUCH, Case::new(), first);
+        guest::measure(&mut run, &mem::FIRST_TOUCH_AGAIN, Case::new(), 1_500.0);
+        answer(&run, Question::FreshMemory).unwrap()
+    };
+    let fresh = with(2_700.0);
+    assert_eq!(
+        fresh.text,
+        "Fresh memory costs 2.70 µs a page of 4 KiB at first touch, memory just freed 1.50 µs; huge pages are 24 times cheaper."
+    );
+    assert!(fresh.text.split_whitespace().count() <= 25);
+    assert!((fresh.factor - 1.8).abs() < 0.05, "{fresh:?}");
+    // Where it costs the same, only huge pages differ.
+    assert!(
+        with(1_500.0).text.ends_with("at first touch, 6.8 times as much as in huge pages."),
+        "{}",
+        with(1_500.0).text
+    );
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub static ALL: &[&Metric] = &[
     &CACHE_SIZE,
     &CACHE_SIZE_BLOCK,
     &CACHE_SIZE_STAYED,
+    &IDLE,
+    &IDLE_TIME,
     &NEW,
     &SYNC,
     &ENTRY_MAKE,

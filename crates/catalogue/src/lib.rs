@@ -8,6 +8,7 @@
 //! [`os::SYSCALL_NULL`]. A numeric parameter is an [`Axis`](kelvin_model::Axis); one of words is an enum.
 #![forbid(unsafe_code)]
 
+mod rivals;
 mod shared;
 mod words;
 
@@ -24,6 +25,7 @@ pub mod truth;
 
 use kelvin_model::{Metric, Name};
 
+pub use rivals::{BESIDE_RIVALS, BesideRivals, Rival};
 pub use shared::Placement;
 
 /// All metrics, area by area.

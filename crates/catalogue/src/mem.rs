@@ -13,6 +13,8 @@ pub static ALL: &[&Metric] = &[
     &TLB_PACKED,
     &FAULT_MINOR,
     &FAULT_MAJOR,
+    &FIRST_TOUCH,
+    &FIRST_TOUCH_AGAIN,
     &BANDWIDTH_READ,
     &BANDWIDTH_WRITE,
     &BANDWIDTH_COPY,
@@ -190,6 +192,25 @@ pub static FAULT_MAJOR: Metric =
         .contaminants(Tags::NONE)
         .not_in_cycles()
         .baseline();
+
+/// The host, where there is one, is part of the figure, and no canary sees it.
+const fn of_new_memory(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+}
+
+/// The first touch of memory new to a process.
+pub static FIRST_TOUCH: Metric =
+    of_new_memory("mem.first_touch", "The first touch of a page of 128 MiB that are new to the process");
+
+/// The same after the process has given it back.
+pub static FIRST_TOUCH_AGAIN: Metric = of_new_memory(
+    "mem.first_touch.again",
+    "The first touch of a page of the same 128 MiB, given back to the kernel just before",
+);
 
 /// Guarded by the core canaries alone: what an operation leaves in the caches is no disturbance.
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {

@@ -4,6 +4,7 @@ mod peer;
 
 use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Need, Tags, Treatment, Unit};
 
+use crate::rivals::{BesideRivals, Rival, ratio};
 use crate::shared::Placement;
 use crate::words::words;
 
@@ -57,6 +58,9 @@ pub static ALL: &[&Metric] = &[
     &PEER_OFFERED_REORDERED,
     &PEER_RTT,
     &PEER_LOADED,
+    &RIVALS_TCP,
+    &RIVALS_TCP_KELVIN,
+    &RIVALS_TCP_OTHER,
 ];
 
 /// Bytes of a message.
@@ -250,3 +254,21 @@ pub static LOADED: Metric = as_found(Metric::duration(
 .version(2)
 .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 .not_in_cycles();
+
+const fn beside(id: &'static str, summary: &'static str) -> Metric {
+    as_found(Metric::rate(id, summary)).over([Rival::AXIS, MESSAGE, Placement::AXIS]).needs(Need::Rivals)
+}
+
+/// A local TCP stream, kelvin's rate over another program's.
+pub static RIVALS_TCP: Metric =
+    ratio(beside("net.rivals.tcp", "kelvin's rate of a local TCP stream over another program's"));
+/// kelvin's.
+pub static RIVALS_TCP_KELVIN: Metric =
+    beside("net.rivals.tcp.kelvin", "Bytes per second of a local TCP stream of kelvin, in turn with another program");
+/// The other program's.
+pub static RIVALS_TCP_OTHER: Metric =
+    beside("net.rivals.tcp.other", "Bytes per second of a local TCP stream of another program, in turn with kelvin");
+
+/// Streams.
+pub static BESIDE_RIVALS_TCP: BesideRivals =
+    BesideRivals { ratio: &RIVALS_TCP, kelvin: &RIVALS_TCP_KELVIN, other: &RIVALS_TCP_OTHER };

@@ -3,6 +3,7 @@
 mod calls;
 mod ipc;
 mod process;
+mod rivals;
 mod switch;
 
 use kelvin_model::{Canaries, Canary, Metric};
@@ -10,6 +11,7 @@ use kelvin_model::{Canaries, Canary, Metric};
 pub use calls::*;
 pub use ipc::*;
 pub use process::*;
+pub use rivals::*;
 pub use switch::*;
 
 /// The metrics of this area, in the order of reports.
@@ -80,6 +82,12 @@ pub static ALL: &[&Metric] = &[
     &TASKS_SYSTEM,
     &TASKS_EFFICIENCY,
     &TASKS_INVISIBLE,
+    &RIVALS_SYSCALL,
+    &RIVALS_SYSCALL_KELVIN,
+    &RIVALS_SYSCALL_OTHER,
+    &RIVALS_PIPE,
+    &RIVALS_PIPE_KELVIN,
+    &RIVALS_PIPE_OTHER,
 ];
 
 /// The core's speed and kernel entry, which every call passes through. No cache canary: it would evict what the next

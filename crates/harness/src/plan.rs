@@ -61,7 +61,10 @@ impl Rank {
     fn of(probe: &Probe, machine: &Machine) -> impl Fn(&Case) -> Self {
         let [quick, usual] = [Effort::Quick, Effort::Default].map(|effort| (probe.cases)(machine, effort));
         let is_baseline = probe.metrics.iter().any(|metric| metric.baseline);
+        // It takes next to no time of its own, and what its first round made is of use to the last ones alone.
+        let only_waits = probe.waits();
         move |case| match () {
+            () if only_waits => Self::Baseline,
             () if quick.contains(case) && is_baseline => Self::Baseline,
             () if quick.contains(case) => Self::Quick,
             () if usual.contains(case) => Self::Default,

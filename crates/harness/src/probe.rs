@@ -1,6 +1,6 @@
 //! What a probe is: data and three functions.
 
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Planned, Prediction, PredictionRecord, leads};
+use kelvin_model::{Case, Machine, Metric, Need, NoPrediction, Planned, Prediction, PredictionRecord, leads};
 
 use crate::bench::Bench;
 use crate::facts::Facts;
@@ -35,6 +35,11 @@ impl Probe {
     /// metrics.
     pub fn is_selected_by(&self, name: &str) -> bool {
         leads(name, self.id) || self.metrics.iter().any(|metric| leads(name, &metric.id))
+    }
+
+    /// Whether its first round comes before all others of a run, and the rest after them.
+    pub(crate) fn waits(&self) -> bool {
+        self.metrics.iter().any(|metric| metric.needs == Some(Need::IdleTime))
     }
 
     /// Its prediction for one of its metrics at one case, or the reason for none.

@@ -70,6 +70,8 @@ pub(crate) struct Task {
     pub place: usize,
     /// What its rounds are expected to take beside their timing.
     pub cost: Cost,
+    /// Its first round comes before all others, and the rest after them.
+    pub waits: bool,
 }
 
 /// The state of one unit.
@@ -132,6 +134,8 @@ pub(crate) struct Schedule {
     /// Units still to run in this pass, last first.
     pass: Vec<usize>,
     passes: u32,
+    /// Whether only the last rounds of units that wait are left.
+    closing: bool,
     /// How many times as long as expected rounds take beside their timing on this machine: the median of the units so far.
     slowness: f64,
     /// The round that runs, and when it was begun.
@@ -154,6 +158,7 @@ impl Schedule {
             random: Random::new(wanted.seed),
             pass: Vec::new(),
             passes: 0,
+            closing: false,
             slowness: 1.0,
             running: None,
             decisions: Vec::new(),
@@ -173,7 +178,7 @@ impl Schedule {
                     continue;
                 }
                 let slice = self.slice(state, self.stretch(now));
-                if self.owed(state) > 0 || now + self.beside(state) + slice <= self.budget {
+                if self.owed(state) > 0 || now + self.beside(state) + slice <= self.budget - self.kept_for_last() {
                     let next = Next { unit, round: state.rounds, slice };
                     self.running = Some((next, now));
                     return Some(next);
@@ -256,6 +261,11 @@ impl Schedule {
     /// The units that are asked for and go on.
     fn asked(&self) -> impl Iterator<Item = usize> {
         (0..self.units.len()).filter(|&unit| self.units[unit].over.is_none() && !self.units[unit].task.only_input)
+    }
+
+    /// Those of them that any moment of a run is right for.
+    fn repeatable(&self) -> impl Iterator<Item = usize> {
+        self.asked().filter(|&unit| !self.units[unit].task.waits)
     }
 
     /// Learns from the last round what its unit costs, with everything beside it.
@@ -374,20 +384,40 @@ impl Schedule {
     }
 
     fn begin_pass(&mut self, now: f64, judge: &mut dyn FnMut() -> Vec<Standing>) {
-        let has_room = |&unit: &usize| self.owed(&self.units[unit]) > 0 && !self.without_room.contains(&unit);
+        let has_turn = |state: &State| !state.task.waits || state.rounds == 0 || self.closing;
+        let has_room = |&unit: &usize| {
+            let state = &self.units[unit];
+            self.owed(state) > 0 && has_turn(state) && !self.without_room.contains(&unit)
+        };
         let mut pass: Vec<usize> = (0..self.units.len()).filter(has_room).collect();
-        if pass.is_empty() {
+        if pass.is_empty() && !self.closing {
             // All others have their rounds: no time becomes free any more.
             self.leave_out_without_room();
             pass = self.ample_pass(now);
         }
-        if pass.is_empty() {
+        if pass.is_empty() && !self.closing {
             self.standings = judge();
             pass = self.mending_pass(now);
         }
+        if pass.is_empty() && !self.closing {
+            self.closing = true;
+            pass = self.waiting().collect();
+        }
         self.order(&mut pass);
+        // Passes are taken from their end.
+        pass.sort_by_key(|&unit| self.units[unit].task.waits);
         self.pass = pass;
         self.passes += 1;
+    }
+
+    /// Units that wait for their last rounds.
+    fn waiting(&self) -> impl Iterator<Item = usize> {
+        (0..self.units.len()).filter(|&unit| self.units[unit].task.waits && self.owed(&self.units[unit]) > 0)
+    }
+
+    /// Nanoseconds that the last rounds of the units that wait will take.
+    fn kept_for_last(&self) -> f64 {
+        self.waiting().map(|unit| self.time_of(&self.units[unit], self.owed(&self.units[unit]))).sum()
     }
 
     /// Puts a pass in the order in which it will be taken, from its end.
@@ -416,7 +446,7 @@ impl Schedule {
 
     /// One more round of every unit, if there is time for all of them.
     fn ample_pass(&self, now: f64) -> Vec<usize> {
-        let pass: Vec<usize> = self.asked().filter(|&unit| self.units[unit].rounds < AMPLE_ROUNDS).collect();
+        let pass: Vec<usize> = self.repeatable().filter(|&unit| self.units[unit].rounds < AMPLE_ROUNDS).collect();
         let time: f64 = pass.iter().map(|&unit| self.cost(unit)).sum();
         if now + time <= EQUAL_SHARE * self.budget { pass } else { Vec::new() }
     }
@@ -432,9 +462,9 @@ impl Schedule {
     /// The units for which there is time, of those for which a round is worth something, the most for its cost first.
     fn most_worthwhile(&self, now: f64, worth: impl Fn(usize) -> Option<f64>) -> Vec<usize> {
         let of_cost = |unit| Some((worth(unit)? / self.cost(unit), unit));
-        let mut worth: Vec<(f64, usize)> = self.asked().filter_map(of_cost).collect();
+        let mut worth: Vec<(f64, usize)> = self.repeatable().filter_map(of_cost).collect();
         worth.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let mut left = self.budget - now;
+        let mut left = self.budget - self.kept_for_last() - now;
         let mut pass = Vec::new();
         for (_, unit) in worth {
             if self.cost(unit) <= left {

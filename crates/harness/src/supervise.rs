@@ -107,6 +107,7 @@ impl<'r> Rounds<'r> {
             block: unit.block,
             place,
             cost: unit.expected,
+            waits: unit.probe.waits(),
         };
         Self {
             plan,

@@ -383,8 +383,9 @@ pub struct RunArgs {
     /// Where it goes
     #[command(flatten)]
     pub to: DestinationArgs,
-    /// Also read files with fio, dd, cat and bw_file_rd, where installed, in turn with kelvin; takes 2 minutes more
-    /// (40 s with --quick, 20 minutes with --thorough)
+    /// Also do the same work with other programs, where installed, in turn with kelvin: files with fio, dd, cat and
+    /// bw_file_rd, system calls and pipes with perf bench, TCP with iperf3; takes 3 minutes more (1 with --quick, 30 with
+    /// --thorough), of files alone 2 (40 s, 20 minutes)
     #[arg(long)]
     pub rivals: bool,
     /// Published machine to compare with, by id; repeatable [default in HTML: all]

@@ -351,12 +351,12 @@ fn a_remote_directory_is_measured_beside_the_scratch_directory_and_left_as_it_wa
 }
 
 #[test]
-fn other_programs_are_set_beside_kelvin_where_files_are_measured() {
+fn other_programs_are_set_beside_kelvin_where_they_measure_the_same() {
     let place = Place::new();
-    let wrong = place.run(&["run", "os.syscall.null", "--rivals", "--quick", "--no-store", "--no-report"]);
+    let wrong = place.run(&["run", "mem.tlb", "--rivals", "--quick", "--no-store", "--no-report"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
-        stderr(&wrong).contains("--rivals: other programs only read files")
+        stderr(&wrong).contains("--rivals: other programs measure only file, net, os")
             && stderr(&wrong).contains("run file --rivals")
     );
 
@@ -374,7 +374,7 @@ fn other_programs_are_set_beside_kelvin_where_files_are_measured() {
     ]);
     assert!(run.status.code().is_some_and(|status| status < 2), "{}", stderr(&run));
     let text = stdout(&run);
-    let (areas, table) = text.split_once("Other programs on the same file").unwrap_or_else(|| panic!("{text}"));
+    let (areas, table) = text.split_once("Other programs beside kelvin").unwrap_or_else(|| panic!("{text}"));
     let json: serde_json::Value = serde_json::from_slice(&place.run(&["report", "--format", "json"]).stdout).unwrap();
     let all = json["analysis"]["rivals"].as_array().unwrap();
     let is_left_out = |rival: &&serde_json::Value| rival.to_string().contains("omitted by --quick");
@@ -399,9 +399,9 @@ fn other_programs_are_set_beside_kelvin_where_files_are_measured() {
         }
     }
     let page = std::fs::read_to_string(place.directory.path().join("report.html")).unwrap();
-    assert!(page.contains("id=\"rivals\"") && page.contains("Other programs on the same file"));
+    assert!(page.contains("id=\"rivals\"") && page.contains("Other programs beside kelvin"));
     let markdown = place.run(&["report", "--format", "md"]);
-    assert!(stdout(&markdown).contains("## Other programs on the same file"), "{}", stdout(&markdown));
+    assert!(stdout(&markdown).contains("## Other programs beside kelvin"), "{}", stdout(&markdown));
     // It has a table of its own, and is not among the metrics of the area.
     assert!(!areas.lines().any(|line| line.starts_with("rivals.")), "{areas}");
 }

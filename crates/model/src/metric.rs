@@ -220,6 +220,8 @@ pub enum Need {
     RemoteDirectory,
     /// Other programs that measure the same.
     Rivals,
+    /// Time in which nothing touches what its first round made: that round comes first in a run, and the others last.
+    IdleTime,
 }
 
 /// Unit of a metric's values; base units only, scaled to ns/us/ms or MB/s for reading by the report.

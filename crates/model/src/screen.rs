@@ -41,6 +41,9 @@ pub struct Rung {
     pub what: String,
     /// Whether it is the rung above it under another condition, which is all that `what` says.
     pub continues: bool,
+    /// Whether it is the first to be left out where there is no room for all; of several the last one first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_spare: bool,
     /// How long, in seconds.
     pub figure: ScreenFigure,
     /// The same on published machines.
@@ -144,8 +147,10 @@ pub enum Question {
     WakeUp,
     /// How much of the reported last-level cache answers.
     CacheSize,
-    /// What the first touch of fresh memory costs in base pages beside huge ones.
+    /// What the first touch of fresh memory costs, beside memory just freed and huge pages.
     FreshMemory,
+    /// How much of idle files leaves the page cache.
+    IdleCache,
     /// Whether something below the kernel caches the disk.
     DiskCache,
     /// What TCP streams carry between two CPUs beside on one each.

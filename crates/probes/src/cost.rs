@@ -30,7 +30,7 @@ const fn growing(of: &'static Metric, milliseconds: u64, axis: Axis, nanoseconds
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
-static COSTS: [Cost; 27] = [
+static COSTS: [Cost; 31] = [
     growing(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
     growing(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
     growing(&mem::LATENCY, 5, mem::BYTES, 2.0),
@@ -38,6 +38,7 @@ static COSTS: [Cost; 27] = [
     fixed(&mem::LATENCY_STRIDE, 35),
     growing(&mem::TLB, 5, mem::TOUCHED_PAGES, 2e3),
     fixed(&mem::FAULT_MAJOR, 60),
+    fixed(&mem::FIRST_TOUCH, 150),
     growing(&mem::BANDWIDTH_READ, 25, mem::BYTES, 2.0),
     fixed(&mem::LOADED_LATENCY, 60),
     fixed(&file::DEVICE_READ, 190),
@@ -58,6 +59,9 @@ static COSTS: [Cost; 27] = [
     fixed(&net::BANDWIDTH_UDP, 60),
     fixed(&net::BANDWIDTH_UNIX, 50),
     fixed(&net::LOADED, 55),
+    fixed(&os::RIVALS_SYSCALL, 450),
+    fixed(&os::RIVALS_PIPE, 450),
+    fixed(&net::RIVALS_TCP, 2200),
 ];
 
 /// Nanoseconds for each byte of a transfer: 400 MB/s, as its smallest calls move them.

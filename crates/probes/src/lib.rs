@@ -14,6 +14,7 @@ mod memory;
 mod net;
 mod os;
 mod predict;
+mod program;
 mod published;
 #[cfg(test)]
 mod testing;

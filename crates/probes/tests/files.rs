@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{Directories, median, of};
-use kelvin_model::{Attempt, Case, Point, Reading};
+use kelvin_model::{Attempt, Case, Point, Reading, Readings};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 10;
@@ -104,6 +104,28 @@ fn less_is_read_of_a_slow_device() {
         let Some(readings) = scratch.measure("file.blocksize.read", &read(block, cache)) else { return };
         assert!(!says(of(&readings, "file.blocksize.read"), "on a file of 4 MiB"), "{cache} {readings:?}");
     }
+}
+
+#[test]
+fn files_are_left_alone_and_looked_at_once_they_were_idle_for_a_minute() {
+    let scratch = Scratch::new();
+    let id = "file.idle";
+    let Some(left) = scratch.measure(id, &Case::new()) else { return };
+    assert!(matches!(&left[..], [one] if one.readings == Readings::Scalars(Vec::new())), "{left:?}");
+    let early = common::run_probe_in(&scratch.0, id, &Case::new(), SLICE);
+    assert!(matches!(&early, Attempt::Skipped(why) if why.0.contains("needs more than 1 min 0 s")), "{early:?}");
+    // As if that had been an hour ago.
+    let hour = 3_600_000_000_000;
+    let then = kelvin_sys::clock::monotonic().saturating_sub(hour);
+    std::fs::write(scratch.0.join("kelvin-idle.left"), then.to_string()).unwrap();
+    let Some(found) = scratch.measure(id, &Case::new()) else { return };
+    let of = |at: usize| match &found[at].readings {
+        Readings::Scalars(values) => values[0],
+        other => panic!("{other:?}"),
+    };
+    assert!((0.0..=1.0).contains(&of(0)), "{found:?}");
+    assert!(of(1) >= hour.min(kelvin_sys::clock::monotonic()) as f64 || then == 0, "{found:?}");
+    assert!(says(&found[0], "pages in memory by mincore"), "{found:?}");
 }
 
 #[test]

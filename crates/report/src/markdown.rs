@@ -67,7 +67,7 @@ fn other_programs(report: &Report<'_>) -> Marked {
     }
     let mut page = md!("## {}\n\n{}\n\n", rivals::TITLE, rivals::LEAD);
     if rows.iter().any(|row| row.sides.is_ok()) {
-        page.push(md!("| reading | program | kelvin | its rate | ratio | expected | verdict |\n"));
+        page.push(md!("| work | program | kelvin | the program | ratio | expected | verdict |\n"));
         page.push(md!("|:--|:--|--:|--:|--:|--:|:--|\n"));
     }
     for row in &rows {

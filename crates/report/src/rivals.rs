@@ -6,17 +6,17 @@ use kelvin_model::Unit;
 use crate::{Report, units, words};
 
 /// Its title.
-pub(crate) const TITLE: &str = "Other programs on the same file";
+pub(crate) const TITLE: &str = "Other programs beside kelvin";
 /// Its introduction.
-pub(crate) const LEAD: &str = "Each pair read the same file in the same way, one right after the other, in every round. The \
-                               ratio is kelvin's rate over the program's, over those pairs.";
+pub(crate) const LEAD: &str = "Each pair did the same work in the same way, one right after the other, in every round. The ratio says how many times as \
+     fast as the program kelvin was, over those pairs.";
 
 /// The word of a parameter that the program itself chooses.
 const OWN: &str = "own";
 
 /// One comparison.
 pub(crate) struct Row<'a> {
-    /// What both read: `direct 4 KiB random`.
+    /// What both did: `direct 4 KiB random`.
     pub what: String,
     /// The other program.
     pub program: &'static str,
@@ -26,11 +26,11 @@ pub(crate) struct Row<'a> {
 
 /// Both sides, formatted.
 pub(crate) struct Sides<'a> {
-    /// kelvin's rate.
+    /// kelvin's rate, or its time.
     pub kelvin: String,
-    /// The program's rate.
+    /// The program's.
     pub other: String,
-    /// kelvin over the program, with its interval.
+    /// How many times as fast as the program kelvin is, with its interval.
     pub ratio: String,
     /// The same for a narrow column: `1.25 1.18..1.32`.
     pub short_ratio: String,
@@ -85,8 +85,8 @@ fn short(ratio: &Figure) -> String {
 
 fn sides(compared: &Compared) -> Sides<'_> {
     Sides {
-        kelvin: units::plain(compared.kelvin.value, Unit::BytesPerSecond),
-        other: units::plain(compared.other.value, Unit::BytesPerSecond),
+        kelvin: units::plain(compared.kelvin.value, compared.unit),
+        other: units::plain(compared.other.value, compared.unit),
         ratio: units::with_interval(compared.ratio.value, compared.ratio.interval, Unit::Ratio).to_string(),
         short_ratio: short(&compared.ratio),
         expected: compared.expected.map(units::ratio).unwrap_or_default(),

@@ -8,6 +8,7 @@ mod table;
 use std::io;
 
 use anstyle::{AnsiColor, Style};
+use kelvin_analysis::words::half_widths;
 use kelvin_analysis::words::hazards::measured;
 use kelvin_analysis::{Answer, Study};
 use kelvin_model::text::visible_lines;
@@ -44,6 +45,10 @@ impl Default for Terminal {
         Self { width: LEAST_WIDTH, color: false }
     }
 }
+
+/// What a number behind a verdict says.
+const DISTANCE: &str = "The number behind a verdict: how far outside of its predicted range the figure is, in half-widths of \
+                        that range (as factors).";
 
 /// Column widths of the table of rivals.
 const PROGRAM: usize = 10;
@@ -173,7 +178,7 @@ impl Terminal {
                 right(ratio, PEER_RATIO)
             )
         };
-        let titles = line("", ["program", "kelvin", "its rate", "ratio", "verdict"]);
+        let titles = line("", ["program", "kelvin", "its own", "ratio", "verdict"]);
         writeln!(out, "{}", self.paint(Paint::Faint, &titles))?;
         for row in &rows {
             let Ok(sides) = &row.sides else { continue };
@@ -306,6 +311,10 @@ impl Terminal {
         let sections = sections(report);
         if sections.is_empty() {
             writeln!(out, "\nNothing was measured.")?;
+        }
+        if report.analysis.results.iter().any(|result| half_widths(result).is_some()) {
+            writeln!(out)?;
+            self.hanging(out, (Paint::Faint, ""), 0, DISTANCE)?;
         }
         for section in &sections {
             let is_elsewhere = |entry: &&Entry<'_>| entry.results().iter().all(|result| studies::has(report, result));

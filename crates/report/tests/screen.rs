@@ -100,6 +100,27 @@ fn no_run_needs_more_than_a_screen() {
 }
 
 #[test]
+fn the_ladder_yields_to_the_sentences() {
+    let run = guest::run();
+    let mut analysis = analyse(&run);
+    let screen = analysis.screen.as_mut().unwrap();
+    screen.cautions =
+        vec!["Something that changes how to read the run, in a sentence that is longer than a line of it.".into(); 2];
+    screen.do_first = vec![screen.do_first[0].clone(); 3];
+    let sentences = screen.stand_outs.len();
+    let rungs: Vec<(String, bool)> = screen.rungs.iter().map(|rung| (rung.what.clone(), rung.is_spare)).collect();
+    assert!(sentences >= 7 && rungs.iter().filter(|(_, is_spare)| *is_spare).count() == 5);
+    let text = drawn(&run, &analysis, |screen| screen);
+    assert_fits(&text);
+    for number in 1..=sentences {
+        assert!(text.contains(&format!("\n  {number} ")), "sentence {number} is missing:\n{text}");
+    }
+    let has = |what: &str| text.lines().any(|line| line.trim_start().starts_with(what));
+    assert!(rungs.iter().filter(|(_, is_spare)| !is_spare).all(|(what, _)| has(what)), "{text}");
+    assert!(!has("pipe round trip") && plain(&run).contains("pipe round trip"), "{text}");
+}
+
+#[test]
 fn a_wider_terminal_has_a_longer_axis_and_no_more_lines() {
     let run = guest::run();
     let analysis = analyse(&run);

@@ -36,18 +36,27 @@ pub(super) enum At {
 pub(super) struct Step {
     pub what: &'static str,
     pub continues: bool,
+    /// Whether others tell about as much.
+    pub is_spare: bool,
     /// It in a sentence.
     pub named: &'static str,
     pub at: At,
 }
 
 const fn step(what: &'static str, named: &'static str, at: At) -> Step {
-    Step { what, continues: false, named, at }
+    Step { what, continues: false, is_spare: false, named, at }
 }
 
 /// The same as the step above it, in another place.
 const fn and(what: &'static str, named: &'static str, at: At) -> Step {
     Step { continues: true, ..step(what, named, at) }
+}
+
+impl Step {
+    /// It, which is left out first where there is no room for all.
+    const fn spare(self) -> Self {
+        Self { is_spare: true, ..self }
+    }
 }
 
 const fn time(spot: Spot) -> At {
@@ -60,14 +69,14 @@ pub(super) const STEPS: [Step; 24] = [
     step("L1 hit", "a load from L1", time(Spot::new(&cpu::LATENCY_LOAD))),
     step("L2 hit", "a load from L2", At::Level("L2")),
     step("L3 hit", "a load from L3", At::Level("L3")),
-    step("line from another core", "a cache line from another core", At::OtherCore),
+    step("line from another core", "a cache line from another core", At::OtherCore).spare(),
     step("DRAM", "a load from memory", At::Level(MEMORY)),
     step("system call", "a system call", time(Spot::new(&os::SYSCALL_NULL).at(NullCall::Getppid.point()))),
     step("minor page fault", "a minor page fault", time(Spot::new(&mem::FAULT_MINOR).at(FaultPage::Anonymous.point()))),
     step("switch on one CPU", "a switch between two processes", time(Spot::new(&os::SWITCH_PROCESS_PIPE))),
     step("wake another CPU", "waking another CPU", time(Spot::new(&os::SWITCH_CROSS_CPU).at(TokenMeans::Pipe.point()))),
-    step("signal", "a signal", time(Spot::new(&os::SIGNAL_DELIVER))),
-    step("thread", "creating a thread", time(Spot::new(&os::THREAD_CREATE))),
+    step("signal", "a signal", time(Spot::new(&os::SIGNAL_DELIVER))).spare(),
+    step("thread", "creating a thread", time(Spot::new(&os::THREAD_CREATE))).spare(),
     step("fork", "a fork", time(Spot::new(&os::PROCESS_FORK))),
     step("fork + exec", "fork and exec", time(Spot::new(&os::PROCESS_EXEC))),
     step(
@@ -97,12 +106,14 @@ pub(super) const STEPS: [Step; 24] = [
         "pipe round trip, 1 CPU",
         "a pipe round trip on one CPU",
         time(Spot::new(&os::IPC_PIPE_LATENCY).at(Placement::SameCpu.point())),
-    ),
+    )
+    .spare(),
     and(
         "between two CPUs",
         "a pipe round trip between two CPUs",
         time(Spot::new(&os::IPC_PIPE_LATENCY).at(Placement::TwoCpus.point())),
-    ),
+    )
+    .spare(),
     step(
         "TCP round trip, 1 CPU",
         "a TCP round trip on one CPU",
@@ -152,6 +163,7 @@ fn rung(step: &Step, found: &MetricResult, shown: Shown) -> Rung {
     Rung {
         what: step.what.into(),
         continues: step.continues,
+        is_spare: step.is_spare,
         figure: figure(found, shown),
         published: published(found, shown),
     }
@@ -200,7 +212,13 @@ fn missing_level(step: &Step, name: &str, run: &Run, analysis: &Analysis) -> Opt
         found => format!("latency over the working set shows {} only", found.join(", ")),
     };
     let figure = unknown("not told apart", why);
-    let rung = Rung { what: step.what.into(), continues: step.continues, figure, published: Vec::new() };
+    let rung = Rung {
+        what: step.what.into(),
+        continues: step.continues,
+        is_spare: step.is_spare,
+        figure,
+        published: Vec::new(),
+    };
     Some(Climbed { rung, named: step.named, from: None })
 }
 

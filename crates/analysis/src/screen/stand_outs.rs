@@ -10,6 +10,7 @@ mod disk;
 mod disk_cache;
 mod distance;
 mod fresh_memory;
+mod idle_cache;
 mod memory_shared;
 mod streams_across;
 mod wake_up;
@@ -64,6 +65,15 @@ impl Amount {
     }
 }
 
+/// What the run has measured that a figure contains or suffers from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Within {
+    /// Two wake-ups of another CPU, each of so long.
+    WakeUps(Amount),
+    /// A cache of this name that answers only up to these sizes.
+    Cache { name: String, ends: [u64; 2] },
+}
+
 /// What the sentence of an answer needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Says {
@@ -77,16 +87,18 @@ pub(crate) enum Says {
     StreamsAcross { apart: Amount, together: Amount },
     /// A stream under the system's congestion control, of this name, and under the one that the run chose.
     CongestionControl { name: String, systems: Amount, other: Amount },
-    /// A figure by name, and its prediction, in words.
-    WorstTime { named: String, figure: String, predicted: String },
-    /// The first touch of a page of so many bytes, and how many times as much that is as in huge pages.
-    FreshMemory { page: u64, touch: Amount, times: f64 },
+    /// A figure by name, its prediction, and what of it the run has measured, in words.
+    WorstTime { named: String, figure: String, predicted: String, within: Option<Within> },
+    /// The first touch of a page of so many bytes, the same of memory just freed, and how many times as much it is as in huge pages.
+    FreshMemory { page: u64, touch: Amount, again: Option<Amount>, in_huge: Option<f64> },
+    /// How much of so many bytes of files has left the page cache, as a share, in so many seconds.
+    IdleCache { left: f64, seconds: f64 },
     /// What one CPU reads, and what all of so many do.
     MemoryShared { one: Amount, all: Amount, cpus: u64 },
     /// Later passes over the first, where they are faster.
     DiskCached { times: f64 },
-    /// They are not.
-    DiskUncached,
+    /// They are not, or hardly.
+    DiskUncached { hardly: bool },
     /// Reading in order, random reads per second, and the time of one alone.
     Disk { read: Amount, requests: Amount, latency: Amount },
 }
@@ -101,19 +113,21 @@ impl Says {
             Self::CongestionControl { .. } => Question::CongestionControl,
             Self::WorstTime { .. } => Question::WorstTime,
             Self::FreshMemory { .. } => Question::FreshMemory,
+            Self::IdleCache { .. } => Question::IdleCache,
             Self::MemoryShared { .. } => Question::MemoryShared,
-            Self::DiskCached { .. } | Self::DiskUncached => Question::DiskCache,
+            Self::DiskCached { .. } | Self::DiskUncached { .. } => Question::DiskCache,
             Self::Disk { .. } => Question::Disk,
         }
     }
 }
 
 /// All questions, in the order in which equal answers are listed.
-const ALL: [fn(&Seen<'_>) -> Option<Answer>; 10] = [
+const ALL: [fn(&Seen<'_>) -> Option<Answer>; 11] = [
     wake_up::answer,
     cache_size::answer,
     distance::answer,
     worst_time::answer,
+    idle_cache::answer,
     congestion_control::answer,
     streams_across::answer,
     fresh_memory::answer,

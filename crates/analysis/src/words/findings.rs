@@ -227,10 +227,11 @@ fn of_gap(gap: &Gap, analysis: &Analysis) -> (String, String) {
         |interval| format!("{} to {}", plain(interval.lower, unit), plain(interval.upper, unit)),
     );
     let because = format!(
-        "measured over predicted: {}; the interval {interval} does not touch the predicted range from {} to {} ({})",
+        "measured over predicted: {}; the interval {interval} does not touch the predicted range from {} to {}{} ({})",
         number(gap.ratio),
         plain(prediction.low, unit),
         plain(prediction.high, unit),
+        super::outside(result).map_or_else(String::new, |outside| format!(", {outside}")),
         prediction.derivation
     );
     (text, because)
@@ -262,6 +263,7 @@ fn of_warning(
         Warning::Drift { .. } => "drifted over the run",
         Warning::Modes { .. } => "are bimodal",
         Warning::HalvesDiffer { .. } => "differed between halves of the run",
+        Warning::Implausible { .. } => "are implausible",
         _ => "did not reach the target for the interval",
     };
     let expected = match by_chance {

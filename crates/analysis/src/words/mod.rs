@@ -6,6 +6,7 @@ pub(crate) mod findings;
 pub mod hazards;
 pub mod history;
 pub(crate) mod load;
+pub(crate) mod plausible;
 pub(crate) mod screen;
 pub(crate) mod transfer;
 pub mod why;
@@ -13,7 +14,7 @@ pub mod why;
 use kelvin_model::Unit;
 use kelvin_model::units::{Quantity, percent, plain, quantity, with_interval, without_cycles};
 
-use crate::result::{Figure, MetricResult, Mode, Summary};
+use crate::result::{Figure, MetricResult, Mode, Summary, Verdict};
 
 pub(crate) use conclusions::{claim, evidence};
 
@@ -25,6 +26,21 @@ pub fn measured(summary: &Summary, unit: Unit) -> String {
         [] => with_interval(summary.headline, summary.interval, unit).to_string(),
         states => states.iter().map(mode).collect::<Vec<_>>().join(" or "),
     }
+}
+
+/// How far outside its predicted range a result lies, where it does: `outside by 2.4 times its half-width`.
+pub fn outside(result: &MetricResult) -> Option<String> {
+    is_gap(result).then(|| Some(format!("outside by {} times its half-width", half_widths(result)?))).flatten()
+}
+
+/// The same as a number for a column: `2.4`, `12`; none where it rounds to nothing.
+pub fn half_widths(result: &MetricResult) -> Option<String> {
+    let outside = result.outside.filter(|outside| *outside >= 0.05 && is_gap(result))?;
+    Some(if outside < 9.95 { format!("{outside:.1}") } else { format!("{outside:.0}") })
+}
+
+fn is_gap(result: &MetricResult) -> bool {
+    matches!(result.verdict, Verdict::Above | Verdict::Below)
 }
 
 /// A figure with its interval.

@@ -1,10 +1,10 @@
 //! The first screen in words: figures, why there is none, and what stands out in sentences of at most 25 words.
 
 use kelvin_model::Unit;
-use kelvin_model::units::{brief as to_interval, bytes, percent, plain, scale_for, trimmed};
+use kelvin_model::units::{brief as to_interval, bytes, percent, plain, scale_for, seconds, trimmed};
 
 use crate::result::Outcome;
-use crate::screen::{Amount, Says};
+use crate::screen::{Amount, Says, Within};
 
 /// A value with as many digits as its interval supports, three at most.
 pub(crate) fn brief(value: f64, half_width: f64, unit: Unit) -> String {
@@ -69,22 +69,31 @@ pub(crate) fn stand_out(says: &Says) -> String {
             rate(systems),
             rate(other)
         ),
-        Says::WorstTime { named, figure, predicted } => {
-            format!("Slowest against its prediction: {named}, {figure} instead of {predicted}.")
+        Says::WorstTime { named, figure, predicted, within } => {
+            let why = match within {
+                Some(Within::WakeUps(wake)) => format!("two wake-ups of {} are in it", time(wake)),
+                Some(Within::Cache { name, ends }) => format!("only {} of {name} answer", between(*ends)),
+                None => "nothing measured explains it".into(),
+            };
+            format!("Slowest against its prediction: {named}, {figure} instead of {predicted}; {why}.")
         }
-        Says::FreshMemory { page, touch, times: more } => format!(
-            "Fresh memory costs {} a page of {} at first touch, {} times as much as in huge pages.",
-            time(touch),
-            bytes(*page),
-            times(*more)
-        ),
+        Says::FreshMemory { page, touch, again, in_huge } => fresh_memory(*page, touch, again.as_ref(), *in_huge),
+        Says::IdleCache { left, seconds: idle } => {
+            let many = (left * 100.0).round();
+            let (of, gone) = if many < 100.0 { ("Of every 100", format!(", {many}")) } else { ("All", String::new()) };
+            format!(
+                "{of} pages of files that nothing touched for {}{gone} left the page cache: the next read goes to disk.",
+                seconds(*idle)
+            )
+        }
         Says::MemoryShared { one, all, cpus } => {
             let together = if *cpus == 2 { "both".to_owned() } else { format!("all {cpus}") };
             format!("One CPU reads {} from memory, {together} together {}.", rate(one), rate(all))
         }
-        Says::DiskUncached => {
-            "The disk is no faster on later passes over a file: nothing below the kernel caches it.".into()
-        }
+        Says::DiskUncached { hardly } => format!(
+            "The disk is {} faster on later passes over a file: nothing below the kernel caches it.",
+            if *hardly { "hardly" } else { "no" }
+        ),
         Says::DiskCached { times: more } => format!(
             "Later passes over a file are {} times as fast as the first: something below the kernel caches the disk.",
             times(*more)
@@ -95,6 +104,19 @@ pub(crate) fn stand_out(says: &Says) -> String {
             thousands(requests),
             time(latency)
         ),
+    }
+}
+
+fn fresh_memory(page: u64, touch: &Amount, again: Option<&Amount>, in_huge: Option<f64>) -> String {
+    let time = |amount: &Amount| brief(amount.value, amount.half_width, Unit::Nanoseconds);
+    let first = format!("Fresh memory costs {} a page of {} at first touch", time(touch), bytes(page));
+    match (again.map(time), in_huge.map(times)) {
+        (Some(again), Some(huge)) => {
+            format!("{first}, memory just freed {again}; huge pages are {huge} times cheaper.")
+        }
+        (Some(again), None) => format!("{first}, memory just freed only {again}."),
+        (None, Some(huge)) => format!("{first}, {huge} times as much as in huge pages."),
+        (None, None) => format!("{first}."),
     }
 }
 

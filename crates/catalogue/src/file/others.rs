@@ -3,6 +3,7 @@
 use kelvin_model::{Better, Metric, Need, Point, Unit};
 
 use super::{AccessOrder, BLOCK, BYTES, CacheState, of_disk};
+use crate::rivals::{BesideRivals, Rival, ratio};
 use crate::words::words;
 
 words! {
@@ -12,20 +13,6 @@ words! {
         Remote = "remote",
         /// The scratch directory.
         Local = "local",
-    }
-}
-
-words! {
-    /// A program that reads files.
-    pub enum Rival: "program", "program" {
-        /// fio.
-        Fio = "fio",
-        /// dd.
-        Dd = "dd",
-        /// cat.
-        Cat = "cat",
-        /// bw_file_rd of lmbench.
-        BwFileRd = "bw_file_rd",
     }
 }
 
@@ -107,6 +94,23 @@ pub static CACHE_SIZE_STAYED: Metric = of_disk(Metric::duration(
 .bounds(None, Some(1.0))
 .over([BYTES]);
 
+/// What stays of a file in the page cache that nothing reads.
+pub static IDLE: Metric = of_disk(Metric::rate(
+    "file.idle",
+    "Share of a file that is still in the page cache after nothing has touched it for most of the run",
+))
+.unit(Unit::Ratio, Better::Higher)
+.bounds(Some(0.0), Some(1.0))
+.needs(Need::IdleTime);
+
+/// For how long nothing has touched it.
+pub static IDLE_TIME: Metric = of_disk(Metric::duration(
+    "file.idle.time",
+    "Time for which nothing had touched those files when they were looked at",
+))
+.unit(Unit::Nanoseconds, Better::Neither)
+.needs(Need::IdleTime);
+
 const RATIO_SUMMARY: &str = "kelvin's rate of reading over another program's at the same work";
 const KELVIN_SUMMARY: &str = "Bytes per second that kelvin reads, in turn with another program";
 const OTHER_SUMMARY: &str = "Bytes per second that another program reads, in turn with kelvin";
@@ -117,10 +121,6 @@ const fn cached(id: &'static str, summary: &'static str) -> Metric {
 
 const fn direct(id: &'static str, summary: &'static str) -> Metric {
     cached(id, summary).over([Rival::AXIS, BLOCK, AccessOrder::AXIS])
-}
-
-const fn ratio(metric: Metric) -> Metric {
-    metric.unit(Unit::Ratio, Better::Neither)
 }
 
 /// Reading from the page cache, kelvin's rate over another program's.
@@ -137,17 +137,6 @@ pub static RIVALS_DIRECT_KELVIN: Metric = direct("file.rivals.direct.kelvin", KE
 /// The other program's.
 pub static RIVALS_DIRECT_OTHER: Metric = direct("file.rivals.direct.other", OTHER_SUMMARY);
 
-/// What a comparison with other programs reads.
-#[derive(Debug)]
-pub struct BesideRivals {
-    /// kelvin's rate over the other program's.
-    pub ratio: &'static Metric,
-    /// kelvin's rate.
-    pub kelvin: &'static Metric,
-    /// The other program's.
-    pub other: &'static Metric,
-}
-
 /// Reading from the page cache.
 pub static BESIDE_RIVALS_CACHED: BesideRivals =
     BesideRivals { ratio: &RIVALS_CACHED, kelvin: &RIVALS_CACHED_KELVIN, other: &RIVALS_CACHED_OTHER };
@@ -155,6 +144,3 @@ pub static BESIDE_RIVALS_CACHED: BesideRivals =
 /// Reading past it.
 pub static BESIDE_RIVALS_DIRECT: BesideRivals =
     BesideRivals { ratio: &RIVALS_DIRECT, kelvin: &RIVALS_DIRECT_KELVIN, other: &RIVALS_DIRECT_OTHER };
-
-/// All comparisons with other programs.
-pub static BESIDE_RIVALS: [&BesideRivals; 2] = [&BESIDE_RIVALS_CACHED, &BESIDE_RIVALS_DIRECT];

@@ -44,7 +44,13 @@ impl Played {
 }
 
 fn tasks(script: &[Script]) -> Vec<Task> {
-    let task = |(place, script): (usize, &Script)| Task { only_input: false, block: 0, place, cost: script.expected };
+    let task = |(place, script): (usize, &Script)| Task {
+        only_input: false,
+        block: 0,
+        place,
+        cost: script.expected,
+        waits: false,
+    };
     script.iter().enumerate().map(task).collect()
 }
 
@@ -406,4 +412,26 @@ fn an_abandoned_unit_is_not_retried() {
         schedule.finished(next);
     }
     assert!(now > 0.0 && schedule.short().is_empty());
+}
+
+#[test]
+fn what_waits_is_begun_first_and_ended_last_within_the_budget() {
+    for limit in [Limit::Grows, Limit::Kept] {
+        let script = [usual(5.0); 40];
+        let mut tasks = tasks(&script);
+        tasks[39].waits = true;
+        let mut schedule = Schedule::new(Wanted { limit, ..WANTED }, tasks);
+        let (mut order, mut now) = (Vec::new(), 0.0);
+        // Others are never narrow enough, so that they are mended while time lasts.
+        let wide = || vec![Standing { counting: 8, half_width: Some(0.04), narrowable: Some(0.04) }; 40];
+        while let Some(next) = schedule.next(now, &mut || wide()) {
+            now += next.slice + 5e6;
+            order.push(next.unit);
+            schedule.finished(next);
+        }
+        let waited: Vec<usize> = (0..order.len()).filter(|&at| order[at] == 39).collect();
+        let last = order.len() - 7;
+        assert_eq!(waited, [vec![0], (last..order.len()).collect()].concat(), "{limit:?}");
+        assert!((0.95 * WANTED.budget..=WANTED.budget).contains(&now), "{now}");
+    }
 }

@@ -57,26 +57,34 @@ pub fn sweep(args: &SweepArgs) -> Done {
     carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
-/// Blocks of time for the studies of `--rivals`: starting a program such as fio takes far longer than any other round.
-const RIVALS_BLOCKS: usize = 4;
+/// Blocks of time for the studies of `--rivals` of an area: starting a program such as fio takes far longer than any other round, and
+/// there are more of files than of all else.
+fn blocks_of_rivals(area: &str) -> usize {
+    if area == "file" { 4 } else { 1 }
+}
 
 /// The plan with other programs beside kelvin, if asked for, and the blocks of time that they take.
 fn with_rivals(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<(Plan, usize), Fault> {
     if !wanted {
         return Ok((plan, 0));
     }
-    let studies = studies_that_need(Need::Rivals);
     let area = |probe: &Probe| probe.metrics[0].area();
-    let is_of_area = |unit: &Unit| !unit.only_input && studies.iter().any(|study| area(study) == area(unit.probe));
-    if !plan.units.iter().any(is_of_area) {
-        return Err(Fault::because(
-            "--rivals: other programs only read files, and this run measures no files; name them too (kelvin run file --rivals), \
+    let is_asked = |of: &str| plan.units.iter().any(|unit: &Unit| !unit.only_input && area(unit.probe) == of);
+    let studies = studies_that_need(Need::Rivals);
+    let areas: BTreeSet<&str> = studies.iter().map(|study| area(study)).collect();
+    let studies: Vec<&Probe> = studies.into_iter().filter(|study| is_asked(area(study))).collect();
+    if studies.is_empty() {
+        let areas: Vec<&str> = areas.into_iter().collect();
+        return Err(Fault::because(format!(
+            "--rivals: other programs measure only {}, and this run measures none of these; name one too (kelvin run file --rivals), \
              or drop --rivals",
-        ));
+            areas.join(", ")
+        )));
     }
+    let asked: BTreeSet<&str> = studies.iter().map(|study| area(study)).collect();
     let names: Vec<String> = studies.iter().map(|study| study.id.to_string()).collect();
     let rivals = plan_of(ProbeKind::Study, &names, here, effort)?;
-    Ok((plan.and(rivals), RIVALS_BLOCKS))
+    Ok((plan.and(rivals), asked.into_iter().map(blocks_of_rivals).sum()))
 }
 
 /// What a run prints for people.

@@ -13,6 +13,7 @@ mod device;
 mod engines;
 mod entry;
 mod expected;
+mod idle;
 mod metadata;
 pub(crate) mod new;
 mod page_read;
@@ -50,6 +51,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &whole::PROBE,
     &cache_size::PROBE,
     &cache_size::BLOCK_PROBE,
+    &idle::PROBE,
     &new::PROBE,
     &sync::PROBE,
     &entry::PROBE,

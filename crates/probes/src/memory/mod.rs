@@ -8,6 +8,7 @@ mod curve;
 mod false_sharing;
 pub(crate) mod fault;
 mod fault_major;
+mod first_touch;
 pub(crate) mod latency;
 mod limits;
 mod loaded;
@@ -30,6 +31,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &tlb::PROBE,
     &fault::PROBE,
     &fault_major::PROBE,
+    &first_touch::PROBE,
     &bandwidth::PROBE,
     &loaded::PROBE,
     &core_to_core::PROBE,

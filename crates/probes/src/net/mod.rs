@@ -11,6 +11,7 @@ mod loaded;
 mod messages;
 mod peer;
 mod ports;
+mod rivals;
 mod rtt;
 pub(crate) mod sender;
 mod settle;
@@ -49,6 +50,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &peer::datagrams::OFFERED_PROBE,
     &peer::rtt::PROBE,
     &peer::loaded::PROBE,
+    &rivals::PROBE,
 ];
 
 /// What the link to another host bounds.

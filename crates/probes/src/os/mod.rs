@@ -6,6 +6,7 @@ mod fork_rss;
 pub(crate) mod ipc;
 mod lives;
 pub(crate) mod partner;
+mod rivals;
 mod shell;
 mod signal;
 mod spawn;
@@ -59,4 +60,6 @@ pub(crate) static PROBES: &[&Probe] = &[
     &signal::DELIVER_PROBE,
     &timer::PROBE,
     &tasks::PROBE,
+    &rivals::SYSCALL_PROBE,
+    &rivals::PIPE_PROBE,
 ];

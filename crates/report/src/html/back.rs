@@ -91,7 +91,7 @@ fn figures_of(study: &str, figures: &[Figure]) -> Markup {
 /// Rival programs, with how each side was timed and verified.
 pub(super) fn rivals(report: &Report<'_>) -> Markup {
     let rows = rivals::rows(report);
-    let columns: Markup = ["Reading", "Program", "kelvin", "Its rate", "Ratio", "Expected", "Verdict", "Proof"]
+    let columns: Markup = ["Work", "Program", "kelvin", "The program", "Ratio", "Expected", "Verdict", "Proof"]
         .iter()
         .map(|name| html!("<th>{}</th>", name))
         .collect();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kelvin_analysis::words as analysis_words;
 use kelvin_analysis::{MetricResult, Outcome, Summary, Verdict};
 use kelvin_model::{Case, Metric, Prediction, Unit};
 
@@ -34,6 +35,12 @@ pub(super) fn verdict(result: &MetricResult) -> Markup {
         Verdict::NotPredicted => html!("<b class=\"quiet\">no prediction</b>"),
         Verdict::NotMeasured => Markup::new(),
     }
+}
+
+/// It with how far outside of its range the figure is.
+fn verdict_and_distance(result: &MetricResult) -> Markup {
+    let times = analysis_words::half_widths(result).map(|times| html!(" {}", times));
+    html!("{}{}", verdict(result), times)
 }
 
 /// The details of a row of several results; the method is in the first row of a metric.
@@ -76,6 +83,7 @@ fn prediction(result: &MetricResult) -> Markup {
         ("Formula", html!("<code>{}</code>", prediction.formula)),
         ("With figures", Markup::from(&prediction.derivation)),
         ("Predicted", Markup::from(format!("{}, range {range}", units::plain(prediction.value, unit)))),
+        ("Distance", Markup::from(distance(result))),
         ("Basis", Markup::from(words::basis(prediction.basis))),
         ("Sources", Markup::from(sources.join("; "))),
     ];
@@ -83,6 +91,12 @@ fn prediction(result: &MetricResult) -> Markup {
     page.push(inputs(prediction));
     page.push(explained(result));
     page
+}
+
+/// How far outside of its range a figure is; empty where it is not.
+fn distance(result: &MetricResult) -> String {
+    analysis_words::half_widths(result)
+        .map_or_else(String::new, |times| format!("{times} times the half-width of that range beyond it (as factors)"))
 }
 
 fn inputs(prediction: &Prediction) -> Markup {
@@ -226,7 +240,7 @@ fn points(group: &Group<'_>) -> Markup {
             units::cycles(result),
             prediction.map(|prediction| units::plain(prediction.value, unit)),
             result.ratio.map(units::ratio),
-            verdict(result),
+            verdict_and_distance(result),
             shared_cell(&derivations, index)
         ));
     }

@@ -104,16 +104,23 @@ impl First<'_> {
         html!("<h2>How much it carries</h2>{}", terms(screen.rates.iter().map(|line| line.what.as_str()).zip(lines)))
     }
 
-    /// A figure that leads to its section, with its prediction for a pointer that rests on it.
+    /// A rate that leads to its section, with its prediction for a pointer that rests on it.
     fn figure(&self, figure: &ScreenFigure) -> Markup {
         let class = match figure.against {
             AgainstPrediction::Slower => "odd",
             AgainstPrediction::Faster => "good",
             AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared => "",
         };
-        let (text, mark) = (&figure.text, words::against_mark(figure.against));
+        let text = &figure.text;
+        // Beside a rate a mark that points up would be taken for more.
+        let verdict = match figure.against {
+            AgainstPrediction::Slower | AgainstPrediction::Faster => {
+                format!(" ({} than predicted)", words::against(figure.against))
+            }
+            AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared => String::new(),
+        };
         let why = figure.why_not.clone().or_else(|| figure.predicted.as_ref().map(|range| range.derivation.clone()));
-        let shown = html!("<span class=\"figure-link {}\">{}{}</span>", class, text, mark);
+        let shown = html!("<span class=\"figure-link {}\">{}{}</span>", class, text, verdict);
         match self.target(figure) {
             Some(target) => html!("<a href=\"#{}\" title=\"{}\">{}</a>", target, why, shown),
             None => shown,

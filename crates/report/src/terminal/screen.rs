@@ -19,7 +19,7 @@ const WIDEST: usize = 100;
 /// Most lines of what could otherwise fill the screen: the machine's description, remedies, names without figures.
 const MOST_OF_HEAD: usize = 4;
 const MOST_OF_REMEDIES: usize = 4;
-const MOST_OF_MISSING: usize = 3;
+const MOST_OF_MISSING: usize = 2;
 /// Most cautions, of two lines each; of more the number is said.
 const MOST_CAUTIONS: usize = 2;
 
@@ -111,7 +111,7 @@ pub(crate) fn ascii(text: &str) -> String {
 pub(crate) fn ladder_lines(report: &Report<'_>, screen: &Screen) -> Vec<String> {
     let of = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &[] };
     let drawing = Drawing { of, report, screen };
-    let lines = [drawing.ladder(), vec![String::new()], drawing.rates()].concat();
+    let lines = [drawing.ladder(&drawing.rungs(usize::MAX)), vec![String::new()], drawing.rates()].concat();
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
@@ -136,11 +136,7 @@ impl Drawing<'_> {
     }
 
     fn lines(&self) -> Vec<String> {
-        let mut before = self.head();
-        before.push(String::new());
-        before.extend(self.ladder());
-        before.push(String::new());
-        before.extend(self.rates());
+        let (head, rates) = (self.head(), self.rates());
         let mut after = self.remedies();
         after.extend(self.precision());
         after.extend(self.missing());
@@ -149,6 +145,11 @@ impl Drawing<'_> {
             after.push(String::new());
             after.extend(more);
         }
+        // The blank lines around ladder and rates, the axis and the legend.
+        let beside_rungs = head.len() + 1 + 2 + 1 + rates.len() + 1 + after.len();
+        let sentences = self.stand_outs(MOST_LINES).len();
+        let rungs = self.rungs(MOST_LINES.saturating_sub(beside_rungs + sentences));
+        let mut before = [head, vec![String::new()], self.ladder(&rungs), vec![String::new()], rates].concat();
         // Blank lines and the title around what stands out.
         let room = MOST_LINES.saturating_sub(before.len() + after.len() + 3);
         let stand_outs = self.stand_outs(room);
@@ -156,6 +157,17 @@ impl Drawing<'_> {
         before.push(String::new());
         before.extend(after);
         before
+    }
+
+    /// So many rungs, or all that are not to spare.
+    fn rungs(&self, room: usize) -> Vec<&Rung> {
+        let mut rungs: Vec<&Rung> = self.screen.rungs.iter().collect();
+        while rungs.len() > room
+            && let Some(last) = rungs.iter().rposition(|rung| rung.is_spare)
+        {
+            rungs.remove(last);
+        }
+        rungs
     }
 
     /// A paragraph that hangs behind a word, in so many lines at most.
@@ -191,12 +203,11 @@ impl Drawing<'_> {
         lines
     }
 
-    fn ladder(&self) -> Vec<String> {
-        let rungs = &self.screen.rungs;
-        let named = rungs.iter().map(|rung| columns(&label(rung))).max().unwrap_or(0) + 3;
+    fn ladder(&self, rungs: &[&Rung]) -> Vec<String> {
+        let named = rungs.iter().map(|&rung| columns(&label(rung))).max().unwrap_or(0) + 3;
         let figures = rungs.iter().map(|rung| columns(&rung.figure.text)).max().unwrap_or(0);
         let plot = self.width().saturating_sub(named + figures + 3).max(LEAST_PLOT);
-        let axis = Axis::of(rungs);
+        let axis = Axis::of(&self.screen.rungs);
         let mut lines = vec![format!("{}{}", " ".repeat(named), self.paint(Paint::Faint, &scale(&axis, plot)))];
         for rung in rungs {
             lines.push(format!(

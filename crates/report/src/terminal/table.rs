@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use kelvin_analysis::words::half_widths;
 use kelvin_analysis::{MetricResult, Outcome, Verdict, Warning};
 use kelvin_model::{Unit, Value};
 
@@ -13,10 +14,11 @@ use crate::{units, words};
 
 /// Widths of the columns after the label.
 const MEASURED: usize = 18;
-const CYCLES: usize = 7;
+const CYCLES: usize = 6;
 const PREDICTED: usize = 10;
 const RATIO: usize = 5;
-const VERDICT: usize = 8;
+/// A word, and how far outside of the range: `slower 2.4`.
+const VERDICT: usize = 10;
 
 /// A small plot of a curve and the range of its ratios replace cycles, prediction and ratio of a row.
 const PLOT: usize = 12;
@@ -176,7 +178,9 @@ impl Terminal {
             right(&predicted.unwrap_or_default(), PREDICTED),
             right(&result.ratio.map(units::ratio).unwrap_or_default(), RATIO),
         );
-        self.with_verdict(&line, verdict_paint(result.verdict), words::verdict(result), gap, out)?;
+        let distance = half_widths(result).map_or_else(String::new, |times| format!(" {times}"));
+        let verdict = format!("{}{distance}", words::verdict(result));
+        self.with_verdict(&line, verdict_paint(result.verdict), &verdict, gap, out)?;
         self.best(words::best(result), columns, out)
     }
 

@@ -130,6 +130,7 @@ fn rivals() -> Vec<BesideRival> {
     };
     let compared = |kelvin: f64, other: f64, verdict| {
         RivalOutcome::Compared(Box::new(Compared {
+            unit: Unit::BytesPerSecond,
             kelvin: figure(kelvin, kelvin / 50.0),
             other: figure(other, other / 50.0),
             ratio: figure(kelvin / other, 0.02),

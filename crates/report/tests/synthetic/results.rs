@@ -94,6 +94,7 @@ fn measured(metric: Metric, case: Case, value: f64, spread: f64) -> MetricResult
         none_because: Some("no published figure for this processor".into()),
         ratio: None,
         verdict: Verdict::NotPredicted,
+        outside: None,
         explained_by: Vec::new(),
         warnings: Vec::new(),
     }
@@ -111,6 +112,9 @@ fn predicted(metric: Metric, case: Case, value: f64, spread: f64, prediction: f6
         ratio if ratio < 0.6 => Verdict::Below,
         _ => Verdict::AsPredicted,
     };
+    // Half the range's width, on logarithms.
+    let half_width = (1.6f64 / 0.6).ln() / 2.0;
+    result.outside = Some((ratio / 1.6).ln().max((0.6 / ratio).ln()).max(0.0) / half_width);
     if matches!(result.verdict, Verdict::Above | Verdict::Below) {
         result.explained_by = vec!["steal".into(), "smt".into()];
     }

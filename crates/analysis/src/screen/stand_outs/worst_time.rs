@@ -1,8 +1,13 @@
 //! Which figure of the screen is furthest beyond its prediction.
 
-use kelvin_model::{AgainstPrediction, PredictedRange, ScreenFigure, Unit};
+use kelvin_catalogue::Placement;
+use kelvin_catalogue::net::{RTT_TCP, RTT_UDP, RTT_UNIX};
+use kelvin_catalogue::os::{IPC_PIPE_LATENCY, SWITCH_CROSS_CPU, TokenMeans};
+use kelvin_model::{AgainstPrediction, Metric, PredictedRange, ScreenFigure, Unit};
 
-use super::{Answer, Says, Seen, Weight};
+use super::{Amount, Answer, Says, Seen, Spot, Weight, Within};
+use crate::levels::explanation;
+use crate::result::MetricResult;
 use crate::screen::figure::SECOND;
 use crate::words::screen::brief;
 
@@ -58,6 +63,31 @@ pub(super) fn answer(seen: &Seen<'_>) -> Option<Answer> {
         factor: worst.factor()?,
         sides: vec![seen.rounds_of(result)?.side()],
         ratio: None,
-        says: Says::WorstTime { predicted: worst.predicted()?, figure: worst.figure.text.clone(), named: worst.named },
+        says: Says::WorstTime {
+            predicted: worst.predicted()?,
+            figure: worst.figure.text.clone(),
+            within: within(seen, result),
+            named: worst.named,
+        },
     })
+}
+
+/// Round trips of which each way wakes the other end.
+const ROUND_TRIPS: [&Metric; 4] = [&IPC_PIPE_LATENCY, &RTT_TCP, &RTT_UDP, &RTT_UNIX];
+/// Share of a round trip that its two wake-ups must be, to be worth a word.
+const MOST_OF_IT: f64 = 0.5;
+
+/// What else of this run tells why, if anything does.
+fn within(seen: &Seen<'_>, result: &MetricResult) -> Option<Within> {
+    let level = seen.analysis.levels.as_ref().and_then(|found| explanation(found, result));
+    if let Some((level, ends)) = level.and_then(|level| Some((level, level.capacity?))) {
+        return Some(Within::Cache { name: level.name.clone(), ends: [ends.low, ends.high] });
+    }
+    let is_round_trip = ROUND_TRIPS.iter().any(|metric| metric.id == result.metric.id);
+    if !is_round_trip || Placement::of(&result.case) != Some(Placement::TwoCpus) {
+        return None;
+    }
+    let wake = Amount::of(&seen.rounds(&Spot::new(&SWITCH_CROSS_CPU).at(TokenMeans::Pipe.point()))?);
+    let whole = result.outcome.summary()?.headline;
+    (2.0 * wake.value > MOST_OF_IT * whole).then_some(Within::WakeUps(wake))
 }

@@ -2,96 +2,70 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use kelvin_catalogue::file::Rival;
+use kelvin_catalogue::Rival;
 use kelvin_file::cache::State;
 use kelvin_file::{Order, Target};
 use kelvin_harness::Stop;
 use kelvin_sys::clock::monotonic;
 
 use super::{Side, Task};
+use crate::program::Program;
 
 /// Bytes that lmbench's programs read at a time: bench.h.
 pub(super) const XFERSIZE: u64 = 64 << 10;
 /// Longest file name that bw_file_rd accepts, in bytes.
 const LONGEST_NAME: usize = 255;
-/// Where Debian has lmbench's programs: there, or in a subdirectory named by architecture.
-const LMBENCH: &str = "/usr/lib/lmbench/bin";
 /// Most times that cat is given the file: far below the longest possible command line.
 const MOST_COPIES: u64 = 256;
 /// Time limit for a program to read the file once while it is observed.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The package of Debian that has a program.
-const fn package(rival: Rival) -> &'static str {
-    match rival {
-        Rival::Fio => "apt-get install fio",
-        Rival::Dd | Rival::Cat => "apt-get install coreutils",
-        Rival::BwFileRd => "apt-get install lmbench, from non-free",
-    }
-}
 
 /// Whether it writes what it reads to its standard output, block by block.
 pub(super) const fn writes(rival: Rival) -> bool {
     matches!(rival, Rival::Dd | Rival::Cat)
 }
 
-/// An installed program: the name of its file is its word in a case.
+/// An installed program that reads files.
 #[derive(Debug)]
-pub(super) struct Tool {
-    program: Rival,
-    path: PathBuf,
-    version: String,
-}
+pub(super) struct Tool(Program);
 
 impl Tool {
     /// The program, if it is installed.
     pub(super) fn find(program: Rival) -> Result<Self, Stop> {
-        Self::find_in(&std::env::var_os("PATH").unwrap_or_default(), program)
-    }
-
-    fn find_in(search: &OsStr, program: Rival) -> Result<Self, Stop> {
-        let path = places(search, program).into_iter().find(|path| is_program(path)).ok_or_else(|| {
-            Stop::skip(format!("needs the program {}; on Debian: {}", program.name(), package(program)))
-        })?;
-        let version = match program {
-            Rival::BwFileRd => "lmbench's, which reports no version".into(),
-            _ => version(&path)?,
-        };
-        Ok(Self { program, path, version })
+        Program::find(program).map(Self)
     }
 
     /// What it is.
     pub(super) fn words(&self) -> String {
-        format!("{} ({})", self.path.display(), self.version)
+        self.0.words()
     }
 
     /// Whether it sums each word that it has read.
     pub(super) fn sums_up(&self) -> bool {
-        self.program == Rival::BwFileRd
+        self.0.rival == Rival::BwFileRd
     }
 
     /// The bytes of its reads where its user has no choice.
     pub(super) fn own_block(&self, target: &Target) -> Result<u64, Stop> {
-        match self.program {
+        match self.0.rival {
             Rival::BwFileRd => Ok(XFERSIZE),
-            _ => block_seen(&self.path, target),
+            _ => block_seen(&self.0.path, target),
         }
     }
 
     /// Its side of a task.
     pub(super) fn read(&self, task: &Task) -> Result<Side, Stop> {
-        match self.program {
+        match self.0.rival {
             Rival::Fio => self.fio(task),
             Rival::Dd => self.dd(task),
             Rival::Cat => self.cat(task),
             Rival::BwFileRd => self.bw_file_rd(task),
+            Rival::Perf | Rival::Iperf3 => Err(Stop::fail(format!("{} reads no files", self.0.rival.name()))),
         }
     }
 
@@ -101,8 +75,9 @@ impl Tool {
             // fio takes 32 bits of it.
             Order::Random { seed } => ("randread", seed & u64::from(u32::MAX)),
         };
-        let output = self.output(
-            self.command()
+        let output = self.0.output(
+            self.0
+                .command()
                 .arg(joined("--filename=", &escaped(task.target.path())))
                 .args(["--name=kelvin", "--readonly", "--thread", "--time_based", "--ioengine=psync", "--invalidate=0"])
                 .args(["--disable_lat=1", "--disable_clat=1", "--disable_slat=1", "--disable_bw_measurement=1"])
@@ -122,13 +97,13 @@ impl Tool {
     fn dd(&self, task: &Task) -> Result<Side, Stop> {
         let (mut bytes, mut seconds, mut passes) = (0, 0.0, 0);
         while seconds < task.time.as_secs_f64() {
-            let mut command = self.command();
+            let mut command = self.0.command();
             command.arg(joined("if=", task.target.path().as_os_str())).arg("of=/dev/null");
             command.arg(format!("bs={}", task.block)).arg(format!("count={}", task.bytes / task.block));
             if task.state == State::Direct {
                 command.arg("iflag=direct");
             }
-            let output = self.output(&mut command)?;
+            let output = self.0.output(&mut command)?;
             let (copied, took) = copied(&output.complaint)
                 .filter(|&(copied, took)| copied == task.bytes / task.block * task.block && took > 0.0)
                 .ok_or_else(|| Stop::fail(format!("dd was to copy {} bytes: {}", task.bytes, output.words())))?;
@@ -141,10 +116,10 @@ impl Tool {
     /// the difference.
     fn cat(&self, task: &Task) -> Result<Side, Stop> {
         let read = |copies: u64| -> Result<f64, Stop> {
-            let mut command = self.command();
+            let mut command = self.0.command();
             command.args((0..copies).map(|_| task.target.path())).stdout(Stdio::null());
             let begun = monotonic();
-            self.output(&mut command)?;
+            self.0.output(&mut command)?;
             Ok((monotonic() - begun) as f64 / 1e9)
         };
         // The first run finds the program itself in memory or not.
@@ -165,9 +140,10 @@ impl Tool {
             )));
         }
         let repetitions = 2;
-        let output = self.output(
+        let output = self.0.output(
             // Without its calibration of the clock, which takes seconds; a pass is far longer than the clock's steps.
-            self.command()
+            self.0
+                .command()
                 .envs([("TIMING_O", "0"), ("LOOP_O", "0")])
                 .env("ENOUGH", (task.time.as_micros() / repetitions).to_string())
                 .args(["-W", "0", "-N", &repetitions.to_string(), &task.bytes.to_string(), "io_only"])
@@ -177,44 +153,6 @@ impl Tool {
             .ok_or_else(|| Stop::fail(format!("bw_file_rd reports no rate: {}", output.words())))?;
         let words = format!("by its own clock, {:.2} MB a second in {repetitions} repetitions", rate / 1e6);
         Ok(Side { rate, bytes: None, words })
-    }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.path);
-        command.env("LC_ALL", "C").stdin(Stdio::null());
-        command
-    }
-
-    /// Runs it to its end.
-    fn output(&self, command: &mut Command) -> Result<Output, Stop> {
-        let cannot = |error: io::Error| Stop::fail(format!("cannot run {}: {error}", self.path.display()));
-        let done = command.output().map_err(cannot)?;
-        let output = Output {
-            printed: String::from_utf8_lossy(&done.stdout).into_owned(),
-            complaint: String::from_utf8_lossy(&done.stderr).into_owned(),
-        };
-        if done.status.success() {
-            return Ok(output);
-        }
-        Err(Stop::fail(format!("{} ended with {}: {}", self.program.name(), done.status, output.words())))
-    }
-}
-
-/// What a program printed.
-#[derive(Debug)]
-struct Output {
-    printed: String,
-    complaint: String,
-}
-
-impl Output {
-    /// In one line.
-    fn words(&self) -> String {
-        [&self.complaint, &self.printed]
-            .into_iter()
-            .flat_map(|text| text.split_whitespace())
-            .collect::<Vec<_>>()
-            .join(" ")
     }
 }
 
@@ -229,28 +167,6 @@ fn timed(bytes: u64, seconds: f64, words: String) -> Result<Side, Stop> {
 fn beyond_once(bytes: u64, copies: u64, [once, many]: [f64; 2]) -> Result<Side, Stop> {
     let words = format!("once in {once:.3} s, {copies} times in {many:.3} s, by the wall clock");
     timed((copies - 1) * bytes, many - once, words)
-}
-
-/// Where a program may be.
-fn places(search: &OsStr, program: Rival) -> Vec<PathBuf> {
-    let mut directories: Vec<PathBuf> = std::env::split_paths(search).collect();
-    if program == Rival::BwFileRd {
-        directories.push(LMBENCH.into());
-        directories.extend(fs::read_dir(LMBENCH).into_iter().flatten().flatten().map(|entry| entry.path()));
-    }
-    directories.into_iter().map(|directory| directory.join(program.name())).collect()
-}
-
-fn is_program(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-}
-
-/// The first line of a program's version.
-fn version(path: &Path) -> Result<String, Stop> {
-    let output = Command::new(path).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output();
-    let output = output.map_err(|error| Stop::fail(format!("cannot run {}: {error}", path.display())))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    Ok(text.lines().next().unwrap_or("reports no version").trim().to_owned())
 }
 
 fn joined(option: &str, value: &OsStr) -> OsString {
@@ -373,26 +289,8 @@ mod tests {
         assert_eq!(escaped(Path::new("/a:b\\c")), OsStr::new("/a\\:b\\\\c"));
     }
 
-    #[test]
-    fn programs_are_looked_for_where_they_are_installed() {
-        let found = places(OsStr::new("/bin:/usr/bin"), Rival::Fio);
-        assert_eq!(found, [PathBuf::from("/bin/fio"), PathBuf::from("/usr/bin/fio")]);
-        assert!(
-            places(OsStr::new("/bin"), Rival::BwFileRd).contains(&PathBuf::from("/usr/lib/lmbench/bin/bw_file_rd"))
-        );
-        assert!(
-            is_program(Path::new("/bin/sh")) && !is_program(Path::new("/etc/passwd")) && !is_program(Path::new("/bin"))
-        );
-    }
-
-    /// A program that does as the script says. Another process writes it: had this one a descriptor to write it, a child of
-    /// another test might have inherited that, and what is open to write cannot be executed.
     fn script(directory: &Path, program: Rival, text: &str) -> Tool {
-        let (path, source) = (directory.join(program.name()), directory.join("script"));
-        fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
-        let install = Command::new("install").args(["-m", "755"]).arg(&source).arg(&path).status();
-        assert!(install.unwrap().success());
-        Tool::find_in(directory.as_os_str(), program).unwrap()
+        Tool(crate::program::script(directory, program, text))
     }
 
     fn task(directory: &Path) -> Task {
@@ -401,19 +299,6 @@ mod tests {
         let target = Target::find(&path).unwrap();
         let (order, state, time) = (Order::Sequential, State::Cached, Duration::from_millis(50));
         Task { target, bytes: 1 << 20, block: 4096, order, state, summed: false, time }
-    }
-
-    #[test]
-    fn a_program_that_is_not_installed_is_named_with_its_package() {
-        let empty = tempfile::tempdir().unwrap();
-        for (program, package) in [(Rival::Fio, "apt-get install fio"), (Rival::Cat, "apt-get install coreutils")] {
-            match Tool::find_in(empty.path().as_os_str(), program) {
-                Err(Stop::Skip(reason)) => {
-                    assert!(reason.0.contains(program.name()) && reason.0.ends_with(package), "{reason}");
-                }
-                other => panic!("{other:?}"),
-            }
-        }
     }
 
     #[test]

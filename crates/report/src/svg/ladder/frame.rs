@@ -96,10 +96,10 @@ impl Frame {
             let x = self.place(share);
             let half = time.chars().count() as f64 * CHARACTER / 2.0;
             lines.push_str(&format!("{}V{}", path::begin(x, TOP), number(bottom)));
-            // A label that would touch the one before it is left out; its line stays.
+            // A label that would come within a letter of the one before it is left out; its line stays.
             if x - half >= free_from {
                 times.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), TOP - 8.0, time));
-                free_from = x + half;
+                free_from = x + half + CHARACTER;
             }
         }
         html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, times)

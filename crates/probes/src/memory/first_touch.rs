@@ -1,0 +1,108 @@
+//! The first touch of memory that is new to a process, and of the same memory just after the process gave it back.
+//!
+//! It is what a program pays while it grows. It must not be used as the cost of a page fault: where a host lends a virtual
+//! machine its memory page by page, most of it may be the host's.
+
+use kelvin_catalogue::mem::{FAULT_MINOR, FIRST_TOUCH, FIRST_TOUCH_AGAIN, FaultPage};
+use kelvin_harness::{Bench, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction};
+use kelvin_sys::mapping::{self, page_bytes};
+use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::usage::{Who, usage};
+
+use super::allowance::allowance;
+use crate::predict::Predicting;
+
+pub(crate) static PROBE: Probe = Probe {
+    id: FIRST_TOUCH.id.as_str(),
+    summary: "The first touch of memory new to a process, and of memory that it gave back just before",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "A new process maps 128 MiB without huge pages and writes a byte to each page, one after the other, between \
+              two readings of the clock: the figure is the time of a page. Then it gives all of them back \
+              (MADV_DONTNEED), and writes to them again, which is timed in the same way: the kernel mostly hands out what it \
+              was given last, which the caches and the host still have. getrusage counts the faults of both: fewer than \
+              a page each fails the round. What is taken is the process's first memory of this size, so each round is \
+              one pass.",
+        prediction: "Of either: the measured fault of a fresh page (mem.fault.minor), which includes clearing it. \
+                     Predicted range: a factor of 1.5 either way, as 128 MiB lie in no cache and every table of pages is new. \
+                     A virtual machine's host may have to find memory for the first touch: that is in no formula, and a gap \
+                     shows it.",
+        not_for: "Memory of a certain age: it is not known how long ago, and by whom, what the kernel hands out was used.",
+        pitfalls: &[
+            "A second pass taken for the first: pages just freed are handed out again at once, and the host has them.",
+            "Huge pages: one fault would clear 512 pages at once. Here they are refused.",
+            "A machine that was busy until now has memory at hand that the host has not taken back yet: the first touch \
+             is then as fast as the second.",
+        ],
+        sources: &[
+            "Linux mm/memory.c: do_anonymous_page; mm/page_reporting.c",
+            "virtio 1.3, 5.5: free page reporting and hinting of the memory balloon",
+        ],
+    },
+    metrics: &[&FIRST_TOUCH, &FIRST_TOUCH_AGAIN],
+    inputs: &[FAULT_MINOR.id.as_str()],
+    // Twice as much as is touched must be free, or what is measured is how memory is found.
+    cases: |machine, _| if allowance(machine) >= BYTES as u64 { vec![Case::new()] } else { Vec::new() },
+    run,
+    predict,
+};
+
+/// Bytes that are touched: more than what other programs have just freed, which a host still has, and little beside the memory of any
+/// machine.
+const BYTES: usize = 128 << 20;
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let mut arena = Arena::map(BYTES, Pages::Base)?;
+    let first = touch(bench, &mut arena)?;
+    mapping::discard(&mut arena, BYTES)?;
+    let again = touch(bench, &mut arena)?;
+    bench.note(format!("{} pages, each a fault by getrusage in either pass", BYTES / page_bytes()));
+    bench.record(&FIRST_TOUCH, vec![first]);
+    bench.record(&FIRST_TOUCH_AGAIN, vec![again]);
+    Ok(())
+}
+
+/// Nanoseconds of a page, of touching all.
+fn touch(bench: &Bench<'_>, arena: &mut Arena) -> Result<f64, Stop> {
+    let (page, clock) = (page_bytes(), bench.clock());
+    let pages = BYTES / page;
+    let before = usage(Who::Thread).minor_faults;
+    let begun = clock.start();
+    mapping::write(arena, page, pages);
+    let ticks = clock.stop().wrapping_sub(begun);
+    let faults = usage(Who::Thread).minor_faults - before;
+    if faults < pages as u64 {
+        return Err(Stop::fail(format!("{faults} faults by getrusage of {pages} pages: some were there already")));
+    }
+    Ok(bench.nanoseconds(ticks) / pages as f64)
+}
+
+/// Factor either way within which a page of 128 MiB costs as much as one of a few.
+const SPREAD: f64 = 1.5;
+
+fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let fault = facts.measured(&FAULT_MINOR, &Case::new().at(FaultPage::Anonymous))?;
+    let text = format!("{:.0} ns; predicted range: a factor of {SPREAD} either way", fault.value);
+    Ok(Predicting::within_factor(Basis::Derived, fault.value, SPREAD)
+        .formula("fault of a fresh page")
+        .input(fault)
+        .derived_as(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn a_new_page_is_predicted_as_the_fault_of_a_fresh_one() {
+        facts_about(&[(FAULT_MINOR.id.as_str(), Some(800.0))], |facts| {
+            for metric in [&FIRST_TOUCH, &FIRST_TOUCH_AGAIN] {
+                let predicted = predict(facts, metric, &Case::new()).unwrap();
+                assert_eq!((predicted.value, predicted.high), (800.0, 1200.0));
+            }
+        });
+        facts_about(&[], |facts| assert!(predict(facts, &FIRST_TOUCH, &Case::new()).is_err()));
+    }
+}
