@@ -5,7 +5,7 @@ use kelvin_catalogue::mem::{
     LATENCY_PARALLEL, PageSize,
 };
 use kelvin_harness::Facts;
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::kernels::bandwidth::Operation;
 
 use super::allowance::{allowed, data_caches};
@@ -287,7 +287,7 @@ mod tests {
         BANDWIDTH_ZERO,
     };
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
+    use kelvin_model::{Fact, Machine};
 
     const L1: u64 = 24 << 10;
     const L2: u64 = 512 << 10;
