@@ -145,9 +145,9 @@ pub(crate) struct Weighed {
 }
 
 impl Weighed {
-    /// The median of rounds; `None` with a single one.
+    /// The median of rounds; `None` with a single one. What differs from run to run alike in all figures is in no comparison within one.
     pub fn median(values: &[f64], history: Option<&RunToRun>) -> Option<Self> {
-        let interval = headline_interval(values, history)?;
+        let interval = headline_interval(values, history, 0.0)?;
         let error = Uncertain::median(values, history);
         let estimate =
             Estimate { value: headline(values), low: interval.lower, high: interval.upper, is_range: error.is_none() };

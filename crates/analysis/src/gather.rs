@@ -8,7 +8,7 @@ use kelvin_model::{
     Tags, Treatment, Unit,
 };
 
-use kelvin_stats::{ASSUMED_BETWEEN_RUNS, spearman};
+use kelvin_stats::{ASSUMED_BETWEEN_RUNS, ASSUMED_OF_THE_CLOCK, spearman};
 
 use crate::canaries::{Judged, References};
 use crate::result::{CanaryCorrelation, Outcome, TagCount};
@@ -57,6 +57,8 @@ pub(crate) struct Gathered {
     pub timed: bool,
     /// Where states of the machine outlast several rounds, the part of the figure that it is assumed to vary by from run to run.
     pub lasting: Option<f64>,
+    /// The standard deviation between runs, as a part of the figure, that is assumed until earlier runs show it.
+    pub assumed: f64,
     /// Whether canaries that guard the metric were read.
     pub guarded: bool,
     /// How many samples carry each tag.
@@ -73,9 +75,10 @@ impl Gathered {
     pub fn of(measurement: &Measurement, metric: &Metric, references: &References) -> Self {
         let (metric, references) = (&metric.at(&measurement.planned.case), &references.at(measurement));
         let failed = measurement.failures().count() as u32;
-        let assumed = if matches!(metric.unit, Unit::Count | Unit::Bytes) { 0.0 } else { ASSUMED_BETWEEN_RUNS };
-        let lasting = transfer::is_whole(metric).then_some(assumed);
-        let mut gathered = Self { failed, lasting, treatment: metric.headline, ..Self::default() };
+        let is_counted = matches!(metric.unit, Unit::Count | Unit::Bytes);
+        let lasting = transfer::is_whole(metric).then_some(if is_counted { 0.0 } else { ASSUMED_BETWEEN_RUNS });
+        let assumed = if is_counted || metric.unit == Unit::Ratio { 0.0 } else { ASSUMED_OF_THE_CLOCK };
+        let mut gathered = Self { failed, lasting, assumed, treatment: metric.headline, ..Self::default() };
         // What was left out after a first round for lack of time is no result of one round.
         let rounds = if measurement.skipped.is_some() { &[] } else { measurement.rounds.as_slice() };
         rounds.iter().for_each(|round| gathered.add_round(round, metric, references));

@@ -222,7 +222,7 @@ impl<'g> Settled<'g> {
         let history = history.filter(|_| states.is_none());
         let interval = match gathered.lasting {
             Some(assumed) => repeat_interval(&counting, history, assumed),
-            None => headline_interval(&counting, history),
+            None => headline_interval(&counting, history, gathered.assumed),
         };
         Some(Self {
             headline: kelvin_stats::headline(&counting),

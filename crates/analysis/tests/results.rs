@@ -90,7 +90,8 @@ fn what_earlier_runs_taught_widens_the_interval() {
     let taught = summary(&run);
     assert_eq!((alone.learned_runs, taught.learned_runs), (0, 5));
     let (alone, taught) = (alone.interval.unwrap().half_width(), taught.interval.unwrap().half_width());
-    assert!(alone < 0.02 && (0.8..1.5).contains(&taught), "{alone} {taught}");
+    // Alone it is 2 of 0.5 % for the clock, and hardly more.
+    assert!((0.098..0.11).contains(&alone) && (0.8..1.5).contains(&taught), "{alone} {taught}");
     run.outline.learned[0].case = Case::new().with("size", 1);
     assert_eq!(summary(&run).learned_runs, 0, "another case teaches nothing");
 }

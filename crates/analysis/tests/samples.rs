@@ -277,7 +277,8 @@ fn headlines_are_those_of_the_analysis() {
     let run = run_of(&CALL, &testing::batches(&[95.0; 10]));
     let headlines = Headlines::of(&run);
     let found = headlines.get("test.call", &Case::new()).unwrap();
-    assert!(near(found.value, 95.0) && found.half_width == 0.0);
+    // Of equal rounds only what the clock may differ by in the next run: 0.5 %, as a standard deviation.
+    assert!(near(found.value, 95.0) && (found.half_width - 1.959_964 * 0.475).abs() < 1e-4, "{found:?}");
     assert_eq!(headlines.get("test.call", &Case::new().with("size", 1)), None);
     assert_eq!(headlines.get("test.other", &Case::new()), None);
     assert!(near(headlines.core_hertz().unwrap(), 4.128e9));

@@ -173,7 +173,7 @@ fn a_run_reaches_its_server_also_if_that_is_lost_meanwhile() {
     };
     let place = Place::new();
     let measured = place.run(&run("minimum"));
-    assert_eq!(measured.status.code(), Some(0), "{}", stderr(&measured));
+    assert_eq!(measured.status.code(), Some(0), "{}{}", stdout(&measured), stderr(&measured));
     let said = stderr(&measured);
     assert!(said.contains(" by way of ") && said.contains("kelvin: 1 run sent to postgres://"), "{said}");
     assert_eq!(ids(&place, &[]), [""; 0], "nothing is left in the local store");
@@ -245,7 +245,7 @@ fn a_password_is_never_printed_or_stored() {
         "--store",
         &url,
     ]);
-    assert_eq!(measured.status.code(), Some(0), "{}", stderr(&measured));
+    assert_eq!(measured.status.code(), Some(0), "{}{}", stdout(&measured), stderr(&measured));
     assert!(!stderr(&measured).contains("s3cret"), "{}", stderr(&measured));
     let exported = place.run(&["runs", "export", "last", "--with-private", "--store", &url]);
     assert!(stdout(&exported).contains("postgres://alice:…@") && !stdout(&exported).contains("s3cret"));

@@ -165,7 +165,7 @@ impl Method {
                     return Some(Uncertain::median(rounds, history.as_ref())?.of_next_run().interval(LEVEL));
                 }
                 let found = match self {
-                    Self::Ours(_) => headline_interval(rounds, history.as_ref()),
+                    Self::Ours(_) => headline_interval(rounds, history.as_ref(), 0.0),
                     _ => repeat_interval(rounds, history.as_ref(), 0.0),
                 };
                 found.map(|interval| (interval.lower, interval.upper))
