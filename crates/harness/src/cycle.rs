@@ -33,8 +33,8 @@ pub fn multiply_cycles(clock: Clock) -> Result<u32, String> {
         }
     }
     Err(format!(
-        "a multiply takes as long as {ratio:.3} adds, not a whole number of cycles: an add takes more than one cycle \
-         here, or other work shares the core"
+        "needs a core on which an add takes one cycle and a multiply a whole number of them, and that other work does not \
+         share meanwhile: here a multiply takes as long as {ratio:.3} adds"
     ))
 }
 

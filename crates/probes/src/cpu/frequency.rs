@@ -21,7 +21,7 @@ pub(crate) static PROBE: Probe = Probe {
               latency of one is found before the run: the fastest of short chains of adds and of multiplies, \
               alternating, 41 times. An add of two registers takes one cycle on every core that kelvin knows (an add \
               of a constant can be eliminated at rename), so the median ratio must be a whole number, from 8 % below \
-              to 2 % above; otherwise the frequency is unknown and the round fails. With load=all every other allowed \
+              to 2 % above; otherwise the frequency is unknown and this is skipped. With load=all every other allowed \
               CPU runs the same chain, and the figure is that of the probes' CPU. No canaries: the frequency canary is \
               the same chain.",
         prediction: "The frequency that the machine states: the maximum if known, else the nominal one (or the rate of \

@@ -77,7 +77,7 @@ const SPOILED: [&str; 8] = [
     "is not cached",
     "Little's law does not",
     "the time is not that of one switch each way",
-    "a multiply takes",
+    "a multiply takes as long as",
     "did not run on this CPU",
     "are no rate",
     // The receiver got no turn beside a sender that never waits: a slice here is a few milliseconds.
