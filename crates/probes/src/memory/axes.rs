@@ -33,10 +33,20 @@ pub(crate) fn obtained<T>(bytes: usize, made: kelvin_sys::Result<T>) -> Result<T
     made.map_err(|error| Stop::skip(format!("needs {bytes} bytes of memory, which cannot be allocated: {error}")))
 }
 
+/// Bytes of the smallest pages there are.
+const BASE_PAGE: usize = 4096;
+
 /// Checks that all of the memory is resident, in huge pages or in none as requested, and says so in words.
 pub(crate) fn check_pages(arena: &Arena, pages: Pages) -> Result<String, Stop> {
     let asked = arena.len() as u64;
-    let resident = resident_around(arena.address())?;
+    let mut resident = resident_around(arena.address())?;
+    if resident.bytes < asked {
+        // Linux before 6.5 leaves huge pages out of smaps that NUMA balancing has marked, to see who touches them next.
+        arena.as_slice().iter().step_by(BASE_PAGE).for_each(|byte| {
+            std::hint::black_box(*byte);
+        });
+        resident = resident_around(arena.address())?;
+    }
     if resident.bytes < asked {
         return Err(Stop::fail(format!(
             "only {} of {asked} bytes are resident by smaps: the rest was swapped or reclaimed",

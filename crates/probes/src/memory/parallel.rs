@@ -8,6 +8,7 @@ use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{Chases, Ring};
 
+use super::allowance::allowance;
 use super::axes::{check_pages, number, obtained, pages};
 use super::{latency, published as hierarchy};
 use crate::predict::Predicting;
@@ -54,8 +55,10 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     counts.iter().map(|&count| of_chains(machine, count)).collect()
 }
 
+/// In the largest set of mem.latency, or a half of it where memory is short: every run makes this one.
 fn of_chains(machine: &Machine, count: u64) -> Case {
-    latency::largest_without_translation(machine).with(CHAINS, count)
+    let most = 1 << (allowance(machine) / 2).max(1).ilog2();
+    latency::largest_without_translation(machine).with(BYTES, latency::largest(machine).min(most)).with(CHAINS, count)
 }
 
 /// The case of the most lines in flight, part of every run.
