@@ -87,7 +87,7 @@ const POINTS: f64 = 5.0;
 /// outside the interval; else with a fifth of the figure at least. (`bench/causes.py` holds shares against what two measurements find.) What
 /// else the machine does can leave a cause undecided, which is an honest answer: then it is asked again, twice at most. A wrong one is
 /// never made up for.
-fn assert_named(cause: &str, planted: Option<f64>, explain: impl Fn() -> Value) -> Value {
+fn assert_named(cause: &str, planted: Option<f64>, mut explain: impl FnMut() -> Value) -> Value {
     const OPEN: [&str; 3] = ["undecided", "mechanisms_disagree", "void"];
     let mut explanation = explain();
     for _ in 0..2 {
@@ -114,6 +114,8 @@ fn assert_not_named(explanation: &Value, causes: &[&str]) {
 
 /// The least that is asked of an experiment here.
 const BRIEF: [&str; 4] = ["--budget", "minimum", "--rounds", "8"];
+/// For whether something is tried at all.
+const BRIEFEST: [&str; 4] = ["--budget", "minimum", "--rounds", "4"];
 
 /// An explanation by a shell that does something first, such as entering a group; `None`, and said, where it has not the right.
 fn explained_after(place: &Place, first: &str, asked: &str) -> Option<Value> {
@@ -240,9 +242,10 @@ fn a_flush_is_named_and_not_where_there_is_none() {
     if kelvin_sys::fs::kind(place.path()).unwrap().lives_in_memory() {
         return Missing::machine("the scratch directory is in memory").skips("why a durable write takes so long");
     }
-    let write = |by: &str| explained(&place, &[&["file.sync", "place=in_place", by][..], &BRIEF].concat());
-    assert_named("flush", None, || write("by=fsync"));
-    assert_eq!(verdict(&write("by=none"), "flush"), "absent");
+    let write =
+        |by: &str, rounds: [&str; 4]| explained(&place, &[&["file.sync", "place=in_place", by][..], &rounds].concat());
+    assert_named("flush", None, || write("by=fsync", BRIEF));
+    assert_eq!(verdict(&write("by=none", BRIEFEST), "flush"), "absent");
 }
 
 /// A fork copies an entry for each of 16,384 base pages, or 32 page tables of huge ones.
@@ -250,14 +253,17 @@ fn a_flush_is_named_and_not_where_there_is_none() {
 fn page_tables_are_named_where_there_are_many() {
     let _alone = alone();
     let place = Place::new();
-    let fork = |asked: &[&str]| explained(&place, &[&["os.process.fork_rss"], asked, &BRIEF].concat());
-    let base = || fork(&["pages=base", "resident=64MiB"]);
+    let fork = |resident: &str, rounds: [&str; 4]| {
+        explained(&place, &[&["os.process.fork_rss", "pages=base", resident][..], &rounds].concat())
+    };
+    let base = || fork("resident=64MiB", BRIEF);
     let first = base();
     if verdict(&first, "page_tables") == "one_mechanism" {
         return Missing::machine("the kernel provides no huge pages").skips("why a fork of a large process is slow");
     }
-    assert_named("page_tables", None, base);
-    let small = fork(&["pages=base", "resident=1MiB"]);
+    let mut first = Some(first);
+    assert_named("page_tables", None, || first.take().unwrap_or_else(base));
+    let small = fork("resident=1MiB", BRIEFEST);
     assert_not_named(&small, &["page_tables"]);
     assert!(small["causes"].to_string().contains("smaller than a huge page"), "{small:#}");
 }
@@ -267,7 +273,7 @@ fn page_tables_are_named_where_there_are_many() {
 fn timer_slack_is_tried_where_there_is_some() {
     let _alone = alone();
     let place = Place::new();
-    let sleep = |slack: &str| explained(&place, &[&["os.timer.wakeup", slack][..], &BRIEF].concat());
+    let sleep = |slack: &str| explained(&place, &[&["os.timer.wakeup", slack][..], &BRIEFEST].concat());
     let usual = sleep("slack=50000");
     let causes = usual["causes"].as_array().unwrap();
     let slack = causes.iter().find(|cause| cause["id"] == "timer_slack").unwrap();
@@ -279,7 +285,7 @@ fn timer_slack_is_tried_where_there_is_some() {
 #[test]
 fn the_other_cpus_are_held_or_it_says_what_that_needs() {
     let _alone = alone();
-    let set = ["mem.latency", "pages=base", "bytes=32KiB", "--budget", "minimum", "--rounds", "4"];
+    let set = [&["mem.latency", "pages=base", "bytes=32KiB"][..], &BRIEFEST].concat();
     let explanation = explained(&Place::new(), &set);
     let causes = explanation["causes"].as_array().unwrap();
     let neighbour = causes.iter().find(|cause| cause["id"] == "neighbour").unwrap();
