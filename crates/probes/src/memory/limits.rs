@@ -24,6 +24,9 @@ const OF_PEAK: [f64; 2] = [0.5, 1.0];
 /// Predicted range of a limit by lines in flight, factor either way: prefetchers of outer caches have further lines in
 /// flight, and latency grows under load.
 const OF_OUTSTANDING: f64 = 2.0;
+/// The same where loads themselves were measured: prefetchers of an L2 have up to three times as many lines in flight as a core's loads
+/// (48 against 16 in Golden Cove).
+const OF_CHAINS: [f64; 2] = [0.8, 3.5];
 /// Predicted range where another operation or one CPU was measured, as a share.
 const TOLERANCE: f64 = 0.1;
 /// Predicted range of a line's way in a crew, factor either way.
@@ -223,7 +226,8 @@ fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
             (value, inputs, "Little's law: lines in flight x 64 B / latency", derivation)
         }
     };
-    let predicting = Predicting::within_factor(Basis::Derived, value, OF_OUTSTANDING).formula(formula).source(LITTLE);
+    let [low, high] = OF_CHAINS.map(|factor| value * factor);
+    let predicting = Predicting::between(Basis::Derived, value, low, high).formula(formula).source(LITTLE);
     Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
 }
 
