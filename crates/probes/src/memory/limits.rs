@@ -5,10 +5,10 @@ use kelvin_catalogue::mem::{
     LATENCY_PARALLEL, PageSize,
 };
 use kelvin_harness::Facts;
-use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Cache, Case, Input, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::kernels::bandwidth::Operation;
 
-use super::allowance::{allowed, data_caches};
+use super::allowance::{allowed, data_caches, last_level};
 use super::operations::MEASURED;
 use super::widths::widths;
 use super::{bandwidth, core_to_core, latency, parallel, published as hierarchy};
@@ -54,7 +54,10 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
     let measured = MEASURED.iter().find(|(_, of)| of.id == metric.id);
     let &(operation, _) = measured.ok_or_else(|| NoPrediction::because("this metric belongs to no operation"))?;
     let caches = data_caches(machine);
-    let level = match caches.iter().find(|cache| bytes <= cache.bytes).map(|cache| cache.level) {
+    // Of a last level, no more than is believed of a virtual machine's.
+    let holds =
+        |cache: &Cache| bytes <= if cache.level <= 2 { cache.bytes } else { cache.bytes.min(last_level(machine)) };
+    let level = match caches.iter().find(|cache| holds(cache)).map(|cache| cache.level) {
         _ if caches.is_empty() => return Err(NoPrediction::because("the machine reports no caches")),
         Some(1) => Level::First,
         Some(2) => Level::Second,
