@@ -42,6 +42,7 @@ from pathlib import Path
 import common
 import hosts
 import media
+import planted
 
 ERROR, INSIDE, SIZE = 0.02, 0.95, 0.10
 # How exact the rate that was set is: the requests for counts and their answers share the link with the streams.
@@ -273,9 +274,10 @@ def tried_disk(disk, kelvin, arguments):
     with media.loop_device(192 * MIB) as (path, device):
         number = os.stat(device).st_rdev
         numbers = f"{os.major(number)}:{os.minor(number)}"
-        with limited(numbers, bytes_, requests) as group:
-            counted = group / ("blkio.throttle.io_service_bytes" if bytes_ else "blkio.throttle.io_serviced")
-            join = lambda: (group / "cgroup.procs").write_text("0")
+        limits = {f"blkio__throttle__read_{name}_device": f"{numbers} {limit}" for name, limit in (("bps", bytes_), ("iops", requests)) if limit}
+        with planted.cgroup("blkio", **limits) as processes:
+            counted = processes.with_name("blkio.throttle.io_service_bytes" if bytes_ else "blkio.throttle.io_serviced")
+            join = lambda: processes.write_text("0")
             begun = time.monotonic()
             with Watcher(lambda: (counter_of_group(counted, numbers), True), DISK_EVERY) as watcher:
                 keep_busy(path, join)
@@ -316,28 +318,6 @@ def bunches_of(report):
     """How many requests come at once, as each round says."""
     notes = json.dumps([measurement["rounds"] for measurement in report["run"]["measurements"]])
     return [int(found) for found in re.findall("come in bunches of ([0-9]+) every", notes)]
-
-
-@contextmanager
-def limited(numbers, bytes_, requests):
-    """A control group that may read no more from a device."""
-    group = Path(f"/sys/fs/cgroup/blkio/kelvin-bench-{os.getpid()}-{next(NUMBERS)}")
-    try:
-        group.mkdir()
-    except OSError as error:
-        raise common.Missing(f"needs root and the cgroup controller blkio, version 1: {error}") from error
-    try:
-        for name, limit in (("bps", bytes_), ("iops", requests)):
-            if limit:
-                (group / f"blkio.throttle.read_{name}_device").write_text(f"{numbers} {limit}")
-        yield group
-    finally:
-        for _ in range(100):
-            try:
-                group.rmdir()
-                break
-            except OSError:
-                time.sleep(0.05)
 
 
 def counter_of_group(file, numbers):
