@@ -55,8 +55,8 @@ pub(crate) struct Gathered {
     pub of_batch_means: bool,
     /// Whether there are timed batches, rather than values from counters only.
     pub timed: bool,
-    /// Where states of the machine outlast several rounds, the part of the figure that it is assumed to vary by from run to run.
-    pub lasting: Option<f64>,
+    /// Whether states of the machine outlast several rounds.
+    pub lasting: bool,
     /// The standard deviation between runs, as a part of the figure, that is assumed until earlier runs show it.
     pub assumed: f64,
     /// Whether canaries that guard the metric were read.
@@ -75,9 +75,13 @@ impl Gathered {
     pub fn of(measurement: &Measurement, metric: &Metric, references: &References) -> Self {
         let (metric, references) = (&metric.at(&measurement.planned.case), &references.at(measurement));
         let failed = measurement.failures().count() as u32;
-        let is_counted = matches!(metric.unit, Unit::Count | Unit::Bytes);
-        let lasting = transfer::is_whole(metric).then_some(if is_counted { 0.0 } else { ASSUMED_BETWEEN_RUNS });
-        let assumed = if is_counted || metric.unit == Unit::Ratio { 0.0 } else { ASSUMED_OF_THE_CLOCK };
+        let lasting = transfer::is_whole(metric);
+        let assumed = match metric.unit {
+            Unit::Count | Unit::Bytes => 0.0,
+            _ if lasting => ASSUMED_BETWEEN_RUNS,
+            Unit::Ratio => 0.0,
+            _ => ASSUMED_OF_THE_CLOCK,
+        };
         let mut gathered = Self { failed, lasting, assumed, treatment: metric.headline, ..Self::default() };
         // What was left out after a first round for lack of time is no result of one round.
         let rounds = if measurement.skipped.is_some() { &[] } else { measurement.rounds.as_slice() };

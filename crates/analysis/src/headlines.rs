@@ -220,10 +220,8 @@ impl<'g> Settled<'g> {
         let within = within_spread(&counting);
         // The spread learned from earlier runs is of one mode or of both; in the latter case it says nothing of one.
         let history = history.filter(|_| states.is_none());
-        let interval = match gathered.lasting {
-            Some(assumed) => repeat_interval(&counting, history, assumed),
-            None => headline_interval(&counting, history, gathered.assumed),
-        };
+        let interval_of = if gathered.lasting { repeat_interval } else { headline_interval };
+        let interval = interval_of(&counting, history, gathered.assumed);
         Some(Self {
             headline: kelvin_stats::headline(&counting),
             interval: interval.map(labelled).map(|found| above_zero(found, &counting)),
