@@ -8,7 +8,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use kelvin_catalogue::Rival;
-use kelvin_harness::Stop;
+use kelvin_harness::{Bench, Stop};
+use kelvin_model::{Basis, Prediction, Unit};
+
+use crate::predict::Predicting;
+
+/// Both sides of a comparison, kelvin's first, done one right after the other in an order that alternates from round to round.
+pub(crate) fn in_turn<T>(
+    bench: &Bench<'_>,
+    ours: impl FnOnce() -> Result<T, Stop>,
+    theirs: impl FnOnce() -> Result<T, Stop>,
+) -> Result<[T; 2], Stop> {
+    if bench.round().is_multiple_of(2) {
+        let ours = ours()?;
+        return Ok([ours, theirs()?]);
+    }
+    let theirs = theirs()?;
+    Ok([ours()?, theirs])
+}
+
+/// The ratio of two programs that make the same calls, in a range of this factor either way.
+pub(crate) fn as_fast(spread: f64) -> Prediction {
+    Predicting::within_factor(Basis::Spec, 1.0, spread)
+        .formula("1")
+        .constant("work of the program beside kelvin's", 1.0, Unit::Ratio, "the same calls")
+        .derived_as(format!("the same calls: 1; predicted range: a factor of {spread} either way"))
+}
 
 /// Where Debian has lmbench's programs: there, or in a subdirectory named by architecture.
 const LMBENCH: &str = "/usr/lib/lmbench/bin";

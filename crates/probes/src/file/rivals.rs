@@ -25,6 +25,7 @@ use super::data::{self, KIB, MIB, SHARED_BYTES};
 use super::proof::Counters;
 use crate::os::syscall_work::{NANOSECONDS_AN_INSTRUCTION, WRITE};
 use crate::predict::Predicting;
+use crate::program::in_turn;
 
 /// Shared by the texts of both probes.
 const PREDICTION: &str = "1, as the same calls read the same bytes; dd and cat also write each block to /dev/null, at \
@@ -167,13 +168,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &BesideRivals)
     if state == State::Direct {
         data::can_be_direct(&task.target, task.block)?;
     }
-    let (kelvin, other) = if bench.round().is_multiple_of(2) {
-        let kelvin = proven(&task, ours)?;
-        (kelvin, proven(&task, |task| tool.read(task))?)
-    } else {
-        let other = proven(&task, |task| tool.read(task))?;
-        (proven(&task, ours)?, other)
-    };
+    let [kelvin, other] = in_turn(bench, || proven(&task, ours), || proven(&task, |task| tool.read(task)))?;
     bench.note(format!("{} against kelvin, in blocks of {} bytes", tool.words(), task.block));
     if task.state == State::Direct && task.block > SMALL {
         bench.note("kelvin's buffer lies in huge pages, if the kernel provides them; the program's does not");

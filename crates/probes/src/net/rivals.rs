@@ -10,15 +10,14 @@ use std::time::Duration;
 use kelvin_catalogue::net::{BESIDE_RIVALS_TCP, MESSAGE, RIVALS_TCP, RIVALS_TCP_KELVIN, RIVALS_TCP_OTHER, SendMethod};
 use kelvin_catalogue::{Placement, Rival};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::net;
 
 use super::bulk::{Bulk, Ends, Plan};
 use super::link::{Link, Protocol};
 use super::messages::message;
 use crate::os::ipc::partner_cpu;
-use crate::predict::Predicting;
-use crate::program::{Output, Program};
+use crate::program::{Output, Program, as_fast, in_turn};
 
 pub(super) static PROBE: Probe = Probe {
     id: RIVALS_TCP.id.as_str(),
@@ -71,13 +70,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let pair = Link::pair(Protocol::Tcp).map_err(cannot_connect)?;
     let control = net::congestion_control(&pair.0).map_err(cannot_connect)?;
     let stream = Stream { ends, message, control: &control };
-    let (ours, theirs) = if bench.round().is_multiple_of(2) {
-        let ours = stream.ours(pair)?;
-        (ours, stream.by(&iperf)?)
-    } else {
-        let theirs = stream.by(&iperf)?;
-        (stream.ours(pair)?, theirs)
-    };
+    let [ours, theirs] = in_turn(bench, || stream.ours(pair), || stream.by(&iperf))?;
     bench.note(format!("{} against kelvin, in messages of {message} bytes under {control}", iperf.words()));
     bench.record(BESIDE_RIVALS_TCP.ratio, vec![ours / theirs]);
     bench.note("what had arrived after a second");
@@ -164,10 +157,7 @@ fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPre
             "net.bandwidth.tcp predicts the rate; here only the ratio of two programs counts",
         ));
     }
-    Ok(Predicting::within_factor(Basis::Spec, 1.0, SPREAD)
-        .formula("1")
-        .constant("work of the program beside kelvin's", 1.0, Unit::Ratio, "the same calls")
-        .derived_as(format!("the same calls: 1; predicted range: a factor of {SPREAD} either way")))
+    Ok(as_fast(SPREAD))
 }
 
 #[cfg(test)]

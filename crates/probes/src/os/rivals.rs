@@ -11,15 +11,14 @@ use kelvin_catalogue::os::{
 };
 use kelvin_catalogue::{BesideRivals, Rival};
 use kelvin_harness::{Bench, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Case, Metric, NoPrediction, Prediction};
 use kelvin_sys::calls;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::partner::Partner;
-use crate::predict::Predicting;
-use crate::program::Program;
+use crate::program::{Program, as_fast, in_turn};
 
 const PREDICTION: &str = "1, as the same calls do the same work. Predicted range: a factor of 1.15 either way. The times \
                           themselves are not predicted here: os.syscall.null and os.ipc.pipe.latency predict kelvin's.";
@@ -103,13 +102,7 @@ static PIPE: Work = Work { metrics: &BESIDE_RIVALS_PIPE, ours: round_trips, of_p
 fn run(bench: &mut Bench<'_>, work: &Work) -> Result<(), Stop> {
     let perf = Program::find(Rival::Perf)?;
     let count = (SIDE / (work.ours)(bench, TRIAL)?) as u64;
-    let (ours, theirs) = if bench.round().is_multiple_of(2) {
-        let ours = (work.ours)(bench, count)?;
-        (ours, by(&perf, work, count)?)
-    } else {
-        let theirs = by(&perf, work, count)?;
-        ((work.ours)(bench, count)?, theirs)
-    };
+    let [ours, theirs] = in_turn(bench, || (work.ours)(bench, count), || by(&perf, work, count))?;
     bench.note(format!("{} against kelvin, {count} times each", perf.words()));
     bench.record(work.metrics.ratio, vec![theirs / ours]);
     bench.note("the whole loop between two readings of the monotonic clock");
@@ -158,10 +151,7 @@ fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPre
             "os.syscall.null and os.ipc.pipe.latency predict the time; here only the ratio of two programs counts",
         ));
     }
-    Ok(Predicting::within_factor(Basis::Spec, 1.0, SPREAD)
-        .formula("1")
-        .constant("work of the program beside kelvin's", 1.0, Unit::Ratio, "the same calls")
-        .derived_as(format!("the same calls: 1; predicted range: a factor of {SPREAD} either way")))
+    Ok(as_fast(SPREAD))
 }
 
 #[cfg(test)]
