@@ -4,6 +4,7 @@ use kelvin_catalogue::mem::PageSize;
 use kelvin_harness::Stop;
 use kelvin_model::{Axis, Case, Machine};
 use kelvin_sys::image::resident_around;
+use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::memory::{Arena, Pages};
 
 /// The page sizes that make sense on a machine: base, and huge where the kernel may provide them.
@@ -33,16 +34,13 @@ pub(crate) fn obtained<T>(bytes: usize, made: kelvin_sys::Result<T>) -> Result<T
     made.map_err(|error| Stop::skip(format!("needs {bytes} bytes of memory, which cannot be allocated: {error}")))
 }
 
-/// Bytes of the smallest pages there are.
-const BASE_PAGE: usize = 4096;
-
 /// Checks that all of the memory is resident, in huge pages or in none as requested, and says so in words.
 pub(crate) fn check_pages(arena: &Arena, pages: Pages) -> Result<String, Stop> {
     let asked = arena.len() as u64;
     let mut resident = resident_around(arena.address())?;
     if resident.bytes < asked {
         // Linux before 6.5 leaves huge pages out of smaps that NUMA balancing has marked, to see who touches them next.
-        arena.as_slice().iter().step_by(BASE_PAGE).for_each(|byte| {
+        arena.as_slice().iter().step_by(page_bytes()).for_each(|byte| {
             std::hint::black_box(*byte);
         });
         resident = resident_around(arena.address())?;

@@ -53,6 +53,16 @@ enum Level {
     Memory,
 }
 
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Second => "L2",
+            Self::Third => "L3",
+            Self::Memory => "memory",
+        }
+    }
+}
+
 impl Hierarchy {
     fn of(machine: &Machine) -> Result<Self, NoPrediction> {
         let caches = data_caches(machine);
@@ -262,11 +272,7 @@ impl<'a, 'b> Sum<'a, 'b> {
 
     /// A level's latency without translation, as measured at its point.
     fn latency(&mut self, level: Level) -> Result<f64, NoPrediction> {
-        let name = match level {
-            Level::Second => "L2",
-            Level::Third => "L3",
-            Level::Memory => "memory",
-        };
+        let name = level.name();
         let point = self.known.point(level, self.facts.machine());
         let point = point.ok_or_else(|| NoPrediction::because(format!("no working set is served by {name} alone")))?;
         let measured = self.facts.measured(&LATENCY, &point)?;
@@ -291,11 +297,7 @@ impl<'a, 'b> Sum<'a, 'b> {
             return Ok(());
         }
         let latency = self.latency(level)?;
-        let name = match level {
-            Level::Second => "L2",
-            Level::Third => "L3",
-            Level::Memory => "memory",
-        };
+        let name = level.name();
         self.value += share * latency;
         (self.low, self.high) = (self.low.min(latency), self.high.max(latency));
         self.terms.push(format!("{share:.2} x {latency:.2} ns of {name}"));

@@ -78,7 +78,7 @@ pub(super) fn largest(machine: &Machine) -> u64 {
 
 /// The case of memory: the largest working set in base pages, part of every run.
 pub(crate) fn in_memory(machine: &Machine) -> Case {
-    in_base_pages(largest(machine))
+    largest_in(machine, PageSize::Base)
 }
 
 /// The case of a set of so many bytes in base pages.

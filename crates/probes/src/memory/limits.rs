@@ -2,7 +2,7 @@
 
 use kelvin_catalogue::mem::{
     BANDWIDTH_CORE_TO_CORE, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, CORE_TO_CORE, Cpus, LATENCY,
-    LATENCY_PARALLEL, PageSize,
+    LATENCY_PARALLEL,
 };
 use kelvin_harness::Facts;
 use kelvin_model::{Basis, Cache, Case, Input, Metric, NoPrediction, Prediction, Unit};
@@ -182,15 +182,17 @@ fn in_flight(facts: &Facts<'_>) -> Result<(f64, Vec<Input>), NoPrediction> {
     let one = facts.measured(&LATENCY, &latency::largest_without_translation(machine));
     match (chains, one) {
         (Ok(chains), Ok(one)) => Ok((one.value / chains.value, vec![one, chains])),
-        (Err(why), _) | (_, Err(why)) => {
-            let row = hierarchy::hierarchy(facts).map_err(|_| why)?;
-            let lines = row.outstanding.ok_or_else(|| {
-                NoPrediction::because("the table of published figures has no number of lines in flight for this core")
-            })?;
-            let name = "lines in flight".into();
-            Ok((lines, vec![Input { name, value: lines, unit: Unit::Count, source: row.source.into() }]))
-        }
+        (Err(why), _) | (_, Err(why)) => published_lines(facts, why).map(|lines| (lines.value, vec![lines])),
     }
+}
+
+/// The lines in flight that are published of this core; `why` they were not measured, of a core in no table.
+fn published_lines(facts: &Facts<'_>, why: NoPrediction) -> Result<Input, NoPrediction> {
+    let row = hierarchy::hierarchy(facts).map_err(|_| why)?;
+    let lines = row.outstanding.ok_or_else(|| {
+        NoPrediction::because("the table of published figures has no number of lines in flight for this core")
+    })?;
+    Ok(Input { name: "lines in flight".into(), value: lines, unit: Unit::Count, source: row.source.into() })
 }
 
 /// Little's law in an outer cache: lines in flight over its latency. A line fetched only to be overwritten takes a slot too.
@@ -208,7 +210,7 @@ fn by_outstanding(facts: &Facts<'_>, bytes: u64) -> Result<Prediction, NoPredict
 
 /// The point of the latency curve for a working set in a cache.
 fn latency_case(bytes: u64) -> Case {
-    Case::new().at(PageSize::Base).with(BYTES, 1 << bytes.max(1).ilog2())
+    latency::in_base_pages(1 << bytes.max(1).ilog2())
 }
 
 /// Reading memory as many independent chains of loads do, of which each brings a line; prefetchers can only have more in flight.
@@ -220,13 +222,12 @@ fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
             let derivation = format!("64 B / {:.2} ns = {:.1} GB/s", chains.value, value / 1e9);
             (value, vec![chains], "64 B / a load of many independent chains", derivation)
         }
-        Err(_) => {
-            let (lines, mut inputs) = in_flight(facts)?;
+        Err(why) => {
+            let lines = published_lines(facts, why)?;
             let one = facts.measured(&LATENCY, &latency::in_memory(machine))?;
-            let value = lines * LINE / one.value * 1e9;
-            let derivation = format!("{lines:.0} lines x 64 B / {:.1} ns = {:.1} GB/s", one.value, value / 1e9);
-            inputs.push(one);
-            (value, inputs, "Little's law: lines in flight x 64 B / latency", derivation)
+            let value = lines.value * LINE / one.value * 1e9;
+            let derivation = format!("{:.0} lines x 64 B / {:.1} ns = {:.1} GB/s", lines.value, one.value, value / 1e9);
+            (value, vec![lines, one], "Little's law: lines in flight x 64 B / latency", derivation)
         }
     };
     let [low, high] = OF_CHAINS.map(|factor| value * factor);
@@ -291,7 +292,7 @@ mod tests {
     use kelvin_catalogue::cpu::FREQUENCY;
     use kelvin_catalogue::mem::{
         BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE,
-        BANDWIDTH_ZERO,
+        BANDWIDTH_ZERO, PageSize,
     };
     use kelvin_harness::MeasuredValue;
     use kelvin_model::{Fact, Machine};
