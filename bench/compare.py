@@ -5,6 +5,14 @@ Unchanged: --runs default runs of an area (--names), one after the other into on
 is compared with the other as a user would, who has all other runs in the store to learn from. A report counts as false if it calls any
 figure at all better or worse. Bound: 8 of 100.
 
+Slowed: --slowed-tries times the machine is measured by a kelvin in whose chain of 64 loads one or three are taken out, and
+then by the one with all of them, which is 1.6 and 4.9 % slower in one figure and equal in all others; both runs are compared with the
+unchanged ones to learn from. Bounds: three more of 61 are found in 18 of 20, one more of 63 is found or "not known" and never "the same";
+at most 8 in 100 of the reports call another figure better or worse.
+
+Loaded: --loaded-tries times `kelvin ab` of one setting against itself, with a busy loop on every CPU while side B is measured. Bound: 8 of
+100 say that anything is better or worse.
+
 In turn: `kelvin ab` of one command against itself, and against the same with 2 % and 5 % more work (a chain of multiplications),
 --tries times each. Bounds: 5 % is found in every try, 2 % is found or "not known" and never "the same" at the usual threshold of 1 %, and
 of the tries without a difference at most 8 in 100 say that there is one.
@@ -15,10 +23,14 @@ Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
 """
 import itertools
 import json
+import os
 import random
+import re
 import subprocess
 import tempfile
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import common
@@ -31,6 +43,17 @@ MULTIPLICATIONS = 30_000_000
 MORE_WORK = (0.0, 0.02, 0.05)
 TIME = "command.time"
 CHANGED = ("worse", "better")
+# The figure of a chain of so many loads, of which so many are taken out.
+SLOWED, SLOWED_BY = "cpu.latency", "cpu.latency.load"
+CHAIN = 64
+TAKEN = (0, 1, 3)
+# A load by a register into itself, and what does nothing and is as long: REX.W 8B without displacement, and A64's LDR.
+LOADS = {
+    "x86_64": (rb"([\x48\x4d]\x8b[\x00-\x3f])", bytes.fromhex("0f1f00")),
+    "aarch64": (rb"(.[\x00-\x03]\x40\xf9)", bytes.fromhex("1f2003d5")),
+}
+SLOWED_FOUND = 0.9
+LOADED = "cpu"
 
 
 def main():
@@ -38,14 +61,20 @@ def main():
     parser.add_argument("--names", nargs="+", default=["os"], help="what each run measures [default: os]")
     parser.add_argument("--runs", type=int, default=16, help="runs [default: %(default)s]")
     parser.add_argument("--pairs", type=int, default=100, help="comparisons of two of them [default: %(default)s]")
+    parser.add_argument("--slowed-tries", type=int, default=20, help="tries of each number taken out [default: %(default)s]")
+    parser.add_argument("--loaded-tries", type=int, default=20, help="tries beside load on one side [default: %(default)s]")
     parser.add_argument("--tries", type=int, default=20, help="tries of each difference in turn [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=6, help="time of each of these [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=6, help="time of each try in turn, and of each run of the slowed part [default: %(default)s]")
+    parser.add_argument("--loaded-seconds", type=float, default=20, help="time of each try beside load [default: %(default)s]")
+    parser.add_argument("--only", choices=sorted(PARTS), nargs="+", default=list(PARTS), help="which parts [default: all]")
     arguments = parser.parse_args()
-    if arguments.runs < 2 or arguments.tries < 1:
-        parser.error("--runs must be at least 2, and --tries at least 1")
+    if arguments.runs < 2 or min(arguments.tries, arguments.slowed_tries, arguments.loaded_tries) < 1:
+        parser.error("--runs must be at least 2, and all numbers of tries at least 1")
     kelvin = common.kelvin_program(arguments.kelvin)
-    with tempfile.TemporaryDirectory() as directory:
-        kept = [unchanged(kelvin, Path(directory), arguments), in_turn(kelvin, Path(directory), arguments)]
+    kept = []
+    for part in arguments.only:
+        with tempfile.TemporaryDirectory() as directory:
+            kept.append(PARTS[part](kelvin, Path(directory), arguments))
     return all(kept)
 
 
@@ -99,6 +128,139 @@ def changed(report):
     return [figure["metric"]["id"] for figure in report["figures"] if verdict_of(figure) in CHANGED]
 
 
+# ---- one figure that is slower
+
+
+def slowed(kelvin, directory, arguments):
+    """Runs of the program as it is are learnt from; what is compared with one of them was measured by a faster one."""
+    store = directory / "runs.sqlite"
+    programs = {taken: faster(kelvin, directory, taken) for taken in TAKEN}
+    for done in range(arguments.runs):
+        common.say(f"run {done + 1} of {arguments.runs}")
+        measured(kelvin, store, arguments.seconds)
+    rows, kept, wrong, reports = [], True, [], 0
+    for taken in TAKEN:
+        said, ratios = dict.fromkeys((*CHANGED, "same", "not_known"), 0), []
+        for done in range(arguments.slowed_tries):
+            common.say(f"{taken} of {CHAIN} taken out: try {done + 1} of {arguments.slowed_tries}")
+            report = between(kelvin, programs[taken], store, arguments.seconds, directory)
+            figure = next(one for one in report["figures"] if one["metric"]["id"] == SLOWED_BY)
+            said[verdict_of(figure)] += 1
+            ratios.append(figure["ratio"]["value"])
+            others = [one for one in changed(report) if one != SLOWED_BY]
+            wrong += [others] if others else []
+            reports += 1
+        tries = arguments.slowed_tries
+        match taken:
+            case 0:
+                kept &= said["worse"] + said["better"] <= FALSE_SHARE * tries
+            case 1:
+                kept &= said["same"] == 0 and said["better"] == 0
+            case _:
+                kept &= said["worse"] >= SLOWED_FOUND * tries
+        rows.append([taken, f"{CHAIN / (CHAIN - taken):.4f}", tries, *said.values(), f"{min(ratios):.4f} to {max(ratios):.4f}"])
+    print(f"Slowed: {common.describe_machine()}; {SLOWED_BY}, {arguments.runs} runs to learn from\n")
+    print(common.table(["taken out", "true ratio", "tries", "worse", "better", "the same", "not known", "ratios"], rows))
+    print(f"\n{len(wrong)} of {reports} reports call another figure better or worse{': ' if wrong else ''}{wrong or ''}\n")
+    return kept and len(wrong) <= FALSE_SHARE * reports
+
+
+def faster(kelvin, directory, taken):
+    """The program with so many instructions less in its chain of loads, in which the last are overwritten by others that do nothing."""
+    program = bytearray(kelvin.read_bytes())
+    equal, nothing = LOADS[os.uname().machine]
+    chains = list(re.finditer(equal + rb"\1{%d}" % (CHAIN - 1), program, re.DOTALL))
+    if not chains:
+        raise common.Missing(f"{kelvin} has no chain of {CHAIN} equal loads")
+    for chain in chains:
+        program[chain.end() - len(nothing) * taken : chain.end()] = nothing * taken
+    path = directory / f"kelvin-{taken}"
+    path.write_bytes(program)
+    path.chmod(0o755)
+    return path
+
+
+def between(kelvin, quicker, store, seconds, directory):
+    """A run of the faster program and one of the whole, compared by the whole one; neither stays in the store."""
+    files = []
+    for program in (quicker, kelvin):
+        own = directory / "own.sqlite"
+        measured(program, own, seconds)
+        files.append(directory / f"{program.name}-{len(files)}.json")
+        common.run([kelvin, "runs", "--store", own, "export", "last", "--output", files[-1]])
+        for path in directory.glob("own.sqlite*"):
+            path.unlink()
+    return compared(kelvin, store, files)
+
+
+def measured(program, store, seconds):
+    common.run([program, "run", SLOWED, "--budget", f"{seconds}s", "--store", store, "--no-report"])
+
+
+# ---- load on one side
+
+
+def loaded(kelvin, directory, arguments):
+    """Which side a process measures is told by its environment."""
+    time_of_it = ["--budget", f"{arguments.loaded_seconds}s"]
+    sides = ["--a", "env.KELVIN_BENCH_SIDE=a", "--b", "env.KELVIN_BENCH_SIDE=b"]
+    counts, false, held = [], [], []
+    for done in range(arguments.loaded_tries):
+        common.say(f"beside load: try {done + 1} of {arguments.loaded_tries}")
+        with busy_beside(b"KELVIN_BENCH_SIDE=b") as share:
+            report = json.loads(common.run([kelvin, "ab", LOADED, *sides, *time_of_it, "--json"], cwd=directory))
+        held.append(share())
+        counts.append([count(report, verdict) for verdict in (*CHANGED, "same", "not_known")])
+        false += [changed(report)] if changed(report) else []
+    print(f"Loaded: {common.describe_machine()}; {LOADED}, a busy loop on each CPU while B is measured ({common.percent(min(held))} of the time and more)\n")
+    print(common.table(["tries", "say better or worse", "worse", "better", "the same", "not known"], [[len(counts), len(false), *map(sum, zip(*counts))]]))
+    print(*(f"\n{', '.join(one)}" for one in false))
+    return len(false) <= FALSE_SHARE * len(counts)
+
+
+@contextmanager
+def busy_beside(mark):
+    """Keeps every CPU busy while there is a process with this in its environment; tells for what share of the time there was."""
+    over, busy_for, begun = threading.Event(), [0.0], time.monotonic()
+    loops = []
+
+    def watch():
+        while not over.wait(0.002):
+            if bool(loops) != any_process(mark):
+                if loops:
+                    stop()
+                else:
+                    busy_for.append(-time.monotonic())
+                    loops.extend(subprocess.Popen(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"]) for cpu in os.sched_getaffinity(0))
+
+    def stop():
+        busy_for[-1] += time.monotonic()
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+        loops.clear()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield lambda: sum(busy_for) / (time.monotonic() - begun)
+    finally:
+        over.set()
+        watcher.join()
+        if loops:
+            stop()
+
+
+def any_process(mark):
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in environment.read_bytes():
+                return True
+        except OSError:
+            continue  # It has ended, or is of the kernel.
+    return False
+
+
 # ---- commands in turn
 
 
@@ -134,6 +296,8 @@ def holds(more, said, tries):
         return said["same"] == 0 and said["better"] == 0
     return said["worse"] == tries
 
+
+PARTS = {"unchanged": unchanged, "slowed": slowed, "loaded": loaded, "in_turn": in_turn}
 
 if __name__ == "__main__":
     common.main(main)

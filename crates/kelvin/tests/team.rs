@@ -151,6 +151,38 @@ fn at(server: &Postgres, database: &str) -> String {
     server.sql(database, "SELECT string_agg(id, ' ' ORDER BY id) FROM kelvin.run").trim().to_owned()
 }
 
+/// A turn of a watch whose store is a server. Without that it knows no history, and measures nothing.
+#[test]
+fn a_watch_stores_in_a_server_and_waits_for_one_that_is_away() {
+    let Some(server) = Postgres::start("a watch whose runs go to a server") else { return };
+    let database = server.database();
+    let url = server.url(&database);
+    let place = Place::new();
+    let turn = || {
+        let asked = ["watch", "cpu.frequency", "--once", "--cpu-share", "50", "--every", "10m", "--budget", "minimum"];
+        // The CPU time of the turn before is to be paid for.
+        let mut output = None;
+        let is_made = place::within(place::PATIENCE, || {
+            let made = place.run(&[&asked[..], &["--with-private", "--store", &url]].concat());
+            let is_made = !stderr(&made).contains("no turn");
+            output = Some(made);
+            is_made
+        });
+        assert!(is_made, "no turn is ever paid for");
+        output.unwrap()
+    };
+    let first = turn();
+    assert_eq!((first.status.code(), stdout(&first)), (Some(0), ""), "{}", stderr(&first));
+    assert_eq!(at(&server, &database).split(' ').count(), 1);
+    assert_eq!(ids(&place, &[]), [""; 0], "nothing is left in the local store");
+    server.kill();
+    assert_refused(&turn(), &["no server listens there"]);
+    server.start_again();
+    let back = turn();
+    assert_eq!((back.status.code(), stdout(&back)), (Some(0), ""), "{}", stderr(&back));
+    assert_eq!(at(&server, &database).split(' ').count(), 2);
+}
+
 #[test]
 fn a_run_reaches_its_server_also_if_that_is_lost_meanwhile() {
     let Some(server) = Postgres::start("a server that is lost during a run") else { return };

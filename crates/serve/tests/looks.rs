@@ -14,7 +14,7 @@ use std::time::Duration;
 use kelvin_model::resources::{Look, Served};
 use kelvin_serve::looks::Exposure;
 use kelvin_serve::{Access, Model, Server, Setup};
-use running::has_ring;
+use running::{await_byte, has_ring};
 
 const LARGE: usize = 10_000_000;
 
@@ -168,7 +168,7 @@ fn a_client_that_reads_nothing_holds_its_request_in_flight_and_idle_ones_hold_no
         }
         let mut slow = server.connect();
         slow.write_all(get("/large").as_bytes()).unwrap();
-        slow.peek(&mut [0]).unwrap();
+        await_byte(&slow);
         while server.served().in_flight_now != 1 {}
         let begin = server.served();
         while server.served().window_limited == 0.0 {}
@@ -190,7 +190,7 @@ fn a_pool_whose_workers_are_all_busy_is_looked_at_with_who_waits() {
     let server = Running::start(top.path(), (Model::Pool, 1));
     let mut busy = server.connect();
     busy.write_all(get("/large").as_bytes()).unwrap();
-    busy.peek(&mut [0]).unwrap();
+    await_byte(&busy);
     let mut waiting: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
     waiting.iter_mut().for_each(|stream| stream.write_all(get("/small").as_bytes()).unwrap());
     while server.served().in_flight_now < 4 {}

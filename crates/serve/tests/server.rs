@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kelvin_serve::limits::Limits;
 use kelvin_serve::{Error, Model, Server, Setup};
-use running::{LARGE, Running, SMALL, answer, every, files, head, models, named, noise, rest};
+use running::{LARGE, Running, SMALL, answer, await_byte, every, files, head, models, named, noise, rest};
 
 #[test]
 fn files_arrive_whole_over_one_connection_and_over_many() {
@@ -203,7 +203,7 @@ fn one_connection_too_many_is_told_so_and_a_place_that_is_free_is_taken() {
         }
         let mut outside = server.connect();
         // It asks only when it has been turned away already, and is not reset for that.
-        outside.peek(&mut [0]).unwrap();
+        await_byte(&outside);
         (0..3).for_each(|_| outside.write_all(SMALL).unwrap());
         let told = rest(&mut outside);
         assert!(told.starts_with(b"HTTP/1.1 503 ") && told.windows(13).any(|words| words == b"Retry-After: "));

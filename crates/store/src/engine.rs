@@ -10,8 +10,23 @@ pub(crate) trait Engine: std::fmt::Debug {
     /// The database, in words.
     fn name(&self) -> &str;
 
+    /// Gives each row of a statement to `row`, which may take its values; the first error ends it.
+    fn each_row(
+        &self,
+        sql: &str,
+        values: &[Value],
+        row: &mut dyn FnMut(&mut Row) -> Result<(), WrongColumn>,
+    ) -> Outcome<()>;
+
     /// The rows that a statement gives.
-    fn query(&self, sql: &str, values: &[Value]) -> Outcome<Vec<Row>>;
+    fn query(&self, sql: &str, values: &[Value]) -> Outcome<Vec<Row>> {
+        let mut rows = Vec::new();
+        self.each_row(sql, values, &mut |row| {
+            rows.push(std::mem::take(row));
+            Ok(())
+        })?;
+        Ok(rows)
+    }
 
     /// Runs a statement; returns how many rows it changed.
     fn execute(&self, sql: &str, values: &[Value]) -> Outcome<u64>;
@@ -182,7 +197,7 @@ macro_rules! values {
 pub(crate) use values;
 
 /// A row that a statement gave.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Row(pub(crate) Vec<Value>);
 
 /// What a column must hold.

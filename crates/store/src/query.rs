@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kelvin_model::{Case, Event, FORMAT, Labels, Name, Reason, Run, RunStatus};
 
 use crate::Store;
-use crate::engine::{Access, Engine, Outcome, Row, Transaction, Trouble, Value, WrongColumn, values};
+use crate::engine::{Access, Engine, Outcome, Row, Transaction, Value, WrongColumn, values};
 use crate::error::{Fault, FindError, LoadError};
 use crate::labels::{self, Tag};
 use crate::payload::unpack;
@@ -295,8 +295,12 @@ fn rows<T>(
     values: &[Value],
     row: impl Fn(&mut Row) -> Result<T, WrongColumn>,
 ) -> Outcome<Vec<T>> {
-    let read = |mut one: Row| row(&mut one).map_err(Trouble::WrongColumn);
-    engine.query(sql, values)?.into_iter().map(read).collect()
+    let mut read = Vec::new();
+    engine.each_row(sql, values, &mut |one| {
+        read.push(row(one)?);
+        Ok(())
+    })?;
+    Ok(read)
 }
 
 /// The runs that pass the filter, oldest first.

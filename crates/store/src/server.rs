@@ -19,7 +19,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::engine::{Access, Engine, Outcome, Row, Trouble, Value, values};
+use crate::engine::{Access, Engine, Outcome, Row, Trouble, Value, WrongColumn, values};
 use crate::error::{Fault, OpenError, Source};
 use crate::location::{Address, TlsMode};
 use crate::migrate::{APPLICATION_ID, SCHEMA_VERSION, server_steps};
@@ -193,18 +193,23 @@ impl Engine for Server {
         &self.name
     }
 
-    fn query(&self, sql: &str, values: &[Value]) -> Outcome<Vec<Row>> {
+    fn each_row(
+        &self,
+        sql: &str,
+        values: &[Value],
+        row: &mut dyn FnMut(&mut Row) -> Result<(), WrongColumn>,
+    ) -> Outcome<()> {
         let read = async {
             let statement = self.prepared(sql).await?;
             let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
             self.client()?.query(&statement, &values).await.map_err(|error| self.trouble(&error))
         };
-        let rows = self.wait(ANSWER, read)?;
-        let row = |row: tokio_postgres::Row| -> Outcome<Row> {
-            let value = |column| row.try_get::<_, Value>(column).map_err(|error| self.trouble(&error));
-            (0..row.len()).map(value).collect::<Outcome<_>>().map(Row)
-        };
-        rows.into_iter().map(row).collect()
+        for found in self.wait(ANSWER, read)? {
+            let value = |column| found.try_get::<_, Value>(column).map_err(|error| self.trouble(&error));
+            let mut one = (0..found.len()).map(value).collect::<Outcome<_>>().map(Row)?;
+            row(&mut one).map_err(Trouble::WrongColumn)?;
+        }
+        Ok(())
     }
 
     fn execute(&self, sql: &str, values: &[Value]) -> Outcome<u64> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
 
-use crate::engine::{Access, Engine, Outcome, Row, Trouble, Value};
+use crate::engine::{Access, Engine, Outcome, Row, Trouble, Value, WrongColumn};
 use crate::error::Fault;
 
 /// A connection to a SQLite file.
@@ -43,19 +43,30 @@ impl Engine for Sqlite {
         &self.name
     }
 
-    fn query(&self, sql: &str, values: &[Value]) -> Outcome<Vec<Row>> {
-        let read = || -> rusqlite::Result<Vec<Row>> {
+    fn each_row(
+        &self,
+        sql: &str,
+        values: &[Value],
+        row: &mut dyn FnMut(&mut Row) -> Result<(), WrongColumn>,
+    ) -> Outcome<()> {
+        let mut read = || -> rusqlite::Result<Result<(), WrongColumn>> {
             let mut statement = self.statement(sql, values)?;
             let columns = statement.column_count();
             let mut rows = statement.raw_query();
-            let mut read = Vec::new();
-            while let Some(row) = rows.next()? {
-                let value = |column| Ok(Value::try_from(row.get_ref(column)?)?);
-                read.push(Row((0..columns).map(value).collect::<rusqlite::Result<_>>()?));
+            // One for all: a history has millions.
+            let mut one = Row::default();
+            while let Some(found) = rows.next()? {
+                one.0.clear();
+                for column in 0..columns {
+                    one.0.push(found.get_ref(column)?.try_into()?);
+                }
+                if let wrong @ Err(_) = row(&mut one) {
+                    return Ok(wrong);
+                }
             }
-            Ok(read)
+            Ok(Ok(()))
         };
-        read().map_err(|error| self.trouble(error))
+        read().map_err(|error| self.trouble(error))?.map_err(Trouble::WrongColumn)
     }
 
     fn execute(&self, sql: &str, values: &[Value]) -> Outcome<u64> {

@@ -19,7 +19,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, interrupt};
 
 /// Longest name of a congestion control: `TCP_CA_NAME_MAX` of `linux/tcp.h`.
 const NAME_BYTES: usize = 16;
@@ -174,7 +174,7 @@ pub fn connect_here(
 /// (tcp(7)), and for pacing (see [`set_congestion_control`]).
 ///
 /// # Errors
-/// What the calls say; `TimedOut` if nobody answered within this time.
+/// What the calls say; `TimedOut` if nobody answered within this time; `Interrupted` if a signal asked to stop.
 pub fn connect_prepared(
     to: SocketAddr,
     within: Duration,
@@ -188,10 +188,16 @@ pub fn connect_prepared(
     prepare(&stream)?;
     // It holds for connect as well (socket(7)).
     stream.set_write_timeout(Some(within))?;
-    connect(&stream, to).map_err(|error| match error.raw_os_error() {
-        Some(libc::EINPROGRESS) => Error::from(ErrorKind::TimedOut),
-        _ => error,
-    })?;
+    loop {
+        match connect(&stream, to) {
+            Ok(()) => break,
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => return Err(ErrorKind::TimedOut.into()),
+            // A call with a time is not made again by itself, and work that the kernel has for this thread counts as a signal too, such as
+            // the end of a ring that it used. The attempt goes on, and the same call waits for it.
+            Err(error) if error.kind() == ErrorKind::Interrupted && interrupt::requested().is_none() => {}
+            Err(error) => return Err(error),
+        }
+    }
     stream.set_write_timeout(None)?;
     Ok(stream)
 }

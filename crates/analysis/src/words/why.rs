@@ -39,8 +39,9 @@ pub struct Row {
 pub fn worded(explanation: &Explanation) -> Worded {
     let scale = Amount::of(explanation);
     let mut rows: Vec<Row> = explanation.parts.iter().flat_map(|part| rows_of(part, explanation, &scale)).collect();
+    let is_overlap = explanation.not_explained.amount.is_above(0.0) == Some(false);
     rows.push(Row {
-        what: "not explained".into(),
+        what: if is_overlap { "counted twice" } else { "not explained" }.into(),
         amount: scale.text(explanation.not_explained.amount.value),
         share: whole_percent(explanation.not_explained.share.value),
         shown_by: remainder(explanation, &scale),

@@ -151,6 +151,14 @@ pub fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     (head, content)
 }
 
+/// Waits for a first byte, and leaves it there. A call with a time is not made again by itself where the kernel has work for its thread,
+/// such as the end of a ring that it used.
+pub fn await_byte(stream: &TcpStream) {
+    while let Err(error) = stream.peek(&mut [0]) {
+        assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "{error}");
+    }
+}
+
 pub fn noise(bytes: u32) -> Vec<u8> {
     (0..bytes).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
