@@ -5,9 +5,9 @@ Unchanged: --runs default runs of an area (--names), one after the other into on
 is compared with the other as a user would, who has all other runs in the store to learn from. A report counts as false if it calls any
 figure at all better or worse. Bound: 8 of 100.
 
-Slowed: --slowed-tries times the machine is measured by a kelvin in whose chain of 64 loads one or three are taken out, and
-then by the one with all of them, which is 1.6 and 4.9 % slower in one figure and equal in all others; both runs are compared with the
-unchanged ones to learn from. Bounds: three more of 61 are found in 18 of 20, one more of 63 is found or "not known" and never "the same";
+Slowed: --slowed-tries times the machine is measured --sides times, in turn, by a kelvin in whose chain of 64 loads one or three are taken
+out and by the one with all of them, which is 1.6 and 4.9 % slower in one figure and equal in all others; the runs of either side are
+compared as a whole, with unchanged ones to learn from. Bounds: three more of 61 are found in 18 of 20, one more of 63 is found or "not known" and never "the same";
 at most 8 in 100 of the reports call another figure better or worse.
 
 Loaded: --loaded-tries times `kelvin ab` of one setting against itself, with a busy loop on every CPU while side B is measured. Bound: 8 of
@@ -26,6 +26,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -62,14 +63,16 @@ def main():
     parser.add_argument("--runs", type=int, default=16, help="runs [default: %(default)s]")
     parser.add_argument("--pairs", type=int, default=100, help="comparisons of two of them [default: %(default)s]")
     parser.add_argument("--slowed-tries", type=int, default=20, help="tries of each number taken out [default: %(default)s]")
+    parser.add_argument("--sides", type=int, default=7, help="runs on either side of these [default: %(default)s]")
+    parser.add_argument("--taken", type=int, choices=TAKEN, nargs="+", default=list(TAKEN), help="how many loads are taken out [default: all]")
     parser.add_argument("--loaded-tries", type=int, default=20, help="tries beside load on one side [default: %(default)s]")
     parser.add_argument("--tries", type=int, default=20, help="tries of each difference in turn [default: %(default)s]")
     parser.add_argument("--seconds", type=float, default=6, help="time of each try in turn, and of each run of the slowed part [default: %(default)s]")
     parser.add_argument("--loaded-seconds", type=float, default=20, help="time of each try beside load [default: %(default)s]")
     parser.add_argument("--only", choices=sorted(PARTS), nargs="+", default=list(PARTS), help="which parts [default: all]")
     arguments = parser.parse_args()
-    if arguments.runs < 2 or min(arguments.tries, arguments.slowed_tries, arguments.loaded_tries) < 1:
-        parser.error("--runs must be at least 2, and all numbers of tries at least 1")
+    if arguments.runs < 2 or min(arguments.tries, arguments.slowed_tries, arguments.loaded_tries, arguments.sides) < 1:
+        parser.error("--runs must be at least 2, and --sides and all numbers of tries at least 1")
     kelvin = common.kelvin_program(arguments.kelvin)
     kept = []
     for part in arguments.only:
@@ -134,16 +137,16 @@ def changed(report):
 def slowed(kelvin, directory, arguments):
     """Runs of the program as it is are learnt from; what is compared with one of them was measured by a faster one."""
     store = directory / "runs.sqlite"
-    programs = {taken: faster(kelvin, directory, taken) for taken in TAKEN}
+    programs = {taken: faster(kelvin, directory, taken) for taken in arguments.taken}
     for done in range(arguments.runs):
         common.say(f"run {done + 1} of {arguments.runs}")
-        measured(kelvin, store, arguments.seconds)
+        measured(kelvin, store, arguments.seconds, "unchanged")
     rows, kept, wrong, reports = [], True, [], 0
-    for taken in TAKEN:
+    for taken in arguments.taken:
         said, ratios = dict.fromkeys((*CHANGED, "same", "not_known"), 0), []
         for done in range(arguments.slowed_tries):
             common.say(f"{taken} of {CHAIN} taken out: try {done + 1} of {arguments.slowed_tries}")
-            report = between(kelvin, programs[taken], store, arguments.seconds, directory)
+            report = between(kelvin, programs[taken], store, arguments)
             figure = next(one for one in report["figures"] if one["metric"]["id"] == SLOWED_BY)
             said[verdict_of(figure)] += 1
             ratios.append(figure["ratio"]["value"])
@@ -159,7 +162,7 @@ def slowed(kelvin, directory, arguments):
             case _:
                 kept &= said["worse"] >= SLOWED_FOUND * tries
         rows.append([taken, f"{CHAIN / (CHAIN - taken):.4f}", tries, *said.values(), f"{min(ratios):.4f} to {max(ratios):.4f}"])
-    print(f"Slowed: {common.describe_machine()}; {SLOWED_BY}, {arguments.runs} runs to learn from\n")
+    print(f"Slowed: {common.describe_machine()}; {SLOWED_BY}, {arguments.sides} runs on either side, {arguments.runs} to learn from\n")
     print(common.table(["taken out", "true ratio", "tries", "worse", "better", "the same", "not known", "ratios"], rows))
     print(f"\n{len(wrong)} of {reports} reports call another figure better or worse{': ' if wrong else ''}{wrong or ''}\n")
     return kept and len(wrong) <= FALSE_SHARE * reports
@@ -180,21 +183,21 @@ def faster(kelvin, directory, taken):
     return path
 
 
-def between(kelvin, quicker, store, seconds, directory):
-    """A run of the faster program and one of the whole, compared by the whole one; neither stays in the store."""
-    files = []
-    for program in (quicker, kelvin):
-        own = directory / "own.sqlite"
-        measured(program, own, seconds)
-        files.append(directory / f"{program.name}-{len(files)}.json")
-        common.run([kelvin, "runs", "--store", own, "export", "last", "--output", files[-1]])
-        for path in directory.glob("own.sqlite*"):
-            path.unlink()
-    return compared(kelvin, store, files)
+def between(kelvin, quicker, store, arguments):
+    """Runs of the faster program and of the whole one in turn, compared by the whole one; none of them stays in the store."""
+    own = store.with_name("own.sqlite")
+    shutil.copy(store, own)
+    for _ in range(arguments.sides):
+        measured(quicker, own, arguments.seconds, "faster")
+        measured(kelvin, own, arguments.seconds, "whole")
+    report = compared(kelvin, own, ["tag:side=faster", "tag:side=whole"])
+    for path in store.parent.glob("own.sqlite*"):
+        path.unlink()
+    return report
 
 
-def measured(program, store, seconds):
-    common.run([program, "run", SLOWED, "--budget", f"{seconds}s", "--store", store, "--no-report"])
+def measured(program, store, seconds, side):
+    common.run([program, "run", SLOWED, "--budget", f"{seconds}s", "--tag", f"side={side}", "--store", store, "--no-report"])
 
 
 # ---- load on one side

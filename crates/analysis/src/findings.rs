@@ -6,7 +6,9 @@ use kelvin_model::{Better, Hazard, Name, Need, Run, RunStatus, Severity};
 
 use crate::evidence::Evidence;
 use crate::raw::{QUIET, Raw};
-use crate::result::{Analysis, CountOf, Finding, Found, Gap, Importance, MetricResult, Outcome, Verdict, Warning};
+use crate::result::{
+    Analysis, CountOf, Finding, Found, Gap, GapCauses, Importance, MetricResult, Outcome, Verdict, Warning,
+};
 use crate::studies::{network, peer};
 use crate::summary::ALPHA;
 use crate::{levels, placement, words};
@@ -198,7 +200,7 @@ fn measured_of(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> bool) -
 /// Gaps between measured and predicted: what is worse than predicted before what is better, and of each first what lies furthest outside
 /// its range in units of that range's uncertainty; of the points of a curve only the first. Of slow-downs planted in a stored run that
 /// order tells more than the ratio alone: see the book, under predictions.
-fn gaps(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+fn gaps(run: &Run, analysis: &Analysis) -> Vec<Raw> {
     let gaps = analysis.results.iter().filter_map(|result| Some((how_odd(result)?, result)));
     let mut gaps: Vec<((bool, f64), &MetricResult)> = gaps.collect();
     gaps.sort_by(|(a, _), (b, _)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
@@ -208,7 +210,7 @@ fn gaps(_: &Run, analysis: &Analysis) -> Vec<Raw> {
         seen.push(result.metric.id);
         new
     });
-    gaps.into_iter().filter_map(|(_, result)| gap(analysis, result)).collect()
+    gaps.into_iter().filter_map(|(_, result)| gap(run, analysis, result)).collect()
 }
 
 /// Whether a figure outside its range is worse than predicted, and how far outside it lies, in half-widths of the range; `None` within
@@ -223,9 +225,11 @@ fn how_odd(result: &MetricResult) -> Option<(bool, f64)> {
     Some((is_worse, result.outside.unwrap_or(f64::INFINITY)))
 }
 
-fn gap(analysis: &Analysis, result: &MetricResult) -> Option<Raw> {
+fn gap(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<Raw> {
     let level = analysis.levels.as_ref().and_then(|found| levels::explanation(found, result)).cloned();
-    let gap = Gap { at: result.place(), ratio: result.ratio?, level, hazards: result.explained_by.clone() };
+    let at = result.place();
+    let causes = GapCauses::tried(run, &at);
+    let gap = Gap { at, ratio: result.ratio?, level, hazards: result.explained_by.clone(), causes };
     Some(Raw::notable(Found::Gap(gap)).about(result))
 }
 

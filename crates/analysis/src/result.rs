@@ -3,8 +3,8 @@
 use std::ops::Deref;
 
 use kelvin_model::{
-    Canary, CanaryPoint, Case, Conclusion, Interval, Knee, Metric, Name, Place, Prediction, Reason, Screen, Treatment,
-    Unit,
+    Canary, CanaryPoint, Case, CauseVerdict, Conclusion, Estimate, Explanation, Interval, JudgedCause, Knee, Metric,
+    Name, Part, PartOf, Place, Prediction, Reason, Run, Screen, Treatment, Unit,
 };
 use kelvin_stats::Scalability;
 use schemars::JsonSchema;
@@ -708,6 +708,66 @@ pub struct Gap {
     pub level: Option<MemoryLevel>,
     /// Ids of the hazards that touch the figure, none of them tried as its cause.
     pub hazards: Vec<Name>,
+    /// What was found of its causes, if they were tried.
+    pub causes: Option<GapCauses>,
+}
+
+/// What was found of the causes of a gap, each of which was taken away in turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GapCauses {
+    /// Those that are shown, the largest first.
+    pub shown: Vec<ShownCause>,
+    /// The share of the figure that none of them takes, and no prediction says it should; below zero where several act on the same time.
+    pub not_explained: Estimate,
+    /// What takes nothing of the figure.
+    pub ruled_out: Vec<Name>,
+    /// What may take some of it or not.
+    pub not_decided: Vec<Name>,
+}
+
+/// A cause that is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ShownCause {
+    /// What it is: `waking an idle CPU`.
+    pub what: Name,
+    /// Its share of the figure.
+    pub share: Estimate,
+}
+
+impl GapCauses {
+    /// Of the figure at a place, if a run tried its causes.
+    pub(crate) fn tried(run: &Run, at: &Place) -> Option<Self> {
+        let is_of = |one: &&Explanation| one.metric.id == at.metric && one.case == at.case;
+        run.explanations.iter().find(is_of).map(Self::of)
+    }
+
+    /// Of what an experiment shows.
+    fn of(explanation: &Explanation) -> Self {
+        let with = |wanted: &[CauseVerdict]| {
+            let is_wanted = |cause: &&JudgedCause| wanted.contains(&cause.verdict);
+            explanation.causes.iter().filter(is_wanted).collect::<Vec<_>>()
+        };
+        let names = |wanted: &[CauseVerdict]| with(wanted).iter().map(|cause| cause.what).collect();
+        let share = |part: &Part| match part.of {
+            PartOf::Cause(id) => Some((id, part.share.share)),
+            PartOf::Rest | PartOf::Expected => None,
+        };
+        let of = |(id, share)| {
+            let cause = explanation.causes.iter().find(|cause| cause.id == id)?;
+            Some(ShownCause { what: cause.what, share })
+        };
+        Self {
+            shown: explanation.parts.iter().filter_map(share).filter_map(of).collect(),
+            not_explained: explanation.not_explained.share,
+            ruled_out: names(&[CauseVerdict::RuledOut, CauseVerdict::Opposite]),
+            not_decided: names(&[
+                CauseVerdict::Undecided,
+                CauseVerdict::MechanismsDisagree,
+                CauseVerdict::OneMechanism,
+                CauseVerdict::Void,
+            ]),
+        }
+    }
 }
 
 /// How much a finding matters; the greater the more.

@@ -5,8 +5,9 @@ use kelvin_analysis::{
     Analysis, Headlines, Importance, IntervalKind, MetricResult, ModesOf, Outcome, Summary, Verdict, Warning, analyse,
 };
 use kelvin_model::{
-    Attempt, Axis, AxisScale, Basis, Better, Bound, BoundRecord, Case, Fact, Hazard, Learned, Metric, Name,
-    NoPrediction, Prediction, PredictionRecord, Reason, Run, RunStatus, Severity, Unit,
+    Amounts, Attempt, Axis, AxisScale, Basis, Better, Bound, BoundRecord, Case, CauseVerdict, Estimate, Explanation,
+    Fact, Hazard, JudgedCause, Learned, Metric, Name, NoPrediction, Part, PartOf, Prediction, PredictionRecord, Reason,
+    Run, RunStatus, Severity, Share, Unit, WHY_FORMAT,
 };
 use kelvin_stats::Random;
 
@@ -321,6 +322,42 @@ fn predicted(run: &mut Run, value: f64, low: f64, high: f64) {
     run.predictions = vec![record];
 }
 
+/// What an experiment shows of a figure: each cause that is shown takes 40 % of it, and so much of it is left.
+fn explanation_of(metric: &Metric, figure: f64, verdicts: &[(&'static str, CauseVerdict)], left: f64) -> Explanation {
+    let around = |value: f64| Estimate { value, low: value * 0.95, high: value * 1.05, is_range: false };
+    let share = |value: f64| Share { amount: around(value * figure), share: around(value) };
+    let cause = |(id, verdict): &(&'static str, CauseVerdict)| JudgedCause {
+        id: Name::new(id),
+        what: Name::new(id),
+        helps: Name::new("nothing"),
+        verdict: verdict.clone(),
+        share: None,
+        of_host: None,
+        evidence: Vec::new(),
+        by_formula: None,
+    };
+    let shown = verdicts.iter().filter(|one| one.1 == CauseVerdict::Shown);
+    Explanation {
+        why_format: WHY_FORMAT,
+        kelvin: "0.1.0".into(),
+        probe: metric.id,
+        metric: *metric,
+        case: Case::new(),
+        passes: 8,
+        seconds: 1.0,
+        figure: around(figure),
+        amounts: Amounts::Operation,
+        whole: around(figure),
+        predicted: None,
+        not_predicted: None,
+        predicted_without: None,
+        parts: shown.map(|one| Part { of: PartOf::Cause(Name::new(one.0)), share: share(0.4) }).collect(),
+        not_explained: Share { amount: around(left), share: around(left / figure) },
+        is_explained: left == 0.0,
+        causes: verdicts.iter().map(cause).collect(),
+    }
+}
+
 fn hazard(id: &'static str, severity: Severity, affects: &[&'static str]) -> Hazard {
     Hazard {
         id: Name::new(id),
@@ -352,6 +389,20 @@ fn a_measurement_is_compared_by_its_interval() {
     let line = "test.value: measured 95.0 ns, 1.90 times the predicted 50.0 ns; not explained (to try causes: kelvin \
                 why test.value).";
     assert!(analysis.verdict.iter().any(|found| found == line), "{:#?}", analysis.verdict);
+    // Once its causes were tried, what that showed is said instead.
+    let says = |explanation: Explanation, what: &str| {
+        let run = Run { explanations: vec![explanation], ..run.clone() };
+        let line = format!("test.value: measured 95.0 ns, 1.90 times the predicted 50.0 ns; {what}.");
+        let verdict = analyse(&run).verdict;
+        assert!(verdict.contains(&line), "{verdict:#?}");
+    };
+    let tried = |verdicts: &[(&'static str, CauseVerdict)], left: f64| explanation_of(&VALUE, 95.0, verdicts, left);
+    let shown = [("waking", CauseVerdict::Shown), ("weather", CauseVerdict::RuledOut)];
+    says(tried(&shown, 20.0), "waking takes 38 to 42 % of it; 20 to 22 % is not explained");
+    says(tried(&shown, 0.0), "waking takes 38 to 42 % of it");
+    let nothing = [("waking", CauseVerdict::Undecided), ("weather", CauseVerdict::RuledOut)];
+    says(tried(&nothing, 0.0), "not explained, and not by weather; not decided: waking");
+    says(tried(&[], 0.0), "not explained: no cause of it could be taken away here");
     predicted(&mut run, 200.0, 150.0, 250.0);
     assert_eq!(verdict(&run), Verdict::Below);
     predicted(&mut run, 90.0, 85.0, 94.9);

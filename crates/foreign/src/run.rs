@@ -72,6 +72,7 @@ pub(crate) fn of(tool: Tool, file: &[u8], found: Found, import: &Import<'_>) -> 
         measurements,
         predictions: Vec::new(),
         studies: Vec::new(),
+        explanations: Vec::new(),
         status: RunStatus::Complete,
         seconds: 0.0,
         notes,

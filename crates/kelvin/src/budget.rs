@@ -9,6 +9,7 @@ use kelvin_model::units::seconds;
 use crate::cli::MINIMUM;
 use crate::costs::Costs;
 use crate::fault::Fault;
+use crate::gaps;
 use crate::measure::Wishes;
 use crate::output;
 use crate::place::Here;
@@ -26,6 +27,8 @@ pub struct Budget {
     pub seconds: f64,
     /// What yields where they are too few.
     pub limit: Limit,
+    /// The part of them for trying the causes of gaps.
+    pub causes: Duration,
 }
 
 /// A plan and its time.
@@ -52,9 +55,10 @@ impl Fitted {
         let (rounds, source) = (wishes.rounds(), costs.source(&plan));
         match wishes.args.budget {
             Some(time) if time != MINIMUM => {
-                let budget = Budget { seconds: time.as_secs_f64(), limit: Limit::Kept };
+                let causes = for_causes(time.mul_f64(wishes.causes));
+                let budget = Budget { seconds: time.as_secs_f64(), limit: Limit::Kept, causes };
                 let all = plan.clone();
-                let room = Room { time: time.saturating_sub(BEFORE + AFTER), rounds };
+                let room = Room { time: time.saturating_sub(BEFORE + AFTER + causes), rounds };
                 let plan = plan.within(room, (&kelvin_probes::all(), &here.machine));
                 if plan.units.is_empty() && !all.units.is_empty() {
                     return Err(Fault::because(format!(
@@ -69,7 +73,10 @@ impl Fitted {
             asked => {
                 let needed = (BEFORE + plan.expected(rounds) + after(&plan)).as_secs_f64();
                 let usual = if asked.is_none() { Some(wishes.budget) } else { None };
-                let budget = Budget { seconds: needed.max(usual.unwrap_or(0.0)), limit: Limit::Grows };
+                let seconds = needed.max(usual.unwrap_or(0.0));
+                // Rounds come first.
+                let causes = for_causes(Duration::from_secs_f64((wishes.causes * seconds).min(seconds - needed)));
+                let budget = Budget { seconds, limit: Limit::Grows, causes };
                 Ok(Self { plan, budget, left_out: Vec::new(), usual: usual.filter(|&usual| needed > usual), source })
             }
         }
@@ -85,6 +92,11 @@ impl Fitted {
             output::remark_names(head, &self.left_out);
         }
     }
+}
+
+/// The time for trying causes, if it is worth beginning.
+fn for_causes(time: Duration) -> Duration {
+    if time < gaps::LEAST { Duration::ZERO } else { time }
 }
 
 /// What is kept of a budget for the time after the last round.

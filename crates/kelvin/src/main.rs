@@ -7,6 +7,8 @@ mod cli;
 mod commands;
 mod costs;
 mod fault;
+mod gaps;
+mod inquiry;
 mod keeper;
 mod measure;
 mod other_host;

@@ -1,11 +1,11 @@
 //! From a plan to a finished run: rounds are run and stored, then analysed.
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse};
 use kelvin_harness::{Effort, Judge, Plan, Setup, clock_source};
-use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings};
+use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings, RunStatus};
 use kelvin_store::{AppendError, Kin, Store, without_password};
 
 use crate::cli::{MINIMUM, MeasureArgs};
@@ -16,7 +16,7 @@ use crate::prepare::Prepared;
 use crate::private::Told;
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
-use crate::{predict, sockets};
+use crate::{gaps, predict, sockets};
 
 /// Earlier runs from which the spread between runs is learned.
 pub const LEARN_FROM: usize = 20;
@@ -30,6 +30,8 @@ pub struct Wishes<'a> {
     pub budget: f64,
     /// Default rounds.
     pub rounds: u32,
+    /// Part of the budget for trying the causes of its largest gaps.
+    pub causes: f64,
     /// The flags of the command line.
     pub args: &'a MeasureArgs,
     /// How much of what identifies machine and user is kept.
@@ -53,7 +55,7 @@ pub struct Finished {
     pub trouble: Option<AppendError>,
 }
 
-/// Measures a plan: whoever conducts it tells all events of the run.
+/// Measures a plan: whoever conducts it tells all events of the run. The causes of its gaps are tried for as long as `causes`.
 ///
 /// # Errors
 /// A run that never began, or cannot be learned from.
@@ -61,6 +63,7 @@ pub fn measure(
     plan: &Plan,
     wishes: &Wishes<'_>,
     (prepared, keeper): (Prepared, Option<&Keeper>),
+    causes: Duration,
     conduct: impl FnOnce(&Outline, &mut dyn Judge),
 ) -> Result<Finished, Fault> {
     let root = Path::new("/");
@@ -71,12 +74,18 @@ pub fn measure(
     let mut record =
         Record::new(keeper.map(Keeper::recorder), Progress::new(crate::output::shows_progress()), wishes.told);
     conduct(&outline, &mut record);
-    prepared.clear_up();
     let Recorded { run, trouble, open } = record.finish();
-    let mut run = run.ok_or_else(|| Fault::because("the run never began"))?;
+    let Some(mut run) = run else {
+        prepared.clear_up();
+        return Err(Fault::because("the run never began"));
+    };
     run.outline.hazards.extend(watch.end(root));
     run.outline.clock.source_after = clock_source();
     predict::conclude(&mut run);
+    if run.status == RunStatus::Complete {
+        run.explanations = gaps::tried(&run, &prepared, causes);
+    }
+    prepared.clear_up();
     let run = wishes.told.run(run)?;
     let analysis = analyse(&run);
     let kept = keeper.zip(open).map_or(Ok(()), |(keeper, (mut recorder, end))| {

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kelvin_file::temporary::Scratch;
-use kelvin_harness::{Limit, Options, Placement, Plan, Setup, calibrate_clock};
+use kelvin_harness::{Options, Placement, Plan, Setup, calibrate_clock};
 use kelvin_model::{Machine, PathToAgent};
 
-use crate::budget;
+use crate::budget::{self, Budget};
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
 use crate::other_host::Agent;
@@ -68,10 +68,10 @@ impl Prepared {
     }
 
     /// How the rounds of a plan are run: in fresh processes of this program.
-    pub fn options(&self, plan: &Plan, limit: Limit, round_limit: Duration) -> Options {
+    pub fn options(&self, plan: &Plan, budget: Budget, round_limit: Duration) -> Options {
         let program = ("/proc/self/exe".into(), vec!["probe-process".into()]);
-        let (began, reserve) = (self.began, budget::after(plan));
-        Options { program, round_limit, limit, began, reserve, setup: self.setup.clone() }
+        let (began, reserve) = (self.began, budget::after(plan) + budget.causes);
+        Options { program, round_limit, limit: budget.limit, began, reserve, setup: self.setup.clone() }
     }
 
     /// Removes what was made.

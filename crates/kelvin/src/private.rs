@@ -41,6 +41,7 @@ impl Told {
         }
         run.predictions = without_private(&run.predictions)?;
         run.studies = without_private(&run.studies)?;
+        run.explanations = without_private(&run.explanations)?;
         run.notes.iter_mut().for_each(|note| self.text(note));
         run.labels.note.iter_mut().for_each(|note| self.text(note));
         // A tag with a part left out is none.

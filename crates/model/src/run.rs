@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::grammar::{Id, Word};
 use crate::{
-    Bound, BoundRecord, Canary, Case, Event, Fact, Hazard, Labels, Machine, Metric, Name, PathToAgent,
+    Bound, BoundRecord, Canary, Case, Event, Explanation, Fact, Hazard, Labels, Machine, Metric, Name, PathToAgent,
     PredictionRecord, Reading, WordedStudy,
 };
 
@@ -190,6 +190,9 @@ pub struct Run {
     pub predictions: Vec<PredictionRecord>,
     /// Studies and their conclusions.
     pub studies: Vec<WordedStudy>,
+    /// What was found of the causes of its largest gaps between measured and predicted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub explanations: Vec<Explanation>,
     /// How it ended; a run without an end was killed and counts as partial.
     pub status: RunStatus,
     /// Seconds from start to end.
@@ -293,6 +296,7 @@ impl Run {
             measurements,
             predictions: Vec::new(),
             studies: Vec::new(),
+            explanations: Vec::new(),
             status: RunStatus::Partial("killed before it ended".into()),
             seconds: 0.0,
             notes: Vec::new(),

@@ -10,6 +10,7 @@ use schemars::Schema;
 
 use crate::text::{columns, left, right, wrap};
 
+pub(crate) use page::in_short;
 pub use page::{Page, Picture};
 
 /// Minimum columns; a narrower terminal wraps them.

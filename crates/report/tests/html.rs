@@ -72,6 +72,20 @@ fn a_page_without_a_screen_begins_with_its_verdict() {
     assert!(page.contains("<ul class=\"verdict\">") && page.contains("<h2>Findings</h2>"));
 }
 
+#[test]
+fn the_causes_of_a_gap_stand_in_the_details_of_its_figure() {
+    let mut sample = synthetic::full();
+    let causes = |sample: &Sample| {
+        let page = markup(&render(sample)).replace('\u{a0}', " ");
+        let (_, causes) = page.split_once("<h3>Causes")?;
+        Some(causes.split("<h3>").next().unwrap().to_owned())
+    };
+    let said = causes(&sample).unwrap();
+    assert!(said.contains("waking an idle CPU") && said.contains("ruled out") && said.contains("all of it"), "{said}");
+    sample.run.explanations.clear();
+    assert_eq!(causes(&sample), None);
+}
+
 /// The elements that another one ends by beginning: HTML implies their end tags, there and at the end of what holds them.
 fn ended_by(name: &str) -> &'static [&'static str] {
     match name {

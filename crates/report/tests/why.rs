@@ -1,97 +1,12 @@
 //! An explanation on the terminal, and its published schema.
 
+mod synthetic;
+
 use std::path::Path;
 
-use kelvin_model::{
-    Amounts, ByFormula, Bystander, Case, CauseVerdict, Difference, Estimate, Evidence, Explanation, JudgedCause,
-    Metric, MetricAt, Name, Part, PartOf, Point, Reason, Share, Unit, WHY_FORMAT,
-};
+use kelvin_model::{Explanation, Name};
 use kelvin_report::why::{Page, Picture, Why, schema};
-
-static TRIP: Metric = Metric::duration("test.trip", "A trip to another CPU and back");
-
-const WHOLE: f64 = 62_400.0;
-
-fn estimate(value: f64, low: f64, high: f64) -> Estimate {
-    Estimate { value, low, high, is_range: false }
-}
-
-fn share(value: f64, low: f64, high: f64) -> Share {
-    let amount = estimate(value, low, high);
-    Share { amount, share: amount.over(WHOLE) }
-}
-
-fn switch() -> MetricAt {
-    MetricAt { metric: Name::new("test.switch"), case: Case::new() }
-}
-
-fn cause(what: &'static str, verdict: CauseVerdict, of: Option<Share>) -> JudgedCause {
-    JudgedCause {
-        id: Name::new(what),
-        what: Name::new(what),
-        helps: Name::new("spin before sleeping"),
-        verdict,
-        share: of,
-        of_host: None,
-        evidence: Vec::new(),
-        by_formula: None,
-    }
-}
-
-fn explanation() -> Explanation {
-    let at = switch();
-    let bystander = Bystander {
-        at: at.clone(),
-        value: 1900.0,
-        unit: Unit::Nanoseconds,
-        ratio: estimate(1.02, 0.99, 1.04),
-        moved: false,
-    };
-    let waking = JudgedCause {
-        evidence: vec![Evidence {
-            how: Name::new("with the CPUs kept awake by spinners"),
-            amount: Some(estimate(55_900.0, 54_000.0, 57_000.0)),
-            without_because: None,
-            bystander: Some(bystander),
-        }],
-        by_formula: Some(ByFormula {
-            formula: Difference {
-                of: MetricAt { metric: Name::new("test.wake"), case: Case::new() },
-                less: at,
-                times: 2.0,
-            },
-            nanoseconds: estimate(54_000.0, 53_000.0, 55_000.0),
-        }),
-        of_host: Some(share(52_000.0, 50_000.0, 54_500.0)),
-        ..cause("waking an idle CPU", CauseVerdict::Shown, Some(share(55_900.0, 54_000.0, 57_000.0)))
-    };
-    Explanation {
-        why_format: WHY_FORMAT,
-        kelvin: "0.1.0".into(),
-        probe: TRIP.id,
-        metric: TRIP,
-        case: Case::new().at(Point::named("placement", "two_cpus")).with("message", 64),
-        passes: 24,
-        seconds: 12.0,
-        figure: estimate(WHOLE, 61_000.0, 63_900.0),
-        amounts: Amounts::Operation,
-        whole: estimate(WHOLE, 61_000.0, 63_900.0),
-        predicted: None,
-        not_predicted: Some("a test has none".into()),
-        predicted_without: None,
-        parts: vec![
-            Part { of: PartOf::Rest, share: share(5300.0, 5200.0, 5400.0) },
-            Part { of: PartOf::Cause(waking.id), share: share(55_900.0, 54_000.0, 57_000.0) },
-        ],
-        not_explained: share(1200.0, -400.0, 2800.0),
-        is_explained: true,
-        causes: vec![
-            waking,
-            cause("congestion control", CauseVerdict::RuledOut, Some(share(100.0, -300.0, 400.0))),
-            cause("mitigations", CauseVerdict::NotTried(Reason::new("only a boot can change them")), None),
-        ],
-    }
-}
+use synthetic::explained::{explanation, share};
 
 #[test]
 fn an_explanation_of_80_columns() {

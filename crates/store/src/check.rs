@@ -9,6 +9,7 @@ use kelvin_model::{
 };
 
 use crate::labels;
+use crate::record::Conclusion;
 
 /// A field that contradicts the rest of its run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,12 +32,7 @@ pub fn check(run: &Run) -> Checked {
     outline(&run.outline)?;
     let defined = defined(&run.outline.metrics);
     measurements(run, &defined)?;
-    for (i, record) in run.predictions.iter().enumerate() {
-        prediction(record, &defined, &format!("predictions[{i}]"))?;
-    }
-    for (i, study) in run.studies.iter().enumerate() {
-        named(&format!("studies[{i}].id"), &study.id, &ID)?;
-    }
+    conclusion(&Conclusion::of(run), &defined)?;
     if let RunStatus::Partial(why) = &run.status
         && why.is_empty()
     {
@@ -313,8 +309,25 @@ fn canaries(columns: &Batches, path: &str) -> Checked {
     Ok(())
 }
 
+/// Checks what is known after the last round.
+pub(crate) fn conclusion(conclusion: &Conclusion, defined: &HashSet<Name>) -> Checked {
+    for (i, record) in conclusion.predictions.iter().enumerate() {
+        prediction(record, defined, &format!("predictions[{i}]"))?;
+    }
+    for (i, study) in conclusion.studies.iter().enumerate() {
+        named(&format!("studies[{i}].id"), &study.id, &ID)?;
+    }
+    for (i, explanation) in conclusion.explanations.iter().enumerate() {
+        let path = format!("explanations[{i}]");
+        is_defined(&format!("{path}.metric.id"), explanation.metric.id, defined)?;
+        case(&explanation.case, &path)?;
+        finite(&format!("{path}.not_explained.share.value"), explanation.not_explained.share.value)?;
+    }
+    Ok(())
+}
+
 /// Checks one prediction record; `path` leads to it.
-pub(crate) fn prediction(record: &PredictionRecord, defined: &HashSet<Name>, path: &str) -> Checked {
+fn prediction(record: &PredictionRecord, defined: &HashSet<Name>, path: &str) -> Checked {
     is_defined(&format!("{path}.metric"), record.metric, defined)?;
     case(&record.case, path)?;
     let Some(prediction) = &record.prediction else {

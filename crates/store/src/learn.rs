@@ -9,7 +9,7 @@ use crate::check::{Invalid, finite, not_negative};
 use crate::engine::{Engine, Outcome, Value, values};
 use crate::error::{AppendError, LoadError};
 use crate::query::sql_limit;
-use crate::record::{key_of, parameters};
+use crate::record::{Conclusion, key_of, parameters};
 
 /// Whose runs teach a run: those of its machine, in its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Store {
     /// As of [`Store::amend`], [`Store::finish`] and [`Store::record_headlines`].
     pub fn keep(&self, run: &Run, headlines: &[Headline]) -> Result<(), AppendError> {
         self.amend(&run.outline)?;
-        self.finish(&run.outline.id, &run.predictions, &run.studies, &[])?;
+        self.finish(&run.outline.id, &Conclusion::of(run))?;
         if run.status == RunStatus::Complete { self.record_headlines(&run.outline.id, headlines) } else { Ok(()) }
     }
 

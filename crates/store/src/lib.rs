@@ -45,7 +45,7 @@ pub use open::Store;
 pub use outbox::{Delivered, Recording, Watching};
 pub use prune::Prune;
 pub use query::{Filter, RunLine};
-pub use record::{Inserted, Recorder};
+pub use record::{Conclusion, Inserted, Recorder};
 
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]

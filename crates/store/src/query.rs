@@ -194,6 +194,7 @@ impl Store {
             let conclusion: Conclusion = unpack(&packed).map_err(|problem| damaged("the conclusion", problem))?;
             run.predictions = conclusion.predictions;
             run.studies = conclusion.studies;
+            run.explanations = conclusion.explanations;
             run.notes.extend(conclusion.notes);
         }
         run.labels = labels::of(self, head.key)?;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use kelvin_model::{
-    Attempt, Case, Event, Fact, Headline, Labels, Name, Outline, PredictionRecord, Reason, Round, Run, RunStatus,
-    WordedStudy,
+    Attempt, Case, Event, Explanation, Fact, Headline, Labels, Name, Outline, PredictionRecord, Reason, Round, Run,
+    RunStatus, WordedStudy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,11 +44,29 @@ pub enum Inserted {
 }
 
 /// What is known of a run after its last round.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Conclusion {
-    pub(crate) predictions: Vec<PredictionRecord>,
-    pub(crate) studies: Vec<WordedStudy>,
-    pub(crate) notes: Vec<String>,
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Conclusion {
+    /// Its predictions.
+    pub predictions: Vec<PredictionRecord>,
+    /// Its studies.
+    pub studies: Vec<WordedStudy>,
+    /// What was found of the causes of its gaps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub explanations: Vec<Explanation>,
+    /// Notes that follow those of the [`Event::Finished`].
+    pub notes: Vec<String>,
+}
+
+impl Conclusion {
+    /// That of a run, without the notes that it ended with.
+    pub fn of(run: &Run) -> Self {
+        Self {
+            predictions: run.predictions.clone(),
+            studies: run.studies.clone(),
+            explanations: run.explanations.clone(),
+            notes: Vec::new(),
+        }
+    }
 }
 
 impl Store {
@@ -67,28 +85,16 @@ impl Store {
         ended.map_err(|trouble| self.append_error(trouble, id))
     }
 
-    /// Stores what is known after the last round: predictions, studies, and notes that follow those of the
-    /// [`Event::Finished`]. A second call replaces what the first one stored.
+    /// Stores what is known after the last round. A second call replaces what the first one stored.
     ///
     /// # Errors
     /// If there is no such run, the data is inconsistent, or the store fails.
-    pub fn finish(
-        &self,
-        run_id: &str,
-        predictions: &[PredictionRecord],
-        studies: &[WordedStudy],
-        notes: &[String],
-    ) -> Result<(), AppendError> {
+    pub fn finish(&self, run_id: &str, conclusion: &Conclusion) -> Result<(), AppendError> {
         let outline = self.outline(run_id)?;
-        let defined = check::defined(&outline.metrics);
-        for (i, record) in predictions.iter().enumerate() {
-            check::prediction(record, &defined, &format!("predictions[{i}]"))?;
-        }
-        let conclusion =
-            Conclusion { predictions: predictions.to_vec(), studies: studies.to_vec(), notes: notes.to_vec() };
+        check::conclusion(conclusion, &check::defined(&outline.metrics))?;
         self.in_transaction(|engine| {
             let key = key_of(engine, run_id)?.ok_or(Trouble::Orphan)?;
-            conclude(engine, key, &conclusion)
+            conclude(engine, key, conclusion)
         })
         .map_err(|error| self.append_error(error, run_id))
     }
@@ -337,9 +343,7 @@ fn whole(engine: &dyn Engine, Whole { run, headlines }: &Whole<'_>) -> Outcome<(
     engine.execute_each(ROUND, &mut rounds.iter().map(|&(place, of, round)| round_values(key, place, of, round)))?;
     engine.execute_each(SKIP, &mut skips.iter().map(|&(place, of, reason)| skip_values(key, place, of, reason)))?;
     end(engine, key, &Ending { status: &run.status, seconds: run.seconds, notes: &run.notes })?;
-    let conclusion =
-        Conclusion { predictions: run.predictions.clone(), studies: run.studies.clone(), notes: Vec::new() };
-    conclude(engine, key, &conclusion)?;
+    conclude(engine, key, &Conclusion::of(run))?;
     put_headlines(engine, key, headlines)?;
     labels::put(&run.labels, engine, key)
 }

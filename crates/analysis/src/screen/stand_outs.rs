@@ -22,7 +22,7 @@ use super::ladder::Climbed;
 use super::rates;
 use super::spot::Spot;
 use crate::evidence::{Evidence, Rounds, ratio};
-use crate::result::{Analysis, MetricResult};
+use crate::result::{Analysis, GapCauses, MetricResult};
 use crate::words;
 
 /// Sentences of the first screen, at most.
@@ -72,6 +72,8 @@ pub(crate) enum Within {
     WakeUps(Amount),
     /// A cache of this name that answers only up to these sizes.
     Cache { name: String, ends: [u64; 2] },
+    /// What was found when its causes were taken away.
+    Causes(GapCauses),
 }
 
 /// What the sentence of an answer needs.

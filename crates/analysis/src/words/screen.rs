@@ -3,7 +3,8 @@
 use kelvin_model::Unit;
 use kelvin_model::units::{brief as to_interval, bytes, percent, plain, scale_for, seconds, trimmed};
 
-use crate::result::Outcome;
+use super::findings::takes;
+use crate::result::{GapCauses, Outcome};
 use crate::screen::{Amount, Says, Within};
 
 /// A value with as many digits as its interval supports, three at most.
@@ -73,6 +74,7 @@ pub(crate) fn stand_out(says: &Says) -> String {
             let why = match within {
                 Some(Within::WakeUps(wake)) => format!("two wake-ups of {} are in it", time(wake)),
                 Some(Within::Cache { name, ends }) => format!("only {} of {name} answer", between(*ends)),
+                Some(Within::Causes(causes)) => largest_cause(causes),
                 None => "nothing measured explains it".into(),
             };
             format!("Slowest against its prediction: {named}, {figure} instead of {predicted}; {why}.")
@@ -104,6 +106,15 @@ pub(crate) fn stand_out(says: &Says) -> String {
             thousands(requests),
             time(latency)
         ),
+    }
+}
+
+/// What takes most of a figure, if anything is shown to.
+fn largest_cause(causes: &GapCauses) -> String {
+    match (causes.shown.first(), causes.ruled_out.first()) {
+        (Some(cause), _) => takes(cause),
+        (None, Some(tried)) => format!("not explained, and not by {tried}"),
+        (None, None) => "not explained".into(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use kelvin_analysis::{Analysis, Outcome};
 use kelvin_file::user_file::UserFile;
@@ -12,11 +13,12 @@ use kelvin_model::{Labels, Need, Outline, Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report};
 use kelvin_store::labels;
 
-use crate::budget::{Budget, Fitted};
+use crate::budget::Fitted;
 use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
 use crate::commands::{existing_store, explain, local_store, open_store, report};
 use crate::costs::{Conditions, Costs};
 use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::gaps;
 use crate::keeper::Keeper;
 use crate::measure::{Finished, Wishes, effort_defaults, measure};
 use crate::output;
@@ -37,7 +39,8 @@ pub fn run(args: &RunArgs) -> Done {
     let plan = Selection::of(&args.names, "kelvin study")?.plan(&args.measure, &here, effort)?;
     let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
-    let wishes = Wishes { mode, budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
+    let causes = if effort == Effort::Quick { 0.0 } else { gaps::SHARE };
+    let wishes = Wishes { mode, budget, rounds, causes, args: &args.measure, told: Told::with(args.to.with_private) };
     let text = match (args.full, args.names.is_empty()) {
         (true, _) => Text::Full,
         (_, true) => Text::Screen,
@@ -53,7 +56,8 @@ pub fn sweep(args: &SweepArgs) -> Done {
     let plan = plan_of(ProbeKind::Measure, &["file".to_owned()], &here, effort)?;
     let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
-    let wishes = Wishes { mode, budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
+    let told = Told::with(args.to.with_private);
+    let wishes = Wishes { mode, budget, rounds, causes: gaps::SHARE, args: &args.measure, told };
     carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
@@ -153,15 +157,15 @@ pub fn supervised<T>(
     to: &Destination<'_>,
     then: impl FnOnce(Finished, &Destination<'_>, Option<UserFile>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    let (plan, Budget { seconds, limit }) = (&fitted.plan, fitted.budget);
-    let wishes = Wishes { budget: seconds, ..*wishes };
+    let (plan, budget) = (&fitted.plan, fitted.budget);
+    let wishes = Wishes { budget: budget.seconds, ..*wishes };
     let checked = Checked::new(here, plan, &wishes, to)?;
     fitted.announce(&checked.whereto());
-    let options = checked.prepared.options(plan, limit, wishes.args.round_limit);
+    let options = checked.prepared.options(plan, budget, wishes.args.round_limit);
     let conduct = |outline: &Outline, judge: &mut dyn Judge| {
         supervise(plan, outline, &options, judge);
     };
-    checked.measured(plan, &wishes, conduct, then)
+    checked.measured(plan, &wishes, budget.causes, conduct, then)
 }
 
 /// What its rounds are expected to take. A store that is not there yet teaches nothing, and is made once all options are checked.
@@ -210,17 +214,18 @@ impl<'a> Checked<'a> {
     /// # Errors
     /// A run that never began, or cannot be written.
     pub fn measure(self, plan: &Plan, wishes: &Wishes<'_>, conduct: impl FnOnce(&Outline, &mut dyn Judge)) -> Done {
-        self.measured(plan, wishes, conduct, show)
+        self.measured(plan, wishes, Duration::ZERO, conduct, show)
     }
 
     fn measured<T>(
         self,
         plan: &Plan,
         wishes: &Wishes<'_>,
+        causes: Duration,
         conduct: impl FnOnce(&Outline, &mut dyn Judge),
         then: impl FnOnce(Finished, &Destination<'_>, Option<UserFile>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let mut finished = measure(plan, wishes, (self.prepared, self.keeper.as_ref()), conduct)?;
+        let mut finished = measure(plan, wishes, (self.prepared, self.keeper.as_ref()), causes, conduct)?;
         finished.run.labels = self.to.labels.clone();
         let done = then(finished, self.to, self.page);
         if let (Some(keeper), Some(args)) = (self.keeper, self.to.store) {

@@ -38,16 +38,22 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let here = Here::read()?;
     let kind = if args.faults { ProbeKind::Fault } else { ProbeKind::Truth };
     let plan = plan_of(kind, &[], &here, Effort::Default)?;
-    let wishes =
-        Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure, told: Told::ForFigures };
+    let wishes = Wishes {
+        mode: "selfcheck",
+        budget: BUDGET,
+        rounds: ROUNDS,
+        causes: 0.0,
+        args: &args.measure,
+        told: Told::ForFigures,
+    };
     let Fitted { plan, budget, .. } = Fitted::new(plan, &wishes, &here, &Costs::of_table(&here.machine))?;
     let wishes = Wishes { budget: budget.seconds, ..wishes };
     let prepared = Prepared::new(here, &plan, &args.measure)?;
-    let options = prepared.options(&plan, budget.limit, args.measure.round_limit);
+    let options = prepared.options(&plan, budget, args.measure.round_limit);
     let supervised = |outline: &Outline, judge: &mut dyn Judge| {
         supervise(&plan, outline, &options, judge);
     };
-    let Finished { run, analysis, .. } = measure(&plan, &wishes, (prepared, None), supervised)?;
+    let Finished { run, analysis, .. } = measure(&plan, &wishes, (prepared, None), budget.causes, supervised)?;
     let peak = usage(Who::Process).peak_resident;
     if args.json {
         let findings = Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };

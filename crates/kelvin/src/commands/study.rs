@@ -103,7 +103,8 @@ pub fn study(args: &StudyArgs) -> Done {
         announce(moved, args.measure.rounds.unwrap_or(rounds), args.measure.write_limit);
         measure.round_limit = measure.round_limit.max(ROUND_OF_TRANSFERS);
     }
-    let wishes = Wishes { mode: "study", budget, rounds, args: &measure, told: Told::with(args.to.with_private) };
+    let wishes =
+        Wishes { mode: "study", budget, rounds, causes: 0.0, args: &measure, told: Told::with(args.to.with_private) };
     run::carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 

@@ -224,7 +224,14 @@ impl<'a> Watch<'a> {
 
     fn wishes(&self, budget: f64) -> Wishes<'_> {
         let (_, _, rounds) = effort_defaults(Effort::Quick, 1);
-        Wishes { mode: MODE, budget, rounds, args: &self.measure, told: Told::with(self.args.with_private) }
+        Wishes {
+            mode: MODE,
+            budget,
+            rounds,
+            causes: 0.0,
+            args: &self.measure,
+            told: Told::with(self.args.with_private),
+        }
     }
 
     fn destination(&self) -> Destination<'_> {

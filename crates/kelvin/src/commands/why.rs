@@ -5,19 +5,18 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use kelvin_analysis::{controls_of, explain, measured_under};
-use kelvin_causes::{Cause, Question, Session};
-use kelvin_harness::{Effort, Facts, Laboratory, MeasuredValue, Plan, Probe, ProbeKind};
+use kelvin_analysis::explain;
+use kelvin_causes::Cause;
+use kelvin_harness::{Effort, Probe, ProbeKind};
 use kelvin_model::units::case_pairs;
-use kelvin_model::{
-    Case, CauseVerdict, Experiment, Explanation, Machine, Metric, MetricAt, Name, PredictionRecord, json, units,
-};
+use kelvin_model::{Case, Machine, Metric, json, units};
 use kelvin_report::text::wrap;
 use kelvin_report::why::{Page, Picture, Why};
 
 use crate::cli::{MINIMUM, WhyArgs, WhyFormat};
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::output::{self, Line};
+use crate::inquiry::{Inquired, Inquiry, Pace, inputs};
+use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
 use crate::private::without_private;
@@ -27,12 +26,6 @@ use crate::selection::plan_of;
 const USUAL: Duration = Duration::from_secs(20);
 /// Passes that are made in any case, unless asked otherwise: an interval of the median of twelve is not much wider than that of many.
 const PASSES: u32 = 12;
-/// Times that the least number of passes is made at most, doubled each time: a fourfold number halves an interval.
-const MOST_TIMES: u32 = 4;
-/// Times at most that what is shown is taken away at once: it changes only where something is close to the edge.
-const MOST_SUMS: usize = 2;
-/// Share of the time for finding what is shown; the rest is for measuring it once more, with all of it taken away at once.
-const FOR_VERDICTS: f64 = 0.7;
 
 /// `kelvin why`.
 pub fn why(args: &WhyArgs) -> Done {
@@ -46,9 +39,11 @@ pub fn why(args: &WhyArgs) -> Done {
     let plan = plan_of(ProbeKind::Measure, &[probe.id.to_owned()], &here, Effort::Thorough)?;
     let plan = plan.only((&kelvin_probes::all(), &here.machine), |one| *one == case);
     let prepared = Prepared::new(here, &plan, &args.measure)?;
-    let found = Inquiry { probe, metric, case, plan: &plan, args }.carry_out(&prepared);
+    let seed = args.measure.seed.unwrap_or_else(|| u64::from(std::process::id()));
+    let found = Inquiry { probe, metric, case, inputs: inputs(&plan), pace: args.pace(), seed }.carry_out(&prepared);
     prepared.clear_up();
-    let (explanation, status) = found?;
+    let explanation = explain(&found.experiment).ok_or_else(|| nothing(&found))?;
+    let status = found.stopped.map_or(ExitCode::SUCCESS, |_| ExitCode::from(WITH_FAILURES));
     // A reason may quote a path of the user's.
     let explanation = without_private(&explanation)?;
     let format = args.format();
@@ -62,140 +57,28 @@ pub fn why(args: &WhyArgs) -> Done {
     Ok(status)
 }
 
-/// What is asked.
-struct Inquiry<'a> {
-    probe: &'static Probe,
-    metric: &'static Metric,
-    case: Case,
-    plan: &'a Plan,
-    args: &'a WhyArgs,
-}
-
-impl Inquiry<'_> {
-    /// Makes passes until everything is decided or the time is over, then some more without all that is shown.
-    fn carry_out(&self, prepared: &Prepared) -> Result<(Explanation, ExitCode), Fault> {
-        let probes = kelvin_probes::all();
-        let machine = &prepared.machine;
-        let question = Question {
-            probe: self.probe,
-            metric: self.metric,
-            case: self.case.clone(),
-            inputs: self
-                .plan
-                .units
-                .iter()
-                .filter(|unit| unit.only_input)
-                .map(|unit| (unit.probe, unit.case.clone()))
-                .collect(),
-            probes: &probes,
-            machine,
-            setup: &prepared.setup,
-        };
-        let seed = self.args.measure.seed.unwrap_or_else(|| u64::from(std::process::id()));
-        let laboratory = Laboratory::new(("/proc/self/exe".into(), vec!["probe-process".into()]), seed);
-        let mut session = Session::new(question, laboratory, kelvin_causes::all());
-        let line = Line::new();
-        let mut is_whole =
-            self.pass_until(&mut session, &line, machine, (FOR_VERDICTS * self.seconds(), self.passes()));
-        // What was shown may look otherwise once there are more passes.
-        let mut taken_away = Vec::new();
-        while is_whole && let Some(controls) = self.other_controls(&session, &taken_away) {
-            session.under_all(&controls);
-            taken_away.push(controls);
-            let passes = session.passes() + self.passes().div_ceil(2);
-            is_whole = self.pass_until(&mut session, &line, machine, (0.0, passes));
+impl WhyArgs {
+    /// How long it takes.
+    fn pace(&self) -> Pace {
+        let asked = self.measure.budget.map(|budget| if budget == MINIMUM { Duration::ZERO } else { budget });
+        let least = kelvin_stats::LEAST_ROUNDS as u32;
+        Pace {
+            seconds: asked.unwrap_or(USUAL).as_secs_f64(),
+            passes: self.measure.rounds.unwrap_or(PASSES).max(least),
+            most: f64::INFINITY,
         }
-        drop(line);
-        let experiment = self.experiment(&session, machine);
-        let explanation = explain(&experiment).ok_or_else(|| self.nothing(&experiment, is_whole))?;
-        Ok((explanation, if is_whole { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) }))
-    }
-
-    fn seconds(&self) -> f64 {
-        self.args.measure.budget.filter(|&budget| budget != MINIMUM).unwrap_or(USUAL).as_secs_f64()
-    }
-
-    fn passes(&self) -> u32 {
-        self.args.measure.rounds.unwrap_or(PASSES).max(kelvin_stats::LEAST_ROUNDS as u32)
-    }
-
-    /// The controls that take away all that is shown, unless that was measured already.
-    fn other_controls(&self, session: &Session<'_>, measured: &[Vec<Name>]) -> Option<Vec<Name>> {
-        let controls = controls_of(&session.experiment());
-        (!controls.is_empty() && !measured.contains(&controls) && measured.len() < MOST_SUMS).then_some(controls)
-    }
-
-    /// Makes passes until there are so many, and then twice as many, until everything is decided or it is this time; false if it was
-    /// interrupted. Looking after each pass would find what is not there.
-    fn pass_until(
-        &self,
-        session: &mut Session<'_>,
-        line: &Line,
-        machine: &Machine,
-        (seconds, mut passes): (f64, u32),
-    ) -> bool {
-        let least = passes;
-        loop {
-            let (made, now) = (session.passes(), session.seconds());
-            let is_late = now >= seconds || self.args.measure.budget == Some(MINIMUM);
-            if made >= least && is_late {
-                return true;
-            }
-            if made >= passes {
-                passes *= 2;
-                if passes > MOST_TIMES * least || !is_open(&self.experiment(session, machine)) {
-                    return true;
-                }
-            }
-            line.show(format_args!("pass {}, {now:.0} s  {}", made + 1, self.metric.id));
-            if !session.pass() {
-                return false;
-            }
-        }
-    }
-
-    /// What was measured, with its predictions: from inputs as found, and without all that is shown.
-    fn experiment(&self, session: &Session<'_>, machine: &Machine) -> Experiment {
-        let raw = session.experiment();
-        let controls = controls_of(&raw);
-        Experiment {
-            predicted: Some(self.predict(&raw, machine, (&[], &self.case))),
-            predicted_without: (!controls.is_empty())
-                .then(|| self.predict(&raw, machine, (&controls, &session.case_under(&controls)))),
-            ..raw
-        }
-    }
-
-    /// The prediction of a case from what was measured under these controls.
-    fn predict(&self, raw: &Experiment, machine: &Machine, (under, case): (&[Name], &Case)) -> PredictionRecord {
-        let measured = |metric: &str, case: &Case| {
-            let at = MetricAt { metric: Name::intern(metric), case: case.clone() };
-            measured_under(raw, under, &at).map(|value| MeasuredValue { value, half_width: 0.0 })
-        };
-        let (prediction, none_because) = match (self.probe.predict)(&Facts::new(machine, &measured), self.metric, case)
-        {
-            Ok(prediction) => (Some(prediction), None),
-            Err(reason) => (None, Some(reason)),
-        };
-        PredictionRecord { metric: self.metric.id, case: case.clone(), prediction, none_because }
-    }
-
-    /// Why there is no figure.
-    fn nothing(&self, experiment: &Experiment, is_whole: bool) -> Fault {
-        let what = units::metric_at(self.metric, &self.case);
-        let own = experiment.arms.first().map(|arm| &arm.measurement);
-        let failed = own.and_then(|own| own.failures().next().map(str::to_owned));
-        let skipped = own.and_then(|own| own.skip_reason().map(|reason| reason.0.clone()));
-        let interrupted = (!is_whole).then(|| "interrupted before it had four rounds".to_owned());
-        let why = interrupted.or(skipped).or(failed).unwrap_or_else(|| "its rounds gave no sample of it".into());
-        Fault::new(what, why)
     }
 }
 
-/// Whether more passes can decide something.
-fn is_open(experiment: &Experiment) -> bool {
-    let open = |verdict: &CauseVerdict| matches!(verdict, CauseVerdict::Undecided | CauseVerdict::Void);
-    explain(experiment).is_none_or(|explanation| explanation.causes.iter().any(|cause| open(&cause.verdict)))
+/// Why there is no figure.
+fn nothing(Inquired { experiment, stopped }: &Inquired) -> Fault {
+    let what = units::metric_at(&experiment.metric, &experiment.case);
+    let own = experiment.arms.first().map(|arm| &arm.measurement);
+    let failed = own.and_then(|own| own.failures().next().map(str::to_owned));
+    let skipped = own.and_then(|own| own.skip_reason().map(|reason| reason.0.clone()));
+    let interrupted = stopped.map(|_| "interrupted before it had four rounds".to_owned());
+    let why = interrupted.or(skipped).or(failed).unwrap_or_else(|| "its rounds gave no sample of it".into());
+    Fault::new(what, why)
 }
 
 /// The metric of a plain run with this id, and its probe.

@@ -19,6 +19,7 @@ pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> Markup {
         page.push(box_of("Samples", samples(summary, &result.metric)));
     }
     page.push(html!("</div>"));
+    page.push(causes(report, &[result]));
     page.push(warnings(&[result]));
     page.push(published(report, &result.metric, Some(&result.case)));
     page.push(method(report, result));
@@ -55,6 +56,7 @@ pub(super) fn group(report: &Report<'_>, group: &Group<'_>, first: bool) -> Mark
         ]));
     }
     page.push(points(group));
+    page.push(causes(report, &results));
     page.push(warnings(&results));
     if first {
         page.push(published(report, group.metric, None));
@@ -89,8 +91,24 @@ fn prediction(result: &MetricResult) -> Markup {
     ];
     let mut page = terms(rows.into_iter().filter(|(_, text)| !text.is_empty()));
     page.push(inputs(prediction));
-    page.push(explained(result));
     page
+}
+
+/// What was found of the causes of the gaps of these results; of one whose causes were not tried, which hazards touch such figures.
+fn causes(report: &Report<'_>, results: &[&MetricResult]) -> Markup {
+    let explanation = |result: &MetricResult| {
+        report.run.explanations.iter().find(|one| one.metric.id == result.metric.id && one.case == result.case)
+    };
+    let of = |result: &&MetricResult| match explanation(result) {
+        Some(explanation) => {
+            let at = units::case(&result.metric, &result.case);
+            let title = if at.is_empty() { "Causes".to_owned() } else { format!("Causes at {at}") };
+            box_of(&title, crate::why::in_short(explanation))
+        }
+        None if results.len() == 1 => not_tried(result),
+        None => Markup::new(),
+    };
+    results.iter().map(of).collect()
 }
 
 /// How far outside of its range a figure is; empty where it is not.
@@ -121,7 +139,7 @@ fn inputs(prediction: &Prediction) -> Markup {
 }
 
 /// That a gap is not explained, with the hazards that touch such figures as links to them: none was tried as its cause.
-fn explained(result: &MetricResult) -> Markup {
+fn not_tried(result: &MetricResult) -> Markup {
     if !words::is_gap(result.verdict) {
         return Markup::new();
     }

@@ -32,11 +32,25 @@ impl Page {
             what,
             more,
             Waterfall::of(explanation, &said).inline(),
-            scrolling("The sum", table(&said)),
-            terms(said.notes.iter().map(|(label, text)| (*label, text.as_str().into())))
+            sum(&said),
+            notes(&said)
         );
         PlainPage { of: "why", title: what, style: STYLE, body }.write(out)
     }
+}
+
+/// An explanation within another page.
+pub(crate) fn in_short(explanation: &Explanation) -> Markup {
+    let said = worded(explanation);
+    html!("{}{}", sum(&said), notes(&said))
+}
+
+fn sum(said: &Worded) -> Markup {
+    scrolling("The sum", table(said))
+}
+
+fn notes(said: &Worded) -> Markup {
+    terms(said.notes.iter().map(|(label, text)| (*label, text.as_str().into())))
 }
 
 /// The sum, for who does not see the drawing.

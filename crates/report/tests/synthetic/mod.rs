@@ -1,6 +1,7 @@
 //! A synthetic run with its analysis that shows everything a report can hold; used by tests and by the sample report.
 #![allow(dead_code, reason = "each test file and the example use a part of it")]
 
+pub mod explained;
 mod machine;
 mod metrics;
 mod results;
@@ -70,6 +71,9 @@ pub fn full() -> Sample {
         block_over_chain: None,
         core_shared: None,
     };
+    let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.process.pipe").unwrap();
+    let (probe, metric, case) = (of.probe, of.metric, of.case.clone());
+    run.explanations = vec![Explanation { probe, metric, case, ..explained::explanation() }];
     Sample { run, analysis, references: references(), probes: probes() }
 }
 

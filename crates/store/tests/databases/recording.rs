@@ -1,12 +1,10 @@
 //! What is recorded is what is loaded, whole or partial; and it is found, listed, learned from and deleted.
 
-use crate::common::{
-    MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_predictions, sample_round,
-};
+use crate::common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_round};
 use crate::common::{sample_run, sample_studies};
 use crate::stores::{Fresh, of_any_store};
 use kelvin_model::{Case, Event, Headline, Metric, Name, Run, RunStatus};
-use kelvin_store::{AppendError, Filter, FindError, InsertError, Inserted, Kin};
+use kelvin_store::{AppendError, Conclusion, Filter, FindError, InsertError, Inserted, Kin};
 
 of_any_store! {
     a_recorded_run_loads_as_it_was_told,
@@ -40,7 +38,8 @@ fn a_recorded_run_loads_as_it_was_told(fresh: &Fresh) {
         recorder.event(&event).unwrap();
     }
     let id = &sample_run().outline.id;
-    store.finish(id, &sample_predictions(), &sample_studies(), &sample_notes()).unwrap();
+    let conclusion = Conclusion { notes: sample_notes(), ..Conclusion::of(&sample_run()) };
+    store.finish(id, &conclusion).unwrap();
     assert_eq!(store.load(id).unwrap(), sample_run());
 }
 
@@ -118,7 +117,7 @@ fn a_run_deleted_while_it_is_recorded_is_said_to_be_gone(fresh: &Fresh) {
     for event in [&events[2], &events[6], &events[7]] {
         assert!(matches!(recorder.event(event), Err(AppendError::Gone { .. })));
     }
-    assert!(matches!(store.finish("20260131T120000-5f2c", &[], &[], &[]), Err(AppendError::Gone { .. })));
+    assert!(matches!(store.finish("20260131T120000-5f2c", &Conclusion::default()), Err(AppendError::Gone { .. })));
 }
 
 fn an_outline_is_amended_but_not_its_plan(fresh: &Fresh) {
@@ -137,7 +136,8 @@ fn an_outline_is_amended_but_not_its_plan(fresh: &Fresh) {
 fn conclusions_are_replaced_by_later_ones(fresh: &Fresh) {
     let store = fresh.store();
     store.insert(&sample_run()).unwrap();
-    store.finish("20260131T120000-5f2c", &[], &sample_studies(), &["later".into()]).unwrap();
+    let later = Conclusion { studies: sample_studies(), notes: vec!["later".into()], ..Conclusion::default() };
+    store.finish("20260131T120000-5f2c", &later).unwrap();
     let stored = store.load("last").unwrap();
     assert!(stored.predictions.is_empty());
     assert_eq!(stored.notes.last().map(String::as_str), Some("later"));

@@ -7,7 +7,7 @@ use kelvin_model::{AgainstPrediction, Metric, PredictedRange, ScreenFigure, Unit
 
 use super::{Amount, Answer, Says, Seen, Spot, Weight, Within};
 use crate::levels::explanation;
-use crate::result::MetricResult;
+use crate::result::{GapCauses, MetricResult};
 use crate::screen::figure::SECOND;
 use crate::words::screen::brief;
 
@@ -82,6 +82,9 @@ fn within(seen: &Seen<'_>, result: &MetricResult) -> Option<Within> {
     let level = seen.analysis.levels.as_ref().and_then(|found| explanation(found, result));
     if let Some((level, ends)) = level.and_then(|level| Some((level, level.capacity?))) {
         return Some(Within::Cache { name: level.name.clone(), ends: [ends.low, ends.high] });
+    }
+    if let Some(causes) = GapCauses::tried(seen.run, &result.place()) {
+        return Some(Within::Causes(causes));
     }
     let is_round_trip = ROUND_TRIPS.iter().any(|metric| metric.id == result.metric.id);
     if !is_round_trip || Placement::of(&result.case) != Some(Placement::TwoCpus) {

@@ -48,6 +48,7 @@ pub fn load(args: &StudyArgs) -> Done {
         mode: "study",
         budget: extent.budget,
         rounds: extent.rounds,
+        causes: 0.0,
         args: &args.measure,
         told: Told::with(args.to.with_private),
     };
