@@ -17,7 +17,7 @@ pub const LEAST: Duration = Duration::from_secs(1);
 const MOST: usize = 3;
 
 /// What is found of their causes within this time, the largest gap first. What is explained by the run itself is left alone, and one that
-/// takes longer than its part of the time is left out.
+/// takes longer than what is left of the time is left out.
 pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation> {
     if time < LEAST {
         return Vec::new();
@@ -29,8 +29,13 @@ pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation>
     let (begun, of) = (Instant::now(), inquiries.len());
     let mut explanations = Vec::new();
     for (done, inquiry) in inquiries.into_iter().enumerate() {
-        let seconds = time.saturating_sub(begun.elapsed()).as_secs_f64() / (of - done) as f64;
-        let pace = Pace { seconds, most: seconds, ..inquiry.pace };
+        let left = time.saturating_sub(begun.elapsed());
+        if left < LEAST {
+            break;
+        }
+        // A larger gap may take the time of the smaller ones rather than get no answer.
+        let left = left.as_secs_f64();
+        let pace = Pace { seconds: left / (of - done) as f64, most: left, ..inquiry.pace };
         let found = Inquiry { pace, ..inquiry }.carry_out(prepared);
         explanations.extend(explain(&found.experiment));
         if found.stopped == Some(Stopped::Interrupted) {

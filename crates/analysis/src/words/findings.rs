@@ -260,7 +260,8 @@ fn shares(share: &Estimate) -> String {
 
 /// `waking an idle CPU takes 51 to 64 % of it; 20 to 28 % is not explained`.
 fn of_causes(causes: &GapCauses) -> String {
-    let names = |names: &[Name], between: &str| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(between);
+    let names =
+        |names: &[Name], between: &str| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(between);
     let open = match causes.not_decided.as_slice() {
         [] => String::new(),
         open => format!("; not decided: {}", names(open, ", ")),

@@ -3,7 +3,10 @@
 use crate::common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_round};
 use crate::common::{sample_run, sample_studies};
 use crate::stores::{Fresh, of_any_store};
-use kelvin_model::{Case, Event, Headline, Metric, Name, Run, RunStatus};
+use kelvin_model::{
+    Amounts, Case, Estimate, Event, Explanation, Headline, Metric, Name, Part, PartOf, Run, RunStatus, Share,
+    WHY_FORMAT,
+};
 use kelvin_store::{AppendError, Conclusion, Filter, FindError, InsertError, Inserted, Kin};
 
 of_any_store! {
@@ -38,9 +41,41 @@ fn a_recorded_run_loads_as_it_was_told(fresh: &Fresh) {
         recorder.event(&event).unwrap();
     }
     let id = &sample_run().outline.id;
-    let conclusion = Conclusion { notes: sample_notes(), ..Conclusion::of(&sample_run()) };
+    let explanations = vec![explanation()];
+    let conclusion = Conclusion { notes: sample_notes(), explanations, ..Conclusion::of(&sample_run()) };
     store.finish(id, &conclusion).unwrap();
-    assert_eq!(store.load(id).unwrap(), sample_run());
+    let expected = Run { explanations: vec![explanation()], ..sample_run() };
+    assert_eq!(store.load(id).unwrap(), expected);
+    let of_nothing = Metric { id: Name::new("test.nothing"), ..sample_metrics()[0] };
+    let explanations = vec![Explanation { metric: of_nothing, ..explanation() }];
+    let refused = store.finish(id, &Conclusion { explanations, ..Conclusion::default() });
+    assert!(matches!(refused, Err(AppendError::Invalid(_))), "{refused:?}");
+    assert_eq!(store.load(id).unwrap(), expected);
+}
+
+/// What was found of the causes of a gap: nothing.
+fn explanation() -> Explanation {
+    let metric = sample_metrics()[0];
+    let all = Estimate { value: 100.0, low: 99.0, high: 101.5, is_range: false };
+    Explanation {
+        why_format: WHY_FORMAT,
+        kelvin: "0.1.0".into(),
+        probe: metric.id,
+        metric,
+        case: Case::new(),
+        passes: 4,
+        seconds: 1.5,
+        figure: all,
+        amounts: Amounts::Operation,
+        whole: all,
+        predicted: None,
+        not_predicted: None,
+        predicted_without: None,
+        parts: vec![Part { of: PartOf::Rest, share: Share { amount: all, share: all.over(100.0) } }],
+        not_explained: Share { amount: all, share: all.over(100.0) },
+        is_explained: false,
+        causes: Vec::new(),
+    }
 }
 
 fn any_beginning_of_a_run_is_a_partial_run(fresh: &Fresh) {
