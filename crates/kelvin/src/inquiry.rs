@@ -2,7 +2,7 @@
 
 use kelvin_analysis::{controls_of, explain, measured_under};
 use kelvin_causes::{Question, Session};
-use kelvin_harness::{Facts, Laboratory, MeasuredValue, Plan, Probe};
+use kelvin_harness::{Effort, Facts, Laboratory, MeasuredValue, Plan, Probe, ProbeKind};
 use kelvin_model::{Case, CauseVerdict, Experiment, Machine, Metric, MetricAt, Name, PredictionRecord};
 
 use crate::output::Line;
@@ -59,8 +59,20 @@ pub enum Stopped {
     TooSlow,
 }
 
-/// What the predictions of a plan's cases need.
-pub fn inputs(plan: &Plan) -> Vec<(&'static Probe, Case)> {
+/// The metric with this id, and the probe that measures it.
+pub fn measured_by(id: &str) -> Option<(&'static Probe, &'static Metric)> {
+    let with = |probe: &'static Probe| Some((probe, *probe.metrics.iter().find(|metric| metric.id == *id)?));
+    kelvin_probes::all().into_iter().find_map(with)
+}
+
+/// What the prediction of a case needs.
+///
+/// # Panics
+/// Of a probe that is none of a plain run.
+pub fn inputs(probe: &'static Probe, case: &Case, machine: &Machine) -> Vec<(&'static Probe, Case)> {
+    let probes = kelvin_probes::all();
+    let plan = Plan::new(&probes, ProbeKind::Measure, &[probe.id.to_owned()], machine, Effort::Thorough);
+    let plan = plan.expect("a probe is selected by its id").only((&probes, machine), |one| one == case);
     plan.units.iter().filter(|unit| unit.only_input).map(|unit| (unit.probe, unit.case.clone())).collect()
 }
 

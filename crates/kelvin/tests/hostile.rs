@@ -49,7 +49,41 @@ fn run() -> Value {
         "case": {},
         "bound": { "most": 1e11, "inputs": [input], "derivation": "1 + 1", "likely_cause": "another way" },
     }]);
+    run["explanations"] = json!([explanation(&run)]);
     run
+}
+
+/// What was found of the causes of a gap, with every text that one may have.
+fn explanation(run: &Value) -> Value {
+    let estimate = json!({ "value": 1.0, "low": 0.9, "high": 1.1, "is_range": false });
+    let share = json!({ "amount": estimate, "share": estimate });
+    let at = json!({ "metric": "test.switch", "case": {} });
+    let input = json!({ "name": "rate", "value": 1e9, "unit": "hertz", "source": "a test" });
+    let prediction = json!({
+        "value": 1.0, "low": 0.9, "high": 1.1, "basis": "derived", "formula": "1 x 1", "inputs": [input], "derivation": "1 x 1 = 1",
+        "sources": ["a book"],
+    });
+    let evidence = json!({
+        "how": "kept awake", "amount": estimate, "without_because": "it is not needed",
+        "bystander": { "metric": "test.switch", "case": {}, "value": 1.0, "unit": "nanoseconds", "ratio": estimate, "moved": false },
+    });
+    let cause = |verdict: Value| {
+        json!({
+            "id": "waking", "what": "waking a CPU", "helps": "spin", "verdict": verdict, "share": share, "of_host": share,
+            "evidence": [evidence], "by_formula": { "of": at, "less": at, "times": 2.0, "nanoseconds": estimate },
+        })
+    };
+    json!({
+        "why_format": 2, "kelvin": "0.1.0", "probe": run["metrics"][0]["id"], "metric": run["metrics"][0], "case": { "bytes": 64 },
+        "passes": 4, "seconds": 1.5, "figure": estimate, "amounts": "operation", "whole": estimate, "predicted": prediction,
+        "not_predicted": "it is in no table", "predicted_without": prediction,
+        "parts": [
+            { "of": "rest", "amount": estimate, "share": estimate },
+            { "of": { "cause": "waking" }, "amount": estimate, "share": estimate },
+        ],
+        "not_explained": share, "is_explained": false,
+        "causes": [cause(json!("shown")), cause(json!({ "not_tried": "no right" }))],
+    })
 }
 
 /// The places of all strings, as pointers.

@@ -196,14 +196,15 @@ pub fn run_line(run: &Run) -> String {
         RunStatus::Complete => String::new(),
         RunStatus::Partial(why) => format!("; PARTIAL: {why}"),
     };
+    let causes: f64 = run.explanations.iter().map(|explanation| explanation.seconds).sum();
+    let causes = if causes > 0.0 { format!(", and {} for causes,", units::seconds(causes)) } else { String::new() };
     format!(
-        "run {} started {}, {} mode, took {} of {}{}",
+        "run {} started {}, {} mode, took {}{causes} of {}{status}",
         run.outline.id,
         run.outline.started,
         settings.mode,
         units::seconds(run.seconds),
         units::seconds(settings.budget_seconds),
-        status
     )
 }
 

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use kelvin_model::grammar::{BEGINNING, Grammar, ID, WORD};
 use kelvin_model::{
-    Attempt, Batches, BoundRecord, Case, ClockKind, FOREIGN_MODE, FORMAT, Fact, Hazard, Learned, Machine, Measurement,
-    Metric, Name, Outline, Planned, PredictionRecord, Readings, Round, Run, RunStatus, Value,
+    Attempt, Batches, BoundRecord, Case, ClockKind, Explanation, FOREIGN_MODE, FORMAT, Fact, Hazard, Learned, Machine,
+    Measurement, Metric, Name, Outline, PartOf, Planned, Prediction, PredictionRecord, Readings, Round, Run, RunStatus,
+    Value,
 };
 
 use crate::labels;
@@ -318,10 +319,34 @@ pub(crate) fn conclusion(conclusion: &Conclusion, defined: &HashSet<Name>) -> Ch
         named(&format!("studies[{i}].id"), &study.id, &ID)?;
     }
     for (i, explanation) in conclusion.explanations.iter().enumerate() {
-        let path = format!("explanations[{i}]");
-        is_defined(&format!("{path}.metric.id"), explanation.metric.id, defined)?;
-        case(&explanation.case, &path)?;
-        finite(&format!("{path}.not_explained.share.value"), explanation.not_explained.share.value)?;
+        self::explanation(explanation, defined, &format!("explanations[{i}]"))?;
+    }
+    Ok(())
+}
+
+fn explanation(explanation: &Explanation, defined: &HashSet<Name>, path: &str) -> Checked {
+    named(&format!("{path}.kelvin"), &explanation.kelvin, &WORD)?;
+    named(&format!("{path}.probe"), &explanation.probe, &ID)?;
+    names_of(&explanation.metric, &format!("{path}.metric"))?;
+    is_defined(&format!("{path}.metric.id"), explanation.metric.id, defined)?;
+    case(&explanation.case, path)?;
+    for prediction in explanation.predicted.iter().chain(&explanation.predicted_without) {
+        of_prediction(prediction, path)?;
+    }
+    for (i, part) in explanation.parts.iter().enumerate() {
+        if let PartOf::Cause(id) = &part.of {
+            named(&format!("{path}.parts[{i}].of.cause"), id, &ID)?;
+        }
+    }
+    for (i, cause) in explanation.causes.iter().enumerate() {
+        let path = format!("{path}.causes[{i}]");
+        named(&format!("{path}.id"), &cause.id, &ID)?;
+        let bystanders = cause.evidence.iter().filter_map(|evidence| Some(&evidence.bystander.as_ref()?.at));
+        let of_formula = cause.by_formula.iter().flat_map(|by| [&by.formula.of, &by.formula.less]);
+        for at in bystanders.chain(of_formula) {
+            named(&format!("{path}.metric"), &at.metric, &ID)?;
+            case(&at.case, &path)?;
+        }
     }
     Ok(())
 }
@@ -339,6 +364,10 @@ fn prediction(record: &PredictionRecord, defined: &HashSet<Name>, path: &str) ->
     if record.none_because.is_some() {
         return invalid(path, "both a prediction and a reason for none");
     }
+    of_prediction(prediction, path)
+}
+
+fn of_prediction(prediction: &Prediction, path: &str) -> Checked {
     for (field, value) in [("value", prediction.value), ("low", prediction.low), ("high", prediction.high)] {
         finite(&format!("{path}.prediction.{field}"), value)?;
     }

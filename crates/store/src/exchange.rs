@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
-use kelvin_model::{FORMAT, Measurement, Outline, PredictionRecord, Run, RunStatus, WordedStudy};
+use kelvin_model::{Explanation, FORMAT, Measurement, Outline, PredictionRecord, Run, RunStatus, WordedStudy};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
@@ -84,6 +84,8 @@ struct Rest {
     measurements: Vec<Measurement>,
     predictions: Vec<PredictionRecord>,
     studies: Vec<WordedStudy>,
+    #[serde(default)]
+    explanations: Vec<Explanation>,
     status: RunStatus,
     seconds: f64,
     notes: Vec<String>,

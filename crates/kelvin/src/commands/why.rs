@@ -15,7 +15,7 @@ use kelvin_report::why::{Page, Picture, Why};
 
 use crate::cli::{MINIMUM, WhyArgs, WhyFormat};
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::inquiry::{Inquired, Inquiry, Pace, inputs};
+use crate::inquiry::{Inquired, Inquiry, Pace, inputs, measured_by};
 use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
@@ -40,7 +40,8 @@ pub fn why(args: &WhyArgs) -> Done {
     let plan = plan.only((&kelvin_probes::all(), &here.machine), |one| *one == case);
     let prepared = Prepared::new(here, &plan, &args.measure)?;
     let seed = args.measure.seed.unwrap_or_else(|| u64::from(std::process::id()));
-    let found = Inquiry { probe, metric, case, inputs: inputs(&plan), pace: args.pace(), seed }.carry_out(&prepared);
+    let inputs = inputs(probe, &case, &prepared.machine);
+    let found = Inquiry { probe, metric, case, inputs, pace: args.pace(), seed }.carry_out(&prepared);
     prepared.clear_up();
     let explanation = explain(&found.experiment).ok_or_else(|| nothing(&found))?;
     let status = found.stopped.map_or(ExitCode::SUCCESS, |_| ExitCode::from(WITH_FAILURES));
@@ -83,9 +84,7 @@ fn nothing(Inquired { experiment, stopped }: &Inquired) -> Fault {
 
 /// The metric of a plain run with this id, and its probe.
 fn metric_of(name: &str, here: &Here) -> Result<(&'static Probe, &'static Metric), Fault> {
-    let probes = kelvin_probes::all();
-    let with = |probe: &&'static Probe| Some((*probe, *probe.metrics.iter().find(|metric| metric.id == *name)?));
-    if let Some((probe, metric)) = probes.iter().find_map(with) {
+    if let Some((probe, metric)) = measured_by(name) {
         return match probe.kind {
             ProbeKind::Measure => Ok((probe, metric)),
             _ => Err(Fault::because(format!("'{name}' is of a study; why explains a metric of `kelvin run`"))),

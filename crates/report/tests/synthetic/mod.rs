@@ -73,7 +73,7 @@ pub fn full() -> Sample {
     };
     let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.process.pipe").unwrap();
     let (probe, metric, case) = (of.probe, of.metric, of.case.clone());
-    run.explanations = vec![Explanation { probe, metric, case, ..explained::explanation() }];
+    run.explanations = vec![Explanation { probe, metric, case, seconds: 1.5, ..explained::explanation() }];
     Sample { run, analysis, references: references(), probes: probes() }
 }
 
