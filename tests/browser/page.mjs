@@ -76,12 +76,13 @@ export async function screenshot(page, name) {
 const OF_COLOURS = ['color-contrast', 'link-in-text-block'];
 
 /** That axe finds nothing serious: of all rules in the first theme, of those about colours in the other. */
-export async function isAccessible(page, theme, width) {
+export async function isAccessible(page, theme, width, hasEvery = true) {
   // As the browser's owner, as the page's own policy allows no other script.
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(await readFile(axe, 'utf8'));
   const everything = theme === THEMES[0];
-  // Checking the background of thousands of texts takes most of the time. It is done once, and else for some of each look.
-  const every = everything && width === WIDTHS.at(-1);
+  // Checking the background of thousands of texts takes most of the time. It is done once, and else for some of each look: of several
+  // pages with the same looks for one.
+  const every = hasEvery && everything && width === WIDTHS.at(-1);
   const { violations, passes } = await page.evaluate(runAxe, { rules: OF_COLOURS, everything, every });
   const bad = violations.filter((one) => ['serious', 'critical'].includes(one.impact));
   const said = bad.map((one) => `${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(' | ')}`);

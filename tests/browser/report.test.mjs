@@ -52,13 +52,13 @@ async function closeAll(page) {
 }
 
 describe('reports', { concurrency: availableParallelism() }, () => {
-  for (const { path, isWhole } of reports) {
-    describe(basename(path), { concurrency: 1 }, () => suite(pathToFileURL(path).href, isWhole));
-  }
+  reports.forEach(({ path, isWhole }, at) => {
+    describe(basename(path), { concurrency: 1 }, () => suite(pathToFileURL(path).href, isWhole, at === wholes - 1));
+  });
 });
 
-/** The tests of the report at an address, all of them or those of its figures and layout. */
-function suite(address, isWhole) {
+/** The tests of the report at an address, all of them or those of its figures and layout; with every text looked at, or some of each look. */
+function suite(address, isWhole, hasEvery) {
   let browser;
   before(async () => { browser = await launch(); });
   after(() => browser?.close());
@@ -249,7 +249,7 @@ function suite(address, isWhole) {
           await page.emulateMedia({ colorScheme: theme });
           await settled(page);
           await fits(page, `${width} px, ${theme}`);
-          if (isWhole && width !== 768) await isAccessible(page, theme, width);
+          if (isWhole && width !== 768) await isAccessible(page, theme, width, hasEvery);
           if (process.env.SHOTS) await screenshot(page, `${width}-${theme}`);
           await closeAll(page);
         }
