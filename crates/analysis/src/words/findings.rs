@@ -2,9 +2,10 @@
 
 use kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE;
 use kelvin_model::units::{bytes, metric_at, number, percent, plain};
-use kelvin_model::{Canary, Case, Estimate, Fact, Hazard, Machine, Name, Place, Run, Unit};
+use kelvin_model::{Canary, Case, Fact, Hazard, Machine, Name, Place, Run, Unit};
 
 use super::conclusions::{limited_by, of_range, peer_streams};
+use super::why::shares;
 use super::{claim, evidence};
 use crate::raw::{QUIET, Raw};
 use crate::result::{
@@ -252,10 +253,6 @@ fn explained(gap: &Gap) -> String {
 /// `waking an idle CPU takes 51 to 64 % of it`.
 pub(crate) fn takes(cause: &ShownCause) -> String {
     format!("{} takes {} of it", cause.what, shares(&cause.share))
-}
-
-fn shares(share: &Estimate) -> String {
-    format!("{:.0} to {:.0} %", share.low * 100.0, share.high * 100.0)
 }
 
 /// `waking an idle CPU takes 51 to 64 % of it; 20 to 28 % is not explained`.

@@ -2,7 +2,7 @@
 
 use kelvin_model::units::{Scale, case, metric_at, percent, plain, quantity, scale_for, seconds, span};
 use kelvin_model::{
-    Amounts, ByFormula, CauseVerdict, Estimate, Explanation, JudgedCause, Part, PartOf, Prediction, Reason, Share, Unit,
+    Amounts, ByFormula, CauseVerdict, Estimate, Explanation, JudgedCause, Part, PartOf, Prediction, Reason, Unit,
 };
 
 /// An explanation in words.
@@ -123,7 +123,7 @@ fn rows_of(part: &Part, explanation: &Explanation, scale: &Amount) -> Vec<Row> {
         what: "of that the host".into(),
         amount: scale.text(share.amount.value),
         share: whole_percent(share.share.value),
-        shown_by: format!("{}: it grows with the time that the CPU was idle", shares(&share)),
+        shown_by: format!("{}: it grows with the time that the CPU was idle", shares(&share.share)),
         is_within: true,
     });
     std::iter::once(row(part, explanation, scale)).chain(of_host).collect()
@@ -135,7 +135,7 @@ fn row(part: &Part, explanation: &Explanation, scale: &Amount) -> Row {
     let (what, shown_by) = match &part.of {
         PartOf::Cause(id) => cause(*id).map_or_else(
             || (id.to_string(), String::new()),
-            |cause| (cause.what.to_string(), format!("{}: {}", shares(&part.share), how(cause))),
+            |cause| (cause.what.to_string(), format!("{}: {}", shares(&part.share.share), how(cause))),
         ),
         PartOf::Rest if is_whole => ("no part of it is shown".into(), String::new()),
         PartOf::Rest => ("without these".into(), format!("measured so ({})", scale.interval(&part.share.amount))),
@@ -151,8 +151,12 @@ fn row(part: &Part, explanation: &Explanation, scale: &Amount) -> Row {
     }
 }
 
-fn shares(share: &Share) -> String {
-    format!("{:.0} to {:.0} %", share.share.low * 100.0, share.share.high * 100.0)
+/// `51 to 64 %`.
+pub(super) fn shares(share: &Estimate) -> String {
+    match [share.low, share.high].map(whole_percent) {
+        [low, high] if low == high => low,
+        [low, high] => format!("{} to {high}", low.trim_end_matches(" %")),
+    }
 }
 
 /// The mechanisms that count, in words.
