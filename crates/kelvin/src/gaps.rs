@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use kelvin_analysis::{Found, Gap, analyse, explain};
-use kelvin_harness::ProbeKind;
-use kelvin_model::{Explanation, Run};
+use kelvin_harness::{Probe, ProbeKind};
+use kelvin_model::{Case, Explanation, Measurement, Run};
 
 use crate::inquiry::{Inquiry, Pace, Stopped, inputs, measured_by};
 use crate::prepare::Prepared;
@@ -15,6 +15,8 @@ pub const SHARE: f64 = 0.1;
 pub const LEAST: Duration = Duration::from_secs(1);
 /// Gaps whose causes are tried: as many as the verdict tells.
 const MOST: usize = 3;
+/// Rounds of a pass, at least: as found and without a cause, of the figure and of what the cause cannot touch.
+const OF_A_PASS: f64 = 4.0;
 
 /// What is found of their causes within this time, the largest gap first. What is explained by the run itself is left alone, and one that
 /// takes longer than what is left of the time is left out.
@@ -37,9 +39,12 @@ pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation>
         if left < LEAST {
             break;
         }
-        // A larger gap may take the time of the smaller ones rather than get no answer.
-        let left = left.as_secs_f64();
-        let pace = Pace { seconds: left / (of - done) as f64, passes: kelvin_stats::LEAST_ROUNDS as u32, most: left };
+        // A larger gap may take the time of the smaller ones rather than get no answer; a pass that is begun is made whole.
+        let (left, passes) = (left.as_secs_f64(), kelvin_stats::LEAST_ROUNDS as u32);
+        if f64::from(passes) * OF_A_PASS * seconds_of_a_round(run, probe, &case) > left {
+            continue;
+        }
+        let pace = Pace { seconds: left / (of - done) as f64, passes, most: left };
         let inputs = inputs(probe, &case, &prepared.machine);
         let found = Inquiry { probe, metric, case, inputs, pace, seed: run.outline.settings.seed }.carry_out(prepared);
         explanations.extend(explain(&found.experiment));
@@ -48,4 +53,38 @@ pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation>
         }
     }
     explanations
+}
+
+/// What a round of a case took in this run, on average.
+fn seconds_of_a_round(run: &Run, probe: &Probe, case: &Case) -> f64 {
+    let is_of = |one: &&Measurement| one.planned.probe == *probe.id && one.planned.case == *case;
+    let rounds = run.measurements.iter().find(is_of).map_or(&[][..], |one| &one.rounds);
+    rounds.iter().map(|round| round.seconds).sum::<f64>() / rounds.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_catalogue::os::SWITCH_PROCESS_PIPE;
+    use kelvin_model::{Attempt, Round};
+
+    use super::*;
+
+    #[test]
+    fn what_a_round_took_is_that_of_its_case() {
+        let mut run = kelvin_analysis::testing::guest::run();
+        let (probe, _) = measured_by(&SWITCH_PROCESS_PIPE.id).unwrap();
+        let of_it = run.measurements.iter_mut().find(|one| one.planned.probe == *probe.id).unwrap();
+        let case = of_it.planned.case.clone();
+        let round = |seconds| Round {
+            index: 0,
+            at: 0.0,
+            seconds,
+            timing: None,
+            cpu: 0,
+            attempt: Attempt::Failed("a test".into()),
+        };
+        of_it.rounds = vec![round(1.0), round(3.0)];
+        assert_eq!(seconds_of_a_round(&run, probe, &case), 2.0);
+        assert_eq!(seconds_of_a_round(&run, probe, &case.with("other", 1)), 0.0);
+    }
 }
