@@ -25,7 +25,7 @@ mod translation;
 mod zero_copy;
 
 pub use cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
-pub use session::{Question, Session};
+pub use session::{Passed, Question, Session};
 
 /// All causes, in the order in which they are told.
 pub fn all() -> &'static [&'static Cause] {

@@ -58,6 +58,17 @@ struct Condition {
     rounds: Vec<kelvin_model::Round>,
 }
 
+/// How a pass ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// Every condition had its round.
+    Whole,
+    /// This process was asked to stop.
+    Stopped,
+    /// It was late before all had one.
+    Late,
+}
+
 /// An experiment that goes on.
 pub struct Session<'a> {
     question: Question<'a>,
@@ -86,15 +97,18 @@ impl<'a> Session<'a> {
         session
     }
 
-    /// Makes one pass; false if this process was asked to stop meanwhile.
-    pub fn pass(&mut self) -> bool {
+    /// Makes one pass, unless this process is asked to stop meanwhile, or so many seconds have passed since the session began.
+    pub fn pass(&mut self, most: f64) -> Passed {
         for at in self.laboratory.order(self.conditions.len()) {
+            if self.seconds() > most {
+                return Passed::Late;
+            }
             if !self.round(at) {
-                return false;
+                return Passed::Stopped;
             }
         }
         self.pass += 1;
-        true
+        Passed::Whole
     }
 
     /// Passes made.

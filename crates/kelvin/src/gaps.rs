@@ -39,7 +39,7 @@ pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation>
         if left < LEAST {
             break;
         }
-        // A larger gap may take the time of the smaller ones rather than get no answer; a pass that is begun is made whole.
+        // A larger gap may take the time of the smaller ones rather than get no answer.
         let (left, passes) = (left.as_secs_f64(), kelvin_stats::LEAST_ROUNDS as u32);
         if f64::from(passes) * OF_A_PASS * seconds_of_a_round(run, probe, &case) > left {
             continue;

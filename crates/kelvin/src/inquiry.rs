@@ -1,7 +1,7 @@
 //! One figure measured with and without each of its possible causes, within a time.
 
 use kelvin_analysis::{controls_of, explain, measured_under};
-use kelvin_causes::{Question, Session};
+use kelvin_causes::{Passed, Question, Session};
 use kelvin_harness::{Effort, Facts, Laboratory, MeasuredValue, Plan, Probe, ProbeKind};
 use kelvin_model::{Case, CauseVerdict, Experiment, Machine, Metric, MetricAt, Name, PredictionRecord};
 
@@ -136,8 +136,10 @@ impl Inquiry {
                 return Err(Stopped::TooSlow);
             }
             line.show(format_args!("pass {}, {now:.0} s  {}", made + 1, self.metric.id));
-            if !session.pass() {
-                return Err(Stopped::Interrupted);
+            match session.pass(self.pace.most) {
+                Passed::Whole => {}
+                Passed::Stopped => return Err(Stopped::Interrupted),
+                Passed::Late => return Err(Stopped::TooSlow),
             }
         }
     }
