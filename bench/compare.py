@@ -7,8 +7,8 @@ figure at all better or worse. Bound: 8 of 100.
 
 Slowed: --slowed-tries times the machine is measured --sides times, in turn, by a kelvin in whose chain of 64 loads one or three are taken
 out and by the one with all of them, which is 1.6 and 4.9 % slower in one figure and equal in all others; the runs of either side are
-compared as a whole, with unchanged ones to learn from. Bounds: three more of 61 are found in 18 of 20, one more of 63 is found or "not known" and never "the same";
-at most 8 in 100 of the reports call another figure better or worse.
+compared as a whole, with unchanged ones to learn from. Bounds: three more of 61 are found in 18 of 20, one more of 63 is found or "not
+known" and never "the same"; at most 8 in 100 of the reports call another figure better or worse.
 
 Loaded: --loaded-tries times `kelvin ab` of one setting against itself, with a busy loop on every CPU while side B is measured. Bound: 8 of
 100 say that anything is better or worse.
@@ -44,6 +44,7 @@ MULTIPLICATIONS = 30_000_000
 MORE_WORK = (0.0, 0.02, 0.05)
 TIME = "command.time"
 CHANGED = ("worse", "better")
+VERDICTS = (*CHANGED, "same", "not_known")
 # The figure of a chain of so many loads, of which so many are taken out.
 SLOWED, SLOWED_BY = "cpu.latency", "cpu.latency.load"
 CHAIN = 64
@@ -93,7 +94,7 @@ def unchanged(kelvin, directory, arguments):
     all_pairs = list(itertools.combinations(ids, 2))
     pairs = draw.sample(all_pairs, min(arguments.pairs, len(all_pairs)))
     reports = [compared(kelvin, store, pair) for pair in pairs]
-    counts = [[count(report, verdict) for verdict in (*CHANGED, "same", "not_known")] for report in reports]
+    counts = [[count(report, verdict) for verdict in VERDICTS] for report in reports]
     false = [report for report in reports if any(count(report, verdict) for verdict in CHANGED)]
     figures = sum(map(sum, counts))
     print(f"Unchanged: {common.describe_machine()}; {arguments.runs} runs of {' '.join(arguments.names)}\n")
@@ -131,6 +132,28 @@ def changed(report):
     return [figure["metric"]["id"] for figure in report["figures"] if verdict_of(figure) in CHANGED]
 
 
+def figure_of(report, metric):
+    return next(figure for figure in report["figures"] if figure["metric"]["id"] == metric)
+
+
+def told(figures):
+    """How often each verdict was said of one figure, and between which ratios."""
+    ratios = [figure["ratio"]["value"] for figure in figures]
+    said = {verdict: sum(verdict_of(figure) == verdict for figure in figures) for verdict in VERDICTS}
+    return said, f"{min(ratios):.4f} to {max(ratios):.4f}"
+
+
+def holds(difference, said, tries, least_found):
+    """Whether the verdicts are right where there is no difference, a small one that may be missed, or one that must be found so often."""
+    match difference:
+        case 0:
+            return said["worse"] + said["better"] <= FALSE_SHARE * tries
+        case 1:
+            return said["same"] == 0 and said["better"] == 0
+        case _:
+            return said["worse"] >= least_found * tries
+
+
 # ---- one figure that is slower
 
 
@@ -143,25 +166,17 @@ def slowed(kelvin, directory, arguments):
         measured(kelvin, store, arguments.seconds, "unchanged")
     rows, kept, wrong, reports = [], True, [], 0
     for taken in arguments.taken:
-        said, ratios = dict.fromkeys((*CHANGED, "same", "not_known"), 0), []
+        found = []
         for done in range(arguments.slowed_tries):
             common.say(f"{taken} of {CHAIN} taken out: try {done + 1} of {arguments.slowed_tries}")
             report = between(kelvin, programs[taken], store, arguments)
-            figure = next(one for one in report["figures"] if one["metric"]["id"] == SLOWED_BY)
-            said[verdict_of(figure)] += 1
-            ratios.append(figure["ratio"]["value"])
+            found.append(figure_of(report, SLOWED_BY))
             others = [one for one in changed(report) if one != SLOWED_BY]
             wrong += [others] if others else []
             reports += 1
-        tries = arguments.slowed_tries
-        match taken:
-            case 0:
-                kept &= said["worse"] + said["better"] <= FALSE_SHARE * tries
-            case 1:
-                kept &= said["same"] == 0 and said["better"] == 0
-            case _:
-                kept &= said["worse"] >= SLOWED_FOUND * tries
-        rows.append([taken, f"{CHAIN / (CHAIN - taken):.4f}", tries, *said.values(), f"{min(ratios):.4f} to {max(ratios):.4f}"])
+        said, ratios = told(found)
+        kept &= holds(TAKEN.index(taken), said, len(found), SLOWED_FOUND)
+        rows.append([taken, f"{CHAIN / (CHAIN - taken):.4f}", len(found), *said.values(), ratios])
     print(f"Slowed: {common.describe_machine()}; {SLOWED_BY}, {arguments.sides} runs on either side, {arguments.runs} to learn from\n")
     print(common.table(["taken out", "true ratio", "tries", "worse", "better", "the same", "not known", "ratios"], rows))
     print(f"\n{len(wrong)} of {reports} reports call another figure better or worse{': ' if wrong else ''}{wrong or ''}\n")
@@ -213,7 +228,7 @@ def loaded(kelvin, directory, arguments):
         with busy_beside(b"KELVIN_BENCH_SIDE=b") as share:
             report = json.loads(common.run([kelvin, "ab", LOADED, *sides, *time_of_it, "--json"], cwd=directory))
         held.append(share())
-        counts.append([count(report, verdict) for verdict in (*CHANGED, "same", "not_known")])
+        counts.append([count(report, verdict) for verdict in VERDICTS])
         false += [changed(report)] if changed(report) else []
     print(f"Loaded: {common.describe_machine()}; {LOADED}, a busy loop on each CPU while B is measured ({common.percent(min(held))} of the time and more)\n")
     print(common.table(["tries", "say better or worse", "worse", "better", "the same", "not known"], [[len(counts), len(false), *map(sum, zip(*counts))]]))
@@ -276,10 +291,9 @@ def in_turn(kelvin, directory, arguments):
         for done in range(tries):
             common.say(f"{more:.0%} more work: try {done + 1} of {tries}")
             found.append(time_in_turn(kelvin, program, more, arguments.seconds))
-        said = {verdict: sum(verdict_of(one) == verdict for one in found) for verdict in (*CHANGED, "same", "not_known")}
-        kept &= holds(more, said, tries)
-        ratios = sorted(one["ratio"]["value"] for one in found)
-        rows.append([common.percent(more), tries, *said.values(), f"{ratios[0]:.4f} to {ratios[-1]:.4f}"])
+        said, ratios = told(found)
+        kept &= holds(MORE_WORK.index(more), said, tries, 1.0)
+        rows.append([common.percent(more), tries, *said.values(), ratios])
     print(f"In turn: {common.describe_machine()}; the time of a command\n")
     print(common.table(["more work", "tries", "worse", "better", "the same", "not known", "ratios"], rows))
     return kept
@@ -289,15 +303,7 @@ def time_in_turn(kelvin, program, more, seconds):
     commands = [f"{program} {round(MULTIPLICATIONS * (1 + share))}" for share in (0.0, more)]
     time_of_it = ["--budget", f"{seconds}s"]
     report = json.loads(common.run([kelvin, "ab", "--a-cmd", commands[0], "--b-cmd", commands[1], *time_of_it, "--json"]))
-    return next(figure for figure in report["figures"] if figure["metric"]["id"] == TIME)
-
-
-def holds(more, said, tries):
-    if more == 0.0:
-        return said["worse"] + said["better"] <= FALSE_SHARE * tries
-    if more < 0.05:
-        return said["same"] == 0 and said["better"] == 0
-    return said["worse"] == tries
+    return figure_of(report, TIME)
 
 
 PARTS = {"unchanged": unchanged, "slowed": slowed, "loaded": loaded, "in_turn": in_turn}

@@ -3,8 +3,8 @@
 use std::ops::Deref;
 
 use kelvin_model::{
-    Canary, CanaryPoint, Case, CauseVerdict, Conclusion, Estimate, Explanation, Interval, JudgedCause, Knee, Metric,
-    Name, Part, PartOf, Place, Prediction, Reason, Run, Screen, Treatment, Unit,
+    Canary, CanaryPoint, Case, CauseVerdict, Conclusion, Estimate, Explanation, Interval, Knee, Metric, Name, Part,
+    PartOf, Place, Prediction, Reason, Run, Screen, Treatment, Unit,
 };
 use kelvin_stats::Scalability;
 use schemars::JsonSchema;
@@ -737,27 +737,22 @@ pub struct ShownCause {
 impl GapCauses {
     /// Of the figure at a place, if a run tried its causes.
     pub(crate) fn tried(run: &Run, at: &Place) -> Option<Self> {
-        let is_of = |one: &&Explanation| one.metric.id == at.metric && one.case == at.case;
-        run.explanations.iter().find(is_of).map(Self::of)
+        run.explanation(&at.metric, &at.case).map(Self::of)
     }
 
     /// Of what an experiment shows.
     fn of(explanation: &Explanation) -> Self {
-        let with = |wanted: &[CauseVerdict]| {
-            let is_wanted = |cause: &&JudgedCause| wanted.contains(&cause.verdict);
-            explanation.causes.iter().filter(is_wanted).collect::<Vec<_>>()
+        let causes = &explanation.causes;
+        let names = |wanted: &[CauseVerdict]| {
+            causes.iter().filter(|cause| wanted.contains(&cause.verdict)).map(|cause| cause.what).collect()
         };
-        let names = |wanted: &[CauseVerdict]| with(wanted).iter().map(|cause| cause.what).collect();
-        let share = |part: &Part| match part.of {
-            PartOf::Cause(id) => Some((id, part.share.share)),
-            PartOf::Rest | PartOf::Expected => None,
-        };
-        let of = |(id, share)| {
-            let cause = explanation.causes.iter().find(|cause| cause.id == id)?;
-            Some(ShownCause { what: cause.what, share })
+        let shown = |part: &Part| {
+            let PartOf::Cause(id) = part.of else { return None };
+            let cause = causes.iter().find(|cause| cause.id == id)?;
+            Some(ShownCause { what: cause.what, share: part.share.share })
         };
         Self {
-            shown: explanation.parts.iter().filter_map(share).filter_map(of).collect(),
+            shown: explanation.parts.iter().filter_map(shown).collect(),
             not_explained: explanation.not_explained.share,
             ruled_out: names(&[CauseVerdict::RuledOut, CauseVerdict::Opposite]),
             not_decided: names(&[

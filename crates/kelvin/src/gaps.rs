@@ -6,7 +6,7 @@ use kelvin_analysis::{Found, Gap, analyse, explain};
 use kelvin_harness::{Probe, ProbeKind};
 use kelvin_model::{Case, Explanation, Measurement, Run};
 
-use crate::inquiry::{Inquiry, Pace, Stopped, inputs, measured_by};
+use crate::inquiry::{Inquiry, Pace, Stopped, inputs, measured_by, plan_of_case};
 use crate::prepare::Prepared;
 
 /// The part of a run's time for it.
@@ -24,6 +24,7 @@ pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation>
     if time < LEAST {
         return Vec::new();
     }
+    let begun = Instant::now();
     let findings = analyse(run).findings;
     let gap = |found| if let Found::Gap(gap) = found { Some(gap) } else { None };
     let gaps = findings.into_iter().filter_map(|finding| gap(finding.found)).filter(|gap| gap.level.is_none());
@@ -32,7 +33,7 @@ pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation>
         Some((probe, metric, gap.at.case))
     };
     let asked: Vec<_> = gaps.filter_map(asked).take(MOST).collect();
-    let (begun, of) = (Instant::now(), asked.len());
+    let of = asked.len();
     let mut explanations = Vec::new();
     for (done, (probe, metric, case)) in asked.into_iter().enumerate() {
         let left = time.saturating_sub(begun.elapsed());
@@ -45,7 +46,7 @@ pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation>
             continue;
         }
         let pace = Pace { seconds: left / (of - done) as f64, passes, most: left };
-        let inputs = inputs(probe, &case, &prepared.machine);
+        let inputs = inputs(&plan_of_case(probe, &case, &prepared.machine));
         let found = Inquiry { probe, metric, case, inputs, pace, seed: run.outline.settings.seed }.carry_out(prepared);
         explanations.extend(explain(&found.experiment));
         if found.stopped == Some(Stopped::Interrupted) {

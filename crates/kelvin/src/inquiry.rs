@@ -65,14 +65,18 @@ pub fn measured_by(id: &str) -> Option<(&'static Probe, &'static Metric)> {
     kelvin_probes::all().into_iter().find_map(with)
 }
 
-/// What the prediction of a case needs.
+/// The plan of a case and what its prediction needs.
 ///
 /// # Panics
 /// Of a probe that is none of a plain run.
-pub fn inputs(probe: &'static Probe, case: &Case, machine: &Machine) -> Vec<(&'static Probe, Case)> {
+pub fn plan_of_case(probe: &Probe, case: &Case, machine: &Machine) -> Plan {
     let probes = kelvin_probes::all();
     let plan = Plan::new(&probes, ProbeKind::Measure, &[probe.id.to_owned()], machine, Effort::Thorough);
-    let plan = plan.expect("a probe is selected by its id").only((&probes, machine), |one| one == case);
+    plan.expect("a probe is selected by its id").only((&probes, machine), |one| one == case)
+}
+
+/// What the prediction of a plan's case needs.
+pub fn inputs(plan: &Plan) -> Vec<(&'static Probe, Case)> {
     plan.units.iter().filter(|unit| unit.only_input).map(|unit| (unit.probe, unit.case.clone())).collect()
 }
 
@@ -122,8 +126,7 @@ impl Inquiry {
         let least = passes;
         loop {
             let (made, now) = (session.passes(), session.seconds());
-            let is_late = now >= seconds || self.pace.seconds == 0.0;
-            if made >= least && is_late {
+            if made >= least && now >= seconds {
                 return Ok(());
             }
             if made >= passes {

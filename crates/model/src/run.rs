@@ -343,6 +343,11 @@ impl Run {
         self.predictions.iter().find(|record| record.metric == *metric && record.case == *case)
     }
 
+    /// What was found of the causes of a metric at a case, if they were tried.
+    pub fn explanation(&self, metric: &str, case: &Case) -> Option<&Explanation> {
+        self.explanations.iter().find(|one| one.metric.id == *metric && one.case == *case)
+    }
+
     /// The hardware bound of a metric at a case, if known.
     pub fn bound(&self, metric: &str, case: &Case) -> Option<&Bound> {
         let mut records = self.outline.bounds.iter();

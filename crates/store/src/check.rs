@@ -6,11 +6,10 @@ use kelvin_model::grammar::{BEGINNING, Grammar, ID, WORD};
 use kelvin_model::{
     Attempt, Batches, BoundRecord, Case, ClockKind, Explanation, FOREIGN_MODE, FORMAT, Fact, Hazard, Learned, Machine,
     Measurement, Metric, Name, Outline, PartOf, Planned, Prediction, PredictionRecord, Readings, Round, Run, RunStatus,
-    Value,
+    Value, WordedStudy,
 };
 
 use crate::labels;
-use crate::record::Conclusion;
 
 /// A field that contradicts the rest of its run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +32,7 @@ pub fn check(run: &Run) -> Checked {
     outline(&run.outline)?;
     let defined = defined(&run.outline.metrics);
     measurements(run, &defined)?;
-    conclusion(&Conclusion::of(run), &defined)?;
+    conclusion((&run.predictions, &run.studies, &run.explanations), &defined)?;
     if let RunStatus::Partial(why) = &run.status
         && why.is_empty()
     {
@@ -311,14 +310,17 @@ fn canaries(columns: &Batches, path: &str) -> Checked {
 }
 
 /// Checks what is known after the last round.
-pub(crate) fn conclusion(conclusion: &Conclusion, defined: &HashSet<Name>) -> Checked {
-    for (i, record) in conclusion.predictions.iter().enumerate() {
+pub(crate) fn conclusion(
+    (predictions, studies, explanations): (&[PredictionRecord], &[WordedStudy], &[Explanation]),
+    defined: &HashSet<Name>,
+) -> Checked {
+    for (i, record) in predictions.iter().enumerate() {
         prediction(record, defined, &format!("predictions[{i}]"))?;
     }
-    for (i, study) in conclusion.studies.iter().enumerate() {
+    for (i, study) in studies.iter().enumerate() {
         named(&format!("studies[{i}].id"), &study.id, &ID)?;
     }
-    for (i, explanation) in conclusion.explanations.iter().enumerate() {
+    for (i, explanation) in explanations.iter().enumerate() {
         self::explanation(explanation, defined, &format!("explanations[{i}]"))?;
     }
     Ok(())

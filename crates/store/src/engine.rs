@@ -11,12 +11,7 @@ pub(crate) trait Engine: std::fmt::Debug {
     fn name(&self) -> &str;
 
     /// Gives each row of a statement to `row`, which may take its values; the first error ends it.
-    fn each_row(
-        &self,
-        sql: &str,
-        values: &[Value],
-        row: &mut dyn FnMut(&mut Row) -> Result<(), WrongColumn>,
-    ) -> Outcome<()>;
+    fn each_row(&self, sql: &str, values: &[Value], row: &mut Reader<'_>) -> Outcome<()>;
 
     /// The rows that a statement gives.
     fn query(&self, sql: &str, values: &[Value]) -> Outcome<Vec<Row>> {
@@ -195,6 +190,9 @@ macro_rules! values {
     ($($value:expr),* $(,)?) => { &[$($crate::engine::Value::from($value)),*] };
 }
 pub(crate) use values;
+
+/// What is done with each row.
+pub(crate) type Reader<'a> = dyn FnMut(&mut Row) -> Result<(), WrongColumn> + 'a;
 
 /// A row that a statement gave.
 #[derive(Debug, Default)]

@@ -91,7 +91,8 @@ impl Store {
     /// If there is no such run, the data is inconsistent, or the store fails.
     pub fn finish(&self, run_id: &str, conclusion: &Conclusion) -> Result<(), AppendError> {
         let outline = self.outline(run_id)?;
-        check::conclusion(conclusion, &check::defined(&outline.metrics))?;
+        let Conclusion { predictions, studies, explanations, .. } = conclusion;
+        check::conclusion((predictions, studies, explanations), &check::defined(&outline.metrics))?;
         self.in_transaction(|engine| {
             let key = key_of(engine, run_id)?.ok_or(Trouble::Orphan)?;
             conclude(engine, key, conclusion)

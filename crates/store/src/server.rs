@@ -19,7 +19,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::engine::{Access, Engine, Outcome, Row, Trouble, Value, WrongColumn, values};
+use crate::engine::{Access, Engine, Outcome, Reader, Row, Trouble, Value, values};
 use crate::error::{Fault, OpenError, Source};
 use crate::location::{Address, TlsMode};
 use crate::migrate::{APPLICATION_ID, SCHEMA_VERSION, server_steps};
@@ -193,12 +193,7 @@ impl Engine for Server {
         &self.name
     }
 
-    fn each_row(
-        &self,
-        sql: &str,
-        values: &[Value],
-        row: &mut dyn FnMut(&mut Row) -> Result<(), WrongColumn>,
-    ) -> Outcome<()> {
+    fn each_row(&self, sql: &str, values: &[Value], row: &mut Reader<'_>) -> Outcome<()> {
         let read = async {
             let statement = self.prepared(sql).await?;
             let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();

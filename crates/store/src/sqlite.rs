@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
 
-use crate::engine::{Access, Engine, Outcome, Row, Trouble, Value, WrongColumn};
+use crate::engine::{Access, Engine, Outcome, Reader, Row, Trouble, Value, WrongColumn};
 use crate::error::Fault;
 
 /// A connection to a SQLite file.
@@ -43,12 +43,7 @@ impl Engine for Sqlite {
         &self.name
     }
 
-    fn each_row(
-        &self,
-        sql: &str,
-        values: &[Value],
-        row: &mut dyn FnMut(&mut Row) -> Result<(), WrongColumn>,
-    ) -> Outcome<()> {
+    fn each_row(&self, sql: &str, values: &[Value], row: &mut Reader<'_>) -> Outcome<()> {
         let mut read = || -> rusqlite::Result<Result<(), WrongColumn>> {
             let mut statement = self.statement(sql, values)?;
             let columns = statement.column_count();

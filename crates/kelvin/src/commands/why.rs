@@ -15,7 +15,7 @@ use kelvin_report::why::{Page, Picture, Why};
 
 use crate::cli::{MINIMUM, WhyArgs, WhyFormat};
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::inquiry::{Inquired, Inquiry, Pace, inputs, measured_by};
+use crate::inquiry::{Inquired, Inquiry, Pace, inputs, measured_by, plan_of_case};
 use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
@@ -36,12 +36,10 @@ pub fn why(args: &WhyArgs) -> Done {
     let here = Here::read()?;
     let (probe, metric) = metric_of(name, &here)?;
     let case = case_of(probe, metric, &args.case, &here.machine)?;
-    let plan = plan_of(ProbeKind::Measure, &[probe.id.to_owned()], &here, Effort::Thorough)?;
-    let plan = plan.only((&kelvin_probes::all(), &here.machine), |one| *one == case);
+    let plan = plan_of_case(probe, &case, &here.machine);
     let prepared = Prepared::new(here, &plan, &args.measure)?;
     let seed = args.measure.seed.unwrap_or_else(|| u64::from(std::process::id()));
-    let inputs = inputs(probe, &case, &prepared.machine);
-    let found = Inquiry { probe, metric, case, inputs, pace: args.pace(), seed }.carry_out(&prepared);
+    let found = Inquiry { probe, metric, case, inputs: inputs(&plan), pace: args.pace(), seed }.carry_out(&prepared);
     prepared.clear_up();
     let explanation = explain(&found.experiment).ok_or_else(|| nothing(&found))?;
     let status = found.stopped.map_or(ExitCode::SUCCESS, |_| ExitCode::from(WITH_FAILURES));

@@ -96,10 +96,7 @@ fn prediction(result: &MetricResult) -> Markup {
 
 /// What was found of the causes of the gaps of these results; of one whose causes were not tried, which hazards touch such figures.
 fn causes(report: &Report<'_>, results: &[&MetricResult]) -> Markup {
-    let explanation = |result: &MetricResult| {
-        report.run.explanations.iter().find(|one| one.metric.id == result.metric.id && one.case == result.case)
-    };
-    let of = |result: &&MetricResult| match explanation(result) {
+    let of = |result: &&MetricResult| match report.run.explanation(&result.metric.id, &result.case) {
         Some(explanation) => {
             let at = units::case(&result.metric, &result.case);
             let title = if at.is_empty() { "Causes".to_owned() } else { format!("Causes at {at}") };
