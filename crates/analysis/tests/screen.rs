@@ -228,6 +228,24 @@ fn what_has_no_figure_is_counted_and_named() {
 }
 
 #[test]
+fn what_was_never_left_alone_is_shown_as_found_and_has_no_figure() {
+    let screen = screen(&guest::disturbed());
+    let figure = &screen.rungs.iter().find(|rung| rung.what == "system call").unwrap().figure;
+    let found = figure.as_found.as_ref().unwrap();
+    assert_eq!((figure.text.as_str(), found.text.as_str()), ("not known", "131 ns"));
+    assert_eq!((figure.measured, figure.drawn()), (None, Some(found.value)));
+    assert!((found.value.value - 131e-9).abs() < 1e-9, "{found:?}");
+    assert!(found.value.low < found.value.value && found.value.value < found.value.high, "{found:?}");
+    // It is judged by nothing, and concluded from by nothing.
+    assert_eq!(figure.against, AgainstPrediction::NotCompared);
+    assert!(
+        screen.missing.iter().any(|one| one.why == MissingWhy::NotKnown && one.metrics.contains(&os::SYSCALL_NULL.id))
+    );
+    let found = screen.rungs.iter().filter(|rung| rung.figure.as_found.is_some());
+    assert_eq!(found.map(|rung| rung.what.as_str()).collect::<Vec<_>>(), ["L1 hit", "system call"]);
+}
+
+#[test]
 fn a_level_that_the_curve_does_not_show_is_not_told_apart() {
     let mut run = guest::run();
     let is_l3 = |one: &kelvin_model::Measurement| {

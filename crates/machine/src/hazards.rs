@@ -1,6 +1,7 @@
 //! Hazards found before a run: what they are, their effect on which metrics, and how to remove them.
 
 mod block_io;
+mod mitigations;
 mod power;
 mod processor;
 mod scratch;
@@ -24,6 +25,7 @@ pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
     let look = Look::new(root, machine);
     let mut found = Vec::new();
     found.extend(processor::hazards(&look));
+    found.extend(mitigations::in_force(&look));
     found.extend(power::hazards(&look));
     found.extend(settings::hazards(&look));
     found.extend(block_io::hazards(&look));

@@ -77,8 +77,8 @@ pub use run::{
     Reason, Round, Run, RunSettings, RunStatus,
 };
 pub use screen::{
-    AgainstPrediction, Missing, MissingWhy, Place, Precision, PredictedRange, PublishedTime, Question, Rate, RateLine,
-    Remedy, Rung, Screen, ScreenFigure, StandOut,
+    AgainstPrediction, FoundFigure, Missing, MissingWhy, Place, Precision, PredictedRange, PublishedTime, Question,
+    Rate, RateLine, Remedy, Rung, Screen, ScreenFigure, StandOut,
 };
 pub use standing::Standing;
 pub use study::{WordedConclusion, WordedStudy};

@@ -91,10 +91,34 @@ pub struct ScreenFigure {
     pub text: String,
     /// Why it is not known, in full.
     pub why_not: Option<String>,
+    /// What was found where undisturbed samples are too few for a figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_found: Option<FoundFigure>,
     /// The prediction, if there is one.
     pub predicted: Option<PredictedRange>,
     /// The figure against that.
     pub against: AgainstPrediction,
+}
+
+impl ScreenFigure {
+    /// The value that is drawn: as measured, else as found.
+    pub fn drawn(&self) -> Option<Estimate> {
+        self.measured.or_else(|| self.as_found.as_ref().map(|found| found.value))
+    }
+
+    /// The words behind the axis: of what is drawn, else why there is nothing.
+    pub fn drawn_text(&self) -> &str {
+        self.as_found.as_ref().map_or(&self.text, |found| &found.text)
+    }
+}
+
+/// What all samples of a figure give, disturbed ones among them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FoundFigure {
+    /// Their value, with its interval.
+    pub value: Estimate,
+    /// It in words, with no more digits than its interval supports.
+    pub text: String,
 }
 
 /// A prediction of a figure of the first screen, in its unit.

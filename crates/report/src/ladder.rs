@@ -18,9 +18,9 @@ pub(crate) struct Axis {
 impl Axis {
     /// The axis of all figures and predictions of some rungs.
     pub fn of(rungs: &[Rung]) -> Self {
-        let measured = rungs.iter().filter_map(|rung| rung.figure.measured.map(|measured| [measured.value; 2]));
+        let drawn = rungs.iter().filter_map(|rung| rung.figure.drawn().map(|drawn| [drawn.value; 2]));
         let predicted = rungs.iter().filter_map(|rung| rung.figure.predicted.as_ref());
-        Self::over(measured.chain(predicted.map(|range| [range.low, range.high])).flatten())
+        Self::over(drawn.chain(predicted.map(|range| [range.low, range.high])).flatten())
     }
 
     /// The axis of some times, in seconds.

@@ -2,8 +2,8 @@
 
 use kelvin_analysis::{Analysis, Interval, IntervalKind, MetricResult, Outcome, Verdict};
 use kelvin_model::{
-    AgainstPrediction, Basis, Better, Canary, ClockKind, Missing, MissingWhy, PredictedRange, Run, RunStatus, Severity,
-    Treatment, Unit,
+    AgainstPrediction, Basis, Better, Canary, ClockKind, Missing, MissingWhy, PredictedRange, Run, RunStatus,
+    ScreenFigure, Severity, Treatment, Unit,
 };
 
 use crate::{Report, units};
@@ -253,14 +253,26 @@ pub fn against(against: AgainstPrediction) -> &'static str {
     }
 }
 
-/// The mark of a figure that is not as predicted, behind it.
-pub fn against_mark(against: AgainstPrediction) -> &'static str {
-    match against {
+/// The mark behind a figure that is not as predicted, or only as found.
+pub fn mark(figure: &ScreenFigure) -> &'static str {
+    match figure.against {
         AgainstPrediction::Slower => " ▲",
         AgainstPrediction::Faster => " ▼",
+        AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared if figure.as_found.is_some() => " ◇",
         AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared => "",
     }
 }
+
+/// A figure of the first screen in words alone: `2.91 ns`, `not known, 3.4 ns as found`.
+pub fn figure(figure: &ScreenFigure) -> String {
+    match &figure.as_found {
+        Some(found) => format!("{}, {} as found", figure.text, found.text),
+        None => figure.text.clone(),
+    }
+}
+
+/// What a figure is that is only as found, in a legend.
+pub const AS_FOUND: &str = "as found";
 
 /// Metrics without a figure, named: `7 not known: net.rtt.tcp, os.process.fork_rss`. Of what was skipped, on purpose or for lack of
 /// something, the tables say more: it is counted.

@@ -49,6 +49,17 @@ fn the_first_screen_in_ascii() {
 }
 
 #[test]
+fn what_was_never_left_alone_has_a_mark_of_its_own() {
+    let run = guest::disturbed();
+    let text = plain(&run);
+    assert_fits(&text);
+    insta::assert_snapshot!(text);
+    let ascii = drawn(&run, &analyse(&run), |screen| FirstScreen { unicode: false, ..screen });
+    assert!(ascii.is_ascii() && !ascii.contains('?'), "{ascii}");
+    assert!(ascii.contains("131 ns ~") && ascii.contains("~ as found"), "{ascii}");
+}
+
+#[test]
 fn colours_change_nothing_but_colours() {
     let run = guest::run();
     let analysis = analyse(&run);

@@ -1,6 +1,9 @@
 //! A result as a figure of the first screen: converted, judged against its prediction, in words.
 
-use kelvin_model::{AgainstPrediction, Better, Estimate, IntervalKind, Metric, PredictedRange, ScreenFigure, Unit};
+use kelvin_model::{
+    AgainstPrediction, Better, Estimate, FoundFigure, Interval, IntervalKind, Metric, PredictedRange, ScreenFigure,
+    Unit,
+};
 
 use crate::result::{MetricResult, Outcome, Verdict};
 use crate::words;
@@ -55,13 +58,22 @@ pub(crate) fn figure(result: &MetricResult, shown: Shown) -> ScreenFigure {
         let derivation = prediction.derivation.clone();
         PredictedRange { value: shown.value(prediction.value), low, high, derivation }
     });
-    let measured = measured(&result.outcome, shown);
+    let measured =
+        result.outcome.summary().and_then(|summary| estimate(summary.headline, summary.interval.as_ref(), shown));
     let (text, why_not) = match &measured {
         Some(measured) => (shown.text(measured, result.metric.unit), None),
         None => words::screen::no_figure(&result.outcome),
     };
     let against = against(result.verdict, &result.metric);
-    ScreenFigure { place: Some(result.place()), measured, text, why_not, predicted, against }
+    let as_found = as_found(result, shown);
+    ScreenFigure { place: Some(result.place()), measured, text, why_not, as_found, predicted, against }
+}
+
+/// What was found where there is no headline for want of undisturbed samples.
+fn as_found(result: &MetricResult, shown: Shown) -> Option<FoundFigure> {
+    let Outcome::NotKnown(summary) = &result.outcome else { return None };
+    let value = estimate(summary.as_found.value, summary.as_found.interval.as_ref(), shown)?;
+    Some(FoundFigure { value, text: shown.text(&value, result.metric.unit) })
 }
 
 /// A figure that the run should have and has not, for a reason that is not of one result.
@@ -71,17 +83,17 @@ pub(crate) fn unknown(text: &str, why_not: String) -> ScreenFigure {
         measured: None,
         text: text.into(),
         why_not: Some(why_not),
+        as_found: None,
         predicted: None,
         against: AgainstPrediction::NotCompared,
     }
 }
 
-fn measured(outcome: &Outcome, shown: Shown) -> Option<Estimate> {
-    let summary = outcome.summary()?;
-    let value = shown.value(summary.headline);
-    let (low, high) = summary.interval.map_or((value, value), |ends| shown.ends(ends.lower, ends.upper));
-    let is_range = summary.interval.is_some_and(|interval| interval.kind == IntervalKind::Range);
-    value.is_finite().then_some(Estimate { value, low, high, is_range })
+fn estimate(value: f64, interval: Option<&Interval>, shown: Shown) -> Option<Estimate> {
+    let at = shown.value(value);
+    let (low, high) = interval.map_or((at, at), |ends| shown.ends(ends.lower, ends.upper));
+    let is_range = interval.is_some_and(|interval| interval.kind == IntervalKind::Range);
+    at.is_finite().then_some(Estimate { value: at, low, high, is_range })
 }
 
 fn against(verdict: Verdict, metric: &Metric) -> AgainstPrediction {

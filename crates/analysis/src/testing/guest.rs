@@ -7,10 +7,11 @@ use kelvin_catalogue::mem::{self, BYTES, Cpus, FaultPage, PageSize};
 use kelvin_catalogue::net;
 use kelvin_catalogue::os::{self, NullCall, TokenMeans};
 use kelvin_model::{
-    Basis, Cache, CacheKind, Case, Fact, Hazard, Machine, Metric, Prediction, PredictionRecord, Reason, Run, Severity,
+    Attempt, Basis, Cache, CacheKind, Case, Fact, Hazard, Machine, Metric, Prediction, PredictionRecord, Readings,
+    Reason, Run, Severity, Tags,
 };
 
-use super::add_scalars;
+use super::{add_rounds, add_scalars};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -56,9 +57,33 @@ pub fn measure(run: &mut Run, metric: &Metric, case: Case, value: f64) {
 
 /// Replaces a figure by another value, measured as often.
 pub fn replace(run: &mut Run, metric: &Metric, case: &Case, value: f64) {
-    let is_it = |one: &kelvin_model::Measurement| one.planned.metrics == [metric.id] && one.planned.case == *case;
-    run.measurements.retain(|one| !is_it(one));
+    remove(run, metric, case);
     measure(run, metric, case.clone(), value);
+}
+
+/// The run where loads from L1 and system calls are never left alone: they take 2.7 and 131 ns.
+pub fn disturbed() -> Run {
+    let mut run = run();
+    disturb(&mut run, &os::SYSCALL_NULL, &Case::new().at(NullCall::Getppid), 131.0);
+    disturb(&mut run, &cpu::LATENCY_LOAD, &Case::new(), 2.7);
+    run
+}
+
+/// Replaces a duration by another value, measured as often in samples of which none was left alone.
+fn disturb(run: &mut Run, metric: &Metric, case: &Case, value: f64) {
+    remove(run, metric, case);
+    add_rounds(run, metric, case.clone(), &ROUNDS.map(|share| vec![share * value; 20]));
+    for round in run.measurements.last_mut().into_iter().flat_map(|added| &mut added.rounds) {
+        let Attempt::Measured(readings) = &mut round.attempt else { continue };
+        for reading in readings {
+            let Readings::Batches(batches) = &mut reading.readings else { continue };
+            batches.tags.fill(Tags::PREEMPTED);
+        }
+    }
+}
+
+fn remove(run: &mut Run, metric: &Metric, case: &Case) {
+    run.measurements.retain(|one| one.planned.metrics != [metric.id] || one.planned.case != *case);
 }
 
 fn predict(run: &mut Run, metric: &Metric, case: Case, [low, high]: [f64; 2]) {

@@ -1,4 +1,4 @@
-//! Hazards of the processor: frequency, boost, shared cores, virtual machine, steal, quota, CPU set, mitigations.
+//! Hazards of the processor: frequency, boost, shared cores, virtual machine, steal, quota, CPU set.
 
 use kelvin_model::{Hazard, Severity, cpu_ranges};
 
@@ -9,16 +9,7 @@ const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
 const BUSY: f64 = 0.05;
 
 pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
-    let all = [
-        governor(look),
-        boost(look),
-        smt(look),
-        virtual_machine(look),
-        steal(look),
-        quota(look),
-        cpuset(look),
-        mitigations(look),
-    ];
+    let all = [governor(look), boost(look), smt(look), virtual_machine(look), steal(look), quota(look), cpuset(look)];
     all.into_iter().flatten().collect()
 }
 
@@ -123,21 +114,4 @@ fn cpuset(look: &Look<'_>) -> Option<Hazard> {
         format!("this process may use only {} of {} CPUs: {}", allowed.len(), online.len(), cpu_ranges(allowed));
     let effect = "CPU pairs and worker counts are chosen within this set";
     Some(hazard("cpuset", Severity::Note, summary, effect).read_in(topology.allowed.source_or_reason()))
-}
-
-fn mitigations(look: &Look<'_>) -> Option<Hazard> {
-    let fact = &look.machine.cpu.mitigations;
-    let in_force = fact.get()?.iter().filter(|one| one.status.starts_with("Mitigation"));
-    let names: Vec<&str> = in_force.map(|one| one.vulnerability.as_str()).collect();
-    if names.is_empty() {
-        return None;
-    }
-    let summary = format!("mitigations in force: {}", names.join(", "));
-    let effect = "kernel entry and exit, indirect calls and process switches cost more";
-    Some(
-        hazard("mitigations", Severity::Note, summary, effect)
-            .touching(&["os.", "file.", "net."])
-            .remedy("boot with mitigations=off, only on a machine that runs no untrusted code")
-            .read_in(fact.source_or_reason()),
-    )
 }

@@ -71,7 +71,7 @@ impl First<'_> {
             html!(
                 "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td>{}</tr>",
                 what,
-                rung.figure.text,
+                words::figure(&rung.figure),
                 predicted,
                 words::against(rung.figure.against),
                 there
@@ -111,7 +111,10 @@ impl First<'_> {
             AgainstPrediction::Faster => "good",
             AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared => "",
         };
-        let text = &figure.text;
+        let text = match &figure.as_found {
+            Some(found) => format!("{} as found", found.text),
+            None => figure.text.clone(),
+        };
         // Beside a rate a mark that points up would be taken for more.
         let verdict = match figure.against {
             AgainstPrediction::Slower | AgainstPrediction::Faster => {

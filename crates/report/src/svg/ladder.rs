@@ -3,9 +3,9 @@
 mod frame;
 pub(crate) mod two;
 
-use kelvin_model::{AgainstPrediction, Rung};
+use kelvin_model::{AgainstPrediction, Estimate, Rung};
 
-use self::frame::{Frame, Mark, NARROW, RANGE, Row, WIDE, circle};
+use self::frame::{Frame, Mark, NARROW, RANGE, Row, WIDE, circle, diamond};
 use super::path::{self, number};
 use crate::ladder::{Axis, label, published, reference};
 use crate::safe::{Markup, html};
@@ -17,6 +17,8 @@ const LEAST_RANGE: f64 = 3.0;
 /// Height of a line of a file's title, and how many characters fit into one.
 const TITLE: f64 = 24.0;
 const MOST_OF_TITLE: usize = 80;
+/// The class of a mark where a figure is only as found.
+const AS_FOUND: &str = "ladder-found";
 /// White to either side of a file's ladder.
 const MARGIN: f64 = 14.0;
 
@@ -91,20 +93,20 @@ impl<'a> Ladder<'a> {
         });
         let there = reference(self.report).and_then(|(machine, _)| published(rung, machine));
         let there = there.map(|seconds| circle("ladder-published", self.frame.across(seconds), middle));
-        let measured = figure.measured.map(|measured| {
-            let ends = format!(
-                "{}H{}",
-                path::begin(self.frame.across(measured.low), middle),
-                number(self.frame.across(measured.high))
-            );
-            let dot = circle(dot_class(figure.against), self.frame.across(measured.value), middle);
-            html!("<path class=\"ladder-interval\" d=\"{}\"/>{}", ends, dot)
+        let drawn = figure.drawn().map(|Estimate { value, low, high, .. }| {
+            let ends = format!("{}H{}", path::begin(self.frame.across(low), middle), number(self.frame.across(high)));
+            let at = self.frame.across(value);
+            let mark = match figure.measured {
+                Some(_) => circle(dot_class(figure.against), at, middle),
+                None => diamond(AS_FOUND, at, middle),
+            };
+            html!("<path class=\"ladder-interval\" d=\"{}\"/>{}", ends, mark)
         });
         let text_class = if figure.measured.is_some() { dot_class(figure.against) } else { "" };
         let hover = hover(self.report, rung);
         let row = Row { what: &rung.what, continues: rung.continues, middle, hover, class: text_class };
-        let text = html!("{}{}", figure.text, words::against_mark(figure.against));
-        self.frame.row(&row, &html!("{}{}{}", range, there, measured), (&text, 14.0))
+        let text = html!("{}{}", figure.drawn_text(), words::mark(figure));
+        self.frame.row(&row, &html!("{}{}{}", range, there, drawn), (&text, 14.0))
     }
 
     /// The marks that are there, and what they mean.
@@ -117,6 +119,9 @@ impl<'a> Ladder<'a> {
         if has(AgainstPrediction::Faster) {
             marks.push((Mark::Circle("ladder-dot faster"), "faster"));
         }
+        if self.rungs.iter().any(|rung| rung.figure.as_found.is_some()) {
+            marks.push((Mark::Diamond(AS_FOUND), words::AS_FOUND));
+        }
         if let Some((_, title)) = reference(self.report) {
             marks.push((Mark::Circle("ladder-published"), title));
         }
@@ -127,7 +132,7 @@ impl<'a> Ladder<'a> {
 /// What a pointer that rests on a rung is told.
 fn hover(report: &Report<'_>, rung: &Rung) -> String {
     let figure = &rung.figure;
-    let mut lines = vec![format!("{}: {}", label(rung).trim_start(), figure.text)];
+    let mut lines = vec![format!("{}: {}", label(rung).trim_start(), words::figure(figure))];
     lines.extend(figure.why_not.clone());
     if let Some(predicted) = &figure.predicted {
         lines.push(format!("predicted {}", words::predicted_time(predicted)));

@@ -26,6 +26,9 @@ const MOST_CAUTIONS: usize = 2;
 /// Characters of the name of a published machine: with them all marks are explained in 80 columns.
 const MOST_OF_TITLE: usize = 18;
 
+/// What a legend says of a slower figure if there is room.
+const THAN_PREDICTED: &str = " than predicted";
+
 /// Columns of the words before the last paragraphs.
 const WORD: usize = 13;
 /// Fewest columns of an axis.
@@ -53,18 +56,33 @@ struct Marks {
     predicted: char,
     interval: char,
     measured: char,
+    as_found: char,
     published: char,
     slower: char,
     faster: char,
 }
 
-const UNICODE: Marks =
-    Marks {
-        grid: '┊', predicted: '━', interval: '─', measured: '●', published: '○', slower: '▲', faster: '▼'
-    };
+const UNICODE: Marks = Marks {
+    grid: '┊',
+    predicted: '━',
+    interval: '─',
+    measured: '●',
+    as_found: '◇',
+    published: '○',
+    slower: '▲',
+    faster: '▼',
+};
 
-const ASCII: Marks =
-    Marks { grid: ':', predicted: '=', interval: '-', measured: 'o', published: '*', slower: '!', faster: '+' };
+const ASCII: Marks = Marks {
+    grid: ':',
+    predicted: '=',
+    interval: '-',
+    measured: 'o',
+    as_found: '~',
+    published: '*',
+    slower: '!',
+    faster: '+',
+};
 
 impl Render for FirstScreen<'_> {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
@@ -205,7 +223,7 @@ impl Drawing<'_> {
 
     fn ladder(&self, rungs: &[&Rung]) -> Vec<String> {
         let named = rungs.iter().map(|&rung| columns(&label(rung))).max().unwrap_or(0) + 3;
-        let figures = rungs.iter().map(|rung| columns(&rung.figure.text)).max().unwrap_or(0);
+        let figures = rungs.iter().map(|rung| columns(rung.figure.drawn_text())).max().unwrap_or(0);
         let plot = self.width().saturating_sub(named + figures + 3).max(LEAST_PLOT);
         let axis = Axis::of(&self.screen.rungs);
         let mut lines = vec![format!("{}{}", " ".repeat(named), self.paint(Paint::Faint, &scale(&axis, plot)))];
@@ -214,22 +232,23 @@ impl Drawing<'_> {
                 "{}{} {}",
                 left(&format!("  {}", clean(&label(rung))), named),
                 self.track(rung, &axis, plot),
-                self.figure(&rung.figure, figures)
+                self.figure(&rung.figure, rung.figure.drawn_text(), figures)
             ));
         }
         lines.push(self.legend(named));
         lines
     }
 
-    /// The figure in words, with a mark if it is not as predicted.
-    fn figure(&self, figure: &ScreenFigure, width: usize) -> String {
-        let text = right(&clean(&figure.text), width);
+    /// A figure in these words, with a mark if it is not as predicted or only as found.
+    fn figure(&self, figure: &ScreenFigure, text: &str, width: usize) -> String {
+        let text = right(&clean(text), width);
         let (paint, mark) = match figure.against {
             AgainstPrediction::Slower => (Paint::Odd, self.marks().slower),
             AgainstPrediction::Faster => (Paint::Good, self.marks().faster),
             AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared if figure.measured.is_some() => {
                 return text;
             }
+            _ if figure.as_found.is_some() => (Paint::Faint, self.marks().as_found),
             _ => return self.paint(Paint::Faint, &text),
         };
         self.paint(paint, &format!("{text} {mark}"))
@@ -249,9 +268,10 @@ impl Drawing<'_> {
         if let Some(seconds) = published {
             fill(seconds, seconds, (marks.published, Paint::Faint));
         }
-        if let Some(Estimate { value, low, high, .. }) = rung.figure.measured {
+        if let Some(Estimate { value, low, high, .. }) = rung.figure.drawn() {
+            let mark = if rung.figure.measured.is_some() { marks.measured } else { marks.as_found };
             fill(low, high, (marks.interval, Paint::Title));
-            fill(value, value, (marks.measured, Paint::Title));
+            fill(value, value, (mark, Paint::Title));
         }
         let same = |a: &(char, Paint), b: &(char, Paint)| a.1 == b.1;
         let painted = cells.chunk_by(same).map(|cells| {
@@ -271,12 +291,16 @@ impl Drawing<'_> {
             parts.push(format!("{} {}", marks.published, clean(&machine)));
         }
         if has(AgainstPrediction::Slower) {
-            parts.push(format!("{} slower than predicted", marks.slower));
+            parts.push(format!("{} slower{THAN_PREDICTED}", marks.slower));
         }
         if has(AgainstPrediction::Faster) {
             parts.push(format!("{} faster", marks.faster));
         }
-        let legend = parts.join("  ");
+        if self.figures().any(|figure| figure.as_found.is_some()) {
+            parts.push(format!("{} {}", marks.as_found, words::AS_FOUND));
+        }
+        let whole = parts.join("  ");
+        let legend = if columns(&whole) <= self.width() { whole } else { whole.replace(THAN_PREDICTED, "") };
         let indent = named.min(self.width().saturating_sub(columns(&legend)));
         format!("{}{}", " ".repeat(indent), self.paint(Paint::Faint, &legend))
     }
@@ -299,12 +323,12 @@ impl Drawing<'_> {
     fn rate(&self, line: &RateLine) -> String {
         let mut said = "";
         let each = line.rates.iter().map(|rate| {
-            let (value, unit) = rate.figure.text.rsplit_once(' ').unwrap_or((&rate.figure.text, ""));
-            let text = if rate.figure.measured.is_some() && unit == said { value } else { rate.figure.text.as_str() };
-            said = if rate.figure.measured.is_some() { unit } else { "" };
-            let figure = self.figure(&ScreenFigure { text: text.into(), ..rate.figure.clone() }, 0);
+            let (text, has_value) = (rate.figure.drawn_text(), rate.figure.drawn().is_some());
+            let (value, unit) = text.rsplit_once(' ').unwrap_or((text, ""));
+            let figure = self.figure(&rate.figure, if has_value && unit == said { value } else { text }, 0);
+            said = if has_value { unit } else { "" };
             let of = clean(&rate.of);
-            if rate.figure.measured.is_some() { format!("{figure} {of}") } else { format!("{of} {figure}") }
+            if has_value { format!("{figure} {of}") } else { format!("{of} {figure}") }
         });
         each.collect::<Vec<_>>().join(", ")
     }

@@ -53,6 +53,7 @@ pub(super) struct Row<'r> {
 pub(super) enum Mark {
     Range,
     Circle(&'static str),
+    Diamond(&'static str),
     /// A circle around what another mark shows.
     Ring(&'static str),
 }
@@ -141,6 +142,7 @@ impl Frame {
                     html!("<path class=\"ladder-range\" d=\"{}\"/>", shape)
                 }
                 Mark::Circle(class) => circle(class, x + 6.0, y),
+                Mark::Diamond(class) => diamond(class, x + 6.0, y),
                 Mark::Ring(class) => ring(class, x + 6.0, y),
             };
             legend.push(html!("{}<text x=\"{}\" y=\"{}\">{}</text>", shape, number(x + 18.0), number(y + 4.0), text));
@@ -152,6 +154,11 @@ impl Frame {
 
 pub(super) fn circle(class: &str, x: f64, y: f64) -> Markup {
     html!("<circle class=\"{}\" cx=\"{}\" cy=\"{}\" r=\"{}\"/>", class, number(x), number(y), RADIUS)
+}
+
+pub(super) fn diamond(class: &str, x: f64, y: f64) -> Markup {
+    let corners = [(x, y - RADIUS), (x + RADIUS, y), (x, y + RADIUS), (x - RADIUS, y)];
+    html!("<path class=\"{}\" d=\"{}z\"/>", class, path::line(corners.into_iter()))
 }
 
 /// A circle wide enough to be seen around another one.
