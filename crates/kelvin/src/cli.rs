@@ -10,6 +10,7 @@ mod serve;
 mod study_load;
 mod transfer;
 mod watch;
+mod why;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ pub use serve::ServeArgs;
 pub use study_load::StudyLoadArgs;
 pub use transfer::{Ack, Lasting, ReceiveArgs, SendArgs, Streams};
 pub use watch::WatchArgs;
+pub use why::{WhyArgs, WhyFormat};
 
 use crate::fault::Fault;
 
@@ -140,8 +142,10 @@ pub enum Command {
     #[command(after_help = "Examples:\n  kelvin why net.rtt.tcp placement=two_cpus\n  \
                             kelvin why mem.latency pages=base bytes=64MiB --budget 1m\n  \
                             kelvin why net.bandwidth.tcp.system --format html -o why.html\n  \
-                            kelvin why os.ipc.pipe.latency placement=two_cpus --json\n  kelvin why --causes\n\n\
-                            Takes about 20 s, unless --budget says otherwise. Nothing is stored. What it changes for a cause ends \
+                            kelvin why os.ipc.pipe.latency placement=two_cpus --json\n  \
+                            kelvin why --gaps            every figure of the last run that is far from its prediction\n  \
+                            kelvin why --causes\n\n\
+                            A figure takes about 20 s, unless --budget says otherwise. Nothing is stored. What it changes for a cause ends \
                             with it.\n\n\
                             Exit status: 0 measured, 1 interrupted, 2 could not be done: one line says why.")]
     Why(Box<WhyArgs>),
@@ -487,52 +491,6 @@ pub struct ExplainArgs {
 /// The present name of a metric, which may have been typed by its former one.
 fn of_today(name: &str) -> Result<String, Infallible> {
     Ok(Name::today(name).into_owned())
-}
-
-/// `kelvin why`.
-#[derive(Debug, Args)]
-pub struct WhyArgs {
-    /// The metric, by its whole id; `kelvin list` lists them
-    #[arg(value_parser = of_today, required_unless_present = "causes")]
-    pub metric: Option<String>,
-    /// Values of its axes that tell its cases apart, such as placement=two_cpus
-    #[arg(value_name = "AXIS=VALUE", value_parser = axis_value)]
-    pub case: Vec<(String, String)>,
-    /// List the causes that are known, and how each is shown
-    #[arg(long, conflicts_with_all = ["metric", "format", "json", "output"])]
-    pub causes: bool,
-    /// Output format
-    #[arg(long, value_enum, default_value = "terminal", conflicts_with = "json")]
-    format: WhyFormat,
-    /// Print the explanation as JSON: the same as --format json
-    #[arg(long)]
-    json: bool,
-    /// Where to write it [default: standard output]
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// How to measure
-    #[command(flatten)]
-    pub measure: MeasureArgs,
-}
-
-impl WhyArgs {
-    /// The format that was asked for, by either flag.
-    pub fn format(&self) -> WhyFormat {
-        if self.json { WhyFormat::Json } else { self.format }
-    }
-}
-
-/// A format of `kelvin why`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WhyFormat {
-    /// A table
-    Terminal,
-    /// One page: the sum as a waterfall, and what else was tried
-    Html,
-    /// The waterfall alone
-    Svg,
-    /// JSON
-    Json,
 }
 
 /// `kelvin machine`.

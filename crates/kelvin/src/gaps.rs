@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_analysis::{Found, Gap, analyse, explain};
 use kelvin_harness::{Probe, ProbeKind};
-use kelvin_model::{Case, Explanation, Measurement, Run};
+use kelvin_model::{Better, Case, Explanation, Measurement, Metric, Run};
 
 use crate::inquiry::{Inquiry, Pace, Stopped, inputs, measured_by, plan_of_case};
 use crate::prepare::Prepared;
@@ -18,24 +18,48 @@ const MOST: usize = 3;
 /// Rounds of a pass, at least: as found and without a cause, of the figure and of what the cause cannot touch.
 const OF_A_PASS: f64 = 4.0;
 
-/// What is found of their causes within this time, the largest gap first. What is explained by the run itself is left alone, and one that
-/// takes longer than what is left of the time is left out.
+/// A figure that is not as predicted, whose causes can be tried.
+pub struct Gapped {
+    /// The probe.
+    pub probe: &'static Probe,
+    /// The metric.
+    pub metric: &'static Metric,
+    /// The case.
+    pub case: Case,
+    /// Measured over predicted.
+    ratio: f64,
+}
+
+impl Gapped {
+    /// By which factor it is worse than predicted; below one, if it is better.
+    pub fn times_worse(&self) -> f64 {
+        if self.metric.better == Better::Higher { 1.0 / self.ratio } else { self.ratio }
+    }
+}
+
+/// The gaps of a run, the most odd first, of the points of a curve one. What the run itself explains is left out.
+pub fn gaps_of(run: &Run) -> Vec<Gapped> {
+    let gap = |found| if let Found::Gap(gap) = found { Some(gap) } else { None };
+    let gaps = analyse(run).findings.into_iter().filter_map(|finding| gap(finding.found));
+    let asked = |gap: Gap| {
+        let (probe, metric) = measured_by(&gap.at.metric).filter(|(probe, _)| probe.kind == ProbeKind::Measure)?;
+        Some(Gapped { probe, metric, case: gap.at.case, ratio: gap.ratio })
+    };
+    gaps.filter(|gap| gap.level.is_none()).filter_map(asked).collect()
+}
+
+/// What is found of their causes within this time, the largest gap first. One that takes longer than what is left of the time is left
+/// out.
 pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation> {
     if time < LEAST {
         return Vec::new();
     }
     let begun = Instant::now();
-    let findings = analyse(run).findings;
-    let gap = |found| if let Found::Gap(gap) = found { Some(gap) } else { None };
-    let gaps = findings.into_iter().filter_map(|finding| gap(finding.found)).filter(|gap| gap.level.is_none());
-    let asked = |gap: Gap| {
-        let (probe, metric) = measured_by(&gap.at.metric).filter(|(probe, _)| probe.kind == ProbeKind::Measure)?;
-        Some((probe, metric, gap.at.case))
-    };
-    let asked: Vec<_> = gaps.filter_map(asked).take(MOST).collect();
+    let mut asked = gaps_of(run);
+    asked.truncate(MOST);
     let of = asked.len();
     let mut explanations = Vec::new();
-    for (done, (probe, metric, case)) in asked.into_iter().enumerate() {
+    for (done, Gapped { probe, metric, case, .. }) in asked.into_iter().enumerate() {
         let left = time.saturating_sub(begun.elapsed());
         if left < LEAST {
             break;

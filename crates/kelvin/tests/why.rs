@@ -411,6 +411,58 @@ fn a_table_fits_eighty_columns() {
     assert!(text.starts_with("os.syscall.null call=getppid\n") && text.contains("not explained"), "{text}");
 }
 
+/// A run of forks as an exported file, which are predicted to take a nanosecond.
+fn far_from_predicted(place: &Place) -> Value {
+    // Without canaries whatever runs beside this leaves it a figure.
+    let run =
+        place.run(&["run", "os.process.fork", "--no-canaries", "--budget", "minimum", "--rounds", "4", "--no-report"]);
+    assert!(run.status.code().is_some_and(|code| code < 2), "{}", String::from_utf8_lossy(&run.stderr));
+    let mut run: Value = serde_json::from_slice(&place.run(&["runs", "export", "last"]).stdout).unwrap();
+    let records = run["predictions"].as_array_mut().unwrap();
+    records.retain(|one| one["metric"] == "os.process.fork");
+    assert!(!records.is_empty());
+    records[0]["prediction"] = serde_json::json!({
+        "value": 1.0, "low": 0.5, "high": 2.0, "basis": "derived", "formula": "a test", "inputs": [], "derivation": "a test",
+        "sources": [],
+    });
+    records[0]["none_because"] = Value::Null;
+    run
+}
+
+#[test]
+fn every_gap_of_a_run_is_tried_and_only_on_its_machine() {
+    let place = Place::new();
+    let mut run = far_from_predicted(&place);
+    let write = |run: &Value| std::fs::write(place.path().join("run.json"), run.to_string()).unwrap();
+    write(&run);
+    let asked = |more: &[&str]| {
+        place.run(&[&["why", "--gaps", "--of", "run.json", "--budget", "minimum", "--rounds", "4"], more].concat())
+    };
+    let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let output = asked(&["--json"]);
+    assert!(output.status.success(), "{}: {}", output.status, said(&output));
+    assert!(said(&output).contains("one figure of the run"), "{}", said(&output));
+    let explanations: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let metrics: Vec<&Value> = explanations.iter().map(|one| &one["metric"]["id"]).collect();
+    assert_eq!(metrics, ["os.process.fork"]);
+    let text = String::from_utf8(asked(&[]).stdout).unwrap();
+    assert!(text.starts_with("os.process.fork\n") && text.contains("\n1 figure: 1 "), "{text}");
+
+    let output = asked(&["--format", "html"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("--format: html and svg are of one figure"), "{}", said(&output));
+    // As stored it is not so far from its prediction.
+    let output = place.run(&["why", "--gaps=1000", "--json"]);
+    assert!(output.status.success() && output.stdout == b"[]\n", "{}", said(&output));
+    assert!(said(&output).contains("is 1000 times worse than predicted or more"), "{}", said(&output));
+
+    run["machine"]["identity"] = "another".into();
+    write(&run);
+    let output = asked(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("is of another machine or kernel"), "{}", said(&output));
+}
+
 #[test]
 fn the_causes_are_listed() {
     let output = Place::new().run(&["why", "--causes"]);

@@ -35,6 +35,25 @@ pub struct Row {
     pub is_within: bool,
 }
 
+/// What is found of several figures; nothing of none.
+pub fn in_all(explanations: &[Explanation]) -> Option<String> {
+    let is_part = |part: &Part| matches!(part.of, PartOf::Cause(_));
+    let count = |is_shown: bool, is_explained: bool| {
+        let is_it = |one: &&Explanation| (one.parts.iter().any(is_part), one.is_explained) == (is_shown, is_explained);
+        explanations.iter().filter(is_it).count()
+    };
+    let counts = [
+        (count(true, true), "explained"),
+        (count(true, false), "explained in part"),
+        (count(false, false), "not explained"),
+        (count(false, true), "as predicted this time"),
+    ];
+    let said = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let said: Vec<String> = said.collect();
+    let figures = if explanations.len() == 1 { "figure" } else { "figures" };
+    (!said.is_empty()).then(|| format!("{} {figures}: {}.", explanations.len(), said.join(", ")))
+}
+
 /// An explanation in words.
 pub fn worded(explanation: &Explanation) -> Worded {
     let scale = Amount::of(explanation);

@@ -1,5 +1,7 @@
 //! `kelvin why`: one figure, measured with and without each of its possible causes.
 
+mod gaps;
+
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,13 +11,13 @@ use kelvin_analysis::explain;
 use kelvin_causes::Cause;
 use kelvin_harness::{Effort, Probe, ProbeKind};
 use kelvin_model::units::case_pairs;
-use kelvin_model::{Case, Machine, Metric, json, units};
+use kelvin_model::{Case, Explanation, Machine, Metric, json, units};
 use kelvin_report::text::wrap;
 use kelvin_report::why::{Page, Picture, Why};
 
 use crate::cli::{MINIMUM, WhyArgs, WhyFormat};
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::inquiry::{Inquired, Inquiry, Pace, inputs, measured_by, plan_of_case};
+use crate::inquiry::{Inquired, Inquiry, Pace, Stopped, inputs, measured_by, plan_of_case};
 use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
@@ -29,6 +31,12 @@ const PASSES: u32 = 12;
 
 /// `kelvin why`.
 pub fn why(args: &WhyArgs) -> Done {
+    if let Some(times) = args.gaps {
+        return gaps::why(args, times);
+    }
+    if args.store.store.is_some() {
+        return Err(Fault::new("--store", "only --gaps reads a store"));
+    }
     let Some(name) = &args.metric else {
         output::print(list_causes)?;
         return Ok(ExitCode::SUCCESS);
@@ -36,15 +44,7 @@ pub fn why(args: &WhyArgs) -> Done {
     let here = Here::read()?;
     let (probe, metric) = metric_of(name, &here)?;
     let case = case_of(probe, metric, &args.case, &here.machine)?;
-    let plan = plan_of_case(probe, &case, &here.machine);
-    let prepared = Prepared::new(here, &plan, &args.measure)?;
-    let seed = args.measure.seed.unwrap_or_else(|| u64::from(std::process::id()));
-    let found = Inquiry { probe, metric, case, inputs: inputs(&plan), pace: args.pace(), seed }.carry_out(&prepared);
-    prepared.clear_up();
-    let explanation = explain(&found.experiment).ok_or_else(|| nothing(&found))?;
-    let status = found.stopped.map_or(ExitCode::SUCCESS, |_| ExitCode::from(WITH_FAILURES));
-    // A reason may quote a path of the user's.
-    let explanation = without_private(&explanation)?;
+    let (explanation, stopped) = explained(args, here, (probe, metric, &case), args.pace())?;
     let format = args.format();
     let write = |out: &mut dyn Write| match format {
         WhyFormat::Terminal => Why { width: output::width() }.render(&explanation, out),
@@ -53,7 +53,24 @@ pub fn why(args: &WhyArgs) -> Done {
         WhyFormat::Json => writeln!(out, "{}", json::pretty(&explanation)?),
     };
     output::deliver(args.output.as_deref(), format == WhyFormat::Terminal, write)?;
-    Ok(status)
+    Ok(stopped.map_or(ExitCode::SUCCESS, |_| ExitCode::from(WITH_FAILURES)))
+}
+
+/// What one figure is made of, and why there is not more of it.
+fn explained(
+    args: &WhyArgs,
+    here: Here,
+    (probe, metric, case): (&'static Probe, &'static Metric, &Case),
+    pace: Pace,
+) -> Result<(Explanation, Option<Stopped>), Fault> {
+    let plan = plan_of_case(probe, case, &here.machine);
+    let prepared = Prepared::new(here, &plan, &args.measure)?;
+    let seed = args.measure.seed.unwrap_or_else(|| u64::from(std::process::id()));
+    let found = Inquiry { probe, metric, case: case.clone(), inputs: inputs(&plan), pace, seed }.carry_out(&prepared);
+    prepared.clear_up();
+    let explanation = explain(&found.experiment).ok_or_else(|| nothing(&found))?;
+    // A reason may quote a path of the user's.
+    Ok((without_private(&explanation)?, found.stopped))
 }
 
 impl WhyArgs {

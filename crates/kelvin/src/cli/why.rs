@@ -1,0 +1,71 @@
+//! Flags of `kelvin why`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{MeasureArgs, StoreArgs, axis_value, of_today};
+
+/// `kelvin why`.
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// The metric, by its whole id; `kelvin list` lists them
+    #[arg(value_parser = of_today, required_unless_present_any = ["causes", "gaps"])]
+    pub metric: Option<String>,
+    /// Values of its axes that tell its cases apart, such as placement=two_cpus
+    #[arg(value_name = "AXIS=VALUE", value_parser = axis_value)]
+    pub case: Vec<(String, String)>,
+    /// Instead, one after the other, each figure of a stored run of this machine that is this many times worse than predicted or more,
+    /// of the points of a curve one
+    #[arg(long, value_name = "TIMES", num_args = 0..=1, require_equals = true, default_missing_value = "2", value_parser = times)]
+    #[arg(conflicts_with = "metric")]
+    pub gaps: Option<f64>,
+    /// The run for --gaps: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file [default: last]
+    #[arg(long, value_name = "RUN", requires = "gaps")]
+    pub of: Option<OsString>,
+    /// List the causes that are known, and how each is shown
+    #[arg(long, conflicts_with_all = ["metric", "gaps", "format", "json", "output"])]
+    pub causes: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value = "terminal", conflicts_with = "json")]
+    format: WhyFormat,
+    /// Print the explanation as JSON: the same as --format json; with --gaps an array of them
+    #[arg(long)]
+    json: bool,
+    /// Where to write it [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// How to measure
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// The store, for --gaps
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+impl WhyArgs {
+    /// The format that was asked for, by either flag.
+    pub fn format(&self) -> WhyFormat {
+        if self.json { WhyFormat::Json } else { self.format }
+    }
+}
+
+/// A format of `kelvin why`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhyFormat {
+    /// A table
+    Terminal,
+    /// One page: the sum as a waterfall, and what else was tried
+    Html,
+    /// The waterfall alone
+    Svg,
+    /// JSON
+    Json,
+}
+
+/// How many times.
+fn times(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (1.0..=1000.0).contains(number));
+    number.ok_or_else(|| "it must be a number from 1 to 1000, such as 2 or 1.5".to_owned())
+}
