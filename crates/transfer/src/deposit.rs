@@ -13,6 +13,7 @@ use kelvin_file::unfinished::{Place, Unfinished};
 use rustix::fs::{FallocateFlags, Gid, Uid, XattrFlags};
 
 use crate::blocks::{self, BLOCK, Blocks};
+use crate::channel::PART;
 use crate::message::{Digest, Entry, EntryKind, Piece};
 use crate::summary::Amount;
 use crate::tree::{Held, part_name, times};
@@ -438,11 +439,13 @@ pub fn digests(part: &File) -> impl Iterator<Item = std::io::Result<Digest>> + '
 
 /// The digest of so many bytes of a file from an offset on.
 pub(crate) fn digest(file: &File, (offset, bytes): (u64, u64), buffer: &mut Vec<u8>) -> std::io::Result<Digest> {
-    buffer.resize(crate::channel::PART, 0);
+    if buffer.len() < PART {
+        *buffer = vec![0; PART];
+    }
     let mut hasher = kelvin_wire::Hasher::new();
     let mut done = 0;
     while done < bytes {
-        let room = buffer.len().min((bytes - done) as usize);
+        let room = PART.min((bytes - done) as usize);
         match file.read_at(&mut buffer[..room], offset + done) {
             Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => {

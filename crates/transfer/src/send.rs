@@ -31,6 +31,7 @@ use crate::load::Watch;
 use crate::message::{FromReceiver, FromSender, Reason, Settings, Verdict};
 use crate::moving::{SendPath, SendSetup};
 use crate::pace::Pace;
+use crate::session::BATCH_BYTES;
 use crate::source::{Collection, LeftOut, Opener};
 use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
@@ -359,6 +360,12 @@ impl<'a, S: Stream> Sending<'a, S> {
     fn pass(&mut self, bytes: u64) {
         self.passed += bytes;
         (self.progress)(self.passed, self.all);
+    }
+
+    /// The buffer, of at least [`BATCH_BYTES`], to be put back after use; a new one where it was not.
+    fn take_buffer(&mut self) -> Vec<u8> {
+        let buffer = std::mem::take(&mut self.buffer);
+        if buffer.len() < BATCH_BYTES as usize { vec![0; BATCH_BYTES as usize] } else { buffer }
     }
 
     fn stop_if_asked(&self) -> Result<()> {

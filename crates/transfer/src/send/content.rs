@@ -80,8 +80,7 @@ impl<S: Stream> Sending<'_, S> {
 
     /// Hashes bytes that went from the file into the socket without being seen.
     fn hash_again(&mut self, file: &File, (offset, bytes): (u64, u64), hasher: &mut Hasher) -> Result<()> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(PART, 0);
+        let mut buffer = self.take_buffer();
         let mut done = 0;
         while done < bytes {
             let room = (bytes - done).min(PART as u64) as usize;
@@ -114,8 +113,7 @@ impl<S: Stream> Sending<'_, S> {
     fn send_parts(&mut self, file: &File, (offset, bytes): (u64, u64)) -> Result<bool> {
         let most = self.pace.most(PART as u64);
         let (mut done, mut is_whole, mut hasher) = (0, true, Hasher::new());
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(PART, 0);
+        let mut buffer = self.take_buffer();
         while done < bytes {
             let room = most.min(bytes - done) as usize;
             let read = self.channel.times.file(|| read_at(file, &mut buffer[..room], offset + done));

@@ -41,9 +41,7 @@ impl<S: Stream> Sending<'_, S> {
     /// Sends the whole content of this file and those that follow it.
     fn send_small(&mut self, wanted: Wanted) -> Result<()> {
         self.stop_if_asked()?;
-        let (mut files, mut content, mut filled) = (Vec::new(), std::mem::take(&mut self.buffer), 0);
-        // Zeros are written where there was nothing, not once more for each file.
-        content.resize(content.len().max(BATCH_BYTES as usize), 0);
+        let (mut files, mut content, mut filled) = (Vec::new(), self.take_buffer(), 0);
         let most = self.pace.most(BATCH_BYTES);
         let mut next = Some(wanted);
         while let Some(Wanted { number, .. }) = next {
@@ -184,11 +182,11 @@ impl<S: Stream> Sending<'_, S> {
             self.send_piece(source, file, Piece { bytes: before, is_last: false, ..piece })?;
         }
         let end = Piece { offset: piece.offset + u64::from(before), bytes, ..piece };
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(bytes as usize, 0);
-        let read = self.channel.times.file(|| file.read_exact_at(&mut buffer, end.offset));
+        let mut buffer = self.take_buffer();
+        let content = &mut buffer[..bytes as usize];
+        let read = self.channel.times.file(|| file.read_exact_at(content, end.offset));
         let is_right = read.map_err(|_| shortened(source, file)).and_then(|()| source.check(file));
-        let sent = is_right.and_then(|()| self.send_end(end, &buffer));
+        let sent = is_right.and_then(|()| self.send_end(end, content));
         self.buffer = buffer;
         sent
     }
