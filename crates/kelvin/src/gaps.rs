@@ -13,8 +13,10 @@ use crate::prepare::Prepared;
 pub const SHARE: f64 = 0.1;
 /// Less is not worth beginning.
 pub const LEAST: Duration = Duration::from_secs(1);
-/// Gaps whose causes are tried: as many as the verdict tells.
-const MOST: usize = 3;
+/// Gaps that share the time: as many as the verdict tells. What they leave of it goes to the next ones.
+const TOLD: usize = 3;
+/// Gaps whose causes are tried at most.
+const MOST: usize = 10;
 /// Rounds of a pass, at least: as found and without a cause, of the figure and of what the cause cannot touch.
 const OF_A_PASS: f64 = 4.0;
 
@@ -48,16 +50,17 @@ pub fn gaps_of(run: &Run) -> Vec<Gapped> {
     gaps.filter(|gap| gap.level.is_none()).filter_map(asked).collect()
 }
 
-/// What is found of their causes within this time, the largest gap first. One that takes longer than what is left of the time is left
-/// out.
+/// What is found of their causes within this time, the most odd first: of those that the verdict tells, then of as many more as there is
+/// time for. One that takes longer than what is left of the time is left out.
 pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation> {
     if time < LEAST {
         return Vec::new();
     }
     let begun = Instant::now();
     let mut asked = gaps_of(run);
+    asked.retain(|gap| gap.times_worse() > 1.0);
     asked.truncate(MOST);
-    let of = asked.len();
+    let of = asked.len().min(TOLD);
     let mut explanations = Vec::new();
     for (done, Gapped { probe, metric, case, .. }) in asked.into_iter().enumerate() {
         let left = time.saturating_sub(begun.elapsed());
@@ -69,7 +72,7 @@ pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation>
         if f64::from(passes) * OF_A_PASS * seconds_of_a_round(run, probe, &case) > left {
             continue;
         }
-        let pace = Pace { seconds: left / (of - done) as f64, passes, most: left };
+        let pace = Pace { seconds: left / of.saturating_sub(done).max(1) as f64, passes, most: left };
         let inputs = inputs(&plan_of_case(probe, &case, &prepared.machine));
         let found = Inquiry { probe, metric, case, inputs, pace, seed: run.outline.settings.seed }.carry_out(prepared);
         explanations.extend(explain(&found.experiment));
