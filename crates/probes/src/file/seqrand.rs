@@ -64,18 +64,31 @@ const PATIENCE: f64 = 1e9;
 /// MiB of the files of an older study.
 const PUBLISHED: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let sizes: &[u64] = match effort {
-        Effort::Quick => &[16],
-        Effort::Default => &[1, 16, 128],
-        Effort::Thorough => &PUBLISHED,
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let sizes: Vec<u64> = match effort {
+        Effort::Quick => vec![16],
+        Effort::Default => vec![1, 16, 128],
+        Effort::Thorough => PUBLISHED.into_iter().chain(beyond_memory(machine)).collect(),
     };
-    let of_size = |&size: &u64| {
+    let of_size = |size: u64| {
         [CacheState::Direct, CacheState::Uncached].into_iter().flat_map(move |cache| {
             AccessOrder::ALL.iter().map(move |&order| Case::new().with(BYTES, size * MIB).at(order).at(cache))
         })
     };
-    sizes.iter().flat_map(of_size).collect()
+    sizes.into_iter().flat_map(of_size).collect()
+}
+
+/// MiB of the largest file beyond memory that is made without being asked for: half of what a run may write.
+const MOST_BEYOND: u64 = 2048;
+
+/// MiB of a file that no file cache of this machine holds: a quarter more than its memory, or than its control group may use. None on a
+/// machine where that takes long to write.
+fn beyond_memory(machine: &Machine) -> Option<u64> {
+    let limit = machine.limits.memory_bytes.get().copied().flatten().unwrap_or(u64::MAX);
+    let memory = limit.min(*machine.memory.total_bytes.get()?);
+    let largest = PUBLISHED[PUBLISHED.len() - 1];
+    let size = (memory + memory / 4).div_ceil(largest * MIB) * largest;
+    (largest + 1..=MOST_BEYOND).contains(&size).then_some(size)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
@@ -179,6 +192,7 @@ mod tests {
     use crate::testing::facts_about;
     use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
     use kelvin_catalogue::mem::BANDWIDTH_COPY;
+    use kelvin_model::Fact;
 
     #[test]
     fn times_are_those_worked_out_by_hand() {
@@ -213,5 +227,23 @@ mod tests {
         let study = super::cases(&crate::testing::machine(), Effort::Thorough);
         let sizes: std::collections::BTreeSet<u64> = study.iter().filter_map(|case| BYTES.of(case)).collect();
         assert_eq!((study.len(), sizes), (32, PUBLISHED.map(|size| size * MIB).into()));
+    }
+
+    #[test]
+    fn one_file_is_larger_than_the_memory_that_is_allowed() {
+        let mut machine = crate::testing::machine();
+        assert_eq!(beyond_memory(&machine), None);
+        machine.memory.total_bytes = Fact::known(1600 * MIB, "a test");
+        assert_eq!(beyond_memory(&machine), Some(2048));
+        machine.memory.total_bytes = Fact::known(16384 * MIB, "a test");
+        assert_eq!(beyond_memory(&machine), None);
+        machine.limits.memory_bytes = Fact::known(Some(1000 * MIB), "a test");
+        // 1250 are ten times 128.
+        assert_eq!(beyond_memory(&machine), Some(1280));
+        assert_eq!(super::cases(&machine, Effort::Thorough).len(), 36);
+        assert_eq!(super::cases(&machine, Effort::Default).len(), 12);
+        // All of such a limit is within the sizes of the older study.
+        machine.limits.memory_bytes = Fact::known(Some(64 * MIB), "a test");
+        assert_eq!(beyond_memory(&machine), None);
     }
 }
