@@ -10,6 +10,7 @@ mod congestion_control;
 mod controls;
 mod file_system;
 mod flush;
+mod fresh_memory;
 mod group_quota;
 mod idle_wake;
 mod memory_limit;
@@ -32,12 +33,13 @@ pub fn all() -> &'static [&'static Cause] {
     &ALL
 }
 
-static ALL: [&Cause; 16] = [
+static ALL: [&Cause; 17] = [
     &idle_wake::CAUSE,
     &remote_interrupt::CAUSE,
     &timer_slack::CAUSE,
     &translation::CAUSE,
     &page_tables::CAUSE,
+    &fresh_memory::CAUSE,
     &congestion_control::CAUSE,
     &socket_buffers::CAUSE,
     &zero_copy::CAUSE,

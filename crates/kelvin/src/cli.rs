@@ -143,7 +143,7 @@ pub enum Command {
                             kelvin why mem.latency pages=base bytes=64MiB --budget 1m\n  \
                             kelvin why net.bandwidth.tcp.system --format html -o why.html\n  \
                             kelvin why os.ipc.pipe.latency placement=two_cpus --json\n  \
-                            kelvin why --gaps            every figure of the last run that is far from its prediction\n  \
+                            kelvin why --gaps            every figure of the last run far from predicted\n  \
                             kelvin why --causes\n\n\
                             A figure takes about 20 s, unless --budget says otherwise. Nothing is stored. What it changes for a cause ends \
                             with it.\n\n\

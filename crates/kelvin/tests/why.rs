@@ -269,6 +269,20 @@ fn page_tables_are_named_where_there_are_many() {
     assert!(small["causes"].to_string().contains("smaller than a huge page"), "{small:#}");
 }
 
+#[test]
+fn memory_that_was_not_in_use_is_looked_for_in_a_first_touch_alone() {
+    let _alone = alone();
+    let place = Place::new();
+    let few = ["--budget", "minimum", "--rounds", "4"];
+    let explanation = explained(&place, &[&["mem.first_touch"][..], &few].concat());
+    let cause = explanation["causes"].as_array().unwrap().iter().find(|one| one["id"] == "fresh_memory").unwrap();
+    let ways = cause["evidence"].as_array().unwrap();
+    // How much it takes is this machine's; both ways were tried.
+    assert!(ways.len() == 2 && ways.iter().all(|one| one["amount"]["value"].is_number()), "{cause:#}");
+    let again = explained(&place, &[&["mem.first_touch.again"][..], &few].concat());
+    assert_eq!(verdict(&again, "fresh_memory"), "absent");
+}
+
 /// The kernel's default slack can be taken away, and none cannot.
 #[test]
 fn timer_slack_is_tried_where_there_is_some() {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kelvin_model::text::{is_visible, visible};
+use kelvin_model::{AgainstPrediction, FoundFigure};
 use kelvin_report::{Html, Render};
 use sha2::{Digest, Sha256};
 use synthetic::Sample;
@@ -61,6 +62,22 @@ fn the_page_begins_with_the_ladder_and_what_stands_out() {
     }
     assert!(page.contains("<title>system call: 84.3 ns\npredicted 51.4 to 79.9 ns\nfrom lower metrics"));
     assert!(page.contains("href=\"#area-os\""), "rungs lead to their sections");
+}
+
+#[test]
+fn what_is_only_as_found_has_a_hollow_mark_and_says_so() {
+    let mut sample = synthetic::full();
+    let rungs = &mut sample.analysis.screen.as_mut().unwrap().rungs;
+    let figure = &mut rungs.iter_mut().find(|rung| rung.what == "system call").unwrap().figure;
+    let text = std::mem::replace(&mut figure.text, "not known".into());
+    figure.as_found = Some(FoundFigure { value: figure.measured.take().unwrap(), text });
+    figure.against = AgainstPrediction::NotCompared;
+    let page = markup(&render(&sample)).replace('\u{a0}', " ");
+    // Wide and narrow, and in the legend of each.
+    assert_eq!(page.matches("<path class=\"ladder-found\"").count(), 4);
+    assert_eq!(page.matches("84.3 ns ◇</text>").count(), 2);
+    assert!(page.contains("<title>system call: not known, 84.3 ns as found\n"));
+    assert!(page.contains("<td>not known, 84.3 ns as found"));
 }
 
 #[test]

@@ -82,7 +82,7 @@ pub(super) fn in_force(look: &Look<'_>) -> Option<Hazard> {
         ([], []) => return None,
         ([], names) => {
             let effect = "a few instructions more at kernel entry and exit and at process switches";
-            (format!("mitigations in force, none of them dear: {}", names.join(", ")), effect.to_owned())
+            (format!("mitigations in force, none of them costly: {}", names.join(", ")), effect.to_owned())
         }
         (does, _) => {
             let listed = |of: fn(&Mechanism) -> &'static str, by: &str| {
