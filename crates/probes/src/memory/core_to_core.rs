@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kelvin_catalogue::mem::{CORE_TO_CORE, FROM_CPU, TO_CPU};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Axis, Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::cpu;
 
@@ -51,6 +51,22 @@ pub(crate) static PROBE: Probe = Probe {
 const MOST_CPUS: usize = 16;
 const QUICK_CPUS: usize = 4;
 const THOROUGH_CPUS: usize = 32;
+/// Bytes of a cache line.
+const LINE_BYTES: f64 = 64.0;
+/// Lines in flight of a copy (line fill buffers of a core): so many arrive in the time of one.
+const IN_FLIGHT: f64 = 10.0;
+
+/// Nanoseconds that all lines but the first of so many bytes take from another CPU, of which one line takes `line`.
+pub(crate) fn beyond_a_line(line: f64, bytes: f64) -> f64 {
+    line * (bytes / LINE_BYTES - 1.0).max(0.0) / IN_FLIGHT
+}
+
+/// A line between the two CPUs of every run.
+pub(crate) fn line(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
+    let pair = of_every_run(facts.machine());
+    facts.measured(&CORE_TO_CORE, &pair.ok_or_else(|| NoPrediction::because("it is not known which CPUs there are"))?)
+}
+
 /// A pair that every run measures: the last one, so that it is not two threads of one core where there are others.
 pub(crate) fn of_every_run(machine: &Machine) -> Option<Case> {
     cases(machine, Effort::Quick).pop()

@@ -3,7 +3,9 @@
 //! It is what a program pays while it grows. It must not be used as the cost of a page fault: where a host lends a virtual
 //! machine its memory page by page, most of it may be the host's.
 
-use kelvin_catalogue::mem::{FAULT_MINOR, FIRST_TOUCH, FIRST_TOUCH_AGAIN, FaultPage};
+use kelvin_catalogue::mem::{
+    BANDWIDTH, BANDWIDTH_ZERO, FAULT_MINOR, FIRST_TOUCH, FIRST_TOUCH_AGAIN, FaultPage, LATENCY,
+};
 use kelvin_harness::{Bench, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction};
 use kelvin_sys::mapping::{self, page_bytes};
@@ -11,6 +13,7 @@ use kelvin_sys::memory::{Arena, Pages};
 use kelvin_sys::usage::{Who, usage};
 
 use super::allowance::allowance;
+use super::{bandwidth, latency};
 use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -24,9 +27,11 @@ pub(crate) static PROBE: Probe = Probe {
               was given last, which the caches and the host still have. getrusage counts the faults of both: fewer than \
               a page each fails the round. What is taken is the process's first memory of this size, so each round is \
               one pass.",
-        prediction: "Of either: the measured fault of a fresh page (mem.fault.minor), which includes clearing it. \
-                     Predicted range: a factor of 1.5 either way, as 128 MiB lie in no cache and every table of pages is new. \
-                     A virtual machine's host may have to find memory for the first touch: that is in no formula, and a gap \
+        prediction: "Of either: the measured fault of a fresh page (mem.fault.minor), which is one of few that the caches still \
+                     have; and, as 128 MiB lie in no cache, clearing a page in memory (mem.bandwidth.zero beyond all caches) and \
+                     one load from there (mem.latency), for what the kernel keeps of the page. Predicted range: a factor of 1.5 \
+                     either way, as every table of pages is new, and the kernel finds free pages in its own order. A virtual \
+                     machine's host may have to find memory for the first touch: that is in no formula, and a gap \
                      shows it.",
         not_for: "Memory of a certain age: it is not known how long ago, and by whom, what the kernel hands out was used.",
         pitfalls: &[
@@ -41,7 +46,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&FIRST_TOUCH, &FIRST_TOUCH_AGAIN],
-    inputs: &[FAULT_MINOR.id.as_str()],
+    inputs: &[FAULT_MINOR.id.as_str(), BANDWIDTH.as_str(), LATENCY.id.as_str()],
     // Twice as much as is touched must be free, or what is measured is how memory is found.
     cases: |machine, _| if allowance(machine) >= BYTES as u64 { vec![Case::new()] } else { Vec::new() },
     run,
@@ -83,10 +88,20 @@ const SPREAD: f64 = 1.5;
 
 fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let fault = facts.measured(&FAULT_MINOR, &Case::new().at(FaultPage::Anonymous))?;
-    let text = format!("{:.0} ns; predicted range: a factor of {SPREAD} either way", fault.value);
-    Ok(Predicting::within_factor(Basis::Derived, fault.value, SPREAD)
-        .formula("fault of a fresh page")
+    let zeroed = facts.measured(&BANDWIDTH_ZERO, &bandwidth::in_memory(facts.machine()))?;
+    let load = facts.measured(&LATENCY, &latency::in_memory(facts.machine()))?;
+    let clearing = page_bytes() as f64 / zeroed.value * 1e9;
+    let value = fault.value + clearing + load.value;
+    let text = format!(
+        "{:.0} ns fault of a page in the caches + {clearing:.0} ns clearing one in memory + {:.0} ns load = {value:.0} ns; predicted \
+         range: a factor of {SPREAD} either way",
+        fault.value, load.value
+    );
+    Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
+        .formula("fault of a fresh page + page / mem.bandwidth.zero + mem.latency")
         .input(fault)
+        .input(zeroed)
+        .input(load)
         .derived_as(text))
 }
 
@@ -96,11 +111,14 @@ mod tests {
     use crate::testing::facts_about;
 
     #[test]
-    fn a_new_page_is_predicted_as_the_fault_of_a_fresh_one() {
-        facts_about(&[(FAULT_MINOR.id.as_str(), Some(800.0))], |facts| {
+    fn a_new_page_is_predicted_by_the_fault_of_a_fresh_one_and_what_no_cache_has() {
+        // 4096 bytes at 8.192 a nanosecond.
+        let known = [(&FAULT_MINOR, 800.0), (&BANDWIDTH_ZERO, 8.192e9), (&LATENCY, 100.0)];
+        let known = known.map(|(metric, value)| (metric.id.as_str(), Some(value)));
+        facts_about(&known, |facts| {
             for metric in [&FIRST_TOUCH, &FIRST_TOUCH_AGAIN] {
                 let predicted = predict(facts, metric, &Case::new()).unwrap();
-                assert_eq!((predicted.value, predicted.high), (800.0, 1200.0));
+                assert_eq!((predicted.value, predicted.high), (1400.0, 2100.0));
             }
         });
         facts_about(&[], |facts| assert!(predict(facts, &FIRST_TOUCH, &Case::new()).is_err()));

@@ -4,6 +4,7 @@
 //! differ by direction.
 
 use kelvin_catalogue::Placement;
+use kelvin_catalogue::mem::CORE_TO_CORE;
 use kelvin_catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction};
@@ -11,6 +12,7 @@ use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction};
 use super::echo::Echo;
 use super::link::Protocol;
 use super::messages::{SMALL, message, round_trip_messages};
+use crate::memory::core_to_core;
 use crate::os::ipc::partner_cpu;
 use crate::os::switch::{cross_cpu, pipe};
 use crate::predict::Predicting;
@@ -26,13 +28,16 @@ static OVER_TCP: What = What { protocol: Protocol::Tcp, metric: &RTT_TCP, stack:
 static OVER_UDP: What = What { protocol: Protocol::Udp, metric: &RTT_UDP, stack: &STACK_UDP };
 static OVER_UNIX: What = What { protocol: Protocol::Unix, metric: &RTT_UNIX, stack: &STACK_UNIX };
 
+/// What their predictions need of what lies between two processes.
+const BETWEEN: [&str; 3] = [pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str(), CORE_TO_CORE.id.as_str()];
+
 pub(super) static TCP: Probe = Probe {
     id: RTT_TCP.id.as_str(),
     summary: "Round trip of a message between two processes over TCP",
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_TCP],
-    inputs: &[STACK_TCP.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str()],
+    inputs: &[STACK_TCP.id.as_str(), BETWEEN[0], BETWEEN[1], BETWEEN[2]],
     cases: |_, effort| cases(effort, &OVER_TCP),
     run: |bench, case| run(bench, case, &OVER_TCP),
     predict: |facts, _, case| predict(facts, case, &OVER_TCP),
@@ -44,7 +49,7 @@ pub(super) static UDP: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_UDP],
-    inputs: &[STACK_UDP.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str()],
+    inputs: &[STACK_UDP.id.as_str(), BETWEEN[0], BETWEEN[1], BETWEEN[2]],
     cases: |_, effort| cases(effort, &OVER_UDP),
     run: |bench, case| run(bench, case, &OVER_UDP),
     predict: |facts, _, case| predict(facts, case, &OVER_UDP),
@@ -56,7 +61,7 @@ pub(super) static UNIX: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_UNIX],
-    inputs: &[STACK_UNIX.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str()],
+    inputs: &[STACK_UNIX.id.as_str(), BETWEEN[0], BETWEEN[1], BETWEEN[2]],
     cases: |_, effort| cases(effort, &OVER_UNIX),
     run: |bench, case| run(bench, case, &OVER_UNIX),
     predict: |facts, _, case| predict(facts, case, &OVER_UNIX),
@@ -74,7 +79,8 @@ const METHOD: Method = Method {
           noted. lmbench's lat_tcp, lat_udp and lat_unix print the same for one byte, sockperf half of it.",
     prediction: "On one CPU: 2 x (net.stack, sending and receiving by one process, + os.switch.process.pipe, a \
                  switch). Between two: 2 x (net.stack + waking a process on another CPU, which is os.switch.cross_cpu \
-                 over pipes less the pipe's own calls). Predicted range: a factor of 1.4 either way on one CPU, of 2 \
+                 over pipes less the pipe's own calls, + moving the message from CPU to CPU: each line but the first \
+                 takes mem.core_to_core, ten at a time). Predicted range: a factor of 1.4 either way on one CPU, of 2 \
                  between two, where the idle CPU's state decides. A Unix socket may add a switch or wake-up each way: \
                  a waiting reader is also woken when the message it sent before is received.",
     not_for: "Half of it as the one-way latency; a network between two machines; a request to a busy server (see \
@@ -119,23 +125,30 @@ fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, No
     let bytes = MESSAGE.of(case).unwrap_or_default();
     let stack = facts.measured(what.stack, &Case::new().with(MESSAGE, bytes))?;
     let switching = Switching::of(facts, case)?;
-    let value = 2.0 * (stack.value + switching.nanoseconds);
+    let is_apart = Placement::of(case) != Some(Placement::SameCpu);
+    let line = if is_apart { Some(core_to_core::line(facts)?) } else { None };
+    let moving = line.as_ref().map_or(0.0, |line| core_to_core::beyond_a_line(line.value, bytes as f64));
+    let value = 2.0 * (stack.value + switching.nanoseconds + moving);
     let (low, mut high) = (value / switching.factor, value * switching.factor);
+    let (moved, by_lines) = match is_apart {
+        true => (format!(" + {moving:.0} ns moving it from CPU to CPU"), " + message / 64 B x mem.core_to_core / 10"),
+        false => (String::new(), ""),
+    };
     let mut derivation = format!(
-        "2 x ({:.0} ns {} + {:.0} ns {}) = {value:.0} ns",
+        "2 x ({:.0} ns {} + {:.0} ns {}{moved}) = {value:.0} ns",
         stack.value, stack.name, switching.nanoseconds, switching.name
     );
     if what.protocol == Protocol::Unix {
         // Readers and writers of a Unix socket wait in one queue: receiving a message wakes its sender.
-        high = high.max(2.0 * (stack.value + 2.0 * switching.nanoseconds) * MARGIN);
+        high = high.max(2.0 * (stack.value + 2.0 * switching.nanoseconds + moving) * MARGIN);
         derivation.push_str(
             "; up to one more of these each way, as a waiting sender is also woken when its message is received",
         );
     }
     let predicting = Predicting::between(Basis::Derived, value, low, high)
-        .formula(format!("2 x ({} + {})", stack.name, switching.name))
+        .formula(format!("2 x ({} + {}{by_lines})", stack.name, switching.name))
         .input(stack);
-    Ok(switching.inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+    Ok(switching.inputs.into_iter().chain(line).fold(predicting, Predicting::input).derived_as(derivation))
 }
 
 /// The part of the factor that is not another switch.
@@ -196,6 +209,7 @@ mod tests {
             (pipe::PROCESS_SWITCH.id.as_str(), Some(1500.0)),
             (pipe::PROCESS_OWN.id.as_str(), Some(500.0)),
             (cross_cpu::METRIC.id.as_str(), Some(8500.0)),
+            (CORE_TO_CORE.id.as_str(), Some(60.0)),
         ];
         facts_about(&known, |facts| {
             let same = predict(facts, &case(Placement::SameCpu), &OVER_TCP).unwrap();
@@ -204,7 +218,11 @@ mod tests {
             assert!(predict(facts, &case(Placement::SameCpu), &OVER_UNIX).is_err());
             let two = predict(facts, &case(Placement::TwoCpus), &OVER_TCP).unwrap();
             assert_eq!((two.value, two.low), (22_000.0, 11_000.0));
-            assert_eq!(two.inputs.len(), 3);
+            assert_eq!(two.inputs.len(), 4);
+            // 1024 lines, of which 1023 come ten at a time.
+            let large = Case::new().at(Placement::TwoCpus).with(MESSAGE, 65_536);
+            let large = predict(facts, &large, &OVER_TCP).unwrap();
+            assert!((large.value - 2.0 * (11_000.0 + 102.3 * 60.0)).abs() < 1e-6, "{large:?}");
             assert!(predict(facts, &case(Placement::SameCpu), &OVER_UDP).is_err());
         });
     }

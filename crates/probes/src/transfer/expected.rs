@@ -6,12 +6,10 @@
 use kelvin_transfer::bare::{Connection, Receiving, Sending};
 use kelvin_transfer::moving::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 
+use crate::memory::core_to_core::beyond_a_line;
+
 /// Bytes of a full segment over loopback: the most that IP can count, less the headers of IP and TCP with timestamps.
 pub(super) const SEGMENT: f64 = 65_483.0;
-/// Bytes of a cache line.
-const LINE: f64 = 64.0;
-/// Lines in flight of a copy (line fill buffers of a core): after the first one, so many arrive in the time of one.
-pub(super) const LINES_IN_FLIGHT: f64 = 10.0;
 /// Bytes that one fault maps of a file in memory (fault-around).
 const AROUND: f64 = 65_536.0;
 /// Either end's part of a stream whose bytes are referred to: from a quarter of it to all, which is a factor of two either way.
@@ -138,7 +136,7 @@ pub(super) struct Expected {
 impl Costs {
     /// How long a call that copies so many bytes waits for lines from the other CPU.
     fn crossing(&self, bytes: f64) -> f64 {
-        self.line * (1.0 + (bytes / LINE - 1.0).max(0.0) / LINES_IN_FLIGHT)
+        self.line + beyond_a_line(self.line, bytes)
     }
 
     /// Either end's part of a byte that is sent by reference, or without a copy.
