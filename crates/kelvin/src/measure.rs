@@ -55,6 +55,9 @@ pub struct Finished {
     pub trouble: Option<AppendError>,
 }
 
+/// A budget is kept within a twentieth.
+const MOST_OF_BUDGET: f64 = 1.05;
+
 /// Measures a plan: whoever conducts it tells all events of the run. The causes of its gaps are tried for as long as `causes`.
 ///
 /// # Errors
@@ -83,7 +86,9 @@ pub fn measure(
     run.outline.clock.source_after = clock_source();
     predict::conclude(&mut run);
     if run.status == RunStatus::Complete {
-        run.explanations = gaps::tried(&run, &prepared, causes);
+        // Rounds that took longer than was expected leave less for them.
+        let left = prepared.left_of(MOST_OF_BUDGET * run.outline.settings.budget_seconds);
+        run.explanations = gaps::tried(&run, &prepared, causes.min(left));
     }
     prepared.clear_up();
     let run = wishes.told.run(run)?;

@@ -61,6 +61,11 @@ impl Prepared {
         Ok(Self { setup, machine: here.machine, began: here.began, way, directories: (scratch, remote) })
     }
 
+    /// What is left of so many seconds since the run began.
+    pub fn left_of(&self, seconds: f64) -> Duration {
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).saturating_sub(self.began.elapsed())
+    }
+
     /// The CPUs of a setup on another of the CPUs that this process may use.
     pub fn placement_at(&self, cpu: u32) -> Placement {
         let allowed = &self.setup.placement.allowed;
