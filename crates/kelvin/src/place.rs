@@ -9,6 +9,7 @@ use kelvin_model::Machine;
 use crate::fault::Fault;
 
 /// The machine that a run is made on, read once.
+#[derive(Clone)]
 pub struct Here {
     /// When it began to be read: the time of a run counts from then.
     pub began: Instant,

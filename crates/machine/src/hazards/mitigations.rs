@@ -14,7 +14,7 @@ struct Mechanism {
     of: &'static [&'static str],
 }
 
-const MECHANISMS: [Mechanism; 7] = [
+static MECHANISMS: [Mechanism; 7] = [
     Mechanism {
         name: "page tables of the kernel's own",
         costs: "each entry and exit switches page tables",
@@ -66,6 +66,11 @@ impl Mechanism {
     }
 }
 
+/// All that are in force.
+fn mechanisms(all: &[Mitigation]) -> Vec<&'static Mechanism> {
+    MECHANISMS.iter().filter(|mechanism| mechanism.is_in_force(all)).collect()
+}
+
 /// The parts of a status, without its first word: also of one that leaves the machine vulnerable, and mitigates in part.
 fn parts(status: &str) -> impl Iterator<Item = &str> {
     let after = ["Mitigation: ", "Vulnerable: "].iter().find_map(|word| status.strip_prefix(word));
@@ -77,7 +82,7 @@ pub(super) fn in_force(look: &Look<'_>) -> Option<Hazard> {
     let all = fact.get()?;
     let names: Vec<&str> =
         all.iter().filter(|one| one.status.starts_with("Mitigation")).map(|one| one.vulnerability.as_str()).collect();
-    let does: Vec<&Mechanism> = MECHANISMS.iter().filter(|mechanism| mechanism.is_in_force(all)).collect();
+    let does = mechanisms(all);
     let (summary, effect) = match (does.as_slice(), names.as_slice()) {
         ([], []) => return None,
         ([], names) => {
@@ -109,7 +114,7 @@ mod tests {
             status: status.to_owned(),
         };
         let all: Vec<Mitigation> = all.iter().map(one).collect();
-        MECHANISMS.iter().filter(|mechanism| mechanism.is_in_force(&all)).map(|mechanism| mechanism.name).collect()
+        mechanisms(&all).iter().map(|mechanism| mechanism.name).collect()
     }
 
     #[test]

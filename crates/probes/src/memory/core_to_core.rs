@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kelvin_catalogue::mem::{CORE_TO_CORE, FROM_CPU, TO_CPU};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Axis, Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::cpu;
 
@@ -61,15 +61,9 @@ pub(crate) fn beyond_a_line(line: f64, bytes: f64) -> f64 {
     line * (bytes / LINE_BYTES - 1.0).max(0.0) / IN_FLIGHT
 }
 
-/// A line between the two CPUs of every run.
-pub(crate) fn line(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
-    let pair = of_every_run(facts.machine());
-    facts.measured(&CORE_TO_CORE, &pair.ok_or_else(|| NoPrediction::because("it is not known which CPUs there are"))?)
-}
-
 /// A pair that every run measures: the last one, so that it is not two threads of one core where there are others.
-pub(crate) fn of_every_run(machine: &Machine) -> Option<Case> {
-    cases(machine, Effort::Quick).pop()
+pub(crate) fn of_every_run(machine: &Machine) -> Case {
+    cases(machine, Effort::Quick).pop().expect("there is a pair, or a case that tells why there is none")
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {

@@ -237,9 +237,7 @@ fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 
 /// A line from core to core in the crew, as between two CPUs apart from it.
 fn between_cores(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let pair = core_to_core::of_every_run(facts.machine());
-    let pair = pair.ok_or_else(|| NoPrediction::because("there is one CPU"))?;
-    let way = facts.measured(&CORE_TO_CORE, &pair)?;
+    let way = facts.measured(&CORE_TO_CORE, &core_to_core::of_every_run(facts.machine()))?;
     Ok(Predicting::within_factor(Basis::Derived, way.value, OF_WAY)
         .formula("the way between two CPUs, as mem.core_to_core")
         .input(way.clone())

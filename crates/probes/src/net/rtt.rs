@@ -28,8 +28,10 @@ static OVER_TCP: What = What { protocol: Protocol::Tcp, metric: &RTT_TCP, stack:
 static OVER_UDP: What = What { protocol: Protocol::Udp, metric: &RTT_UDP, stack: &STACK_UDP };
 static OVER_UNIX: What = What { protocol: Protocol::Unix, metric: &RTT_UNIX, stack: &STACK_UNIX };
 
-/// What their predictions need of what lies between two processes.
-const BETWEEN: [&str; 3] = [pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str(), CORE_TO_CORE.id.as_str()];
+/// What predictions over a protocol need: what its stack takes, and what lies between two processes.
+const fn inputs(stack: &'static Metric) -> [&'static str; 4] {
+    [stack.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str(), CORE_TO_CORE.id.as_str()]
+}
 
 pub(super) static TCP: Probe = Probe {
     id: RTT_TCP.id.as_str(),
@@ -37,7 +39,7 @@ pub(super) static TCP: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_TCP],
-    inputs: &[STACK_TCP.id.as_str(), BETWEEN[0], BETWEEN[1], BETWEEN[2]],
+    inputs: &inputs(&STACK_TCP),
     cases: |_, effort| cases(effort, &OVER_TCP),
     run: |bench, case| run(bench, case, &OVER_TCP),
     predict: |facts, _, case| predict(facts, case, &OVER_TCP),
@@ -49,7 +51,7 @@ pub(super) static UDP: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_UDP],
-    inputs: &[STACK_UDP.id.as_str(), BETWEEN[0], BETWEEN[1], BETWEEN[2]],
+    inputs: &inputs(&STACK_UDP),
     cases: |_, effort| cases(effort, &OVER_UDP),
     run: |bench, case| run(bench, case, &OVER_UDP),
     predict: |facts, _, case| predict(facts, case, &OVER_UDP),
@@ -61,7 +63,7 @@ pub(super) static UNIX: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_UNIX],
-    inputs: &[STACK_UNIX.id.as_str(), BETWEEN[0], BETWEEN[1], BETWEEN[2]],
+    inputs: &inputs(&STACK_UNIX),
     cases: |_, effort| cases(effort, &OVER_UNIX),
     run: |bench, case| run(bench, case, &OVER_UNIX),
     predict: |facts, _, case| predict(facts, case, &OVER_UNIX),
@@ -126,7 +128,8 @@ fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, No
     let stack = facts.measured(what.stack, &Case::new().with(MESSAGE, bytes))?;
     let switching = Switching::of(facts, case)?;
     let is_apart = Placement::of(case) != Some(Placement::SameCpu);
-    let line = if is_apart { Some(core_to_core::line(facts)?) } else { None };
+    let line = || facts.measured(&CORE_TO_CORE, &core_to_core::of_every_run(facts.machine()));
+    let line = is_apart.then(line).transpose()?;
     let moving = line.as_ref().map_or(0.0, |line| core_to_core::beyond_a_line(line.value, bytes as f64));
     let value = 2.0 * (stack.value + switching.nanoseconds + moving);
     let (low, mut high) = (value / switching.factor, value * switching.factor);

@@ -237,9 +237,7 @@ impl<'a, 'f> Asked<'a, 'f> {
 
     /// A line from the other CPU.
     fn line(&mut self) -> Result<f64, NoPrediction> {
-        let pair = core_to_core::of_every_run(self.facts.machine());
-        let pair = pair.ok_or_else(|| NoPrediction::because("it is not known which CPUs there are"))?;
-        self.get(&CORE_TO_CORE, pair)
+        self.get(&CORE_TO_CORE, core_to_core::of_every_run(self.facts.machine()))
     }
 
     /// A byte of a buffer that is cleared: by the kernel when it is first touched, or by the allocator when it is used again.

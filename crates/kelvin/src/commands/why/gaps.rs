@@ -27,7 +27,8 @@ pub fn why(args: &WhyArgs, times: f64) -> Done {
         return Err(Fault::new("--format", "html and svg are of one figure: with --gaps, terminal or json is right"));
     }
     let run = run_of(args.of.as_deref().unwrap_or(OsStr::new(LAST)), &args.store)?;
-    if run.outline.machine.identity != Here::read()?.machine.identity {
+    let here = Here::read()?;
+    if run.outline.machine.identity != here.machine.identity {
         let why = "of another machine or kernel, which cannot be measured here; `kelvin runs list` lists those to name by --of";
         return Err(Fault::new("--gaps", format!("the run {} is {why}", run.outline.id)));
     }
@@ -40,7 +41,7 @@ pub fn why(args: &WhyArgs, times: f64) -> Done {
     let is_shown_at_once = format == WhyFormat::Terminal && args.output.is_none();
     let (mut explanations, mut failed) = (Vec::new(), false);
     for gap in &gaps {
-        match explained(args, Here::read()?, (gap.probe, gap.metric, &gap.case), pace) {
+        match explained(args, here.clone(), (gap.probe, gap.metric, &gap.case), pace) {
             Ok((explanation, _)) => {
                 if is_shown_at_once {
                     output::print(|out| paragraph(&explanation, explanations.is_empty(), out))?;
