@@ -73,7 +73,7 @@ impl Batches {
     fn count(&mut self, gathered: &Gathered) {
         if gathered.guarded {
             self.found += gathered.found();
-            self.kept += gathered.kept();
+            self.kept += gathered.quiet();
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kelvin_model::{
     Attempt, Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Case, Measurement, Metric, Name,
-    Readings, Round, Run, Unit,
+    Readings, Round, Run, Steady, SteadyCore, Tags, Unit,
 };
 use kelvin_stats::{Samples, Sorted, dominant_mode, fastest_mode};
 
@@ -42,46 +42,26 @@ const EARLIER_RUNS: usize = 10;
 /// machine repeats it to 1 %, and a sibling thread takes 15 % or more.
 const SHARED: f64 = 0.06;
 
-/// Steady state and tolerance of one canary.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Reference {
-    /// Steady state, in nanoseconds: the dominant one, of the block canary the fastest.
-    pub nanoseconds: f64,
-    /// Relative distance up to which a reading is steady.
-    pub tolerance: f64,
+/// The dominant steady state of readings.
+fn dominant(readings: &[f64]) -> Option<Steady> {
+    let sorted = thinned_evenly(readings)?;
+    around(dominant_mode(&sorted, MODE_WIDTH).0, &sorted)
 }
 
-impl Reference {
-    /// The dominant steady state of readings.
-    fn dominant(readings: &[f64]) -> Option<Self> {
-        let sorted = thinned_evenly(readings)?;
-        Self::around(dominant_mode(&sorted, MODE_WIDTH).0, &sorted)
-    }
+/// The fastest steady state of readings, or the dominant one if no state is steady.
+fn fastest(readings: &[f64]) -> Option<Steady> {
+    let sorted = thinned_evenly(readings)?;
+    let (nanoseconds, _) =
+        fastest_mode(&sorted, MODE_WIDTH, LEAST_MODE).unwrap_or_else(|| dominant_mode(&sorted, MODE_WIDTH));
+    around(nanoseconds, &sorted)
+}
 
-    /// The fastest steady state of readings, or the dominant one if no state is steady.
-    fn fastest(readings: &[f64]) -> Option<Self> {
-        let sorted = thinned_evenly(readings)?;
-        let (nanoseconds, _) =
-            fastest_mode(&sorted, MODE_WIDTH, LEAST_MODE).unwrap_or_else(|| dominant_mode(&sorted, MODE_WIDTH));
-        Self::around(nanoseconds, &sorted)
+fn around(nanoseconds: f64, sorted: &Sorted) -> Option<Steady> {
+    if nanoseconds <= 0.0 {
+        return None;
     }
-
-    fn around(nanoseconds: f64, sorted: &Sorted) -> Option<Self> {
-        if nanoseconds <= 0.0 {
-            return None;
-        }
-        let tolerance = (TOLERANCE_STDS * mode_std(sorted, nanoseconds) / nanoseconds).clamp(TOLERANCE.0, TOLERANCE.1);
-        Some(Self { nanoseconds, tolerance })
-    }
-
-    /// A reading as a multiple of the steady state.
-    fn relative(self, reading: f32) -> f64 {
-        f64::from(reading) / self.nanoseconds
-    }
-
-    fn is_steady(self, relative: f64) -> bool {
-        (relative - 1.0).abs() <= self.tolerance
-    }
+    let tolerance = (TOLERANCE_STDS * mode_std(sorted, nanoseconds) / nanoseconds).clamp(TOLERANCE.0, TOLERANCE.1);
+    Some(Steady { nanoseconds, tolerance })
 }
 
 /// The finite readings in order, at most [`READINGS_FOR_REFERENCE`] of them.
@@ -112,6 +92,8 @@ fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
 /// Canaries that see after-effects of the measured work: a fork leaves cold caches, and so does a switch to
 /// another process. Their steady state is that beside one case, over all its rounds; the others have one over the run.
 const OF_A_CASE: [Canary; 2] = [Canary::Cache, Canary::Kernel];
+/// With fewer readings the steady state of a core is not known: a state of a twentieth of them must be no accident.
+const LEAST_OF_A_CORE: usize = 400;
 /// With fewer readings beside a case the steady state over the run is used.
 const LEAST_OF_A_CASE: usize = 12;
 
@@ -141,7 +123,7 @@ fn readings<'r>(
 
 /// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
 /// each; only those beside a steady chain, because an interrupted one shows no frequency.
-fn block_at_reference(all: &[&Batches], chain: Option<&Reference>) -> Vec<f64> {
+fn block_at_reference(all: &[&Batches], chain: Option<&Steady>) -> Vec<f64> {
     let mut found = Vec::new();
     for batches in all {
         let chains = batches.canaries.get(&Canary::Chain);
@@ -155,6 +137,32 @@ fn block_at_reference(all: &[&Batches], chain: Option<&Reference>) -> Vec<f64> {
     found
 }
 
+/// The steady states by which the rounds of a run that goes on can tell whether the core is undisturbed; `None` before enough
+/// was read to know them.
+pub fn steady_core(run: &Run) -> Option<SteadyCore> {
+    let all: Vec<&Batches> = run.measurements.iter().flat_map(|m| &m.rounds).flat_map(distinct_columns).collect();
+    if all.iter().map(|batches| batches.len()).sum::<usize>() < LEAST_OF_A_CORE {
+        return None;
+    }
+    let found = References::of_core(&all, whole_core(run));
+    Some(SteadyCore { chain: found.get(Canary::Chain)?, block: found.get(Canary::Block)? })
+}
+
+/// The dominant state of the chain canary right after the work of a metric.
+fn own_frequency(measurement: &Measurement, metric: &Metric) -> Option<Steady> {
+    let mut readings = Vec::new();
+    for round in &measurement.rounds {
+        let Attempt::Measured(all) = &round.attempt else { continue };
+        for reading in all.iter().filter(|reading| reading.metric == metric.id) {
+            let Readings::Batches(batches) = &reading.readings else { continue };
+            // The first comes before the work.
+            let after = batches.canaries.get(&Canary::Chain).into_iter().flatten().skip(1);
+            readings.extend(after.map(|&reading| f64::from(reading)));
+        }
+    }
+    if readings.len() < LEAST_OF_A_CASE { None } else { dominant(&readings) }
+}
+
 /// The references of all canaries of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct References {
@@ -162,8 +170,8 @@ pub(crate) struct References {
     pub block_over_chain: Option<f64>,
     /// That over what it is by earlier runs, where the core was shared throughout.
     pub shared: Option<f64>,
-    of_run: BTreeMap<Canary, Reference>,
-    of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, Reference>>,
+    of_run: BTreeMap<Canary, Steady>,
+    of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, Steady>>,
 }
 
 impl References {
@@ -183,13 +191,13 @@ impl References {
     /// that was never as fast as on a `whole` core is compared with that one.
     fn of_core(all: &[&Batches], whole: Option<f64>) -> Self {
         let mut found = Self::default();
-        let Some(chain) = Reference::dominant(&readings(all.iter().copied(), Canary::Chain, |_, _| true)) else {
-            let block = Reference::fastest(&block_at_reference(all, None));
+        let Some(chain) = dominant(&readings(all.iter().copied(), Canary::Chain, |_, _| true)) else {
+            let block = fastest(&block_at_reference(all, None));
             found.of_run.extend(block.map(|block| (Canary::Block, block)));
             return found;
         };
         found.of_run.insert(Canary::Chain, chain);
-        if let Some(mut block) = Reference::fastest(&block_at_reference(all, Some(&chain))) {
+        if let Some(mut block) = fastest(&block_at_reference(all, Some(&chain))) {
             let own = block.nanoseconds / chain.nanoseconds;
             found.block_over_chain = Some(own);
             if let Some(whole) = whole.filter(|whole| own > whole * (1.0 + SHARED)) {
@@ -202,7 +210,7 @@ impl References {
     }
 
     /// The steady states beside one case, of the canaries that see its after-effects.
-    fn beside(measurement: &Measurement, of_run: &BTreeMap<Canary, Reference>) -> BTreeMap<Canary, Reference> {
+    fn beside(measurement: &Measurement, of_run: &BTreeMap<Canary, Steady>) -> BTreeMap<Canary, Steady> {
         let all: Vec<&Batches> = measurement.rounds.iter().flat_map(distinct_columns).collect();
         let block = of_run.get(&Canary::Block);
         let found = |canary| Some((canary, Self::beside_a_steady_block(&all, canary, block)?));
@@ -210,27 +218,35 @@ impl References {
     }
 
     /// The steady state of a canary among its readings beside a steady block, or among all if those are too few.
-    fn beside_a_steady_block(all: &[&Batches], canary: Canary, block: Option<&Reference>) -> Option<Reference> {
+    fn beside_a_steady_block(all: &[&Batches], canary: Canary, block: Option<&Steady>) -> Option<Steady> {
         let is_steady = |batches: &Batches, at: usize| {
             let reading = batches.canaries.get(&Canary::Block).and_then(|column| column.get(at));
             block.zip(reading).is_none_or(|(block, &reading)| block.is_steady(block.relative(reading)))
         };
         let steady = readings(all.iter().copied(), canary, is_steady);
         if steady.len() >= LEAST_OF_A_CASE {
-            return Reference::dominant(&steady);
+            return dominant(&steady);
         }
         let every = readings(all.iter().copied(), canary, |_, _| true);
-        if every.len() < LEAST_OF_A_CASE { None } else { Reference::dominant(&every) }
+        if every.len() < LEAST_OF_A_CASE { None } else { dominant(&every) }
     }
 
-    /// The references that judge one measurement.
-    pub fn at(&self, measurement: &Measurement) -> Self {
+    /// The references that judge a metric of one measurement.
+    pub fn at(&self, measurement: &Measurement, metric: &Metric) -> Self {
         let mut of_run = self.of_run.clone();
         of_run.extend(self.of_cases.get(&key(measurement)).into_iter().flatten());
+        if metric.own_frequency
+            && let (Some(chain), Some(block)) = (self.get(Canary::Chain), self.get(Canary::Block))
+            && let Some(own) = own_frequency(measurement, metric)
+        {
+            of_run.insert(Canary::Chain, own);
+            let nanoseconds = block.nanoseconds * own.nanoseconds / chain.nanoseconds;
+            of_run.insert(Canary::Block, Steady { nanoseconds, ..block });
+        }
         Self { of_run, ..Self::default() }
     }
 
-    pub fn get(&self, canary: Canary) -> Option<Reference> {
+    pub fn get(&self, canary: Canary) -> Option<Steady> {
         self.of_run.get(&canary).copied()
     }
 
@@ -242,11 +258,10 @@ impl References {
 
     /// Judges batches by the canaries beside them.
     pub fn judge(&self, batches: &Batches, wanted: Canaries) -> Judged {
-        let columns: Vec<(Reference, &[f32])> =
-            self.columns(batches, wanted).map(|(_, r, column)| (r, column)).collect();
+        let columns: Vec<(Steady, &[f32])> = self.columns(batches, wanted).map(|(_, r, column)| (r, column)).collect();
         let readings = columns.iter().map(|(_, column)| column.len()).max().unwrap_or(0);
         let off = (0..readings).map(|at| {
-            let is_off = |(reference, column): &(Reference, &[f32])| {
+            let is_off = |(reference, column): &(Steady, &[f32])| {
                 column.get(at).is_some_and(|&reading| !reference.is_steady(reference.relative(reading)))
             };
             columns.iter().any(is_off)
@@ -261,13 +276,13 @@ impl References {
         let reference = self.get(Canary::Chain)?;
         let chain = batches.canaries.get(&Canary::Chain)?;
         let frequency: Vec<f64> = chain.iter().map(|&reading| reference.relative(reading)).collect();
-        let others: Vec<(Reference, &[f32])> = self
+        let others: Vec<(Steady, &[f32])> = self
             .columns(batches, wanted)
             .filter(|(canary, ..)| *canary != Canary::Chain)
             .map(|(_, reference, column)| (reference, column))
             .collect();
         let off = frequency.iter().enumerate().map(|(at, &slowness)| {
-            let is_off = |(reference, column): &(Reference, &[f32])| {
+            let is_off = |(reference, column): &(Steady, &[f32])| {
                 column.get(at).is_some_and(|&reading| !reference.is_steady(reference.relative(reading) / slowness))
             };
             !(FREQUENCY_RANGE.0..=FREQUENCY_RANGE.1).contains(&slowness) || others.iter().any(is_off)
@@ -280,7 +295,7 @@ impl References {
         &'a self,
         batches: &'a Batches,
         wanted: Canaries,
-    ) -> impl Iterator<Item = (Canary, Reference, &'a [f32])> {
+    ) -> impl Iterator<Item = (Canary, Steady, &'a [f32])> {
         wanted.iter().filter_map(|canary| Some((canary, self.get(canary)?, batches.canaries.get(&canary)?.as_slice())))
     }
 
@@ -358,7 +373,8 @@ impl Judged {
 
 /// Visits every column of canary readings, in order of time, with the span that it was read over, in seconds. Readings of
 /// one round follow each other and are taken to last in proportion to their batches; columns that several metrics of one
-/// operation share are visited once.
+/// operation share are visited once. What was read while a round waited for the core to be undisturbed is left out: it is no
+/// part of what was found.
 fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64, f64), Canary, &'r [f32])) {
     let of = |measurement: &'r Measurement| measurement.rounds.iter().map(move |round| (measurement, round));
     let mut rounds: Vec<(&Measurement, &Round)> = run.measurements.iter().flat_map(of).collect();
@@ -369,9 +385,13 @@ fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64
         let mut done = 0.0;
         for batches in columns {
             let moment = |batch: f64| round.at + round.seconds * batch / total;
-            let span = (moment(done), moment(done + batches.len() as f64));
+            let found = batches.tags.iter().position(|tags| tags.any(Tags::AWAITED)).unwrap_or(batches.len());
+            let span = (moment(done), moment(done + found as f64));
             done += batches.len() as f64;
-            batches.canaries.iter().for_each(|(&canary, column)| visit(measurement, span, canary, column));
+            let readings = found.div_ceil(batches.canary_stride.max(1)) + 1;
+            for (&canary, column) in &batches.canaries {
+                visit(measurement, span, canary, &column[..readings.min(column.len())]);
+            }
         }
     }
 }

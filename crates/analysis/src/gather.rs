@@ -18,7 +18,7 @@ use crate::result::{CanaryCorrelation, Outcome, TagCount};
 const LEAST_KEPT: usize = 5;
 /// An undisturbed headline needs this many such rounds (or all, where a run made fewer).
 const LEAST_ROUNDS: usize = 2;
-/// And this share of all samples: fewer are the exception, not the machine left alone.
+/// And of undisturbed samples, as a share of all: fewer are the exception, not the machine left alone.
 const LEAST_SHARE: f64 = 0.02;
 /// Maximum samples for the correlation with a canary: its error is then below 0.03.
 const MOST_BESIDE: usize = 1500;
@@ -30,9 +30,12 @@ pub(crate) struct RoundSamples {
     pub index: u32,
     /// Seconds from the start of the run at which the round began.
     pub at: f64,
-    /// All samples except warm-up.
+    /// All samples except warm-up and those that the round waited for.
     pub found: Vec<f64>,
-    /// The undisturbed ones of them, normalised to the reference frequency where the metric asks for that.
+    /// How many of them are undisturbed.
+    pub quiet: usize,
+    /// Those and the undisturbed ones that the round waited for, normalised to the reference frequency where the metric asks for
+    /// that.
     pub kept: Vec<f64>,
 }
 
@@ -73,7 +76,8 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     pub fn of(measurement: &Measurement, metric: &Metric, references: &References) -> Self {
-        let (metric, references) = (&metric.at(&measurement.planned.case), &references.at(measurement));
+        let metric = &metric.at(&measurement.planned.case);
+        let references = &references.at(measurement, metric);
         let failed = measurement.failures().count() as u32;
         let lasting = transfer::is_whole(metric);
         let assumed = match metric.unit {
@@ -110,6 +114,7 @@ impl Gathered {
             Readings::Scalars(values) => {
                 let finite = values.iter().copied().filter(|value| value.is_finite());
                 to.found.extend(finite.clone());
+                to.quiet += finite.clone().count();
                 to.kept.extend(finite);
             }
             Readings::Batches(batches) => {
@@ -141,13 +146,17 @@ impl Gathered {
                 self.unusable += 1;
                 continue;
             };
-            to.found.push(value);
-            self.remember_beside(batches, batch, metric, time);
+            let was_awaited = tags.any(Tags::AWAITED);
+            if !was_awaited {
+                to.found.push(value);
+                self.remember_beside(batches, batch, metric, time);
+            }
             if !tags.any(metric.contaminants)
                 && !judged.is_disturbed(batch)
                 && let Some(kept) = self::value(time * judged.scale(batch), batches.work_per_iteration, metric.unit)
             {
                 to.kept.push(kept);
+                to.quiet += usize::from(!was_awaited);
             }
         }
     }
@@ -208,25 +217,31 @@ impl Gathered {
         if self.treatment == Treatment::AsFound {
             return self.rounds.len() as u32;
         }
-        if self.kept_share() < LEAST_SHARE {
+        if self.is_exception() {
             return 0;
         }
         self.rounds.iter().filter(|round| round.counts_as_undisturbed()).count() as u32
     }
 
-    /// Number of samples without warm-up.
+    /// Whether undisturbed samples are so few, with those that rounds waited for, that they are no headline.
+    fn is_exception(&self) -> bool {
+        let kept: usize = self.rounds.iter().map(|round| round.kept.len()).sum();
+        (kept as f64) < LEAST_SHARE * self.found().max(1) as f64
+    }
+
+    /// Number of samples without warm-up and without those that rounds waited for.
     pub fn found(&self) -> usize {
         self.rounds.iter().map(|round| round.found.len()).sum()
     }
 
-    /// Number of undisturbed samples.
-    pub fn kept(&self) -> usize {
-        self.rounds.iter().map(|round| round.kept.len()).sum()
+    /// How many of them are undisturbed.
+    pub fn quiet(&self) -> usize {
+        self.rounds.iter().map(|round| round.quiet).sum()
     }
 
-    /// Share of the samples that are undisturbed.
+    /// What share of them is undisturbed.
     pub fn kept_share(&self) -> f64 {
-        self.kept() as f64 / self.found().max(1) as f64
+        self.quiet() as f64 / self.found().max(1) as f64
     }
 
     /// The rounds and their samples under a treatment; `None` if there are too few undisturbed ones.
@@ -237,7 +252,7 @@ impl Gathered {
         }
         let counting = self.rounds.iter().filter(|round| round.counts_as_undisturbed());
         let kept: Vec<(&RoundSamples, &[f64])> = counting.map(|round| (round, round.kept.as_slice())).collect();
-        let enough = kept.len() >= LEAST_ROUNDS.min(self.rounds.len()) && self.kept_share() >= LEAST_SHARE;
+        let enough = kept.len() >= LEAST_ROUNDS.min(self.rounds.len()) && !self.is_exception();
         (!kept.is_empty() && enough).then_some(kept)
     }
 }

@@ -103,7 +103,7 @@ fn lack(measurement: &Measurement, metric: &Metric, bound: Option<&Bound>, gathe
     };
     let sorted = samples.sorted();
     let kept = gathered.kept_share();
-    let why = if gathered.kept() == 0 {
+    let why = if gathered.quiet() == 0 {
         "never undisturbed".into()
     } else {
         format!("undisturbed in {} of its samples, which are too few", percent(kept))

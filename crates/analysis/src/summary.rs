@@ -273,7 +273,7 @@ fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
 
 fn disturbed_warning(gathered: &Gathered, metric: &Metric, known: bool) -> Option<Warning> {
     let share = gathered.kept_share();
-    let kept = format!("{} of {} samples ({}) were undisturbed", gathered.kept(), gathered.found(), percent(share));
+    let kept = format!("{} of {} samples ({}) were undisturbed", gathered.quiet(), gathered.found(), percent(share));
     let text = if !known {
         format!("only {kept}: the machine was never quiet for long enough, and the undisturbed value is not known")
     } else if share < DISTURBED {

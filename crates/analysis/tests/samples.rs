@@ -101,6 +101,32 @@ fn only_canaries_tell_what_is_disturbed() {
 }
 
 #[test]
+fn work_that_sets_the_frequency_of_its_core_is_steady_at_that_frequency() {
+    // Wide vector units: the core is 7 % slower beside all of it, and a sibling thread disturbs one batch. Another metric shows the
+    // frequency of the run.
+    let quiet = testing::batches(&[100.0; 40]);
+    let mut wide = testing::batches(&[100.0; 6]);
+    for column in wide.canaries.values_mut() {
+        column.iter_mut().skip(1).for_each(|reading| *reading *= 1.07);
+    }
+    wide.canaries.get_mut(&Canary::Block).unwrap()[6] *= 1.6;
+    let other = Metric::duration("test.other", "Another metric");
+    let kept_share = |metric: Metric| {
+        let mut run = testing::run(&[metric, other]);
+        for (metric, batches) in [(&metric, &wide), (&other, &quiet)] {
+            let round = |i| testing::round(i, vec![testing::reading(metric, Readings::Batches(batches.clone()))]);
+            testing::add(&mut run, metric, Case::new(), (0..6).map(round).collect());
+        }
+        let analysis = analyse(&run);
+        assert_eq!(analysis.results[0].metric.id, metric.id);
+        summary(&analysis).kept_share
+    };
+    assert_eq!(kept_share(CALL), 0.0);
+    // The first batch follows a reading at the other frequency, and the last one comes before the sibling's.
+    assert!(near(kept_share(CALL.own_frequency()), 4.0 / 6.0));
+}
+
+#[test]
 fn a_canary_read_every_few_batches_judges_all_between() {
     let mut batches = testing::batches(&[100.0; 12]);
     batches.canary_stride = 3;
@@ -109,6 +135,23 @@ fn a_canary_read_every_few_batches_judges_all_between() {
     }
     batches.canaries.get_mut(&Canary::Chain).unwrap()[0] = 1.2 * CHAIN;
     assert!(near(summary(&analyse(&run_of(&CALL, &batches))).kept_share, 9.0 / 12.0));
+}
+
+#[test]
+fn samples_that_a_round_waited_for_are_undisturbed_and_no_part_of_what_was_found() {
+    // Six samples beside a busy sibling, then a disturbed and four undisturbed ones beyond the round's time.
+    let mut batches = testing::batches(&[160.0, 160.0, 160.0, 160.0, 160.0, 160.0, 160.0, 100.0, 100.0, 100.0, 100.0]);
+    for at in 0..7 {
+        batches.canaries.get_mut(&Canary::Block).unwrap()[at] = 1.6 * BLOCK;
+    }
+    batches.tags[6..].iter_mut().for_each(|tags| *tags = Tags::AWAITED);
+    let analysis = analyse(&run_of(&CALL, &batches));
+    let found = summary(&analysis);
+    assert_eq!((found.as_found.n, found.as_found.value), (30, 160.0));
+    assert_eq!((found.undisturbed.unwrap().n, found.headline), (20, 100.0));
+    assert_eq!((found.kept_share, analysis.undisturbed_share), (0.0, Some(0.0)));
+    let history = analysis.canaries.iter().find(|history| history.canary == Canary::Block).unwrap();
+    assert_eq!((history.points.len(), history.steady_share), (35, 0.0));
 }
 
 #[test]

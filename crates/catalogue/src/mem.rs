@@ -212,9 +212,10 @@ pub static FIRST_TOUCH_AGAIN: Metric = of_new_memory(
     "The first touch of a page of the same 128 MiB, given back to the kernel just before",
 );
 
-/// Guarded by the core canaries alone: what an operation leaves in the caches is no disturbance.
+/// Guarded by the core canaries alone: what an operation leaves in the caches is no disturbance. Vector units of 512 bits, and all
+/// cores at once, run at a frequency of their own.
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary).over([BYTES, Cpus::AXIS])
+    Metric::rate(id, summary).over([BYTES, Cpus::AXIS]).own_frequency()
 }
 
 /// Reading.

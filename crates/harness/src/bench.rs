@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use kelvin_model::{Batches, Canary, Metric, OverheadReading, Reading, Readings, Tags};
+use kelvin_model::{
+    Batches, Canaries as Guards, Canary, Metric, OverheadReading, Reading, Readings, SteadyCore, Tags, Treatment,
+};
 use kelvin_stats::median;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
 use crate::canary::Canaries;
 use crate::crew::Crew;
-use crate::protocol::Request;
+use crate::protocol::{Beyond, Request};
 use crate::setup::{OtherHost, Setup, SocketOptions};
 use crate::stop::Stop;
 use crate::watch::Watch;
@@ -41,6 +43,16 @@ const CANARY_PERIOD: f64 = 60_000.0;
 const LOOKED_AFTER: usize = 128;
 /// Back-to-back operations dropped after a canary reading, until its delay no longer affects the partner.
 const REWARMED_IN_TURN: u64 = 8;
+/// Where few samples are undisturbed after this share of a slice, the rest of it is spent on waiting for such.
+const HALFWAY: f64 = 0.5;
+/// A round goes on until this share of its samples is undisturbed: their median is then nearly as exact as that of all.
+const WANTED_SHARE: f64 = 0.5;
+/// Where the samples between two readings of the canaries take longer than this share of what a round may go on for, it does not:
+/// they outlast what a neighbour leaves free.
+const WORTH_WAITING: f64 = 0.25;
+
+/// What is timed: it does a number of iterations, and returns the ticks of each metric.
+type Timed<'t, const K: usize> = dyn FnMut(Clock, u64) -> Result<[f64; K], Stop> + 't;
 
 /// One round of one probe at one case, inside its own process.
 pub struct Bench<'a> {
@@ -55,6 +67,9 @@ pub struct Bench<'a> {
     watch: Watch,
     readings: Vec<Reading>,
     notes: Vec<String>,
+    /// Nanoseconds by which the round may still go on beyond its time, and by which it has.
+    may_go_on: f64,
+    went_on: f64,
 }
 
 impl<'a> Bench<'a> {
@@ -73,6 +88,8 @@ impl<'a> Bench<'a> {
             watch: Watch::new(setup.placement.cpu, setup.throttle_file.as_deref()),
             readings: Vec::new(),
             notes: Vec::new(),
+            may_go_on: 0.0,
+            went_on: 0.0,
         }
     }
 
@@ -336,6 +353,11 @@ impl<'a> Bench<'a> {
         &self.request.setup
     }
 
+    /// Nanoseconds by which the round went on beyond its time.
+    pub(crate) fn beyond(&self) -> u64 {
+        self.went_on as u64
+    }
+
     /// The readings so far.
     pub(crate) fn into_readings(self) -> Vec<Reading> {
         self.readings
@@ -353,11 +375,7 @@ impl<'a> Bench<'a> {
 
     /// Doubles the iterations until two batches in a row take at least `least` nanoseconds: a single one may have been
     /// interrupted.
-    fn find_batch_size<const K: usize>(
-        &self,
-        least: f64,
-        timed: &mut dyn FnMut(Clock, u64) -> Result<[f64; K], Stop>,
-    ) -> Result<u64, Stop> {
+    fn find_batch_size<const K: usize>(&self, least: f64, timed: &mut Timed<'_, K>) -> Result<u64, Stop> {
         let mut iterations = 1;
         let mut reaches = |iterations| -> Result<bool, Stop> {
             let longest = timed(self.clock, iterations)?.into_iter().fold(0.0, f64::max);
@@ -374,39 +392,125 @@ impl<'a> Bench<'a> {
         Ok(iterations)
     }
 
-    /// Takes samples until the slice is over, warm-up first.
+    /// Takes samples until the slice is over, warm-up first; and beyond it, until there are undisturbed ones or no time is left for
+    /// that.
     fn sample<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
         sampling: &Sampling,
-        timed: &mut dyn FnMut(Clock, u64) -> Result<[f64; K], Stop>,
+        timed: &mut Timed<'_, K>,
     ) -> Result<(), Stop> {
-        let guards = metrics[0].at(&self.request.case).canaries;
+        let metric = metrics[0].at(&self.request.case);
+        let guards = metric.canaries;
+        let beyond = self.request.beyond.filter(|_| SteadyCore::guards(guards, metric.headline));
+        let treatment = if metric.own_frequency { Treatment::CycleNormalised } else { metric.headline };
+        let quiet = beyond.map(|Beyond { core, .. }| Quiet { core, treatment });
+        let mut halfway = Some(HALFWAY * sampling.slice);
         let mut taken = Taken::default();
-        loop {
+        let spent = loop {
             let spent = (self.clock.deadline() - sampling.begun) as f64;
             if taken.is_enough(sampling, spent) {
-                break;
+                break spent;
+            }
+            if taken.shows_what_is_found(sampling.stride) && halfway.take_if(|halfway| spent >= *halfway).is_some() {
+                // What is found is known by then: what is left is better spent on waiting.
+                let is_disturbed = |quiet| taken.undisturbed(quiet, sampling.stride) < taken.wanted(1.0);
+                if quiet.as_ref().is_some_and(is_disturbed) {
+                    break spent;
+                }
             }
             if taken.tags.len().is_multiple_of(sampling.stride) {
                 self.read_canaries(guards, &mut taken.canaries)?;
-                // Where nothing was read, nothing was evicted.
-                if sampling.rewarm > 0 && guards != kelvin_model::Canaries::NONE {
-                    timed(self.clock, sampling.rewarm)?;
-                }
+                self.rewarm(guards, sampling, timed)?;
             }
-            if taken.watched == taken.tags.len() {
-                self.watch.begin();
-            }
-            let ticks = timed(self.clock, sampling.iterations)?;
-            taken.add(ticks.map(|ticks| ticks * self.nanoseconds_per_tick), spent >= WARM_SHARE * sampling.slice);
-            self.look(&mut taken, sampling.looked_after);
-        }
+            let state = taken.warm_up.tags();
+            self.take(&mut taken, state, sampling, timed)?;
+            taken.settle(spent >= WARM_SHARE * sampling.slice);
+        };
         self.look_at_all(&mut taken);
         self.read_canaries(guards, &mut taken.canaries)?;
+        if let Some((beyond, quiet)) = beyond.zip(quiet) {
+            let left = (sampling.slice - spent).max(0.0);
+            self.may_go_on += beyond.most as f64 * self.share(K) / self.slice();
+            let worth = WORTH_WAITING * (left + beyond.most as f64);
+            let went_on =
+                self.go_on((guards, &quiet), (left + self.may_go_on, worth), &mut taken, (sampling, timed))?;
+            let beyond = (went_on - left).max(0.0);
+            self.may_go_on -= beyond;
+            self.went_on += beyond;
+        }
         for (metric, batches) in metrics.into_iter().zip(taken.into_batches(sampling)) {
             self.keep(metric, Readings::Batches(batches));
         }
+        Ok(())
+    }
+
+    /// Goes on until enough samples are undisturbed, for at most so many nanoseconds, where those between two readings of the canaries
+    /// take no longer than is worth it; for how long it did. While the core is disturbed the work goes on all the same, so that its
+    /// caches and its partner stay as they are, but is forgotten.
+    fn go_on<const K: usize>(
+        &mut self,
+        (guards, quiet): (Guards, &Quiet),
+        (most, worth): (f64, f64),
+        taken: &mut Taken<K>,
+        (sampling, timed): (&Sampling, &mut Timed<'_, K>),
+    ) -> Result<f64, Stop> {
+        let stride = sampling.stride;
+        let begun = self.clock.deadline();
+        let group = (begun - sampling.begun) as f64 / taken.tags.len() as f64 * stride as f64;
+        if group > worth {
+            return Ok(0.0);
+        }
+        let wanted = taken.wanted(sampling.slice / (begun - sampling.begun) as f64);
+        let mut spent = 0.0;
+        while taken.undisturbed(quiet, stride) < wanted && spent + group <= most {
+            if !taken.tags.len().is_multiple_of(stride) {
+                // These samples follow the last reading but one.
+                taken.unread();
+            }
+            self.rewarm(guards, sampling, timed)?;
+            loop {
+                self.take(taken, Tags::AWAITED, sampling, timed)?;
+                if taken.tags.len().is_multiple_of(stride) {
+                    break;
+                }
+            }
+            self.look(taken, 1);
+            self.read_canaries(guards, &mut taken.canaries)?;
+            taken.forget_disturbed(quiet, stride);
+            spent = (self.clock.deadline() - begun) as f64;
+        }
+        self.look_at_all(taken);
+        Ok(spent)
+    }
+
+    /// Warms what a reading of the canaries evicted; where nothing was read, nothing was.
+    fn rewarm<const K: usize>(
+        &self,
+        guards: Guards,
+        sampling: &Sampling,
+        timed: &mut Timed<'_, K>,
+    ) -> Result<(), Stop> {
+        if sampling.rewarm > 0 && guards != Guards::NONE {
+            timed(self.clock, sampling.rewarm)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one sample of each metric.
+    fn take<const K: usize>(
+        &mut self,
+        taken: &mut Taken<K>,
+        state: Tags,
+        sampling: &Sampling,
+        timed: &mut Timed<'_, K>,
+    ) -> Result<(), Stop> {
+        if taken.watched == taken.tags.len() {
+            self.watch.begin();
+        }
+        let ticks = timed(self.clock, sampling.iterations)?;
+        taken.add(ticks.map(|ticks| ticks * self.nanoseconds_per_tick), state);
+        self.look(taken, sampling.looked_after);
         Ok(())
     }
 
@@ -429,14 +533,11 @@ impl<'a> Bench<'a> {
             self.look_at_thread(&mut taken.tags[taken.watched..]);
         }
         self.look_at_files(&mut taken.tags[taken.looked..]);
+        (taken.watched, taken.looked) = (taken.tags.len(), taken.tags.len());
     }
 
     /// Reads the canaries on every working CPU.
-    fn read_canaries(
-        &mut self,
-        wanted: kelvin_model::Canaries,
-        columns: &mut BTreeMap<Canary, Vec<f32>>,
-    ) -> Result<(), Stop> {
+    fn read_canaries(&mut self, wanted: Guards, columns: &mut BTreeMap<Canary, Vec<f32>>) -> Result<(), Stop> {
         match &self.crew {
             Some(crew) => crew.read_canaries(&mut self.canaries, wanted, columns)?,
             None => self.canaries.read(wanted, columns),
@@ -489,16 +590,69 @@ impl<const K: usize> Taken<K> {
         enough && spent >= sampling.slice || self.tags.len() >= sampling.most
     }
 
-    /// Adds a sample of each metric; warm-up ends if it is `over` or the samples have settled.
-    fn add(&mut self, nanoseconds: [f64; K], over: bool) {
+    /// Adds a sample of each metric.
+    fn add(&mut self, nanoseconds: [f64; K], state: Tags) {
         for (column, nanoseconds) in self.times.iter_mut().zip(nanoseconds) {
             column.push(nanoseconds);
         }
-        self.tags.push(if self.warm_up.done { Tags::NONE } else { Tags::WARM_UP });
+        self.tags.push(state);
+    }
+
+    /// Ends warm-up, if it is `over` or the samples have settled.
+    fn settle(&mut self, over: bool) {
         if !self.warm_up.done {
             self.warm_up.samples += 1;
             self.warm_up.look(&self.times[0], over);
         }
+    }
+
+    /// Whether there are enough for what is found, up to a reading of the canaries that is still to come.
+    fn shows_what_is_found(&self, stride: usize) -> bool {
+        let samples = self.tags.len();
+        self.warm_up.done && samples >= self.warm_up.samples + LEAST_SAMPLES && samples.is_multiple_of(stride)
+    }
+
+    /// How many undisturbed samples are enough: [`WANTED_SHARE`] of those after warm-up, of which a whole slice has so many times as many.
+    fn wanted(&self, times: f64) -> usize {
+        (WANTED_SHARE * times * (self.tags.len() - self.warm_up.samples) as f64).ceil() as usize
+    }
+
+    /// Number of samples after warm-up that lie between two readings of an undisturbed core.
+    fn undisturbed(&self, quiet: &Quiet, stride: usize) -> usize {
+        let groups = self.tags.chunks(stride).enumerate();
+        let of = |(at, group): (usize, &[Tags])| {
+            let is_quiet = quiet.is_at(&self.canaries, at) && quiet.is_at(&self.canaries, at + 1);
+            if is_quiet { group.iter().filter(|tags| !tags.any(Tags::WARM_UP)).count() } else { 0 }
+        };
+        groups.map(of).sum()
+    }
+
+    /// Forgets the samples before the last reading of the canaries, and the reading before them, where they and those before them
+    /// lie between readings of a disturbed core: one group is kept at each end of a disturbance.
+    fn forget_disturbed(&mut self, quiet: &Quiet, stride: usize) {
+        let Some(last) = (self.tags.len() / stride).checked_sub(1) else { return };
+        let was_awaited = |group: usize| self.tags[group * stride].any(Tags::AWAITED);
+        if last == 0 || !was_awaited(last) || !was_awaited(last - 1) {
+            return;
+        }
+        if (last - 1..=last + 1).any(|reading| quiet.is_at(&self.canaries, reading)) {
+            return;
+        }
+        let left = last * stride;
+        self.times.iter_mut().for_each(|column| column.truncate(left));
+        self.tags.truncate(left);
+        self.canaries.values_mut().for_each(|column| {
+            column.swap_remove(last);
+        });
+        self.watched = self.watched.min(left);
+        self.looked = self.looked.min(left);
+    }
+
+    /// Takes back the last reading of the canaries.
+    fn unread(&mut self) {
+        self.canaries.values_mut().for_each(|column| {
+            column.pop();
+        });
     }
 
     fn into_batches(self, sampling: &Sampling) -> [Batches; K] {
@@ -510,6 +664,21 @@ impl<const K: usize> Taken<K> {
             canary_stride: sampling.stride,
             canaries: self.canaries.clone(),
         })
+    }
+}
+
+/// What reads as an undisturbed core.
+struct Quiet {
+    core: SteadyCore,
+    treatment: Treatment,
+}
+
+impl Quiet {
+    /// Whether the readings of this number do.
+    fn is_at(&self, canaries: &BTreeMap<Canary, Vec<f32>>, reading: usize) -> bool {
+        let at = |canary| canaries.get(&canary).and_then(|column| column.get(reading)).copied();
+        let both = at(Canary::Chain).zip(at(Canary::Block));
+        both.is_some_and(|(chain, block)| self.core.is_undisturbed(chain, block, self.treatment))
     }
 }
 
@@ -546,6 +715,11 @@ struct WarmUp {
 }
 
 impl WarmUp {
+    /// The tags of a sample that is taken now.
+    fn tags(&self) -> Tags {
+        if self.done { Tags::NONE } else { Tags::WARM_UP }
+    }
+
     /// Checks all samples so far; `late` ends warm-up in any case.
     fn look(&mut self, samples: &[f64], late: bool) {
         let settled = samples.len() >= 2 * WARM_GROUP && {
@@ -595,7 +769,7 @@ fn measure_overhead(clock: Clock, nanoseconds_per_tick: f64) -> OverheadReading 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelvin_model::{Canary, Case};
+    use kelvin_model::{Canary, Case, Steady};
     use kelvin_sys::clock::Script;
 
     static METRIC: Metric = Metric::duration("test.operation", "An operation of a script");
@@ -607,6 +781,7 @@ mod tests {
             case: Case::new(),
             round: 0,
             slice,
+            beyond: None,
             limit: u64::MAX,
             seed: 1,
             parent: 0,
@@ -766,6 +941,92 @@ mod tests {
             let thread = |tags: &Tags| [Tags::PREEMPTED, Tags::MAJOR_FAULT, Tags::MIGRATED].map(|one| tags.any(one));
             assert!(look.iter().all(|tags| thread(tags) == thread(&look[0])));
         }
+    }
+
+    /// A core whose canaries read 20 ns, as a script with that step makes them.
+    fn beyond(milliseconds: u64) -> Option<Beyond> {
+        let steady = Steady { nanoseconds: 20.0, tolerance: 0.02 };
+        Some(Beyond { most: milliseconds * 1_000_000, core: SteadyCore { chain: steady, block: steady } })
+    }
+
+    /// Times operations of 60 us one by one, or of 10 us back to back, which take half as long again on a core that is disturbed
+    /// at these nanoseconds: their batches, and by how many milliseconds the round went on.
+    fn timed_beside(metric: &Metric, most: u64, in_turn: bool, disturbed: impl Fn(u64) -> bool) -> (Batches, f64) {
+        let script = Script::leak(20);
+        let request = Request { beyond: beyond(most), ..request(5_000_000) };
+        let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+        let work = |clock: Clock| {
+            let start = clock.start();
+            let is_disturbed = disturbed(script.now());
+            script.slow_down(if is_disturbed { 32 } else { 20 });
+            let whole = if in_turn { 10_000 } else { 60_000 };
+            script.advance(if is_disturbed { whole * 3 / 2 } else { whole });
+            Ok([clock.stop() - start])
+        };
+        if in_turn { bench.time_in_turn([metric], work) } else { bench.time_each([metric], work) }.unwrap();
+        let milliseconds = bench.beyond() as f64 / 1e6;
+        (batches(&bench.into_readings()[0]).clone(), milliseconds)
+    }
+
+    fn awaited(batches: &Batches) -> usize {
+        batches.tags.iter().filter(|tags| tags.any(Tags::AWAITED)).count()
+    }
+
+    #[test]
+    fn a_round_on_a_quiet_core_takes_its_time_and_no_more() {
+        let (quiet, beyond) = timed_beside(&METRIC, 50, false, |_| false);
+        assert_eq!((beyond, awaited(&quiet)), (0.0, 0));
+        // Nor where most of it was quiet, or where the metric is of what is found.
+        let (mostly, beyond) = timed_beside(&METRIC, 50, false, |now| now < 1_000_000);
+        assert_eq!((beyond, awaited(&mostly)), (0.0, 0));
+        let found = METRIC.headline(Treatment::AsFound);
+        assert_eq!(timed_beside(&found, 50, false, |_| true).1, 0.0);
+        let unguarded = METRIC.canaries(Guards::NONE);
+        assert_eq!(timed_beside(&unguarded, 50, false, |_| true).1, 0.0);
+    }
+
+    #[test]
+    fn a_round_goes_on_until_the_core_is_undisturbed() {
+        for in_turn in [false, true] {
+            let (batches, beyond) = timed_beside(&METRIC, 50, in_turn, |now| now < 21_000_000);
+            let found = batches.len() - awaited(&batches);
+            assert!((15.5..35.0).contains(&beyond), "{in_turn}: {beyond}");
+            assert!(batches.tags[..found].iter().all(|tags| !tags.any(Tags::AWAITED)));
+            // What was disturbed meanwhile is forgotten, apart from its two ends.
+            let after = &batches.nanoseconds[found..];
+            let quiet = after.iter().filter(|&&time| time < if in_turn { 12_000.0 } else { 70_000.0 }).count();
+            let disturbed = after.len() - quiet;
+            assert!(quiet >= found / 3 && quiet <= found + batches.canary_stride, "{in_turn}: {quiet} of {found}");
+            assert!(disturbed <= 3 * batches.canary_stride, "{in_turn}: {disturbed}");
+            assert_eq!(batches.canaries[&Canary::Chain].len(), batches.len().div_ceil(batches.canary_stride) + 1);
+        }
+    }
+
+    #[test]
+    fn a_core_that_is_never_quiet_is_waited_for_as_long_as_asked() {
+        let (batches, beyond) = timed_beside(&METRIC, 20, false, |_| true);
+        assert!((19.0..=20.0).contains(&beyond), "{beyond}");
+        assert!(awaited(&batches) <= 3 * batches.canary_stride, "{}", awaited(&batches));
+        assert_eq!(batches.canaries[&Canary::Block].len(), batches.len().div_ceil(batches.canary_stride) + 1);
+        // One that comes and goes leaves both ends of each disturbance.
+        let (batches, _) = timed_beside(&METRIC, 50, false, |now| now < 6_000_000 || now / 1_000_000 % 2 == 0);
+        let kept = batches.nanoseconds.iter().filter(|&&time| time < 70_000.0).count();
+        assert!(kept >= 6, "{kept}");
+        assert_eq!(batches.canaries[&Canary::Block].len(), batches.len().div_ceil(batches.canary_stride) + 1);
+    }
+
+    #[test]
+    fn operations_that_outlast_what_a_neighbour_leaves_free_are_not_waited_for() {
+        let script = Script::leak(32);
+        let request = Request { beyond: beyond(50), ..request(5_000_000) };
+        let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+        let work = |clock: Clock| {
+            let start = clock.start();
+            script.advance(20_000_000);
+            Ok([clock.stop() - start])
+        };
+        bench.time_each([&METRIC], work).unwrap();
+        assert_eq!(bench.beyond(), 0);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use kelvin_sys::child::Patience;
 
 use crate::launch::{Launch, Processes};
 use crate::probe::Probe;
-use crate::protocol::Request;
+use crate::protocol::{Answer, Request};
 use crate::setup::Setup;
 use crate::supervise::LIVELY;
 
@@ -57,13 +57,14 @@ impl Laboratory {
             case: wanted.case.clone(),
             round: wanted.index,
             slice: wanted.timing.as_nanos() as u64,
+            beyond: None,
             limit: limit.as_nanos() as u64,
             seed: self.random.bits(),
             parent: std::process::id(),
             setup: wanted.setup.clone(),
         };
         let begun = self.launch.now();
-        let attempt = self.launch.launch(&request, patience)?;
+        let Answer { attempt, .. } = self.launch.launch(&request, patience)?;
         Some(Round {
             index: wanted.index,
             at: begun / 1e9,

@@ -6,12 +6,12 @@ use std::time::Instant;
 use kelvin_model::Attempt;
 use kelvin_sys::child::{End, Guarded, Patience};
 
-use crate::protocol::{Request, unframe};
+use crate::protocol::{Answer, Request, unframe};
 
 /// Runs rounds: real processes, or a script in tests.
 pub(crate) trait Launch {
     /// Runs a round; `None` if this process was asked to stop meanwhile.
-    fn launch(&mut self, request: &Request, patience: Patience) -> Option<Attempt>;
+    fn launch(&mut self, request: &Request, patience: Patience) -> Option<Answer>;
     /// Nanoseconds since the run began.
     fn now(&self) -> f64;
 }
@@ -29,10 +29,10 @@ pub(crate) struct Processes {
 }
 
 impl Launch for Processes {
-    fn launch(&mut self, request: &Request, patience: Patience) -> Option<Attempt> {
+    fn launch(&mut self, request: &Request, patience: Patience) -> Option<Answer> {
         match self.run(request, patience) {
-            Ok(attempt) => attempt,
-            Err(error) => Some(Attempt::Failed(error)),
+            Ok(answer) => answer,
+            Err(error) => Some(Attempt::Failed(error).into()),
         }
     }
 
@@ -42,7 +42,7 @@ impl Launch for Processes {
 }
 
 impl Processes {
-    fn run(&self, request: &Request, patience: Patience) -> Result<Option<Attempt>, String> {
+    fn run(&self, request: &Request, patience: Patience) -> Result<Option<Answer>, String> {
         let text = serde_json::to_vec(request).map_err(|error| format!("cannot write the request: {error}"))?;
         let padding = "x".repeat((request.seed % MOST_PADDING) as usize);
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();

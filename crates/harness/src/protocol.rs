@@ -4,7 +4,7 @@
 //! of bytes that follow, and that many bytes of JSON; anything else on that stream, before or after, is garbage and
 //! fails the round, so a stray print can never pass for a reading.
 
-use kelvin_model::{Attempt, Case};
+use kelvin_model::{Attempt, Case, SteadyCore};
 use serde::{Deserialize, Serialize};
 
 use crate::setup::Setup;
@@ -20,6 +20,8 @@ pub(crate) struct Request {
     pub round: u32,
     /// Nanoseconds for timing, warm-up included.
     pub slice: u64,
+    /// How far it may go on beyond that.
+    pub beyond: Option<Beyond>,
     /// Nanoseconds after which the round is given up.
     pub limit: u64,
     pub seed: u64,
@@ -28,9 +30,33 @@ pub(crate) struct Request {
     pub setup: Setup,
 }
 
+/// How far a round may go on beyond its time, until it has undisturbed samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Beyond {
+    /// Nanoseconds, of all its metrics together.
+    pub most: u64,
+    /// How the core reads that is left alone.
+    pub core: SteadyCore,
+}
+
+/// What came of a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    pub attempt: Attempt,
+    /// Nanoseconds by which it went on beyond its time.
+    pub beyond: u64,
+}
+
+impl From<Attempt> for Answer {
+    /// Of a round that took no more than its time.
+    fn from(attempt: Attempt) -> Self {
+        Self { attempt, beyond: 0 }
+    }
+}
+
 /// The bytes of an answer.
-pub(crate) fn frame(attempt: &Attempt) -> Result<Vec<u8>, serde_json::Error> {
-    let body = serde_json::to_vec(attempt)?;
+pub(crate) fn frame(answer: &Answer) -> Result<Vec<u8>, serde_json::Error> {
+    let body = serde_json::to_vec(answer)?;
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(format!("{}\n", body.len()).as_bytes());
     bytes.extend_from_slice(&body);
@@ -38,7 +64,7 @@ pub(crate) fn frame(attempt: &Attempt) -> Result<Vec<u8>, serde_json::Error> {
 }
 
 /// Reads an answer, or says what came instead.
-pub(crate) fn unframe(bytes: &[u8]) -> Result<Attempt, String> {
+pub(crate) fn unframe(bytes: &[u8]) -> Result<Answer, String> {
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| garbage(bytes))?;
     let line = rest.iter().position(|&byte| byte == b'\n').ok_or_else(|| garbage(rest))?;
     let length: usize =
@@ -65,15 +91,15 @@ mod tests {
 
     #[test]
     fn an_answer_survives_the_round_trip() {
-        let attempt = Attempt::Skipped(Reason::new("no second CPU"));
-        assert_eq!(unframe(&frame(&attempt).unwrap()), Ok(attempt));
+        let answer = Answer { attempt: Attempt::Skipped(Reason::new("no second CPU")), beyond: 7 };
+        assert_eq!(unframe(&frame(&answer).unwrap()), Ok(answer));
     }
 
     #[test]
     fn garbage_is_quoted() {
         assert_eq!(unframe(b"").unwrap_err(), "it ended without readings");
         assert_eq!(unframe(b"hello\n").unwrap_err(), "it printed \"hello\\n\" instead of readings");
-        let mut bytes = frame(&Attempt::Failed("x".into())).unwrap();
+        let mut bytes = frame(&Attempt::Failed("x".into()).into()).unwrap();
         bytes.push(b'!');
         assert!(unframe(&bytes).unwrap_err().starts_with("it announced"));
         bytes.truncate(bytes.len() - 4);

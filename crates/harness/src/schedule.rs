@@ -22,6 +22,13 @@ const AMPLE_ROUNDS: u32 = 100;
 pub(crate) const EQUAL_SHARE: f64 = 0.85;
 /// Minimum of rounds of a unit that is only an input of predictions: their median has an error.
 pub(crate) const ROUNDS_OF_INPUT: u32 = LEAST_ROUNDS as u32;
+/// Nanoseconds that a round may go on for beyond its timing, until it has undisturbed samples. A neighbour on the sibling thread of
+/// a busy host comes and goes within 1 to 30 ms, three times of four.
+const MOST_BEYOND: f64 = 50e6;
+/// How many times its share of the free time a round may take for that, as most need not wait; and this share of its own set-up
+/// more, which would be in vain without undisturbed samples.
+const SHARES_BEYOND: f64 = 2.0;
+const BEYOND_OF_SET_UP: f64 = 0.05;
 /// A unit that would need this many times its rounds, to reach the target or until enough of them are undisturbed, does not
 /// get them.
 const HOPELESS_FACTOR: f64 = 8.0;
@@ -31,6 +38,9 @@ const TELLING_UNITS: usize = 8;
 const TELLING_PASSES: u32 = 2;
 /// What is known of a unit's rounds from earlier runs counts as much as so many rounds of this one.
 const KNOWN_WEIGHT: f64 = 4.0;
+/// What the last round weighs in what is known of its unit, and in what is known of all rounds.
+const WEIGHT_IN_ITS_UNIT: f64 = 0.4;
+const WEIGHT_IN_ALL: f64 = 0.02;
 /// The last round may end this share of a kept budget late.
 const OVERRUN: f64 = 0.02;
 /// A longer budget is said again once it has grown by this factor.
@@ -112,6 +122,8 @@ pub(crate) struct Next {
     pub round: u32,
     /// Nanoseconds for timing.
     pub slice: f64,
+    /// Nanoseconds by which it may go on beyond that, until it has undisturbed samples.
+    pub beyond: f64,
 }
 
 /// A decision for lack of time.
@@ -138,8 +150,10 @@ pub(crate) struct Schedule {
     closing: bool,
     /// How many times as long as expected rounds take beside their timing on this machine: the median of the units so far.
     slowness: f64,
-    /// The round that runs, and when it was begun.
-    running: Option<(Next, f64)>,
+    /// The round that runs, when it was begun, and by how much it went on beyond its timing.
+    running: Option<(Next, f64, f64)>,
+    /// Nanoseconds by which rounds go on beyond their timing, where they may, smoothed.
+    beyond: f64,
     decisions: Vec<Decision>,
     /// Units for which there is no room at the moment.
     without_room: Vec<usize>,
@@ -161,6 +175,7 @@ impl Schedule {
             closing: false,
             slowness: 1.0,
             running: None,
+            beyond: 0.0,
             decisions: Vec::new(),
             without_room: Vec::new(),
         }
@@ -179,8 +194,8 @@ impl Schedule {
                 }
                 let slice = self.slice(state, self.stretch(now));
                 if self.owed(state) > 0 || now + self.beside(state) + slice <= self.budget - self.kept_for_last() {
-                    let next = Next { unit, round: state.rounds, slice };
-                    self.running = Some((next, now));
+                    let next = Next { unit, round: state.rounds, slice, beyond: self.may_go_on(state, slice, now) };
+                    self.running = Some((next, now, 0.0));
                     return Some(next);
                 }
             }
@@ -191,9 +206,13 @@ impl Schedule {
         }
     }
 
-    /// Records that a round is over, well or not.
-    pub(crate) fn finished(&mut self, next: Next) {
+    /// Records that a round is over, well or not, and by how many nanoseconds it went on beyond its timing.
+    pub(crate) fn finished(&mut self, next: Next, beyond: f64) {
         self.units[next.unit].rounds += 1;
+        self.beyond += WEIGHT_IN_ALL * (beyond - self.beyond);
+        if let Some(running) = &mut self.running {
+            running.2 = beyond;
+        }
     }
 
     /// Records that a retry of this unit is pointless.
@@ -270,13 +289,13 @@ impl Schedule {
 
     /// Learns from the last round what its unit costs, with everything beside it.
     fn learn(&mut self, now: f64) {
-        let Some((next, begun)) = self.running.take() else { return };
+        let Some((next, begun, beyond)) = self.running.take() else { return };
         let state = &mut self.units[next.unit];
-        let beside = (now - begun - next.slice).max(0.0);
+        let beside = (now - begun - next.slice - beyond).max(0.0);
         match (state.first, state.later) {
             (None, _) => state.first = Some(beside),
             (Some(_), None) => state.later = Some(beside),
-            (Some(_), Some(known)) => state.later = Some(0.6 * known + 0.4 * beside),
+            (Some(_), Some(known)) => state.later = Some(known + WEIGHT_IN_ITS_UNIT * (beside - known)),
         }
         let known: Vec<f64> = self.units.iter().filter_map(State::slowness).collect();
         if known.len() >= TELLING_UNITS {
@@ -373,6 +392,20 @@ impl Schedule {
         let more: f64 = self.units.iter().map(more).sum();
         let left = (EQUAL_SHARE * self.budget - now - needed).max(0.0);
         if more > 0.0 { (left / more).min(1.0) } else { 1.0 }
+    }
+
+    /// Nanoseconds by which a round may go on beyond its timing. The rounds of the minimum that are still to come share what they
+    /// leave of the time that was said; after them a round takes what it needs of the time that is left.
+    fn may_go_on(&self, state: &State, slice: f64, now: f64) -> f64 {
+        let owed: u32 = self.units.iter().map(|state| self.owed(state)).sum();
+        let (left, most) = if owed > 0 {
+            let needed: f64 = self.needs().iter().map(|need| need.time).sum();
+            let left = self.said - now - needed;
+            (left, SHARES_BEYOND * left / f64::from(owed) + BEYOND_OF_SET_UP * self.beside(state))
+        } else {
+            (self.budget - self.kept_for_last() - now - self.beside(state) - slice, MOST_BEYOND)
+        };
+        most.min(left).clamp(0.0, MOST_BEYOND)
     }
 
     fn slice(&self, state: &State, stretch: f64) -> f64 {
@@ -492,7 +525,7 @@ impl Schedule {
     /// Nanoseconds of one more round of a unit that has its minimum.
     fn cost(&self, unit: usize) -> f64 {
         let state = &self.units[unit];
-        self.beside(state) + self.usual_slice(state)
+        self.beside(state) + self.usual_slice(state) + self.beyond
     }
 }
 

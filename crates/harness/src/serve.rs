@@ -10,7 +10,7 @@ use kelvin_sys::{child, cpu};
 use crate::bench::Bench;
 use crate::clock;
 use crate::probe::Probe;
-use crate::protocol::{Request, frame};
+use crate::protocol::{Answer, Request, frame};
 use crate::stop::Stop;
 
 /// CPU time that a probe with real-time priority may use without sleeping.
@@ -29,17 +29,17 @@ pub fn serve(probes: &[&Probe]) -> Result<(), String> {
         .iter()
         .find(|probe| probe.id == request.probe)
         .ok_or_else(|| format!("there is no probe {}", request.probe))?;
-    let attempt = match attempt(probe, &request) {
-        Ok(attempt) => attempt,
-        Err(Stop::Skip(reason)) => Attempt::Skipped(reason),
-        Err(Stop::Fail(reason)) => Attempt::Failed(reason),
+    let answer = match answer(probe, &request) {
+        Ok(answer) => answer,
+        Err(Stop::Skip(reason)) => Attempt::Skipped(reason).into(),
+        Err(Stop::Fail(reason)) => Attempt::Failed(reason).into(),
     };
-    let bytes = frame(&attempt).map_err(|error| format!("cannot write the readings: {error}"))?;
+    let bytes = frame(&answer).map_err(|error| format!("cannot write the readings: {error}"))?;
     let mut output = std::io::stdout().lock();
     output.write_all(&bytes).and_then(|()| output.flush()).map_err(|error| format!("cannot answer: {error}"))
 }
 
-fn attempt(probe: &Probe, request: &Request) -> Result<Attempt, Stop> {
+fn answer(probe: &Probe, request: &Request) -> Result<Answer, Stop> {
     for group in &request.setup.groups {
         // 0 stands for the process that writes.
         std::fs::write(Path::new(group).join("cgroup.procs"), "0")
@@ -53,9 +53,10 @@ fn attempt(probe: &Probe, request: &Request) -> Result<Attempt, Stop> {
     let metrics = probe.metrics.iter().filter(|metric| metric.is_of(&request.case)).count();
     let mut bench = Bench::new(request, clock::of_kind(request.setup.clock.kind), metrics);
     (probe.run)(&mut bench, &request.case)?;
+    let beyond = bench.beyond();
     let readings = bench.into_readings();
     if readings.is_empty() {
         return Err(Stop::fail("the probe ended without a reading and without an error"));
     }
-    Ok(Attempt::Measured(readings))
+    Ok(Answer { attempt: Attempt::Measured(readings), beyond })
 }

@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use kelvin_model::units::seconds;
-use kelvin_model::{Attempt, Case, Event, Name, Outline, Reason, Round, RunSettings, RunStatus, Standing};
+use kelvin_model::{Attempt, Case, Event, Name, Outline, Reason, Round, RunSettings, RunStatus, Standing, SteadyCore};
 use kelvin_stats::Random;
 use kelvin_sys::child::Patience;
 use kelvin_sys::{child, interrupt};
 
 use crate::launch::{Launch, Processes};
 use crate::plan::{Plan, Unit};
-use crate::protocol::Request;
+use crate::protocol::{Answer, Beyond, Request};
 use crate::schedule::{Decision, Limit, Next, Schedule, Task, Wanted};
 use crate::setup::Setup;
 
@@ -22,6 +22,9 @@ pub(crate) const LIVELY: u32 = 12;
 
 /// Why a case is left out after all.
 const NO_TIME: &str = "no time for it beside what is more important: rounds take longer here than expected";
+/// Rounds before it is first asked how the core reads, and at most between two such questions.
+const FIRST_ASKED: usize = 8;
+const MOST_UNASKED: usize = 256;
 /// Nanoseconds by which a time that was waited for in full may seem shorter.
 const ROUNDING: f64 = 1e3;
 
@@ -37,6 +40,9 @@ pub trait Judge: Sink {
     /// How far each case has come, by all its rounds so far; one that is missing needs nothing. No timed region is running
     /// meanwhile.
     fn standings(&self) -> HashMap<(Name, Case), Standing>;
+
+    /// How the core reads that is left alone, by all rounds so far, once that is known. No timed region is running meanwhile.
+    fn core(&self) -> Option<SteadyCore>;
 }
 
 /// Settings of a run, beside its plan and its outline.
@@ -59,7 +65,7 @@ pub struct Options {
 impl Options {
     /// Time limit of a round, for its set-up and what may go wrong beside its timing.
     fn round_limit(&self, next: Next) -> Duration {
-        self.round_limit + Duration::from_nanos(10 * next.slice as u64)
+        self.round_limit + Duration::from_nanos(10 * next.slice as u64 + next.beyond as u64)
     }
 }
 
@@ -94,6 +100,11 @@ struct Rounds<'r> {
     random: Random,
     /// Consecutive failures of each unit.
     failures: Vec<u32>,
+    /// How the core reads that is left alone, as it was asked for last, and the rounds after which it is asked for again.
+    core: Option<SteadyCore>,
+    ask_at: usize,
+    /// Nanoseconds by which rounds went on beyond their timing.
+    beyond: f64,
 }
 
 impl<'r> Rounds<'r> {
@@ -116,6 +127,9 @@ impl<'r> Rounds<'r> {
             schedule: Schedule::new(wanted, plan.units.iter().zip(plan.places()).map(task).collect()),
             random: Random::new(seed ^ 0x6b65_6c76_696e),
             failures: vec![0; plan.units.len()],
+            core: None,
+            ask_at: FIRST_ASKED,
+            beyond: 0.0,
         }
     }
 
@@ -127,6 +141,7 @@ impl<'r> Rounds<'r> {
             let plan = self.plan;
             let next = self.schedule.next(launch.now(), &mut || standings(plan, judge));
             self.tell_decisions(judge);
+            self.look_at_core(judge);
             let Some(next) = next else { return RunStatus::Complete };
             self.round(next, launch, judge);
         }
@@ -138,7 +153,9 @@ impl<'r> Rounds<'r> {
         let begun = launch.now();
         let patience = self.patience(next, begun);
         let request = self.request(next, patience);
-        let Some(attempt) = launch.launch(&request, patience) else { return };
+        let Some(Answer { attempt, beyond }) = launch.launch(&request, patience) else { return };
+        let beyond = beyond as f64;
+        self.beyond += beyond;
         let took = launch.now() - begun;
         if matches!(attempt, Attempt::Failed(_))
             && self.time_for(next, begun).is_some_and(|time| took + ROUNDING >= time)
@@ -146,9 +163,9 @@ impl<'r> Rounds<'r> {
             self.schedule.leave_out(next.unit);
             return;
         }
-        self.learn(next, took, &attempt);
+        self.learn(next, (took, beyond), &attempt);
         let (at, seconds, cpu) = (begun / 1e9, took / 1e9, self.options.setup.placement.cpu);
-        let timing = Some(next.slice / 1e9);
+        let timing = Some((next.slice + beyond) / 1e9);
         let round = Box::new(Round { index: next.round, at, seconds, timing, cpu, attempt });
         sink.event(&Event::RoundFinished { probe: Name::new(unit.probe.id), case: unit.case.clone(), round });
     }
@@ -160,6 +177,7 @@ impl<'r> Rounds<'r> {
             case: unit.case.clone(),
             round: next.round,
             slice: next.slice as u64,
+            beyond: self.core.map(|core| Beyond { most: next.beyond as u64, core }),
             limit: patience.limit.as_nanos() as u64,
             seed: self.random.bits(),
             parent: std::process::id(),
@@ -180,23 +198,32 @@ impl<'r> Rounds<'r> {
         (self.options.limit == Limit::Kept).then(|| self.schedule.time_for(next.unit, now))
     }
 
-    /// Records the outcome of a round that took so many nanoseconds in the schedule.
-    fn learn(&mut self, next: Next, took: f64, attempt: &Attempt) {
+    /// Records the outcome of a round in the schedule: it took so many nanoseconds, so many of them beyond its timing.
+    fn learn(&mut self, next: Next, (took, beyond): (f64, f64), attempt: &Attempt) {
         let failures = &mut self.failures[next.unit];
         match attempt {
             Attempt::Measured(_) => {
-                self.schedule.finished(next);
+                self.schedule.finished(next, beyond);
                 *failures = 0;
             }
             Attempt::Skipped(_) => self.schedule.give_up(next.unit),
             Attempt::Failed(_) => {
-                self.schedule.finished(next);
+                self.schedule.finished(next, beyond);
                 *failures += 1;
                 // A retry tells a chance failure from a certain one; a round that ran into its time limit gets none.
                 if *failures >= 2 || took >= self.options.round_limit.as_nanos() as f64 {
                     self.schedule.give_up(next.unit);
                 }
             }
+        }
+    }
+
+    /// Asks how the core reads, now and then: at first it is not known, then it changes little.
+    fn look_at_core(&mut self, judge: &dyn Judge) {
+        let (done, _) = self.schedule.progress();
+        if self.options.setup.canaries && done >= self.ask_at {
+            self.core = judge.core();
+            self.ask_at = done + done.clamp(FIRST_ASKED, MOST_UNASKED);
         }
     }
 
@@ -227,6 +254,12 @@ impl<'r> Rounds<'r> {
                 settings.rounds,
                 seconds(grown / 1e9),
                 seconds(settings.budget_seconds)
+            ));
+        }
+        if self.beyond > 0.0 {
+            notes.push(format!(
+                "rounds went on for {} in all beyond their time, until the core was undisturbed",
+                seconds(self.beyond / 1e9)
             ));
         }
         let short = schedule.short();

@@ -332,7 +332,7 @@ pub struct MeasureArgs {
     /// Limit on what all probes together may write to files
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = file::bytes)]
     pub write_limit: u64,
-    /// CPU for single-CPU probes [default: the last allowed one]
+    /// CPU for single-CPU probes [default: the last, or one that is left alone more]
     #[arg(long, value_name = "CPU", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub cpu: Option<u32>,
     /// Random seed [default: from the clock]

@@ -103,7 +103,7 @@ pub fn measure(
 
 /// All that is known before the first round.
 fn outline(plan: &Plan, wishes: &Wishes<'_>, prepared: &Prepared, store: Option<&Store>) -> Result<Outline, Fault> {
-    let Prepared { setup, machine, way, .. } = prepared;
+    let Prepared { setup, machine, way, neighbours, .. } = prepared;
     let metrics = plan.metrics();
     let learned_of = |metrics: &[Metric], mode: Option<&str>| {
         let kin = Kin { machine: &machine.identity, mode, but: &[] };
@@ -113,6 +113,9 @@ fn outline(plan: &Plan, wishes: &Wishes<'_>, prepared: &Prepared, store: Option<
     let usual: Vec<Metric> =
         metrics.iter().filter(|metric| sockets::is_usual(metric, &setup.sockets)).copied().collect();
     let planned = plan.planned();
+    let mut hazards = kelvin_machine::hazards(Path::new("/"), machine, Path::new(&setup.scratch));
+    hazards.extend(neighbours.clone());
+    hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     wishes.told.outline(Outline {
         foreign: None,
         format: FORMAT,
@@ -122,7 +125,7 @@ fn outline(plan: &Plan, wishes: &Wishes<'_>, prepared: &Prepared, store: Option<
         command: std::env::args_os().map(|argument| without_password(&argument.to_string_lossy())).collect(),
         settings: settings(wishes, setup),
         clock: setup.clock.clone(),
-        hazards: kelvin_machine::hazards(Path::new("/"), machine, Path::new(&setup.scratch)),
+        hazards,
         learned: learned_of(&usual, Some(wishes.mode))?,
         learned_core: learned_of(&[BLOCK_OVER_CHAIN], None)?.pop().map_or_else(Vec::new, |learned| learned.headlines),
         bounds: predict::bounds_of(&planned, machine, way.as_ref()),

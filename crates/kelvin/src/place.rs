@@ -1,10 +1,10 @@
 //! The machine that a run is made on, and which of its CPUs it uses.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use kelvin_harness::Placement;
-use kelvin_model::Machine;
+use kelvin_harness::{Placement, undisturbed_shares};
+use kelvin_model::{Hazard, Machine};
 
 use crate::fault::Fault;
 
@@ -48,15 +48,89 @@ impl Here {
         };
         Ok(placement(&self.machine, allowed, cpu))
     }
+
+    /// The same where no CPU is wanted and others of its kind are left alone more, by a look at them that takes at most so long; with
+    /// what it shows of the neighbours.
+    ///
+    /// # Errors
+    /// A CPU that cannot be used.
+    pub fn quiet_placement(&self, limit: Duration) -> Result<(Placement, Option<Hazard>), Fault> {
+        let usual = self.placement(None)?;
+        let root = Path::new("/");
+        let alike = spread(&kelvin_machine::alike(root, &self.allowed, usual.cpu), MOST_LOOKED_AT);
+        let looked = undisturbed_shares(&alike, limit)
+            .map_err(|error| Fault::new("cannot look at the CPUs that may be used", error))?;
+        let Some(shares) = looked else { return Ok((usual, None)) };
+        let shares: Vec<(u32, f64)> = alike.into_iter().zip(shares).collect();
+        let cpu = quietest(&shares, usual.cpu);
+        let mut found = placement(&self.machine, &self.allowed, cpu);
+        found.partner = found.partner.map(|partner| {
+            let others: Vec<_> = shares.iter().copied().filter(|&(other, _)| self.on_other_cores(cpu, other)).collect();
+            quietest(&others, partner)
+        });
+        let (own, others): (Vec<_>, Vec<_>) = shares.into_iter().partition(|&(other, _)| other == cpu);
+        Ok((found, kelvin_machine::neighbours(&[own, others].concat())))
+    }
+
+    /// Whether two CPUs are not of one core, as far as the machine tells.
+    fn on_other_cores(&self, one: u32, other: u32) -> bool {
+        one != other && !same_core(&self.machine, one, other)
+    }
+}
+
+/// CPUs that are looked at: more would take longer than a choice is worth.
+const MOST_LOOKED_AT: usize = 16;
+/// A CPU that is left alone for more than this share of the time is good enough; another is chosen instead of it only where it is for
+/// so much more.
+const GOOD_ENOUGH: f64 = 0.5;
+const WORTH_CHANGING: f64 = 0.2;
+
+/// The last of these CPUs and others evenly spread among them, so many at most.
+fn spread(cpus: &[u32], most: usize) -> Vec<u32> {
+    let step = cpus.len().div_ceil(most).max(1);
+    let mut some: Vec<u32> = cpus.iter().rev().copied().step_by(step).collect();
+    some.reverse();
+    some
+}
+
+/// The CPU that is left alone most of those looked at, if the usual one is not good enough.
+fn quietest(shares: &[(u32, f64)], usual: u32) -> u32 {
+    let Some(&(_, own)) = shares.iter().find(|&&(cpu, _)| cpu == usual) else { return usual };
+    let best = shares.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+    best.filter(|&(_, share)| own < GOOD_ENOUGH && share >= own + WORTH_CHANGING).map_or(usual, |(cpu, _)| cpu)
+}
+
+/// Whether two CPUs are of one core.
+fn same_core(machine: &Machine, one: u32, other: u32) -> bool {
+    let cores = machine.topology.siblings.get();
+    cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&one) && core.contains(&other)))
 }
 
 /// The placement on one of the allowed CPUs: its partner is on another core if there is one.
 pub fn placement(machine: &Machine, allowed: &[u32], cpu: u32) -> Placement {
-    let same_core = |other: u32| {
-        let cores = machine.topology.siblings.get();
-        cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&cpu) && core.contains(&other)))
-    };
     let others = || allowed.iter().copied().filter(|&other| other != cpu);
-    let partner = others().rev().find(|&other| !same_core(other)).or_else(|| others().next_back());
+    let partner = others().rev().find(|&other| !same_core(machine, cpu, other)).or_else(|| others().next_back());
     Placement { cpu, partner, allowed: allowed.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_cpu_is_chosen_where_the_usual_one_is_hardly_left_alone() {
+        assert_eq!(quietest(&[(0, 1.0), (1, 0.98)], 1), 1, "both are good enough");
+        assert_eq!(quietest(&[(6, 0.3), (7, 0.47), (15, 0.09)], 15), 7);
+        assert_eq!(quietest(&[(7, 0.25), (15, 0.09)], 15), 15, "not worth a change");
+        assert_eq!(quietest(&[(7, 1.0)], 15), 15, "it was not looked at");
+        assert_eq!(quietest(&[], 15), 15);
+    }
+
+    #[test]
+    fn few_cpus_stand_for_many() {
+        assert_eq!(spread(&[0, 1], 16), [0, 1]);
+        let many: Vec<u32> = (0..64).collect();
+        let some = spread(&many, 16);
+        assert_eq!((some.len(), some.last(), some.first()), (16, Some(&63), Some(&3)));
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_file::temporary::Scratch;
 use kelvin_harness::{Options, Placement, Plan, Setup, calibrate_clock};
-use kelvin_model::{Machine, PathToAgent};
+use kelvin_model::{Hazard, Machine, PathToAgent};
 
 use crate::budget::{self, Budget};
 use crate::cli::MeasureArgs;
@@ -24,6 +24,8 @@ pub struct Prepared {
     began: Instant,
     /// The path to the agent of another host, if one was named.
     pub way: Option<PathToAgent>,
+    /// What a look at the CPUs showed of those who share their cores.
+    pub neighbours: Option<Hazard>,
     /// The directories of the setup, removed on drop.
     directories: (Scratch, Option<Scratch>),
 }
@@ -34,7 +36,11 @@ impl Prepared {
     /// # Errors
     /// A CPU, congestion control, agent or directory that is not available.
     pub fn new(here: Here, plan: &Plan, args: &MeasureArgs) -> Result<Self, Fault> {
-        let placement = here.placement(args.cpu)?;
+        let (placement, neighbours) = match args.cpu {
+            // Without canaries it is not wanted to know.
+            None if !args.no_canaries => here.quiet_placement(look(args))?,
+            wish => (here.placement(wish)?, None),
+        };
         let sockets = sockets::asked(args, plan)?;
         let contact = |peer: &str| Agent::contact(peer, args.token_file.as_deref());
         let (agent, way) = args.peer.as_deref().map(contact).transpose()?.map(|agent| (agent.host, agent.way)).unzip();
@@ -58,7 +64,8 @@ impl Prepared {
             groups: Vec::new(),
             environment: Vec::new(),
         };
-        Ok(Self { setup, machine: here.machine, began: here.began, way, directories: (scratch, remote) })
+        let (began, directories) = (here.began, (scratch, remote));
+        Ok(Self { setup, machine: here.machine, began, way, neighbours, directories })
     }
 
     /// What is left of so many seconds since the run began.
@@ -84,6 +91,15 @@ impl Prepared {
         kelvin_probes::clear_up();
         drop(self.directories);
     }
+}
+
+/// How long the CPUs are looked at before a run, and as a share of a time that was asked for.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+const SHARE_OF_LOOK: f64 = 0.02;
+
+/// How long they are looked at at most.
+fn look(args: &MeasureArgs) -> Duration {
+    args.budget.map_or(LONGEST_LOOK, |budget| LONGEST_LOOK.min(budget.mul_f64(SHARE_OF_LOOK)))
 }
 
 /// A directory for files in the one that an argument names. Its path is absolute, since processes may change directory.

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use kelvin_analysis::standings;
+use kelvin_analysis::{standings, steady_core};
 use kelvin_harness::{Judge, Sink};
-use kelvin_model::{Case, Event, Name, Run, Standing};
+use kelvin_model::{Case, Event, Name, Run, Standing, SteadyCore};
 use kelvin_store::{AppendError, Recorder};
 
 use crate::private::Told;
@@ -72,5 +72,9 @@ impl Sink for Record<'_> {
 impl Judge for Record<'_> {
     fn standings(&self) -> HashMap<(Name, Case), Standing> {
         self.run.as_ref().map_or_else(HashMap::new, standings)
+    }
+
+    fn core(&self) -> Option<SteadyCore> {
+        self.run.as_ref().and_then(steady_core)
     }
 }

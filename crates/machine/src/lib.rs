@@ -42,9 +42,15 @@ use crate::smbios::Smbios;
 use crate::text::Root;
 
 pub use file_cache::{Bound, FileCache, Term, file_cache, pages_of_files};
-pub use hazards::hazards;
+pub use hazards::{hazards, neighbours};
 pub use identity::hardware;
 pub use watch::Watch;
+
+/// Those of these CPUs that are of the same kind as one of them and share its package and its last cache, so that a metric is the same
+/// on all of them, by the files below a root.
+pub fn alike(root: &Path, cpus: &[u32], one: u32) -> Vec<u32> {
+    topology::alike(text::Root::new(root), cpus, one)
+}
 
 /// The file in which the kernel counts how often the CPU quota throttled this process, as a path on this machine.
 pub fn throttle_file(root: &Path) -> Option<String> {

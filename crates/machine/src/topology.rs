@@ -26,6 +26,23 @@ pub(crate) fn read(root: Root<'_>) -> Topology {
     }
 }
 
+/// What makes two CPUs of one kind: their speed, by cpufreq and by the scheduler, their design, and what they share.
+const KIND: [&str; 6] = [
+    "cpufreq/cpuinfo_max_freq",
+    "cpu_capacity",
+    "regs/identification/midr_el1",
+    "topology/physical_package_id",
+    "topology/die_id",
+    "cache/index3/id",
+];
+
+/// Those of these CPUs that are of the same kind as one of them, in the same place: a metric is the same on all of them.
+pub(crate) fn alike(root: Root<'_>, cpus: &[u32], one: u32) -> Vec<u32> {
+    let kind = |cpu: u32| KIND.map(|file| root.text(&format!("{CPUS}/cpu{cpu}/{file}")));
+    let own = kind(one);
+    cpus.iter().copied().filter(|&cpu| kind(cpu) == own).collect()
+}
+
 /// The default CPU of probes: the first allowed one.
 pub(crate) fn first_allowed(allowed: &Fact<Vec<u32>>) -> u32 {
     allowed.get().and_then(|cpus| cpus.first().copied()).unwrap_or(0)

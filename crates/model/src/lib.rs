@@ -80,7 +80,7 @@ pub use screen::{
     AgainstPrediction, FoundFigure, Missing, MissingWhy, Place, Precision, PredictedRange, PublishedTime, Question,
     Rate, RateLine, Remedy, Rung, Screen, ScreenFigure, StandOut,
 };
-pub use standing::Standing;
+pub use standing::{Standing, Steady, SteadyCore};
 pub use study::{WordedConclusion, WordedStudy};
 pub use why::{
     AmountBy, Amounts, Arm, ByFormula, Bystander, CauseVerdict, Difference, Evidence, Experiment, Explanation,

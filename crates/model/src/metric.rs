@@ -44,6 +44,10 @@ pub struct Metric {
     /// decides there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_found_where: Option<Point>,
+    /// Whether its own work sets the frequency of its cores, as wide vector units and many cores at once do: what is steady is then
+    /// the frequency beside its case, not that of the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_frequency: bool,
     /// The smallest value that is physically possible, in `unit`; anything below is invalid.
     pub floor: Option<f64>,
     /// The largest value that is physically possible, in `unit`; anything above is invalid.
@@ -72,6 +76,7 @@ impl Metric {
             needs: None,
             only: None,
             as_found_where: None,
+            own_frequency: false,
             floor: Some(0.0),
             ceiling: None,
             baseline: false,
@@ -113,6 +118,11 @@ impl Metric {
     /// The same metric, guarded by no canary and reported as found at an axis word.
     pub const fn as_found_where(self, there: Point) -> Self {
         Self { as_found_where: Some(there), ..self }
+    }
+
+    /// The same metric, whose work sets the frequency of its cores.
+    pub const fn own_frequency(self) -> Self {
+        Self { own_frequency: true, ..self }
     }
 
     /// The same metric with another choice of headline samples.

@@ -101,19 +101,22 @@ impl Tags {
     pub const THROTTLED: Self = Self(16);
     /// A page fault went to the disk.
     pub const MAJOR_FAULT: Self = Self(32);
+    /// Taken beyond the time planned for its round, which went on until the core was undisturbed: no part of what was found.
+    pub const AWAITED: Self = Self(64);
     /// Every cause that spoils a sample on its own.
     pub const CONTAMINATED: Self = Self(2 | 4 | 8 | 16 | 32);
     /// Contamination of work that sleeps or yields the CPU on purpose, where a preemption is part of the work.
     pub const CONTAMINATED_UNLESS_PREEMPTED: Self = Self(4 | 8 | 16 | 32);
 
     /// Names of the single tags, for people.
-    pub const NAMED: [(Tags, &'static str); 6] = [
+    pub const NAMED: [(Tags, &'static str); 7] = [
         (Self::WARM_UP, "warm-up"),
         (Self::PREEMPTED, "preempted"),
         (Self::MIGRATED, "migrated"),
         (Self::STOLEN, "stolen"),
         (Self::THROTTLED, "throttled"),
         (Self::MAJOR_FAULT, "major fault"),
+        (Self::AWAITED, "awaited"),
     ];
 
     /// Whether any of these tags is set.

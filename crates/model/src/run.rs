@@ -225,7 +225,8 @@ pub struct Round {
     pub at: f64,
     /// Lifetime of the process in seconds, with start and set-up.
     pub seconds: f64,
-    /// How many of them were planned for timing; missing in runs of former versions and in studies that plan none.
+    /// How many of them were for timing: those planned, and those by which it went on until the core was undisturbed. Missing in
+    /// runs of former versions and in studies that plan none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<f64>,
     /// The CPU that it ran on.

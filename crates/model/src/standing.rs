@@ -1,4 +1,9 @@
-//! How far a case has come while its run goes on: what the planner of the run decides by.
+//! What is known while a run goes on, and its planner and its probes decide by: how far a case has come, and how the core's
+//! canaries read when it is left alone.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Canaries, Canary, Treatment};
 
 /// How far a case has come, judged by all rounds of the run so far, as the report would judge them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -9,4 +14,80 @@ pub struct Standing {
     pub half_width: Option<f64>,
     /// The same of what more rounds narrow: neither modes nor drift.
     pub narrowable: Option<f64>,
+}
+
+/// The steady state of a canary.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Steady {
+    /// Its reading, in nanoseconds.
+    pub nanoseconds: f64,
+    /// Relative distance up to which a reading is steady.
+    pub tolerance: f64,
+}
+
+impl Steady {
+    /// A reading as a multiple of the steady state.
+    pub fn relative(self, reading: f32) -> f64 {
+        f64::from(reading) / self.nanoseconds
+    }
+
+    /// Whether such a multiple is steady.
+    pub fn is_steady(self, relative: f64) -> bool {
+        (relative - 1.0).abs() <= self.tolerance
+    }
+}
+
+/// The steady states of the canaries that show a core's frequency, and what a sibling thread leaves of its throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SteadyCore {
+    /// Of [`Canary::Chain`].
+    pub chain: Steady,
+    /// Of [`Canary::Block`].
+    pub block: Steady,
+}
+
+impl SteadyCore {
+    /// Whether the two guard a metric with these canaries and this choice of samples.
+    pub fn guards(canaries: Canaries, treatment: Treatment) -> bool {
+        treatment != Treatment::AsFound && canaries.contains(Canary::Chain) && canaries.contains(Canary::Block)
+    }
+
+    /// Whether readings of the two show an undisturbed core. Where the frequency is divided out of the metric's values any
+    /// frequency is as good as the steady one, and is divided out of the block.
+    pub fn is_undisturbed(self, chain: f32, block: f32, treatment: Treatment) -> bool {
+        let (slowness, block) = (self.chain.relative(chain), self.block.relative(block));
+        match treatment {
+            Treatment::CycleNormalised => self.block.is_steady(block / slowness),
+            Treatment::Undisturbed | Treatment::AsFound => {
+                self.chain.is_steady(slowness) && self.block.is_steady(block)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CORE: SteadyCore = SteadyCore {
+        chain: Steady { nanoseconds: 2000.0, tolerance: 0.02 },
+        block: Steady { nanoseconds: 1000.0, tolerance: 0.015 },
+    };
+
+    #[test]
+    fn a_busy_sibling_and_another_frequency_disturb() {
+        assert!(CORE.is_undisturbed(2030.0, 1014.0, Treatment::Undisturbed));
+        assert!(!CORE.is_undisturbed(2000.0, 1600.0, Treatment::Undisturbed), "a busy sibling");
+        assert!(!CORE.is_undisturbed(2080.0, 1040.0, Treatment::Undisturbed), "another frequency");
+        assert!(CORE.is_undisturbed(2080.0, 1040.0, Treatment::CycleNormalised), "it is divided out");
+        assert!(!CORE.is_undisturbed(2080.0, 1660.0, Treatment::CycleNormalised));
+    }
+
+    #[test]
+    fn it_guards_what_both_canaries_guard() {
+        assert!(SteadyCore::guards(Canaries::CORE, Treatment::Undisturbed));
+        assert!(SteadyCore::guards(Canaries::CORE, Treatment::CycleNormalised));
+        assert!(!SteadyCore::guards(Canaries::CORE, Treatment::AsFound));
+        assert!(!SteadyCore::guards(Canaries::of(&[Canary::Chain]), Treatment::Undisturbed));
+    }
 }

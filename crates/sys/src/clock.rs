@@ -30,6 +30,11 @@ impl Script {
         script
     }
 
+    /// From now on a reading costs so many nanoseconds.
+    pub fn slow_down(&self, step: u64) {
+        self.step.store(step, Ordering::Relaxed);
+    }
+
     /// Advances it by so many nanoseconds.
     pub fn advance(&self, nanoseconds: u64) {
         self.now.fetch_add(nanoseconds, Ordering::Relaxed);

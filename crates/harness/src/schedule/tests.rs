@@ -90,7 +90,7 @@ fn play_on(
         took[next.unit].push(beside);
         rounds[next.unit] += 1;
         slices[next.unit].push(next.slice);
-        schedule.finished(next);
+        schedule.finished(next, 0.0);
     }
     Played { rounds, slices, beside: took, now, left_out, said, schedule }
 }
@@ -275,7 +275,7 @@ fn a_unit_for_which_time_runs_out_later_keeps_its_rounds_if_they_make_an_interva
         // From the sixth pass on the machine is a hundred times as slow.
         now += next.slice + if rounds[next.unit] < 5 { 5e6 } else { 3e9 };
         rounds[next.unit] += 1;
-        schedule.finished(next);
+        schedule.finished(next, 0.0);
     }
     assert!(schedule.decisions().is_empty());
     assert!(!schedule.short().is_empty() && rounds.iter().all(|&rounds| rounds >= 5), "{rounds:?}");
@@ -378,7 +378,7 @@ fn units_of_a_block_lie_next_to_each_other_in_random_order() {
 fn pass(schedule: &mut Schedule, units: usize) -> Vec<usize> {
     let mut next = || {
         let next = schedule.next(0.0, &mut || panic!("the minimum is not done")).unwrap();
-        schedule.finished(next);
+        schedule.finished(next, 0.0);
         next.unit
     };
     (0..units).map(|_| next()).collect()
@@ -409,7 +409,7 @@ fn an_abandoned_unit_is_not_retried() {
     while let Some(next) = schedule.next(now, &mut || content(&[0, 8])) {
         assert_eq!(next.unit, 1);
         now += 1e8;
-        schedule.finished(next);
+        schedule.finished(next, 0.0);
     }
     assert!(now > 0.0 && schedule.short().is_empty());
 }
@@ -427,11 +427,52 @@ fn what_waits_is_begun_first_and_ended_last_within_the_budget() {
         while let Some(next) = schedule.next(now, &mut || wide()) {
             now += next.slice + 5e6;
             order.push(next.unit);
-            schedule.finished(next);
+            schedule.finished(next, 0.0);
         }
         let waited: Vec<usize> = (0..order.len()).filter(|&at| order[at] == 39).collect();
         let last = order.len() - 7;
         assert_eq!(waited, [vec![0], (last..order.len()).collect()].concat(), "{limit:?}");
         assert!((0.95 * WANTED.budget..=WANTED.budget).contains(&now), "{now}");
     }
+}
+
+/// Plays a script in which every round goes on beyond its timing for as long as this share of what it may; by how much in all.
+fn play_beyond(wanted: Wanted, script: &[Script], share: f64) -> (Vec<u32>, f64, f64, Vec<f64>) {
+    let mut schedule = Schedule::new(wanted, tasks(script));
+    let mut rounds = vec![0; script.len()];
+    let (mut now, mut beyond) = (0.0, Vec::new());
+    while let Some(next) = schedule.next(now, &mut || content(&rounds)) {
+        let went_on = share * next.beyond;
+        now += next.slice + script[next.unit].beside + went_on;
+        rounds[next.unit] += 1;
+        beyond.push(went_on);
+        schedule.finished(next, went_on);
+    }
+    let least = script.iter().enumerate().map(|(unit, _)| schedule.beside(&schedule.units[unit])).collect();
+    (rounds, now, beyond.iter().sum(), least)
+}
+
+#[test]
+fn rounds_may_go_on_in_the_time_that_the_minimum_leaves() {
+    // Forty units of 5 ms need 3.2 s.
+    for (budget, share) in [(3.3e9, 1.0), (6e9, 1.0), (6e9, 0.1)] {
+        let (rounds, now, beyond, beside) = play_beyond(Wanted { budget, ..WANTED }, &[usual(5.0); 40], share);
+        assert!(rounds.iter().all(|&rounds| rounds >= 8), "{budget}: {rounds:?}");
+        assert!(now <= budget + 1.0, "{budget}: {now}");
+        assert!(beyond > 0.0, "{budget}");
+        // It is no cost of the unit.
+        assert!(beside.iter().all(|beside| (beside - 5e6).abs() < 1e-3), "{beside:?}");
+    }
+    // Where nothing is left, none may.
+    let (rounds, now, beyond, _) = play_beyond(Wanted { budget: 3e9, ..WANTED }, &[usual(5.0); 40], 1.0);
+    assert_eq!((rounds, beyond), (vec![8; 40], 0.0));
+    assert!(now <= 3.2e9 + 1.0, "{now}");
+}
+
+#[test]
+fn no_round_goes_on_for_longer_than_a_neighbour_stays() {
+    let wanted = Wanted { budget: 1000e9, ..WANTED };
+    let mut schedule = Schedule::new(wanted, tasks(&[usual(5.0); 4]));
+    let next = schedule.next(0.0, &mut || panic!("no unit has its minimum")).unwrap();
+    assert_eq!(next.beyond, MOST_BEYOND);
 }

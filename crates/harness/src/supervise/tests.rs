@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use kelvin_model::{
     Axis, AxisScale, Case, FORMAT, Machine, Metric, NoPrediction, OverheadReading, Reading, Readings, Reason, Run,
-    RunSettings,
+    RunSettings, Steady,
 };
 
 use super::*;
@@ -30,20 +30,29 @@ static PROBE: Probe = Probe {
     predict: |_, _, _| Err(NoPrediction::because("scripted")),
 };
 
-/// Answers by the case's `n`; a round takes so long beside its slice, or as long as it is waited for.
+/// Answers by the case's `n`; a round takes so long beside its slice, or as long as it is waited for, and goes on for half of what
+/// it may.
 struct Scripted<F> {
     answer: F,
     beside: fn(u64) -> f64,
     now: Cell<f64>,
+    asked: Vec<Option<Beyond>>,
 }
 
 impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
-    fn launch(&mut self, request: &Request, patience: Patience) -> Option<Attempt> {
+    fn launch(&mut self, request: &Request, patience: Patience) -> Option<Answer> {
         let n = N.of(&request.case).unwrap();
-        let took = (self.beside)(n) + request.slice as f64;
+        let beyond = request.beyond.map_or(0, |beyond| beyond.most / 2);
+        self.asked.push(request.beyond);
+        let took = (self.beside)(n) + (request.slice + beyond) as f64;
         let most = patience.most.as_nanos() as f64;
         self.now.set(self.now.get() + took.min(most));
-        if took > most { Some(Attempt::Failed("it was still running".into())) } else { (self.answer)(n, request.round) }
+        let attempt = if took > most {
+            Some(Attempt::Failed("it was still running".into()))
+        } else {
+            (self.answer)(n, request.round)
+        };
+        attempt.map(|attempt| Answer { attempt, beyond })
     }
 
     fn now(&self) -> f64 {
@@ -51,9 +60,9 @@ impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
     }
 }
 
-/// Keeps all events, and judges all rounds to count.
+/// Keeps all events, and judges all rounds to count; after so many it knows how the core reads, if it ever does.
 #[derive(Default)]
-struct Kept(Vec<Event>);
+struct Kept(Vec<Event>, Option<usize>);
 
 impl Judge for Kept {
     fn standings(&self) -> HashMap<(Name, Case), Standing> {
@@ -74,7 +83,16 @@ impl Judge for Kept {
         };
         rounds.into_iter().map(standing).collect()
     }
+
+    fn core(&self) -> Option<SteadyCore> {
+        let rounds = self.0.iter().filter(|event| matches!(event, Event::RoundFinished { .. })).count();
+        self.1.filter(|&known| rounds >= known).map(|_| CORE)
+    }
 }
+
+/// How the core reads, once that is known.
+const STEADY: Steady = Steady { nanoseconds: 20.0, tolerance: 0.02 };
+const CORE: SteadyCore = SteadyCore { chain: STEADY, block: STEADY };
 
 impl Sink for Kept {
     fn event(&mut self, event: &Event) {
@@ -135,6 +153,17 @@ fn play_within(
     beside: fn(u64) -> f64,
     answer: impl FnMut(u64, u32) -> Option<Attempt>,
 ) -> (Run, Vec<Event>) {
+    let (run, events, _) = play_on(Kept::default(), (limit, seconds), effort, (beside, answer));
+    (run, events)
+}
+
+/// The same on a core of which that much becomes known; with how far each round might go on.
+fn play_on(
+    mut kept: Kept,
+    (limit, seconds): (Limit, f64),
+    effort: Effort,
+    (beside, answer): (fn(u64) -> f64, impl FnMut(u64, u32) -> Option<Attempt>),
+) -> (Run, Vec<Event>, Vec<Option<Beyond>>) {
     let plan = Plan::new(&[&PROBE], ProbeKind::Measure, &[], &machine(), effort).unwrap();
     let outline = outline(&plan, seconds);
     let options = Options {
@@ -145,9 +174,9 @@ fn play_within(
         reserve: Duration::ZERO,
         setup: Setup::scripted(1),
     };
-    let mut kept = Kept::default();
-    run(&plan, &outline, &options, &mut Scripted { answer, beside, now: Cell::new(0.0) }, &mut kept);
-    (Run::from_events(kept.0.clone()).unwrap(), kept.0)
+    let mut scripted = Scripted { answer, beside, now: Cell::new(0.0), asked: Vec::new() };
+    run(&plan, &outline, &options, &mut scripted, &mut kept);
+    (Run::from_events(kept.0.clone()).unwrap(), kept.0, scripted.asked)
 }
 
 fn rounds(run: &Run) -> Vec<usize> {
@@ -265,4 +294,26 @@ fn a_run_that_takes_longer_than_usual_says_so_when_it_knows_and_at_its_end() {
         .collect();
     assert!(!said.is_empty() && (said[said.len() - 1] / run.seconds - 1.0).abs() < 0.1, "{said:?} {}", run.seconds);
     assert!(run.notes[0].starts_with("6 rounds of each case take "), "{:?}", run.notes);
+}
+
+#[test]
+fn rounds_may_go_on_once_it_is_known_how_the_core_reads() {
+    let play = |known| {
+        let answer = |_, _| measured(1.0);
+        play_on(Kept(Vec::new(), known), (Limit::Grows, 1.0), Effort::Default, (|_| 5e6, answer))
+    };
+    let (run, _, asked) = play(Some(FIRST_ASKED));
+    assert!(asked[..FIRST_ASKED].iter().all(Option::is_none));
+    assert!(
+        asked[FIRST_ASKED..].iter().all(|beyond| beyond.is_some_and(|beyond| beyond.core == CORE && beyond.most > 0))
+    );
+    // What they took of it is time of timing, and is told.
+    let timing: f64 = run.measurements.iter().flat_map(|one| &one.rounds).filter_map(|round| round.timing).sum();
+    let beyond: u64 = asked.iter().flatten().map(|beyond| beyond.most / 2).sum();
+    assert!(timing > beyond as f64 / 1e9, "{timing} {beyond}");
+    assert!(run.notes.iter().any(|note| note.starts_with("rounds went on for ")), "{:?}", run.notes);
+    assert!(run.seconds <= 1.0, "{}", run.seconds);
+    let (run, _, asked) = play(None);
+    assert!(asked.iter().all(Option::is_none));
+    assert!(!run.notes.iter().any(|note| note.starts_with("rounds went on")), "{:?}", run.notes);
 }

@@ -13,6 +13,28 @@ pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
     all.into_iter().flatten().collect()
 }
 
+/// Below this share of the time in which a CPU is left alone its neighbours are worth a note, and below the second a warning.
+const LEFT_ALONE: f64 = 0.9;
+const HARDLY_LEFT_ALONE: f64 = 0.5;
+
+/// What a look at some CPUs before a run shows of those who share their cores: each CPU with the share of the time in which it is left
+/// alone, that of the run first.
+pub fn neighbours(looked_at: &[(u32, f64)]) -> Option<Hazard> {
+    let &(cpu, share) = looked_at.first()?;
+    let worst = looked_at.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)).filter(|worst| worst.1 < LEFT_ALONE)?;
+    let severity = if share < HARDLY_LEFT_ALONE { Severity::Warning } else { Severity::Note };
+    let beside = if worst.0 == cpu { String::new() } else { format!("; CPU {} is for {}", worst.0, percent(worst.1)) };
+    let summary = format!(
+        "CPU {cpu}, where this runs, is left alone by a sibling thread for {} of the time{beside}",
+        percent(share)
+    );
+    let effect = "work beside another thread of the core takes up to twice as long; the canaries set it apart";
+    Some(
+        hazard("neighbours", severity, summary, effect)
+            .read_in("canaries on each CPU for some milliseconds before the run"),
+    )
+}
+
 fn governor(look: &Look<'_>) -> Option<Hazard> {
     let governor = &look.machine.cpu.governor;
     let Some(name) = governor.get() else {

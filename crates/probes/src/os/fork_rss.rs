@@ -54,17 +54,21 @@ const SIZES: [u64; 5] = [MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB];
 const QUICK_BYTES: u64 = 64 * MIB;
 /// Largest point where the memory size is unknown.
 const BLIND_BYTES: u64 = 64 * MIB;
-/// Largest point of huge pages short of a thorough run: their entries are so cheap to copy that a larger one would
-/// mostly time touching memory.
-const USUAL_HUGE_BYTES: u64 = 256 * MIB;
+/// Largest point short of a thorough run or a study of it: a larger one would mostly time touching memory, and says nothing of the
+/// cost of a page that this one does not say.
+const USUAL_BYTES: u64 = 256 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let most = most_bytes(machine);
-    let fits = |&&bytes: &&u64| bytes <= most && (effort > Effort::Quick || bytes <= QUICK_BYTES);
+    let most = most.min(match effort {
+        Effort::Quick => QUICK_BYTES,
+        Effort::Default => USUAL_BYTES,
+        Effort::Thorough => u64::MAX,
+    });
+    let fits = |&&bytes: &&u64| bytes <= most;
     let case = |pages, &bytes: &u64| {
         // The smallest huge-page arena is one huge page, 2 MiB on x86-64: the point of 1 MiB is of base pages only.
-        let sensible = bytes > MIB && (effort == Effort::Thorough || bytes <= USUAL_HUGE_BYTES);
-        (pages == PageSize::Base || sensible).then(|| Case::new().with(RESIDENT, bytes).at(pages))
+        (pages == PageSize::Base || bytes > MIB).then(|| Case::new().with(RESIDENT, bytes).at(pages))
     };
     page_sizes(machine)
         .iter()
@@ -208,7 +212,8 @@ mod tests {
         // Nothing is known: small points only.
         assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64]);
         machine.memory.available_bytes = Fact::known(4096 * MIB, "a test");
-        assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64, 256, 1024]);
+        assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64, 256]);
+        assert_eq!(sizes(&machine, Effort::Thorough, PageSize::Base), [1, 16, 64, 256, 1024]);
         assert_eq!(sizes(&machine, Effort::Default, PageSize::Huge), [16, 64, 256]);
         assert_eq!(sizes(&machine, Effort::Thorough, PageSize::Huge), [16, 64, 256, 1024]);
         assert_eq!(sizes(&machine, Effort::Quick, PageSize::Huge), [16, 64]);

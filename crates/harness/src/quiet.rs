@@ -1,0 +1,115 @@
+//! How much of the time each of several CPUs is left alone: a short look at all of them before a run.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use kelvin_stats::{Samples, fastest_mode};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::cpu;
+
+use crate::canary::Canaries;
+use crate::clock::best_clock;
+
+/// How long a CPU is looked at in one pass, after a time in which it wakes up.
+const LOOK: Duration = Duration::from_millis(8);
+const WAKING: Duration = Duration::from_millis(1);
+/// Passes: a neighbour comes and goes within tens of milliseconds.
+const MOST_PASSES: u32 = 5;
+const FEWEST_PASSES: u32 = 2;
+/// Width of the state of an undisturbed core among the readings, and how near to it a reading is undisturbed.
+const WIDTH: f64 = 0.02;
+/// Least share of all readings that is a state.
+const LEAST_STATE: f64 = 0.02;
+
+/// The share of the time in which each of these CPUs is left alone by a sibling thread, by canaries over at most so long; `None` where
+/// that is too short for all of them, or no state of theirs is steady.
+///
+/// # Errors
+/// If a CPU cannot be used.
+pub fn undisturbed_shares(cpus: &[u32], limit: Duration) -> io::Result<Option<Vec<f64>>> {
+    let pass = (LOOK + WAKING) * cpus.len() as u32;
+    let passes = (limit.as_secs_f64() / pass.as_secs_f64().max(1e-9)).min(f64::from(MOST_PASSES)) as u32;
+    if passes < FEWEST_PASSES {
+        return Ok(None);
+    }
+    let cpus = cpus.to_vec();
+    let until = Instant::now() + limit;
+    // In a separate thread, so that this process keeps all its CPUs.
+    let looked = std::thread::spawn(move || readings(&cpus, passes, until)).join();
+    let readings = looked.map_err(|_| io::Error::other("reading canaries panicked"))??;
+    Ok(shares(&readings))
+}
+
+/// For each CPU its block canaries as multiples of the chain canaries read just before them, which a busy sibling raises at any
+/// frequency.
+fn readings(cpus: &[u32], passes: u32, until: Instant) -> io::Result<Vec<Vec<f64>>> {
+    let (_, clock, _) = best_clock();
+    let mut all = vec![Vec::new(); cpus.len()];
+    for pass in 0..passes {
+        for (&cpu, readings) in cpus.iter().zip(&mut all) {
+            // Under a quota a pass takes longer than it should.
+            if pass > 0 && Instant::now() >= until {
+                return Ok(all);
+            }
+            cpu::pin(&[cpu])?;
+            look(clock, WAKING, &mut Vec::new());
+            look(clock, LOOK, readings);
+        }
+    }
+    Ok(all)
+}
+
+fn look(clock: Clock, time: Duration, readings: &mut Vec<f64>) {
+    let mut canaries = Canaries::new(clock, 1.0, true, 0);
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        let mut both = [0.0; 2];
+        let mut place = both.iter_mut();
+        canaries.read_each(kelvin_model::Canaries::CORE, |_, ticks| {
+            if let Some(place) = place.next() {
+                *place = f64::from(ticks);
+            }
+        });
+        let [chain, block] = both;
+        readings.push(block / chain);
+    }
+}
+
+/// The share of the readings of each CPU in the fastest state of all.
+fn shares(readings: &[Vec<f64>]) -> Option<Vec<f64>> {
+    let finite = readings.iter().flatten().copied().filter(|ratio| ratio.is_finite());
+    let sorted = Samples::new(finite.collect()).ok()?.sorted();
+    let (steady, _) = fastest_mode(&sorted, WIDTH, LEAST_STATE)?;
+    let share = |of: &Vec<f64>| {
+        let undisturbed = of.iter().filter(|&&ratio| (ratio / steady - 1.0).abs() <= WIDTH).count();
+        undisturbed as f64 / of.len().max(1) as f64
+    };
+    Some(readings.iter().map(share).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_beside_a_busy_sibling_has_the_share_that_the_sibling_leaves() {
+        let jitter = |at: usize| 1.0 + 0.004 * ((at * 7 % 11) as f64 / 11.0);
+        let cpu = |disturbed: usize| {
+            (0..1000)
+                .map(|at| 0.43 * jitter(at) * if at * 13 % 1000 < disturbed { 1.6 } else { 1.0 })
+                .collect::<Vec<f64>>()
+        };
+        assert_eq!(shares(&[cpu(0), cpu(900), cpu(1000)]), Some(vec![1.0, 0.1, 0.0]));
+        assert_eq!(shares(&[cpu(950), cpu(950)]), Some(vec![0.05, 0.05]));
+        assert_eq!(shares(&[]), None);
+    }
+
+    #[test]
+    fn this_machine_is_looked_at_for_no_longer_than_asked() {
+        let cpus = cpu::allowed().unwrap();
+        let found = undisturbed_shares(&cpus[..1], Duration::from_millis(30)).unwrap().unwrap();
+        assert!(found.len() == 1 && (0.0..=1.0).contains(&found[0]), "{found:?}");
+        assert_eq!(undisturbed_shares(&cpus[..1], Duration::from_millis(10)).unwrap(), None);
+        assert_eq!(undisturbed_shares(&cpus[..1], Duration::ZERO).unwrap(), None);
+    }
+}
