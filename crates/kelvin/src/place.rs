@@ -56,8 +56,9 @@ impl Here {
     /// A CPU that cannot be used.
     pub fn quiet_placement(&self, limit: Duration) -> Result<(Placement, Option<Hazard>), Fault> {
         let usual = self.placement(None)?;
-        let root = Path::new("/");
-        let alike = spread(&kelvin_machine::alike(root, &self.allowed, usual.cpu), MOST_LOOKED_AT);
+        // As in the usual choice, not where most interrupts land.
+        let away: Vec<u32> = self.allowed.iter().copied().filter(|&cpu| cpu > 0 || cpu == usual.cpu).collect();
+        let alike = spread(&kelvin_machine::alike(Path::new("/"), &away, usual.cpu), MOST_LOOKED_AT);
         let looked = undisturbed_shares(&alike, limit)
             .map_err(|error| Fault::new("cannot look at the CPUs that may be used", error))?;
         let Some(shares) = looked else { return Ok((usual, None)) };
