@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kelvin_catalogue::transfer;
 use kelvin_model::{
     Attempt, Batches, Canary, Measurement, Metric, Name, Overhead, OverheadReading, Reading, Readings, Reason, Round,
-    Tags, Treatment, Unit,
+    Tags, Treatment, Unit, units::percent,
 };
 
 use kelvin_stats::{ASSUMED_BETWEEN_RUNS, ASSUMED_OF_THE_CLOCK, spearman};
@@ -242,6 +242,23 @@ impl Gathered {
     /// What share of them is undisturbed.
     pub fn kept_share(&self) -> f64 {
         self.quiet() as f64 / self.found().max(1) as f64
+    }
+
+    /// Why its undisturbed samples make no headline, as an end of a sentence: `never undisturbed`.
+    pub fn why_too_few(&self) -> String {
+        let kept: usize = self.rounds.iter().map(|round| round.kept.len()).sum();
+        if kept == 0 {
+            return "never undisturbed".into();
+        }
+        let share = percent(self.kept_share());
+        if self.is_exception() {
+            return format!("undisturbed in {share} of its samples, which are too few");
+        }
+        let enough = self.rounds.iter().filter(|round| round.counts_as_undisturbed()).count();
+        format!(
+            "undisturbed in {share} of its samples, enough of them in {enough} of {} rounds where {LEAST_ROUNDS} are needed",
+            self.rounds.len()
+        )
     }
 
     /// The rounds and their samples under a treatment; `None` if there are too few undisturbed ones.

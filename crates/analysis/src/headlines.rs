@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_model::units::{percent, plain};
+use kelvin_model::units::plain;
 use kelvin_model::{
     AsFound, Bound, Case, Interval, IntervalKind, Lacking, Learned, MeasuredValue, Measurement, Metric, Name, Run,
     Treatment,
@@ -102,12 +102,7 @@ fn lack(measurement: &Measurement, metric: &Metric, bound: Option<&Bound>, gathe
         return Lacking::Nothing("has no sample".into());
     };
     let sorted = samples.sorted();
-    let kept = gathered.kept_share();
-    let why = if gathered.quiet() == 0 {
-        "never undisturbed".into()
-    } else {
-        format!("undisturbed in {} of its samples, which are too few", percent(kept))
-    };
+    let why = gathered.why_too_few();
     Lacking::AsFound(AsFound { value: found.headline, low: sorted.quantile(0.05), high: sorted.quantile(0.95), why })
 }
 

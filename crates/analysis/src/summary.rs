@@ -275,7 +275,8 @@ fn disturbed_warning(gathered: &Gathered, metric: &Metric, known: bool) -> Optio
     let share = gathered.kept_share();
     let kept = format!("{} of {} samples ({}) were undisturbed", gathered.quiet(), gathered.found(), percent(share));
     let text = if !known {
-        format!("only {kept}: the machine was never quiet for long enough, and the undisturbed value is not known")
+        let why = gathered.why_too_few();
+        format!("the machine was never quiet for long enough, and the undisturbed value is not known: it was {why}")
     } else if share < DISTURBED {
         format!("only {kept}")
     } else if gathered.timed && !gathered.guarded && metric.canaries.iter().next().is_some() {

@@ -227,7 +227,7 @@ fn what_there_is_without_a_headline_is_told_exactly() {
     assert_eq!((found.low, found.high), (102.0, 138.0), "nine in ten of 100 to 140");
     // The last of 41 batches of each round alone has calm on either side.
     let Lacking::AsFound(found) = lacking(&shaken(0..40)) else { panic!("it was measured") };
-    assert_eq!(found.why, "undisturbed in 2.4 % of its samples, which are too few");
+    assert_eq!(found.why, "undisturbed in 2.4 % of its samples, enough of them in 0 of 6 rounds where 2 are needed");
 
     let of = |attempt: Attempt| {
         let mut run = testing::run(&[CALL]);

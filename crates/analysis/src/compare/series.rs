@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kelvin_model::units::{case, percent};
+use kelvin_model::units::case;
 use kelvin_model::{
     Case, Learned, Measurement, Metric, Name, NotCompared, NotComparedBecause, Outline, Reference, Run, Treatment,
 };
@@ -161,10 +161,9 @@ impl Found<'_> {
 /// Why there is no headline.
 fn why_missing(gathered: &Gathered, outcome: impl FnOnce() -> Outcome) -> String {
     if gathered.found() > 0 {
-        let kept = gathered.kept_share();
         return match Settled::headline(gathered, None) {
             Some(_) => "beyond what is possible".into(),
-            None => format!("undisturbed in {} of its samples, which are too few", percent(kept)),
+            None => gathered.why_too_few(),
         };
     }
     match outcome() {
