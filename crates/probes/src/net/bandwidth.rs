@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use kelvin_catalogue::Placement;
+use kelvin_catalogue::mem::CORE_TO_CORE;
 use kelvin_catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_BUSY, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST,
     BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAM_TCP, STREAM_UDP, STREAM_UNIX, STREAMS,
@@ -20,7 +21,7 @@ use super::bulk::{Bulk, Known, Plan, Totals, placed};
 use super::link::{LARGEST_DATAGRAM, Link, Protocol, USUAL_CONTROL, prefer_congestion_control};
 use super::messages::{SMALL, message};
 use super::{sender, stream};
-use crate::memory::allowance;
+use crate::memory::{allowance, core_to_core};
 use crate::os::ipc::partner_cpu;
 use crate::predict::Predicting;
 
@@ -35,7 +36,7 @@ pub(super) static TCP: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP, &BANDWIDTH_TCP_BUSY],
-    inputs: &[STREAM_TCP.id.as_str()],
+    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str()],
     cases: tcp_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
     predict: |facts, metric, case| match metric.id == BANDWIDTH_TCP.id {
@@ -50,7 +51,7 @@ pub(super) static TCP_WAY: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP_WAY],
-    inputs: &[STREAM_TCP.id.as_str()],
+    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str()],
     cases: way_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
@@ -62,7 +63,7 @@ pub(super) static TCP_SYSTEM: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP_SYSTEM],
-    inputs: &[STREAM_TCP.id.as_str()],
+    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str()],
     cases: |_, effort| {
         let of_calls = Case::new().with(MESSAGE, CALLS).at(Placement::TwoCpus);
         let of_bytes = if effort == Effort::Quick { Vec::new() } else { single(&[BYTES]) };
@@ -78,7 +79,7 @@ pub(super) static UDP: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_REORDERED],
-    inputs: &[STREAM_UDP.id.as_str()],
+    inputs: &[STREAM_UDP.id.as_str(), CORE_TO_CORE.id.as_str()],
     cases: |_, effort| {
         let messages = match effort {
             Effort::Quick => &[1472][..],
@@ -110,7 +111,7 @@ pub(super) static UNIX: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_UNIX],
-    inputs: &[STREAM_UNIX.id.as_str()],
+    inputs: &[STREAM_UNIX.id.as_str(), CORE_TO_CORE.id.as_str()],
     cases: |_, effort| single(if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] }),
     run: |bench, case| run(bench, case, Protocol::Unix),
     predict: |facts, _, case| predict(facts, case, Protocol::Unix),
@@ -132,9 +133,11 @@ const METHOD: Method = Method {
           numbered: lost are the numbers missing among those that arrived, reordered those that arrived after a later \
           one.",
     prediction: "The cost of a message to sender and receiver when neither waits (net.stream, its send and its \
-                 receive): on two CPUs both work at the same time and the slower one is the limit, on one CPU they \
-                 take turns; more streams share the CPUs evenly. A message above 64 KiB costs as many of those as it \
-                 holds. Predicted range: a factor of two either way, as waiting and waking are not counted, and a \
+                 receive). On one CPU they take turns. On two both work at the same time and the slower one is the \
+                 limit; the receiver also fetches the message from the sender's CPU: each line but the first takes \
+                 mem.core_to_core, ten at a time. Of several streams one CPU sends what it has and receives what the \
+                 one before it sends, so they take turns again; more streams than CPUs share them evenly. A message \
+                 above 64 KiB costs as many of those as it holds. Predicted range: a factor of two either way, as waiting and waking are not counted, and a \
                  stream has more bytes in flight, which may lie in a slower cache. sendfile and splice save the \
                  sender's copy and not the receiver's: predicted as send. So is zerocopy, which must pin pages that \
                  are copied after all, and comes out slower. Datagrams on one CPU have no prediction: arrivals depend \
@@ -351,8 +354,8 @@ fn watch(bulk: &Bulk, slice: f64) -> Result<Vec<Totals>, Stop> {
 
 /// The rate of streams whose sender and receiver share a CPU, or not.
 const ON_ONE: &str = "streams x message / (net.stream and net.stream.receive together, times max(1, streams / CPUs))";
-const ON_TWO: &str =
-    "streams x message / max(the longer of net.stream and net.stream.receive, streams x (both of them) / CPUs)";
+const ON_TWO: &str = "message / the longer of net.stream and (net.stream.receive + message / 64 B x mem.core_to_core / 10); of \
+                      several streams, streams x message / (both together, times max(1, streams / CPUs))";
 
 fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.of(case).unwrap_or(1);
@@ -362,28 +365,36 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
     let of = Case::new().with(MESSAGE, measured);
     let ends = stream::Ends::of(protocol);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
-    let (longer, both) = (send.value.max(receive.value), send.value + receive.value);
-    // All streams share the CPUs; but no CPU helps another one with its half of a stream, nor two where both halves are on one.
+    let is_apart = Placement::of(case) != Some(Placement::SameCpu);
+    let line = || facts.measured(&CORE_TO_CORE, &core_to_core::of_every_run(facts.machine()));
+    let line = is_apart.then(line).transpose()?;
+    let moving = line.as_ref().map_or(0.0, |line| core_to_core::beyond_a_line(line.value, measured as f64));
+    let receiving = receive.value + moving;
+    let both = send.value + receiving;
     let cpus = allowance::allowed(facts.machine()) as f64;
-    let (alone, formula) = match Placement::of(case) {
-        Some(Placement::SameCpu) => (both, ON_ONE),
-        Some(Placement::TwoCpus) | None => (longer, ON_TWO),
+    // Of several streams between two CPUs a CPU has the sender of one and the receiver of another.
+    let (alone, formula) = match is_apart {
+        true if streams == 1.0 => (send.value.max(receiving), ON_TWO),
+        true => (both, ON_TWO),
+        false => (both, ON_ONE),
     };
+    // All streams share the CPUs; but no CPU helps another one with its half of a stream, nor two where both halves are on one.
     let takes = parts * alone.max(streams * both / cpus);
     let rate = streams * bytes as f64 * 1e9 / takes;
+    let moved = if is_apart { format!(", which come from another CPU in {moving:.0} ns") } else { String::new() };
     let derivation = format!(
-        "{:.0} ns to send and {:.0} ns to receive {measured} B; {parts} of them take {takes:.0} ns with {streams} streams on {cpus} \
-         CPUs; {streams} x {bytes} B / {takes:.0} ns = {:.2} GB/s",
+        "{:.0} ns to send and {:.0} ns to receive {measured} B{moved}; {parts} of them take {takes:.0} ns with {streams} streams on \
+         {cpus} CPUs; {streams} x {bytes} B / {takes:.0} ns = {:.2} GB/s",
         send.value,
         receive.value,
         rate / 1e9
     );
-    Ok(Predicting::within_factor(Basis::Derived, rate, 2.0)
+    let predicting = Predicting::within_factor(Basis::Derived, rate, 2.0)
         .formula(formula)
         .input(send)
         .input(receive)
-        .constant("CPUs", cpus, Unit::Count, "the CPUs that this process may use")
-        .derived_as(derivation))
+        .constant("CPUs", cpus, Unit::Count, "the CPUs that this process may use");
+    Ok(line.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
 }
 
 #[cfg(test)]
@@ -400,12 +411,14 @@ mod tests {
             (STREAM_TCP_RECEIVE.id.as_str(), Some(7000.0)),
             (STREAM_UNIX.id.as_str(), Some(1000.0)),
             (STREAM_UNIX_RECEIVE.id.as_str(), Some(600.0)),
+            (CORE_TO_CORE.id.as_str(), Some(50.0)),
         ];
         facts_about(&known, |facts| {
-            // One CPU is known: senders and receivers of all streams share it.
+            // One CPU is known: senders and receivers of all streams share it. 1023 lines come in 5 ns each.
             let case = Case::new().with(MESSAGE, 65_536).with(STREAMS, 1).at(Placement::TwoCpus);
             let tcp = predict(facts, &case, Protocol::Tcp).unwrap();
-            assert!((tcp.value - 65_536.0 / 16e-6).abs() < 1.0, "{}", tcp.value);
+            assert!((tcp.value - 65_536.0 / 21.115e-6).abs() < 1.0, "{}", tcp.value);
+            assert_eq!(tcp.inputs.len(), 4);
             // A message of 1 MiB is sixteen of those.
             let case = Case::new().with(MESSAGE, 1 << 20).at(Placement::TwoCpus).at(SendMethod::Send);
             assert!((predict(facts, &case, Protocol::Tcp).unwrap().value / tcp.value - 1.0).abs() < 1e-9);
@@ -414,6 +427,30 @@ mod tests {
             assert!((unix.value - 2.0 * 4096.0 / 3.2e-6).abs() < 1.0, "{}", unix.value);
             assert!(predict(facts, &case, Protocol::Udp).is_err());
         });
+    }
+
+    #[test]
+    fn of_several_streams_between_cpus_each_cpu_sends_and_receives() {
+        let mut machine = crate::testing::machine();
+        machine.topology.allowed = kelvin_model::Fact::known((0..16).collect(), "a test");
+        let measured = |id: &str, _: &Case| {
+            let value = match id {
+                id if id == STREAM_TCP.id.as_str() => 6000.0,
+                id if id == STREAM_TCP_RECEIVE.id.as_str() => 4000.0,
+                _ => 100.0,
+            };
+            Some(kelvin_model::MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let of = |streams: u64| {
+            let case = Case::new().with(MESSAGE, 65_536).with(STREAMS, streams).at(Placement::TwoCpus);
+            let predicted = predict(&facts, &case, Protocol::Tcp).unwrap();
+            streams as f64 * 65_536e9 / predicted.value
+        };
+        // Lines of 64 B, ten in the 100 ns of one, to a receiver that is then slower than the sender.
+        assert!((of(1) - 14_230.0).abs() < 1e-6, "{}", of(1));
+        assert!((of(2) - 20_230.0).abs() < 1e-6 && (of(16) - 20_230.0).abs() < 1e-6, "{}", of(2));
+        assert!((of(32) - 40_460.0).abs() < 1e-6, "{}", of(32));
     }
 
     #[test]
