@@ -412,15 +412,16 @@ impl<'a> Bench<'a> {
             if taken.is_enough(sampling, spent) {
                 break spent;
             }
-            if taken.shows_what_is_found(sampling.stride) && halfway.take_if(|halfway| spent >= *halfway).is_some() {
-                // What is found is known by then: what is left is better spent on waiting.
-                let is_disturbed = |quiet| taken.undisturbed(quiet, sampling.stride) < taken.wanted(1.0);
-                if quiet.as_ref().is_some_and(is_disturbed) {
-                    break spent;
-                }
-            }
             if taken.tags.len().is_multiple_of(sampling.stride) {
                 self.read_canaries(guards, &mut taken.canaries)?;
+                if taken.shows_what_is_found() && halfway.take_if(|halfway| spent >= *halfway).is_some() {
+                    // What is found is known by then: what is left is better spent on waiting.
+                    let is_disturbed = |quiet| taken.undisturbed(quiet, sampling.stride) < taken.wanted(1.0);
+                    if quiet.as_ref().is_some_and(is_disturbed) {
+                        taken.unread();
+                        break spent;
+                    }
+                }
                 self.rewarm(guards, sampling, timed)?;
             }
             let state = taken.warm_up.tags();
@@ -606,10 +607,9 @@ impl<const K: usize> Taken<K> {
         }
     }
 
-    /// Whether there are enough for what is found, up to a reading of the canaries that is still to come.
-    fn shows_what_is_found(&self, stride: usize) -> bool {
-        let samples = self.tags.len();
-        self.warm_up.done && samples >= self.warm_up.samples + LEAST_SAMPLES && samples.is_multiple_of(stride)
+    /// Whether there are enough for what is found.
+    fn shows_what_is_found(&self) -> bool {
+        self.warm_up.done && self.tags.len() >= self.warm_up.samples + LEAST_SAMPLES
     }
 
     /// How many undisturbed samples are enough: [`WANTED_SHARE`] of those after warm-up, of which a whole slice has so many times as many.
@@ -974,8 +974,12 @@ mod tests {
 
     #[test]
     fn a_round_on_a_quiet_core_takes_its_time_and_no_more() {
-        let (quiet, beyond) = timed_beside(&METRIC, 50, false, |_| false);
-        assert_eq!((beyond, awaited(&quiet)), (0.0, 0));
+        for in_turn in [false, true] {
+            let (quiet, beyond) = timed_beside(&METRIC, 50, in_turn, |_| false);
+            assert_eq!((beyond, awaited(&quiet)), (0.0, 0));
+            let (found, _) = timed_beside(&METRIC.headline(Treatment::AsFound), 50, in_turn, |_| false);
+            assert_eq!(quiet.len(), found.len(), "{in_turn}");
+        }
         // Nor where most of it was quiet, or where the metric is of what is found.
         let (mostly, beyond) = timed_beside(&METRIC, 50, false, |now| now < 1_000_000);
         assert_eq!((beyond, awaited(&mostly)), (0.0, 0));
