@@ -619,12 +619,9 @@ impl<const K: usize> Taken<K> {
 
     /// Number of samples after warm-up that lie between two readings of an undisturbed core.
     fn undisturbed(&self, quiet: &Quiet, stride: usize) -> usize {
-        let groups = self.tags.chunks(stride).enumerate();
-        let of = |(at, group): (usize, &[Tags])| {
-            let is_quiet = quiet.is_at(&self.canaries, at) && quiet.is_at(&self.canaries, at + 1);
-            if is_quiet { group.iter().filter(|tags| !tags.any(Tags::WARM_UP)).count() } else { 0 }
-        };
-        groups.map(of).sum()
+        let is_quiet = quiet.readings(&self.canaries);
+        let groups = self.tags.chunks(stride).enumerate().filter(|&(at, _)| is_quiet(at) && is_quiet(at + 1));
+        groups.map(|(_, group)| group.iter().filter(|tags| !tags.any(Tags::WARM_UP)).count()).sum()
     }
 
     /// Forgets the samples before the last reading of the canaries, and the reading before them, where they and those before them
@@ -635,7 +632,7 @@ impl<const K: usize> Taken<K> {
         if last == 0 || !was_awaited(last) || !was_awaited(last - 1) {
             return;
         }
-        if (last - 1..=last + 1).any(|reading| quiet.is_at(&self.canaries, reading)) {
+        if (last - 1..=last + 1).any(quiet.readings(&self.canaries)) {
             return;
         }
         let left = last * stride;
@@ -674,11 +671,14 @@ struct Quiet {
 }
 
 impl Quiet {
-    /// Whether the readings of this number do.
-    fn is_at(&self, canaries: &BTreeMap<Canary, Vec<f32>>, reading: usize) -> bool {
-        let at = |canary| canaries.get(&canary).and_then(|column| column.get(reading)).copied();
-        let both = at(Canary::Chain).zip(at(Canary::Block));
-        both.is_some_and(|(chain, block)| self.core.is_undisturbed(chain, block, self.treatment))
+    /// Whether the readings of a number do.
+    fn readings<'c>(&'c self, canaries: &'c BTreeMap<Canary, Vec<f32>>) -> impl Fn(usize) -> bool + 'c {
+        let [chain, block] =
+            [Canary::Chain, Canary::Block].map(|one| canaries.get(&one).map_or(&[][..], Vec::as_slice));
+        move |reading| match (chain.get(reading), block.get(reading)) {
+            (Some(&chain), Some(&block)) => self.core.is_undisturbed(chain, block, self.treatment),
+            _ => false,
+        }
     }
 }
 
