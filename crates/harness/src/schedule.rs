@@ -22,8 +22,8 @@ const AMPLE_ROUNDS: u32 = 100;
 pub(crate) const EQUAL_SHARE: f64 = 0.85;
 /// Minimum of rounds of a unit that is only an input of predictions: their median has an error.
 pub(crate) const ROUNDS_OF_INPUT: u32 = LEAST_ROUNDS as u32;
-/// Nanoseconds that a round may go on for beyond its timing, until it has undisturbed samples. A neighbour on the sibling thread of
-/// a busy host comes and goes within 1 to 30 ms, three times of four.
+/// Nanoseconds that a round may go on for beyond its timing, until it has undisturbed samples. On a busy host a core is left alone
+/// again within 30 ms in three cases of four; where it takes longer, other rounds make better use of the time.
 const MOST_BEYOND: f64 = 50e6;
 /// How many times its share of the free time a round may take for that, as most need not wait; and this share of its own set-up
 /// more, which would be in vain without undisturbed samples.
