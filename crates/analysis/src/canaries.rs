@@ -140,7 +140,7 @@ fn block_at_reference(all: &[&Batches], chain: Option<&Steady>) -> Vec<f64> {
 /// The steady states by which the rounds of a run that goes on can tell whether the core is undisturbed; `None` before enough
 /// was read to know them.
 pub fn steady_core(run: &Run) -> Option<SteadyCore> {
-    let all: Vec<&Batches> = run.measurements.iter().flat_map(|m| &m.rounds).flat_map(distinct_columns).collect();
+    let all = all_columns(run);
     if all.iter().map(|batches| batches.len()).sum::<usize>() < LEAST_OF_A_CORE {
         return None;
     }
@@ -176,7 +176,7 @@ pub(crate) struct References {
 
 impl References {
     pub fn of(run: &Run) -> Self {
-        let all: Vec<&Batches> = run.measurements.iter().flat_map(|m| &m.rounds).flat_map(distinct_columns).collect();
+        let all = all_columns(run);
         let mut found = Self::of_core(&all, whole_core(run));
         for canary in OF_A_CASE {
             let reference = Self::beside_a_steady_block(&all, canary, found.get(Canary::Block).as_ref());
@@ -398,6 +398,11 @@ fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64
 
 fn key(measurement: &Measurement) -> (Name, Case) {
     (measurement.planned.probe, measurement.planned.case.clone())
+}
+
+/// The columns of all rounds of a run, each once.
+fn all_columns(run: &Run) -> Vec<&Batches> {
+    run.measurements.iter().flat_map(|measurement| &measurement.rounds).flat_map(distinct_columns).collect()
 }
 
 fn distinct_columns(round: &Round) -> Vec<&Batches> {

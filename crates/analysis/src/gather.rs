@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use kelvin_catalogue::transfer;
 use kelvin_model::{
     Attempt, Batches, Canary, Measurement, Metric, Name, Overhead, OverheadReading, Reading, Readings, Reason, Round,
-    Tags, Treatment, Unit, units::percent,
+    Tags, Treatment, Unit,
 };
 
+use kelvin_model::units::percent;
 use kelvin_stats::{ASSUMED_BETWEEN_RUNS, ASSUMED_OF_THE_CLOCK, spearman};
 
 use crate::canaries::{Judged, References};
@@ -225,8 +226,12 @@ impl Gathered {
 
     /// Whether undisturbed samples are so few, with those that rounds waited for, that they are no headline.
     fn is_exception(&self) -> bool {
-        let kept: usize = self.rounds.iter().map(|round| round.kept.len()).sum();
-        (kept as f64) < LEAST_SHARE * self.found().max(1) as f64
+        (self.kept() as f64) < LEAST_SHARE * self.found().max(1) as f64
+    }
+
+    /// Number of undisturbed samples, with those that rounds waited for.
+    fn kept(&self) -> usize {
+        self.rounds.iter().map(|round| round.kept.len()).sum()
     }
 
     /// Number of samples without warm-up and without those that rounds waited for.
@@ -246,18 +251,16 @@ impl Gathered {
 
     /// Why its undisturbed samples make no headline, as an end of a sentence: `never undisturbed`.
     pub fn why_too_few(&self) -> String {
-        let kept: usize = self.rounds.iter().map(|round| round.kept.len()).sum();
-        if kept == 0 {
+        if self.kept() == 0 {
             return "never undisturbed".into();
         }
         let share = percent(self.kept_share());
         if self.is_exception() {
             return format!("undisturbed in {share} of its samples, which are too few");
         }
-        let enough = self.rounds.iter().filter(|round| round.counts_as_undisturbed()).count();
+        let (enough, rounds) = (self.counting_rounds(), self.rounds.len());
         format!(
-            "undisturbed in {share} of its samples, enough of them in {enough} of {} rounds where {LEAST_ROUNDS} are needed",
-            self.rounds.len()
+            "undisturbed in {share} of its samples, enough of them in {enough} of {rounds} rounds where {LEAST_ROUNDS} are needed"
         )
     }
 

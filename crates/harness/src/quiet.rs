@@ -1,10 +1,11 @@
 //! How much of the time each of several CPUs is left alone: a short look at all of them before a run.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
+use kelvin_model::Canary;
 use kelvin_stats::{Samples, fastest_mode};
-use kelvin_sys::clock::Clock;
 use kelvin_sys::cpu;
 
 use crate::canary::Canaries;
@@ -44,34 +45,30 @@ pub fn undisturbed_shares(cpus: &[u32], limit: Duration) -> io::Result<Option<Ve
 /// frequency.
 fn readings(cpus: &[u32], passes: u32, until: Instant) -> io::Result<Vec<Vec<f64>>> {
     let (_, clock, _) = best_clock();
-    let mut all = vec![Vec::new(); cpus.len()];
-    for pass in 0..passes {
-        for (&cpu, readings) in cpus.iter().zip(&mut all) {
+    let mut canaries = Canaries::new(clock, 1.0, true, 0);
+    let mut all = vec![BTreeMap::new(); cpus.len()];
+    'passes: for pass in 0..passes {
+        for (&cpu, columns) in cpus.iter().zip(&mut all) {
             // Under a quota a pass takes longer than it should.
             if pass > 0 && Instant::now() >= until {
-                return Ok(all);
+                break 'passes;
             }
             cpu::pin(&[cpu])?;
-            look(clock, WAKING, &mut Vec::new());
-            look(clock, LOOK, readings);
+            look(&mut canaries, WAKING, &mut BTreeMap::new());
+            look(&mut canaries, LOOK, columns);
         }
     }
-    Ok(all)
+    let ratios = |columns: &BTreeMap<Canary, Vec<f32>>| {
+        let [chain, block] = [Canary::Chain, Canary::Block].map(|one| columns.get(&one).into_iter().flatten());
+        chain.zip(block).map(|(&chain, &block)| f64::from(block) / f64::from(chain)).collect()
+    };
+    Ok(all.iter().map(ratios).collect())
 }
 
-fn look(clock: Clock, time: Duration, readings: &mut Vec<f64>) {
-    let mut canaries = Canaries::new(clock, 1.0, true, 0);
+fn look(canaries: &mut Canaries, time: Duration, columns: &mut BTreeMap<Canary, Vec<f32>>) {
     let end = Instant::now() + time;
     while Instant::now() < end {
-        let mut both = [0.0; 2];
-        let mut place = both.iter_mut();
-        canaries.read_each(kelvin_model::Canaries::CORE, |_, ticks| {
-            if let Some(place) = place.next() {
-                *place = f64::from(ticks);
-            }
-        });
-        let [chain, block] = both;
-        readings.push(block / chain);
+        canaries.read(kelvin_model::Canaries::CORE, columns);
     }
 }
 

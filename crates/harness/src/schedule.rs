@@ -126,6 +126,15 @@ pub(crate) struct Next {
     pub beyond: f64,
 }
 
+/// The round that runs.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    next: Next,
+    begun: f64,
+    /// Nanoseconds by which it went on beyond its timing, once it is over.
+    beyond: f64,
+}
+
 /// A decision for lack of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Decision {
@@ -150,8 +159,7 @@ pub(crate) struct Schedule {
     closing: bool,
     /// How many times as long as expected rounds take beside their timing on this machine: the median of the units so far.
     slowness: f64,
-    /// The round that runs, when it was begun, and by how much it went on beyond its timing.
-    running: Option<(Next, f64, f64)>,
+    running: Option<Running>,
     /// Nanoseconds by which rounds go on beyond their timing, where they may, smoothed.
     beyond: f64,
     decisions: Vec<Decision>,
@@ -195,7 +203,7 @@ impl Schedule {
                 let slice = self.slice(state, self.stretch(now));
                 if self.owed(state) > 0 || now + self.beside(state) + slice <= self.budget - self.kept_for_last() {
                     let next = Next { unit, round: state.rounds, slice, beyond: self.may_go_on(state, slice, now) };
-                    self.running = Some((next, now, 0.0));
+                    self.running = Some(Running { next, begun: now, beyond: 0.0 });
                     return Some(next);
                 }
             }
@@ -211,7 +219,7 @@ impl Schedule {
         self.units[next.unit].rounds += 1;
         self.beyond += WEIGHT_IN_ALL * (beyond - self.beyond);
         if let Some(running) = &mut self.running {
-            running.2 = beyond;
+            running.beyond = beyond;
         }
     }
 
@@ -289,7 +297,7 @@ impl Schedule {
 
     /// Learns from the last round what its unit costs, with everything beside it.
     fn learn(&mut self, now: f64) {
-        let Some((next, begun, beyond)) = self.running.take() else { return };
+        let Some(Running { next, begun, beyond }) = self.running.take() else { return };
         let state = &mut self.units[next.unit];
         let beside = (now - begun - next.slice - beyond).max(0.0);
         match (state.first, state.later) {
@@ -359,19 +367,23 @@ impl Schedule {
         self.units.iter().map(need).collect()
     }
 
+    /// Nanoseconds that all rounds of the minimum still need.
+    fn needed(&self) -> f64 {
+        self.needs().iter().map(|need| need.time).sum()
+    }
+
     /// Sees to it that all rounds of the minimum fit: the budget grows, or units have to wait.
     fn make_room(&mut self, now: f64) {
-        let needs = self.needs();
         match self.wanted.limit {
             Limit::Grows => {
-                let owed: f64 = needs.iter().map(|need| need.time).sum();
+                let owed = self.needed();
                 // A last round that ends late is no reason. Only what was said is kept to: an estimate that a busy moment raised
                 // falls again.
                 if owed > 0.0 {
                     self.budget = self.said.max(now + owed);
                 }
             }
-            Limit::Kept => self.without_room = without_room(&needs, self.budget - now, self.budget),
+            Limit::Kept => self.without_room = without_room(&self.needs(), self.budget - now, self.budget),
         }
         // How long it will be is known once each unit has had a round.
         if self.passes > 1 && self.budget > GROWN * self.said {
@@ -387,10 +399,9 @@ impl Schedule {
     /// How much of its usual timing beyond the least a round gets: the rounds of the minimum that are still to come share what they
     /// leave of the time.
     fn stretch(&self, now: f64) -> f64 {
-        let needed: f64 = self.needs().iter().map(|need| need.time).sum();
         let more = |state: &State| f64::from(self.owed(state)) * (self.usual_slice(state) - LEAST_SLICE);
         let more: f64 = self.units.iter().map(more).sum();
-        let left = (EQUAL_SHARE * self.budget - now - needed).max(0.0);
+        let left = (EQUAL_SHARE * self.budget - now - self.needed()).max(0.0);
         if more > 0.0 { (left / more).min(1.0) } else { 1.0 }
     }
 
@@ -399,8 +410,7 @@ impl Schedule {
     fn may_go_on(&self, state: &State, slice: f64, now: f64) -> f64 {
         let owed: u32 = self.units.iter().map(|state| self.owed(state)).sum();
         let (left, most) = if owed > 0 {
-            let needed: f64 = self.needs().iter().map(|need| need.time).sum();
-            let left = self.said - now - needed;
+            let left = self.said - now - self.needed();
             (left, SHARES_BEYOND * left / f64::from(owed) + BEYOND_OF_SET_UP * self.beside(state))
         } else {
             (self.budget - self.kept_for_last() - now - self.beside(state) - slice, MOST_BEYOND)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kelvin_catalogue::mem::{CORE_TO_CORE, FROM_CPU, TO_CPU};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Axis, Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::cpu;
 
@@ -59,6 +59,11 @@ const IN_FLIGHT: f64 = 10.0;
 /// Nanoseconds that all lines but the first of so many bytes take from another CPU, of which one line takes `line`.
 pub(crate) fn beyond_a_line(line: f64, bytes: f64) -> f64 {
     line * (bytes / LINE_BYTES - 1.0).max(0.0) / IN_FLIGHT
+}
+
+/// What a line takes between a pair that every run measures.
+pub(crate) fn line(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
+    facts.measured(&CORE_TO_CORE, &of_every_run(facts.machine()))
 }
 
 /// A pair that every run measures: the last one, so that it is not two threads of one core where there are others.

@@ -1,8 +1,7 @@
 //! Predicted bandwidth: cache widths, lines in flight, the peak of the memory channels, and what loops do that read and write.
 
 use kelvin_catalogue::mem::{
-    BANDWIDTH_CORE_TO_CORE, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, CORE_TO_CORE, Cpus, LATENCY,
-    LATENCY_PARALLEL,
+    BANDWIDTH_CORE_TO_CORE, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, Cpus, LATENCY, LATENCY_PARALLEL,
 };
 use kelvin_harness::Facts;
 use kelvin_model::{Basis, Cache, Case, Input, Metric, NoPrediction, Prediction, Unit};
@@ -237,7 +236,7 @@ fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 
 /// A line from core to core in the crew, as between two CPUs apart from it.
 fn between_cores(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let way = facts.measured(&CORE_TO_CORE, &core_to_core::of_every_run(facts.machine()))?;
+    let way = core_to_core::line(facts)?;
     Ok(Predicting::within_factor(Basis::Derived, way.value, OF_WAY)
         .formula("the way between two CPUs, as mem.core_to_core")
         .input(way.clone())
@@ -290,7 +289,7 @@ mod tests {
     use kelvin_catalogue::cpu::FREQUENCY;
     use kelvin_catalogue::mem::{
         BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE,
-        BANDWIDTH_ZERO, PageSize,
+        BANDWIDTH_ZERO, CORE_TO_CORE, PageSize,
     };
     use kelvin_harness::MeasuredValue;
     use kelvin_model::{Fact, Machine};

@@ -366,8 +366,7 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
     let ends = stream::Ends::of(protocol);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
     let is_apart = Placement::of(case) != Some(Placement::SameCpu);
-    let line = || facts.measured(&CORE_TO_CORE, &core_to_core::of_every_run(facts.machine()));
-    let line = is_apart.then(line).transpose()?;
+    let line = is_apart.then(|| core_to_core::line(facts)).transpose()?;
     let moving = line.as_ref().map_or(0.0, |line| core_to_core::beyond_a_line(line.value, measured as f64));
     let receiving = receive.value + moving;
     let both = send.value + receiving;

@@ -128,8 +128,7 @@ fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, No
     let stack = facts.measured(what.stack, &Case::new().with(MESSAGE, bytes))?;
     let switching = Switching::of(facts, case)?;
     let is_apart = Placement::of(case) != Some(Placement::SameCpu);
-    let line = || facts.measured(&CORE_TO_CORE, &core_to_core::of_every_run(facts.machine()));
-    let line = is_apart.then(line).transpose()?;
+    let line = is_apart.then(|| core_to_core::line(facts)).transpose()?;
     let moving = line.as_ref().map_or(0.0, |line| core_to_core::beyond_a_line(line.value, bytes as f64));
     let value = 2.0 * (stack.value + switching.nanoseconds + moving);
     let (low, mut high) = (value / switching.factor, value * switching.factor);

@@ -1,0 +1,298 @@
+//! The bench over scripted time.
+
+use super::*;
+use kelvin_model::{Batches, Case, Steady};
+use kelvin_sys::clock::Script;
+
+static METRIC: Metric = Metric::duration("test.operation", "An operation of a script");
+static OTHER: Metric = Metric::duration("test.other", "Another one");
+
+fn request(slice: u64) -> Request {
+    Request {
+        probe: "test.operation".into(),
+        case: Case::new(),
+        round: 0,
+        slice,
+        beyond: None,
+        limit: u64::MAX,
+        seed: 1,
+        parent: 0,
+        setup: Setup::scripted(kelvin_sys::cpu::current()),
+    }
+}
+
+fn batches(reading: &Reading) -> &Batches {
+    match &reading.readings {
+        Readings::Batches(batches) => batches,
+        Readings::Scalars(_) => panic!("scalars"),
+    }
+}
+
+/// Whether a sample is tagged as warm-up, whatever other tags it has.
+fn warm(batches: &Batches) -> Vec<bool> {
+    batches.tags.iter().map(|tags| tags.any(Tags::WARM_UP)).collect()
+}
+
+#[test]
+fn batches_are_long_enough_and_last_as_scripted() {
+    let script = Script::leak(20);
+    let request = request(5_000_000);
+    let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+    bench
+        .time(&METRIC, |iterations| {
+            script.advance(100 * iterations);
+            Ok(())
+        })
+        .unwrap();
+    let readings = bench.into_readings();
+    let batches = batches(&readings[0]);
+    // Doubling from one: 512 iterations of 100 ns are the first to reach 50 us.
+    assert!(batches.iterations.iter().all(|&iterations| iterations == 512));
+    assert!(batches.nanoseconds.iter().all(|&time| time == 51_200.0 + 20.0));
+    assert_eq!(readings[0].overhead.clock_pair, 20.0);
+    assert_eq!(batches.canaries[&Canary::Chain].len(), batches.len() + 1);
+    assert_eq!(batches.neighbours(Canary::Chain, batches.len() - 1), Some((20.0, 20.0)));
+    assert!(!batches.canaries.contains_key(&Canary::Kernel));
+}
+
+#[test]
+fn warm_up_lasts_until_the_medians_agree() {
+    let script = Script::leak(0);
+    let request = request(20_000_000);
+    let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+    let mut calls = 0;
+    bench
+        .time_each([&METRIC], |clock| {
+            calls += 1;
+            let start = clock.start();
+            // The first forty operations are slow, and differ from one another.
+            script.advance(if calls < 40 { 200_000 - 3000 * calls } else { 70_000 });
+            Ok([clock.stop() - start])
+        })
+        .unwrap();
+    let readings = bench.into_readings();
+    let warm = warm(batches(&readings[0]));
+    let first_steady = warm.iter().position(|&warm| !warm).unwrap();
+    assert!(warm[..first_steady].iter().all(|&warm| warm) && warm[first_steady..].iter().all(|&warm| !warm));
+    let steady = &batches(&readings[0]).nanoseconds[first_steady..];
+    assert!(steady.len() > 50 && steady.iter().all(|&time| time < 110_000.0), "{first_steady}");
+}
+
+#[test]
+fn an_operation_longer_than_the_slice_is_timed_after_its_warm_up() {
+    let warm_of = |nanoseconds| {
+        let script = Script::leak(0);
+        let request = request(1_000_000);
+        let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+        bench
+            .time_each([&METRIC], |clock| {
+                let start = clock.start();
+                script.advance(nanoseconds);
+                Ok([clock.stop() - start])
+            })
+            .unwrap();
+        warm(batches(&bench.into_readings()[0]))
+    };
+    assert_eq!(warm_of(30_000_000), [true, false, false, false, false, false]);
+    // Five of these would take a second: two must do.
+    assert_eq!(warm_of(200_000_000), [true, false, false]);
+}
+
+#[test]
+fn parts_of_one_batch_are_simultaneous_and_may_be_negative() {
+    let script = Script::leak(10);
+    let request = request(4_000_000);
+    let mut bench = Bench::new(&request, Clock::Scripted(script), 2);
+    bench
+        .time_parts([&METRIC, &OTHER], |clock, iterations| {
+            let start = clock.start();
+            script.advance(300 * iterations);
+            let part = (clock.stop() - start) as f64;
+            Ok([part, 100.0 * iterations as f64 - part])
+        })
+        .unwrap();
+    let readings = bench.into_readings();
+    let (part, rest) = (batches(&readings[0]), batches(&readings[1]));
+    // Doubling from one: 256 iterations of 300 ns are the first to reach 50 us.
+    assert!(part.iterations.iter().chain(&rest.iterations).all(|&iterations| iterations == 256));
+    assert!(part.nanoseconds.iter().all(|&time| time == 76_810.0));
+    assert!(rest.nanoseconds.iter().all(|&time| time == 25_600.0 - 76_810.0));
+    assert_eq!(part.canaries[&Canary::Chain].len(), part.len() + 1);
+    assert_eq!(part.canaries, rest.canaries);
+}
+
+#[test]
+fn individually_timed_operations_share_canaries() {
+    let script = Script::leak(10);
+    let request = request(4_000_000);
+    let mut bench = Bench::new(&request, Clock::Scripted(script), 2);
+    bench
+        .time_each([&METRIC, &OTHER], |clock| {
+            let start = clock.start();
+            script.advance(3000);
+            let half = clock.stop();
+            script.advance(4000);
+            Ok([half - start, clock.stop() - start])
+        })
+        .unwrap();
+    let readings = bench.into_readings();
+    assert_eq!(readings.len(), 2);
+    let (first, second) = (batches(&readings[0]), batches(&readings[1]));
+    assert!(first.nanoseconds.iter().all(|&time| time == 3010.0));
+    assert!(second.nanoseconds.iter().all(|&time| time == 7020.0));
+    assert!(first.canary_stride > 1);
+    let expected = first.len().div_ceil(first.canary_stride) + 1;
+    assert_eq!(first.canaries[&Canary::Chain].len(), expected);
+    assert_eq!(first.canaries, second.canaries);
+}
+
+#[test]
+fn back_to_back_operations_share_canaries_and_tags() {
+    let script = Script::leak(10);
+    let request = request(4_000_000);
+    let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+    let mut operations = 0;
+    bench
+        .time_in_turn([&METRIC], |clock| {
+            operations += 1;
+            let start = clock.start();
+            script.advance(20_000);
+            Ok([clock.stop() - start])
+        })
+        .unwrap();
+    let readings = bench.into_readings();
+    let batches = batches(&readings[0]);
+    assert!(batches.len() > 100 && batches.nanoseconds.iter().all(|&time| time == 20_010.0));
+    // Canaries at the beginning, after each check, and at the end; after each but the last some operations are
+    // dropped, as are the first two.
+    let guarded = batches.len().div_ceil(LOOKED_AFTER);
+    assert_eq!((batches.canary_stride, batches.canaries[&Canary::Chain].len()), (LOOKED_AFTER, guarded + 1));
+    assert_eq!(operations, 2 + batches.len() + guarded * REWARMED_IN_TURN as usize);
+    // All samples of a check share their tags, except warm-up.
+    for look in batches.tags.chunks(LOOKED_AFTER) {
+        let thread = |tags: &Tags| [Tags::PREEMPTED, Tags::MAJOR_FAULT, Tags::MIGRATED].map(|one| tags.any(one));
+        assert!(look.iter().all(|tags| thread(tags) == thread(&look[0])));
+    }
+}
+
+/// A core whose canaries read 20 ns, as a script with that step makes them.
+fn beyond(milliseconds: u64) -> Option<Beyond> {
+    let steady = Steady { nanoseconds: 20.0, tolerance: 0.02 };
+    Some(Beyond { most: milliseconds * 1_000_000, core: SteadyCore { chain: steady, block: steady } })
+}
+
+/// Times operations of 60 us one by one, or of 10 us back to back, which take half as long again on a core that is disturbed
+/// at these nanoseconds: their batches, and by how many milliseconds the round went on.
+fn timed_beside(metric: &Metric, most: u64, in_turn: bool, disturbed: impl Fn(u64) -> bool) -> (Batches, f64) {
+    let script = Script::leak(20);
+    let request = Request { beyond: beyond(most), ..request(5_000_000) };
+    let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+    let work = |clock: Clock| {
+        let start = clock.start();
+        let is_disturbed = disturbed(script.now());
+        script.slow_down(if is_disturbed { 32 } else { 20 });
+        let whole = if in_turn { 10_000 } else { 60_000 };
+        script.advance(if is_disturbed { whole * 3 / 2 } else { whole });
+        Ok([clock.stop() - start])
+    };
+    if in_turn { bench.time_in_turn([metric], work) } else { bench.time_each([metric], work) }.unwrap();
+    let milliseconds = bench.beyond() as f64 / 1e6;
+    (batches(&bench.into_readings()[0]).clone(), milliseconds)
+}
+
+fn awaited(batches: &Batches) -> usize {
+    batches.tags.iter().filter(|tags| tags.any(Tags::AWAITED)).count()
+}
+
+#[test]
+fn a_round_on_a_quiet_core_takes_its_time_and_no_more() {
+    for in_turn in [false, true] {
+        let (quiet, beyond) = timed_beside(&METRIC, 50, in_turn, |_| false);
+        assert_eq!((beyond, awaited(&quiet)), (0.0, 0));
+        let (found, _) = timed_beside(&METRIC.headline(Treatment::AsFound), 50, in_turn, |_| false);
+        assert_eq!(quiet.len(), found.len(), "{in_turn}");
+    }
+    // Nor where most of it was quiet, or where the metric is of what is found.
+    let (mostly, beyond) = timed_beside(&METRIC, 50, false, |now| now < 1_000_000);
+    assert_eq!((beyond, awaited(&mostly)), (0.0, 0));
+    let found = METRIC.headline(Treatment::AsFound);
+    assert_eq!(timed_beside(&found, 50, false, |_| true).1, 0.0);
+    let unguarded = METRIC.canaries(Guards::NONE);
+    assert_eq!(timed_beside(&unguarded, 50, false, |_| true).1, 0.0);
+}
+
+#[test]
+fn a_round_goes_on_until_the_core_is_undisturbed() {
+    for in_turn in [false, true] {
+        let (batches, beyond) = timed_beside(&METRIC, 50, in_turn, |now| now < 21_000_000);
+        let found = batches.len() - awaited(&batches);
+        assert!((15.5..35.0).contains(&beyond), "{in_turn}: {beyond}");
+        assert!(batches.tags[..found].iter().all(|tags| !tags.any(Tags::AWAITED)));
+        // What was disturbed meanwhile is forgotten, apart from its two ends.
+        let after = &batches.nanoseconds[found..];
+        let quiet = after.iter().filter(|&&time| time < if in_turn { 12_000.0 } else { 70_000.0 }).count();
+        let disturbed = after.len() - quiet;
+        assert!(quiet >= found / 3 && quiet <= found + batches.canary_stride, "{in_turn}: {quiet} of {found}");
+        assert!(disturbed <= 3 * batches.canary_stride, "{in_turn}: {disturbed}");
+        assert_eq!(batches.canaries[&Canary::Chain].len(), batches.len().div_ceil(batches.canary_stride) + 1);
+    }
+}
+
+#[test]
+fn a_core_that_is_never_quiet_is_waited_for_as_long_as_asked() {
+    let (batches, beyond) = timed_beside(&METRIC, 20, false, |_| true);
+    assert!((19.0..=20.0).contains(&beyond), "{beyond}");
+    assert!(awaited(&batches) <= 3 * batches.canary_stride, "{}", awaited(&batches));
+    assert_eq!(batches.canaries[&Canary::Block].len(), batches.len().div_ceil(batches.canary_stride) + 1);
+    // One that comes and goes leaves both ends of each disturbance.
+    let (batches, _) = timed_beside(&METRIC, 50, false, |now| now < 6_000_000 || now / 1_000_000 % 2 == 0);
+    let kept = batches.nanoseconds.iter().filter(|&&time| time < 70_000.0).count();
+    assert!(kept >= 6, "{kept}");
+    assert_eq!(batches.canaries[&Canary::Block].len(), batches.len().div_ceil(batches.canary_stride) + 1);
+}
+
+#[test]
+fn operations_that_outlast_what_a_neighbour_leaves_free_are_not_waited_for() {
+    let script = Script::leak(32);
+    let request = Request { beyond: beyond(50), ..request(5_000_000) };
+    let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+    let work = |clock: Clock| {
+        let start = clock.start();
+        script.advance(20_000_000);
+        Ok([clock.stop() - start])
+    };
+    bench.time_each([&METRIC], work).unwrap();
+    assert_eq!(bench.beyond(), 0);
+}
+
+#[test]
+fn a_note_added_afterwards_goes_to_the_last_reading() {
+    let mut request = request(1_000_000);
+    request.setup.clock.hertz = 2e9;
+    let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);
+    bench.note_on_last("of the first");
+    bench.note("of the first as well");
+    bench.record(&METRIC, vec![1.0]);
+    bench.note_on_last("counted");
+    bench.record(&OTHER, vec![1.0]);
+    assert_eq!((bench.ticks(500), bench.hertz()), (1000, 2e9));
+    let readings = bench.into_readings();
+    assert_eq!(readings[0].notes, ["of the first", "of the first as well", "counted"]);
+    assert!(readings[1].notes.is_empty());
+}
+
+#[test]
+fn an_error_in_the_timed_region_ends_the_probe() {
+    let request = request(1_000_000);
+    let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);
+    let outcome = bench.time(&METRIC, |_| Err(Stop::fail("write: broken pipe")));
+    assert_eq!(outcome, Err(Stop::fail("write: broken pipe")));
+    assert!(bench.into_readings().is_empty());
+}
+
+#[test]
+fn an_operation_that_takes_no_time_is_an_error_not_a_record() {
+    let request = request(1_000_000);
+    let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);
+    assert!(matches!(bench.time(&METRIC, |_| Ok(())), Err(Stop::Fail(_))));
+}
