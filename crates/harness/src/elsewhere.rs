@@ -1,7 +1,7 @@
 //! What is known of machines of other kinds than the one at hand: how far their figures lay from what formulas said, and what figures were
 //! of which no formula tells.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kelvin_model::units::plain;
 use kelvin_model::{
@@ -12,7 +12,7 @@ use kelvin_stats::{OneMore, mean, one_more_of_a_class, one_more_off_a_formula};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
-use crate::probe::Probe;
+use crate::probe::{Effort, Probe};
 
 /// Variance between machines of the natural logarithm of a figure that nothing else tells of: a factor of 1.28 either way, as a stated
 /// tolerance. What few machines there are tell more of it where they agree.
@@ -21,10 +21,12 @@ const OF_ANYTHING: f64 = 0.06;
 const OF_A_YARDSTICK: f64 = 0.02;
 /// Least variance of a figure about its formula: 1 % of error is in any two figures.
 const LEAST: f64 = 1e-4;
-/// Share of metrics, the closest ones, by which a subject is judged: a formula that fails on a machine is no rule.
+/// Share of metrics, the closest ones, by which a subject is judged: what fails on a machine is no rule.
 const USUAL: f64 = 0.8;
 /// How many metrics of a subject all others count as: one metric that a formula hits by chance makes no sharp subject.
 const OF_ALL: f64 = 1.0;
+/// The same of a stated tolerance.
+const OF_TOLERANCE: f64 = 2.0;
 
 /// A machine with its figures, kept as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +59,8 @@ pub struct Yardstick {
     pub metric: &'static Metric,
     /// What it moves with; nothing for the property of a device or a setting, which other machines say nothing about.
     pub by: Option<(&'static Metric, At)>,
+    /// Whether it tells more than the metric's formula, which then serves only where no other machine is known.
+    pub before_formula: bool,
 }
 
 /// The cases of a yardstick.
@@ -66,6 +70,97 @@ pub enum At {
     SameCase,
     /// All that both machines have measured, by their geometric mean.
     AllCases,
+}
+
+/// What is known of metrics beside their formulas.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// What moves with what.
+    pub yardsticks: &'a [Yardstick],
+    /// Metrics measured at sizes that follow the machine's caches: a case that a machine has not stands for the one in the same place among
+    /// its own, the largest for the largest.
+    pub sized: &'a [&'a Metric],
+    /// Metrics whose cases name parts of the machine, such as two of its CPUs: a case stands for all that another machine has, by their
+    /// geometric mean.
+    pub of_parts: &'a [&'a Metric],
+    /// Whether a metric at a case is what many CPUs do together, which a machine of another number of them does not tell.
+    pub takes_all_cpus: fn(&Metric, &Case) -> bool,
+}
+
+impl Rules<'_> {
+    /// Nothing is known but formulas.
+    pub const NONE: Self = Rules { yardsticks: &[], sized: &[], of_parts: &[], takes_all_cpus: |_, _| false };
+}
+
+/// The cases of metrics whose sizes follow the machine.
+#[derive(Clone, Debug, Default)]
+pub struct Sizes(HashMap<Name, Vec<Case>>);
+
+impl Sizes {
+    /// Those that a default run would measure on a machine.
+    pub fn of(probes: &[&Probe], rules: &Rules<'_>, machine: &Machine) -> Self {
+        let mut sizes = Self::default();
+        for metric in rules.sized {
+            let of_it = probes.iter().filter(|probe| probe.metrics.iter().any(|own| own.id == metric.id));
+            let cases = of_it.flat_map(|probe| (probe.cases)(machine, Effort::Default));
+            sizes.0.entry(metric.id).or_default().extend(cases);
+        }
+        sizes
+    }
+
+    /// Those of a plan.
+    fn planned(rules: &Rules<'_>, plan: &[Planned]) -> Self {
+        let mut sizes = Self::default();
+        let is_one = |id: &Name| rules.sized.iter().any(|metric| metric.id == *id);
+        for planned in plan {
+            for metric in planned.metrics.iter().filter(|metric| is_one(metric)) {
+                sizes.0.entry(*metric).or_default().push(planned.case.clone());
+            }
+        }
+        sizes
+    }
+
+    /// What is known of a metric at a case, or at the one in its place.
+    fn known<T: Copy>(&self, metric: &str, case: &Case, known: &[(Case, T)]) -> Option<T> {
+        let exactly = known.iter().find(|(other, _)| other == case).map(|(_, value)| *value);
+        exactly.or_else(|| {
+            let here = self.0.iter().find(|(id, _)| **id == *metric)?.1;
+            case.iter().find_map(|(axis, _)| {
+                let mut own: Vec<&Case> = here.iter().filter(|other| differ_in(axis, other, case)).collect();
+                let mut theirs: Vec<&(Case, T)> =
+                    known.iter().filter(|(other, _)| differ_in(axis, other, case)).collect();
+                own.sort_by_key(|other| other.get(&axis));
+                theirs.sort_by_key(|(other, _)| other.get(&axis));
+                let place = own.iter().position(|other| *other == case)?;
+                (own.len() == theirs.len()).then(|| theirs[place].1)
+            })
+        })
+    }
+}
+
+/// Headlines of one machine by metric.
+#[derive(Clone, Debug, Default)]
+pub struct Headlines {
+    by_metric: HashMap<Name, Vec<(Case, MeasuredValue)>>,
+    sizes: Sizes,
+}
+
+impl Headlines {
+    /// Those of a machine that is kept.
+    pub fn of(machine: &OtherMachine, sizes: Sizes) -> Self {
+        let mut by_metric: HashMap<Name, Vec<(Case, MeasuredValue)>> = HashMap::new();
+        for Figure { metric, case, value, half_width } in &machine.figures {
+            let value = MeasuredValue { value: *value, half_width: *half_width };
+            by_metric.entry(*metric).or_default().push((case.clone(), value));
+        }
+        Self { by_metric, sizes }
+    }
+
+    /// The headline of a metric at a case, or at the one in its place: sizes are not what they were when the machine was measured.
+    pub fn at(&self, metric: &str, case: &Case) -> Option<MeasuredValue> {
+        let cases = self.by_metric.iter().find(|(id, _)| **id == *metric)?.1;
+        self.sizes.known(metric, case, cases)
+    }
 }
 
 /// Figures of one machine by metric, as natural logarithms.
@@ -78,61 +173,116 @@ type Off = HashMap<(Name, String), Vec<(Case, f64)>>;
 #[derive(Clone, Debug)]
 struct Known {
     name: String,
+    /// CPUs that its runs could use.
+    cpus: usize,
     /// Its figures.
     figures: Logs,
     off: Off,
 }
 
 /// What machines of other kinds tell.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Elsewhere {
     machines: Vec<Known>,
     yardsticks: HashMap<Name, Yardstick>,
     /// The cases here of metrics whose sizes follow the machine.
-    sized: HashMap<Name, Vec<Case>>,
+    sizes: Sizes,
     /// Metrics whose cases name parts of the machine.
     of_parts: Vec<Name>,
-    /// The usual variance of figures about their formulas, by subject.
-    usual: BTreeMap<String, f64>,
+    takes_all_cpus: fn(&Metric, &Case) -> bool,
+    /// The usual variance of figures about their formulas.
+    about_formulas: Usual,
+    /// The usual variance between machines of figures over their yardsticks, and of those that have none.
+    over_yardsticks: Usual,
+    of_anything: Usual,
+}
+
+/// What figures are about whose predictions are wrong by as much: the first two parts of a metric's id, and its unit, since a count is
+/// known better than a time.
+type Subject = (String, Unit);
+
+/// How far figures usually lie from what is said of them.
+#[derive(Clone, Debug, Default)]
+struct Usual {
+    by_subject: BTreeMap<Subject, f64>,
+    of_all: Option<f64>,
+}
+
+impl Usual {
+    /// From the mean squares of the metrics of each subject: those of few metrics are drawn to those of all.
+    fn of(squares: BTreeMap<Subject, Vec<f64>>) -> Self {
+        let all: Vec<f64> = squares.values().flatten().copied().collect();
+        if all.is_empty() {
+            return Self::default();
+        }
+        let of_all = closest(all);
+        Self { of_all: Some(of_all), ..Self::drawn(squares, (of_all, OF_ALL)) }
+    }
+
+    /// The same of what has no formula: drawn to a stated tolerance, since machines that are alike tell little of one that is not.
+    fn stated(squares: BTreeMap<Subject, Vec<f64>>, tolerance: f64) -> Self {
+        Self { of_all: Some(tolerance), ..Self::drawn(squares, (tolerance, OF_TOLERANCE)) }
+    }
+
+    /// Drawn to a variance that counts as so many metrics.
+    fn drawn(squares: BTreeMap<Subject, Vec<f64>>, (to, worth): (f64, f64)) -> Self {
+        let drawn = |squares: Vec<f64>| {
+            let metrics = squares.len() as f64;
+            (metrics * closest(squares) + worth * to) / (metrics + worth)
+        };
+        let by_subject = squares.into_iter().map(|(subject, squares)| (subject, drawn(squares))).collect();
+        Self { by_subject, of_all: None }
+    }
+
+    /// The variance of one more metric of a subject, or of all where none of its own is known.
+    fn variance(&self, subject: &Subject) -> Option<f64> {
+        self.by_subject.get(subject).copied().or(self.of_all)
+    }
 }
 
 impl Elsewhere {
-    /// What these machines tell of one that is none of their kind: those with its processor are left out, so that no machine is judged by
-    /// itself.
-    pub fn of(probes: &[&Probe], others: &[OtherMachine], yardsticks: &[Yardstick], here: &Machine) -> Self {
-        let machines: Vec<Known> =
-            others.iter().filter(|other| !same_kind(&other.machine, here)).map(|other| known(probes, other)).collect();
-        let mut squares: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for ((metric, _), cases) in machines.iter().flat_map(|machine| &machine.off) {
-            squares.entry(subject(metric)).or_default().push(mean_square(cases));
-        }
-        let of_all = closest(squares.values().flatten().copied().collect());
-        let usual = squares.into_iter().map(|(subject, squares)| {
-            let metrics = squares.len() as f64;
-            (subject, (metrics * closest(squares) + OF_ALL * of_all) / (metrics + OF_ALL))
-        });
-        let yardsticks = yardsticks.iter().map(|yardstick| (yardstick.metric.id, *yardstick)).collect();
-        Self { usual: usual.collect(), machines, yardsticks, sized: HashMap::new(), of_parts: Vec::new() }
-    }
-
-    /// The same, where these metrics are measured at sizes that follow the machine's caches: a case that another machine has not stands for
-    /// the one in the same place among its own, the largest for the largest.
-    #[must_use]
-    pub fn at_sizes_of(mut self, metrics: &[&Metric], plan: &[Planned]) -> Self {
-        let is_one = |id: &Name| metrics.iter().any(|metric| metric.id == *id);
-        for planned in plan {
-            for metric in planned.metrics.iter().filter(|metric| is_one(metric)) {
-                self.sized.entry(*metric).or_default().push(planned.case.clone());
+    /// What these machines tell of the figures that are planned on one that is none of their kind: those with its processor are left out, so
+    /// that no machine is judged by itself.
+    pub fn of(
+        probes: &[&Probe],
+        others: &[OtherMachine],
+        rules: &Rules<'_>,
+        (here, plan): (&Machine, &[Planned]),
+    ) -> Self {
+        let others = others.iter().filter(|other| !same_kind(&other.machine, here));
+        let machines: Vec<Known> = others.map(|other| known(probes, other, rules)).collect();
+        let yardsticks: HashMap<Name, Yardstick> =
+            rules.yardsticks.iter().map(|yardstick| (yardstick.metric.id, *yardstick)).collect();
+        let mut about_formulas: BTreeMap<Subject, Vec<f64>> = BTreeMap::new();
+        let [mut over_yardsticks, mut of_anything] = [BTreeMap::new(), BTreeMap::new()];
+        let mut met = BTreeSet::new();
+        for metric in probes.iter().flat_map(|probe| probe.metrics).filter(|metric| met.insert(metric.id)) {
+            for machine in &machines {
+                let by_formula = machine.off.iter().filter(|((of, _), _)| *of == metric.id);
+                let squares = by_formula.map(|(_, cases)| mean_square(cases));
+                about_formulas.entry(subject(metric)).or_default().extend(squares);
+            }
+            let yardstick = yardsticks.get(&metric.id);
+            let (squares, by): (&mut BTreeMap<Subject, Vec<f64>>, _) = match yardstick.map(|yardstick| yardstick.by) {
+                Some(None) => continue,
+                Some(by) => (&mut over_yardsticks, by),
+                None => (&mut of_anything, None),
+            };
+            let is_asked = |machine: &Known, case: &Case| {
+                yardstick.is_some_and(|yardstick| yardstick.before_formula) || !machine.has_formula(metric.id, case)
+            };
+            if let Some(square) = between(&machines, metric.id, by, is_asked) {
+                squares.entry(subject(metric)).or_default().push(square);
             }
         }
-        self
-    }
-
-    /// The same, where the cases of these metrics name parts of the machine, such as two of its CPUs: a case stands for all that another
-    /// machine has, by their geometric mean.
-    #[must_use]
-    pub fn of_parts(self, metrics: &[&Metric]) -> Self {
-        Self { of_parts: metrics.iter().map(|metric| metric.id).collect(), ..self }
+        about_formulas.retain(|_, squares| !squares.is_empty());
+        let about_formulas = Usual::of(about_formulas);
+        let over_yardsticks = Usual::stated(over_yardsticks, OF_A_YARDSTICK);
+        let of_anything = Usual::stated(of_anything, OF_ANYTHING);
+        let sizes = Sizes::planned(rules, plan);
+        let of_parts = rules.of_parts.iter().map(|metric| metric.id).collect();
+        let takes_all_cpus = rules.takes_all_cpus;
+        Self { machines, yardsticks, sizes, of_parts, takes_all_cpus, about_formulas, over_yardsticks, of_anything }
     }
 
     /// The same prediction in the range that figures of its kind have about their formula on these machines, and so much wider as the
@@ -169,10 +319,15 @@ impl Elsewhere {
             self.machines.iter().filter_map(|machine| machine.off.get(&key)).collect();
         let own: Vec<f64> = telling.iter().map(|cases| at(cases, case).unwrap_or_else(|| middle(cases))).collect();
         let squares: Vec<f64> = telling.iter().map(|cases| mean_square(cases)).collect();
-        let range = one_more_off_a_formula(&own, &squares, *self.usual.get(&subject(&metric.id))?)?;
+        let range = one_more_off_a_formula(&own, &squares, *self.about_formulas.by_subject.get(&subject(metric))?)?;
         let [low, high] = [-range.half, range.half].map(|away| (range.middle + away).exp());
         let figures = telling.iter().map(|cases| cases.len()).sum();
         Some((range, Calibration { low, high, figures, machines: telling.len() }))
+    }
+
+    /// Whether a metric's yardstick tells more than its formula.
+    pub(crate) fn comes_first(&self, metric: &Metric) -> bool {
+        self.yardsticks.get(&metric.id).is_some_and(|yardstick| yardstick.before_formula)
     }
 
     /// A prediction of a figure by what it is on these machines, where no formula tells; or why there is none.
@@ -188,21 +343,28 @@ impl Elsewhere {
             Some(Yardstick { by: Some((by, at)), .. }) => Some((*by, *at)),
             None => None,
         };
+        let here = cpus(facts.machine());
+        let is_told_by = |machine: &&Known| machine.cpus == here || !(self.takes_all_cpus)(metric, case);
         let figures: Vec<(&Known, f64)> = self
             .machines
             .iter()
+            .filter(is_told_by)
             .filter_map(|machine| Some((machine, self.there(machine.figures.get(&metric.id)?, metric, case)?)))
             .collect();
-        // All by the yardstick or none: a mean of both would be of nothing.
-        let scaled: Option<Vec<Scaled<'_>>> = by.and_then(|(by, at)| {
-            figures.iter().map(|(machine, figure)| self.scaled(facts, machine, *figure, (by, at), case)).collect()
+        // By the yardstick where any machine has it: a mean of both would be of nothing.
+        let scaled: Option<Vec<Scaled<'_>>> = by.map(|(by, at)| {
+            figures
+                .iter()
+                .filter_map(|(machine, figure)| self.scaled(facts, machine, *figure, (by, at), case))
+                .collect()
         });
         let scaled = scaled.filter(|scaled| !scaled.is_empty());
         let own: Vec<f64> = match &scaled {
             Some(scaled) => scaled.iter().map(|one| one.figure + one.slower).collect(),
             None => figures.iter().map(|(_, figure)| *figure).collect(),
         };
-        let common = if scaled.is_some() { OF_A_YARDSTICK } else { OF_ANYTHING };
+        let usual = if scaled.is_some() { &self.over_yardsticks } else { &self.of_anything };
+        let Some(common) = usual.variance(&subject(metric)) else { return Err(why) };
         let Some(range) = one_more_of_a_class(&own, common) else { return Err(why) };
         let [low, value, high] =
             [-range.half, 0.0, range.half].map(|away| possible((range.middle + away).exp(), metric));
@@ -249,18 +411,7 @@ impl Elsewhere {
         if self.of_parts.contains(&metric.id) {
             return Some(middle(cases));
         }
-        at(cases, case).or_else(|| {
-            let here = self.sized.get(&metric.id)?;
-            case.iter().find_map(|(axis, _)| {
-                let mut own: Vec<&Case> = here.iter().filter(|other| differ_in(axis, other, case)).collect();
-                let mut theirs: Vec<&(Case, f64)> =
-                    cases.iter().filter(|(other, _)| differ_in(axis, other, case)).collect();
-                own.sort_by_key(|other| other.get(&axis));
-                theirs.sort_by_key(|(other, _)| other.get(&axis));
-                let place = own.iter().position(|other| *other == case)?;
-                (own.len() == theirs.len()).then(|| theirs[place].1)
-            })
-        })
+        self.sizes.known(&metric.id, case, cases)
     }
 
     /// A figure of another machine by its yardstick, if both machines have measured that.
@@ -316,21 +467,17 @@ fn possible(value: f64, metric: &Metric) -> f64 {
     metric.ceiling.map_or(value, |ceiling| value.min(ceiling))
 }
 
-fn known(probes: &[&Probe], other: &OtherMachine) -> Known {
-    let mut measured: HashMap<Name, Vec<(Case, MeasuredValue)>> = HashMap::new();
-    for Figure { metric, case, value, half_width } in &other.figures {
-        let value = MeasuredValue { value: *value, half_width: *half_width };
-        measured.entry(*metric).or_default().push((case.clone(), value));
-    }
-    let look_up = |metric: &str, case: &Case| {
-        let cases = measured.iter().find(|(id, _)| **id == *metric)?.1;
-        cases.iter().find(|(known, _)| known == case).map(|(_, value)| *value)
-    };
+fn known(probes: &[&Probe], other: &OtherMachine, rules: &Rules<'_>) -> Known {
+    let headlines = Headlines::of(other, Sizes::of(probes, rules, &other.machine));
+    let look_up = |metric: &str, case: &Case| headlines.at(metric, case);
     let facts = Facts::new(&other.machine, &look_up);
-    let mut known = Known { name: other.name.clone(), figures: Logs::new(), off: Off::new() };
+    let (name, cpus) = (other.name.clone(), cpus(&other.machine));
+    let mut known = Known { name, cpus, figures: Logs::new(), off: Off::new() };
     for probe in probes {
         for metric in probe.metrics {
-            for (case, found) in measured.get(&metric.id).into_iter().flatten().filter(|(_, found)| found.value > 0.0) {
+            for (case, found) in
+                headlines.by_metric.get(&metric.id).into_iter().flatten().filter(|(_, found)| found.value > 0.0)
+            {
                 let log = found.value.ln();
                 known.figures.entry(metric.id).or_default().push((case.clone(), log));
                 let predicted =
@@ -343,6 +490,11 @@ fn known(probes: &[&Probe], other: &OtherMachine) -> Known {
         }
     }
     known
+}
+
+/// CPUs that a run may use.
+fn cpus(machine: &Machine) -> usize {
+    machine.topology.allowed.get().map_or(1, Vec::len)
 }
 
 /// Whether two machines have the same kind of processor.
@@ -366,9 +518,50 @@ fn kind_of(formula: &str) -> String {
     outside.collect()
 }
 
-/// What a metric is about: the first two parts of its id.
-fn subject(metric: &Name) -> String {
-    metric.split('.').take(2).collect::<Vec<_>>().join(".")
+fn subject(metric: &Metric) -> Subject {
+    (metric.id.split('.').take(2).collect::<Vec<_>>().join("."), metric.unit)
+}
+
+impl Known {
+    /// Whether a formula tells of a metric at a case.
+    fn has_formula(&self, metric: Name, case: &Case) -> bool {
+        self.off.iter().any(|((of, _), cases)| *of == metric && at(cases, case).is_some())
+    }
+
+    /// How much more a metric is here than on another machine, at all cases of both: natural logarithms.
+    fn over<'a>(&'a self, other: &'a Self, metric: Name) -> Vec<(&'a Case, f64)> {
+        let [here, there] = [self, other].map(|machine| machine.figures.get(&metric).map_or(&[][..], Vec::as_slice));
+        here.iter().filter_map(|(case, figure)| Some((case, figure - at(there, case)?))).collect()
+    }
+}
+
+/// The variance between machines of a metric over its yardstick, or of the metric itself: the mean over pairs of machines and the cases of
+/// both that are `asked` for. `None` without such a pair.
+fn between(
+    machines: &[Known],
+    metric: Name,
+    by: Option<(&Metric, At)>,
+    asked: impl Fn(&Known, &Case) -> bool,
+) -> Option<f64> {
+    let mut squares = Vec::new();
+    for (number, one) in machines.iter().enumerate() {
+        for other in &machines[number + 1..] {
+            let yardstick = by.map(|(by, at)| (one.over(other, by.id), at));
+            let usual = |each: &[(&Case, f64)]| {
+                (!each.is_empty()).then(|| mean(&each.iter().map(|(_, more)| *more).collect::<Vec<f64>>()))
+            };
+            let expected = |case: &Case| match &yardstick {
+                None => Some(0.0),
+                Some((each, At::AllCases)) => usual(each),
+                Some((each, At::SameCase)) => each.iter().find(|(of, _)| *of == case).map(|(_, more)| *more),
+            };
+            let both = one.over(other, metric).into_iter();
+            let both = both.filter(|(case, _)| asked(one, case) && asked(other, case));
+            // The difference of two has twice the variance of one.
+            squares.extend(both.filter_map(|(case, more)| Some((more - expected(case)?).powi(2) / 2.0)));
+        }
+    }
+    (!squares.is_empty()).then(|| mean(&squares).max(LEAST))
 }
 
 fn at(cases: &[(Case, f64)], case: &Case) -> Option<f64> {
@@ -395,7 +588,7 @@ mod tests {
     use kelvin_model::Fact;
 
     use super::*;
-    use crate::probe::{Effort, Method, ProbeKind};
+    use crate::probe::{Method, ProbeKind};
     use crate::stop::Stop;
 
     static CALL: Metric = Metric::duration("test.call", "A call");
@@ -424,8 +617,17 @@ mod tests {
             }
         },
     };
-    const YARDSTICKS: &[Yardstick] =
-        &[Yardstick { metric: &WORK, by: Some((&CALL, At::AllCases)) }, Yardstick { metric: &SETTING, by: None }];
+    const RULES: Rules<'_> =
+        Rules { yardsticks: &[by(&WORK, Some((&CALL, At::AllCases))), by(&SETTING, None)], ..Rules::NONE };
+
+    /// What these machines tell of one of this model, with nothing planned.
+    fn elsewhere(others: &[OtherMachine], rules: &Rules<'_>, model: u32) -> Elsewhere {
+        Elsewhere::of(&[&PROBE], others, rules, (&machine(model), &[]))
+    }
+
+    const fn by(metric: &'static Metric, by: Option<(&'static Metric, At)>) -> Yardstick {
+        Yardstick { metric, by, before_formula: false }
+    }
 
     fn machine(model: u32) -> Machine {
         let mut machine = Machine::default();
@@ -454,7 +656,7 @@ mod tests {
 
     #[test]
     fn a_formula_is_taken_as_it_was_off_elsewhere() {
-        let elsewhere = Elsewhere::of(&[&PROBE], &one_machine(), YARDSTICKS, &machine(9));
+        let elsewhere = elsewhere(&one_machine(), &RULES, 9);
         let found = predicted(&elsewhere, &TWICE, 0.0).unwrap();
         // Half of what it was off returns.
         assert!((found.value - 400.0 * 1.1).abs() < 1e-9, "{found:?}");
@@ -481,7 +683,7 @@ mod tests {
     #[test]
     fn no_machine_is_judged_by_itself() {
         let others = one_machine();
-        let own_kind = Elsewhere::of(&[&PROBE], &others, YARDSTICKS, &machine(1));
+        let own_kind = elsewhere(&others, &RULES, 1);
         let found = predicted(&own_kind, &TWICE, 0.0).unwrap();
         assert_eq!((found.value, found.low, found.high, found.calibration), (400.0, 100.0, 1600.0, None));
         assert_eq!(predicted(&own_kind, &WORK, 0.0).unwrap_err().0, "nothing is published");
@@ -489,23 +691,23 @@ mod tests {
 
     #[test]
     fn what_no_formula_tells_is_taken_from_elsewhere_by_its_yardstick() {
-        let elsewhere = Elsewhere::of(&[&PROBE], &one_machine(), YARDSTICKS, &machine(9));
-        let found = predicted(&elsewhere, &WORK, 0.0).unwrap();
+        let known = elsewhere(&one_machine(), &RULES, 9);
+        let found = predicted(&known, &WORK, 0.0).unwrap();
         assert!((found.value - 1000.0).abs() < 1e-6, "a call takes twice as long here, so does the work: {found:?}");
         assert_eq!(
             (found.basis, found.formula.as_str()),
             (Basis::Elsewhere, "the same elsewhere x test.call here over there")
         );
         assert_eq!(found.derivation, "500 ns on machine 1 x 2.00 by test.call; no formula, since nothing is published");
-        assert_eq!(predicted(&elsewhere, &SETTING, 0.0).unwrap_err().0, "nothing is published");
+        assert_eq!(predicted(&known, &SETTING, 0.0).unwrap_err().0, "nothing is published");
         // Without its yardstick, as it is there: in a wider range.
-        let as_it_is = predicted(&elsewhere, &CALL, 0.0).unwrap();
+        let as_it_is = predicted(&known, &CALL, 0.0).unwrap();
         assert!((as_it_is.value - 100.0).abs() < 1e-9);
         assert!(as_it_is.high / as_it_is.low > found.high / found.low);
         // Two that agree tell more than one.
         let [first] = one_machine();
         let second = other(2, [(&CALL, 50.0), (&TWICE, 121.0), (&WORK, 250.0), (&SETTING, 7.0)]);
-        let both = Elsewhere::of(&[&PROBE], &[first, second], YARDSTICKS, &machine(9));
+        let both = elsewhere(&[first, second], &RULES, 9);
         let narrower = predicted(&both, &WORK, 0.0).unwrap();
         assert!((narrower.value - 1000.0).abs() < 1e-6 && narrower.high / narrower.low < found.high / found.low);
     }
@@ -522,18 +724,28 @@ mod tests {
         let other = OtherMachine { name: "another".into(), machine: machine(1), figures: figures.into() };
         let planned =
             |bytes| Planned { probe: Name::new("test"), metrics: vec![WORK.id], case: size(bytes), only_input: false };
-        let elsewhere = Elsewhere::of(&[&PROBE], &[other], &[], &machine(9));
+        let rules = Rules { sized: &[&WORK], ..Rules::NONE };
+        let of = |rules: &Rules<'_>, plan: &[Planned]| {
+            Elsewhere::of(&[&PROBE], std::slice::from_ref(&other), rules, (&machine(9), plan))
+        };
         let (here, nothing) = (machine(9), |_: &str, _: &Case| None);
         let value = |elsewhere: &Elsewhere, bytes| {
             let facts = Facts::new(&here, &nothing).beside(elsewhere);
             let found = facts.predict((&WORK, &size(bytes)), |facts| (PROBE.predict)(facts, &WORK, &size(bytes)));
             found.ok().map(|found| found.value.round())
         };
-        assert_eq!((value(&elsewhere, 16), value(&elsewhere, 32)), (Some(1.0), None));
-        let sized = elsewhere.clone().at_sizes_of(&[&WORK], &[planned(32), planned(8)]);
+        let of_any = of(&Rules::NONE, &[planned(32), planned(8)]);
+        assert_eq!((value(&of_any, 16), value(&of_any, 32)), (Some(1.0), None));
+        let sized = of(&rules, &[planned(32), planned(8)]);
         assert_eq!((value(&sized, 8), value(&sized, 32)), (Some(1.0), Some(4.0)));
-        let of_more_sizes = elsewhere.at_sizes_of(&[&WORK], &[planned(32), planned(8), planned(1)]);
+        let of_more_sizes = of(&rules, &[planned(32), planned(8), planned(1)]);
         assert_eq!(value(&of_more_sizes, 32), None, "three sizes are in no two places");
+        // The machine's own figures stand for those that a default run of today would measure there.
+        let sizes = Sizes(HashMap::from([(WORK.id, vec![size(8), size(32)])]));
+        let headlines = Headlines::of(&other, sizes);
+        let value = |bytes| headlines.at(&WORK.id, &size(bytes)).map(|found| found.value);
+        assert_eq!([8, 16, 32, 64].map(value), [Some(1.0), Some(1.0), Some(4.0), Some(4.0)]);
+        assert_eq!(value(128), None);
     }
 
     #[test]
@@ -549,21 +761,60 @@ mod tests {
             machine: machine(1),
             figures: vec![figure(0, 40.0), figure(1, 90.0)],
         };
-        let elsewhere = Elsewhere::of(&[&PROBE], &[other], &[], &machine(9));
+        let of = |rules: &Rules<'_>| elsewhere(std::slice::from_ref(&other), rules, 9);
         let (here, nothing, case) = (machine(9), |_: &str, _: &Case| None, Case::new().with("place", 7u64));
         let value = |elsewhere: &Elsewhere| {
             let facts = Facts::new(&here, &nothing).beside(elsewhere);
             facts.predict((&WORK, &case), |facts| (PROBE.predict)(facts, &WORK, &case)).ok().map(|found| found.value)
         };
-        assert_eq!(value(&elsewhere), None);
-        let found = value(&elsewhere.of_parts(&[&WORK])).unwrap();
+        assert_eq!(value(&of(&Rules::NONE)), None);
+        let found = value(&of(&Rules { of_parts: &[&WORK], ..Rules::NONE })).unwrap();
         assert!((found - 60.0).abs() < 1e-9, "{found}");
+    }
+
+    #[test]
+    fn a_yardstick_may_come_before_a_formula() {
+        let first = Yardstick { before_formula: true, ..by(&TWICE, Some((&CALL, At::AllCases))) };
+        let yardsticks = [first];
+        let rules = Rules { yardsticks: &yardsticks, ..Rules::NONE };
+        let found = predicted(&elsewhere(&one_machine(), &rules, 9), &TWICE, 0.0).unwrap();
+        // 242 ns there, and a call takes twice as long here.
+        assert!((found.value - 484.0).abs() < 1e-9 && found.basis == Basis::Elsewhere, "{found:?}");
+        assert!(found.derivation.ends_with("the figure of other machines tells more than its formula"), "{found:?}");
+        // With no other machine there is the formula.
+        let alone = predicted(&elsewhere(&one_machine(), &rules, 1), &TWICE, 0.0).unwrap();
+        assert_eq!((alone.value, alone.basis), (400.0, Basis::Derived));
+    }
+
+    #[test]
+    fn yardsticks_that_hold_on_the_machines_that_are_known_make_narrow_ranges() {
+        // The work takes five calls on the first, and this many times that on the second.
+        let range = |times: f64| {
+            let [first] = one_machine();
+            let second = other(2, [(&CALL, 50.0), (&TWICE, 121.0), (&WORK, 250.0 * times), (&SETTING, 7.0)]);
+            let found = predicted(&elsewhere(&[first, second], &RULES, 9), &WORK, 0.0).unwrap();
+            found.high / found.low
+        };
+        let one = predicted(&elsewhere(&one_machine(), &RULES, 9), &WORK, 0.0).unwrap();
+        assert!(range(1.0) < range(1.2) && range(1.2) < range(2.0));
+        assert!(range(1.0) < one.high / one.low, "a second machine that agrees tells that the yardstick holds");
+    }
+
+    #[test]
+    fn what_many_cpus_do_is_told_by_machines_of_as_many() {
+        let mut others = one_machine();
+        let rules = Rules { takes_all_cpus: |metric, _| metric.id == WORK.id, ..RULES };
+        let is_told = |others: &[OtherMachine]| predicted(&elsewhere(others, &rules, 9), &WORK, 0.0).is_ok();
+        assert!(is_told(&others));
+        others[0].machine.topology.allowed = Fact::known(vec![0, 1, 2], "a test");
+        assert!(!is_told(&others));
+        assert!(predicted(&elsewhere(&others, &RULES, 9), &WORK, 0.0).is_ok());
     }
 
     #[test]
     fn no_range_goes_beyond_what_is_possible() {
         static SHARE: Metric = Metric { ceiling: Some(600.0), floor: Some(450.0), ..WORK };
-        let elsewhere = Elsewhere::of(&[&PROBE], &one_machine(), &[], &machine(9));
+        let elsewhere = elsewhere(&one_machine(), &Rules::NONE, 9);
         let found = predicted(&elsewhere, &SHARE, 0.0).unwrap();
         assert_eq!((found.low, found.high), (450.0, 600.0));
     }

@@ -141,6 +141,11 @@ impl<'a> Facts<'a> {
         (metric, case): (&Metric, &Case),
         formula: impl Fn(&Facts<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<Prediction, NoPrediction> {
+        let first = self.elsewhere.filter(|elsewhere| elsewhere.comes_first(metric));
+        let without = || NoPrediction::because("the figure of other machines tells more than its formula");
+        if let Some(Ok(prediction)) = first.map(|elsewhere| elsewhere.of_a_class(self, metric, case, without())) {
+            return Ok(prediction);
+        }
         match (self.by_formula(formula), self.elsewhere) {
             (Ok(Formula { prediction, uncertain: Some(inputs) }), Some(elsewhere)) => {
                 Ok(elsewhere.calibrated(prediction, metric, case, inputs))

@@ -32,7 +32,7 @@ pub use bench::Bench;
 pub use bound::{Bounded, Hardware, bounds};
 pub use clock::{ClockError, best_clock, calibrate_clock, clock_source};
 pub use cost::Cost;
-pub use elsewhere::{At, Elsewhere, Figure, OtherMachine, Yardstick};
+pub use elsewhere::{At, Elsewhere, Figure, Headlines, OtherMachine, Rules, Sizes, Yardstick};
 pub use facts::Facts;
 /// The source of [`Facts`].
 pub use kelvin_model::MeasuredValue;

@@ -235,7 +235,7 @@ pub enum Need {
 }
 
 /// Unit of a metric's values; base units only, scaled to ns/us/ms or MB/s for reading by the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Nanoseconds.

@@ -6,8 +6,8 @@
 use std::sync::LazyLock;
 
 use kelvin_catalogue::{file, mem, net, os};
-use kelvin_harness::{At, Elsewhere, OtherMachine, Yardstick};
-use kelvin_model::{Machine, Metric, Planned};
+use kelvin_harness::{At, Elsewhere, Headlines, OtherMachine, Rules, Sizes, Yardstick};
+use kelvin_model::{Case, Machine, Metric, Planned};
 
 static MACHINES: LazyLock<Vec<OtherMachine>> = LazyLock::new(|| {
     [
@@ -26,7 +26,21 @@ pub fn other_machines() -> &'static [OtherMachine] {
 
 /// What machines of other kinds than this one tell of the figures that are planned.
 pub fn elsewhere(here: &Machine, plan: &[Planned]) -> Elsewhere {
-    Elsewhere::of(&crate::all(), other_machines(), YARDSTICKS, here).at_sizes_of(SIZED, plan).of_parts(OF_PARTS)
+    Elsewhere::of(&crate::all(), other_machines(), &RULES, (here, plan))
+}
+
+/// The headlines of a machine that is kept, at its own sizes or those that a default run of today would measure there.
+pub fn headlines(machine: &OtherMachine) -> Headlines {
+    Headlines::of(machine, Sizes::of(&crate::all(), &RULES, &machine.machine))
+}
+
+const RULES: Rules<'_> = Rules { yardsticks: YARDSTICKS, sized: SIZED, of_parts: OF_PARTS, takes_all_cpus };
+
+/// Bandwidth of all CPUs, or of several threads or streams at once.
+fn takes_all_cpus(metric: &Metric, case: &Case) -> bool {
+    metric.id == mem::LOADED_BANDWIDTH.id
+        || mem::Cpus::of(case) == Some(mem::Cpus::All)
+        || [file::THREAD_COUNT, net::STREAMS].iter().any(|axis| axis.of(case).is_some_and(|several| several > 1))
 }
 
 fn parse(text: &str) -> OtherMachine {
@@ -57,12 +71,24 @@ const YARDSTICKS: &[Yardstick] = &[
     all(&os::SWITCH_THREAD_EVENTFD_OWN, &os::SYSCALL_READ),
     all(&os::SWITCH_RING_OWN, &os::SYSCALL_READ),
     all(&os::SWITCH_RING, &os::SWITCH_PROCESS_PIPE),
+    rather(&os::SYSCALL_READ, &os::SYSCALL_NULL),
+    rather(&os::SYSCALL_WRITE, &os::SYSCALL_READ),
+    rather(&os::SYSCALL_FSTAT, &os::SYSCALL_READ),
+    // The scheduler's work for a pipe, and the pipe's.
+    rather(&os::SWITCH_PROCESS_PIPE, &os::SWITCH_PROCESS_PIPE_OWN),
+    rather(&os::SWITCH_PROCESS_PIPE_ROUND_TRIP, &os::SWITCH_PROCESS_PIPE_OWN),
+    rather(&os::SWITCH_THREAD_PIPE, &os::SWITCH_THREAD_PIPE_OWN),
+    rather(&os::SWITCH_THREAD_PIPE_ROUND_TRIP, &os::SWITCH_THREAD_PIPE_OWN),
     // Address spaces.
     all(&os::SYSCALL_MMAP_MUNMAP, &mem::FAULT_MINOR),
+    all(&os::PROCESS_VFORK, &os::SWITCH_PROCESS_PIPE),
+    rather(&os::PROCESS_FORK, &os::PROCESS_VFORK),
+    rather(&os::PROCESS_FORK_CHILD, &os::PROCESS_FORK),
+    rather(&os::PROCESS_FORK_RSS, &os::PROCESS_VFORK),
     all(&os::PROCESS_FORK_LIFE, &os::PROCESS_FORK),
-    all(&os::PROCESS_VFORK, &os::PROCESS_FORK),
     all(&os::PROCESS_SPAWN, &os::PROCESS_EXEC),
     all(&os::PROCESS_SHELL, &os::PROCESS_EXEC),
+    rather(&os::THREAD_CREATE, &os::PROCESS_VFORK),
     all(&os::THREAD_CREATE_RUN, &os::THREAD_CREATE),
     all(&os::THREAD_CREATE_JOIN, &os::THREAD_CREATE),
     // Waking another CPU.
@@ -72,10 +98,13 @@ const YARDSTICKS: &[Yardstick] = &[
     all(&net::WAKE_TCP, &os::SWITCH_CROSS_CPU),
     // Memory.
     all(&mem::FALSE_SHARING, &mem::CORE_TO_CORE),
-    all(&os::IPC_PIPE_BANDWIDTH, &mem::BANDWIDTH_COPY),
-    all(&os::IPC_UNIX_BANDWIDTH, &mem::BANDWIDTH_COPY),
-    all(&os::IPC_FUTEX_BANDWIDTH, &mem::BANDWIDTH_COPY),
+    // Bytes to another process.
+    all(&os::IPC_PIPE_BANDWIDTH, &net::BANDWIDTH_UNIX),
+    all(&os::IPC_UNIX_BANDWIDTH, &net::BANDWIDTH_UNIX),
+    all(&os::IPC_FUTEX_BANDWIDTH, &net::BANDWIDTH_UNIX),
     // The page cache, and a device behind it.
+    rather(&file::BYTE_CALLS, &os::SYSCALL_READ),
+    all(&file::PAGE_READ, &os::SYSCALL_READ),
     all(&file::PAGE_WRITE, &file::PAGE_READ),
     all(&file::NEW, &file::PAGE_READ),
     same(&file::SEQRAND_P99, &file::SEQRAND),
@@ -128,15 +157,20 @@ const SIZED: &[&Metric] = &[
 const OF_PARTS: &[&Metric] = &[&mem::CORE_TO_CORE];
 
 const fn all(metric: &'static Metric, by: &'static Metric) -> Yardstick {
-    Yardstick { metric, by: Some((by, At::AllCases)) }
+    Yardstick { metric, by: Some((by, At::AllCases)), before_formula: false }
 }
 
 const fn same(metric: &'static Metric, by: &'static Metric) -> Yardstick {
-    Yardstick { metric, by: Some((by, At::SameCase)) }
+    Yardstick { metric, by: Some((by, At::SameCase)), before_formula: false }
+}
+
+/// Rather than the published figure of one machine.
+const fn rather(metric: &'static Metric, by: &'static Metric) -> Yardstick {
+    Yardstick { before_formula: true, ..all(metric, by) }
 }
 
 const fn alone(metric: &'static Metric) -> Yardstick {
-    Yardstick { metric, by: None }
+    Yardstick { metric, by: None, before_formula: false }
 }
 
 #[cfg(test)]
@@ -151,7 +185,7 @@ mod tests {
         let is_known = |metric: &Metric| {
             other_machines().iter().any(|machine| machine.figures.iter().any(|figure| figure.metric == metric.id))
         };
-        for Yardstick { metric, by } in YARDSTICKS {
+        for Yardstick { metric, by, .. } in YARDSTICKS {
             assert!(met.insert(metric.id), "{} has two yardsticks", metric.id);
             assert!(by.is_none_or(|(by, _)| by.id != metric.id && is_known(by)), "{}", metric.id);
         }

@@ -23,7 +23,7 @@ mod truth;
 
 use std::time::Duration;
 
-pub use elsewhere::{elsewhere, other_machines};
+pub use elsewhere::{elsewhere, headlines, other_machines};
 use kelvin_harness::{Bounded, Probe};
 use kelvin_model::Case;
 

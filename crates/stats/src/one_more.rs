@@ -26,7 +26,9 @@ pub struct OneMore {
 ///
 /// `own` has how far this very figure lies from its formula on each machine, and `squares` the mean square of how far all figures of
 /// its kind do there. Half of that variance is taken for the formula's own fault, which one more machine will show as well: the middle is
-/// what of the known distances is expected to return, and the range is that of what is left.
+/// what of the known distances is expected to return, and the range is that of what is left. A machine that is much farther off than is
+/// `common` counts for less, as one of another sort: with the weight of an observation of Student's t (Lange, Little and Taylor, Robust
+/// statistical modeling using the t distribution, 1989).
 ///
 /// `None` without a machine.
 pub fn one_more_off_a_formula(own: &[f64], squares: &[f64], common: f64) -> Option<OneMore> {
@@ -35,9 +37,13 @@ pub fn one_more_off_a_formula(own: &[f64], squares: &[f64], common: f64) -> Opti
         return None;
     }
     let returns = machines / (machines + 1.0);
-    let variance = (WORTH * common + squares.iter().sum::<f64>()) / (WORTH + machines);
+    let weight = |square: &f64| (WORTH + 1.0) / (WORTH + square / common);
+    let weights: Vec<f64> = squares.iter().map(weight).collect();
+    let weighted = |values: &[f64]| weights.iter().zip(values).map(|(weight, value)| weight * value).sum::<f64>();
+    let variance = (WORTH * common + weighted(squares)) / (WORTH + machines);
     let left = variance * f64::midpoint(1.0, 1.0 / (machines + 1.0));
-    Some(OneMore { middle: returns * mean(own), half: quantile(WORTH + machines) * left.sqrt() })
+    let middle = returns * weighted(own) / weights.iter().sum::<f64>();
+    Some(OneMore { middle, half: quantile(WORTH + machines) * left.sqrt() })
 }
 
 /// The range of a figure of which no formula tells, by the same figure on each of some machines; `common` is the variance of such figures
@@ -65,10 +71,15 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // One machine: half of the distance returns. Variance (10 x 0.04 + 0.16) / 11 = 0.56 / 11, three quarters of which are left.
+        // One machine: half of the distance returns. It counts for 11 / (10 + 4): variance (10 x 0.04 + 0.16 x 11 / 14) / 11, three
+        // quarters of which are left.
         let found = one_more_off_a_formula(&[0.4], &[0.16], 0.04).unwrap();
         assert!((found.middle - 0.2).abs() < 1e-12);
-        assert!((found.half - 1.795_885 * (0.42_f64 / 11.0).sqrt()).abs() < 1e-6, "{found:?}");
+        let left = 0.75_f64 * (0.4 + 0.16 * 11.0 / 14.0) / 11.0;
+        assert!((found.half - 1.795_885 * left.sqrt()).abs() < 1e-6, "{found:?}");
+        // Of two machines one is ten deviations off: it counts for 11 / 110, the other, as far as usual, for 1.
+        let found = one_more_off_a_formula(&[2.0, 0.2], &[4.0, 0.04], 0.04).unwrap();
+        assert!((found.middle - 2.0 / 3.0 * (0.1 * 2.0 + 0.2) / 1.1).abs() < 1e-12, "{found:?}");
         // Two machines: mean 0.3; (10 x 0.04 + 2 x 0.01) / 11 degrees of freedom, and half as much again for the mean's own error.
         let found = one_more_of_a_class(&[0.2, 0.4], 0.04).unwrap();
         assert!((found.middle - 0.3).abs() < 1e-12);

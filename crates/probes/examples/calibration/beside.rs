@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kelvin_harness::{Facts, Figure, OtherMachine, predictions};
-use kelvin_model::{Better, Case, MeasuredValue, Metric, Name, Planned, Prediction};
+use kelvin_model::{Better, Case, Metric, Name, Planned, Prediction};
 
 /// A figure beside its prediction.
 pub struct Beside {
@@ -24,10 +24,8 @@ impl Beside {
 
 /// The figures of a machine, predicted from its lower metrics and from the machines of other kinds.
 pub fn beside(here: &OtherMachine) -> Vec<Beside> {
-    let find = |metric: &str, case: &Case| {
-        let figure = here.figures.iter().find(|figure| figure.metric == *metric && figure.case == *case)?;
-        Some(MeasuredValue { value: figure.value, half_width: figure.half_width })
-    };
+    let headlines = kelvin_probes::headlines(here);
+    let find = |metric: &str, case: &Case| headlines.at(metric, case);
     let probes = kelvin_probes::all();
     let metrics: BTreeMap<Name, &Metric> =
         probes.iter().flat_map(|probe| probe.metrics).map(|metric| (metric.id, *metric)).collect();

@@ -57,14 +57,20 @@ fn read(file: &String) -> OtherMachine {
 
 const AREAS: [&str; 5] = ["cpu", "os", "mem", "file", "net"];
 
-/// A figure over its prediction, with the ends of the range.
+/// A figure over its prediction with the half-width of its interval, and the ends of the range.
 fn line(one: &Beside) {
-    let Figure { metric, case, value, .. } = &one.figure;
+    let Figure { metric, case, value, half_width } = &one.figure;
     match &one.prediction {
         None => println!("- {metric} {case}: not predicted"),
         Some(Prediction { value: predicted, low, high, basis, .. }) => {
             let over = |end: f64| end / predicted;
-            println!("- {metric} {case}: {:.2} ({:.2} to {:.2}) {basis:?}", over(*value), over(*low), over(*high));
+            println!(
+                "- {metric} {case}: {:.2} ± {:.0} % ({:.2} to {:.2}) {basis:?}",
+                over(*value),
+                100.0 * half_width / value,
+                over(*low),
+                over(*high)
+            );
         }
     }
 }

@@ -64,14 +64,14 @@ fn taken(facts: &Facts<'_>, call: Input, whole: u64, block: u64) -> Result<Expec
     let calls = whole.div_ceil(block);
     Ok(Expected {
         nanoseconds: calls as f64 * call.value + nanoseconds_of(whole, copied.rate),
-        formula: format!("calls x {} + bytes / {} ({})", call.name, copied.input.name, copied.of),
+        formula: format!("calls x {} + {}", call.name, copied.formula("bytes")),
         derivation: format!(
             "{calls} x {} call + {} / {} copy",
             time(call.value),
             bytes(whole),
             per_second(copied.rate)
         ),
-        inputs: vec![call, copied.input],
+        inputs: [vec![call], copied.inputs].concat(),
     })
 }
 
@@ -129,14 +129,14 @@ pub(super) fn anywhere(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPred
     let copied = expected::copied(facts, block, Transfer::Read)?;
     let through = Expected {
         nanoseconds: page.value + copied.nanoseconds,
-        formula: format!("{} + block / {} ({})", page.name, copied.input.name, copied.of),
+        formula: format!("{} + {}", page.name, copied.formula("block")),
         derivation: format!(
             "{} call with a page allocated + {} / {} copy",
             time(page.value),
             bytes(block),
             per_second(copied.rate)
         ),
-        inputs: vec![page, copied.input],
+        inputs: [vec![page], copied.inputs].concat(),
     };
     Ok(expected::one_by_one(expected::direct(facts, block, Transfer::Read)?, through))
 }
@@ -144,7 +144,7 @@ pub(super) fn anywhere(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPred
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelvin_catalogue::mem::BANDWIDTH_COPY;
+    use kelvin_catalogue::mem::{BANDWIDTH_COPY, LATENCY};
     use kelvin_harness::MeasuredValue;
 
     /// 300 ns of a call, 500 ns to allocate a page in order and 700 ns at random, windows of 256 KiB.
@@ -152,6 +152,7 @@ mod tests {
         let known = [
             (&READ_AHEAD, 262_144.0),
             (&BANDWIDTH_COPY, 8.192e9),
+            (&LATENCY, 100.0),
             (&DEVICE_READ, 4.096e9),
             (&DEVICE_MEAN_LATENCY, 80_000.0),
         ];

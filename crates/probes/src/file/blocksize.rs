@@ -7,7 +7,7 @@ use kelvin_catalogue::file::{
     BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEVICE, DEVICE_WRITE, PAGE_READ, PAGE_WRITE, READ_AHEAD,
     SyncPolicy,
 };
-use kelvin_catalogue::mem::BANDWIDTH;
+use kelvin_catalogue::mem::{BANDWIDTH, LATENCY};
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -58,7 +58,7 @@ pub(super) static READ_PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BLOCKSIZE_READ],
-    inputs: &[BANDWIDTH.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
+    inputs: &[BANDWIDTH.as_str(), LATENCY.id.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
     cases: read_cases,
     run: read,
     predict,

@@ -5,7 +5,7 @@
 //! file cache, which `kelvin file cache` derives: that would need files as large as memory.
 
 use kelvin_catalogue::file::{BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_STAYED, DEVICE, PAGE_READ};
-use kelvin_catalogue::mem::BANDWIDTH;
+use kelvin_catalogue::mem::{BANDWIDTH, LATENCY};
 use kelvin_file::Target;
 use kelvin_file::capacity::{self, Sample};
 use kelvin_file::group::{Controller, Group};
@@ -64,7 +64,7 @@ pub(super) static BLOCK_PROBE: Probe = Probe {
         sources: &["Linux kernel documentation, admin-guide/cgroup-v2.rst: memory.max", "mincore(2)"],
     },
     metrics: &[&CACHE_SIZE_BLOCK, &CACHE_SIZE_STAYED],
-    inputs: &[BANDWIDTH.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str()],
+    inputs: &[BANDWIDTH.as_str(), LATENCY.id.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str()],
     cases,
     run,
     predict,
@@ -163,13 +163,14 @@ mod tests {
             (PAGE_READ.id.as_str(), Some(300.0)),
             (BANDWIDTH_READ.id.as_str(), Some(16.384e9)),
             (BANDWIDTH_COPY.id.as_str(), Some(32.768e9)),
+            (LATENCY.id.as_str(), Some(100.0)),
             (DEVICE_READ.id.as_str(), Some(61.44e6)),
             (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0)),
         ];
         facts_about(&known, |facts| {
             let of = |bytes| predict(facts, &CACHE_SIZE_BLOCK, &Case::new().with(BYTES, bytes)).unwrap().value;
-            // 300 ns and 4 us; 80 us and 60 KiB at 61.44 bytes a microsecond.
-            assert!((of(LIMIT - 1) - 4300.0).abs() < 1e-6, "{}", of(LIMIT - 1));
+            // 300 ns, 4 us, and 15 pages that wait for memory; 80 us and 60 KiB at 61.44 bytes a microsecond.
+            assert!((of(LIMIT - 1) - 5800.0).abs() < 1e-6, "{}", of(LIMIT - 1));
             assert!((of(LIMIT) - 1_080_000.0).abs() < 1e-6, "{}", of(LIMIT));
             assert!(predict(facts, &CACHE_SIZE_STAYED, &Case::new().with(BYTES, LIMIT)).is_err());
         });

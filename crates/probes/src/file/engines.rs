@@ -5,7 +5,7 @@
 //! for requests in random order.
 
 use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ENGINES, ReadEngine};
-use kelvin_catalogue::mem::{BANDWIDTH, FAULT_MINOR};
+use kelvin_catalogue::mem::{BANDWIDTH, FAULT_MINOR, LATENCY};
 use kelvin_file::{Access, Engine, How, Order, Reader, Requests, Tally, Target};
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine};
@@ -33,8 +33,8 @@ pub(crate) static PROBE: Probe = Probe {
               of older tables: the time of a request times 100 MB over its size.",
         prediction: "From lower figures of the same run. Each call costs file.byte_calls, and copying a byte costs \
                      between reading it (mem.bandwidth.read) and copying it from memory to memory (half of \
-                     mem.bandwidth.copy), each over 64 MiB. read, pread, readv: a call, and for each further page up \
-                     to the cost of a one-byte read beyond the null call. fread and BufReader: a buffer's call shared \
+                     mem.bandwidth.copy). read, pread, readv: a call, and each further page a load from memory \
+                     (mem.latency), since the copy of a page ends before that of the next begins. fread and BufReader: a buffer's call shared \
                      by its requests, and the library's instructions for each. Mappings: a fault for each 16 pages, \
                      between one that maps one page and one that maps 16 (mem.fault.minor), or for mapping ahead up to \
                      as much work. io_uring: the null call shared by the requests in flight, 50 to 83 ns for an empty \
@@ -60,7 +60,13 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&ENGINES],
-    inputs: &[BYTE_CALLS.id.as_str(), syscall_null::ID, BANDWIDTH.as_str(), FAULT_MINOR.id.as_str()],
+    inputs: &[
+        BYTE_CALLS.id.as_str(),
+        syscall_null::ID,
+        BANDWIDTH.as_str(),
+        LATENCY.id.as_str(),
+        FAULT_MINOR.id.as_str(),
+    ],
     cases,
     run,
     predict: ways::predict,

@@ -11,7 +11,7 @@ use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit};
 
 use super::cases::{pages_read, pages_written};
 use super::data::KIB;
-use crate::memory::{allowance, bandwidth};
+use crate::memory::{allowance, bandwidth, latency};
 use crate::predict::Predicting;
 
 /// The direction in which a block moves.
@@ -36,20 +36,21 @@ pub(super) struct Expected {
 ///
 /// The source of the copy is in memory, as files are larger than caches. The buffer is reused by each call: if it fits half of
 /// the L2 cache it stays there, and is written as fast as memory is read; a larger one is in memory too, and the bytes cross it
-/// twice. Finding further pages is not counted: pages of a file lie in folios where the file system has them.
+/// twice. The kernel copies page by page, and the copy of one ends before that of the next begins: each page beyond the first, whose
+/// miss is in the call, waits for memory once. Finding further pages is not counted: they lie in folios where the file system has them.
 pub(super) fn cached(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
     let call = facts.measured(&PAGE_READ, &pages_read(CacheState::Cached, AccessOrder::Sequential))?;
-    let Copied { input, rate, of, nanoseconds } = copied(facts, block, Transfer::Read)?;
+    let copied = copied(facts, block, Transfer::Read)?;
     Ok(Expected {
-        nanoseconds: call.value + nanoseconds,
-        formula: format!("{} + block / {} ({of})", call.name, input.name),
+        nanoseconds: call.value + copied.nanoseconds,
+        formula: format!("{} + {}", call.name, copied.formula("block")),
         derivation: format!(
             "{} call with a page found + {} / {} copy",
             time(call.value),
             bytes(block),
-            per_second(rate)
+            per_second(copied.rate)
         ),
-        inputs: vec![call, input],
+        inputs: joined(vec![call], copied.inputs),
     })
 }
 
@@ -59,31 +60,44 @@ pub(super) fn overwritten(facts: &Facts<'_>, block: u64) -> Result<Expected, NoP
     let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
     let one = facts.measured(&PAGE_WRITE, &pages_written(1, AccessOrder::Sequential))?;
     let two = facts.measured(&PAGE_WRITE, &pages_written(2, AccessOrder::Sequential))?;
-    let Copied { input, rate, of, nanoseconds } = copied(facts, block, Transfer::Write)?;
+    let copied = copied(facts, block, Transfer::Write)?;
     // Two figures of one thing may come out the wrong way round by their noise.
     let (more, each) = (block.div_ceil(page) - 1, (two.value - one.value).max(0.0));
     Ok(Expected {
-        nanoseconds: one.value + more as f64 * each + nanoseconds,
-        formula: format!("{} + (pages - 1) x ({} less that) + block / {} ({of})", one.name, two.name, input.name),
+        nanoseconds: one.value + more as f64 * each + copied.nanoseconds,
+        formula: format!("{} + (pages - 1) x ({} less that) + {}", one.name, two.name, copied.formula("block")),
         derivation: format!(
             "{} call with one page + {more} x {} page more + {} / {} copy",
             time(one.value),
             time(each),
             bytes(block),
-            per_second(rate)
+            per_second(copied.rate)
         ),
-        inputs: vec![one, two, input],
+        inputs: joined(vec![one, two], copied.inputs),
     })
 }
 
 /// A copy between the page cache and a buffer.
 pub(super) struct Copied {
-    pub input: Input,
-    /// Bytes a second.
+    /// A bandwidth, and where pages wait for memory its latency.
+    pub inputs: Vec<Input>,
+    /// Bytes a second, all in all.
     pub rate: f64,
-    /// The reason for that rate, in words.
-    pub of: &'static str,
     pub nanoseconds: f64,
+    /// The reason for that bandwidth, in words.
+    of: &'static str,
+}
+
+impl Copied {
+    /// The formula, for so many bytes named in a word.
+    pub(super) fn formula(&self, size: &str) -> String {
+        match self.inputs.as_slice() {
+            [bandwidth, latency] => {
+                format!("{size} / {} ({}) + further pages x {}", bandwidth.name, self.of, latency.name)
+            }
+            inputs => format!("{size} / {} ({})", inputs[0].name, self.of),
+        }
+    }
 }
 
 /// The copy of a block between the page cache, which is in memory, and a buffer.
@@ -98,7 +112,15 @@ pub(super) fn copied(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Resul
             (copy.clone(), copy.value / 2.0, "half of it, for it counts bytes read and bytes written")
         }
     };
-    Ok(Copied { input: copy, rate, of, nanoseconds: nanoseconds_of(block, rate) })
+    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
+    let mut nanoseconds = nanoseconds_of(block, rate);
+    let mut inputs = vec![copy];
+    if transfer == Transfer::Read && block > page {
+        let latency = latency::of_memory(facts)?;
+        nanoseconds += (block.div_ceil(page) - 1) as f64 * latency.value;
+        inputs.push(latency);
+    }
+    Ok(Copied { inputs, rate: block as f64 * 1e9 / nanoseconds, nanoseconds, of })
 }
 
 /// A bandwidth taken as it is: the buffer is in a cache.
@@ -283,6 +305,7 @@ mod tests {
     use crate::file::data::MIB;
     use crate::testing;
     use kelvin_catalogue::file::PAGES;
+    use kelvin_catalogue::mem::LATENCY;
     use kelvin_harness::MeasuredValue;
     use kelvin_model::{Cache, CacheKind, Fact};
 
@@ -305,7 +328,8 @@ mod tests {
         look(&Facts::new(&machine, &measured))
     }
 
-    const KNOWN: [(&Metric, f64); 8] = [
+    const KNOWN: [(&Metric, f64); 9] = [
+        (&LATENCY, 100.0),
         (&PAGE_READ, 261.0),
         (&BANDWIDTH_READ, 11.8e9),
         (&BANDWIDTH_WRITE, 8e9),
@@ -327,7 +351,9 @@ mod tests {
             // A buffer of half of the cache is the last that stays there; of a copy half the bytes count.
             assert!(cached(facts, MIB / 2).unwrap().formula.contains(BANDWIDTH_READ.id.as_str()));
             let large = cached(facts, 10 * MIB).unwrap();
-            assert!((large.nanoseconds - 261.0 - 1_048_576.0).abs() < 1e-6, "{large:?}");
+            // Of 2560 pages all but the first wait 100 ns.
+            assert!((large.nanoseconds - 261.0 - 1_048_576.0 - 255_900.0).abs() < 1e-6, "{large:?}");
+            assert_eq!(large.inputs.len(), 3);
         });
     }
 
@@ -383,7 +409,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        with(&KNOWN[..1], |facts| {
+        with(&KNOWN[..2], |facts| {
             assert!(cached(facts, 4096).unwrap_err().0.contains(BANDWIDTH_READ.id.as_str()));
             assert!(direct(facts, 4096, Transfer::Write).unwrap_err().0.contains(DEVICE_ACCEPT.id.as_str()));
         });

@@ -3,7 +3,7 @@
 //! It shows the effect of order, read-ahead and page cache. It must not be used for higher queue depths: here it is 1.
 
 use kelvin_catalogue::file::{AccessOrder, BYTES, CacheState, DEVICE, PAGE_READ, READ_AHEAD, SEQRAND, SEQRAND_P99};
-use kelvin_catalogue::mem::BANDWIDTH;
+use kelvin_catalogue::mem::{BANDWIDTH, LATENCY};
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Engine, How, Latencies, Order, Requests, Tally, Target, recording_cost};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -46,7 +46,7 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["fio --rw=read and --rw=randread", "posix_fadvise(2)", "Gil Tene: HdrHistogram"],
     },
     metrics: &[&SEQRAND, &SEQRAND_P99],
-    inputs: &[BANDWIDTH.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
+    inputs: &[BANDWIDTH.as_str(), LATENCY.id.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
     cases,
     run,
     predict,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use kelvin_catalogue::file::{BLOCK, CacheState, DEVICE, PAGE_READ, READ_AHEAD, THREAD_COUNT, THREADS};
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_READ};
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_READ, LATENCY};
 use kelvin_file::Engine;
 use kelvin_file::cache::State;
 use kelvin_file::job::{self, Division, Job, Until};
@@ -58,7 +58,7 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
     },
     metrics: &[&THREADS],
-    inputs: &[BANDWIDTH.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
+    inputs: &[BANDWIDTH.as_str(), LATENCY.id.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
     cases,
     run,
     predict,

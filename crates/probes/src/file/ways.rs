@@ -11,7 +11,7 @@ use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit};
 use super::byte_calls;
 use super::cases::{engine, predictable};
 use super::data::SHARED_BYTES;
-use crate::memory::{bandwidth, fault};
+use crate::memory::{bandwidth, fault, latency};
 use crate::os::syscall_null;
 use crate::os::syscall_work::NANOSECONDS_AN_INSTRUCTION;
 use crate::predict::Predicting;
@@ -82,6 +82,8 @@ struct Costs {
     /// Bytes read per second, and bytes copied, both those read and those written.
     read: Input,
     copy: Input,
+    /// A load from memory.
+    latency: Input,
 }
 
 impl Costs {
@@ -92,6 +94,7 @@ impl Costs {
             null: facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?,
             read: facts.measured(&BANDWIDTH_READ, &place)?,
             copy: facts.measured(&BANDWIDTH_COPY, &place)?,
+            latency: latency::of_memory(facts)?,
         })
     }
 
@@ -106,10 +109,11 @@ impl Costs {
         (self.call.value - self.null.value).max(0.0)
     }
 
-    /// The pages of a request beyond the first: from nothing, where they are of one folio, to as much as the first.
+    /// The pages of a request beyond the first: the kernel copies page by page, and the copy of one ends before that of the next begins,
+    /// so each waits for memory once. At least nothing, where they are copied as one folio; at most as much as finding the first costs too.
     fn further_pages(&self, bytes: u64) -> Part {
-        let pages = (bytes.div_ceil(PAGE) - 1) as f64;
-        Part { least: 0.0, value: pages * self.file() / 2.0, most: pages * self.file() }
+        let (pages, latency) = ((bytes.div_ceil(PAGE) - 1) as f64, self.latency.value);
+        Part { least: 0.0, value: pages * latency, most: pages * (latency + self.file()) }
     }
 
     /// A call that reads so many bytes.
@@ -166,7 +170,7 @@ pub(super) fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pred
     let engine = engine(predictable(ReadEngine::of(case), case)?);
     let bytes = predictable(BLOCK.of(case).filter(|&bytes| bytes > 0), case)?;
     let costs = Costs::of(facts)?;
-    let mut inputs = vec![costs.call.clone(), costs.null.clone(), costs.read.clone(), costs.copy.clone()];
+    let mut inputs = [&costs.call, &costs.null, &costs.read, &costs.copy, &costs.latency].map(Clone::clone).to_vec();
     let mut sources = vec![COUNTED];
     let (part, formula) = match engine {
         Engine::Read | Engine::Pread | Engine::Readv => {
@@ -222,6 +226,7 @@ mod tests {
     use super::*;
     use crate::testing::facts_about;
     use kelvin_catalogue::file::ENGINES;
+    use kelvin_catalogue::mem::LATENCY;
 
     fn of(way: ReadEngine, bytes: u64) -> Case {
         Case::new().at(way).with(BLOCK, bytes)
@@ -236,6 +241,7 @@ mod tests {
             (BANDWIDTH_READ.id.as_str(), Some(20e9)),
             (BANDWIDTH_COPY.id.as_str(), Some(20e9)),
             (FAULT_MINOR.id.as_str(), Some(4000.0)),
+            (LATENCY.id.as_str(), Some(35.0)),
         ];
         facts_about(&known, |facts| predict(facts, &ENGINES, &of(way, bytes)).unwrap())
     }
@@ -253,7 +259,7 @@ mod tests {
     fn a_call_is_paid_for_each_request() {
         for way in [ReadEngine::Read, ReadEngine::Pread, ReadEngine::Readv] {
             is(&predicted(way, 1), 130.0 + BYTE + LOOP);
-            // Of three pages two are further ones, each between nothing and 70 ns.
+            // Of three pages two are further ones, each of which waits for memory.
             is(&predicted(way, 10_000), 130.0 + 70.0 + 10_000.0 * BYTE + LOOP);
         }
     }

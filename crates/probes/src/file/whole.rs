@@ -4,7 +4,7 @@
 //! for the cost of a single request, which `file.engines` has without what is paid once a file.
 
 use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine, WHOLE as METRIC, WHOLE_BYTE, WHOLE_REQUEST};
-use kelvin_catalogue::mem::{BANDWIDTH, FAULT_MINOR};
+use kelvin_catalogue::mem::{BANDWIDTH, FAULT_MINOR, LATENCY};
 use kelvin_file::{Access, How, Order, Requests, Tally};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
@@ -37,7 +37,13 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["An operating systems study of 2013 that published these totals: see the machine os-bench-2013"],
     },
     metrics: &[&METRIC, &WHOLE_REQUEST, &WHOLE_BYTE],
-    inputs: &[BYTE_CALLS.id.as_str(), syscall_null::ID, BANDWIDTH.as_str(), FAULT_MINOR.id.as_str()],
+    inputs: &[
+        BYTE_CALLS.id.as_str(),
+        syscall_null::ID,
+        BANDWIDTH.as_str(),
+        LATENCY.id.as_str(),
+        FAULT_MINOR.id.as_str(),
+    ],
     cases,
     run,
     predict,
@@ -156,6 +162,7 @@ mod tests {
             (BANDWIDTH_READ.id.as_str(), Some(20e9)),
             (BANDWIDTH_COPY.id.as_str(), Some(20e9)),
             (FAULT_MINOR.id.as_str(), Some(4000.0)),
+            (LATENCY.id.as_str(), Some(100.0)),
         ];
         facts_about(&known, |facts| {
             let case = Case::new().at(ReadEngine::Read).with(BLOCK, 100);

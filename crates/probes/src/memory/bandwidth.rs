@@ -13,7 +13,7 @@ use kelvin_catalogue::mem::{
     BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, CORE_TO_CORE, Cpus, LATENCY, LATENCY_PARALLEL,
 };
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Cache, Case, Machine};
+use kelvin_model::{Cache, Case, Machine, NoPrediction};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::image::resident_around;
@@ -139,12 +139,23 @@ pub(crate) fn in_memory(machine: &Machine) -> Case {
     Case::new().with(BYTES, largest_set(machine, false)).at(Cpus::One)
 }
 
-/// The case of one CPU for a set of so many bytes: in the outermost cache if that can hold it, else in memory.
+/// The case of one CPU for a set of so many bytes: in the outermost cache if that can hold it with as much again to spare, else in memory.
+/// A set that is passed through in order leaves a cache that it fills, a little of it being used by others, before it is wanted again.
 pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
     match cached_sets(machine, false).last() {
-        Some(&set) if bytes <= last_level(machine) => Case::new().with(BYTES, set).at(Cpus::One),
+        Some(&set) if 2 * bytes <= last_level(machine) => Case::new().with(BYTES, set).at(Cpus::One),
         _ => in_memory(machine),
     }
+}
+
+/// The case of one CPU for a set in the L2 cache.
+///
+/// # Errors
+/// The machine does not report the size of its L2.
+pub(crate) fn in_second_level(machine: &Machine) -> Result<Case, NoPrediction> {
+    let second = data_caches(machine).into_iter().find(|cache| cache.level == 2);
+    let unknown = || NoPrediction::because("the machine does not report the size of its L2 cache");
+    Ok(Case::new().with(BYTES, second.ok_or_else(unknown)?.bytes / 2).at(Cpus::One))
 }
 
 /// The case of memory and all CPUs, part of every run on more than one.
@@ -539,8 +550,8 @@ pub(super) mod tests {
     #[test]
     fn a_set_lies_in_the_outermost_cache_that_can_hold_it_or_in_memory() {
         let two = machine(2, 32 * MIB, 24 << 30);
-        assert_eq!(lying_where(&two, 32 * MIB), Case::new().with(BYTES, 4 * MIB).at(Cpus::One));
-        assert_eq!(lying_where(&two, 33 * MIB), in_memory(&two));
+        assert_eq!(lying_where(&two, 16 * MIB), Case::new().with(BYTES, 4 * MIB).at(Cpus::One));
+        assert_eq!(lying_where(&two, 17 * MIB), in_memory(&two));
     }
 
     #[test]

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use kelvin_catalogue::mem::{CORE_TO_CORE, FROM_CPU, TO_CPU};
+use kelvin_catalogue::mem::{CORE_TO_CORE, FROM_CPU, LATENCY, TO_CPU};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Axis, Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::cpu;
 
+use super::curve;
 use super::partner::{Partner, SETTLE};
 use crate::predict::Predicting;
 
@@ -26,10 +27,12 @@ pub(crate) static PROBE: Probe = Probe {
               128 untimed ones; between batches the second thread sleeps, so that the canaries are read undisturbed. \
               All pairs of up to 16 allowed CPUs; of more CPUs 16 are taken (quick: 4): the first with its SMT sibling \
               and a neighbour in its cache, the others evenly spread, with a note.",
-        prediction: "Published one-way medians by microarchitecture and by what the two CPUs share as reported by the \
-                     machine: a core, the last-level cache, a socket, or nothing. Predicted range: a factor of 1.5 \
-                     beyond these. They were measured with a compare-and-exchange loop, in which both CPUs contend for \
-                     the line; here one only reads it.",
+        prediction: "Two cores that share the last-level cache: a load that misses its own L2 asks that cache, which \
+                     asks the other core, and the answer comes back by the same ways: twice mem.latency of a set in L3 \
+                     less that of one in L2, each at the size that this level alone serves. All others: published one-way medians by microarchitecture and by what the two \
+                     CPUs share as reported by the machine: a core, a socket, or nothing. Predicted range: a factor of \
+                     1.5 beyond these. They were measured with a compare-and-exchange loop, in which both CPUs contend \
+                     for the line; here one only reads it.",
         not_for: "The latency of a lock or a queue; a wake-up; bandwidth between cores.",
         pitfalls: &[
             "A virtual machine may hide which CPUs share a core or a cache, and the host may move its CPUs meanwhile: \
@@ -41,7 +44,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &[NVIENNOT, ANANDTECH],
     },
     metrics: &[&CORE_TO_CORE],
-    inputs: &[],
+    inputs: &[LATENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -356,18 +359,43 @@ impl Common {
     }
 }
 
+/// A line that another core has, between two cores of one last-level cache: the way to that cache, from there to the other core, and
+/// back.
+fn by_way_of_the_cache(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let unknown = || NoPrediction::because("no working sets are known that L2 alone and L3 alone serve");
+    let [second, third] = curve::outer_caches(facts.machine()).ok_or_else(unknown)?;
+    let (second, third) = (facts.measured(&LATENCY, &second)?, facts.measured(&LATENCY, &third)?);
+    // L3 is no nearer than L2, whatever their noise.
+    let value = (2.0 * third.value - second.value).max(third.value);
+    let derivation = format!(
+        "2 x {:.1} ns to L3 - {:.1} ns to L2 = {value:.1} ns; predicted range: a factor of {SPREAD} either way",
+        third.value, second.value
+    );
+    Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
+        .formula(format!("2 x {} - {}", third.name, second.name))
+        .input(third)
+        .input(second)
+        .derived_as(derivation))
+}
+
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let machine = facts.machine();
     let of = |axis: Axis| axis.of(case).and_then(|cpu| u32::try_from(cpu).ok());
     let (Some(from), Some(to)) = (of(FROM_CPU), of(TO_CPU)) else {
         return Err(NoPrediction::because("the case names no two CPUs"));
     };
+    let common = Common::of(machine, from, to);
+    if common == Some(Common::Cache)
+        && let Ok(prediction) = by_way_of_the_cache(facts)
+    {
+        return Ok(prediction);
+    }
     let name = machine.cpu.microarchitecture.get().map(String::as_str);
     let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is unknown"))?;
     let row = PUBLISHED.iter().find(|row| row.names.contains(&name)).ok_or_else(|| {
         NoPrediction::because(format!("no checked publication gives the latency between cores of {name}"))
     })?;
-    let common = Common::of(machine, from, to).ok_or_else(|| {
+    let common = common.ok_or_else(|| {
         NoPrediction::because(format!("the machine does not report what CPU {from} and CPU {to} share"))
     })?;
     let figure = match common {

@@ -149,6 +149,12 @@ fn at_least(least: u32, mean: f64) -> f64 {
     (1.0 - below).max(0.0)
 }
 
+/// The points at which L2 alone and L3 alone serve the loads, if both are there.
+pub(super) fn outer_caches(machine: &Machine) -> Option<[Case; 2]> {
+    let known = Hierarchy::of(machine).ok()?;
+    Some([known.point(Level::Second, machine)?, known.point(Level::Third, machine)?])
+}
+
 /// The latency at one working set.
 pub(super) fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;

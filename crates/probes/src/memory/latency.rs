@@ -5,8 +5,8 @@
 
 use kelvin_catalogue::cpu::{self, FREQUENCY};
 use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Case, Input, Machine, NoPrediction};
 use kelvin_sys::memory::Ring;
 
 use super::axes::{check_pages, number, obtained, page_sizes, pages};
@@ -97,15 +97,29 @@ pub(super) fn largest_without_translation(machine: &Machine) -> Case {
     largest_in(machine, if is_huge { PageSize::Huge } else { PageSize::Base })
 }
 
+/// The latency of memory with the fewest misses of the TLB that were measured: in huge pages, else in base pages.
+pub(crate) fn of_memory(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
+    let machine = facts.machine();
+    facts
+        .measured(&LATENCY, &largest_without_translation(machine))
+        .or_else(|_| facts.measured(&LATENCY, &in_memory(machine)))
+}
+
 /// Powers of two, and from 16 KiB to twice the last-level cache 1.5 times them; in a quick run powers of two, the large
-/// ones only every other. More effort includes every point of less.
+/// ones only every other and that of L3. More effort includes every point of less.
 fn base_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
     let last_level = allowance::last_level(machine);
     let largest = largest(machine);
     let fine = FINE.max(2 * last_level);
+    let outer = curve::outer_caches(machine);
     let powers = (SMALLEST.ilog2()..=largest.ilog2()).map(|power| 1u64 << power);
     let wanted = |bytes: u64| match effort {
-        Effort::Quick => bytes <= MIB || bytes == largest || (largest.ilog2() - bytes.ilog2()).is_multiple_of(2),
+        Effort::Quick => {
+            bytes <= MIB
+                || bytes == largest
+                || outer.as_ref().is_some_and(|[_, third]| *third == in_base_pages(bytes))
+                || (largest.ilog2() - bytes.ilog2()).is_multiple_of(2)
+        }
         _ => true,
     };
     let between = |bytes: u64| effort > Effort::Quick && bytes >= COARSE && bytes + bytes / 2 <= fine.min(largest);

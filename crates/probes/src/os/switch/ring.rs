@@ -6,18 +6,23 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
+use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_WRITE};
 use kelvin_catalogue::os::{
-    PROCESSES, SWITCH_PROCESS_PIPE, SWITCH_RING, SWITCH_RING_OWN, SWITCH_RING_SWITCHES, WORKING_SET,
+    PROCESSES, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_OWN, SWITCH_RING, SWITCH_RING_OWN, SWITCH_RING_SWITCHES,
+    WORKING_SET,
 };
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{Arena, LINE, Pages};
 use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::token::Pipe;
 use kelvin_sys::usage::{Who, usage};
 
+use crate::memory::{allowance, bandwidth};
 use crate::predict::Predicting;
+use crate::published;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     id: SWITCH_RING.id.as_str(),
@@ -32,9 +37,13 @@ pub(in crate::os) static PROBE: Probe = Probe {
               checked: they must have been incremented as often as the byte came by. The context switches of all \
               processes are counted by getrusage, as a metric: at least one per pass, or the round fails; and up to \
               two, because a task preempted while it wakes the next one must run again just to wait for the byte.",
-        prediction: "Without a working set, one switch as measured by os.switch.process.pipe in this run. With one, \
-                     none: the cache refill would have to be added, from latencies of the cache levels that are not \
-                     measured in the run.",
+        prediction: "Switches of a pass: one between two processes, and among more between one and two. Without a \
+                     working set, of two processes one switch as measured by os.switch.process.pipe, and of more as \
+                     many of them as a pass has (os.switch.ring.switches); of more than six, whose translations a CPU \
+                     does not keep (Linux gives it six address spaces at a time), up to twice that. With a working set, \
+                     the figure of other machines: what is refilled lies in several levels. The work alone is that of \
+                     os.switch.process.pipe.own and a store to each line, one a cycle if the set fits L1, else as \
+                     mem.bandwidth.write has it for L2.",
         not_for: "The cost of a cache miss; a scheduler's behaviour with many runnable tasks: only one task of the \
                   ring is runnable at a time.",
         pitfalls: &[
@@ -52,7 +61,7 @@ pub(in crate::os) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&SWITCH_RING, &SWITCH_RING_OWN, &SWITCH_RING_SWITCHES],
-    inputs: &[SWITCH_PROCESS_PIPE.id.as_str()],
+    inputs: &[SWITCH_PROCESS_PIPE.id.as_str(), FREQUENCY.id.as_str(), BANDWIDTH.as_str()],
     cases,
     run,
     predict,
@@ -227,31 +236,102 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 }
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let unknown = || NoPrediction::because("the case has no number of processes and no working set");
+    let (processes, set) = PROCESSES.of(case).zip(WORKING_SET.of(case)).ok_or_else(unknown)?;
     if *metric == SWITCH_RING_SWITCHES {
-        return Err(NoPrediction::because("it is between one and two, depending on preemption"));
+        return Ok(switches(processes));
     }
     if *metric == SWITCH_RING_OWN {
-        return Err(super::predict::calls_alone());
+        return own(facts, set);
     }
-    if WORKING_SET.of(case) != Some(0) {
-        return Err(NoPrediction::because(
-            "the cache refill would have to be added, and the latencies of the cache levels are not measured in this \
-             run",
-        ));
+    if set > 0 {
+        return Err(NoPrediction::because("what is refilled after a switch lies in several levels of the hierarchy"));
     }
+    among(facts, processes, case)
+}
+
+/// Switches of a pass. Of two processes the one that was preempted while it woke the other is the next to run anyway; of more it runs once
+/// more just to wait.
+fn switches(processes: u64) -> Prediction {
+    let (least, most, formula) = match processes {
+        ..=2 => (1.0_f64, 1.0_f64, "one, to the other process"),
+        _ => (1.0, 2.0, "between one and two: one, and one more where a process is preempted while it wakes the next"),
+    };
+    let value = (least * most).sqrt();
+    Predicting::between(Basis::Derived, value, least, most.max(1.1))
+        .formula(formula)
+        .constant("processes", processes as f64, Unit::Count, "the case")
+        .derived_as(format!("{processes} processes: {least} to {most}, in the geometric middle {value:.2}"))
+}
+
+/// Address spaces whose translations a CPU keeps at a time.
+const KEPT: u64 = 6;
+const KEPT_SOURCE: &str = "Linux arch/x86/mm/tlb.c, tlbflush.h: TLB_NR_DYN_ASIDS";
+
+/// A pass among so many processes without working sets.
+fn among(facts: &Facts<'_>, processes: u64, case: &Case) -> Result<Prediction, NoPrediction> {
     let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
-    let value = switch.value;
-    // With more than two, wake-up preemption makes a pass up to two switches.
-    Ok(Predicting::between(Basis::Derived, value, value / 1.3, 2.0 * value)
-        .formula("os.switch.process.pipe: without a working set there is nothing to refill")
-        .input(switch)
+    if processes <= 2 {
+        return Ok(Predicting::within_factor(Basis::Derived, switch.value, 1.3)
+            .formula("os.switch.process.pipe: without a working set there is nothing to refill")
+            .input(switch.clone())
+            .derived_as(format!("{:.0} ns with two processes", switch.value)));
+    }
+    let each = facts.measured(&SWITCH_RING_SWITCHES, case)?;
+    let kept = switch.value * each.value;
+    let (most, formula) = match processes > KEPT {
+        true => (2.0, "switch x switches of a pass, and up to twice that for translations that are not kept"),
+        false => (1.0, "switch x switches of a pass"),
+    };
+    let value = kept * f64::sqrt(most);
+    Ok(Predicting::between(Basis::Derived, value, kept / 1.3, kept * most * 1.3)
+        .formula(formula)
+        .input(switch.clone())
+        .input(each.clone())
+        .constant("address spaces kept", KEPT as f64, Unit::Count, KEPT_SOURCE)
+        .source(KEPT_SOURCE)
         .derived_as(format!(
-            "{value:.0} ns with two processes; up to twice that if a task is preempted while it wakes the next one"
+            "{:.0} ns x {:.2} switches = {kept:.0} ns; up to {most} times that for translations: {value:.0} ns",
+            switch.value, each.value
         )))
+}
+
+/// A pass of one task alone: its calls, and a store to each line of its set.
+fn own(facts: &Facts<'_>, set: u64) -> Result<Prediction, NoPrediction> {
+    let calls = facts.measured(&SWITCH_PROCESS_PIPE_OWN, &Case::new())?;
+    let predicting = |value: f64| Predicting::within_factor(Basis::Derived, value, 1.3).input(calls.clone());
+    if set == 0 {
+        return Ok(predicting(calls.value)
+            .formula("os.switch.process.pipe.own")
+            .derived_as(format!("{:.0} ns, the same calls", calls.value)));
+    }
+    let lines = set as f64 / LINE as f64;
+    let first = allowance::data_caches(facts.machine()).first().map(|cache| cache.bytes);
+    if first.is_some_and(|bytes| set <= bytes / 2) {
+        let frequency = published::frequency(facts)?;
+        let value = calls.value + lines * 1e9 / frequency.value;
+        return Ok(predicting(value)
+            .formula("os.switch.process.pipe.own + a store a cycle to each line in L1")
+            .input(frequency.clone())
+            .derived_as(format!(
+                "{:.0} ns + {lines} lines / {:.2} GHz = {value:.0} ns",
+                calls.value,
+                frequency.value / 1e9
+            )));
+    }
+    let write = facts.measured(&BANDWIDTH_WRITE, &bandwidth::in_second_level(facts.machine())?)?;
+    let value = calls.value + set as f64 * 1e9 / write.value;
+    Ok(predicting(value)
+        .formula(format!("os.switch.process.pipe.own + working set / {}", write.name))
+        .input(write.clone())
+        .derived_as(format!("{:.0} ns + {set} B / {:.1} GB/s = {value:.0} ns", calls.value, write.value / 1e9)))
 }
 
 #[cfg(test)]
 mod tests {
+    use kelvin_catalogue::mem::BYTES;
+    use kelvin_model::{Cache, CacheKind, Fact, MeasuredValue};
+
     use super::*;
     use crate::testing::facts_about;
 
@@ -284,11 +364,46 @@ mod tests {
 
     #[test]
     fn an_empty_ring_is_predicted_from_pipes_and_a_full_one_is_not() {
-        let case = |set| Case::new().with(PROCESSES, 8).with(WORKING_SET, set);
-        facts_about(&[(SWITCH_PROCESS_PIPE.id.as_str(), Some(1000.0))], |facts| {
-            let prediction = predict(facts, &SWITCH_RING, &case(0)).unwrap();
-            assert_eq!((prediction.value, prediction.high), (1000.0, 2000.0));
-            assert!(predict(facts, &SWITCH_RING, &case(4096)).is_err());
+        let case = |processes, set| Case::new().with(PROCESSES, processes).with(WORKING_SET, set);
+        let known = [(SWITCH_PROCESS_PIPE.id.as_str(), Some(1000.0)), (SWITCH_RING_SWITCHES.id.as_str(), Some(1.25))];
+        facts_about(&known, |facts| {
+            let of = |processes| predict(facts, &SWITCH_RING, &case(processes, 0)).unwrap();
+            assert_eq!([2, 6].map(|processes| of(processes).value), [1000.0, 1250.0]);
+            assert!((of(7).value - 1250.0 * 2.0_f64.sqrt()).abs() < 1e-9 && (of(7).high - 3250.0).abs() < 1e-9);
+            assert!(predict(facts, &SWITCH_RING, &case(8, 4096)).is_err());
+            let switches = |processes| predict(facts, &SWITCH_RING_SWITCHES, &case(processes, 0)).unwrap();
+            assert_eq!((switches(2).value, switches(3).low, switches(96).high), (1.0, 1.0, 2.0));
         });
+    }
+
+    #[test]
+    fn the_work_alone_is_calls_and_a_store_to_each_line() {
+        let mut machine = crate::testing::machine();
+        let cache = |level, bytes| Cache {
+            level,
+            kind: CacheKind::Unified,
+            bytes,
+            ways: None,
+            line_bytes: Some(64),
+            shared_by: vec![0],
+        };
+        machine.topology.caches = Fact::known(vec![cache(1, 32 << 10), cache(2, 1 << 20)], "a test");
+        let measured = |id: &str, case: &Case| {
+            let value = match id {
+                id if id == FREQUENCY.id.as_str() => 4e9,
+                id if id == BANDWIDTH_WRITE.id.as_str() => {
+                    assert_eq!(BYTES.of(case), Some(512 << 10));
+                    64e9
+                }
+                _ => 300.0,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let of = |set: u64| {
+            predict(&facts, &SWITCH_RING_OWN, &Case::new().with(PROCESSES, 8).with(WORKING_SET, set)).unwrap().value
+        };
+        // 256 lines, one in 0.25 ns; 1024 lines, one in a nanosecond.
+        assert_eq!([0, 16 << 10, 64 << 10].map(of), [300.0, 364.0, 1324.0]);
     }
 }
