@@ -4,164 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kelvin_model::units::plain;
-use kelvin_model::{
-    Basis, Calibration, Case, Input, Machine, MeasuredValue, Metric, Name, NoPrediction, Planned, Prediction, Unit,
-    Value,
-};
+use kelvin_model::{Basis, Calibration, Case, Input, Machine, Metric, Name, NoPrediction, Planned, Prediction, Unit};
 use kelvin_stats::{OneMore, mean, one_more_of_a_class, one_more_off_a_formula};
-use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
-use crate::probe::{Effort, Probe};
+use crate::probe::Probe;
 
-/// Variance between machines of the natural logarithm of a figure that nothing else tells of: a factor of 1.28 either way, as a stated
-/// tolerance. What few machines there are tell more of it where they agree.
-const OF_ANYTHING: f64 = 0.06;
-/// The same of a figure over its yardstick: a factor of 1.15 either way.
-const OF_A_YARDSTICK: f64 = 0.02;
-/// Least variance of a figure about its formula: 1 % of error is in any two figures.
-const LEAST: f64 = 1e-4;
-/// Share of metrics, the closest ones, by which a subject is judged: what fails on a machine is no rule.
-const USUAL: f64 = 0.8;
-/// How many metrics of a subject all others count as: one metric that a formula hits by chance makes no sharp subject.
-const OF_ALL: f64 = 1.0;
-/// The same of a stated tolerance.
-const OF_TOLERANCE: f64 = 2.0;
+mod kept;
+mod usual;
 
-/// A machine with its figures, kept as data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OtherMachine {
-    /// What it is, with its article: `an Intel server core, a virtual machine of two CPUs`.
-    pub name: String,
-    /// Its facts.
-    pub machine: Machine,
-    /// Its figures.
-    pub figures: Vec<Figure>,
-}
-
-/// A figure of a machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figure {
-    /// Id of its metric.
-    pub metric: Name,
-    /// Its case.
-    pub case: Case,
-    /// In the metric's unit.
-    pub value: f64,
-    /// Half-width of its interval, in the metric's unit.
-    pub half_width: f64,
-}
-
-/// A metric that moves with another from machine to machine, where no formula says how.
-#[derive(Clone, Copy, Debug)]
-pub struct Yardstick {
-    /// The metric.
-    pub metric: &'static Metric,
-    /// What it moves with; nothing for the property of a device or a setting, which other machines say nothing about.
-    pub by: Option<(&'static Metric, At)>,
-    /// Whether it tells more than the metric's formula, which then serves only where no other machine is known.
-    pub before_formula: bool,
-}
-
-/// The cases of a yardstick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// That of the figure.
-    SameCase,
-    /// All that both machines have measured, by their geometric mean.
-    AllCases,
-}
-
-/// What is known of metrics beside their formulas.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules<'a> {
-    /// What moves with what.
-    pub yardsticks: &'a [Yardstick],
-    /// Metrics measured at sizes that follow the machine's caches: a case that a machine has not stands for the one in the same place among
-    /// its own, the largest for the largest.
-    pub sized: &'a [&'a Metric],
-    /// Metrics whose cases name parts of the machine, such as two of its CPUs: a case stands for all that another machine has, by their
-    /// geometric mean.
-    pub of_parts: &'a [&'a Metric],
-    /// Whether a metric at a case is what many CPUs do together, which a machine of another number of them does not tell.
-    pub takes_all_cpus: fn(&Metric, &Case) -> bool,
-}
-
-impl Rules<'_> {
-    /// Nothing is known but formulas.
-    pub const NONE: Self = Rules { yardsticks: &[], sized: &[], of_parts: &[], takes_all_cpus: |_, _| false };
-}
-
-/// The cases of metrics whose sizes follow the machine.
-#[derive(Clone, Debug, Default)]
-pub struct Sizes(HashMap<Name, Vec<Case>>);
-
-impl Sizes {
-    /// Those that a default run would measure on a machine.
-    pub fn of(probes: &[&Probe], rules: &Rules<'_>, machine: &Machine) -> Self {
-        let mut sizes = Self::default();
-        for metric in rules.sized {
-            let of_it = probes.iter().filter(|probe| probe.metrics.iter().any(|own| own.id == metric.id));
-            let cases = of_it.flat_map(|probe| (probe.cases)(machine, Effort::Default));
-            sizes.0.entry(metric.id).or_default().extend(cases);
-        }
-        sizes
-    }
-
-    /// Those of a plan.
-    fn planned(rules: &Rules<'_>, plan: &[Planned]) -> Self {
-        let mut sizes = Self::default();
-        let is_one = |id: &Name| rules.sized.iter().any(|metric| metric.id == *id);
-        for planned in plan {
-            for metric in planned.metrics.iter().filter(|metric| is_one(metric)) {
-                sizes.0.entry(*metric).or_default().push(planned.case.clone());
-            }
-        }
-        sizes
-    }
-
-    /// What is known of a metric at a case, or at the one in its place.
-    fn known<T: Copy>(&self, metric: &str, case: &Case, known: &[(Case, T)]) -> Option<T> {
-        let exactly = known.iter().find(|(other, _)| other == case).map(|(_, value)| *value);
-        exactly.or_else(|| {
-            let here = self.0.iter().find(|(id, _)| **id == *metric)?.1;
-            case.iter().find_map(|(axis, _)| {
-                let mut own: Vec<&Case> = here.iter().filter(|other| differ_in(axis, other, case)).collect();
-                let mut theirs: Vec<&(Case, T)> =
-                    known.iter().filter(|(other, _)| differ_in(axis, other, case)).collect();
-                own.sort_by_key(|other| other.get(&axis));
-                theirs.sort_by_key(|(other, _)| other.get(&axis));
-                let place = own.iter().position(|other| *other == case)?;
-                (own.len() == theirs.len()).then(|| theirs[place].1)
-            })
-        })
-    }
-}
-
-/// Headlines of one machine by metric.
-#[derive(Clone, Debug, Default)]
-pub struct Headlines {
-    by_metric: HashMap<Name, Vec<(Case, MeasuredValue)>>,
-    sizes: Sizes,
-}
-
-impl Headlines {
-    /// Those of a machine that is kept.
-    pub fn of(machine: &OtherMachine, sizes: Sizes) -> Self {
-        let mut by_metric: HashMap<Name, Vec<(Case, MeasuredValue)>> = HashMap::new();
-        for Figure { metric, case, value, half_width } in &machine.figures {
-            let value = MeasuredValue { value: *value, half_width: *half_width };
-            by_metric.entry(*metric).or_default().push((case.clone(), value));
-        }
-        Self { by_metric, sizes }
-    }
-
-    /// The headline of a metric at a case, or at the one in its place: sizes are not what they were when the machine was measured.
-    pub fn at(&self, metric: &str, case: &Case) -> Option<MeasuredValue> {
-        let cases = self.by_metric.iter().find(|(id, _)| **id == *metric)?.1;
-        self.sizes.known(metric, case, cases)
-    }
-}
+pub use kept::{At, Figure, Headlines, OtherMachine, Rules, Sizes, Yardstick};
+use usual::{OF_A_YARDSTICK, OF_ANYTHING, Subject, Usual, mean_square, subject};
 
 /// Figures of one machine by metric, as natural logarithms.
 type Logs = HashMap<Name, Vec<(Case, f64)>>;
@@ -195,49 +48,6 @@ pub struct Elsewhere {
     /// The usual variance between machines of figures over their yardsticks, and of those that have none.
     over_yardsticks: Usual,
     of_anything: Usual,
-}
-
-/// What figures are about whose predictions are wrong by as much: the first two parts of a metric's id, and its unit, since a count is
-/// known better than a time.
-type Subject = (String, Unit);
-
-/// How far figures usually lie from what is said of them.
-#[derive(Clone, Debug, Default)]
-struct Usual {
-    by_subject: BTreeMap<Subject, f64>,
-    of_all: Option<f64>,
-}
-
-impl Usual {
-    /// From the mean squares of the metrics of each subject: those of few metrics are drawn to those of all.
-    fn of(squares: BTreeMap<Subject, Vec<f64>>) -> Self {
-        let all: Vec<f64> = squares.values().flatten().copied().collect();
-        if all.is_empty() {
-            return Self::default();
-        }
-        let of_all = closest(all);
-        Self { of_all: Some(of_all), ..Self::drawn(squares, (of_all, OF_ALL)) }
-    }
-
-    /// The same of what has no formula: drawn to a stated tolerance, since machines that are alike tell little of one that is not.
-    fn stated(squares: BTreeMap<Subject, Vec<f64>>, tolerance: f64) -> Self {
-        Self { of_all: Some(tolerance), ..Self::drawn(squares, (tolerance, OF_TOLERANCE)) }
-    }
-
-    /// Drawn to a variance that counts as so many metrics.
-    fn drawn(squares: BTreeMap<Subject, Vec<f64>>, (to, worth): (f64, f64)) -> Self {
-        let drawn = |squares: Vec<f64>| {
-            let metrics = squares.len() as f64;
-            (metrics * closest(squares) + worth * to) / (metrics + worth)
-        };
-        let by_subject = squares.into_iter().map(|(subject, squares)| (subject, drawn(squares))).collect();
-        Self { by_subject, of_all: None }
-    }
-
-    /// The variance of one more metric of a subject, or of all where none of its own is known.
-    fn variance(&self, subject: &Subject) -> Option<f64> {
-        self.by_subject.get(subject).copied().or(self.of_all)
-    }
 }
 
 impl Elsewhere {
@@ -276,9 +86,9 @@ impl Elsewhere {
             }
         }
         about_formulas.retain(|_, squares| !squares.is_empty());
-        let about_formulas = Usual::of(about_formulas);
-        let over_yardsticks = Usual::stated(over_yardsticks, OF_A_YARDSTICK);
-        let of_anything = Usual::stated(of_anything, OF_ANYTHING);
+        let about_formulas = Usual::about_formulas(about_formulas);
+        let over_yardsticks = Usual::between_machines(over_yardsticks, OF_A_YARDSTICK);
+        let of_anything = Usual::between_machines(of_anything, OF_ANYTHING);
         let sizes = Sizes::planned(rules, plan);
         let of_parts = rules.of_parts.iter().map(|metric| metric.id).collect();
         let takes_all_cpus = rules.takes_all_cpus;
@@ -319,7 +129,7 @@ impl Elsewhere {
             self.machines.iter().filter_map(|machine| machine.off.get(&key)).collect();
         let own: Vec<f64> = telling.iter().map(|cases| at(cases, case).unwrap_or_else(|| middle(cases))).collect();
         let squares: Vec<f64> = telling.iter().map(|cases| mean_square(cases)).collect();
-        let range = one_more_off_a_formula(&own, &squares, *self.about_formulas.by_subject.get(&subject(metric))?)?;
+        let range = one_more_off_a_formula(&own, &squares, self.about_formulas.variance(&subject(metric))?)?;
         let [low, high] = [-range.half, range.half].map(|away| (range.middle + away).exp());
         let figures = telling.iter().map(|cases| cases.len()).sum();
         Some((range, Calibration { low, high, figures, machines: telling.len() }))
@@ -454,13 +264,6 @@ fn machines(count: usize) -> String {
     }
 }
 
-/// Whether two cases are the same but for the number on one axis, at most.
-fn differ_in(axis: Name, one: &Case, other: &Case) -> bool {
-    let is_number = |case: &Case| matches!(case.get(&axis), Some(Value::Integer(_)));
-    let rest = |case: &Case| case.iter().filter(|(name, _)| *name != axis).collect::<Vec<_>>();
-    is_number(one) && is_number(other) && rest(one) == rest(other)
-}
-
 /// A figure within what is physically possible.
 fn possible(value: f64, metric: &Metric) -> f64 {
     let value = metric.floor.map_or(value, |floor| value.max(floor));
@@ -518,10 +321,6 @@ fn kind_of(formula: &str) -> String {
     outside.collect()
 }
 
-fn subject(metric: &Metric) -> Subject {
-    (metric.id.split('.').take(2).collect::<Vec<_>>().join("."), metric.unit)
-}
-
 impl Known {
     /// Whether a formula tells of a metric at a case.
     fn has_formula(&self, metric: Name, case: &Case) -> bool {
@@ -561,7 +360,7 @@ fn between(
             squares.extend(both.filter_map(|(case, more)| Some((more - expected(case)?).powi(2) / 2.0)));
         }
     }
-    (!squares.is_empty()).then(|| mean(&squares).max(LEAST))
+    (!squares.is_empty()).then(|| mean(&squares))
 }
 
 fn at(cases: &[(Case, f64)], case: &Case) -> Option<f64> {
@@ -572,23 +371,12 @@ fn middle(cases: &[(Case, f64)]) -> f64 {
     mean(&cases.iter().map(|(_, off)| *off).collect::<Vec<f64>>())
 }
 
-/// The mean of the closest of these mean squares.
-fn closest(mut squares: Vec<f64>) -> f64 {
-    squares.sort_by(f64::total_cmp);
-    squares.truncate(((squares.len() as f64 * USUAL) as usize).max(1));
-    mean(&squares).max(LEAST)
-}
-
-fn mean_square(cases: &[(Case, f64)]) -> f64 {
-    mean(&cases.iter().map(|(_, off)| off * off).collect::<Vec<f64>>()).max(LEAST)
-}
-
 #[cfg(test)]
 mod tests {
-    use kelvin_model::Fact;
+    use kelvin_model::{Fact, MeasuredValue};
 
     use super::*;
-    use crate::probe::{Method, ProbeKind};
+    use crate::probe::{Effort, Method, ProbeKind};
     use crate::stop::Stop;
 
     static CALL: Metric = Metric::duration("test.call", "A call");

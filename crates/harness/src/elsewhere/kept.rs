@@ -1,0 +1,150 @@
+//! Machines kept as data, and what is known of metrics beside their formulas.
+
+use std::collections::HashMap;
+
+use kelvin_model::{Case, Machine, MeasuredValue, Metric, Name, Planned, Value};
+use serde::{Deserialize, Serialize};
+
+use crate::probe::{Effort, Probe};
+
+/// A machine with its figures, kept as data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OtherMachine {
+    /// What it is, with its article: `an Intel server core, a virtual machine of two CPUs`.
+    pub name: String,
+    /// Its facts.
+    pub machine: Machine,
+    /// Its figures.
+    pub figures: Vec<Figure>,
+}
+
+/// A figure of a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Id of its metric.
+    pub metric: Name,
+    /// Its case.
+    pub case: Case,
+    /// In the metric's unit.
+    pub value: f64,
+    /// Half-width of its interval, in the metric's unit.
+    pub half_width: f64,
+}
+
+/// A metric that moves with another from machine to machine, where no formula says how.
+#[derive(Clone, Copy, Debug)]
+pub struct Yardstick {
+    /// The metric.
+    pub metric: &'static Metric,
+    /// What it moves with; nothing for the property of a device or a setting, which other machines say nothing about.
+    pub by: Option<(&'static Metric, At)>,
+    /// Whether it tells more than the metric's formula, which then serves only where no other machine is known.
+    pub before_formula: bool,
+}
+
+/// The cases of a yardstick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// That of the figure.
+    SameCase,
+    /// All that both machines have measured, by their geometric mean.
+    AllCases,
+}
+
+/// What is known of metrics beside their formulas.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// What moves with what.
+    pub yardsticks: &'a [Yardstick],
+    /// Metrics measured at sizes that follow the machine's caches: a case that a machine has not stands for the one in the same place among
+    /// its own, the largest for the largest.
+    pub sized: &'a [&'a Metric],
+    /// Metrics whose cases name parts of the machine, such as two of its CPUs: a case stands for all that another machine has, by their
+    /// geometric mean.
+    pub of_parts: &'a [&'a Metric],
+    /// Whether a metric at a case is what many CPUs do together, which a machine of another number of them does not tell.
+    pub takes_all_cpus: fn(&Metric, &Case) -> bool,
+}
+
+impl Rules<'_> {
+    /// Nothing is known but formulas.
+    pub const NONE: Self = Rules { yardsticks: &[], sized: &[], of_parts: &[], takes_all_cpus: |_, _| false };
+}
+
+/// The cases of metrics whose sizes follow the machine.
+#[derive(Clone, Debug, Default)]
+pub struct Sizes(pub(super) HashMap<Name, Vec<Case>>);
+
+impl Sizes {
+    /// Those that a default run would measure on a machine.
+    pub fn of(probes: &[&Probe], rules: &Rules<'_>, machine: &Machine) -> Self {
+        let mut sizes = Self::default();
+        for metric in rules.sized {
+            let of_it = probes.iter().filter(|probe| probe.metrics.iter().any(|own| own.id == metric.id));
+            let cases = of_it.flat_map(|probe| (probe.cases)(machine, Effort::Default));
+            sizes.0.entry(metric.id).or_default().extend(cases);
+        }
+        sizes
+    }
+
+    /// Those of a plan.
+    pub(super) fn planned(rules: &Rules<'_>, plan: &[Planned]) -> Self {
+        let mut sizes = Self::default();
+        let is_one = |id: &Name| rules.sized.iter().any(|metric| metric.id == *id);
+        for planned in plan {
+            for metric in planned.metrics.iter().filter(|metric| is_one(metric)) {
+                sizes.0.entry(*metric).or_default().push(planned.case.clone());
+            }
+        }
+        sizes
+    }
+
+    /// What is known of a metric at a case, or at the one in its place.
+    pub(super) fn known<T: Copy>(&self, metric: &str, case: &Case, known: &[(Case, T)]) -> Option<T> {
+        let exactly = known.iter().find(|(other, _)| other == case).map(|(_, value)| *value);
+        exactly.or_else(|| {
+            let here = self.0.iter().find(|(id, _)| **id == *metric)?.1;
+            case.iter().find_map(|(axis, _)| {
+                let mut own: Vec<&Case> = here.iter().filter(|other| differ_in(axis, other, case)).collect();
+                let mut theirs: Vec<&(Case, T)> =
+                    known.iter().filter(|(other, _)| differ_in(axis, other, case)).collect();
+                own.sort_by_key(|other| other.get(&axis));
+                theirs.sort_by_key(|(other, _)| other.get(&axis));
+                let place = own.iter().position(|other| *other == case)?;
+                (own.len() == theirs.len()).then(|| theirs[place].1)
+            })
+        })
+    }
+}
+
+/// Headlines of one machine by metric.
+#[derive(Clone, Debug, Default)]
+pub struct Headlines {
+    pub(super) by_metric: HashMap<Name, Vec<(Case, MeasuredValue)>>,
+    sizes: Sizes,
+}
+
+impl Headlines {
+    /// Those of a machine that is kept.
+    pub fn of(machine: &OtherMachine, sizes: Sizes) -> Self {
+        let mut by_metric: HashMap<Name, Vec<(Case, MeasuredValue)>> = HashMap::new();
+        for Figure { metric, case, value, half_width } in &machine.figures {
+            let value = MeasuredValue { value: *value, half_width: *half_width };
+            by_metric.entry(*metric).or_default().push((case.clone(), value));
+        }
+        Self { by_metric, sizes }
+    }
+
+    /// The headline of a metric at a case, or at the one in its place: sizes are not what they were when the machine was measured.
+    pub fn at(&self, metric: &str, case: &Case) -> Option<MeasuredValue> {
+        let cases = self.by_metric.iter().find(|(id, _)| **id == *metric)?.1;
+        self.sizes.known(metric, case, cases)
+    }
+}
+
+/// Whether two cases are the same but for the number on one axis, at most.
+fn differ_in(axis: Name, one: &Case, other: &Case) -> bool {
+    let is_number = |case: &Case| matches!(case.get(&axis), Some(Value::Integer(_)));
+    let rest = |case: &Case| case.iter().filter(|(name, _)| *name != axis).collect::<Vec<_>>();
+    is_number(one) && is_number(other) && rest(one) == rest(other)
+}
