@@ -7,6 +7,7 @@ use kelvin_model::{Explanation, FORMAT, Measurement, Outline, PredictionRecord, 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
+use serde_json::value::RawValue;
 
 use crate::bounded::Bounded;
 use crate::check::{Invalid, check};
@@ -32,7 +33,7 @@ pub fn export(run: &Run, mut to: impl Write) -> Result<(), ExportError> {
     Ok(())
 }
 
-/// Reads a run from a file that [`export`] wrote, and checks it with [`check`].
+/// Reads a run from a file that [`export`] wrote, or from a report in JSON, which has the run in it, and checks it with [`check`].
 ///
 /// Fields that this program does not know are ignored: a format gains fields without becoming another one, but never
 /// loses one or changes its meaning. A format that is newer than [`FORMAT`] is refused.
@@ -49,10 +50,31 @@ fn import_up_to(from: impl Read, limit: u64) -> Result<Run, ImportError> {
     if json.len() as u64 > limit {
         return Err(ImportError::TooLarge { limit });
     }
-    format(&json)?;
-    let run: Run = serde_json::from_slice(&json).map_err(|error| name_the_field::<Outline>(&json, &error))?;
+    let json = of_the_run(&json);
+    format(json)?;
+    let run: Run = serde_json::from_slice(json).map_err(|error| name_the_field::<Outline>(json, &error))?;
     check(&run)?;
     Ok(run)
+}
+
+/// The part of a report that is its run; of any other file all of it.
+fn of_the_run(json: &[u8]) -> &[u8] {
+    #[derive(Deserialize)]
+    struct Report<'a> {
+        #[expect(dead_code, reason = "it tells a report from other files")]
+        report_format: u64,
+        #[serde(borrow)]
+        run: &'a RawValue,
+    }
+    if !is_object(json) {
+        return json;
+    }
+    serde_json::from_slice(json).map_or(json, |Report { run, .. }| run.get().as_bytes())
+}
+
+/// A struct may also be read from an array.
+fn is_object(json: &[u8]) -> bool {
+    json.trim_ascii_start().first() == Some(&b'{')
 }
 
 /// Refuses what is no run of a known format, before reading anything else.
@@ -65,8 +87,7 @@ fn format(json: &[u8]) -> Result<(), ImportError> {
         Category::Data => name_the_field::<Bounded>(json, &error),
         _ => ImportError::NotJson(error),
     })?;
-    // A struct may also be read from an array.
-    if json.trim_ascii_start().first() != Some(&b'{') {
+    if !is_object(json) {
         return Err(ImportError::NotARun);
     }
     match serde_json::from_slice::<Head>(json) {
@@ -112,6 +133,32 @@ fn fault_in<T: DeserializeOwned>(json: &[u8]) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_holds_its_run() {
+        let run = crate::common::sample_run();
+        let mut file = Vec::new();
+        export(&run, &mut file).unwrap();
+        let text = String::from_utf8(file).unwrap();
+        let import = |text: &str| super::import(text.as_bytes());
+        let analysis = r#""analysis": {"run": 1, "results": []}"#;
+        assert_eq!(import(&format!(r#"{{"report_format": 1, "run": {text}, {analysis}}}"#)).unwrap(), run);
+        assert_eq!(import(&format!(r#"{{{analysis}, "run": {text}, "report_format": 7}}"#)).unwrap(), run);
+        for other in [
+            format!(r#"{{"run": {text}}}"#),
+            r#"{"report_format": 1}"#.to_owned(),
+            r#"{"report_format": 1, "run": [1]}"#.to_owned(),
+            format!(r#"[1, {text}]"#),
+        ] {
+            assert!(matches!(import(&other), Err(ImportError::NotARun)), "{other}");
+        }
+        let newer = text.replacen(&format!(r#""format":{FORMAT}"#), r#""format":99"#, 1);
+        let error = import(&format!(r#"{{"report_format": 1, "run": {newer}}}"#)).unwrap_err();
+        assert!(matches!(error, ImportError::Newer { found: 99 }), "{error}");
+        let without = text.replacen(r#""status":"#, r#""state":"#, 1);
+        let error = import(&format!(r#"{{"report_format": 1, "run": {without}}}"#)).unwrap_err();
+        assert!(error.to_string().contains("status"), "{error}");
+    }
 
     #[test]
     fn the_limit_is_exact() {

@@ -123,7 +123,7 @@ pub enum RunsCommand {
         #[arg(long)]
         with_private: bool,
     },
-    /// Store a run from a file that `export`, or another program, wrote
+    /// Store a run from a file: of `export`, of a report in JSON, or of another program
     #[command(
         after_help = "Examples:\n  kelvin runs import run.json\n  fio --output-format=json --output=fio.json job.fio\n  \
                             kelvin runs import fio.json\n  kelvin compare ID last"
