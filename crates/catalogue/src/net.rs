@@ -161,7 +161,7 @@ pub static RTT_UNIX: Metric = round_trip(
 
 /// An echo request to this machine.
 pub static RTT_ICMP: Metric =
-    alone("net.rtt.icmp", "An echo request over loopback and its reply, each timed by itself").baseline();
+    alone("net.rtt.icmp", "An echo request over loopback and its reply, each timed by itself").baseline().version(2);
 
 /// A send that wakes its receiver. No canary: how deep the other CPU sleeps decides, which canaries of this one do not show.
 pub static WAKE_TCP: Metric = as_found(Metric::duration(

@@ -4,6 +4,7 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
+use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::net::{MESSAGE, RTT_ICMP, STACK_UDP};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
@@ -13,6 +14,7 @@ use super::link::{LOST, is_late};
 use super::messages::{SMALL, message};
 use crate::os::syscall_null;
 use crate::predict::Predicting;
+use crate::published;
 
 pub(super) static PROBE: Probe = Probe {
     id: RTT_ICMP.id.as_str(),
@@ -23,20 +25,28 @@ pub(super) static PROBE: Probe = Probe {
               in net.ipv4.ping_group_range, else by a raw socket, which needs CAP_NET_RAW; without either it is \
               skipped. The message size includes the ICMP header of 8 bytes: 64 is the default of ping. A reply must \
               carry the number and the bytes of its request. The kind of socket is noted: with a raw one the program \
-              computes the checksum, and receives the IP header.",
+              gives the checksum, which it computes once and changes by the number (RFC 1624), and receives the IP \
+              header.",
         prediction: "The kernel answers within the send: two passes through the stack, one call to send and one to \
                      receive. Each pass is taken to be a datagram's: 2 x net.stack.udp, less the two null calls of the \
-                     second. Predicted range: a factor of 1.6 either way.",
+                     second. Of datagrams over loopback nobody computes a checksum; of an echo the kernel sums up the \
+                     bytes to check the request, to write the reply, and to check that (with a ping socket also to \
+                     write the request), eight a cycle (cpu.frequency). Predicted range: a factor of 1.6 either way.",
         not_for: "A round trip between two programs: nobody is woken here. The figure of `ping` itself includes its \
                   clock calls and its timer.",
         pitfalls: &[
             "A reply to another program's ping: a raw socket sees all of them, so identifier and number are checked.",
             "A kernel that does not answer (net.ipv4.icmp_echo_ignore_all): skipped with that reason.",
         ],
-        sources: &["RFC 792", "icmp(7), raw(7)", "ping(8)"],
+        sources: &[
+            "RFC 792, RFC 1071, RFC 1624",
+            "icmp(7), raw(7)",
+            "ping(8)",
+            "Linux net/ipv4/icmp.c (icmp_rcv, icmp_push_reply); arch/x86/lib/csum-partial_64.c",
+        ],
     },
     metrics: &[&RTT_ICMP],
-    inputs: &[STACK_UDP.id.as_str(), syscall_null::ID],
+    inputs: &[STACK_UDP.id.as_str(), syscall_null::ID, FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -61,6 +71,8 @@ pub(super) struct Ping {
     kind: icmp::EchoSocket,
     identifier: u16,
     number: u16,
+    /// The checksum of the request with number 0.
+    sum: u16,
     request: Vec<u8>,
     reply: Vec<u8>,
 }
@@ -76,8 +88,9 @@ impl Ping {
         })?;
         socket.connect((to, 0))?;
         socket.set_read_timeout(Some(LOST))?;
-        let request = vec![0x5a; bytes];
-        Ok(Self { socket, kind, identifier, number: 0, request, reply: vec![0; bytes + MOST_IP_HEADER] })
+        let (mut request, reply) = (vec![0x5a; bytes], vec![0; bytes + MOST_IP_HEADER]);
+        let sum = write_header(&mut request, identifier);
+        Ok(Self { socket, kind, identifier, number: 0, sum, request, reply })
     }
 
     /// Which socket sends them, in words.
@@ -91,8 +104,7 @@ impl Ping {
     /// Sends a request and waits for its reply; false if none came.
     #[inline(always)]
     pub(super) fn round_trip(&mut self) -> Result<bool, Stop> {
-        self.number = self.number.wrapping_add(1);
-        write_header(&mut self.request, self.identifier, self.number, self.kind);
+        self.give_number(self.number.wrapping_add(1));
         if self.socket.send(&self.request)? != self.request.len() {
             return Err(Stop::fail("only part of an echo request was sent"));
         }
@@ -108,6 +120,16 @@ impl Ping {
         }
     }
 
+    /// Gives the request a number, and changes its checksum by that: computed anew it would be a part of what is timed. The kernel computes
+    /// it of what a ping socket sends.
+    #[inline(always)]
+    fn give_number(&mut self, number: u16) {
+        self.number = number;
+        self.request[6..8].copy_from_slice(&number.to_be_bytes());
+        let checksum = !folded(u64::from(!self.sum) + u64::from(number));
+        self.request[2..4].copy_from_slice(&checksum.to_be_bytes());
+    }
+
     /// Whether a message is the reply to the last request. The kernel gives a ping socket only replies with its own identifier.
     fn is_answered_by(&self, message: &[u8]) -> bool {
         let own = self.kind == icmp::EchoSocket::Datagram || message.get(4..6) == Some(&self.identifier.to_be_bytes());
@@ -117,16 +139,14 @@ impl Ping {
     }
 }
 
-/// The echo request's header. The kernel computes the checksum of what a ping socket sends.
-fn write_header(request: &mut [u8], identifier: u16, number: u16, kind: icmp::EchoSocket) {
+/// Writes the header of an echo request with number 0, and returns its checksum.
+fn write_header(request: &mut [u8], identifier: u16) -> u16 {
     request[..HEADER].fill(0);
     request[0] = ECHO_REQUEST;
     request[4..6].copy_from_slice(&identifier.to_be_bytes());
-    request[6..8].copy_from_slice(&number.to_be_bytes());
-    if kind == icmp::EchoSocket::Raw {
-        let sum = checksum(request);
-        request[2..4].copy_from_slice(&sum.to_be_bytes());
-    }
+    let sum = checksum(request);
+    request[2..4].copy_from_slice(&sum.to_be_bytes());
+    sum
 }
 
 /// The ones' complement sum of RFC 1071.
@@ -134,10 +154,15 @@ fn checksum(bytes: &[u8]) -> u16 {
     let (pairs, rest) = bytes.as_chunks::<2>();
     let mut sum: u64 = pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum();
     sum += rest.first().map_or(0, |&byte| u64::from(byte) << 8);
+    !folded(sum)
+}
+
+/// A sum with its carries added to its lowest 16 bits.
+fn folded(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    !(sum as u16)
+    sum as u16
 }
 
 /// The ICMP message within what was received.
@@ -171,16 +196,29 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     })
 }
 
+/// How often the kernel sums up the bytes of a request and its reply, and how many a cycle.
+const SUMS: f64 = 3.0;
+const SUMMED_A_CYCLE: f64 = 8.0;
+
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.of(case).unwrap_or_default();
     let stack = facts.measured(&STACK_UDP, &Case::new().with(MESSAGE, bytes))?;
     let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
-    let value = (2.0 * (stack.value - call.value)).max(stack.value);
-    let derivation = format!("2 x {:.0} ns - 2 x {:.0} ns = {value:.0} ns", stack.value, call.value);
+    let frequency = published::frequency(facts)?;
+    let ways = (2.0 * (stack.value - call.value)).max(stack.value);
+    let sums = SUMS * bytes as f64 / SUMMED_A_CYCLE * 1e9 / frequency.value;
+    let value = ways + sums;
+    let derivation = format!(
+        "2 x {:.0} ns - 2 x {:.0} ns = {ways:.0} ns; {SUMS} x {bytes} B / {SUMMED_A_CYCLE} B at {:.2} GHz = {sums:.0} ns; both {value:.0} ns",
+        stack.value,
+        call.value,
+        frequency.value / 1e9
+    );
     Ok(Predicting::within_factor(Basis::Derived, value, 1.6)
-        .formula("2 x net.stack.udp - 2 x null call")
+        .formula("2 x net.stack.udp - 2 x null call + 3 x message / 8 B a cycle")
         .input(stack)
         .input(call)
+        .input(frequency)
         .derived_as(derivation))
 }
 
@@ -195,7 +233,7 @@ mod tests {
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0x220d);
         // The sum over a message with its checksum is zero, of odd length too.
         let mut request = vec![7; 65];
-        write_header(&mut request, 0x1234, 5, icmp::EchoSocket::Raw);
+        write_header(&mut request, 0x1234);
         assert_eq!(checksum(&request), 0);
     }
 
@@ -216,8 +254,10 @@ mod tests {
             Ok(ping) => ping,
             Err(stop) => return kelvin_testing::Missing::right(format!("{stop:?}")).skips("replies to echo requests"),
         };
-        ping.number = 3;
-        write_header(&mut ping.request, ping.identifier, 3, icmp::EchoSocket::Raw);
+        for number in [0, 1, 0x7fff, 0xfffe, u16::MAX, 3] {
+            ping.give_number(number);
+            assert_eq!(checksum(&ping.request), 0, "{number}");
+        }
         let mut reply = ping.request.clone();
         assert!(!ping.is_answered_by(&reply), "that is the request itself");
         reply[0] = ECHO_REPLY;
@@ -231,8 +271,13 @@ mod tests {
 
     #[test]
     fn two_ways_and_two_calls() {
-        let known = [(STACK_UDP.id.as_str(), Some(3000.0)), (syscall_null::ID, Some(100.0))];
+        let known = [
+            (STACK_UDP.id.as_str(), Some(3000.0)),
+            (syscall_null::ID, Some(100.0)),
+            (FREQUENCY.id.as_str(), Some(4e9)),
+        ];
         let case = Case::new().with(MESSAGE, 64);
-        facts_about(&known, |facts| assert_eq!(predict(facts, &RTT_ICMP, &case).unwrap().value, 5800.0));
+        // 24 times eight bytes, in a quarter of a nanosecond each.
+        facts_about(&known, |facts| assert_eq!(predict(facts, &RTT_ICMP, &case).unwrap().value, 5806.0));
     }
 }
