@@ -6,7 +6,7 @@ use kelvin_model::{
     Attempt, Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Case, Measurement, Metric, Name,
     Readings, Round, Run, Steady, SteadyCore, Tags, Unit,
 };
-use kelvin_stats::{Samples, Sorted, dominant_mode, fastest_mode};
+use kelvin_stats::{MAD_TO_STD, Samples, Sorted, dominant_mode, fastest_mode, median};
 
 use crate::result::CanaryHistory;
 
@@ -137,6 +137,29 @@ fn block_at_reference(all: &[&Batches], chain: Option<&Steady>) -> Vec<f64> {
     found
 }
 
+/// How far the frequency was from the dominant one, as a standard deviation, from the half of the readings that were closest: nothing of a
+/// core that was at that one most of the time. A block that is as fast as the chain beside it lets expect shows that the reading is one of
+/// the frequency.
+fn moving(all: &[&Batches], chain: Option<Steady>, block: Option<Steady>) -> f64 {
+    let Some((chain, block)) = chain.zip(block) else { return 0.0 };
+    let mut away = Vec::new();
+    for batches in all {
+        let [chains, blocks] =
+            [Canary::Chain, Canary::Block].map(|canary| batches.canaries.get(&canary).into_iter().flatten());
+        for (&chains, &blocks) in chains.zip(blocks) {
+            let slowness = chain.relative(chains);
+            if (block.relative(blocks) / slowness - 1.0).abs() <= TOLERANCE.0 {
+                away.push((slowness - 1.0).abs());
+            }
+        }
+    }
+    if away.is_empty() {
+        return 0.0;
+    }
+    let middle = median(&away);
+    if middle <= TOLERANCE.0 { 0.0 } else { MAD_TO_STD * middle }
+}
+
 /// The steady states by which the rounds of a run that goes on can tell whether the core is undisturbed; `None` before enough
 /// was read to know them.
 pub fn steady_core(run: &Run) -> Option<SteadyCore> {
@@ -170,6 +193,9 @@ pub(crate) struct References {
     pub block_over_chain: Option<f64>,
     /// That over what it is by earlier runs, where the core was shared throughout.
     pub shared: Option<f64>,
+    /// How far the core's frequency was from its dominant one, a standard deviation as a part of it, where it was there for less than half
+    /// of the run; else 0.
+    pub moving: f64,
     of_run: BTreeMap<Canary, Steady>,
     of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, Steady>>,
 }
@@ -182,6 +208,7 @@ impl References {
             let reference = Self::beside_a_steady_block(&all, canary, found.get(Canary::Block).as_ref());
             found.of_run.extend(reference.map(|reference| (canary, reference)));
         }
+        found.moving = moving(&all, found.get(Canary::Chain), found.get(Canary::Block));
         let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement, &found.of_run));
         found.of_cases = run.measurements.iter().map(of_case).collect();
         found
@@ -243,7 +270,7 @@ impl References {
             let nanoseconds = block.nanoseconds * own.nanoseconds / chain.nanoseconds;
             of_run.insert(Canary::Block, Steady { nanoseconds, ..block });
         }
-        Self { of_run, ..Self::default() }
+        Self { of_run, moving: self.moving, ..Self::default() }
     }
 
     pub fn get(&self, canary: Canary) -> Option<Steady> {

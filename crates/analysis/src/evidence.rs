@@ -5,7 +5,7 @@ use kelvin_model::{
     Test, Tested,
 };
 use kelvin_stats::{
-    Earlier, FALSE_SHARE, LEVEL, RunToRun, Uncertain, headline, headline_interval, jointly_at, paired_ratio,
+    Earlier, FALSE_SHARE, LEVEL, RunToRun, Uncertain, Unseen, headline, headline_interval, jointly_at, paired_ratio,
     rounds_to_decide,
 };
 
@@ -147,7 +147,7 @@ pub(crate) struct Weighed {
 impl Weighed {
     /// The median of rounds; `None` with a single one. What differs from run to run alike in all figures is in no comparison within one.
     pub fn median(values: &[f64], history: Option<&RunToRun>) -> Option<Self> {
-        let interval = headline_interval(values, history, 0.0)?;
+        let interval = headline_interval(values, history, Unseen::default())?;
         let error = Uncertain::median(values, history);
         let estimate =
             Estimate { value: headline(values), low: interval.lower, high: interval.upper, is_range: error.is_none() };

@@ -9,7 +9,7 @@ use kelvin_model::{
 };
 
 use kelvin_model::units::percent;
-use kelvin_stats::{ASSUMED_BETWEEN_RUNS, ASSUMED_OF_THE_CLOCK, spearman};
+use kelvin_stats::{ASSUMED_BETWEEN_RUNS, ASSUMED_OF_THE_CLOCK, Unseen, spearman};
 
 use crate::canaries::{Judged, References};
 use crate::result::{CanaryCorrelation, Outcome, TagCount};
@@ -61,8 +61,8 @@ pub(crate) struct Gathered {
     pub timed: bool,
     /// Whether states of the machine outlast several rounds.
     pub lasting: bool,
-    /// The standard deviation between runs, as a part of the figure, that is assumed until earlier runs show it.
-    pub assumed: f64,
+    /// How much runs differ beyond what rounds show.
+    pub unseen: Unseen,
     /// Whether canaries that guard the metric were read.
     pub guarded: bool,
     /// How many samples carry each tag.
@@ -87,7 +87,13 @@ impl Gathered {
             Unit::Ratio => 0.0,
             _ => ASSUMED_OF_THE_CLOCK,
         };
-        let mut gathered = Self { failed, lasting, assumed, treatment: metric.headline, ..Self::default() };
+        let is_at_a_frequency = assumed > 0.0
+            && metric.headline != Treatment::AsFound
+            && metric.canaries.contains(Canary::Chain)
+            && !metric.own_frequency;
+        let frequency = if is_at_a_frequency { references.moving } else { 0.0 };
+        let unseen = Unseen { assumed, frequency };
+        let mut gathered = Self { failed, lasting, unseen, treatment: metric.headline, ..Self::default() };
         // What was left out after a first round for lack of time is no result of one round.
         let rounds = if measurement.skipped.is_some() { &[] } else { measurement.rounds.as_slice() };
         rounds.iter().for_each(|round| gathered.add_round(round, metric, references));

@@ -216,7 +216,7 @@ impl<'g> Settled<'g> {
         // The spread learned from earlier runs is of one mode or of both; in the latter case it says nothing of one.
         let history = history.filter(|_| states.is_none());
         let interval_of = if gathered.lasting { repeat_interval } else { headline_interval };
-        let interval = interval_of(&counting, history, gathered.assumed);
+        let interval = interval_of(&counting, history, gathered.unseen);
         Some(Self {
             headline: kelvin_stats::headline(&counting),
             interval: interval.map(labelled).map(|found| above_zero(found, &counting)),

@@ -282,6 +282,34 @@ fn cycles_are_normalised_to_the_reference_frequency() {
 }
 
 #[test]
+fn where_no_frequency_is_the_usual_one_intervals_are_as_wide_as_it_moved() {
+    // Steps of 3.5 %, which all canaries and the metric follow, each for ten batches: `at_first` of a hundred at the first.
+    let half_width = |at_first: usize, metric: &Metric| {
+        let slowness = |batch: usize| match batch {
+            batch if batch < at_first => 1.0,
+            batch if batch < 50 + at_first / 2 => 1.035,
+            _ => 1.07,
+        };
+        let mut batches = testing::batches(&(0..100).map(|batch| 100.0 * slowness(batch)).collect::<Vec<f64>>());
+        for (canary, steady) in [(Canary::Chain, CHAIN), (Canary::Block, BLOCK)] {
+            let column = batches.canaries.get_mut(&canary).unwrap();
+            column.iter_mut().enumerate().for_each(|(at, reading)| *reading = steady * slowness(at.min(99)) as f32);
+        }
+        let analysis = analyse(&run_of(metric, &batches));
+        let interval = summary(&analysis).interval.unwrap();
+        (interval.upper - interval.lower) / 2.0 / summary(&analysis).headline
+    };
+    let cycles = CALL.headline(Treatment::CycleNormalised);
+    assert!(half_width(60, &cycles) < 0.015, "{}", half_width(60, &cycles));
+    for metric in [&cycles, &CALL] {
+        let wide = half_width(40, metric);
+        assert!((wide / (1.96 * 1.4826 * 0.035) - 1.0).abs() < 0.1, "{wide}");
+    }
+    // What is told as found shows by itself how it moved.
+    assert!(half_width(40, &CALL.headline(Treatment::AsFound)) < 0.015);
+}
+
+#[test]
 fn without_canaries_tags_alone_judge_and_that_is_said() {
     let mut batches = testing::batches(&[100.0; 20]);
     batches.canaries.clear();

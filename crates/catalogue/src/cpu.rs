@@ -73,8 +73,9 @@ pub static CLOCK_PAIR_SHOWN: Metric =
         .headline(Treatment::AsFound);
 
 /// Reading the time.
-pub static CLOCK_GETTIME: Metric =
-    Metric::duration("cpu.clock.gettime", "clock_gettime through the C library").over([KernelClock::AXIS]);
+pub static CLOCK_GETTIME: Metric = Metric::duration("cpu.clock.gettime", "clock_gettime through the C library")
+    .over([KernelClock::AXIS])
+    .headline(Treatment::CycleNormalised);
 
 /// The core's frequency.
 pub static FREQUENCY: Metric = Metric::rate(

@@ -310,6 +310,13 @@ pub enum Treatment {
     CycleNormalised,
 }
 
+impl Treatment {
+    /// Whether figures made by the two are of one quantity: of the machine left alone, or of what was found.
+    pub fn is_of_the_same_as(self, other: Self) -> bool {
+        (self == Self::AsFound) == (other == Self::AsFound)
+    }
+}
+
 /// What analysis subtracts from a raw batch before dividing by its iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

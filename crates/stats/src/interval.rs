@@ -123,13 +123,33 @@ pub fn within_spread(rounds: &[f64]) -> Option<Spread> {
     Some(if variance > 0.0 { winsorised } else { plain })
 }
 
-/// The interval of the headline of these rounds, see [`Uncertain::median`]; with at most [`RANGE_ROUNDS`] their range, `None` with
-/// fewer than two. Until earlier runs show the spread between runs, it is for a standard deviation between runs of `assumed` of the figure
-/// ([`ASSUMED_OF_THE_CLOCK`], or 0 of what is counted).
-pub fn headline_interval(rounds: &[f64], history: Option<&RunToRun>, assumed: f64) -> Option<HeadlineInterval> {
+/// What a run's own rounds do not show of how much runs differ: standard deviations, as parts of the figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Unseen {
+    /// Assumed until earlier runs show it: [`ASSUMED_OF_THE_CLOCK`], [`ASSUMED_BETWEEN_RUNS`], or 0 of what is counted.
+    pub assumed: f64,
+    /// Of the frequency of a core that was at its usual one for less than half of this run, which makes it an accident: what earlier runs met
+    /// does not tell what the next one will.
+    pub frequency: f64,
+}
+
+impl Unseen {
+    /// What is assumed until earlier runs show it, of a core that keeps its frequency.
+    pub fn assumed(assumed: f64) -> Self {
+        Self { assumed, frequency: 0.0 }
+    }
+
+    /// All of it beside what earlier runs tell.
+    fn beside(self, history: Option<&RunToRun>) -> f64 {
+        if history.is_some() { self.frequency } else { self.frequency.hypot(self.assumed) }
+    }
+}
+
+/// The interval of the headline of these rounds, see [`Uncertain::median`], and what they do not show; with at most [`RANGE_ROUNDS`] their
+/// range, `None` with fewer than two.
+pub fn headline_interval(rounds: &[f64], history: Option<&RunToRun>, unseen: Unseen) -> Option<HeadlineInterval> {
     if let Some(figure) = Uncertain::median(rounds, history) {
-        let figure = if history.is_some() { figure } else { figure.and_error(assumed * figure.value.abs()) };
-        let (lower, upper) = figure.interval(LEVEL);
+        let (lower, upper) = figure.and_error(unseen.beside(history) * figure.value.abs()).interval(LEVEL);
         return Some(HeadlineInterval { kind: HeadlineIntervalKind::Confidence, lower, upper });
     }
     let lower = rounds.iter().copied().fold(f64::INFINITY, f64::min);
@@ -138,16 +158,13 @@ pub fn headline_interval(rounds: &[f64], history: Option<&RunToRun>, assumed: f6
 }
 
 /// The interval that holds the headline of a repeat of the run, where states of the machine outlast several rounds and so make
-/// neighbours alike: [`headline_interval`] widened for both. Until earlier runs show the spread between runs, it is for the second, and
-/// for a standard deviation between runs of `assumed` of the figure ([`ASSUMED_BETWEEN_RUNS`], or 0 of what is counted).
+/// neighbours alike: [`headline_interval`] widened for both; for the first until earlier runs show the spread between runs.
 ///
 /// A range stays what was seen.
-pub fn repeat_interval(rounds: &[f64], history: Option<&RunToRun>, assumed: f64) -> Option<HeadlineInterval> {
-    let Some(figure) = Uncertain::median(rounds, history) else { return headline_interval(rounds, history, assumed) };
-    let figure = match history {
-        Some(_) => figure,
-        None => figure.wider(OF_LASTING_STATES).and_error(assumed * figure.value.abs()),
-    };
+pub fn repeat_interval(rounds: &[f64], history: Option<&RunToRun>, unseen: Unseen) -> Option<HeadlineInterval> {
+    let Some(figure) = Uncertain::median(rounds, history) else { return headline_interval(rounds, history, unseen) };
+    let figure = if history.is_some() { figure } else { figure.wider(OF_LASTING_STATES) };
+    let figure = figure.and_error(unseen.beside(history) * figure.value.abs());
     let (lower, upper) = figure.of_next_run().interval(LEVEL);
     Some(HeadlineInterval { kind: HeadlineIntervalKind::Confidence, lower, upper })
 }
@@ -362,20 +379,21 @@ mod tests {
 
     #[test]
     fn few_rounds_give_a_range_or_nothing() {
-        assert_eq!(headline_interval(&[], None, 0.0), None);
-        assert_eq!(headline_interval(&[5.0], None, 0.0), None);
-        let range = headline_interval(&[5.0, 9.0, 6.0], None, 0.0).unwrap();
+        assert_eq!(headline_interval(&[], None, Unseen::default()), None);
+        assert_eq!(headline_interval(&[5.0], None, Unseen::default()), None);
+        let range = headline_interval(&[5.0, 9.0, 6.0], None, Unseen::default()).unwrap();
         assert_eq!(range, HeadlineInterval { kind: HeadlineIntervalKind::Range, lower: 5.0, upper: 9.0 });
         let history = RunToRun::learn(&[6.0, 6.2, 5.9, 6.1], &[0.01; 4]).unwrap();
-        assert_eq!(headline_interval(&[5.0, 9.0, 6.0], Some(&history), 0.0), Some(range));
-        assert_eq!(headline_interval(&[5.0], Some(&history), 0.0), None);
+        assert_eq!(headline_interval(&[5.0, 9.0, 6.0], Some(&history), Unseen::default()), Some(range));
+        assert_eq!(headline_interval(&[5.0], Some(&history), Unseen::default()), None);
     }
 
     #[test]
     fn the_interval_of_a_repeat_is_twice_as_wide_and_a_range_is_not() {
         let rounds = [4.0, 1.0, 3.0, 2.0];
-        let both =
-            |history| [headline_interval, repeat_interval].map(|interval| interval(&rounds, history, 0.0).unwrap());
+        let both = |history| {
+            [headline_interval, repeat_interval].map(|interval| interval(&rounds, history, Unseen::default()).unwrap())
+        };
         let [truth, repeat] = both(None);
         let width = |interval: HeadlineInterval| interval.upper - interval.lower;
         assert!((width(repeat) / width(truth) - 2.0).abs() < 1e-12);
@@ -383,8 +401,11 @@ mod tests {
         let history = RunToRun::learn(&[2.0, 3.0, 2.5, 2.4], &[0.1; 4]).unwrap();
         let learned = both(Some(&history));
         assert!((width(learned[1]) / width(learned[0]) - std::f64::consts::SQRT_2).abs() < 1e-12);
-        assert_eq!(repeat_interval(&[5.0, 9.0, 6.0], None, 0.1), headline_interval(&[5.0, 9.0, 6.0], None, 0.0));
-        assert_eq!(repeat_interval(&[5.0], None, 0.1), None);
+        assert_eq!(
+            repeat_interval(&[5.0, 9.0, 6.0], None, Unseen::assumed(0.1)),
+            headline_interval(&[5.0, 9.0, 6.0], None, Unseen::default())
+        );
+        assert_eq!(repeat_interval(&[5.0], None, Unseen::assumed(0.1)), None);
     }
 
     #[test]
@@ -392,20 +413,25 @@ mod tests {
         // Rounds that differ by next to nothing, so that the degrees of freedom of what is assumed are those of the whole.
         let rounds: Vec<f64> = (0..20).map(|round| 100.0 + 1e-9 * f64::from(round)).collect();
         let half_width = |interval: HeadlineInterval| (interval.upper - interval.lower) / 2.0;
-        let assumed = repeat_interval(&rounds, None, 0.015).unwrap();
+        let assumed = repeat_interval(&rounds, None, Unseen::assumed(0.015)).unwrap();
         let normal = 1.959_964 * 1.5;
         assert!((half_width(assumed) / (normal * std::f64::consts::SQRT_2) - 1.0).abs() < 1e-5, "{assumed:?}");
-        let of_the_truth = headline_interval(&rounds, None, 0.015).unwrap();
+        let of_the_truth = headline_interval(&rounds, None, Unseen::assumed(0.015)).unwrap();
         assert!((half_width(of_the_truth) / normal - 1.0).abs() < 1e-5, "{of_the_truth:?}");
         let history = RunToRun::learn(&[100.0, 100.1, 99.9, 100.05], &[1e-18; 4]).unwrap();
         for interval in [headline_interval, repeat_interval] {
-            assert_eq!(interval(&rounds, Some(&history), 0.015), interval(&rounds, Some(&history), 0.0));
+            let with = |unseen: Unseen| interval(&rounds, Some(&history), unseen).unwrap();
+            assert_eq!(with(Unseen::assumed(0.015)), with(Unseen::default()));
+            // What the next run's frequency will be they do not show.
+            let moving = with(Unseen { assumed: 0.015, frequency: 0.05 });
+            let half_width = (moving.upper - moving.lower) / 2.0;
+            assert!(half_width > 1.96 * 0.05 * rounds[0] * 0.99, "{moving:?}");
         }
     }
 
     #[test]
     fn equal_rounds_have_an_interval_without_width() {
-        let interval = headline_interval(&[3.0; 6], None, 0.0).unwrap();
+        let interval = headline_interval(&[3.0; 6], None, Unseen::default()).unwrap();
         assert_eq!((interval.lower, interval.upper), (3.0, 3.0));
     }
 

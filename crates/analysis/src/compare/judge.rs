@@ -65,7 +65,7 @@ impl<'a> Judge<'a> {
         }
         causes::find(&mut weighed, self.threshold, |weighed, figure, at| {
             let pair = series::pair(series, &(at.metric, at.case.clone()))?;
-            match pair[0].metric.headline == figure.figure.metric.headline {
+            match pair[0].metric.headline.is_of_the_same_as(figure.figure.metric.headline) {
                 true => Ok(weighed.iter().find(|one| one.is_at(at)).and_then(Changed::of)),
                 false => self.as_found(figure, at, inflation),
             }

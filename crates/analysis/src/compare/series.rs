@@ -234,7 +234,7 @@ fn incomparable(base: &Found<'_>, other: &Found<'_>) -> Option<NotComparedBecaus
     }
     let is_defined_alike = base.metric.unit == other.metric.unit
         && base.metric.better == other.metric.better
-        && base.metric.headline == other.metric.headline;
+        && base.metric.headline.is_of_the_same_as(other.metric.headline);
     (!is_defined_alike).then_some(NotComparedBecause::Definition)
 }
 

@@ -25,9 +25,13 @@ pub const DESCRIPTORS: Axis = Axis::new("descriptors", "descriptors watched", Ax
 /// How long a timer may be delayed to coalesce it with others.
 pub const TIMER_SLACK: Axis = Axis::new("slack", "timer slack, ns", AxisScale::Logarithmic);
 
-/// A call timed in batches; kernel entry is most of it.
+/// A call timed in batches; kernel entry is most of it. All of it is done from the first caches, in core cycles: between states of the
+/// frequency 3.5 % apart its time moved by 0.83 to 1.16 of what the chain's did, and the null call's by 0.98 to 1.02.
 const fn call(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).overhead(Overhead::ClockPairAndLoop).canaries(CORE_AND_KERNEL)
+    Metric::duration(id, summary)
+        .overhead(Overhead::ClockPairAndLoop)
+        .headline(Treatment::CycleNormalised)
+        .canaries(CORE_AND_KERNEL)
 }
 
 /// A system call that does next to nothing.
@@ -35,6 +39,7 @@ pub static SYSCALL_NULL: Metric =
     Metric::duration("os.syscall.null", "A null system call, from user mode to the kernel and back")
         .over([NullCall::AXIS])
         .overhead(Overhead::ClockPairAndLoop)
+        .headline(Treatment::CycleNormalised)
         .baseline();
 
 /// A read of a byte.

@@ -4,7 +4,7 @@
 pub mod report;
 
 use kelvin_stats::{
-    LEVEL, Random, RunToRun, Samples, Uncertain, headline, headline_interval, mean, median, repeat_interval,
+    LEVEL, Random, RunToRun, Samples, Uncertain, Unseen, headline, headline_interval, mean, median, repeat_interval,
     t_quantile, variance, within_spread,
 };
 
@@ -165,8 +165,8 @@ impl Method {
                     return Some(Uncertain::median(rounds, history.as_ref())?.of_next_run().interval(LEVEL));
                 }
                 let found = match self {
-                    Self::Ours(_) => headline_interval(rounds, history.as_ref(), 0.0),
-                    _ => repeat_interval(rounds, history.as_ref(), 0.0),
+                    Self::Ours(_) => headline_interval(rounds, history.as_ref(), Unseen::default()),
+                    _ => repeat_interval(rounds, history.as_ref(), Unseen::default()),
                 };
                 found.map(|interval| (interval.lower, interval.upper))
             }
