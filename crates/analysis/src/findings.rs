@@ -21,12 +21,13 @@ const GAPS_IN_VERDICT: usize = 3;
 type Find = fn(&Run, &Analysis) -> Vec<Raw>;
 
 /// All kinds, in the order in which findings of equal importance are listed.
-const ALL: [Find; 14] = [
+const ALL: [Find; 15] = [
     clock_changed,
     partial,
     serious_hazards,
     busy,
     core_shared,
+    frequency_moved,
     quiet,
     invalid,
     counted,
@@ -106,6 +107,12 @@ fn core_shared(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     let found = analysis.core_shared.zip(analysis.block_over_chain);
     let raw = found.map(|(slower, ratio)| Raw::major(Found::CoreShared { slower, block_over_chain: ratio }));
     raw.into_iter().collect()
+}
+
+/// Another run may meet another frequency.
+fn frequency_moved(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let found = |deviation| Raw::major(Found::FrequencyMoved { deviation });
+    analysis.frequency_moved.map(found).into_iter().collect()
 }
 
 fn quiet(_: &Run, analysis: &Analysis) -> Vec<Raw> {

@@ -62,6 +62,10 @@ pub struct Analysis {
     /// from the beginning of the run to its end.
     #[serde(default)]
     pub core_shared: Option<f64>,
+    /// How far the core's frequency was from its dominant one, a standard deviation as a part of it, if it was there for less than half of
+    /// the run: intervals of figures at that frequency are as wide.
+    #[serde(default)]
+    pub frequency_moved: Option<f64>,
 }
 
 /// One metric at one case: measured, predicted, compared.
@@ -621,6 +625,11 @@ pub enum Found {
         slower: f64,
         /// The block canary over the chain canary.
         block_over_chain: f64,
+    },
+    /// The core had no frequency that was its usual one.
+    FrequencyMoved {
+        /// How far it was from the dominant one, a standard deviation as a part of it.
+        deviation: f64,
     },
     /// How quiet the machine was.
     Quiet {

@@ -284,7 +284,7 @@ fn cycles_are_normalised_to_the_reference_frequency() {
 #[test]
 fn where_no_frequency_is_the_usual_one_intervals_are_as_wide_as_it_moved() {
     // Steps of 3.5 %, which all canaries and the metric follow, each for ten batches: `at_first` of a hundred at the first.
-    let half_width = |at_first: usize, metric: &Metric| {
+    let moved_and_half_width = |at_first: usize, metric: &Metric| {
         let slowness = |batch: usize| match batch {
             batch if batch < at_first => 1.0,
             batch if batch < 50 + at_first / 2 => 1.035,
@@ -297,9 +297,15 @@ fn where_no_frequency_is_the_usual_one_intervals_are_as_wide_as_it_moved() {
         }
         let analysis = analyse(&run_of(metric, &batches));
         let interval = summary(&analysis).interval.unwrap();
-        (interval.upper - interval.lower) / 2.0 / summary(&analysis).headline
+        let said = analysis.findings.iter().any(|finding| finding.text.contains("frequency kept moving, by 5.2 %"));
+        assert_eq!(said, analysis.frequency_moved.is_some());
+        (analysis.frequency_moved, (interval.upper - interval.lower) / 2.0 / summary(&analysis).headline)
     };
+    let half_width = |at_first, metric: &Metric| moved_and_half_width(at_first, metric).1;
     let cycles = CALL.headline(Treatment::CycleNormalised);
+    let moved = |at_first| moved_and_half_width(at_first, &cycles).0;
+    assert_eq!(moved(60), None);
+    assert!(moved(40).is_some_and(|moved| (moved / 0.0519 - 1.0).abs() < 0.01), "{:?}", moved(40));
     assert!(half_width(60, &cycles) < 0.015, "{}", half_width(60, &cycles));
     for metric in [&cycles, &CALL] {
         let wide = half_width(40, metric);

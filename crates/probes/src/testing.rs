@@ -2,11 +2,24 @@
 
 use kelvin_harness::Facts;
 use kelvin_harness::MeasuredValue;
-use kelvin_model::{Case, Fact, Machine, Name, Nic};
+use kelvin_model::{Cache, CacheKind, Case, Fact, Machine, Name, Nic};
 
 /// An x86-64 machine of which nothing else is known.
 pub(crate) fn machine() -> Machine {
     Machine { architecture: Name::new("x86_64"), ..Machine::default() }
+}
+
+/// Unified caches of these levels and sizes, with lines of 64 bytes, of the first CPU.
+pub(crate) fn caches(sizes: &[(u32, u64)]) -> Fact<Vec<Cache>> {
+    let cache = |&(level, bytes): &(u32, u64)| Cache {
+        level,
+        kind: CacheKind::Unified,
+        bytes,
+        ways: None,
+        line_bytes: Some(64),
+        shared_by: vec![0],
+    };
+    Fact::known(sizes.iter().map(cache).collect(), "a test")
 }
 
 /// An interface with a name and an advertised speed, which is also its effective one, in bits per second.

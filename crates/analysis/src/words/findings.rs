@@ -53,6 +53,14 @@ fn said(found: &Found, run: &Run, analysis: &Analysis) -> (String, String) {
                 percent(slower - 1.0)
             ),
         ),
+        Found::FrequencyMoved { deviation } => (
+            format!(
+                "The core's frequency kept moving, by {} of its usual one: another run may find its times as far from these",
+                percent(*deviation)
+            ),
+            "the chain canary was at its dominant state in less than half of its readings: intervals are as wide"
+                .into(),
+        ),
         Found::Quiet { share } => of_quiet(*share, &analysis.canaries),
         Found::Invalid { at, ceiling } => {
             let unit = unit_at(analysis, at);

@@ -4,8 +4,7 @@
 //! is where one way becomes the faster. It must not be used for files that are not in memory, where the device decides, nor
 //! for requests in random order.
 
-use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ENGINES, ReadEngine};
-use kelvin_catalogue::mem::{BANDWIDTH, FAULT_MINOR, LATENCY};
+use kelvin_catalogue::file::{BLOCK, ENGINES, ReadEngine};
 use kelvin_file::{Access, Engine, How, Order, Reader, Requests, Tally, Target};
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine};
@@ -15,7 +14,6 @@ use super::cached::Cached;
 use super::cases::{engine, known};
 use super::data::{self, SHARED_BYTES};
 use super::ways;
-use crate::os::syscall_null;
 
 pub(crate) static PROBE: Probe = Probe {
     id: ENGINES.id.as_str(),
@@ -60,13 +58,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&ENGINES],
-    inputs: &[
-        BYTE_CALLS.id.as_str(),
-        syscall_null::ID,
-        BANDWIDTH.as_str(),
-        LATENCY.id.as_str(),
-        FAULT_MINOR.id.as_str(),
-    ],
+    inputs: ways::INPUTS,
     cases,
     run,
     predict: ways::predict,

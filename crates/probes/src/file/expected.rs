@@ -307,20 +307,11 @@ mod tests {
     use kelvin_catalogue::file::PAGES;
     use kelvin_catalogue::mem::LATENCY;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::{Cache, CacheKind, Fact};
 
     /// Facts of a machine with an L2 cache of 1 MiB and these measured values.
     fn with<R>(known: &[(&Metric, f64)], look: impl FnOnce(&Facts<'_>) -> R) -> R {
         let mut machine = testing::machine();
-        let cache = Cache {
-            level: 2,
-            kind: CacheKind::Unified,
-            bytes: MIB,
-            ways: None,
-            line_bytes: Some(64),
-            shared_by: vec![0],
-        };
-        machine.topology.caches = Fact::known(vec![cache], "a test");
+        machine.topology.caches = testing::caches(&[(2, MIB)]);
         let measured = |id: &str, _: &Case| {
             let &(_, value) = known.iter().find(|(metric, _)| metric.id == *id)?;
             Some(MeasuredValue { value, half_width: 0.0 })

@@ -3,7 +3,7 @@
 use std::ops::Add;
 
 use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine};
-use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR};
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
 use kelvin_file::Engine;
 use kelvin_harness::Facts;
 use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit};
@@ -18,6 +18,10 @@ use crate::predict::Predicting;
 
 pub(super) const AXBOE: &str =
     "Axboe: Efficient IO with io_uring, 2019: 12 to 20 million empty requests a second on one core";
+
+/// Of what the lower figures are.
+pub(super) const INPUTS: &[&str] =
+    &[BYTE_CALLS.id.as_str(), syscall_null::ID, BANDWIDTH.as_str(), LATENCY.id.as_str(), FAULT_MINOR.id.as_str()];
 
 /// Nanoseconds of an empty request: least and most of what is published.
 const NO_OPERATION: [f64; 2] = [1e9 / 20e6, 1e9 / 12e6];
@@ -226,7 +230,6 @@ mod tests {
     use super::*;
     use crate::testing::facts_about;
     use kelvin_catalogue::file::ENGINES;
-    use kelvin_catalogue::mem::LATENCY;
 
     fn of(way: ReadEngine, bytes: u64) -> Case {
         Case::new().at(way).with(BLOCK, bytes)

@@ -3,8 +3,7 @@
 //! It is the total of an older study, measured as that one did: opening, reading to the end and closing. It must not be used
 //! for the cost of a single request, which `file.engines` has without what is paid once a file.
 
-use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine, WHOLE as METRIC, WHOLE_BYTE, WHOLE_REQUEST};
-use kelvin_catalogue::mem::{BANDWIDTH, FAULT_MINOR, LATENCY};
+use kelvin_catalogue::file::{BLOCK, ReadEngine, WHOLE as METRIC, WHOLE_BYTE, WHOLE_REQUEST};
 use kelvin_file::{Access, How, Order, Requests, Tally};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
@@ -12,7 +11,6 @@ use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use super::cached::Cached;
 use super::cases::{engine, known, predictable};
 use super::{data, ways};
-use crate::os::syscall_null;
 
 pub(crate) static PROBE: Probe = Probe {
     id: METRIC.id.as_str(),
@@ -37,13 +35,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["An operating systems study of 2013 that published these totals: see the machine os-bench-2013"],
     },
     metrics: &[&METRIC, &WHOLE_REQUEST, &WHOLE_BYTE],
-    inputs: &[
-        BYTE_CALLS.id.as_str(),
-        syscall_null::ID,
-        BANDWIDTH.as_str(),
-        LATENCY.id.as_str(),
-        FAULT_MINOR.id.as_str(),
-    ],
+    inputs: ways::INPUTS,
     cases,
     run,
     predict,
@@ -132,8 +124,10 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::syscall_null;
     use crate::testing::{facts_about, machine};
-    use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
+    use kelvin_catalogue::file::BYTE_CALLS;
+    use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
 
     #[test]
     fn every_published_total_is_a_case_and_a_quick_study_leaves_out_the_long_ones() {

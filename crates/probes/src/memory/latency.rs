@@ -171,19 +171,11 @@ fn settle(ring: &mut Ring) {
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::{Cache, CacheKind, Fact};
+    use kelvin_model::Fact;
 
     fn machine(sizes: &[(u32, u64)]) -> Machine {
         let mut machine = testing::machine();
-        let cache = |&(level, bytes): &(u32, u64)| Cache {
-            level,
-            kind: CacheKind::Unified,
-            bytes,
-            ways: None,
-            line_bytes: Some(64),
-            shared_by: vec![0],
-        };
-        machine.topology.caches = Fact::known(sizes.iter().map(cache).collect(), "a test");
+        machine.topology.caches = testing::caches(sizes);
         machine.memory.available_bytes = Fact::known(8 << 30, "a test");
         machine
     }

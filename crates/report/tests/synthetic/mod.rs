@@ -70,6 +70,7 @@ pub fn full() -> Sample {
         undisturbed_share: Some(0.71),
         block_over_chain: None,
         core_shared: None,
+        frequency_moved: None,
     };
     let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.process.pipe").unwrap();
     let (probe, metric, case) = (of.probe, of.metric, of.case.clone());
@@ -208,6 +209,7 @@ pub fn empty() -> Sample {
         undisturbed_share: None,
         block_over_chain: None,
         core_shared: None,
+        frequency_moved: None,
     };
     let mut outline = outline(Vec::new(), Vec::new());
     outline.hazards.clear();

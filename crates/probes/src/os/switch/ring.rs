@@ -40,7 +40,7 @@ pub(in crate::os) static PROBE: Probe = Probe {
         prediction: "Switches of a pass: one between two processes, and among more between one and two. Without a \
                      working set, of two processes one switch as measured by os.switch.process.pipe, and of more as \
                      many of them as a pass has (os.switch.ring.switches); of more than six, whose translations a CPU \
-                     does not keep (Linux gives it six address spaces at a time), up to twice that. With a working set, \
+                     does not keep (on x86-64 Linux gives it six address spaces at a time), up to twice that. With a working set, \
                      the figure of other machines: what is refilled lies in several levels. The work alone is that of \
                      os.switch.process.pipe.own and a store to each line, one a cycle if the set fits L1, else as \
                      mem.bandwidth.write has it for L2.",
@@ -279,7 +279,7 @@ fn among(facts: &Facts<'_>, processes: u64, case: &Case) -> Result<Prediction, N
     }
     let each = facts.measured(&SWITCH_RING_SWITCHES, case)?;
     let kept = switch.value * each.value;
-    let (most, formula) = match processes > KEPT {
+    let (most, formula) = match processes > KEPT && facts.machine().architecture == *"x86_64" {
         true => (2.0, "switch x switches of a pass, and up to twice that for translations that are not kept"),
         false => (1.0, "switch x switches of a pass"),
     };
@@ -302,7 +302,7 @@ fn own(facts: &Facts<'_>, set: u64) -> Result<Prediction, NoPrediction> {
     let predicting = |value: f64| Predicting::within_factor(Basis::Derived, value, 1.3).input(calls.clone());
     if set == 0 {
         return Ok(predicting(calls.value)
-            .formula("os.switch.process.pipe.own")
+            .formula(calls.name.clone())
             .derived_as(format!("{:.0} ns, the same calls", calls.value)));
     }
     let lines = set as f64 / LINE as f64;
@@ -330,10 +330,10 @@ fn own(facts: &Facts<'_>, set: u64) -> Result<Prediction, NoPrediction> {
 #[cfg(test)]
 mod tests {
     use kelvin_catalogue::mem::BYTES;
-    use kelvin_model::{Cache, CacheKind, Fact, MeasuredValue};
+    use kelvin_model::MeasuredValue;
 
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::{self, facts_about};
 
     #[test]
     fn a_set_counts_the_passes_in_every_line() {
@@ -378,16 +378,8 @@ mod tests {
 
     #[test]
     fn the_work_alone_is_calls_and_a_store_to_each_line() {
-        let mut machine = crate::testing::machine();
-        let cache = |level, bytes| Cache {
-            level,
-            kind: CacheKind::Unified,
-            bytes,
-            ways: None,
-            line_bytes: Some(64),
-            shared_by: vec![0],
-        };
-        machine.topology.caches = Fact::known(vec![cache(1, 32 << 10), cache(2, 1 << 20)], "a test");
+        let mut machine = testing::machine();
+        machine.topology.caches = testing::caches(&[(1, 32 << 10), (2, 1 << 20)]);
         let measured = |id: &str, case: &Case| {
             let value = match id {
                 id if id == FREQUENCY.id.as_str() => 4e9,
