@@ -54,7 +54,7 @@ pub fn analyse(run: &Run) -> Analysis {
         undisturbed_share: batches.undisturbed_share(),
         block_over_chain: desk.references.block_over_chain,
         core_shared: desk.references.shared,
-        frequency_moved: Some(desk.references.moving).filter(|deviation| *deviation > 0.0),
+        frequency_moved: desk.references.moving,
     };
     analysis.best_cells = threads::best_cells(run, &analysis.studies);
     analysis.findings = findings::findings(run, &analysis);

@@ -140,8 +140,8 @@ fn block_at_reference(all: &[&Batches], chain: Option<&Steady>) -> Vec<f64> {
 /// How far the frequency was from the dominant one, as a standard deviation, from the half of the readings that were closest: nothing of a
 /// core that was at that one most of the time. A block that is as fast as the chain beside it lets expect shows that the reading is one of
 /// the frequency.
-fn moving(all: &[&Batches], chain: Option<Steady>, block: Option<Steady>) -> f64 {
-    let Some((chain, block)) = chain.zip(block) else { return 0.0 };
+fn moving(all: &[&Batches], chain: Option<Steady>, block: Option<Steady>) -> Option<f64> {
+    let (chain, block) = chain.zip(block)?;
     let mut away = Vec::new();
     for batches in all {
         let [chains, blocks] =
@@ -153,11 +153,8 @@ fn moving(all: &[&Batches], chain: Option<Steady>, block: Option<Steady>) -> f64
             }
         }
     }
-    if away.is_empty() {
-        return 0.0;
-    }
-    let middle = median(&away);
-    if middle <= TOLERANCE.0 { 0.0 } else { MAD_TO_STD * middle }
+    let middle = if away.is_empty() { return None } else { median(&away) };
+    (middle > TOLERANCE.0).then_some(MAD_TO_STD * middle)
 }
 
 /// The steady states by which the rounds of a run that goes on can tell whether the core is undisturbed; `None` before enough
@@ -194,8 +191,8 @@ pub(crate) struct References {
     /// That over what it is by earlier runs, where the core was shared throughout.
     pub shared: Option<f64>,
     /// How far the core's frequency was from its dominant one, a standard deviation as a part of it, where it was there for less than half
-    /// of the run; else 0.
-    pub moving: f64,
+    /// of the run.
+    pub moving: Option<f64>,
     of_run: BTreeMap<Canary, Steady>,
     of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, Steady>>,
 }

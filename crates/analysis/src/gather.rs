@@ -91,7 +91,7 @@ impl Gathered {
             && metric.headline != Treatment::AsFound
             && metric.canaries.contains(Canary::Chain)
             && !metric.own_frequency;
-        let frequency = if is_at_a_frequency { references.moving } else { 0.0 };
+        let frequency = references.moving.filter(|_| is_at_a_frequency).unwrap_or(0.0);
         let unseen = Unseen { assumed, frequency };
         let mut gathered = Self { failed, lasting, unseen, treatment: metric.headline, ..Self::default() };
         // What was left out after a first round for lack of time is no result of one round.

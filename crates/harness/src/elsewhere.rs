@@ -67,10 +67,9 @@ impl Elsewhere {
         let [mut over_yardsticks, mut of_anything] = [BTreeMap::new(), BTreeMap::new()];
         let mut met = BTreeSet::new();
         for metric in probes.iter().flat_map(|probe| probe.metrics).filter(|metric| met.insert(metric.id)) {
-            for machine in &machines {
-                let by_formula = machine.off.iter().filter(|((of, _), _)| *of == metric.id);
-                let squares = by_formula.map(|(_, cases)| mean_square(cases));
-                about_formulas.entry(subject(metric)).or_default().extend(squares);
+            let by_formula = machines.iter().flat_map(|machine| &machine.off).filter(|((of, _), _)| *of == metric.id);
+            for (_, cases) in by_formula {
+                about_formulas.entry(subject(metric)).or_default().push(mean_square(cases));
             }
             let yardstick = yardsticks.get(&metric.id);
             let (squares, by): (&mut BTreeMap<Subject, Vec<f64>>, _) = match yardstick.map(|yardstick| yardstick.by) {
@@ -85,7 +84,6 @@ impl Elsewhere {
                 squares.entry(subject(metric)).or_default().push(square);
             }
         }
-        about_formulas.retain(|_, squares| !squares.is_empty());
         let about_formulas = Usual::about_formulas(about_formulas);
         let over_yardsticks = Usual::between_machines(over_yardsticks, OF_A_YARDSTICK);
         let of_anything = Usual::between_machines(of_anything, OF_ANYTHING);

@@ -50,15 +50,22 @@ fn import_up_to(from: impl Read, limit: u64) -> Result<Run, ImportError> {
     if json.len() as u64 > limit {
         return Err(ImportError::TooLarge { limit });
     }
-    let json = of_the_run(&json);
-    format(json)?;
+    let json = match format(&json) {
+        // A report has no format of a run, but the run in it has.
+        Err(ImportError::NotARun) => {
+            let json = run_in(&json).ok_or(ImportError::NotARun)?;
+            format(json)?;
+            json
+        }
+        found => found.map(|()| json.as_slice())?,
+    };
     let run: Run = serde_json::from_slice(json).map_err(|error| name_the_field::<Outline>(json, &error))?;
     check(&run)?;
     Ok(run)
 }
 
-/// The part of a report that is its run; of any other file all of it.
-fn of_the_run(json: &[u8]) -> &[u8] {
+/// The part of a report that is its run; `None` of any other file.
+fn run_in(json: &[u8]) -> Option<&[u8]> {
     #[derive(Deserialize)]
     struct Report<'a> {
         #[expect(dead_code, reason = "it tells a report from other files")]
@@ -66,13 +73,11 @@ fn of_the_run(json: &[u8]) -> &[u8] {
         #[serde(borrow)]
         run: &'a RawValue,
     }
-    if !is_object(json) {
-        return json;
-    }
-    serde_json::from_slice(json).map_or(json, |Report { run, .. }| run.get().as_bytes())
+    let Report { run, .. } = serde_json::from_slice(json).ok().filter(|_| is_object(json))?;
+    Some(run.get().as_bytes())
 }
 
-/// A struct may also be read from an array.
+/// Whether it is an object: a struct may also be read from an array.
 fn is_object(json: &[u8]) -> bool {
     json.trim_ascii_start().first() == Some(&b'{')
 }

@@ -103,7 +103,7 @@ impl Copied {
 /// The copy of a block between the page cache, which is in memory, and a buffer.
 pub(super) fn copied(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Result<Copied, NoPrediction> {
     let memory = bandwidth::in_memory(facts.machine());
-    let second = allowance::data_caches(facts.machine()).iter().find(|cache| cache.level == 2).map(|cache| cache.bytes);
+    let second = allowance::second_level(facts.machine());
     let (copy, rate, of) = match (second.is_some_and(|bytes| block <= bytes / 2), transfer) {
         (true, Transfer::Read) => one_way(facts.measured(&BANDWIDTH_READ, &memory)?),
         (true, Transfer::Write) => one_way(facts.measured(&BANDWIDTH_WRITE, &memory)?),

@@ -41,6 +41,11 @@ pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
     caches
 }
 
+/// Bytes of the L2 cache, if the machine reports it.
+pub(crate) fn second_level(machine: &Machine) -> Option<u64> {
+    data_caches(machine).into_iter().find(|cache| cache.level == 2).map(|cache| cache.bytes)
+}
+
 /// CPUs that this process may use.
 pub(crate) fn allowed(machine: &Machine) -> u64 {
     machine.topology.allowed.get().map_or(1, |cpus| cpus.len() as u64).max(1)

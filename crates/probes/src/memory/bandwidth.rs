@@ -20,7 +20,7 @@ use kelvin_sys::image::resident_around;
 use kelvin_sys::kernels::bandwidth::{Arrays, Kernel, Operation, TURN, Window};
 use kelvin_sys::memory::{Arena, Pages};
 
-use super::allowance::{allowance, allowed, data_caches, largest, last_level};
+use super::allowance::{allowance, allowed, data_caches, largest, last_level, second_level};
 use super::axes::number;
 use super::limits;
 use super::operations::MEASURED;
@@ -153,9 +153,8 @@ pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
 /// # Errors
 /// The machine does not report the size of its L2.
 pub(crate) fn in_second_level(machine: &Machine) -> Result<Case, NoPrediction> {
-    let second = data_caches(machine).into_iter().find(|cache| cache.level == 2);
     let unknown = || NoPrediction::because("the machine does not report the size of its L2 cache");
-    Ok(Case::new().with(BYTES, second.ok_or_else(unknown)?.bytes / 2).at(Cpus::One))
+    Ok(Case::new().with(BYTES, second_level(machine).ok_or_else(unknown)? / 2).at(Cpus::One))
 }
 
 /// The case of memory and all CPUs, part of every run on more than one.

@@ -418,7 +418,7 @@ impl Moving {
         let rate = facts
             .measured(&BANDWIDTH_READ, &bandwidth::lying_where(machine, BUFFERED))
             .or_else(|_| facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(machine)))?;
-        let second = allowance::data_caches(machine).iter().find(|cache| cache.level == 2).map(|cache| cache.bytes);
+        let second = allowance::second_level(machine);
         let passes = if second.is_some_and(|second| whole > second / 2) { 2.0 } else { 1.0 };
         let nanoseconds = latency.value + passes * bytes as f64 * 1e9 / rate.value;
         Ok(Self {
