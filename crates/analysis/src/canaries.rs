@@ -6,7 +6,7 @@ use kelvin_model::{
     Attempt, Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Case, Measurement, Metric, Name,
     Readings, Round, Run, Steady, SteadyCore, Tags, Unit,
 };
-use kelvin_stats::{MAD_TO_STD, Samples, Sorted, dominant_mode, fastest_mode, median};
+use kelvin_stats::{ASSUMED_OF_THE_CLOCK, Samples, Sorted, dominant_mode, fastest_mode, mean};
 
 use crate::result::CanaryHistory;
 
@@ -27,6 +27,8 @@ const TOLERANCE: (f64, f64) = (0.015, 0.05);
 const READINGS_FOR_REFERENCE: usize = 20_000;
 /// Maximum points of a canary's history.
 const HISTORY_POINTS: usize = 2000;
+/// The logarithm that one reading of the block counts with at most: what took longer was interrupted, and says nothing of a neighbour.
+const MOST_SLOWED: f64 = 1.0;
 /// A chain reading beyond this factor of the reference is an interruption, not a frequency.
 const FREQUENCY_RANGE: (f64, f64) = (0.4, 2.5);
 
@@ -137,24 +139,35 @@ fn block_at_reference(all: &[&Batches], chain: Option<&Steady>) -> Vec<f64> {
     found
 }
 
-/// How far the frequency was from the dominant one, as a standard deviation, from the half of the readings that were closest: nothing of a
-/// core that was at that one most of the time. A block that is as fast as the chain beside it lets expect shows that the reading is one of
-/// the frequency.
+/// How far the frequency was from the dominant one, the root of the mean square as a part of it; nothing where that is no more than is assumed
+/// of every clock. A block that is as fast as the chain beside it lets expect shows that the reading is one of the frequency.
 fn moving(all: &[&Batches], chain: Option<Steady>, block: Option<Steady>) -> Option<f64> {
     let (chain, block) = chain.zip(block)?;
-    let mut away = Vec::new();
+    let mut squares = Vec::new();
     for batches in all {
         let [chains, blocks] =
             [Canary::Chain, Canary::Block].map(|canary| batches.canaries.get(&canary).into_iter().flatten());
         for (&chains, &blocks) in chains.zip(blocks) {
             let slowness = chain.relative(chains);
             if (block.relative(blocks) / slowness - 1.0).abs() <= TOLERANCE.0 {
-                away.push((slowness - 1.0).abs());
+                squares.push((slowness - 1.0).powi(2));
             }
         }
     }
-    let middle = if away.is_empty() { return None } else { median(&away) };
-    (middle > TOLERANCE.0).then_some(MAD_TO_STD * middle)
+    let moved = if squares.is_empty() { return None } else { mean(&squares).sqrt() };
+    (moved > ASSUMED_OF_THE_CLOCK).then_some(moved)
+}
+
+/// The mean logarithm of the block canary over its steady state, of what was found in a run.
+fn slowed(run: &Run, block: &Steady) -> Option<f64> {
+    let (mut sum, mut readings) = (0.0, 0);
+    for_each_column(run, |_, _, canary, column| {
+        if canary == Canary::Block {
+            sum += column.iter().map(|&reading| block.relative(reading).ln().clamp(0.0, MOST_SLOWED)).sum::<f64>();
+            readings += column.len();
+        }
+    });
+    (readings > 0).then(|| sum / readings as f64)
 }
 
 /// The steady states by which the rounds of a run that goes on can tell whether the core is undisturbed; `None` before enough
@@ -190,9 +203,10 @@ pub(crate) struct References {
     pub block_over_chain: Option<f64>,
     /// That over what it is by earlier runs, where the core was shared throughout.
     pub shared: Option<f64>,
-    /// How far the core's frequency was from its dominant one, a standard deviation as a part of it, where it was there for less than half
-    /// of the run.
+    /// How far the core's frequency was from its dominant one, a standard deviation as a part of it, where it moved.
     pub moving: Option<f64>,
+    /// How much longer work took on average than on the core left alone, by the block canary: a logarithm.
+    pub slowed: Option<f64>,
     of_run: BTreeMap<Canary, Steady>,
     of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, Steady>>,
 }
@@ -206,6 +220,7 @@ impl References {
             found.of_run.extend(reference.map(|reference| (canary, reference)));
         }
         found.moving = moving(&all, found.get(Canary::Chain), found.get(Canary::Block));
+        found.slowed = found.get(Canary::Block).and_then(|block| slowed(run, &block));
         let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement, &found.of_run));
         found.of_cases = run.measurements.iter().map(of_case).collect();
         found
@@ -267,7 +282,7 @@ impl References {
             let nanoseconds = block.nanoseconds * own.nanoseconds / chain.nanoseconds;
             of_run.insert(Canary::Block, Steady { nanoseconds, ..block });
         }
-        Self { of_run, moving: self.moving, ..Self::default() }
+        Self { of_run, moving: self.moving, slowed: self.slowed, ..Self::default() }
     }
 
     pub fn get(&self, canary: Canary) -> Option<Steady> {

@@ -22,7 +22,6 @@ pub use self::differences::what_differs;
 pub use self::gate::Gate;
 pub use self::in_turn::{MeasuredInTurn, Turns, compare_in_turn};
 use self::judge::Judge;
-pub use self::ladder::ComparedRung;
 use self::series::{Series, pairs};
 
 /// One side of a comparison.
@@ -81,6 +80,7 @@ impl Compare<'_> {
             inflation,
             figures,
             not_compared,
+            ladder: Vec::new(),
             in_turn: None,
             gated: None,
         }

@@ -109,9 +109,15 @@ fn core_shared(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     raw.into_iter().collect()
 }
 
+/// A frequency that moved by more than this makes figures of two runs differ more than most changes do.
+const MUCH_MOVED: f64 = 0.02;
+
 /// Another run may meet another frequency.
 fn frequency_moved(_: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let found = |deviation| Raw::major(Found::FrequencyMoved { deviation });
+    let found = |deviation| {
+        let importance = if deviation > MUCH_MOVED { Importance::Major } else { Importance::Notable };
+        Raw { importance, ..Raw::major(Found::FrequencyMoved { deviation }) }
+    };
     analysis.frequency_moved.map(found).into_iter().collect()
 }
 

@@ -9,7 +9,7 @@ use kelvin_model::{
 };
 
 use kelvin_model::units::percent;
-use kelvin_stats::{ASSUMED_BETWEEN_RUNS, ASSUMED_OF_THE_CLOCK, Unseen, spearman};
+use kelvin_stats::{ASSUMED_BETWEEN_RUNS, ASSUMED_OF_NEIGHBOURS, ASSUMED_OF_THE_CLOCK, Unseen, spearman};
 
 use crate::canaries::{Judged, References};
 use crate::result::{CanaryCorrelation, Outcome, TagCount};
@@ -81,18 +81,7 @@ impl Gathered {
         let references = &references.at(measurement, metric);
         let failed = measurement.failures().count() as u32;
         let lasting = transfer::is_whole(metric);
-        let assumed = match metric.unit {
-            Unit::Count | Unit::Bytes => 0.0,
-            _ if lasting => ASSUMED_BETWEEN_RUNS,
-            Unit::Ratio => 0.0,
-            _ => ASSUMED_OF_THE_CLOCK,
-        };
-        let is_at_a_frequency = assumed > 0.0
-            && metric.headline != Treatment::AsFound
-            && metric.canaries.contains(Canary::Chain)
-            && !metric.own_frequency;
-        let frequency = references.moving.filter(|_| is_at_a_frequency).unwrap_or(0.0);
-        let unseen = Unseen { assumed, frequency };
+        let unseen = unseen(metric, lasting, references);
         let mut gathered = Self { failed, lasting, unseen, treatment: metric.headline, ..Self::default() };
         // What was left out after a first round for lack of time is no result of one round.
         let rounds = if measurement.skipped.is_some() { &[] } else { measurement.rounds.as_slice() };
@@ -281,6 +270,22 @@ impl Gathered {
         let enough = kept.len() >= LEAST_ROUNDS.min(self.rounds.len()) && !self.is_exception();
         (!kept.is_empty() && enough).then_some(kept)
     }
+}
+
+/// How much runs differ beyond what rounds show: `lasting` is whether states of the machine outlast several rounds.
+fn unseen(metric: &Metric, lasting: bool, references: &References) -> Unseen {
+    let of_the_clock = match metric.unit {
+        Unit::Count | Unit::Bytes => return Unseen::default(),
+        _ if lasting => ASSUMED_BETWEEN_RUNS,
+        Unit::Ratio => return Unseen::default(),
+        _ => ASSUMED_OF_THE_CLOCK,
+    };
+    if metric.headline == Treatment::AsFound {
+        let of_neighbours = ASSUMED_OF_NEIGHBOURS * references.slowed.unwrap_or(0.0);
+        return Unseen::assumed(of_the_clock.hypot(of_neighbours));
+    }
+    let frequency = references.moving.filter(|_| metric.canaries.contains(Canary::Chain)).unwrap_or(0.0);
+    Unseen { frequency, ..Unseen::assumed(of_the_clock) }
 }
 
 /// The samples of a metric, round by round, as found: only overhead is subtracted and warm-up left out. Rounds without

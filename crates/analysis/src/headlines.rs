@@ -9,8 +9,8 @@ use kelvin_model::{
     Treatment,
 };
 use kelvin_stats::{
-    Earlier, HeadlineIntervalKind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, repeat_interval,
-    two_states, within_spread,
+    Earlier, HeadlineInterval, HeadlineIntervalKind, LEVEL, RunToRun, Samples, TwoStates, Unseen, headline_interval,
+    median, repeat_interval, two_states, within_spread,
 };
 
 use crate::bounds::broken_bound;
@@ -175,6 +175,8 @@ pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
 pub(crate) struct Settled<'g> {
     pub headline: f64,
     pub interval: Option<Interval>,
+    /// The same by its own rounds alone, without what differs from run to run.
+    pub of_rounds: Option<Interval>,
     /// Samples of its rounds.
     pub samples: Vec<&'g [f64]>,
     /// Of every round that counts.
@@ -216,10 +218,12 @@ impl<'g> Settled<'g> {
         // The spread learned from earlier runs is of one mode or of both; in the latter case it says nothing of one.
         let history = history.filter(|_| states.is_none());
         let interval_of = if gathered.lasting { repeat_interval } else { headline_interval };
-        let interval = interval_of(&counting, history, gathered.unseen);
+        let within_zero =
+            |interval: Option<HeadlineInterval>| interval.map(|found| above_zero(labelled(found), &counting));
         Some(Self {
             headline: kelvin_stats::headline(&counting),
-            interval: interval.map(labelled).map(|found| above_zero(found, &counting)),
+            interval: within_zero(interval_of(&counting, history, gathered.unseen)),
+            of_rounds: within_zero(interval_of(&counting, None, Unseen::default())),
             samples: samples.map(|((_, samples), _)| samples).collect(),
             within_variance: within.map_or(0.0, |within| within.variance),
             round_headlines,
@@ -229,12 +233,13 @@ impl<'g> Settled<'g> {
         })
     }
 
+    /// Half-width for what is made of several figures of one run, in which what differs from run to run cancels.
     fn half_width(&self) -> f64 {
         let quartiles = || {
             let all = Samples::new(self.samples.concat()).ok()?.sorted();
             Some((all.quantile(0.75) - all.quantile(0.25)) / 2.0)
         };
-        self.interval.map(|interval| interval.half_width()).or_else(quartiles).unwrap_or(0.0)
+        self.of_rounds.map(|interval| interval.half_width()).or_else(quartiles).unwrap_or(0.0)
     }
 
     /// Number of samples behind it.
@@ -243,7 +248,7 @@ impl<'g> Settled<'g> {
     }
 }
 
-fn labelled(interval: kelvin_stats::HeadlineInterval) -> Interval {
+fn labelled(interval: HeadlineInterval) -> Interval {
     let (kind, level) = match interval.kind {
         HeadlineIntervalKind::Confidence => (IntervalKind::Confidence, LEVEL),
         HeadlineIntervalKind::Range => (IntervalKind::Range, 1.0),

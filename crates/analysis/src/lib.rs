@@ -35,7 +35,7 @@ pub mod words;
 pub use analyse::analyse;
 pub use canaries::{BLOCK_OVER_CHAIN, steady_core};
 pub use causes::{controls_of, explain, measured_under};
-pub use compare::{Compare, ComparedRung, Gate, MeasuredInTurn, SideOf, Subject, Turns, compare_in_turn, what_differs};
+pub use compare::{Compare, Gate, MeasuredInTurn, SideOf, Subject, Turns, compare_in_turn, what_differs};
 pub use gather::samples_as_found;
 pub use headlines::Headlines;
 pub use history::{LEAST_MACHINES, Recorded, Records, alarming, annotate, news};

@@ -62,10 +62,13 @@ pub struct Analysis {
     /// from the beginning of the run to its end.
     #[serde(default)]
     pub core_shared: Option<f64>,
-    /// How far the core's frequency was from its dominant one, a standard deviation as a part of it, if it was there for less than half of
-    /// the run: intervals of figures at that frequency are as wide.
+    /// How far the core's frequency was from its dominant one, a standard deviation as a part of it, if it moved: intervals of figures at
+    /// that frequency are as wide.
     #[serde(default)]
     pub frequency_moved: Option<f64>,
+    /// How much longer work took on average over the run than on the core left alone, a geometric mean by the block canary, as a share.
+    #[serde(default)]
+    pub slowed: Option<f64>,
 }
 
 /// One metric at one case: measured, predicted, compared.
@@ -462,6 +465,10 @@ pub enum Warning {
     },
     /// The target for the interval was not reached.
     Wide {
+        /// Half of the interval over the value.
+        share: f64,
+        /// What that should have been at most.
+        target: f64,
         /// In words, with figures.
         text: String,
     },
@@ -494,7 +501,7 @@ impl Warning {
             Self::Modes { text }
             | Self::Drift { text }
             | Self::FewEffectiveSamples { text }
-            | Self::Wide { text }
+            | Self::Wide { text, .. }
             | Self::Disturbed { text }
             | Self::HalvesDiffer { text }
             | Self::FailedRounds { text }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use kelvin_model::{Case, Measurement, Name, Run, Standing};
+use kelvin_model::{Case, Interval, Measurement, Name, Run, Standing};
 use kelvin_stats::Samples;
 
 use crate::gather::Gathered;
@@ -32,11 +32,11 @@ fn standing<'r>(run: &'r Run, measurement: &'r Measurement, desk: &Desk<'r>) -> 
         standing.counting = standing.counting.min(gathered.counting_rounds());
         let history = desk.history(metric.id, &measurement.planned.case);
         let Some(settled) = Settled::headline(&gathered, history.as_ref()) else { continue };
-        let Some(width) = relative_half_width(&settled) else { continue };
+        let half_width = |interval: Option<Interval>| relative_half_width(interval?, settled.headline);
+        let Some(width) = half_width(settled.interval) else { continue };
         standing.half_width = widest(standing.half_width, width);
-        if width > target && can_be_narrowed(&settled) {
-            standing.narrowable = widest(standing.narrowable, width);
-        }
+        let of_rounds = half_width(settled.of_rounds).filter(|&width| width > target && can_be_narrowed(&settled));
+        standing.narrowable = of_rounds.map_or(standing.narrowable, |width| widest(standing.narrowable, width));
     }
     standing
 }
@@ -45,9 +45,9 @@ fn widest(known: Option<f64>, width: f64) -> Option<f64> {
     Some(known.map_or(width, |known| known.max(width)))
 }
 
-/// Half-width of its interval as a share of the value; a share of zero means nothing.
-fn relative_half_width(settled: &Settled<'_>) -> Option<f64> {
-    let width = settled.interval?.half_width() / settled.headline.abs();
+/// Half-width of an interval as a share of the value; a share of zero means nothing.
+fn relative_half_width(interval: Interval, headline: f64) -> Option<f64> {
+    let width = interval.half_width() / headline.abs();
     width.is_finite().then_some(width)
 }
 

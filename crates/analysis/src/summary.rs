@@ -268,7 +268,7 @@ fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
         percent(target)
     );
     // A target relative to the value means nothing for a value of zero.
-    (share.is_finite() && share > target).then_some(Warning::Wide { text })
+    (share.is_finite() && share > target).then_some(Warning::Wide { share, target, text })
 }
 
 fn disturbed_warning(gathered: &Gathered, metric: &Metric, known: bool) -> Option<Warning> {

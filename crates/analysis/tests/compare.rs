@@ -3,15 +3,15 @@
 use std::slice;
 
 use kelvin_analysis::testing::{add_scalars, guest, run};
-use kelvin_analysis::{Compare, ComparedRung, SideOf, Subject, analyse, references};
+use kelvin_analysis::{Compare, SideOf, Subject, analyse, references};
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize};
 use kelvin_catalogue::net::{MESSAGE, RTT_TCP};
 use kelvin_catalogue::os::{PROCESS_FORK, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenMeans};
 use kelvin_model::{
-    Better, Case, CauseFound, ChangeVerdict, ComparedFigure, Comparison, Estimate, Fact, KnownFrom, Learned, Metric,
-    Name, NotComparedBecause, NotKnownBecause, Run, Treatment, Unit, worse_by,
+    Better, Case, CauseFound, ChangeVerdict, ComparedFigure, ComparedRung, Comparison, Estimate, Fact, KnownFrom,
+    Learned, Metric, Name, NotComparedBecause, NotKnownBecause, Run, Treatment, Unit, worse_by,
 };
 use kelvin_stats::{Random, RunFigure};
 

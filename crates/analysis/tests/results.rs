@@ -75,7 +75,9 @@ fn a_failed_round_costs_that_round() {
 fn intervals_are_ranges_with_few_rounds_and_nothing_with_one() {
     assert_eq!(summary(&scalars(&[10.0])).interval, None);
     let range = summary(&scalars(&[10.0, 12.0, 11.0])).interval.unwrap();
-    assert_eq!((range.kind, range.level, range.lower, range.upper), (IntervalKind::Range, 1.0, 10.0, 12.0));
+    assert_eq!((range.kind, range.level), (IntervalKind::Range, 1.0));
+    // And what runs may differ by, which is little beside it.
+    assert!((9.99..10.0).contains(&range.lower) && (12.0..12.01).contains(&range.upper), "{range:?}");
     let interval = summary(&scalars(&[10.0, 12.0, 11.0, 11.5])).interval.unwrap();
     assert_eq!((interval.kind, interval.level), (IntervalKind::Confidence, 0.95));
     assert!(interval.lower < 11.25 && interval.upper > 11.25);
@@ -91,8 +93,8 @@ fn what_earlier_runs_taught_widens_the_interval() {
     let taught = summary(&run);
     assert_eq!((alone.learned_runs, taught.learned_runs), (0, 5));
     let (alone, taught) = (alone.interval.unwrap().half_width(), taught.interval.unwrap().half_width());
-    // Alone it is 2 of 0.5 % for the clock, and hardly more.
-    assert!((0.098..0.11).contains(&alone) && (0.8..1.5).contains(&taught), "{alone} {taught}");
+    // Alone it is 2.3 of 0.5 % for the clock, and hardly more.
+    assert!((0.11..0.12).contains(&alone) && (0.8..1.5).contains(&taught), "{alone} {taught}");
     run.outline.learned[0].case = Case::new().with("size", 1);
     assert_eq!(summary(&run).learned_runs, 0, "another case teaches nothing");
 }
@@ -198,7 +200,7 @@ fn drift_is_said_and_explains_a_wide_interval() {
 #[test]
 fn a_wide_interval_without_a_cause_is_said() {
     let analysis = analyse(&scalars(&[100.0, 110.0, 95.0, 104.0, 91.0, 108.0]));
-    let [Warning::Wide { text }] = &only(&analysis).warnings[..] else { panic!("{:?}", only(&analysis).warnings) };
+    let [Warning::Wide { text, .. }] = &only(&analysis).warnings[..] else { panic!("{:?}", only(&analysis).warnings) };
     assert!(text.contains("the target of 2.0 % was not reached"), "{text}");
     assert_eq!(only(&analyse(&scalars(&[100.0, 100.1, 99.9, 100.2, 99.8, 100.0]))).warnings, []);
 }

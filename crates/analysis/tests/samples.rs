@@ -282,7 +282,7 @@ fn cycles_are_normalised_to_the_reference_frequency() {
 }
 
 #[test]
-fn where_no_frequency_is_the_usual_one_intervals_are_as_wide_as_it_moved() {
+fn intervals_are_as_wide_as_the_frequency_moved() {
     // Steps of 3.5 %, which all canaries and the metric follow, each for ten batches: `at_first` of a hundred at the first.
     let moved_and_half_width = |at_first: usize, metric: &Metric| {
         let slowness = |batch: usize| match batch {
@@ -297,22 +297,54 @@ fn where_no_frequency_is_the_usual_one_intervals_are_as_wide_as_it_moved() {
         }
         let analysis = analyse(&run_of(metric, &batches));
         let interval = summary(&analysis).interval.unwrap();
-        let said = analysis.findings.iter().any(|finding| finding.text.contains("frequency kept moving, by 5.2 %"));
-        assert_eq!(said, analysis.frequency_moved.is_some());
+        let said = analysis.findings.iter().any(|finding| finding.text.contains("frequency kept moving, by 3.1 %"));
+        assert_eq!(said, at_first == 70);
         (analysis.frequency_moved, (interval.upper - interval.lower) / 2.0 / summary(&analysis).headline)
     };
     let half_width = |at_first, metric: &Metric| moved_and_half_width(at_first, metric).1;
     let cycles = CALL.headline(Treatment::CycleNormalised);
     let moved = |at_first| moved_and_half_width(at_first, &cycles).0;
-    assert_eq!(moved(60), None);
-    assert!(moved(40).is_some_and(|moved| (moved / 0.0519 - 1.0).abs() < 0.01), "{:?}", moved(40));
-    assert!(half_width(60, &cycles) < 0.015, "{}", half_width(60, &cycles));
-    for metric in [&cycles, &CALL] {
-        let wide = half_width(40, metric);
-        assert!((wide / (1.96 * 1.4826 * 0.035) - 1.0).abs() < 0.1, "{wide}");
+    assert_eq!(moved(100), None);
+    // 15 of 101 readings were 3.5 % slower, 16 were 7 %.
+    let expected = ((15.0 * 0.035_f64.powi(2) + 16.0 * 0.07_f64.powi(2)) / 101.0).sqrt();
+    assert!(moved(70).is_some_and(|moved| (moved / expected - 1.0).abs() < 0.01), "{:?}", moved(70));
+    assert!(half_width(100, &cycles) < 0.015, "{}", half_width(100, &cycles));
+    for metric in [&cycles, &CALL, &CALL.own_frequency()] {
+        let wide = half_width(70, metric);
+        assert!((wide / (2.306 * expected.hypot(0.005)) - 1.0).abs() < 0.01, "{wide}");
     }
     // What is told as found shows by itself how it moved.
-    assert!(half_width(40, &CALL.headline(Treatment::AsFound)) < 0.015);
+    assert!(half_width(70, &CALL.headline(Treatment::AsFound)) < 0.015);
+}
+
+#[test]
+fn beside_neighbours_the_interval_of_what_is_found_is_as_wide_as_another_run_may_meet_them() {
+    // In six of ten readings the block takes half as long again; the samples are no different, so that their own spread is none.
+    let analysed = |metric: &Metric, slower: f32| {
+        let mut batches = testing::batches(&[100.0; 100]);
+        let block = batches.canaries.get_mut(&Canary::Block).unwrap();
+        block.iter_mut().take(60).for_each(|reading| *reading *= slower);
+        analyse(&run_of(metric, &batches))
+    };
+    let half_width = |metric: &Metric, slower: f32| {
+        let analysis = analysed(metric, slower);
+        let interval = summary(&analysis).interval.unwrap();
+        (interval.upper - interval.lower) / 2.0 / summary(&analysis).headline
+    };
+    let found = CALL.headline(Treatment::AsFound);
+    let logarithm = 60.0 / 101.0 * 1.5_f64.ln();
+    let slowed = |slower| analysed(&found, slower).slowed.unwrap();
+    assert!((slowed(1.5) - logarithm.exp_m1()).abs() < 1e-4, "{}", slowed(1.5));
+    assert_eq!(slowed(1.0), 0.0);
+    // An interruption of a thousand times is one, and no neighbour.
+    assert!((slowed(1000.0).ln_1p() - 60.0 / 101.0).abs() < 1e-4);
+    let wide = half_width(&found, 1.5);
+    assert!((wide / (2.306 * (0.25 * logarithm).hypot(0.005)) - 1.0).abs() < 0.01, "{wide}");
+    assert!(half_width(&found, 1.0) < 0.015);
+    // What neighbours disturb does not count for the other.
+    assert!(half_width(&CALL, 1.5) < 0.015);
+    let counted = CALL.unit(Unit::Count, Better::Neither).headline(Treatment::AsFound);
+    assert_eq!(half_width(&counted, 1.5), 0.0);
 }
 
 #[test]
@@ -354,8 +386,8 @@ fn headlines_are_those_of_the_analysis() {
     let run = run_of(&CALL, &testing::batches(&[95.0; 10]));
     let headlines = Headlines::of(&run);
     let found = headlines.get("test.call", &Case::new()).unwrap();
-    // Of equal rounds only what the clock may differ by in the next run: 0.5 %, as a standard deviation.
-    assert!(near(found.value, 95.0) && (found.half_width - 1.959_964 * 0.475).abs() < 1e-4, "{found:?}");
+    // What the clock may differ by in the next run is none of this one's.
+    assert!(near(found.value, 95.0) && found.half_width == 0.0, "{found:?}");
     assert_eq!(headlines.get("test.call", &Case::new().with("size", 1)), None);
     assert_eq!(headlines.get("test.other", &Case::new()), None);
     assert!(near(headlines.core_hertz().unwrap(), 4.128e9));

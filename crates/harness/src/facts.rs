@@ -124,10 +124,9 @@ impl<'a> Facts<'a> {
             prediction.low = prediction.low.min(end.low);
             prediction.high = prediction.high.max(end.high);
         }
-        prediction.derivation.push_str(&format!(
-            "; as found: {}, so the range spans nearly the best to nearly the worst of those samples",
-            taken.join(", ")
-        ));
+        prediction
+            .derivation
+            .push_str(&format!("; as found, from nearly the best to nearly the worst sample: {}", taken.join(", ")));
         Ok(Formula { prediction, uncertain: None })
     }
 
@@ -236,7 +235,12 @@ mod tests {
         assert_eq!(found.inputs[0].source, "measured in this run, as found: never undisturbed");
         assert_eq!(found.inputs[0].value, 200.0);
         assert_eq!(found.inputs[1].source, "measured in this run");
-        assert!(found.derivation.starts_with("300 ns; as found: test.call (never undisturbed), so"), "{found:?}");
+        assert!(
+            found.derivation.starts_with(
+                "300 ns; as found, from nearly the best to nearly the worst sample: test.call (never undisturbed)"
+            ),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -30,6 +30,10 @@ pub struct Comparison {
     pub inflation: f64,
     /// The figures of both, the most consequential first.
     pub figures: Vec<ComparedFigure>,
+    /// The times of both on one scale, as the first screen of a run has them; none where not both are pictures of a machine, or where it
+    /// was not asked for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ladder: Vec<ComparedRung>,
     /// What only one of them has, or what means something else in each.
     pub not_compared: Vec<NotCompared>,
     /// How both were measured, where that was in turn: `kelvin ab`.
@@ -135,6 +139,19 @@ pub struct ComparedFigure {
     /// What is known of a cause of the difference; nothing where none can be told, or none is certain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<CauseOfChange>,
+}
+
+/// One time of both sides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedRung {
+    /// What takes so long.
+    pub what: String,
+    /// Whether it is the rung above it under another condition, which is all that `what` says.
+    pub continues: bool,
+    /// How long in the base and in the other, in seconds, where that is known.
+    pub seconds: [Option<f64>; 2],
+    /// Its place among the figures of the comparison, from 0; none where not both have it at one case.
+    pub figure: Option<usize>,
 }
 
 /// A cause of a figure beside its difference: both sides may have the same without it, its control.

@@ -40,8 +40,9 @@ mod why;
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
 pub use compare::{
-    COMPARE_FORMAT, CauseFound, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison,
-    FactDiffers, FigureOfSide, InTurn, KnownFrom, NotCompared, NotComparedBecause, NotKnownBecause, worse_by,
+    COMPARE_FORMAT, CauseFound, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedRung, ComparedSide,
+    Comparison, FactDiffers, FigureOfSide, InTurn, KnownFrom, NotCompared, NotComparedBecause, NotKnownBecause,
+    worse_by,
 };
 pub use conclusion::{
     BestQuestion, Chance, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, Hindrance, Knee,

@@ -145,9 +145,9 @@ impl Metric {
         Self { version, ..self }
     }
 
-    /// The same metric in another unit.
+    /// The same metric in another unit; core cycles are no second one of what is no time.
     pub const fn unit(self, unit: Unit, better: Better) -> Self {
-        Self { unit, better, cycles: matches!(unit, Unit::Nanoseconds), ..self }
+        Self { unit, better, cycles: self.cycles && matches!(unit, Unit::Nanoseconds), ..self }
     }
 
     /// The same metric spoiled by these tags only.

@@ -20,8 +20,7 @@ fn main() -> io::Result<()> {
     let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large|load|compare]");
     let path = Path::new(arguments.first().ok_or_else(usage)?);
     if arguments.get(1).is_some_and(|what| what == "compare") {
-        let page = Page { ladder: &comparison::ladder() };
-        return page.render(&comparison::gated(), &mut File::create(path)?);
+        return Page.render(&comparison::gated(), &mut File::create(path)?);
     }
     let sample = match arguments.get(1).map_or("full", String::as_str) {
         "full" => synthetic::full(),

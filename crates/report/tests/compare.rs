@@ -3,7 +3,7 @@
 #[path = "synthetic/comparison.rs"]
 mod comparison;
 
-use comparison::{BYTES, LATENCY, comparison, gated, ladder, many};
+use comparison::{BYTES, LATENCY, comparison, gated, many};
 use kelvin_model::{
     Case, CauseFound, CauseOfChange, Chance, ComparedFigure, ComparedSide, Comparison, Estimate, FactDiffers, Gated,
     InTurn, KnownFrom, MetricAt, Name, NotComparedBecause,
@@ -62,7 +62,7 @@ fn a_cause_stands_beside_what_it_explains() {
     // Of what is not known to differ only in full.
     assert_eq!([&screen, &terminal(true)].map(|page| page.matches("explains 0.90").count()), [1, 2]);
     assert_eq!(terminal(true).matches("is not known:").count(), 1);
-    let html = written(|out| Page { ladder: &ladder() }.render(&with_causes(), out));
+    let html = written(|out| Page.render(&with_causes(), out));
     assert!(html.contains("translation of &lt;addresses&gt; explains 0.90 of it"), "{html}");
     let page = written(|out| Pulled.render(&with_causes(), out));
     assert!(
@@ -129,7 +129,7 @@ fn what_shows_tests_reads_which_figures_miss_the_gate() {
 
 /// The page of a comparison.
 fn page(of: &Comparison) -> String {
-    written(|out| Page { ladder: &ladder() }.render(of, out))
+    written(|out| Page.render(of, out))
 }
 
 /// Its elements, a line for each that begins something; drawings without the places of what they draw.
@@ -183,10 +183,16 @@ fn a_page_shows_both_ladders_and_every_figure_and_nothing_of_its_texts_acts() {
 
 #[test]
 fn a_page_without_a_picture_of_a_machine_a_gate_or_figures_leaves_them_out() {
-    let without = written(|out| Page { ladder: &[] }.render(&comparison(), out));
+    let without = page(&Comparison { ladder: Vec::new(), ..comparison() });
     assert!(!without.contains("id=\"ladder\"") && !without.contains("id=\"gate\""));
-    let empty = Comparison { figures: Vec::new(), not_compared: Vec::new(), differences: Vec::new(), ..comparison() };
-    let empty = written(|out| Page { ladder: &[] }.render(&empty, out));
+    let empty = Comparison {
+        figures: Vec::new(),
+        ladder: Vec::new(),
+        not_compared: Vec::new(),
+        differences: Vec::new(),
+        ..comparison()
+    };
+    let empty = page(&empty);
     assert!(
         empty.contains("Of 0 figures") && empty.contains("Nothing else differs") && !empty.contains("<details"),
         "{empty}"

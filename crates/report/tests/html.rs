@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use kelvin_analysis::Warning;
 use kelvin_model::text::{is_visible, visible};
 use kelvin_model::{AgainstPrediction, FoundFigure};
 use kelvin_report::{Html, Render};
@@ -322,6 +323,25 @@ fn a_derivation_that_points_share_is_told_once() {
     let cell = format!("<td class=\"text\" rowspan=\"{count}\">nobody knows<");
     assert_eq!(page.matches("nobody knows").count(), 1);
     assert!(page.contains(&cell), "one cell over {count} rows");
+}
+
+#[test]
+fn wide_intervals_of_a_group_are_one_warning() {
+    let mut sample = synthetic::full();
+    let points = sample.analysis.results.iter_mut().filter(|result| result.metric.id == *"mem.loaded.bandwidth");
+    let mut shares = [0.42, 0.031].into_iter().chain(std::iter::repeat(0.055));
+    let mut count = 0;
+    for (result, share) in points.zip(&mut shares) {
+        let text = format!("the interval is {share} of the value");
+        result.warnings = vec![Warning::Wide { share, target: 0.02, text }];
+        count += 1;
+    }
+    assert!(count > 2);
+    let page = render(&sample);
+    assert!(!page.contains("the interval is 0"));
+    let said =
+        format!("{count} of {count} intervals, of ± 3.1 % to 42 % of their value, did not reach the target of 2.0 %");
+    assert_eq!(page.matches(&said).count(), 1);
 }
 
 #[test]

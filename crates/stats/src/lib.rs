@@ -34,9 +34,9 @@ pub use course::{Course, Drift, LEAST_OF_LEVEL, PLACE_LEVEL, STEP_CHANCE, Step, 
 pub use discoveries::{FALSE_SHARE, joint_chances};
 pub use histogram::Histogram;
 pub use interval::{
-    ASSUMED_BETWEEN_RUNS, ASSUMED_OF_THE_CLOCK, Earlier, HISTORY, HeadlineInterval, HeadlineIntervalKind,
-    LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread, Unseen, headline, headline_interval, repeat_interval,
-    within_spread,
+    ASSUMED_BETWEEN_RUNS, ASSUMED_OF_NEIGHBOURS, ASSUMED_OF_THE_CLOCK, Earlier, HISTORY, HeadlineInterval,
+    HeadlineIntervalKind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread, Unseen, headline, headline_interval,
+    repeat_interval, within_spread,
 };
 pub use modes::{Cluster, clusters, dominant_mode, fastest_mode};
 pub use one_more::{OneMore, RANGE, one_more_of_a_class, one_more_off_a_formula};

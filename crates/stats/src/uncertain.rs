@@ -123,9 +123,10 @@ impl Uncertain {
         self.wider((values as f64 + 1.0).sqrt())
     }
 
-    /// With an error of another source too, whose size is known.
-    pub(crate) fn and_error(self, error: f64) -> Self {
-        let Spread { degrees, .. } = self.spread().and(Spread { variance: error.powi(2), degrees: f64::INFINITY });
+    /// With an error of another source too.
+    pub(crate) fn and_error(self, error: Spread) -> Self {
+        let Spread { degrees, .. } = self.spread().and(error);
+        let error = error.variance.sqrt();
         Self { below: self.below.hypot(error), above: self.above.hypot(error), degrees, ..self }
     }
 

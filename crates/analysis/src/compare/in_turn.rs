@@ -81,6 +81,7 @@ pub fn compare_in_turn(turns: &Turns<'_>) -> Comparison {
         inflation: 1.0,
         figures,
         not_compared,
+        ladder: Vec::new(),
         in_turn: Some(InTurn { blocks, seconds: turns.seconds }),
         gated: None,
     }

@@ -1,23 +1,10 @@
 //! The times of both sides on one scale, as the first screen of a run has them.
 
-use kelvin_model::{ComparedFigure, Comparison, Place, Run};
+use kelvin_model::{ComparedFigure, ComparedRung, Comparison, Place, Run};
 
 use super::{Compare, Subject};
 use crate::analyse::analyse;
 use crate::screen::{Climbed, LEAST_RUNGS, climbed};
-
-/// One time of both sides.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ComparedRung {
-    /// What takes so long.
-    pub what: String,
-    /// Whether it is the rung above it under another condition, which is all that `what` says.
-    pub continues: bool,
-    /// How long in the base and in the other, in seconds, where that is known.
-    pub seconds: [Option<f64>; 2],
-    /// Its place among the figures of the comparison; none where not both have it at one case.
-    pub figure: Option<usize>,
-}
 
 impl Compare<'_> {
     /// The ladders of both sides, of several runs that of the last; nothing where a side is no picture of its machine.

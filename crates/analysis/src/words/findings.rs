@@ -58,10 +58,9 @@ fn said(found: &Found, run: &Run, analysis: &Analysis) -> (String, String) {
                 "The core's frequency kept moving, by {} of its usual one: another run may find its times as far from these",
                 percent(*deviation)
             ),
-            "the chain canary was at its dominant state in less than half of its readings: intervals are as wide"
-                .into(),
+            "by the chain canary, where the block shows no neighbour: intervals of what follows the frequency are as wide".into(),
         ),
-        Found::Quiet { share } => of_quiet(*share, &analysis.canaries),
+        Found::Quiet { share } => of_quiet(*share, analysis),
         Found::Invalid { at, ceiling } => {
             let unit = unit_at(analysis, at);
             let bound = format!("the bound is {}", plain(ceiling.bound, unit));
@@ -101,18 +100,24 @@ fn of_busy(hazards: &[&Hazard]) -> (String, String) {
     (format!("Other work kept this machine busy: {first}"), sources.join("; "))
 }
 
-fn of_quiet(share: f64, canaries: &[CanaryHistory]) -> (String, String) {
+fn of_quiet(share: f64, analysis: &Analysis) -> (String, String) {
     let what = match share {
         share if share < QUIET / 2.0 => "The machine was rarely quiet",
         share if share < QUIET => "The machine was quiet only part of the time",
         _ => "The machine was quiet",
     };
     let name = |canary: Canary| canary.name();
-    let steady =
-        canaries.iter().map(|history| format!("{} steady {}", name(history.canary), percent(history.steady_share)));
+    let steady = |history: &CanaryHistory| format!("{} steady {}", name(history.canary), percent(history.steady_share));
+    let steady = analysis.canaries.iter().map(steady).collect::<Vec<String>>().join(", ");
+    let slowed = analysis.slowed.filter(|_| share < QUIET).map(|slowed| {
+        format!(
+            "; on average work took {} longer than on the core left alone, in another run more or less",
+            percent(slowed)
+        )
+    });
     (
         format!("{what}: {} of the guarded samples were undisturbed", percent(share)),
-        format!("canaries beside each sample: {}", steady.collect::<Vec<String>>().join(", ")),
+        format!("canaries beside each sample: {steady}{}", slowed.unwrap_or_default()),
     )
 }
 

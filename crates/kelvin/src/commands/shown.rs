@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use kelvin_analysis::ComparedRung;
-use kelvin_model::{Comparison, json};
+use kelvin_model::{ComparedRung, Comparison, json};
 use kelvin_report::compare::{Compared, Page, Pulled, Tested};
 
 use super::gate::AskedGate;
@@ -42,7 +41,9 @@ impl<'a> Shown<'a> {
     pub fn show(&self, of: Showing<'_>, is_kept: bool) -> Result<Told<'_>, Fault> {
         let Showing { mut comparison, ladder, more } = of;
         let format = self.args.format();
-        let ladder = if format == CompareFormat::Html { ladder(&comparison) } else { Vec::new() };
+        if matches!(format, CompareFormat::Html | CompareFormat::Json) {
+            comparison.ladder = ladder(&comparison);
+        }
         self.gate.judge(&mut comparison);
         if !is_kept {
             // A reason may quote a path of the user's.
@@ -52,7 +53,7 @@ impl<'a> Shown<'a> {
             CompareFormat::Terminal => {
                 Compared { width: output::width(), full: self.args.full, more }.render(&comparison, out)
             }
-            CompareFormat::Html => Page { ladder: &ladder }.render(&comparison, out),
+            CompareFormat::Html => Page.render(&comparison, out),
             CompareFormat::Md => Pulled.render(&comparison, out),
             CompareFormat::Junit => Tested.render(&comparison, out),
             CompareFormat::Json => writeln!(out, "{}", json::pretty(&comparison)?),
@@ -64,9 +65,9 @@ impl<'a> Shown<'a> {
 
 /// A comparison to show, and what else is shown with it.
 pub struct Showing<'a> {
-    /// The comparison.
+    /// The comparison, without its ladder.
     pub comparison: Comparison,
-    /// Its ladders, where a page has room for them.
+    /// Finds its ladder, which a page and JSON have.
     pub ladder: &'a dyn Fn(&Comparison) -> Vec<ComparedRung>,
     /// The command that shows all of it.
     pub more: &'a str,

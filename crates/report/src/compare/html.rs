@@ -7,7 +7,6 @@ mod strip;
 
 use std::io;
 
-use kelvin_analysis::ComparedRung;
 use kelvin_analysis::words::compare::{
     apart, counts, found_by_gate, not_seen_by_gate, nothing_differs, remarks, side, unseen_by_gate,
 };
@@ -30,12 +29,9 @@ const SIDES: [&str; 2] = ["A", "B"];
 
 /// A comparison as a page that opens offline, prints, and fits a phone; light and dark.
 #[derive(Clone, Copy, Debug)]
-pub struct Page<'a> {
-    /// The times of both sides on one scale, where both are pictures of machines.
-    pub ladder: &'a [ComparedRung],
-}
+pub struct Page;
 
-impl Page<'_> {
+impl Page {
     /// Writes it.
     ///
     /// # Errors
@@ -47,46 +43,45 @@ impl Page<'_> {
             differences(comparison),
             verdict(comparison),
             comparison.gated.as_ref().map(|gated| gate(gated, comparison)),
-            self.ladder(comparison),
+            ladder(comparison),
             figures(comparison),
             left_apart(comparison)
         );
         let title = format!("{} against {}", comparison.other.name, comparison.base.name);
         PlainPage { of: "compare", title: &title, style: STYLE, body }.write(out)
     }
+}
 
-    fn ladder(&self, comparison: &Comparison) -> Markup {
-        if self.ladder.is_empty() {
-            return html!("<p class=\"lead\">No ladders: not both sides are pictures of a machine.</p>");
-        }
-        let drawn = TwoLadders::of(self.ladder, comparison).inline(anchor);
-        html!(
-            "<section id=\"ladder\"><h2>How long it takes</h2><div class=\"ladder\">{}</div><details class=\"data\"><summary>The \
-             ladder as a table</summary>{}</details></section>",
-            drawn,
-            scrolling("The ladder", self.table(comparison))
-        )
+fn ladder(comparison: &Comparison) -> Markup {
+    if comparison.ladder.is_empty() {
+        return html!("<p class=\"lead\">No ladders: not both sides are pictures of a machine.</p>");
     }
+    html!(
+        "<section id=\"ladder\"><h2>How long it takes</h2><div class=\"ladder\">{}</div><details class=\"data\"><summary>The \
+         ladder as a table</summary>{}</details></section>",
+        TwoLadders::of(comparison).inline(anchor),
+        scrolling("The ladder", rungs(comparison))
+    )
+}
 
-    /// The ladder for who does not see it.
-    fn table(&self, comparison: &Comparison) -> Markup {
-        let mut begun = "";
-        let mut rows = Markup::new();
-        for rung in self.ladder {
-            let what = if rung.continues { format!("{begun}, {}", rung.what) } else { rung.what.clone() };
-            if !rung.continues {
-                begun = &rung.what;
-            }
-            let [base, other] = rung.seconds.map(|seconds| seconds.map(words::time));
-            let outcome = outcome(rung, comparison);
-            rows.push(html!("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>", what, base, other, outcome));
+/// The ladder for who does not see it.
+fn rungs(comparison: &Comparison) -> Markup {
+    let mut begun = "";
+    let mut rows = Markup::new();
+    for rung in &comparison.ladder {
+        let what = if rung.continues { format!("{begun}, {}", rung.what) } else { rung.what.clone() };
+        if !rung.continues {
+            begun = &rung.what;
         }
-        html!(
-            "<table class=\"plain numbers\"><caption class=\"unseen\">The ladder</caption><thead><tr><th>What</th><th>A</th><th>B</th>\
-             <th>B over A</th></tr></thead><tbody>{}</tbody></table>",
-            rows
-        )
+        let [base, other] = rung.seconds.map(|seconds| seconds.map(words::time));
+        let outcome = outcome(rung, comparison);
+        rows.push(html!("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>", what, base, other, outcome));
     }
+    html!(
+        "<table class=\"plain numbers\"><caption class=\"unseen\">The ladder</caption><thead><tr><th>What</th><th>A</th><th>B</th>\
+         <th>B over A</th></tr></thead><tbody>{}</tbody></table>",
+        rows
+    )
 }
 
 /// What A and B are.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kelvin_analysis::words as analysis_words;
-use kelvin_analysis::{MetricResult, Outcome, Summary, Verdict};
+use kelvin_analysis::{MetricResult, Outcome, Summary, Verdict, Warning};
 use kelvin_model::{Case, Metric, Prediction, Unit};
 
 use super::group::Group;
@@ -295,15 +295,36 @@ fn shared_cell(texts: &[&str], index: usize) -> Markup {
     html!("<td class=\"text\"{}>{}</td>", span, texts[index])
 }
 
-/// Warnings, each once, with the case where there are several.
+/// Warnings, each with the case where there are several; of wide intervals, which stand beside the values, one for all.
 fn warnings(results: &[&MetricResult]) -> Markup {
+    let all = || results.iter().flat_map(|result| result.warnings.iter().map(move |warning| (*result, warning)));
+    let wide: Vec<(f64, f64)> = all().filter_map(|(_, warning)| of_width(warning)).collect();
+    let together = (wide.len() > 1).then(|| {
+        let [least, most] = [f64::min, f64::max].map(|end| wide.iter().map(|(share, _)| *share).fold(wide[0].0, end));
+        format!(
+            "{} of {} intervals, of ± {} to {} of their value, did not reach the target of {}",
+            wide.len(),
+            results.len(),
+            units::share(least),
+            units::share(most),
+            units::share(wide[0].1)
+        )
+    });
     let one = |result: &MetricResult, text: &str| {
         let case = if results.len() > 1 { units::case(&result.metric, &result.case) } else { String::new() };
         if case.is_empty() { Markup::from(text) } else { html!("<span class=\"case\">{}</span> {}", case, text) }
     };
-    let items: Vec<Markup> =
-        results.iter().flat_map(|result| result.warnings.iter().map(|warning| one(result, warning.text()))).collect();
-    list("warnings", items)
+    let alone = all().filter(|(_, warning)| together.is_none() || of_width(warning).is_none());
+    let alone = alone.map(|(result, warning)| one(result, warning.text()));
+    list("warnings", together.as_deref().map(Markup::from).into_iter().chain(alone))
+}
+
+/// Half of an interval over its value, and its target, of a warning of that.
+fn of_width(warning: &Warning) -> Option<(f64, f64)> {
+    match warning {
+        Warning::Wide { share, target, .. } => Some((*share, *target)),
+        _ => None,
+    }
 }
 
 /// Published values of the same metric on other machines, marked if not of the same quantity.

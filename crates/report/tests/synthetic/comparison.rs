@@ -1,12 +1,11 @@
 //! A comparison whose texts try to break out of every language; used by tests and by the sample page.
 #![allow(dead_code, reason = "the example uses a part of it")]
 
-use kelvin_analysis::ComparedRung;
 use kelvin_analysis::words::compare::{name, not_compared_name};
 use kelvin_model::{
-    Axis, AxisScale, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison,
-    Estimate, FactDiffers, FigureOfSide, GateFinding, GateReason, Gated, KnownFrom, KnownIssue, Metric, NotCompared,
-    NotComparedBecause, NotKnownBecause,
+    Axis, AxisScale, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedRun, ComparedRung, ComparedSide,
+    Comparison, Estimate, FactDiffers, FigureOfSide, GateFinding, GateReason, Gated, KnownFrom, KnownIssue, Metric,
+    NotCompared, NotComparedBecause, NotKnownBecause,
 };
 
 pub const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
@@ -75,6 +74,7 @@ pub fn comparison() -> Comparison {
             figure(32_768, [20.0, 20.3], undecided),
             figure(65_536, [30.0, 30.01], ChangeVerdict::Same),
         ],
+        ladder: ladder(),
         not_compared: vec![
             apart(&LATENCY, NotComparedBecause::MethodVersion([1, 2])),
             apart(&LATENCY, NotComparedBecause::OnlyBase("skipped: <needs> two CPUs".into())),
@@ -110,7 +110,7 @@ pub fn gated() -> Comparison {
 }
 
 /// Two times of it, and one that only the other side has.
-pub fn ladder() -> Vec<ComparedRung> {
+fn ladder() -> Vec<ComparedRung> {
     let rung = |what: &str, seconds, figure| ComparedRung { what: what.into(), continues: false, seconds, figure };
     vec![
         rung("a <b>load</b>", [Some(10e-9), Some(12.7e-9)], Some(0)),

@@ -71,6 +71,7 @@ pub fn full() -> Sample {
         block_over_chain: None,
         core_shared: None,
         frequency_moved: None,
+        slowed: None,
     };
     let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.process.pipe").unwrap();
     let (probe, metric, case) = (of.probe, of.metric, of.case.clone());
@@ -210,6 +211,7 @@ pub fn empty() -> Sample {
         block_over_chain: None,
         core_shared: None,
         frequency_moved: None,
+        slowed: None,
     };
     let mut outline = outline(Vec::new(), Vec::new());
     outline.hazards.clear();

@@ -1,8 +1,7 @@
 //! The ladders of two sides on one axis: what a shift there is between the ring of the base and the dot of the other.
 
-use kelvin_analysis::ComparedRung;
 use kelvin_analysis::words::compare::{ratio, verdict};
-use kelvin_model::{ChangeVerdict, Comparison};
+use kelvin_model::{ChangeVerdict, ComparedRung, Comparison};
 
 use super::super::path::{self, number};
 use super::frame::{Frame, Layout, Mark, NARROW, Row, WIDE, circle, ring};
@@ -18,16 +17,16 @@ const OPEN: &str = "open";
 
 /// The ladders of two sides.
 pub(crate) struct TwoLadders<'a> {
-    rungs: &'a [ComparedRung],
     comparison: &'a Comparison,
     frame: Frame,
 }
 
 impl<'a> TwoLadders<'a> {
-    /// For these rungs of a comparison.
-    pub(crate) fn of(rungs: &'a [ComparedRung], comparison: &'a Comparison) -> Self {
+    /// Those of a comparison.
+    pub(crate) fn of(comparison: &'a Comparison) -> Self {
+        let rungs = &comparison.ladder;
         let axis = Axis::over(rungs.iter().flat_map(|rung| rung.seconds).flatten());
-        Self { rungs, comparison, frame: Frame { axis, rows: rungs.len(), layout: WIDE } }
+        Self { comparison, frame: Frame { axis, rows: rungs.len(), layout: WIDE } }
     }
 
     /// For the inside of a page, a wide one and a narrow one, of which the style sheet shows one; `link` is where a figure leads to. A
@@ -42,7 +41,7 @@ impl<'a> TwoLadders<'a> {
     }
 
     fn drawn(&self, link: &impl Fn(usize) -> String) -> Markup {
-        let rows = self.rungs.iter().enumerate().map(|(at, rung)| {
+        let rows = self.comparison.ladder.iter().enumerate().map(|(at, rung)| {
             let drawn = self.row(rung, Frame::middle(at));
             match rung.figure {
                 Some(figure) => html!("<a href=\"#{}\" tabindex=\"-1\">{}</a>", link(figure), drawn),
