@@ -55,7 +55,7 @@ pub fn analyse(run: &Run) -> Analysis {
         block_over_chain: desk.references.block_over_chain,
         core_shared: desk.references.shared,
         frequency_moved: desk.references.moving,
-        slowed: desk.references.slowed.map(f64::exp_m1),
+        slowed: desk.references.slowed.map(|logarithm| logarithm.exp() - 1.0),
     };
     analysis.best_cells = threads::best_cells(run, &analysis.studies);
     analysis.findings = findings::findings(run, &analysis);

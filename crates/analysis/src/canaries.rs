@@ -219,7 +219,8 @@ impl References {
             let reference = Self::beside_a_steady_block(&all, canary, found.get(Canary::Block).as_ref());
             found.of_run.extend(reference.map(|reference| (canary, reference)));
         }
-        found.moving = moving(&all, found.get(Canary::Chain), found.get(Canary::Block));
+        let of_the_core = columns(run.measurements.iter().filter(|measurement| !sets_frequency(run, measurement)));
+        found.moving = moving(&of_the_core, found.get(Canary::Chain), found.get(Canary::Block));
         found.slowed = found.get(Canary::Block).and_then(|block| slowed(run, &block));
         let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement, &found.of_run));
         found.of_cases = run.measurements.iter().map(of_case).collect();
@@ -441,7 +442,17 @@ fn key(measurement: &Measurement) -> (Name, Case) {
 
 /// The columns of all rounds of a run, each once.
 fn all_columns(run: &Run) -> Vec<&Batches> {
-    run.measurements.iter().flat_map(|measurement| &measurement.rounds).flat_map(distinct_columns).collect()
+    columns(&run.measurements)
+}
+
+/// The columns of all rounds of some measurements, each once.
+fn columns<'r>(measurements: impl IntoIterator<Item = &'r Measurement>) -> Vec<&'r Batches> {
+    measurements.into_iter().flat_map(|measurement| &measurement.rounds).flat_map(distinct_columns).collect()
+}
+
+/// Whether the work of a measurement itself sets the frequency of its core.
+fn sets_frequency(run: &Run, measurement: &Measurement) -> bool {
+    measurement.planned.metrics.iter().any(|metric| run.metric(metric).is_some_and(|metric| metric.own_frequency))
 }
 
 fn distinct_columns(round: &Round) -> Vec<&Batches> {

@@ -7,7 +7,8 @@ use crate::{Case, Name};
 pub struct MeasuredValue {
     /// The headline, in the metric's unit.
     pub value: f64,
-    /// Half-width of its interval by its own run alone, in the metric's unit; with a single round half the interquartile range of its samples.
+    /// Half-width of its interval by its own run alone, in the metric's unit; with a single round half the interquartile range of its
+    /// samples.
     pub half_width: f64,
 }
 
