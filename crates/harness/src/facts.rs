@@ -97,8 +97,8 @@ impl<'a> Facts<'a> {
 
     /// A prediction by a formula over these facts.
     ///
-    /// One with inputs as found says so, and its range is wider: it spans the formula's ranges with all of them at the
-    /// machine's best, at its worst, and everything between.
+    /// One with inputs as found says so, and its range is wider: its own spans the formula's ranges with all of them at the
+    /// machine's best, at its worst, and everything between; and it is as uncertain as the value at these ends is far from each other.
     ///
     /// # Errors
     /// The formula's reason for no prediction.
@@ -113,21 +113,23 @@ impl<'a> Facts<'a> {
         };
         let (prediction, taken, asked_for) = at(End::Figure, None);
         let mut prediction = prediction?;
+        let by_intervals = uncertain(&asked_for, |moved| at(End::Figure, Some(moved)).0.ok());
         if taken.is_empty() {
-            return Ok(Formula {
-                uncertain: uncertain(&asked_for, |moved| at(End::Figure, Some(moved)).0.ok()),
-                prediction,
-            });
+            return Ok(Formula { prediction, uncertain: Some(by_intervals) });
         }
+        let ends = [End::Best, End::Worst].map(|end| at(end, None).0.ok());
+        // Other work disturbs them all alike.
+        let as_found = ends.each_ref().map(|end| end.as_ref().map(|end| end.value).filter(|value| *value > 0.0));
+        let as_found = if let [Some(best), Some(worst)] = as_found { Some((worst / best).ln() / 2.0) } else { None };
         // An end at which the formula fails bounds nothing.
-        for end in [End::Best, End::Worst].into_iter().filter_map(|end| at(end, None).0.ok()) {
+        for end in ends.into_iter().flatten() {
             prediction.low = prediction.low.min(end.low);
             prediction.high = prediction.high.max(end.high);
         }
         prediction
             .derivation
             .push_str(&format!("; as found, from nearly the best to nearly the worst sample: {}", taken.join(", ")));
-        Ok(Formula { prediction, uncertain: None })
+        Ok(Formula { prediction, uncertain: as_found.map(|as_found| as_found.hypot(by_intervals)) })
     }
 
     /// A prediction of a metric at a case: by a formula over these facts, in the range that machines of other kinds tell, or where it has
@@ -159,18 +161,18 @@ impl<'a> Facts<'a> {
 /// What a formula gives.
 pub(crate) struct Formula {
     pub(crate) prediction: Prediction,
-    /// Half of the range that follows from the intervals of its inputs, as a natural logarithm; `None` where an input was taken as found,
-    /// which the range spans already.
+    /// Half of the range that follows from the intervals of its inputs, and from the samples of those taken as found, as a natural
+    /// logarithm; `None` where the formula fails at the best or the worst of these.
     uncertain: Option<f64>,
 }
 
 /// How uncertain a prediction is by its inputs: each in turn is moved to either end of its interval, and what that changes adds up as
 /// independent errors do.
-fn uncertain(inputs: &[String], moved: impl Fn((&str, f64)) -> Option<Prediction>) -> Option<f64> {
+fn uncertain(inputs: &[String], moved: impl Fn((&str, f64)) -> Option<Prediction>) -> f64 {
     let value = |input, end| moved((input, end)).map(|prediction| prediction.value).filter(|value| *value > 0.0);
     let changes = inputs.iter().filter_map(|input| Some((value(input, 1.0)? / value(input, -1.0)?).ln() / 2.0));
     let of_level = normal_quantile(f64::midpoint(1.0, RANGE)) / normal_quantile(f64::midpoint(1.0, LEVEL));
-    Some(changes.map(|change| change.powi(2)).sum::<f64>().sqrt() * of_level)
+    changes.map(|change| change.powi(2)).sum::<f64>().sqrt() * of_level
 }
 
 fn once(labels: &RefCell<Vec<String>>, label: &str) {
@@ -251,6 +253,22 @@ mod tests {
         // Best: 100 ns and 50 ns. Worst: 500 ns and 200 ns.
         assert_eq!((found.value, found.low, found.high), (300.0, 75.0, 1400.0));
         assert!(found.derivation.contains("test.call (never undisturbed), test.copy (never undisturbed)"));
+    }
+
+    #[test]
+    fn inputs_as_found_make_a_prediction_as_uncertain_as_their_samples_and_as_the_others_intervals() {
+        let machine = Machine::default();
+        let uncertain = |half_width: f64, found: Lacking| {
+            let copy = |id: &str, _: &Case| (id == "test.copy").then_some(MeasuredValue { value: 10e9, half_width });
+            let lacking = |_: &str, _: &Case| found.clone();
+            Facts::new(&machine, &copy).or(&lacking).by_formula(read).unwrap().uncertain
+        };
+        // A call of 100 to 500 ns, and a copy of 100 ns.
+        let by_call = 3f64.ln() / 2.0;
+        assert!((uncertain(0.0, noisy(200.0, 100.0, 500.0)).unwrap() - by_call).abs() < 1e-12);
+        assert!(uncertain(1e9, noisy(200.0, 100.0, 500.0)).unwrap() > by_call);
+        // At its best no time is left: how far the ends are from each other has no logarithm.
+        assert_eq!(uncertain(0.0, noisy(200.0, -100.0, 500.0)), None);
     }
 
     #[test]
