@@ -141,7 +141,7 @@ fn block_at_reference(all: &[&Batches], chain: Option<&Steady>) -> Vec<f64> {
 
 /// How far the frequency was from the dominant one, the root of the mean square as a part of it; nothing where that is no more than is assumed
 /// of every clock. A block that is as fast as the chain beside it lets expect shows that the reading is one of the frequency.
-fn moving(all: &[&Batches], chain: Option<Steady>, block: Option<Steady>) -> Option<f64> {
+fn moving<'r>(all: impl Iterator<Item = &'r Batches>, chain: Option<Steady>, block: Option<Steady>) -> Option<f64> {
     let (chain, block) = chain.zip(block)?;
     let mut squares = Vec::new();
     for batches in all {
@@ -159,21 +159,22 @@ fn moving(all: &[&Batches], chain: Option<Steady>, block: Option<Steady>) -> Opt
 }
 
 /// The mean logarithm of the block canary over its steady state, of what was found in a run.
-fn slowed(run: &Run, block: &Steady) -> Option<f64> {
+fn slowed(all: &[&Batches], block: &Steady) -> Option<f64> {
     let (mut sum, mut readings) = (0.0, 0);
-    for_each_column(run, |_, _, canary, column| {
-        if canary == Canary::Block {
-            sum += column.iter().map(|&reading| block.relative(reading).ln().clamp(0.0, MOST_SLOWED)).sum::<f64>();
-            readings += column.len();
-        }
-    });
+    for batches in all {
+        let Some(column) = batches.canaries.get(&Canary::Block).map(|column| found_of(batches, column)) else {
+            continue;
+        };
+        sum += column.iter().map(|&reading| block.relative(reading).ln().clamp(0.0, MOST_SLOWED)).sum::<f64>();
+        readings += column.len();
+    }
     (readings > 0).then(|| sum / readings as f64)
 }
 
 /// The steady states by which the rounds of a run that goes on can tell whether the core is undisturbed; `None` before enough
 /// was read to know them.
 pub fn steady_core(run: &Run) -> Option<SteadyCore> {
-    let all = all_columns(run);
+    let all: Vec<&Batches> = columns(run).map(|(_, batches)| batches).collect();
     if all.iter().map(|batches| batches.len()).sum::<usize>() < LEAST_OF_A_CORE {
         return None;
     }
@@ -213,15 +214,17 @@ pub(crate) struct References {
 
 impl References {
     pub fn of(run: &Run) -> Self {
-        let all = all_columns(run);
+        let with_measurements: Vec<(&Measurement, &Batches)> = columns(run).collect();
+        let all: Vec<&Batches> = with_measurements.iter().map(|(_, batches)| *batches).collect();
         let mut found = Self::of_core(&all, whole_core(run));
         for canary in OF_A_CASE {
             let reference = Self::beside_a_steady_block(&all, canary, found.get(Canary::Block).as_ref());
             found.of_run.extend(reference.map(|reference| (canary, reference)));
         }
-        let of_the_core = columns(run.measurements.iter().filter(|measurement| !sets_frequency(run, measurement)));
-        found.moving = moving(&of_the_core, found.get(Canary::Chain), found.get(Canary::Block));
-        found.slowed = found.get(Canary::Block).and_then(|block| slowed(run, &block));
+        let of_the_core = with_measurements.iter().filter(|(measurement, _)| !sets_frequency(run, measurement));
+        let of_the_core = of_the_core.map(|(_, batches)| *batches);
+        found.moving = moving(of_the_core, found.get(Canary::Chain), found.get(Canary::Block));
+        found.slowed = found.get(Canary::Block).and_then(|block| slowed(&all, &block));
         let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement, &found.of_run));
         found.of_cases = run.measurements.iter().map(of_case).collect();
         found
@@ -413,8 +416,7 @@ impl Judged {
 
 /// Visits every column of canary readings, in order of time, with the span that it was read over, in seconds. Readings of
 /// one round follow each other and are taken to last in proportion to their batches; columns that several metrics of one
-/// operation share are visited once. What was read while a round waited for the core to be undisturbed is left out: it is no
-/// part of what was found.
+/// operation share are visited once. What was read while a round waited is left out.
 fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64, f64), Canary, &'r [f32])) {
     let of = |measurement: &'r Measurement| measurement.rounds.iter().map(move |round| (measurement, round));
     let mut rounds: Vec<(&Measurement, &Round)> = run.measurements.iter().flat_map(of).collect();
@@ -425,12 +427,10 @@ fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64
         let mut done = 0.0;
         for batches in columns {
             let moment = |batch: f64| round.at + round.seconds * batch / total;
-            let found = batches.tags.iter().position(|tags| tags.any(Tags::AWAITED)).unwrap_or(batches.len());
-            let span = (moment(done), moment(done + found as f64));
+            let span = (moment(done), moment(done + found(batches) as f64));
             done += batches.len() as f64;
-            let readings = found.div_ceil(batches.canary_stride.max(1)) + 1;
             for (&canary, column) in &batches.canaries {
-                visit(measurement, span, canary, &column[..readings.min(column.len())]);
+                visit(measurement, span, canary, found_of(batches, column));
             }
         }
     }
@@ -440,14 +440,23 @@ fn key(measurement: &Measurement) -> (Name, Case) {
     (measurement.planned.probe, measurement.planned.case.clone())
 }
 
-/// The columns of all rounds of a run, each once.
-fn all_columns(run: &Run) -> Vec<&Batches> {
-    columns(&run.measurements)
+/// The columns of all rounds of a run, each once, with what they are of.
+fn columns(run: &Run) -> impl Iterator<Item = (&Measurement, &Batches)> {
+    run.measurements.iter().flat_map(|measurement| {
+        let of_rounds = measurement.rounds.iter().flat_map(distinct_columns);
+        of_rounds.map(move |batches| (measurement, batches))
+    })
 }
 
-/// The columns of all rounds of some measurements, each once.
-fn columns<'r>(measurements: impl IntoIterator<Item = &'r Measurement>) -> Vec<&'r Batches> {
-    measurements.into_iter().flat_map(|measurement| &measurement.rounds).flat_map(distinct_columns).collect()
+/// How many batches are part of what was found: others are of a round that waited for the core to be undisturbed.
+fn found(batches: &Batches) -> usize {
+    batches.tags.iter().position(|tags| tags.any(Tags::AWAITED)).unwrap_or(batches.len())
+}
+
+/// The readings of a canary that are beside these.
+fn found_of<'r>(batches: &Batches, column: &'r [f32]) -> &'r [f32] {
+    let readings = found(batches).div_ceil(batches.canary_stride.max(1)) + 1;
+    &column[..readings.min(column.len())]
 }
 
 /// Whether the work of a measurement itself sets the frequency of its core.

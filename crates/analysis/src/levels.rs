@@ -66,6 +66,15 @@ pub struct CurvePoint {
     pub lower: f64,
     /// Upper end of its interval, or the latency itself if there is none.
     pub upper: f64,
+    /// Whether the latency is known. One that is only as found still tells on which level it lies.
+    pub is_known: bool,
+}
+
+impl CurvePoint {
+    /// Whether it tells anything of levels: what was found may be as uncertain as the step from one to the next.
+    fn tells(&self) -> bool {
+        self.is_known || self.upper <= self.latency * LEAST_STEP
+    }
 }
 
 /// The levels that the results of a run show; `None` where it measured no curve of `mem.latency` or too short a one.
@@ -85,10 +94,11 @@ fn curve(results: &[MetricResult], pages: PageSize) -> Vec<CurvePoint> {
     of_metric
         .filter(|result| PageSize::of(&result.case) == Some(pages))
         .filter_map(|result| {
-            let summary = result.outcome.summary()?;
+            let summary = result.outcome.found()?;
             let (lower, upper) =
                 summary.interval.map_or((summary.headline, summary.headline), |ends| (ends.lower, ends.upper));
-            Some(CurvePoint { bytes: BYTES.of(&result.case)?, latency: summary.headline, lower, upper })
+            let is_known = result.outcome.summary().is_some();
+            Some(CurvePoint { bytes: BYTES.of(&result.case)?, latency: summary.headline, lower, upper, is_known })
         })
         .collect()
 }
@@ -97,7 +107,7 @@ fn curve(results: &[MetricResult], pages: PageSize) -> Vec<CurvePoint> {
 /// instructions alone are left out); `None` with fewer than six points of positive latency.
 pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> {
     let mut points: Vec<CurvePoint> =
-        curve.iter().copied().filter(|point| point.bytes > 0 && point.latency > 0.0).collect();
+        curve.iter().copied().filter(|point| point.bytes > 0 && point.latency > 0.0 && point.tells()).collect();
     points.sort_by_key(|point| point.bytes);
     points.dedup_by_key(|point| point.bytes);
     if points.len() < LEAST_POINTS {
@@ -121,12 +131,15 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
     Some(MemoryLevels { metric: LATENCY.id, levels, translation: None, conclusions })
 }
 
-/// A plateau as a level without a name.
+/// A plateau as a level without a name. Where some of its points are known, its latency is theirs.
 fn level(points: &[CurvePoint]) -> MemoryLevel {
-    let latencies: Vec<f64> = points.iter().map(|point| point.latency).collect();
+    let has_known = points.iter().any(|point| point.is_known);
+    let telling: Vec<&CurvePoint> = points.iter().filter(|point| point.is_known || !has_known).collect();
+    let of = |value: fn(&CurvePoint) -> f64| -> Vec<f64> { telling.iter().map(|point| value(point)).collect() };
+    let latencies = of(|point| point.latency);
     // What the points span, and the uncertainty of one of them: a single one at the edge of a cache, sometimes in it and
     // sometimes not, says nothing of the level.
-    let ends = |end: fn(&CurvePoint) -> f64| median(&points.iter().map(end).collect::<Vec<f64>>());
+    let ends = |end: fn(&CurvePoint) -> f64| median(&of(end));
     let lower = latencies.iter().copied().fold(ends(|point| point.lower), f64::min);
     let upper = latencies.iter().copied().fold(ends(|point| point.upper), f64::max);
     MemoryLevel {
@@ -252,41 +265,41 @@ struct Candidate {
 
 /// Names the levels, and matches each with the cache that the machine reports.
 fn name(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
-    let count = levels.len();
-    let Some(last) = levels.last_mut() else { return };
-    let beyond = match caches.last() {
-        // A machine may report a cache so large that nothing beyond it was measured, and have little of it.
-        Some(&(_, bytes)) => {
-            largest as f64 >= BEYOND_CACHES * bytes as f64 || count > caches.len() && last.latency >= SLOWEST_CACHE
-        }
-        None => last.latency >= FASTEST_MEMORY,
-    };
-    if beyond {
-        last.name = MEMORY.into();
-    }
-    let mut count = levels.len() - usize::from(beyond);
-    // Beyond all reported caches and too slow for an unreported one: this is memory, and the next level is beyond it.
-    let is_memory = |level: &MemoryLevel| level.latency >= SLOWEST_CACHE;
-    if beyond && !caches.is_empty() && count > caches.len() && levels[caches.len()..count].iter().all(is_memory) {
-        count = caches.len();
-        levels[count].name = MEMORY.into();
-        levels[count + 1..].iter_mut().for_each(|level| level.name = MEMORY_UNTRANSLATED.into());
-    }
+    let count = first_of_memory(levels, caches, largest);
+    let names = std::iter::once(MEMORY).chain(std::iter::repeat(MEMORY_UNTRANSLATED));
+    levels[count..].iter_mut().zip(names).for_each(|(level, name)| level.name = name.into());
     let levels_in_all = levels.len();
     let of_caches = assigned(&levels[..count], caches);
     for (index, (level, cache)) in levels.iter_mut().zip(of_caches).enumerate() {
         let Some((number, bytes)) = cache else {
-            // The last one may be an unreported cache or memory.
+            // A system may have a cache that it does not report beyond the second level, and what comes last may be memory.
             level.name = match caches.last() {
-                Some((last, _)) if index + 1 == levels_in_all => format!("beyond L{last}"),
+                Some((last, _)) if *last > 2 || index + 1 == levels_in_all => format!("beyond L{last}"),
                 _ => format!("L{}", index + 1),
             };
             continue;
         };
         level.name = format!("L{number}");
         level.reported_bytes = Some(bytes);
-        level.agrees = level.capacity.map(|capacity| (capacity.low..=capacity.high).contains(&bytes));
+        level.agrees = level.capacity.map(|capacity| capacity.contains(bytes));
     }
+}
+
+/// The first level that is no cache: too slow for one, and not of the size of one that the machine reports, which may have a
+/// cache larger than all that was measured, and little of it; or else the last one, beyond the reported caches by its size.
+fn first_of_memory(levels: &[MemoryLevel], caches: &[(u32, u64)], largest: u64) -> usize {
+    let last = levels.len().saturating_sub(1);
+    let Some(&(_, largest_cache)) = caches.last() else {
+        return if levels.last().is_some_and(|level| level.latency >= FASTEST_MEMORY) { last } else { levels.len() };
+    };
+    let is_of_size = |level: &MemoryLevel, bytes: u64| level.capacity.is_some_and(|ends| ends.contains(bytes));
+    // Before it come as many levels as there are smaller caches, or fewer.
+    let is_cache = |(index, level): &(usize, &MemoryLevel)| {
+        level.latency < SLOWEST_CACHE || caches.iter().skip(*index).any(|&(_, bytes)| is_of_size(level, bytes))
+    };
+    let is_beyond = largest as f64 >= BEYOND_CACHES * largest_cache as f64;
+    let cached = levels.iter().enumerate().take_while(is_cache).count();
+    if is_beyond { cached.min(last) } else { cached }
 }
 
 /// Whether a machine says that it has the level of this name; every machine has memory.
@@ -456,7 +469,7 @@ mod tests {
                     16..=22 => 12.0,
                     _ => 120.0,
                 };
-                CurvePoint { bytes: 1 << power, latency, lower: latency, upper: latency }
+                CurvePoint { bytes: 1 << power, latency, lower: latency, upper: latency, is_known: true }
             })
             .collect();
         let cache = |level, bytes| Cache {

@@ -13,7 +13,7 @@ use kelvin_model::{Case, Metric, Run};
 use kelvin_stats::median;
 
 use crate::raw::Raw;
-use crate::result::{Analysis, Found, MetricResult, ModesOf, Moved, Outcome, Summary};
+use crate::result::{Analysis, Found, MetricResult, ModesOf, Moved, Summary};
 use crate::summary::name_modes as rename;
 
 /// The metrics that depend on the distance between the CPUs.
@@ -55,7 +55,7 @@ fn is_rate(result: &MetricResult) -> bool {
 }
 
 fn name(result: &mut MetricResult, ways: &Ways) {
-    let (Outcome::Measured(summary) | Outcome::NotKnown(summary)) = &result.outcome else { return };
+    let Some(summary) = result.outcome.found() else { return };
     let [first, second] = summary.states() else { return };
     let bound = (first.center * second.center).sqrt();
     let times = match summary.modes_of {

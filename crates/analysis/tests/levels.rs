@@ -44,7 +44,7 @@ fn unified(level: u32, bytes: u64) -> Cache {
 }
 
 fn exact(bytes: u64, latency: f64) -> CurvePoint {
-    CurvePoint { bytes, latency, lower: latency, upper: latency }
+    CurvePoint { bytes, latency, lower: latency, upper: latency, is_known: true }
 }
 
 fn points(curve: &[(u64, f64)]) -> Vec<CurvePoint> {
@@ -167,6 +167,81 @@ fn memory_whose_translation_is_missed_is_no_cache() {
     assert!(found.conclusions[3].text.contains("address translation takes longer"), "{}", found.conclusions[3].text);
     // Without reported caches a plateau is a level like any other.
     assert_eq!(names(&levels(&curve, &[]).unwrap()), ["L1", "L2", "L3", "L4", "DRAM"]);
+}
+
+/// A default run on a guest of a 300 MiB cache beside busy neighbours: in KiB and ns, `false` where only as found, and how far the
+/// interval reaches then, as a share.
+const BESIDE_NEIGHBOURS: [(u64, f64, bool, f64); 31] = [
+    (4, 1.79, true, 0.0),
+    (8, 1.85, false, 0.09),
+    (12, 1.83, false, 0.1),
+    (16, 1.79, true, 0.0),
+    (24, 1.79, true, 0.0),
+    (32, 2.31, false, 0.28),
+    (48, 1.88, true, 0.0),
+    (64, 5.69, true, 0.0),
+    (96, 5.93, false, 0.05),
+    (128, 5.72, true, 0.0),
+    (192, 6.23, false, 0.11),
+    (256, 5.72, true, 0.0),
+    (384, 5.72, true, 0.0),
+    (512, 6.36, true, 0.0),
+    (768, 7.45, false, 0.16),
+    (1 << 10, 15.0, true, 0.5),
+    (1536, 9.85, true, 0.1),
+    (2 << 10, 42.4, false, 0.13),
+    (3 << 10, 41.9, true, 0.02),
+    (4 << 10, 47.3, true, 0.4),
+    (6 << 10, 61.6, false, 5.9),
+    (8 << 10, 78.7, true, 0.06),
+    (12 << 10, 116.0, true, 0.05),
+    (16 << 10, 138.3, true, 0.01),
+    (24 << 10, 148.1, true, 0.05),
+    (32 << 10, 142.9, true, 0.12),
+    (48 << 10, 149.0, true, 0.03),
+    (64 << 10, 162.4, true, 0.2),
+    (96 << 10, 163.7, true, 0.27),
+    (128 << 10, 173.3, true, 0.01),
+    (256 << 10, 201.5, true, 0.01),
+];
+
+fn beside_neighbours(keep: impl Fn(&CurvePoint) -> bool) -> MemoryLevels {
+    let all = BESIDE_NEIGHBOURS.map(|(kib, latency, is_known, off)| {
+        let (lower, upper) = (latency * (1.0 - off), latency * (1.0 + off));
+        CurvePoint { bytes: kib << 10, latency, lower, upper, is_known }
+    });
+    let curve: Vec<CurvePoint> = all.into_iter().filter(keep).collect();
+    levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 300 << 20)]).unwrap()
+}
+
+#[test]
+fn what_is_only_as_found_tells_levels_apart_and_not_their_latency() {
+    let found = beside_neighbours(|_| true);
+    assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM"], "{found:#?}");
+    let latencies: Vec<f64> = found.levels.iter().map(|level| (level.latency * 10.0).round() / 10.0).collect();
+    assert_eq!(latencies, [1.8, 5.7, 44.6, 149.0]);
+    // 6 MiB may be anything.
+    let ends: Vec<(u64, u64)> =
+        found.levels.iter().filter_map(|level| Some((level.capacity?.low >> 10, level.capacity?.high >> 10))).collect();
+    assert_eq!(ends, [(48, 64), (768, 1 << 10), (4 << 10, 12 << 10)]);
+}
+
+#[test]
+fn what_is_slower_than_any_cache_is_memory_though_a_larger_cache_is_reported() {
+    let found = beside_neighbours(|point| point.is_known);
+    assert_eq!(names(&found), ["L1", "L2", "DRAM"], "{found:#?}");
+    let last = found.conclusions.last().unwrap();
+    assert_eq!(last.text, "L3: the machine reports 300 MiB, but the curve has no plateau for it");
+    // A slow machine may have a slow cache: its size shows that it is one.
+    let slow = |bytes: u64| match bytes {
+        0..=0xC000 => 10.0,
+        0xC001..=0x20_0000 => 30.0,
+        0x20_0001..=0x200_0000 => 120.0,
+        _ => 400.0,
+    };
+    let curve: Vec<CurvePoint> = sizes().into_iter().map(|bytes| exact(bytes, slow(bytes))).collect();
+    let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 32 << 20)]).unwrap();
+    assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM"]);
 }
 
 #[test]

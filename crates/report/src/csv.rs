@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 
 use csv::{Terminator, Writer, WriterBuilder};
-use kelvin_analysis::{Interval, IntervalKind, MetricResult, Outcome, Summary};
+use kelvin_analysis::{Interval, IntervalKind, MetricResult, Summary};
 use kelvin_model::text::visible;
 use kelvin_model::{Batches, Better, Canary, OverheadReading, Reading, Readings, Round, Tags, Unit};
 use serde::{Serialize, Serializer};
@@ -164,10 +164,7 @@ impl Render for CsvSummary {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let mut rows = headed::<(Subject, Headline, Predicted, Treatments, Samples, Remarks)>(out)?;
         for result in &report.analysis.results {
-            let summary = match &result.outcome {
-                Outcome::Measured(summary) | Outcome::NotKnown(summary) => Some(summary.as_ref()),
-                _ => None,
-            };
+            let summary = result.outcome.found();
             let treatments = summary.map(Treatments::of).unwrap_or_default();
             let samples = summary.map(Samples::of).unwrap_or_default();
             let (headline, predicted) = (Headline::of(result), Predicted::of(result));

@@ -184,17 +184,18 @@ fn level<'a>(analysis: &'a Analysis, name: &str) -> Option<&'a MemoryLevel> {
     analysis.levels.as_ref()?.levels.iter().find(|level| level.name == name)
 }
 
-/// The result that shows a level: of those on its plateau the one nearest to its latency. Where there are some, of those that by the
-/// reported sizes of caches are of this level too, as their predictions are.
+/// The result that shows a level: of those on its plateau the one nearest to its latency. Where there are some, a known one, and of
+/// those one that by the reported sizes of caches is of this level too, as its prediction is.
 fn on_plateau<'a>(level: &MemoryLevel, run: &Run, results: &'a [MetricResult]) -> Option<&'a MetricResult> {
     let size = |result: &MetricResult| BYTES.of(&result.case).unwrap_or_default();
     let last_cache = largest_cache(&run.outline.machine).unwrap_or_default();
     let is_of_level = |bytes: u64| level.reported_bytes.map_or(bytes > last_cache, |reported| bytes <= reported);
-    let off = |result: &MetricResult| Some((result.outcome.summary()?.headline - level.latency).abs());
+    let off = |result: &MetricResult| Some((result.outcome.found()?.headline - level.latency).abs());
+    let last = |result: &MetricResult| (result.outcome.summary().is_none(), !is_of_level(size(result)));
     let on = Spot::new(&mem::LATENCY).at(PAGES).all(results);
     let on = on.filter(|result| (level.from_bytes..=level.to_bytes).contains(&size(result)));
-    let known = on.filter_map(|result| Some((!is_of_level(size(result)), off(result)?, result)));
-    known.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, _, result)| result)
+    let found = on.filter_map(|result| Some((last(result), off(result)?, result)));
+    found.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, _, result)| result)
 }
 
 /// The pages of which levels are found.

@@ -2,7 +2,7 @@
 
 use kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE;
 use kelvin_model::units::{bytes, metric_at, number, percent, plain};
-use kelvin_model::{Canary, Case, Fact, Hazard, Machine, Name, Place, Run, Unit};
+use kelvin_model::{Canary, Case, Claim, Fact, Hazard, LevelClaim, Machine, Name, Place, Run, Unit};
 
 use super::conclusions::{limited_by, of_range, peer_streams};
 use super::why::shares;
@@ -14,7 +14,6 @@ use crate::result::{
 };
 use crate::studies::peer::{Essence, EssentialStream};
 use crate::summary::modes_in_words;
-use kelvin_model::Claim;
 
 /// A finding with its words.
 pub(crate) fn worded(raw: Raw, run: &Run, analysis: &Analysis) -> Finding {
@@ -164,8 +163,16 @@ fn of_levels(found: &MemoryLevels) -> (String, String) {
         [] => String::new(),
         names => format!("; {} not of the size that the machine reports", names.join(", ")),
     };
+    let unseen = found.conclusions.iter().filter_map(|conclusion| match &conclusion.claim {
+        Claim::Level(LevelClaim::Unseen { level, .. }) => Some(format!("L{level}")),
+        _ => None,
+    });
+    let unseen = match unseen.collect::<Vec<_>>().as_slice() {
+        [] => String::new(),
+        names => format!("; {} not told apart", names.join(", ")),
+    };
     let test = found.conclusions.first().map(|conclusion| evidence(conclusion)).unwrap_or_default();
-    (format!("Latency by working set: {}{differs}", each.collect::<Vec<_>>().join(", ")), test)
+    (format!("Latency by working set: {}{differs}{unseen}", each.collect::<Vec<_>>().join(", ")), test)
 }
 
 fn of_moved(moved: &Moved, analysis: &Analysis) -> (String, String) {

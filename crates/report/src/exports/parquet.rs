@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kelvin_analysis::{Interval, IntervalKind, MetricResult, Outcome, Summary};
+use kelvin_analysis::{Interval, IntervalKind, MetricResult, Summary};
 use kelvin_model::text::visible;
 use kelvin_model::{Batches, Canary, Case, Name, Reading, Readings, Round, Tags, Value, json};
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
@@ -235,10 +235,7 @@ fn text(text: &str) -> Cell {
 
 fn figure(report: &Report<'_>, result: &MetricResult) -> Vec<Cell> {
     let metric = &result.metric;
-    let summary = match &result.outcome {
-        Outcome::Measured(summary) | Outcome::NotKnown(summary) => Some(summary.as_ref()),
-        _ => None,
-    };
+    let summary = result.outcome.found();
     // A metric that is not known has no headline, whatever its samples.
     let head = result.outcome.summary();
     let interval = head.and_then(|summary| summary.interval);

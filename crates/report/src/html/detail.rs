@@ -15,7 +15,7 @@ use crate::{ProbeText, Report, units, words};
 pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> Markup {
     let mut page = html!("<p class=\"lead\">{}</p><div class=\"columns\">", result.metric.summary);
     page.push(box_of("Prediction", prediction(result)));
-    if let Outcome::Measured(summary) | Outcome::NotKnown(summary) = &result.outcome {
+    if let Some(summary) = result.outcome.found() {
         page.push(box_of("Samples", samples(summary, &result.metric)));
     }
     page.push(html!("</div>"));

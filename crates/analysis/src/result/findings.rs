@@ -1,0 +1,217 @@
+//! What is worth knowing of a run.
+
+use kelvin_model::{Case, CauseVerdict, Estimate, Explanation, Name, Part, PartOf, Place, Run};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Ceiling, MemoryLevel, Warning};
+
+/// Something worth knowing, in a sentence, with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// How much it matters.
+    pub importance: Importance,
+    /// The sentence.
+    pub text: String,
+    /// Its evidence: figures or a test.
+    pub because: String,
+    /// The data of both.
+    pub found: Found,
+    /// Ids of the metrics it is about.
+    pub metrics: Vec<Name>,
+}
+
+/// What is worth knowing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Found {
+    /// The kernel's clock source changed during the run.
+    ClockChanged {
+        /// The old one.
+        before: Option<String>,
+        /// The new one.
+        after: Option<String>,
+    },
+    /// The run was not finished.
+    Partial {
+        /// Why.
+        reason: String,
+        /// Seconds after which it ended.
+        seconds: f64,
+    },
+    /// A serious hazard.
+    Hazard {
+        /// Its id.
+        id: Name,
+    },
+    /// Other work kept the machine busy.
+    Busy {
+        /// Ids of the hazards that say so, the plainest first.
+        hazards: Vec<Name>,
+    },
+    /// Another thread shared the core.
+    CoreShared {
+        /// Times as slow as in earlier runs.
+        slower: f64,
+        /// The block canary over the chain canary.
+        block_over_chain: f64,
+    },
+    /// The core had no frequency that was its usual one.
+    FrequencyMoved {
+        /// How far it was from the dominant one, a standard deviation as a part of it.
+        deviation: f64,
+    },
+    /// How quiet the machine was.
+    Quiet {
+        /// Share of the guarded samples that were undisturbed.
+        share: f64,
+    },
+    /// An impossible figure.
+    Invalid {
+        /// Which.
+        at: Place,
+        /// The bound it exceeds.
+        ceiling: Ceiling,
+    },
+    /// How many figures have no value.
+    Counted {
+        /// Why.
+        of: CountOf,
+        /// How many.
+        count: usize,
+        /// Of how many.
+        all: usize,
+        /// The first of them.
+        first: Place,
+    },
+    /// The levels of the memory hierarchy.
+    MemoryLevels,
+    /// The host moved the CPUs.
+    Moved(Moved),
+    /// The network between two processes, in brief.
+    Network {
+        /// The conclusions that matter most.
+        said: Vec<String>,
+    },
+    /// The network to another host, in brief.
+    OtherHost {
+        /// What was carried, and the conclusions that matter most.
+        said: Vec<String>,
+    },
+    /// A gap between measured and predicted.
+    Gap(Gap),
+    /// Figures with one kind of warning.
+    Warned {
+        /// How many.
+        count: usize,
+        /// Of how many.
+        all: usize,
+        /// Number expected by chance alone.
+        by_chance: f64,
+        /// The first of them.
+        first: Place,
+        /// Its warning.
+        warning: Warning,
+    },
+}
+
+/// Why figures have no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CountOf {
+    /// Their rounds failed.
+    Failed,
+    /// Too few of their samples were undisturbed.
+    NotKnown,
+    /// They were skipped.
+    Skipped,
+}
+
+/// CPUs that the host moved, within the run or since another one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Moved {
+    /// The case that shows it: the largest working set.
+    pub case: Case,
+    /// Id of the rate that changes most with it.
+    pub most: Option<Name>,
+}
+
+/// A gap between measured and predicted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gap {
+    /// Where.
+    pub at: Place,
+    /// Measured over predicted.
+    pub ratio: f64,
+    /// The cache that is smaller than the machine reports, if that explains it.
+    pub level: Option<MemoryLevel>,
+    /// Ids of the hazards that touch the figure, none of them tried as its cause.
+    pub hazards: Vec<Name>,
+    /// What was found of its causes, if they were tried.
+    pub causes: Option<GapCauses>,
+}
+
+/// What was found of the causes of a gap, each of which was taken away in turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GapCauses {
+    /// Those that are shown, the largest first.
+    pub shown: Vec<ShownCause>,
+    /// The share of the figure that none of them takes, and no prediction says it should; below zero where several act on the same time.
+    pub not_explained: Estimate,
+    /// What takes nothing of the figure.
+    pub ruled_out: Vec<Name>,
+    /// What may take some of it or not.
+    pub not_decided: Vec<Name>,
+}
+
+/// A cause that is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ShownCause {
+    /// What it is: `waking an idle CPU`.
+    pub what: Name,
+    /// Its share of the figure.
+    pub share: Estimate,
+}
+
+impl GapCauses {
+    /// Of the figure at a place, if a run tried its causes.
+    pub(crate) fn tried(run: &Run, at: &Place) -> Option<Self> {
+        run.explanation(&at.metric, &at.case).map(Self::of)
+    }
+
+    /// Of what an experiment shows.
+    fn of(explanation: &Explanation) -> Self {
+        let causes = &explanation.causes;
+        let names = |wanted: &[CauseVerdict]| {
+            causes.iter().filter(|cause| wanted.contains(&cause.verdict)).map(|cause| cause.what).collect()
+        };
+        let shown = |part: &Part| {
+            let PartOf::Cause(id) = part.of else { return None };
+            let cause = causes.iter().find(|cause| cause.id == id)?;
+            Some(ShownCause { what: cause.what, share: part.share.share })
+        };
+        Self {
+            shown: explanation.parts.iter().filter_map(shown).collect(),
+            not_explained: explanation.not_explained.share,
+            ruled_out: names(&[CauseVerdict::RuledOut, CauseVerdict::Opposite]),
+            not_decided: names(&[
+                CauseVerdict::Undecided,
+                CauseVerdict::MechanismsDisagree,
+                CauseVerdict::OneMechanism,
+                CauseVerdict::Void,
+            ]),
+        }
+    }
+}
+
+/// How much a finding matters; the greater the more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Importance {
+    /// Good to know.
+    Detail,
+    /// Worth a look.
+    Notable,
+    /// Changes how to read the run.
+    Major,
+}
