@@ -38,6 +38,9 @@ const FREQUENCY_RANGE: (f64, f64) = (0.4, 2.5);
 pub static BLOCK_OVER_CHAIN: Metric =
     Metric::duration("canary.block_over_chain", "The block canary over the chain canary, each in its steady state")
         .unit(Unit::Ratio, Better::Lower);
+/// The chain canary in its steady state: what one core cycle takes, as a multiple that is the same in all runs. Each run keeps it for later
+/// comparisons, which see by it how much figures of a fixed number of core cycles differ from run to run without the frequency.
+pub static STEADY_CHAIN: Metric = Metric::duration("canary.steady_chain", "The chain canary in its steady state");
 /// Maximum earlier runs that define an unshared core: after a lasting change, this many runs unlearn it.
 const EARLIER_RUNS: usize = 10;
 /// Share by which the block must be slower than that for the whole run to count as disturbed: the same program on the same

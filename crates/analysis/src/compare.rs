@@ -22,7 +22,7 @@ pub use self::differences::what_differs;
 pub use self::gate::Gate;
 pub use self::in_turn::{MeasuredInTurn, Turns, compare_in_turn};
 use self::judge::Judge;
-use self::series::{Series, pairs};
+use self::series::{Series, at_one_frequency, pairs};
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub struct Compare<'a> {
     /// What other runs of the machine say of the spread from run to run: it counts before what the runs themselves knew, which may have
     /// been made before there were any, and may count one another.
     pub learned: &'a [Learned],
+    /// The same of the headlines over [`STEADY_CHAIN`](crate::STEADY_CHAIN) in each of those runs, for what is a fixed number of core cycles.
+    pub learned_in_cycles: &'a [Learned],
     /// Share by which a figure must differ to be better or worse.
     pub threshold: f64,
 }
@@ -62,7 +64,8 @@ impl Compare<'_> {
     /// Compares them.
     pub fn compare(&self) -> Comparison {
         let sides = [&self.base, &self.other];
-        let series = sides.map(|side| Series::of_side(side.of));
+        let mut series = sides.map(|side| Series::of_side(side.of));
+        let frequency = at_one_frequency(&mut series);
         let clocks = series[0].hertz.zip(series[1].hertz).map(<[f64; 2]>::from);
         let (pairs, mut not_compared) = pairs(&series);
         let judge = Judge::new(self, clocks);
@@ -74,8 +77,12 @@ impl Compare<'_> {
             base,
             other,
             threshold: self.threshold,
-            differences: differences::between(&sides.map(|side| side.of.known())),
+            differences: differences::between(
+                &sides.map(|side| side.of.known()),
+                series.each_ref().map(|one| one.slowed),
+            ),
             clocks,
+            frequency,
             middle: (!goodness.is_empty()).then(|| median(&goodness)),
             inflation,
             figures,

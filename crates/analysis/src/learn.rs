@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{Attempt, Case, Headline, Metric, Name, Round, Run};
+use kelvin_model::{Attempt, Canary, Case, Headline, Metric, Name, Round, Run};
 
-use crate::BLOCK_OVER_CHAIN;
+use crate::canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN};
 use crate::result::{Analysis, MetricResult};
 
 /// What the first round of a case took beside its timing. Each run keeps it for the plans of later ones.
@@ -58,12 +58,11 @@ pub fn round_costs(run: &Run) -> Vec<RoundCost> {
 impl Analysis {
     /// The headlines that later runs learn from, of the metrics that are comparable between runs.
     pub fn teaches(&self, is_usual: impl Fn(&Metric) -> bool) -> Vec<Headline> {
-        let of_core = self.block_over_chain.map(|value| Headline {
-            metric: BLOCK_OVER_CHAIN.id,
-            version: BLOCK_OVER_CHAIN.version,
-            case: Case::new(),
-            value,
-            within_variance: 0.0,
+        let chain = self.canaries.iter().find(|history| history.canary == Canary::Chain).map(|chain| chain.reference);
+        let of_core = [(&BLOCK_OVER_CHAIN, self.block_over_chain), (&STEADY_CHAIN, chain)];
+        let of_core = of_core.into_iter().filter_map(|(metric, value)| {
+            let (metric, version) = (metric.id, metric.version);
+            Some(Headline { metric, version, case: Case::new(), value: value?, within_variance: 0.0 })
         });
         let usual = self.results.iter().filter(|result| is_usual(&result.metric));
         usual.filter_map(taught).chain(of_core).collect()

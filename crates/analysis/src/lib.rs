@@ -33,7 +33,7 @@ pub mod testing;
 pub mod words;
 
 pub use analyse::analyse;
-pub use canaries::{BLOCK_OVER_CHAIN, steady_core};
+pub use canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN, steady_core};
 pub use causes::{controls_of, explain, measured_under};
 pub use compare::{Compare, Gate, MeasuredInTurn, SideOf, Subject, Turns, compare_in_turn, what_differs};
 pub use gather::samples_as_found;

@@ -31,7 +31,8 @@ fn side<'a>(name: &str, runs: &'a [Run]) -> SideOf<'a> {
 }
 
 fn compared(base: &[Run], other: &[Run]) -> Comparison {
-    Compare { base: side("A", base), other: side("B", other), learned: &[], threshold: 0.01 }.compare()
+    Compare { base: side("A", base), other: side("B", other), learned: &[], learned_in_cycles: &[], threshold: 0.01 }
+        .compare()
 }
 
 fn is_change(verdict: &ChangeVerdict) -> bool {
@@ -298,7 +299,9 @@ fn a_published_machine_has_ratios_and_no_verdicts() {
     let mut other = run(&[metric]);
     add_scalars(&mut other, &metric, value.case.clone(), &[2.0 * value.value; 8]);
     let published = SideOf { name: "zenbook-2011".into(), of: Subject::Published(zenbook) };
-    let comparison = Compare { base: published, other: side("B", &[other]), learned: &[], threshold: 0.01 }.compare();
+    let comparison =
+        Compare { base: published, other: side("B", &[other]), learned: &[], learned_in_cycles: &[], threshold: 0.01 }
+            .compare();
     let figure = &comparison.figures[0];
     assert!((figure.ratio.value - 2.0).abs() < 1e-9, "{figure:?}");
     assert_eq!(figure.verdict, ChangeVerdict::NotKnown(NotKnownBecause::Published));
@@ -491,7 +494,7 @@ fn the_rounds_of_each_run_are_kept_and_each_side_has_an_interval_of_its_own() {
 }
 
 fn ladder(base: SideOf<'_>, other: SideOf<'_>) -> (Comparison, Vec<ComparedRung>) {
-    let ask = Compare { base, other, learned: &[], threshold: 0.01 };
+    let ask = Compare { base, other, learned: &[], learned_in_cycles: &[], threshold: 0.01 };
     let comparison = ask.compare();
     let ladder = ask.ladder(&comparison);
     (comparison, ladder)

@@ -1,10 +1,12 @@
 //! From raw batches to samples and headlines: arithmetic, warm-up, contamination, disturbance, normalising.
 
+use std::slice;
+
 use kelvin_analysis::testing::{self, BLOCK, CHAIN, CLOCK_PAIR, ITERATIONS, LOOP};
-use kelvin_analysis::{Analysis, Headlines, Outcome, Summary, Warning, analyse};
+use kelvin_analysis::{Analysis, Compare, Headlines, Outcome, SideOf, Subject, Summary, Warning, analyse};
 use kelvin_model::{
-    Attempt, Axis, AxisScale, Batches, Better, Canaries, Canary, Case, Lacking, Metric, Overhead, Readings, Reason,
-    Run, Tags, Treatment, Unit,
+    Attempt, Axis, AxisScale, Batches, Better, Canaries, Canary, Case, KnownFrom, Lacking, Learned, Metric, Overhead,
+    Readings, Reason, Run, Tags, Treatment, Unit,
 };
 use kelvin_stats::Random;
 
@@ -320,14 +322,67 @@ fn intervals_are_as_wide_as_the_frequency_moved() {
 }
 
 #[test]
+fn a_fixed_number_of_core_cycles_is_compared_at_one_frequency() {
+    // A core 7 % slower, on which the same takes 5 % more cycles.
+    let run = |metric: &Metric, slowness: f64, cycles: f64| {
+        let mut batches = testing::batches(&[100.0 * cycles * slowness; 100]);
+        batches.canaries.values_mut().flatten().for_each(|reading| *reading *= slowness as f32);
+        run_of(metric, &batches)
+    };
+    let compared = |metric: &Metric| {
+        let runs = [run(metric, 1.0, 1.0), run(metric, 1.07, 1.05)];
+        let side = |run| SideOf { name: "a run".into(), of: Subject::Runs(slice::from_ref(run)) };
+        let ask = Compare {
+            base: side(&runs[0]),
+            other: side(&runs[1]),
+            learned: &[],
+            learned_in_cycles: &[],
+            threshold: 0.01,
+        };
+        ask.compare()
+    };
+    let close = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-3;
+    let found = compared(&CALL.headline(Treatment::CycleNormalised));
+    assert!(close(found.frequency.unwrap(), 1.0 / 1.07), "{:?}", found.frequency);
+    let figure = &found.figures[0];
+    assert!(close(figure.ratio.value, 1.05) && close(figure.other / figure.base, 1.05), "{figure:?}");
+    assert!(close(figure.sides[1].rounds[0][0], figure.other), "{figure:?}");
+    // What is none is told as it was.
+    let figure = &compared(&CALL.headline(Treatment::AsFound)).figures[0];
+    assert!(close(figure.ratio.value, 1.07 * 1.05), "{figure:?}");
+}
+
+#[test]
+fn what_cycles_differ_by_from_run_to_run_is_learned_without_the_frequency() {
+    let metric = CALL.headline(Treatment::CycleNormalised);
+    let base = run_of(&metric, &testing::batches(&[100.0; 100]));
+    let other = run_of(&metric, &testing::batches(&[103.0; 100]));
+    let learned = |headlines: [f64; 8]| {
+        [Learned { metric: metric.id, case: Case::new(), headlines: headlines.to_vec(), within: vec![0.0; 8] }]
+    };
+    let moving = learned([100.0, 107.0, 100.0, 107.0, 93.0, 107.0, 100.0, 93.0]);
+    let steady = learned([1.0, 1.001, 1.0, 0.999, 1.0, 1.001, 0.999, 1.0]);
+    let half_width = |learned: &[Learned], learned_in_cycles: &[Learned]| {
+        let side = |run| SideOf { name: "a run".into(), of: Subject::Runs(slice::from_ref(run)) };
+        let ask = Compare { base: side(&base), other: side(&other), learned, learned_in_cycles, threshold: 0.01 };
+        let figure = ask.compare().figures.remove(0);
+        assert!(matches!(figure.between, KnownFrom::Runs(8) | KnownFrom::Assumed(_)), "{figure:?}");
+        (figure.ratio.high / figure.ratio.low).ln() / 2.0
+    };
+    assert!(half_width(&moving, &steady) < 0.005, "{}", half_width(&moving, &steady));
+    assert!(half_width(&steady, &[]) > 0.05, "what is in time says nothing of cycles");
+}
+
+#[test]
 fn beside_neighbours_the_interval_of_what_is_found_is_as_wide_as_another_run_may_meet_them() {
     // In six of ten readings the block takes half as long again; the samples are no different, so that their own spread is none.
-    let analysed = |metric: &Metric, slower: f32| {
+    let beside = |slower: f32| {
         let mut batches = testing::batches(&[100.0; 100]);
         let block = batches.canaries.get_mut(&Canary::Block).unwrap();
         block.iter_mut().take(60).for_each(|reading| *reading *= slower);
-        analyse(&run_of(metric, &batches))
+        batches
     };
+    let analysed = |metric: &Metric, slower: f32| analyse(&run_of(metric, &beside(slower)));
     let half_width = |metric: &Metric, slower: f32| {
         let analysis = analysed(metric, slower);
         let interval = summary(&analysis).interval.unwrap();
@@ -341,6 +396,21 @@ fn beside_neighbours_the_interval_of_what_is_found_is_as_wide_as_another_run_may
     // An interruption of a thousand times is one, and no neighbour.
     assert!((slowed(1000.0).ln_1p() - 60.0 / 101.0).abs() < 1e-4);
     let wide = half_width(&found, 1.5);
+    let told = |slower: [f32; 2]| {
+        let runs = slower.map(|slower| run_of(&found, &beside(slower)));
+        let side = |run| SideOf { name: "a run".into(), of: Subject::Runs(slice::from_ref(run)) };
+        let compared = Compare {
+            base: side(&runs[0]),
+            other: side(&runs[1]),
+            learned: &[],
+            learned_in_cycles: &[],
+            threshold: 0.01,
+        }
+        .compare();
+        compared.differences.into_iter().find(|fact| fact.group == "Neighbours").map(|fact| [fact.base, fact.other])
+    };
+    assert_eq!(told([1.0, 1.5]), Some([Some("0 %".into()), Some("27 %".into())]));
+    assert_eq!(told([1.45, 1.5]), None);
     assert!((wide / (2.306 * (0.25 * logarithm).hypot(0.005)) - 1.0).abs() < 0.01, "{wide}");
     assert!(half_width(&found, 1.0) < 0.015);
     // What neighbours disturb does not count for the other.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use kelvin_model::{Headline, Learned, Metric, Name, Run, RunStatus};
+use kelvin_model::{Case, Headline, Learned, Metric, Name, Run, RunStatus};
 
 use crate::Store;
 use crate::check::{Invalid, finite, not_negative};
@@ -67,8 +67,36 @@ impl Store {
     /// # Errors
     /// If the store fails, or a row of it is damaged.
     pub fn learned(&self, of: &Kin<'_>, metrics: &[Metric], limit: usize) -> Result<Vec<Learned>, LoadError> {
+        self.learned_as(of, metrics, None, limit)
+    }
+
+    /// As [`Store::learned`], with each headline over that of another metric, without parameters, in the same run: runs that have none are
+    /// left out.
+    ///
+    /// # Errors
+    /// As of [`Store::learned`].
+    pub fn learned_over(
+        &self,
+        of: &Kin<'_>,
+        metrics: &[Metric],
+        over: &Metric,
+        limit: usize,
+    ) -> Result<Vec<Learned>, LoadError> {
+        self.learned_as(of, metrics, Some(over), limit)
+    }
+
+    fn learned_as(
+        &self,
+        of: &Kin<'_>,
+        metrics: &[Metric],
+        over: Option<&Metric>,
+        limit: usize,
+    ) -> Result<Vec<Learned>, LoadError> {
         let Kin { machine, mode, but } = *of;
-        let newest = newest(but.len());
+        let newest = newest(but.len(), over.is_some());
+        let but = but.iter().map(|&id| Value::from(id));
+        let over = over.map(|over| values![over.id.as_str(), over.version, parameters(&Case::new())].to_vec());
+        let which: Vec<Value> = but.chain(over.into_iter().flatten()).collect();
         let mut learned = Vec::new();
         for metric in metrics {
             let of_metric = values![metric.id.as_str(), metric.id.former().unwrap_or_default(), metric.version];
@@ -79,7 +107,7 @@ impl Store {
                     problem: error.to_string(),
                 })?;
                 let of_case = values![parameters, machine, mode, sql_limit(Some(limit))];
-                let of = [&of_metric[..], of_case, &but.iter().map(|&id| Value::from(id)).collect::<Vec<_>>()].concat();
+                let of = [&of_metric[..], of_case, &which].concat();
                 let pairs: Vec<(f64, f64)> = self.rows(&newest, &of, |row| Ok((row.take(0)?, row.take(1)?)))?;
                 let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
                 if !headlines.is_empty() {
@@ -96,12 +124,26 @@ const CASES: &str =
     "SELECT DISTINCT parameters FROM series WHERE metric IN ($1, $2) AND version = $3 ORDER BY parameters";
 
 /// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first, but for so many
-/// runs. The order of the join is fixed: of a series there are far more headlines than runs of one machine.
-fn newest(but: usize) -> String {
+/// runs; over the headline of another metric or as they are. The order of the join is fixed: of a series there are far more headlines than
+/// runs of one machine.
+fn newest(but: usize, is_over: bool) -> String {
     let others: Vec<String> = (8..8 + but).map(|number| format!(" AND run.id <> ${number}")).collect();
+    let (what, and_base) = match is_over {
+        false => ("headline.value, headline.within_variance", String::new()),
+        true => (
+            "headline.value / base.value, headline.within_variance / (base.value * base.value)",
+            format!(
+                "JOIN headline AS base ON base.run = run.key AND base.value > 0 AND base.series IN
+                 (SELECT key FROM series WHERE metric = ${} AND version = ${} AND parameters = ${})",
+                8 + but,
+                9 + but,
+                10 + but
+            ),
+        ),
+    };
     format!(
-        "SELECT value, within_variance FROM run CROSS JOIN headline WHERE headline.run = run.key
-         AND series IN (SELECT key FROM series WHERE metric IN ($1, $2) AND version = $3 AND parameters = $4)
+        "SELECT {what} FROM run CROSS JOIN headline {and_base} WHERE headline.run = run.key
+         AND headline.series IN (SELECT key FROM series WHERE metric IN ($1, $2) AND version = $3 AND parameters = $4)
          AND machine = $5 AND (CAST($6 AS TEXT) IS NULL OR mode = $6) AND status = 'complete'{}
          ORDER BY started_us DESC, run.id DESC LIMIT $7",
         others.concat()

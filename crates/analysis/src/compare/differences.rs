@@ -30,6 +30,9 @@ const GROUPS: [&str; 13] = [
     "Published",
 ];
 
+/// How far apart two sides must be in what neighbours took, as a logarithm, to be told: less differs from run to run of any busy host.
+const SLOWED_APART: f64 = 0.05;
+
 /// Group and label of a fact.
 type Which = (String, String);
 
@@ -56,11 +59,12 @@ impl Known<'_> {
 /// What differs between two runs besides their figures, by their outlines: the machine first, then how kelvin was called, and versions
 /// of methods.
 pub fn what_differs(base: &Outline, other: &Outline) -> Vec<FactDiffers> {
-    between(&[base, other].map(|outline| Known::Runs(vec![outline])))
+    between(&[base, other].map(|outline| Known::Runs(vec![outline])), [None; 2])
 }
 
-/// What differs, the machine first.
-pub(super) fn between(sides: &[Known<'_>; 2]) -> Vec<FactDiffers> {
+/// What differs: what others on its core did, the machine, and what the program was told; `slowed` is the logarithm of how much longer work took on each side than on
+/// the core left alone.
+pub(super) fn between(sides: &[Known<'_>; 2], slowed: [Option<f64>; 2]) -> Vec<FactDiffers> {
     let facts = sides.each_ref().map(|side| match side {
         Known::Runs(outlines) => of_runs(outlines),
         Known::Published(reference) => of_reference(reference),
@@ -81,11 +85,24 @@ pub(super) fn between(sides: &[Known<'_>; 2]) -> Vec<FactDiffers> {
         (base != other && is_told).then(|| differing(which, [base.cloned(), other.cloned()]))
     };
     let mut found: Vec<FactDiffers> = which.into_iter().filter_map(of).collect();
+    found.splice(0..0, neighbours(slowed));
     let version = |version: u32| Some(format!("version {version}"));
     found.extend(versions(sides.each_ref().map(Known::outlines)).into_iter().map(|(metric, [base, other])| {
         FactDiffers { group: "Methods".into(), label: metric.to_string(), base: version(base), other: version(other) }
     }));
     found
+}
+
+/// How much longer work took for neighbours on the core, where that differs.
+fn neighbours(slowed: [Option<f64>; 2]) -> Option<FactDiffers> {
+    let [base, other] = [slowed[0]?, slowed[1]?];
+    let text = |slowed: f64| Some(percent(slowed.exp() - 1.0));
+    ((base - other).abs() >= SLOWED_APART).then(|| FactDiffers {
+        group: "Neighbours".into(),
+        label: "work took longer by".into(),
+        base: text(base),
+        other: text(other),
+    })
 }
 
 fn differing((group, label): &Which, [base, other]: [Option<String>; 2]) -> FactDiffers {

@@ -77,6 +77,7 @@ pub fn compare_in_turn(turns: &Turns<'_>) -> Comparison {
         threshold: turns.threshold,
         differences: turns.differences.clone(),
         clocks: None,
+        frequency: None,
         middle: (!goodness.is_empty()).then(|| median(&goodness)),
         inflation: 1.0,
         figures,

@@ -24,6 +24,8 @@ pub(super) struct Judge<'a> {
     is_one_machine: bool,
     runs: [&'a [Run]; 2],
     learned: HashMap<(Name, &'a Case), &'a Learned>,
+    /// The same of headlines over the chain canary.
+    learned_in_cycles: HashMap<(Name, &'a Case), &'a Learned>,
 }
 
 impl<'a> Judge<'a> {
@@ -31,13 +33,16 @@ impl<'a> Judge<'a> {
         let sides = [ask.base.of, ask.other.of];
         let machines: Vec<&str> =
             sides.iter().flat_map(|side| side.runs()).map(|run| run.outline.machine.identity.as_str()).collect();
+        let by_case =
+            |all: &'a [Learned]| all.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
         Self {
             threshold: ask.threshold,
             clock: clocks.map_or(0.0, |[base, other]| (other / base).ln()),
             is_published: sides.iter().any(|side| side.published().is_some()),
             runs: sides.map(Subject::runs),
             is_one_machine: machines.windows(2).all(|pair| pair[0] == pair[1]),
-            learned: ask.learned.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect(),
+            learned: by_case(ask.learned),
+            learned_in_cycles: by_case(ask.learned_in_cycles),
         }
     }
 
@@ -100,6 +105,7 @@ impl<'a> Judge<'a> {
         let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !self.is_published);
         let alone = error.and_then(|_| figures_of_runs(&base.figures, &other.figures, &between));
         let of_clock = match base.metric.unit {
+            _ if base.is_at_one_frequency => 0.0,
             Unit::Nanoseconds => -self.clock,
             Unit::Hertz | Unit::BytesPerSecond | Unit::PerSecond => self.clock,
             Unit::Cycles | Unit::Bytes | Unit::Ratio | Unit::Count => 0.0,
@@ -139,7 +145,8 @@ impl<'a> Judge<'a> {
         let learn = |learned: &Learned| {
             RunToRun::learn_logarithm(Earlier { headlines: &learned.headlines, within: &learned.within })
         };
-        let given = self.learned.get(&(at.0, &at.1)).copied().and_then(learn);
+        let learned = if pair[0].is_at_one_frequency { &self.learned_in_cycles } else { &self.learned };
+        let given = learned.get(&(at.0, &at.1)).copied().and_then(learn);
         let own = pair.iter().filter_map(|side: &&Found<'_>| side.learned).filter_map(learn);
         match given {
             Some(given) if self.is_one_machine => Some(given),

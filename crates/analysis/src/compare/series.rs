@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use kelvin_model::units::case;
 use kelvin_model::{
-    Case, Learned, Measurement, Metric, Name, NotCompared, NotComparedBecause, Outline, Reference, Run, Treatment,
+    Canary, Case, Learned, Measurement, Metric, Name, NotCompared, NotComparedBecause, Outline, Reference, Run,
+    Treatment,
 };
 use kelvin_stats::{RunFigure, headline, median};
 
@@ -27,6 +28,10 @@ pub(super) struct Series<'a> {
     places: HashMap<At, usize>,
     /// Core frequency: the median of its runs.
     pub hertz: Option<f64>,
+    /// How much longer work took on average than on the core left alone, a logarithm: the median of its runs.
+    pub slowed: Option<f64>,
+    /// The chain canary in its steady state, in nanoseconds: the median of its runs, if all of them have it.
+    chain: Option<f64>,
 }
 
 /// What a side has of a metric at a case.
@@ -39,6 +44,10 @@ pub(super) struct Found<'a> {
     pub figures: Vec<RunFigure>,
     /// The rounds of each of those runs.
     pub rounds: Vec<Vec<f64>>,
+    /// The chain canary in its steady state in each of them, in nanoseconds, where it was read.
+    chains: Vec<Option<f64>>,
+    /// Whether it is told at the frequency of both sides' base.
+    pub is_at_one_frequency: bool,
     /// What its runs knew of earlier runs: the most that one did.
     pub learned: Option<&'a Learned>,
     /// Why a run has no headline.
@@ -55,19 +64,29 @@ impl<'a> Series<'a> {
         }
     }
 
+    /// Nothing of a side but its core frequency.
+    fn of_clock(hertz: Option<f64>) -> Self {
+        Self { figures: Vec::new(), places: HashMap::new(), hertz, slowed: None, chain: None }
+    }
+
     fn of_runs(runs: &'a [Run]) -> Self {
-        let mut series = Self { figures: Vec::new(), places: HashMap::new(), hertz: None };
-        let mut hertz = Vec::new();
+        let mut series = Self::of_clock(None);
+        let (mut hertz, mut slowed, mut chains) = (Vec::new(), Vec::new(), Vec::new());
         for run in runs {
             let desk = Desk::of(run);
             hertz.extend(core_hertz(run, &desk));
+            slowed.extend(desk.references.slowed);
+            chains.extend(desk.references.get(Canary::Chain).map(|chain| chain.nanoseconds));
             series.add_run(run, &desk);
         }
-        series.hertz = (!hertz.is_empty()).then(|| median(&hertz));
+        chains.truncate(if chains.len() == runs.len() { runs.len() } else { 0 });
+        [series.hertz, series.slowed, series.chain] =
+            [hertz, slowed, chains].map(|of_runs| (!of_runs.is_empty()).then(|| median(&of_runs)));
         series
     }
 
     fn add_run(&mut self, run: &'a Run, desk: &Desk<'a>) {
+        let chain = desk.references.get(Canary::Chain).map(|chain| chain.nanoseconds);
         for measurement in &run.measurements {
             let at_case = &measurement.planned.case;
             for metric in metrics_of(run, measurement) {
@@ -78,7 +97,7 @@ impl<'a> Series<'a> {
                     .filter(|rounds| broken_bound(&metric, run.bound(&metric.id, at_case), headline(rounds)).is_none());
                 let found = self.found((metric.id, at_case.clone()), metric);
                 match rounds {
-                    Some(rounds) => found.add(rounds),
+                    Some(rounds) => found.add(rounds, chain),
                     None => found.missing = Some(why_missing(&gathered, || not_measured(measurement))),
                 }
                 let learned = desk.learned(metric.id, at_case);
@@ -91,7 +110,7 @@ impl<'a> Series<'a> {
     }
 
     fn of_reference(reference: &'a Reference) -> Self {
-        let mut series = Self { figures: Vec::new(), places: HashMap::new(), hertz: reference.frequency_hz };
+        let mut series = Self::of_clock(reference.frequency_hz);
         // Its values carry no definition: that of the other side stands in, once it is known.
         for value in &reference.values {
             let metric = Metric { unit: value.unit, ..Metric::duration("published", "A published value") };
@@ -126,16 +145,30 @@ impl Found<'_> {
             headlines: Vec::new(),
             figures: Vec::new(),
             rounds: Vec::new(),
+            chains: Vec::new(),
+            is_at_one_frequency: false,
             learned: None,
             missing: None,
             shown_only: None,
         }
     }
 
-    fn add(&mut self, rounds: Vec<f64>) {
+    fn add(&mut self, rounds: Vec<f64>, chain: Option<f64>) {
         self.headlines.push(headline(&rounds));
         self.figures.extend(RunFigure::of_rounds(&rounds));
         self.rounds.push(rounds);
+        self.chains.push(chain);
+    }
+
+    /// The same with a core on which the chain takes so long in every run.
+    fn at_chain(&mut self, nanoseconds: f64) {
+        let of_runs = std::mem::take(&mut self.rounds).into_iter().zip(std::mem::take(&mut self.chains));
+        (self.headlines, self.figures) = Default::default();
+        for (rounds, chain) in of_runs.collect::<Vec<_>>() {
+            let factor = chain.map_or(1.0, |chain| nanoseconds / chain);
+            self.add(rounds.into_iter().map(|value| value * factor).collect(), chain.map(|_| nanoseconds));
+        }
+        self.is_at_one_frequency = true;
     }
 
     /// Rounds of all runs.
@@ -171,6 +204,21 @@ fn why_missing(gathered: &Gathered, outcome: impl FnOnce() -> Outcome) -> String
         Outcome::Failed(reason) => format!("failed: {reason}"),
         _ => "not reached".into(),
     }
+}
+
+/// Tells what is a fixed number of core cycles at the frequency of the base, where the canaries show that of every run; and how many times
+/// as high that of the other is.
+pub(super) fn at_one_frequency([base, other]: &mut [Series<'_>; 2]) -> Option<f64> {
+    let (of_base, of_other) = base.chain.zip(other.chain)?;
+    let in_cycles = |found: &Found<'_>| found.metric.headline == Treatment::CycleNormalised;
+    for (at, here) in base.figures.iter_mut().filter(|(_, found)| in_cycles(found)) {
+        let there = other.places.get(at).map(|&place| &mut other.figures[place].1);
+        if let Some(there) = there.filter(|found| in_cycles(found)) {
+            here.at_chain(of_base);
+            there.at_chain(of_base);
+        }
+    }
+    Some(of_base / of_other)
 }
 
 /// A figure that both sides have: base and other.
@@ -211,7 +259,7 @@ pub(super) fn as_found<'a>(runs: &'a [Run], (metric, at_case): &At) -> Option<Fo
         let (measurement, metric) = (run.measurements.iter().find(is_of)?, run.metric(metric)?);
         let gathered = Gathered::of(measurement, metric, &References::default());
         let rounds = Settled::of(&gathered, Treatment::AsFound, None)?.round_headlines;
-        found.get_or_insert_with(|| Found::nothing(metric.at(at_case))).add(rounds);
+        found.get_or_insert_with(|| Found::nothing(metric.at(at_case))).add(rounds, None);
     }
     found
 }

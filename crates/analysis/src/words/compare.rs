@@ -256,16 +256,26 @@ fn in_turn(comparison: &Comparison) -> Option<String> {
 }
 
 fn clock(comparison: &Comparison) -> Option<String> {
-    let [base, other] = comparison.clocks?;
-    let is_apart = (other / base - 1.0).abs() >= comparison.threshold;
-    is_apart.then(|| {
-        format!(
-            "The core ran at {}, in {} at {}. A figure that differs by no more than that is not known to have changed.",
-            stated(other, Unit::Hertz, 3),
-            comparison.base.name,
-            stated(base, Unit::Hertz, 3)
-        )
-    })
+    let is_apart = |ratio: f64| (ratio - 1.0).abs() >= comparison.threshold;
+    let clocks = comparison.clocks.filter(|[base, other]| is_apart(other / base));
+    let ran = match (clocks, comparison.frequency.filter(|&ratio| is_apart(ratio))) {
+        (Some([base, other]), _) => {
+            let [base, other] = [base, other].map(|hertz| stated(hertz, Unit::Hertz, 3));
+            format!("The core ran at {other}, in {} at {base}.", comparison.base.name)
+        }
+        (None, Some(ratio)) => {
+            let (word, share) = if ratio > 1.0 { ("faster", ratio - 1.0) } else { ("slower", 1.0 - ratio) };
+            format!("The core ran {} {word} than in {}.", percent(share), comparison.base.name)
+        }
+        (None, None) => return None,
+    };
+    let at_one =
+        format!(" What is a fixed number of core cycles is told at the frequency of {}.", comparison.base.name);
+    Some(format!(
+        "{ran}{} {} that differs by no more than that is not known to have changed.",
+        if comparison.frequency.is_some() { &at_one } else { "" },
+        if comparison.frequency.is_some() { "Another figure" } else { "A figure" }
+    ))
 }
 
 fn widened(comparison: &Comparison) -> Option<String> {

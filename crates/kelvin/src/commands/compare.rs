@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use kelvin_analysis::reference::foreign;
-use kelvin_analysis::{Compare, SideOf, Subject, references};
+use kelvin_analysis::{Compare, STEADY_CHAIN, SideOf, Subject, references};
 use kelvin_machine::private::leave_out;
-use kelvin_model::{FOREIGN_MODE, Learned, Metric, Reference, Run, RunStatus};
+use kelvin_model::{FOREIGN_MODE, Learned, Metric, Reference, Run, RunStatus, Treatment};
 use kelvin_store::{Filter, Kin, RunLine, Store, TAG_PREFIX};
 
 use crate::cli::{CompareArgs, StoreArgs};
@@ -23,9 +23,9 @@ pub fn compare(args: &CompareArgs) -> Done {
     let [base, other] = [&args.base, &args.other].map(|name| Side::find(name, args));
     let (base, other) = (base?, other?);
     refuse_the_same(&base, &other)?;
-    let learned = learned(&base, &other, &args.store)?;
+    let [learned, learned_in_cycles] = &learned(&base, &other, &args.store)?;
     let threshold = args.shown.threshold;
-    let ask = Compare { base: base.as_asked(), other: other.as_asked(), learned: &learned, threshold };
+    let ask = Compare { base: base.as_asked(), other: other.as_asked(), learned, learned_in_cycles, threshold };
     let more = format!("kelvin compare {} {} --full", base.name, other.name);
     let of = Showing { comparison: ask.compare(), ladder: &|comparison| ask.ladder(comparison), more: &more };
     Ok(shown.show(of, args.with_private)?.judged())
@@ -151,15 +151,16 @@ fn read_repeated(text: &str, lines: &[RunLine], (store, args): (&Store, &Compare
     ids.into_iter().map(load).collect()
 }
 
-/// What the other runs in the store say of the spread from run to run, where both sides are runs of one machine in one mode.
-fn learned(base: &Side, other: &Side, store: &StoreArgs) -> Result<Vec<Learned>, Fault> {
-    let (Found::Runs(before), Found::Runs(after)) = (&base.of, &other.of) else { return Ok(Vec::new()) };
+/// What the other runs in the store say of the spread from run to run, where both sides are runs of one machine in one mode: of figures as
+/// they are, and in core cycles of those that are a fixed number of them.
+fn learned(base: &Side, other: &Side, store: &StoreArgs) -> Result<[Vec<Learned>; 2], Fault> {
+    let (Found::Runs(before), Found::Runs(after)) = (&base.of, &other.of) else { return Ok(Default::default()) };
     let runs: Vec<&Run> = before.iter().chain(after).collect();
     let of = |run: &Run| (run.outline.machine.identity.clone(), run.outline.settings.mode);
     let (machine, mode) = of(runs[0]);
     let Some(store) = existing_store(store)?.filter(|_| runs.iter().all(|run| of(run) == (machine.clone(), mode)))
     else {
-        return Ok(Vec::new());
+        return Ok(Default::default());
     };
     let mut metrics: Vec<Metric> = Vec::new();
     for metric in runs.iter().flat_map(|run| &run.outline.metrics) {
@@ -169,7 +170,12 @@ fn learned(base: &Side, other: &Side, store: &StoreArgs) -> Result<Vec<Learned>,
     }
     let compared: Vec<&str> = runs.iter().map(|run| run.outline.id.as_str()).collect();
     let kin = Kin { machine: &machine, mode: Some(&mode), but: &compared };
-    store.learned(&kin, &metrics, LEARN_FROM).map_err(|error| Fault::new("cannot learn from other runs", error))
+    let in_cycles = |metric: &Metric| metric.headline == Treatment::CycleNormalised;
+    let of_cycles: Vec<Metric> = metrics.iter().copied().filter(in_cycles).collect();
+    let learned = store
+        .learned(&kin, &metrics, LEARN_FROM)
+        .and_then(|as_they_are| Ok([as_they_are, store.learned_over(&kin, &of_cycles, &STEADY_CHAIN, LEARN_FROM)?]));
+    learned.map_err(|error| Fault::new("cannot learn from other runs", error))
 }
 
 /// Nothing is compared with itself.

@@ -65,6 +65,7 @@ pub fn comparison() -> Comparison {
         threshold: 0.01,
         differences: vec![fact],
         clocks: None,
+        frequency: None,
         middle: None,
         inflation: 1.0,
         figures: vec![

@@ -292,6 +292,18 @@ fn only_complete_runs_of_the_same_machine_mode_and_method_teach(fresh: &Fresh) {
         ]
     );
     assert_eq!(store.learned(&KIN, &sample_metrics(), 2).unwrap()[0].headlines, [2.0, 3.0]);
+    let base = Metric::duration("test.base", "What others are held over");
+    let over = |run: &str, value: f64, base_value: f64| {
+        let of_base = Headline { metric: base.id, case: Case::new(), ..headline(base_value) };
+        store.record_headlines(run, &[headline(value), of_base]).unwrap();
+    };
+    over("a", 1.0, 2.0);
+    over("c", 3.0, 4.0);
+    let over_base = store.learned_over(&KIN, &sample_metrics(), &base, 10).unwrap();
+    let rows: Vec<_> = over_base.iter().map(|l| (l.headlines.clone(), l.within.clone())).collect();
+    assert_eq!(rows, [(vec![0.5, 0.75], vec![0.25 / 4.0, 0.25 / 16.0])]);
+    let but_a = store.learned_over(&Kin { but: &["a"], ..KIN }, &sample_metrics(), &base, 10).unwrap();
+    assert_eq!(but_a[0].headlines, [0.75]);
     let but_two = store.learned(&Kin { but: &["a", "c", "nobody"], ..KIN }, &sample_metrics(), 10).unwrap();
     assert_eq!(but_two[0].headlines, [2.0]);
     let of_any_mode = store.learned(&Kin { mode: None, ..KIN }, &sample_metrics(), 10).unwrap();
