@@ -65,7 +65,8 @@ impl Compare<'_> {
     pub fn compare(&self) -> Comparison {
         let sides = [&self.base, &self.other];
         let mut series = sides.map(|side| Series::of_side(side.of));
-        let frequency = at_one_frequency(&mut series);
+        // Of another machine the frequency is part of what makes it faster or slower.
+        let frequency = if self.is_of_one_machine() { at_one_frequency(&mut series) } else { None };
         let clocks = series[0].hertz.zip(series[1].hertz).map(<[f64; 2]>::from);
         let (pairs, mut not_compared) = pairs(&series);
         let judge = Judge::new(self, clocks);
@@ -91,6 +92,15 @@ impl Compare<'_> {
             in_turn: None,
             gated: None,
         }
+    }
+}
+
+impl Compare<'_> {
+    /// Whether all runs of both sides are of one machine.
+    fn is_of_one_machine(&self) -> bool {
+        let runs = [self.base.of, self.other.of].into_iter().flat_map(Subject::runs);
+        let machines: Vec<&str> = runs.map(|run| run.outline.machine.identity.as_str()).collect();
+        machines.windows(2).all(|pair| pair[0] == pair[1])
     }
 }
 

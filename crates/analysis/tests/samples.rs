@@ -329,8 +329,7 @@ fn a_fixed_number_of_core_cycles_is_compared_at_one_frequency() {
         batches.canaries.values_mut().flatten().for_each(|reading| *reading *= slowness as f32);
         run_of(metric, &batches)
     };
-    let compared = |metric: &Metric| {
-        let runs = [run(metric, 1.0, 1.0), run(metric, 1.07, 1.05)];
+    let between = |runs: [Run; 2]| {
         let side = |run| SideOf { name: "a run".into(), of: Subject::Runs(slice::from_ref(run)) };
         let ask = Compare {
             base: side(&runs[0]),
@@ -341,12 +340,22 @@ fn a_fixed_number_of_core_cycles_is_compared_at_one_frequency() {
         };
         ask.compare()
     };
+    let compared = |metric: &Metric| between([run(metric, 1.0, 1.0), run(metric, 1.07, 1.05)]);
     let close = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-3;
     let found = compared(&CALL.headline(Treatment::CycleNormalised));
     assert!(close(found.frequency.unwrap(), 1.0 / 1.07), "{:?}", found.frequency);
     let figure = &found.figures[0];
     assert!(close(figure.ratio.value, 1.05) && close(figure.other / figure.base, 1.05), "{figure:?}");
     assert!(close(figure.sides[1].rounds[0][0], figure.other), "{figure:?}");
+    // Of another machine its frequency is what makes it slower.
+    let other_machine = |mut run: Run| {
+        run.outline.machine.identity = "another".into();
+        run
+    };
+    let metric = CALL.headline(Treatment::CycleNormalised);
+    let comparison = between([run(&metric, 1.0, 1.0), other_machine(run(&metric, 1.07, 1.05))]);
+    assert_eq!(comparison.frequency, None);
+    assert!(close(comparison.figures[0].ratio.value, 1.07 * 1.05), "{comparison:?}");
     // What is none is told as it was.
     let figure = &compared(&CALL.headline(Treatment::AsFound)).figures[0];
     assert!(close(figure.ratio.value, 1.07 * 1.05), "{figure:?}");

@@ -24,8 +24,8 @@ pub struct Comparison {
     pub differences: Vec<FactDiffers>,
     /// Core frequency during the base and during the other, in hertz, if both are known.
     pub clocks: Option<[f64; 2]>,
-    /// Core frequency of the other over that of the base by the canaries beside their samples, where all of their runs have these: figures
-    /// of a fixed number of core cycles are told at the frequency of the base on both sides.
+    /// Core frequency of the other over that of the base by the canaries beside their samples, where all of their runs have these and are of
+    /// one machine: figures of a fixed number of core cycles are told at the frequency of the base on both sides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency: Option<f64>,
     /// Median over all figures of how many times as good the base is as the other: above 1 the other is slower.

@@ -62,8 +62,8 @@ pub fn what_differs(base: &Outline, other: &Outline) -> Vec<FactDiffers> {
     between(&[base, other].map(|outline| Known::Runs(vec![outline])), [None; 2])
 }
 
-/// What differs: what others on its core did, the machine, and what the program was told; `slowed` is the logarithm of how much longer work took on each side than on
-/// the core left alone.
+/// What differs: what others on the core did, the machine, and how kelvin was called. `slowed` is how much longer work took on each side than
+/// on the core left alone, as a logarithm.
 pub(super) fn between(sides: &[Known<'_>; 2], slowed: [Option<f64>; 2]) -> Vec<FactDiffers> {
     let facts = sides.each_ref().map(|side| match side {
         Known::Runs(outlines) => of_runs(outlines),

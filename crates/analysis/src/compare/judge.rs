@@ -31,8 +31,6 @@ pub(super) struct Judge<'a> {
 impl<'a> Judge<'a> {
     pub fn new(ask: &'a Compare<'a>, clocks: Option<[f64; 2]>) -> Self {
         let sides = [ask.base.of, ask.other.of];
-        let machines: Vec<&str> =
-            sides.iter().flat_map(|side| side.runs()).map(|run| run.outline.machine.identity.as_str()).collect();
         let by_case =
             |all: &'a [Learned]| all.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
         Self {
@@ -40,7 +38,7 @@ impl<'a> Judge<'a> {
             clock: clocks.map_or(0.0, |[base, other]| (other / base).ln()),
             is_published: sides.iter().any(|side| side.published().is_some()),
             runs: sides.map(Subject::runs),
-            is_one_machine: machines.windows(2).all(|pair| pair[0] == pair[1]),
+            is_one_machine: ask.is_of_one_machine(),
             learned: by_case(ask.learned),
             learned_in_cycles: by_case(ask.learned_in_cycles),
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use kelvin_model::units::case;
 use kelvin_model::{
     Canary, Case, Learned, Measurement, Metric, Name, NotCompared, NotComparedBecause, Outline, Reference, Run,
-    Treatment,
+    Treatment, Unit,
 };
 use kelvin_stats::{RunFigure, headline, median};
 
@@ -79,7 +79,7 @@ impl<'a> Series<'a> {
             chains.extend(desk.references.get(Canary::Chain).map(|chain| chain.nanoseconds));
             series.add_run(run, &desk);
         }
-        chains.truncate(if chains.len() == runs.len() { runs.len() } else { 0 });
+        let chains = if chains.len() == runs.len() { chains } else { Vec::new() };
         [series.hertz, series.slowed, series.chain] =
             [hertz, slowed, chains].map(|of_runs| (!of_runs.is_empty()).then(|| median(&of_runs)));
         series
@@ -210,7 +210,9 @@ fn why_missing(gathered: &Gathered, outcome: impl FnOnce() -> Outcome) -> String
 /// as high that of the other is.
 pub(super) fn at_one_frequency([base, other]: &mut [Series<'_>; 2]) -> Option<f64> {
     let (of_base, of_other) = base.chain.zip(other.chain)?;
-    let in_cycles = |found: &Found<'_>| found.metric.headline == Treatment::CycleNormalised;
+    let in_cycles = |found: &Found<'_>| {
+        found.metric.headline == Treatment::CycleNormalised && found.metric.unit == Unit::Nanoseconds
+    };
     for (at, here) in base.figures.iter_mut().filter(|(_, found)| in_cycles(found)) {
         let there = other.places.get(at).map(|&place| &mut other.figures[place].1);
         if let Some(there) = there.filter(|found| in_cycles(found)) {
