@@ -99,7 +99,7 @@ fn neighbours(slowed: [Option<f64>; 2]) -> Option<FactDiffers> {
     let text = |slowed: f64| Some(percent(slowed.exp() - 1.0));
     ((base - other).abs() >= SLOWED_APART).then(|| FactDiffers {
         group: "Neighbours".into(),
-        label: "work took longer by".into(),
+        label: "work longer by".into(),
         base: text(base),
         other: text(other),
     })
