@@ -93,9 +93,7 @@ impl Compare<'_> {
             gated: None,
         }
     }
-}
 
-impl Compare<'_> {
     /// Whether all runs of both sides are of one machine.
     fn is_of_one_machine(&self) -> bool {
         let runs = [self.base.of, self.other.of].into_iter().flat_map(Subject::runs);

@@ -5,8 +5,8 @@ use std::slice;
 use kelvin_analysis::testing::{self, BLOCK, CHAIN, CLOCK_PAIR, ITERATIONS, LOOP};
 use kelvin_analysis::{Analysis, Compare, Headlines, Outcome, SideOf, Subject, Summary, Warning, analyse};
 use kelvin_model::{
-    Attempt, Axis, AxisScale, Batches, Better, Canaries, Canary, Case, KnownFrom, Lacking, Learned, Metric, Overhead,
-    Readings, Reason, Run, Tags, Treatment, Unit,
+    Attempt, Axis, AxisScale, Batches, Better, Canaries, Canary, Case, Comparison, KnownFrom, Lacking, Learned, Metric,
+    Overhead, Readings, Reason, Run, Tags, Treatment, Unit,
 };
 use kelvin_stats::Random;
 
@@ -32,6 +32,11 @@ fn summary(analysis: &Analysis) -> &Summary {
         Outcome::Measured(summary) | Outcome::NotKnown(summary) => summary,
         other => panic!("{other:?}"),
     }
+}
+
+fn compared([base, other]: [&Run; 2], learned: &[Learned], learned_in_cycles: &[Learned]) -> Comparison {
+    let side = |run| SideOf { name: "a run".into(), of: Subject::Runs(slice::from_ref(run)) };
+    Compare { base: side(base), other: side(other), learned, learned_in_cycles, threshold: 0.01 }.compare()
 }
 
 fn headline_of(metric: &Metric, batches: &Batches) -> f64 {
@@ -329,20 +334,10 @@ fn a_fixed_number_of_core_cycles_is_compared_at_one_frequency() {
         batches.canaries.values_mut().flatten().for_each(|reading| *reading *= slowness as f32);
         run_of(metric, &batches)
     };
-    let between = |runs: [Run; 2]| {
-        let side = |run| SideOf { name: "a run".into(), of: Subject::Runs(slice::from_ref(run)) };
-        let ask = Compare {
-            base: side(&runs[0]),
-            other: side(&runs[1]),
-            learned: &[],
-            learned_in_cycles: &[],
-            threshold: 0.01,
-        };
-        ask.compare()
-    };
-    let compared = |metric: &Metric| between([run(metric, 1.0, 1.0), run(metric, 1.07, 1.05)]);
+    let between = |[base, other]: [Run; 2]| compared([&base, &other], &[], &[]);
+    let of_one_machine = |metric: &Metric| between([run(metric, 1.0, 1.0), run(metric, 1.07, 1.05)]);
     let close = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-3;
-    let found = compared(&CALL.headline(Treatment::CycleNormalised));
+    let found = of_one_machine(&CALL.headline(Treatment::CycleNormalised));
     assert!(close(found.frequency.unwrap(), 1.0 / 1.07), "{:?}", found.frequency);
     let figure = &found.figures[0];
     assert!(close(figure.ratio.value, 1.05) && close(figure.other / figure.base, 1.05), "{figure:?}");
@@ -357,7 +352,7 @@ fn a_fixed_number_of_core_cycles_is_compared_at_one_frequency() {
     assert_eq!(comparison.frequency, None);
     assert!(close(comparison.figures[0].ratio.value, 1.07 * 1.05), "{comparison:?}");
     // What is none is told as it was.
-    let figure = &compared(&CALL.headline(Treatment::AsFound)).figures[0];
+    let figure = &of_one_machine(&CALL.headline(Treatment::AsFound)).figures[0];
     assert!(close(figure.ratio.value, 1.07 * 1.05), "{figure:?}");
 }
 
@@ -371,10 +366,8 @@ fn what_cycles_differ_by_from_run_to_run_is_learned_without_the_frequency() {
     };
     let moving = learned([100.0, 107.0, 100.0, 107.0, 93.0, 107.0, 100.0, 93.0]);
     let steady = learned([1.0, 1.001, 1.0, 0.999, 1.0, 1.001, 0.999, 1.0]);
-    let half_width = |learned: &[Learned], learned_in_cycles: &[Learned]| {
-        let side = |run| SideOf { name: "a run".into(), of: Subject::Runs(slice::from_ref(run)) };
-        let ask = Compare { base: side(&base), other: side(&other), learned, learned_in_cycles, threshold: 0.01 };
-        let figure = ask.compare().figures.remove(0);
+    let half_width = |learned: &[Learned], in_cycles: &[Learned]| {
+        let figure = compared([&base, &other], learned, in_cycles).figures.remove(0);
         assert!(matches!(figure.between, KnownFrom::Runs(8) | KnownFrom::Assumed(_)), "{figure:?}");
         (figure.ratio.high / figure.ratio.low).ln() / 2.0
     };
@@ -406,17 +399,9 @@ fn beside_neighbours_the_interval_of_what_is_found_is_as_wide_as_another_run_may
     assert!((slowed(1000.0).ln_1p() - 60.0 / 101.0).abs() < 1e-4);
     let wide = half_width(&found, 1.5);
     let told = |slower: [f32; 2]| {
-        let runs = slower.map(|slower| run_of(&found, &beside(slower)));
-        let side = |run| SideOf { name: "a run".into(), of: Subject::Runs(slice::from_ref(run)) };
-        let compared = Compare {
-            base: side(&runs[0]),
-            other: side(&runs[1]),
-            learned: &[],
-            learned_in_cycles: &[],
-            threshold: 0.01,
-        }
-        .compare();
-        compared.differences.into_iter().find(|fact| fact.group == "Neighbours").map(|fact| [fact.base, fact.other])
+        let [base, other] = slower.map(|slower| run_of(&found, &beside(slower)));
+        let differences = compared([&base, &other], &[], &[]).differences;
+        differences.into_iter().find(|fact| fact.group == "Neighbours").map(|fact| [fact.base, fact.other])
     };
     assert_eq!(told([1.0, 1.5]), Some([Some("0 %".into()), Some("27 %".into())]));
     assert_eq!(told([1.45, 1.5]), None);

@@ -44,8 +44,8 @@ pub(super) struct Found<'a> {
     pub figures: Vec<RunFigure>,
     /// The rounds of each of those runs.
     pub rounds: Vec<Vec<f64>>,
-    /// The chain canary in its steady state in each of them, in nanoseconds, where it was read.
-    chains: Vec<Option<f64>>,
+    /// The chain canary in its steady state in each of them in which it was read, in nanoseconds.
+    chains: Vec<f64>,
     /// Whether it is told at the frequency of both sides' base.
     pub is_at_one_frequency: bool,
     /// What its runs knew of earlier runs: the most that one did.
@@ -157,16 +157,15 @@ impl Found<'_> {
         self.headlines.push(headline(&rounds));
         self.figures.extend(RunFigure::of_rounds(&rounds));
         self.rounds.push(rounds);
-        self.chains.push(chain);
+        self.chains.extend(chain);
     }
 
-    /// The same with a core on which the chain takes so long in every run.
+    /// The same with a core on which the chain takes so long in every run: it was read in all.
     fn at_chain(&mut self, nanoseconds: f64) {
         let of_runs = std::mem::take(&mut self.rounds).into_iter().zip(std::mem::take(&mut self.chains));
         (self.headlines, self.figures) = Default::default();
         for (rounds, chain) in of_runs.collect::<Vec<_>>() {
-            let factor = chain.map_or(1.0, |chain| nanoseconds / chain);
-            self.add(rounds.into_iter().map(|value| value * factor).collect(), chain.map(|_| nanoseconds));
+            self.add(rounds.into_iter().map(|value| value * (nanoseconds / chain)).collect(), Some(nanoseconds));
         }
         self.is_at_one_frequency = true;
     }

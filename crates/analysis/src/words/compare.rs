@@ -269,13 +269,14 @@ fn clock(comparison: &Comparison) -> Option<String> {
         }
         (None, None) => return None,
     };
-    let at_one =
-        format!(" What is a fixed number of core cycles is told at the frequency of {}.", comparison.base.name);
-    Some(format!(
-        "{ran}{} {} that differs by no more than that is not known to have changed.",
-        if comparison.frequency.is_some() { &at_one } else { "" },
-        if comparison.frequency.is_some() { "Another figure" } else { "A figure" }
-    ))
+    let which = match comparison.frequency {
+        Some(_) => &format!(
+            "What is a fixed number of core cycles is told at the frequency of {}. Another figure",
+            comparison.base.name
+        ),
+        None => "A figure",
+    };
+    Some(format!("{ran} {which} that differs by no more than that is not known to have changed."))
 }
 
 fn widened(comparison: &Comparison) -> Option<String> {
