@@ -7,7 +7,7 @@ use kelvin_model::{
     Among, Better, Case, Chance, FactDiffers, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint,
     Metric, OtherMode, RunOfHistory, SeriesHistory, VersionHistory,
 };
-use kelvin_stats::{Course, FALSE_SHARE, course, joint_chances};
+use kelvin_stats::{Course, FALSE_SHARE, course, joint_chances, median};
 
 /// The joint chance up to which a change is news: a look after each run is many looks, and one in twenty of each would add up.
 const NEWS_SHARE: f64 = FALSE_SHARE / 20.0;
@@ -21,10 +21,22 @@ pub struct Recorded {
     pub metric: Metric,
     /// The case.
     pub case: Case,
-    /// The values of each version of the method, the oldest version first, none of them empty; each in the order of runs.
+    /// The values of each version of the method, as they were measured, the oldest version first, none of them empty; each in the order of
+    /// runs.
     pub versions: Vec<(u32, Vec<HistoryPoint>)>,
     /// The latest values of other machines, by the newest version.
     pub others: Vec<f64>,
+}
+
+/// A run, as it was stored.
+#[derive(Clone, Debug)]
+pub struct RecordedRun {
+    /// Its id.
+    pub id: String,
+    /// Its start, RFC 3339 in UTC.
+    pub started: String,
+    /// Nanoseconds of the chain canary in its steady state ([`STEADY_CHAIN`](crate::STEADY_CHAIN)), if it was kept.
+    pub chain: Option<f64>,
 }
 
 /// What a history is made of.
@@ -37,7 +49,7 @@ pub struct Records {
     /// The mode of the runs.
     pub mode: String,
     /// The runs, oldest first.
-    pub runs: Vec<RunOfHistory>,
+    pub runs: Vec<RecordedRun>,
     /// Whether there are older ones.
     pub has_older: bool,
     /// Runs of the machine in other modes.
@@ -79,17 +91,25 @@ impl Records {
         self
     }
 
+    /// The core's frequency in each run over the usual one, where it is known.
+    fn frequencies(&self) -> Vec<Option<f64>> {
+        let known: Vec<f64> = self.runs.iter().filter_map(|run| run.chain).collect();
+        let usual = median(&known);
+        self.runs.iter().map(|run| run.chain.map(|chain| usual / chain)).collect()
+    }
+
     /// The history that they tell, the most consequential series first. A change counts only if it does so among all that are looked at
     /// together; what else changed with it is not known yet, see [`annotate`].
     pub fn history(&self) -> History {
-        let courses = courses(&self.series);
-        let alone: Vec<f64> = courses.iter().flatten().flat_map(chances).collect();
+        let frequencies = self.frequencies();
+        let followed = followed(&self.series, &frequencies);
+        let alone: Vec<f64> = followed.iter().flatten().flat_map(|version| chances(&version.course)).collect();
         let mut joint = joint_chances(&alone).into_iter();
         let mut series: Vec<SeriesHistory> = self
             .series
             .iter()
-            .zip(&courses)
-            .map(|(recorded, courses)| recorded.told(courses, &mut || joint.next().unwrap_or(1.0)))
+            .zip(followed)
+            .map(|(recorded, versions)| recorded.told(versions, &mut || joint.next().unwrap_or(1.0)))
             .collect();
         // The sort is stable: within one place series stay in the order of their ids.
         series.sort_by(|one, other| place(one).partial_cmp(&place(other)).unwrap_or(std::cmp::Ordering::Equal));
@@ -98,7 +118,7 @@ impl Records {
             machine: self.machine.clone(),
             cpu_model: self.cpu_model.clone(),
             mode: self.mode.clone(),
-            runs: self.runs.clone(),
+            runs: self.runs.iter().zip(frequencies).map(|(run, frequency)| run.told(frequency)).collect(),
             has_older: self.has_older,
             other_modes: self.other_modes.clone(),
             false_share: FALSE_SHARE,
@@ -107,15 +127,28 @@ impl Records {
     }
 }
 
-/// The courses of all series by version, found on all CPUs.
-fn courses(series: &[Recorded]) -> Vec<Vec<Course>> {
-    let of = |one: &Recorded| one.versions.iter().map(|(_, points)| course(&on_scale(points))).collect();
+impl RecordedRun {
+    fn told(&self, frequency: Option<f64>) -> RunOfHistory {
+        RunOfHistory { id: self.id.clone(), started: self.started.clone(), frequency }
+    }
+}
+
+/// The values of a version with what they do.
+struct Followed {
+    version: u32,
+    points: Vec<HistoryPoint>,
+    course: Course,
+}
+
+/// What all series do by version, found on all CPUs.
+fn followed(series: &[Recorded], frequencies: &[Option<f64>]) -> Vec<Vec<Followed>> {
+    let of = |one: &Recorded| one.followed(frequencies);
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let share = series.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
         let parts: Vec<_> = series
             .chunks(share)
-            .map(|part| scope.spawn(move || part.iter().map(of).collect::<Vec<Vec<Course>>>()))
+            .map(|part| scope.spawn(move || part.iter().map(of).collect::<Vec<Vec<Followed>>>()))
             .collect();
         // A part that panicked is a bug of ours, and told as one.
         parts.into_iter().flat_map(|part| part.join().expect("arithmetic does not panic")).collect()
@@ -123,11 +156,25 @@ fn courses(series: &[Recorded]) -> Vec<Vec<Course>> {
 }
 
 impl Recorded {
-    fn told(&self, courses: &[Course], joint: &mut dyn FnMut() -> f64) -> SeriesHistory {
-        let versions = self.versions.iter().zip(courses).map(|((version, points), course)| VersionHistory {
-            version: *version,
-            points: points.clone(),
-            changes: changes(points, course, joint),
+    /// What it does by version: where it takes a fixed number of core cycles, at the usual frequency.
+    fn followed(&self, frequencies: &[Option<f64>]) -> Vec<Followed> {
+        let is_of_core_cycles = self.metric.at(&self.case).is_of_core_cycles();
+        let told = |point: &HistoryPoint| {
+            let frequency = frequencies[point.run].filter(|_| is_of_core_cycles);
+            HistoryPoint { value: point.value * frequency.unwrap_or(1.0), ..*point }
+        };
+        let of = |(version, points): &(u32, Vec<HistoryPoint>)| {
+            let points: Vec<HistoryPoint> = points.iter().map(told).collect();
+            let course = course(&on_scale(&points));
+            Followed { version: *version, points, course }
+        };
+        self.versions.iter().map(of).collect()
+    }
+
+    fn told(&self, versions: Vec<Followed>, joint: &mut dyn FnMut() -> f64) -> SeriesHistory {
+        let versions = versions.into_iter().map(|Followed { version, points, course }| {
+            let changes = changes(&points, &course, joint);
+            VersionHistory { version, points, changes }
         });
         let mut series =
             SeriesHistory { metric: self.metric, case: self.case.clone(), versions: versions.collect(), among: None };

@@ -38,7 +38,7 @@ pub use causes::{controls_of, explain, measured_under};
 pub use compare::{Compare, Gate, MeasuredInTurn, SideOf, Subject, Turns, compare_in_turn, what_differs};
 pub use gather::samples_as_found;
 pub use headlines::Headlines;
-pub use history::{LEAST_MACHINES, Recorded, Records, alarming, annotate, news};
+pub use history::{LEAST_MACHINES, Recorded, RecordedRun, Records, alarming, annotate, news};
 pub use kelvin_model::{Interval, IntervalKind, Place};
 pub use learn::{FIRST_ROUND_COST, ROUND_COST, RoundCost, round_costs};
 pub use levels::{CurvePoint, levels};

@@ -1,12 +1,13 @@
 //! Histories: what counts over many series, what is news, and what else changed.
 
-use kelvin_analysis::{LEAST_MACHINES, Recorded, Records, annotate, news};
+use kelvin_analysis::{LEAST_MACHINES, Recorded, RecordedRun, Records, annotate, news};
 use kelvin_model::{
-    Better, Case, FactDiffers, History, HistoryChange, HistoryChangeKind, HistoryPoint, Metric, RunOfHistory, Unit,
+    Better, Case, FactDiffers, History, HistoryChange, HistoryChangeKind, HistoryPoint, Metric, Treatment, Unit,
 };
 use kelvin_stats::Random;
 
 static TIME: Metric = Metric::duration("test.time", "of a test");
+static CYCLES: Metric = Metric::duration("test.cycles", "of a test").headline(Treatment::CycleNormalised);
 static RATE: Metric = Metric::rate("test.rate", "of a test");
 static COUNT: Metric = Metric::duration("test.count", "of a test").unit(Unit::Count, Better::Neither);
 
@@ -18,7 +19,7 @@ fn recorded(metric: Metric, n: u64, values: impl IntoIterator<Item = f64>) -> Re
 }
 
 fn records(series: Vec<Recorded>) -> Records {
-    let run = |run| RunOfHistory { id: format!("run-{run}"), started: "2026-10-01T10:00:00Z".into() };
+    let run = |run| RecordedRun { id: format!("run-{run}"), started: "2026-10-01T10:00:00Z".into(), chain: None };
     Records {
         machine: "m".into(),
         cpu_model: None,
@@ -144,4 +145,34 @@ fn a_place_among_machines_takes_five() {
     assert_eq!(of(&few).unwrap().better, 1.5 / 4.0);
     few.metric = RATE;
     assert_eq!(of(&few).unwrap().better, 2.5 / 4.0);
+}
+
+/// What is a number of core cycles: where the host lets its cores be slower, only what is told in time changes.
+#[test]
+fn core_cycles_are_followed_at_the_usual_frequency() {
+    let mut random = Random::new(7);
+    let frequency = |run: usize| if run < 20 { 1.0 } else { 0.5 };
+    let mut values = || step(&mut random, 20, 2.0);
+    let mut records = records(vec![recorded(TIME, 1, values()), recorded(CYCLES, 2, values())]);
+    let in_time = records.series[1].versions[0].1.clone();
+    let changes = |records: &Records, n_of: u64| {
+        let history = records.history();
+        let series = history.series.iter().find(|series| n(&series.case) == n_of).unwrap();
+        series.newest().changes.iter().map(|change| change.run).collect::<Vec<usize>>()
+    };
+    assert_eq!((changes(&records, 1), changes(&records, 2)), (vec![20], vec![20]), "no run kept its frequency");
+    for (number, run) in records.runs.iter_mut().enumerate() {
+        run.chain = Some(2000.0 / frequency(number));
+    }
+    assert_eq!((changes(&records, 1), changes(&records, 2)), (vec![20], vec![]));
+    // A run that did not keep it stays as it was measured.
+    records.runs[25].chain = None;
+    let history = records.history();
+    assert_eq!([3, 25, 26].map(|run| history.runs[run].frequency), [Some(1.0), None, Some(0.5)]);
+    let told = history.series.iter().find(|series| series.metric.id == CYCLES.id).unwrap();
+    for (told, measured) in told.newest().points.iter().zip(&in_time) {
+        assert_eq!(told.value, measured.value * history.runs[told.run].frequency.unwrap_or(1.0));
+    }
+    // The usual one is that of the runs that are looked at.
+    assert_eq!(records.clone().from(20).history().runs[0].frequency, Some(1.0));
 }

@@ -35,13 +35,16 @@ pub struct History {
 }
 
 /// A run of a history.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunOfHistory {
     /// Its id.
     #[schemars(with = "Word")]
     pub id: String,
     /// Its start, RFC 3339 in UTC.
     pub started: String,
+    /// The core's frequency over the usual one, the median of all these runs, by the chain canary; `None` of a run that did not keep it.
+    #[serde(default)]
+    pub frequency: Option<f64>,
 }
 
 /// Runs in a mode that is not shown.
@@ -83,7 +86,8 @@ pub struct VersionHistory {
 pub struct HistoryPoint {
     /// Index of the run.
     pub run: usize,
-    /// The headline, in the metric's unit.
+    /// The headline, in the metric's unit. What takes a fixed number of core cycles (headline `cycle_normalised`, in nanoseconds) is told at
+    /// the usual frequency: what was measured is this over the run's `frequency`, where it has one.
     pub value: f64,
 }
 

@@ -165,6 +165,12 @@ impl Metric {
         Self { floor, ceiling, ..self }
     }
 
+    /// Whether a figure of it is the time of a fixed number of core cycles, so that it goes with the core's frequency and with nothing else
+    /// that disturbs.
+    pub fn is_of_core_cycles(&self) -> bool {
+        self.headline == Treatment::CycleNormalised && self.unit == Unit::Nanoseconds
+    }
+
     /// Whether it is measured at a case of its probe.
     pub fn is_of(&self, case: &Case) -> bool {
         self.only.is_none_or(|there| there.is_of(case))

@@ -2,12 +2,12 @@
 
 use kelvin_model::{
     Among, Axis, AxisScale, Case, Chance, FactDiffers, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind,
-    HistoryPoint, Metric, OtherMode, RunOfHistory, SeriesHistory, VersionHistory,
+    HistoryPoint, Metric, OtherMode, RunOfHistory, SeriesHistory, Treatment, VersionHistory,
 };
 use kelvin_report::history::{Followed, MOST_LINES, Noted, Page, schema};
 
 const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
-static LATENCY: Metric = Metric::duration("test.latency", "A load").over([BYTES]);
+static LATENCY: Metric = Metric::duration("test.latency", "A load").headline(Treatment::CycleNormalised).over([BYTES]);
 static RATE: Metric = Metric::rate("test.rate", "Bytes read in a second");
 
 const RUNS: usize = 20;
@@ -57,7 +57,12 @@ fn history() -> History {
         cpu_model: Some("A <b>processor</b>".into()),
         mode: "default".into(),
         runs: (0..RUNS)
-            .map(|run| RunOfHistory { id: format!("run-{run}"), started: format!("2026-10-{:02}T10:00:00Z", run + 1) })
+            .map(|run| RunOfHistory {
+                id: format!("run-{run}"),
+                started: format!("2026-10-{:02}T10:00:00Z", run + 1),
+                // The first runs did not keep it.
+                frequency: (run > 2).then_some(1.0 - 0.01 * (run % 5) as f64),
+            })
             .collect(),
         has_older: true,
         other_modes: vec![OtherMode { mode: "quick".into(), runs: 3 }],

@@ -125,15 +125,20 @@ impl Store {
         runs: &[RunInHistory],
         is_wanted: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<StoredSeries>, LoadError> {
-        let places: HashMap<i64, usize> = runs.iter().enumerate().map(|(index, run)| (run.key, index)).collect();
-        let keys = runs.iter().map(|run| run.key);
-        let (Some(first), Some(last)) = (keys.clone().min(), keys.max()) else { return Ok(Vec::new()) };
+        let mut places: Vec<(i64, usize)> = runs.iter().enumerate().map(|(index, run)| (run.key, index)).collect();
+        places.sort_unstable();
+        let (Some(&(first, _)), Some(&(last, _))) = (places.first(), places.last()) else { return Ok(Vec::new()) };
         let mut found: BTreeMap<(Name, Case, u32), Vec<StoredValue>> = BTreeMap::new();
         for (series, (metric, version, case)) in self.series(is_wanted)? {
             let row = |row: &mut Row| Ok((row.take::<i64>(0)?, row.take::<f64>(1)?));
-            let mut values = Vec::new();
-            for (run, value) in self.rows(VALUES, values![series, first, last], row)? {
-                let Some(&run) = places.get(&run) else { continue };
+            let (mut values, mut next) = (Vec::new(), 0);
+            for (key, value) in self.rows(VALUES, values![series, first, last], row)? {
+                // Of most series the next run has the next value.
+                if places.get(next).is_none_or(|place| place.0 != key) {
+                    next = places.partition_point(|place| place.0 < key);
+                }
+                let Some(&(_, run)) = places.get(next).filter(|place| place.0 == key) else { continue };
+                next += 1;
                 if !value.is_finite() {
                     return Err(damaged(&format!("{metric} {case}"), "a value", "it is not finite"));
                 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use kelvin_model::units::case;
 use kelvin_model::{
     Canary, Case, Learned, Measurement, Metric, Name, NotCompared, NotComparedBecause, Outline, Reference, Run,
-    Treatment, Unit,
+    Treatment,
 };
 use kelvin_stats::{RunFigure, headline, median};
 
@@ -209,12 +209,9 @@ fn why_missing(gathered: &Gathered, outcome: impl FnOnce() -> Outcome) -> String
 /// as high that of the other is.
 pub(super) fn at_one_frequency([base, other]: &mut [Series<'_>; 2]) -> Option<f64> {
     let (of_base, of_other) = base.chain.zip(other.chain)?;
-    let in_cycles = |found: &Found<'_>| {
-        found.metric.headline == Treatment::CycleNormalised && found.metric.unit == Unit::Nanoseconds
-    };
-    for (at, here) in base.figures.iter_mut().filter(|(_, found)| in_cycles(found)) {
+    for (at, here) in base.figures.iter_mut().filter(|(_, found)| found.metric.is_of_core_cycles()) {
         let there = other.places.get(at).map(|&place| &mut other.figures[place].1);
-        if let Some(there) = there.filter(|found| in_cycles(found)) {
+        if let Some(there) = there.filter(|found| found.metric.is_of_core_cycles()) {
             here.at_chain(of_base);
             there.at_chain(of_base);
         }

@@ -5,6 +5,10 @@ use kelvin_model::{
     Among, Better, FactDiffers, History, HistoryChange, HistoryChangeKind, RunOfHistory, SeriesHistory,
 };
 
+/// Runs from which on a change shows.
+const LEAST_RUNS: usize = 6;
+/// The range of the core's frequency, as a share of the usual one, from which on it is said.
+const FREQUENCY_MOVED: f64 = 0.005;
 /// Facts that are named of what changed besides, on one screen.
 pub const FEW_FACTS: usize = 2;
 
@@ -63,8 +67,27 @@ pub fn remarks(history: &History) -> Vec<String> {
     let others: Vec<String> = history.other_modes.iter().map(|one| format!("{} {}", one.runs, one.mode)).collect();
     let others = (!others.is_empty())
         .then(|| format!("Not shown: runs in other modes ({}); --mode shows them.", others.join(", ")));
-    let few = (history.runs.len() < 6).then(|| "A change shows from 6 runs on, 3 before it and 3 after it.".to_owned());
-    others.into_iter().chain(few).collect()
+    let few = (history.runs.len() < LEAST_RUNS)
+        .then(|| "A change shows from 6 runs on, 3 before it and 3 after it.".to_owned());
+    others.into_iter().chain(few).chain(frequency(history)).collect()
+}
+
+/// At which frequency figures of core cycles are told, where it moved.
+fn frequency(history: &History) -> Option<String> {
+    let known: Vec<f64> = history.runs.iter().filter_map(|run| run.frequency).collect();
+    let least = known.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = known.iter().copied().fold(0.0, f64::max);
+    let is_told = history.series.iter().any(|series| series.metric.at(&series.case).is_of_core_cycles());
+    if !is_told || most - least < FREQUENCY_MOVED {
+        return None;
+    }
+    let but = match history.runs.len() - known.len() {
+        0 => String::new(),
+        1 => "; 1 run did not keep it, and is told as it was".into(),
+        without => format!("; {without} runs did not keep it, and are told as they were"),
+    };
+    let range = [least, most].map(number).join(" to ");
+    Some(format!("Figures of core cycles are told at the usual frequency: runs had {range} of it{but}."))
 }
 
 /// A share by which something changed, with its sign: `+12 %`; from a factor of two on the factor.

@@ -6,7 +6,7 @@ use std::path::Path;
 use kelvin_analysis::reference::foreign;
 use kelvin_analysis::{Compare, STEADY_CHAIN, SideOf, Subject, references};
 use kelvin_machine::private::leave_out;
-use kelvin_model::{FOREIGN_MODE, Learned, Metric, Reference, Run, RunStatus, Treatment};
+use kelvin_model::{FOREIGN_MODE, Learned, Metric, Reference, Run, RunStatus};
 use kelvin_store::{Filter, Kin, RunLine, Store, TAG_PREFIX};
 
 use crate::cli::{CompareArgs, StoreArgs};
@@ -170,8 +170,7 @@ fn learned(base: &Side, other: &Side, store: &StoreArgs) -> Result<[Vec<Learned>
     }
     let compared: Vec<&str> = runs.iter().map(|run| run.outline.id.as_str()).collect();
     let kin = Kin { machine: &machine, mode: Some(&mode), but: &compared };
-    let in_cycles = |metric: &Metric| metric.headline == Treatment::CycleNormalised;
-    let of_cycles: Vec<Metric> = metrics.iter().copied().filter(in_cycles).collect();
+    let of_cycles: Vec<Metric> = metrics.iter().copied().filter(Metric::is_of_core_cycles).collect();
     let learned = store
         .learned(&kin, &metrics, LEARN_FROM)
         .and_then(|as_they_are| Ok([as_they_are, store.learned_over(&kin, &of_cycles, &STEADY_CHAIN, LEARN_FROM)?]));

@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use kelvin_analysis::{Recorded, Records, annotate, news, what_differs};
+use kelvin_analysis::{Recorded, RecordedRun, Records, STEADY_CHAIN, annotate, news, what_differs};
 use kelvin_harness::UnknownName;
 use kelvin_machine::hardware;
 use kelvin_machine::private::leave_out;
-use kelvin_model::{
-    Case, FactDiffers, History, HistoryPoint, Metric, Name, OtherMode, Outline, RunOfHistory, json, leads,
-};
+use kelvin_model::{FactDiffers, History, HistoryPoint, Metric, Name, OtherMode, Outline, json, leads};
 use kelvin_report::history::{Followed, Noted, Page};
-use kelvin_store::{MachineRuns, RunInHistory, Store, StoredSeries};
+use kelvin_store::{MachineRuns, RunInHistory, Store, StoredSeries, StoredValue};
 
 use crate::cli::{HistoryArgs, HistoryFormat};
 use crate::commands::existing_store;
@@ -325,41 +323,49 @@ impl Reading<'_> {
         let has_older = runs.len() > limit;
         runs.drain(..runs.len().saturating_sub(limit));
         let is_wanted = |metric: &str| self.names.select(metric);
-        let stored = self.store.histories(&runs, &is_wanted).map_err(Fault::because)?;
+        let or_chain = |metric: &str| STEADY_CHAIN.id == *metric || is_wanted(metric);
+        let stored = self.store.histories(&runs, &or_chain).map_err(Fault::because)?;
         let mut others = self.store.latest(&self.places.others, mode, &is_wanted).map_err(Fault::because)?;
+        let mut chains = vec![None; runs.len()];
+        let of_chain =
+            stored.iter().filter(|series| (series.metric, series.version) == (STEADY_CHAIN.id, STEADY_CHAIN.version));
+        of_chain.flat_map(|series| &series.values).for_each(|value| chains[value.run] = Some(value.value));
         let mut series: Vec<Recorded> = Vec::new();
         let mut definitions = Definitions { reading: self, runs: &runs, known: HashMap::new() };
-        for cases in stored.chunk_by(|one, next| one.metric == next.metric && one.case == next.case) {
-            let Some(newest) = cases.last() else { continue };
+        for StoredSeries { metric, version, case, values } in stored {
             // Some series are of what rounds took: no metric of a run.
-            let Some(metric) = definitions.of(newest)? else { continue };
-            let others = others.remove(&(newest.metric, newest.version, newest.case.clone())).unwrap_or_default();
-            series.push(recorded(metric, &newest.case, cases, others));
+            let Some(metric) = definitions.of(metric, &values)? else { continue };
+            let points = values.into_iter().map(|StoredValue { run, value }| HistoryPoint { run, value }).collect();
+            let others = others.remove(&(metric.id, version, case.clone())).unwrap_or_default();
+            match series.last_mut().filter(|last| last.metric.id == metric.id && last.case == case) {
+                // Versions follow each other, the newest last.
+                Some(last) => {
+                    last.versions.push((version, points));
+                    (last.metric, last.others) = (metric, others);
+                }
+                None => series.push(Recorded { metric, case, versions: vec![(version, points)], others }),
+            }
         }
         if series.is_empty() {
             let asked = if self.args.all { "any metric".into() } else { self.args.names.join(", ") };
             return Err(Fault::because(format!("no {mode} run of this machine has a figure of {asked}")));
         }
-        let of_history = |run: &RunInHistory| RunOfHistory { id: run.id.clone(), started: run.started.clone() };
+        let recorded_run = |(run, &chain): (&RunInHistory, &Option<f64>)| RecordedRun {
+            id: run.id.clone(),
+            started: run.started.clone(),
+            chain,
+        };
         let records = Records {
             machine: self.places.identity.clone(),
             cpu_model: self.places.cpu_model.clone(),
             mode: mode.clone(),
-            runs: runs.iter().map(of_history).collect(),
+            runs: runs.iter().zip(&chains).map(recorded_run).collect(),
             has_older,
             other_modes: self.places.other_modes.clone(),
             series,
         };
         Ok(Kept { runs, records })
     }
-}
-
-fn recorded(metric: Metric, case: &Case, versions: &[StoredSeries], others: Vec<f64>) -> Recorded {
-    let points = |series: &StoredSeries| {
-        let values = series.values.iter();
-        (series.version, values.map(|value| HistoryPoint { run: value.run, value: value.value }).collect())
-    };
-    Recorded { metric, case: case.clone(), versions: versions.iter().map(points).collect(), others }
 }
 
 /// The metrics as runs define them.
@@ -372,12 +378,12 @@ struct Definitions<'a> {
 
 impl Definitions<'_> {
     /// A metric as the newest run that has a value defines it.
-    fn of(&mut self, series: &StoredSeries) -> Result<Option<Metric>, Fault> {
-        let Some(last) = series.values.last() else { return Ok(None) };
+    fn of(&mut self, metric: Name, values: &[StoredValue]) -> Result<Option<Metric>, Fault> {
+        let Some(last) = values.last() else { return Ok(None) };
         if !self.known.contains_key(&last.run) {
             let outline = self.reading.store.outline_of(&self.runs[last.run].id).map_err(Fault::because)?;
             self.known.insert(last.run, outline.metrics.into_iter().map(|metric| (metric.id, metric)).collect());
         }
-        Ok(self.known[&last.run].get(&series.metric).copied())
+        Ok(self.known[&last.run].get(&metric).copied())
     }
 }

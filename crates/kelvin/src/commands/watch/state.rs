@@ -172,19 +172,20 @@ impl Told {
 mod tests {
     use std::fs;
 
-    use kelvin_analysis::{Recorded, Records};
+    use kelvin_analysis::{Recorded, RecordedRun, Records};
     use kelvin_catalogue::cpu::LOOP;
     use kelvin_catalogue::mem::BYTES;
-    use kelvin_model::{HistoryPoint, RunOfHistory};
+    use kelvin_model::HistoryPoint;
     use kelvin_stats::Random;
 
     use super::*;
 
     /// Runs of a history in which a loop takes these times, and one of them is no other's.
     fn records(values: &[f64]) -> Records {
-        let run = |at: usize| RunOfHistory {
+        let run = |at: usize| RecordedRun {
             id: format!("{at}"),
             started: format!("2026-10-{:02}T{:02}:00:00Z", 1 + at / 24, at % 24),
+            chain: None,
         };
         let point = |(run, &value): (usize, &f64)| HistoryPoint { run, value };
         let points: Vec<HistoryPoint> = values.iter().enumerate().map(point).collect();
