@@ -11,6 +11,8 @@ use kelvin_stats::{Course, FALSE_SHARE, course, joint_chances, median};
 
 /// The joint chance up to which a change is news: a look after each run is many looks, and one in twenty of each would add up.
 const NEWS_SHARE: f64 = FALSE_SHARE / 20.0;
+/// What the core's frequency may be over the usual one: more lies between no two states of a processor.
+const FREQUENCY_RANGE: std::ops::Range<f64> = 0.05..20.0;
 /// Fewest machines among which a place is told.
 pub const LEAST_MACHINES: usize = 5;
 
@@ -91,11 +93,12 @@ impl Records {
         self
     }
 
-    /// The core's frequency in each run over the usual one, where it is known.
+    /// The core's frequency in each run over the usual one, where it is known: what no core does is no frequency.
     fn frequencies(&self) -> Vec<Option<f64>> {
         let known: Vec<f64> = self.runs.iter().filter_map(|run| run.chain).collect();
         let usual = median(&known);
-        self.runs.iter().map(|run| run.chain.map(|chain| usual / chain)).collect()
+        let over_usual = |run: &RecordedRun| Some(usual / run.chain?).filter(|ratio| FREQUENCY_RANGE.contains(ratio));
+        self.runs.iter().map(over_usual).collect()
     }
 
     /// The history that they tell, the most consequential series first. A change counts only if it does so among all that are looked at

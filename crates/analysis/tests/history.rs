@@ -173,6 +173,10 @@ fn core_cycles_are_followed_at_the_usual_frequency() {
     for (told, measured) in told.newest().points.iter().zip(&in_time) {
         assert_eq!(told.value, measured.value * history.runs[told.run].frequency.unwrap_or(1.0));
     }
+    // What somebody else wrote into a store may be anything.
+    records.runs[26].chain = Some(0.0);
+    records.runs[27].chain = Some(f64::MIN_POSITIVE);
+    assert_eq!([26, 27].map(|run| records.history().runs[run].frequency), [None, None]);
     // The usual one is that of the runs that are looked at.
     assert_eq!(records.clone().from(20).history().runs[0].frequency, Some(1.0));
 }

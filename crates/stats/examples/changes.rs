@@ -1,7 +1,8 @@
 //! How often steps are found where there are some, and where there are none: a Markdown table.
 //!
 //! `cargo run --release -p kelvin-stats --example changes`; with `values` the simulated histories as lines of JSON instead, for
-//! another program to look at the same ones.
+//! another program to look at the same ones; with `read` the histories of standard input, one a line as numbers between spaces, and of each
+//! in a line where it steps and where its drifts begin and end.
 use std::io::{self, Write};
 
 #[path = "../tests/simulation/scenes.rs"]
@@ -58,8 +59,10 @@ fn on_ranks(values: &[f64]) -> Said {
 
 fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
-    if std::env::args().nth(1).is_some_and(|word| word == "values") {
-        return all_values(&mut out);
+    match std::env::args().nth(1).as_deref() {
+        Some("values") => return all_values(&mut out),
+        Some("read") => return of_others(&mut out),
+        _ => {}
     }
     writeln!(
         out,
@@ -110,6 +113,20 @@ fn row(scene: Scene, runs: usize, name: &str, method: fn(&[f64]) -> Said) -> Str
         share(drifts, HISTORIES),
         share(sure, HISTORIES)
     )
+}
+
+/// What histories from elsewhere do.
+fn of_others(out: &mut impl Write) -> io::Result<()> {
+    for line in io::stdin().lines() {
+        let values: Result<Vec<f64>, _> = line?.split_whitespace().map(str::parse).collect();
+        let found = course(&values.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
+        let steps = found.steps.iter().map(|step| step.index);
+        let mut places: Vec<usize> =
+            steps.chain(found.drifts.iter().flat_map(|drift| [drift.from, drift.to])).collect();
+        places.sort_unstable();
+        writeln!(out, "{places:?}")?;
+    }
+    Ok(())
 }
 
 fn all_values(out: &mut impl Write) -> io::Result<()> {

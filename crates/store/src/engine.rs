@@ -13,6 +13,14 @@ pub(crate) trait Engine: std::fmt::Debug {
     /// Gives each row of a statement to `row`, which may take its values; the first error ends it.
     fn each_row(&self, sql: &str, values: &[Value], row: &mut Reader<'_>) -> Outcome<()>;
 
+    /// Gives the first two columns of each row to `pair`: a history has millions of rows, and a database may make no value of each.
+    fn each_pair(&self, sql: &str, values: &[Value], pair: &mut dyn FnMut(i64, f64)) -> Outcome<()> {
+        self.each_row(sql, values, &mut |row| {
+            pair(row.take(0)?, row.take(1)?);
+            Ok(())
+        })
+    }
+
     /// The rows that a statement gives.
     fn query(&self, sql: &str, values: &[Value]) -> Outcome<Vec<Row>> {
         let mut rows = Vec::new();
@@ -243,7 +251,7 @@ impl<T: Cell> Cell for Option<T> {
 /// A column that is missing or holds something else than it must.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("column {0} of a row holds something else than it must")]
-pub(crate) struct WrongColumn(usize);
+pub(crate) struct WrongColumn(pub(crate) usize);
 
 impl Row {
     /// Takes the value of a column, counted from 0.

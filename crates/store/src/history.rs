@@ -130,19 +130,19 @@ impl Store {
         let (Some(&(first, _)), Some(&(last, _))) = (places.first(), places.last()) else { return Ok(Vec::new()) };
         let mut found: BTreeMap<(Name, Case, u32), Vec<StoredValue>> = BTreeMap::new();
         for (series, (metric, version, case)) in self.series(is_wanted)? {
-            let row = |row: &mut Row| Ok((row.take::<i64>(0)?, row.take::<f64>(1)?));
             let (mut values, mut next) = (Vec::new(), 0);
-            for (key, value) in self.rows(VALUES, values![series, first, last], row)? {
+            self.each_pair(VALUES, values![series, first, last], |key, value| {
                 // Of most series the next run has the next value.
                 if places.get(next).is_none_or(|place| place.0 != key) {
                     next = places.partition_point(|place| place.0 < key);
                 }
-                let Some(&(_, run)) = places.get(next).filter(|place| place.0 == key) else { continue };
-                next += 1;
-                if !value.is_finite() {
-                    return Err(damaged(&format!("{metric} {case}"), "a value", "it is not finite"));
+                if let Some(&(_, run)) = places.get(next).filter(|place| place.0 == key) {
+                    values.push(StoredValue { run, value });
+                    next += 1;
                 }
-                values.push(StoredValue { run, value });
+            })?;
+            if values.iter().any(|value: &StoredValue| !value.value.is_finite()) {
+                return Err(damaged(&format!("{metric} {case}"), "a value", "it is not finite"));
             }
             if !values.is_empty() {
                 found.entry((metric, case, version)).or_default().append(&mut values);

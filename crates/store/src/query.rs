@@ -137,6 +137,11 @@ impl Store {
         rows(self.engine(), sql, values, row).map_err(|trouble| self.fault(trouble))
     }
 
+    /// Gives the first two columns of each row of a statement, a whole number and a number, to `pair`.
+    pub(crate) fn each_pair(&self, sql: &str, values: &[Value], mut pair: impl FnMut(i64, f64)) -> Result<(), Fault> {
+        self.engine().each_pair(sql, values, &mut pair).map_err(|trouble| self.fault(trouble))
+    }
+
     /// Runs a statement that no key of another row can stop.
     pub(crate) fn execute(&self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
         self.engine().execute(sql, values).map_err(|trouble| self.fault(trouble))

@@ -48,7 +48,6 @@ impl Engine for Sqlite {
             let mut statement = self.statement(sql, values)?;
             let columns = statement.column_count();
             let mut rows = statement.raw_query();
-            // One for all: a history has millions.
             let mut one = Row::default();
             while let Some(found) = rows.next()? {
                 one.0.clear();
@@ -57,6 +56,22 @@ impl Engine for Sqlite {
                 }
                 if let wrong @ Err(_) = row(&mut one) {
                     return Ok(wrong);
+                }
+            }
+            Ok(Ok(()))
+        };
+        read().map_err(|error| self.trouble(error))?.map_err(Trouble::WrongColumn)
+    }
+
+    fn each_pair(&self, sql: &str, values: &[Value], pair: &mut dyn FnMut(i64, f64)) -> Outcome<()> {
+        let mut read = || -> rusqlite::Result<Result<(), WrongColumn>> {
+            let mut statement = self.statement(sql, values)?;
+            let mut rows = statement.raw_query();
+            while let Some(found) = rows.next()? {
+                match (found.get_ref(0)?, found.get_ref(1)?) {
+                    (ValueRef::Integer(first), ValueRef::Real(second)) => pair(first, second),
+                    (ValueRef::Integer(_), _) => return Ok(Err(WrongColumn(1))),
+                    _ => return Ok(Err(WrongColumn(0))),
                 }
             }
             Ok(Ok(()))
@@ -187,5 +202,20 @@ mod tests {
         let mut rows = engine.query("SELECT x FROM a", &[]).unwrap();
         assert_eq!(rows[0].take::<i64>(0).unwrap(), 1);
         assert!(rows[0].take::<String>(0).is_err() && rows[0].take::<i64>(7).is_err());
+    }
+
+    #[test]
+    fn pairs_are_those_of_rows_and_nothing_else_passes_for_one() {
+        let engine = engine();
+        let pairs = |sql| {
+            let mut found = Vec::new();
+            engine.each_pair(sql, values![7_i64], &mut |first, second| found.push((first, second))).map(|()| found)
+        };
+        assert_eq!(pairs("SELECT 1, 0.5 UNION ALL SELECT $1, -2.0").unwrap(), [(1, 0.5), (7, -2.0)]);
+        for (sql, column) in [("SELECT 'x', 0.5", 0), ("SELECT 1.5, 0.5", 0), ("SELECT 1, NULL", 1), ("SELECT 1, 2", 1)]
+        {
+            assert!(matches!(pairs(sql), Err(Trouble::WrongColumn(WrongColumn(wrong))) if wrong == column), "{sql}");
+        }
+        assert!(matches!(pairs("SELECT 1"), Err(Trouble::Fault(_))));
     }
 }

@@ -5,8 +5,6 @@ use kelvin_model::{
     Among, Better, FactDiffers, History, HistoryChange, HistoryChangeKind, RunOfHistory, SeriesHistory,
 };
 
-/// Runs from which on a change shows.
-const LEAST_RUNS: usize = 6;
 /// The range of the core's frequency, as a share of the usual one, from which on it is said.
 const FREQUENCY_MOVED: f64 = 0.005;
 /// Facts that are named of what changed besides, on one screen.
@@ -67,8 +65,7 @@ pub fn remarks(history: &History) -> Vec<String> {
     let others: Vec<String> = history.other_modes.iter().map(|one| format!("{} {}", one.runs, one.mode)).collect();
     let others = (!others.is_empty())
         .then(|| format!("Not shown: runs in other modes ({}); --mode shows them.", others.join(", ")));
-    let few = (history.runs.len() < LEAST_RUNS)
-        .then(|| "A change shows from 6 runs on, 3 before it and 3 after it.".to_owned());
+    let few = (history.runs.len() < 6).then(|| "A change shows from 6 runs on, 3 before it and 3 after it.".to_owned());
     others.into_iter().chain(few).chain(frequency(history)).collect()
 }
 
