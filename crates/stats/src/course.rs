@@ -27,6 +27,8 @@ const NEARLY_THERE: f64 = 0.7;
 const PLACES: usize = 14;
 /// The shortest stretch that is looked at apart: two levels of twice the least.
 const LEAST_STRETCH: f64 = 4.0 * LEAST_OF_LEVEL as f64;
+/// Fewest values whose differences tell how long what differs lasts.
+const LEAST_CORRELATED: usize = 12;
 /// By how much Schwarz's criterion must speak for a drift: positive evidence (Kass and Raftery 1995).
 const EVIDENCE: f64 = 2.0;
 /// Fewest runs over which a drift goes: a faster one is a step that a run fell into.
@@ -83,7 +85,7 @@ pub fn course(values: &[f64]) -> Course {
     let mut sequence = Sequence { values, cleaned: &cleaned, sums: Sums::of(&cleaned), widening: 1.0 };
     // What is left after the steps tells how long states of the machine last; then the steps are asked again.
     let found = sequence.segmented();
-    sequence.widening = widening(&residuals(&cleaned, &found));
+    sequence.widening = widening(correlation(&residuals(&cleaned, &found)).max(correlation_within(&cleaned)));
     let found = if sequence.widening > 1.0 { sequence.segmented() } else { found };
     sequence.described(&found)
 }
@@ -572,18 +574,44 @@ fn residuals(values: &[f64], splits: &[Split]) -> Vec<f64> {
     left
 }
 
-/// How many times as large the variance of a mean is as that of independent values, from the correlation of neighbours: that of a first
-/// order autoregression, (1 + c) / (1 - c). The correlation is corrected for its bias in short sequences (Kendall 1954), and counts only
-/// as far as it is beyond one standard error, so that independent values are hardly widened.
-fn widening(residuals: &[f64]) -> f64 {
+/// How many times as large the variance of a mean is as that of independent values, by the correlation of neighbours: that of a first
+/// order autoregression, (1 + c) / (1 - c).
+fn widening(correlation: f64) -> f64 {
+    let correlation = correlation.clamp(0.0, 0.9);
+    (1.0 + correlation) / (1.0 - correlation)
+}
+
+/// The correlation of neighbours in what is left after steps, corrected for its bias in short sequences (Kendall 1954). It counts only as
+/// far as it is beyond one standard error, so that independent values are hardly widened.
+fn correlation(residuals: &[f64]) -> f64 {
     let n = residuals.len() as f64;
     let squares: f64 = residuals.iter().map(|value| value * value).sum();
     if residuals.len() < 2 * WINDOW || squares <= 0.0 {
-        return 1.0;
+        return 0.0;
     }
     let raw = residuals.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / squares;
-    let correlation = (raw + (1.0 + 3.0 * raw) / n - 1.0 / n.sqrt()).clamp(0.0, 0.9);
-    (1.0 + correlation) / (1.0 - correlation)
+    raw + (1.0 + 3.0 * raw) / n - 1.0 / n.sqrt()
+}
+
+/// The same without knowing the steps, which may be too many and then leave nothing that lasts: from how much further values that are two
+/// apart lie from each other than neighbours do, by 2 (1 - c^2) and 2 (1 - c) times the variance. Few of either have a step between them, and
+/// no difference counts as more than noise. It counts beyond two standard errors, so that it takes next to no power where nothing lasts.
+fn correlation_within(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    if values.len() < LEAST_CORRELATED {
+        return 0.0;
+    }
+    let [near, far] = [1, 2].map(|apart| {
+        let mut away: Vec<f64> = values.iter().zip(&values[apart..]).map(|(one, other)| other - one).collect();
+        let middle = median(&away);
+        away.iter_mut().for_each(|away| *away = (*away - middle).abs());
+        let most = STATE * crate::MAD_TO_STD * median(&away);
+        away.iter().map(|away| away.min(most).powi(2)).sum::<f64>() / away.len() as f64
+    });
+    if near <= 0.0 {
+        return 0.0;
+    }
+    far / near - 1.0 - 2.0 * (2.0 / n).sqrt()
 }
 
 /// Chance that the shorter side of a split is but a state of the machine that the longer side has shown too: that so many values in a row
@@ -762,6 +790,23 @@ mod tests {
                 assert!((found - all.min(1.0)).abs() <= 1e-3 * all.max(1e-30), "{n} {r}: {found}, not {all}");
             }
         }
+    }
+
+    /// Steps hide nothing of how long noise lasts, nor do they pass for it.
+    #[test]
+    fn how_long_noise_lasts_is_told_without_knowing_the_steps() {
+        let mut random = Random::new(4);
+        for lasting in [0.0, 0.4, 0.8] {
+            let mut away = 0.0;
+            let mut noise = || {
+                away = lasting * away + random.normal();
+                away
+            };
+            let values: Vec<f64> = (0..4000).map(|run| noise() + f64::from(run / 500 % 3) * 20.0).collect();
+            let found = correlation_within(&values) + 2.0 * (2.0 / 4000.0_f64).sqrt();
+            assert!((found - lasting).abs() < 0.1, "{found}, not {lasting}");
+        }
+        assert_eq!([&[][..], &[1.0; 40], &[1.0, 2.0]].map(correlation_within), [0.0; 3]);
     }
 
     #[test]
