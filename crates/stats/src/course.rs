@@ -602,11 +602,9 @@ fn correlation_within(values: &[f64]) -> f64 {
         return 0.0;
     }
     let [near, far] = [1, 2].map(|apart| {
-        let mut away: Vec<f64> = values.iter().zip(&values[apart..]).map(|(one, other)| other - one).collect();
-        let middle = median(&away);
-        away.iter_mut().for_each(|away| *away = (*away - middle).abs());
-        let most = STATE * crate::MAD_TO_STD * median(&away);
-        away.iter().map(|away| away.min(most).powi(2)).sum::<f64>() / away.len() as f64
+        let away: Vec<f64> = values.iter().zip(&values[apart..]).map(|(one, other)| other - one).collect();
+        let (middle, most) = (median(&away), STATE * crate::MAD_TO_STD * mad(&away));
+        away.iter().map(|away| (away - middle).abs().min(most).powi(2)).sum::<f64>() / away.len() as f64
     });
     if near <= 0.0 {
         return 0.0;

@@ -176,12 +176,11 @@ impl Store {
             let mut seen: HashSet<i64> = HashSet::new();
             for run in self.runs_in_history(identities, mode, LATEST_IN)?.iter().rev() {
                 let select = "SELECT series, value FROM headline WHERE run = $1";
-                let row = |row: &mut Row| Ok((row.take::<i64>(0)?, row.take(1)?));
-                for (series, value) in self.rows(select, values![run.key], row)? {
+                self.each_pair(select, values![run.key], |series, value| {
                     if let Some(identified) = wanted.get(&series).filter(|_| seen.insert(series)) {
                         latest.entry(identified.clone()).or_default().push(value);
                     }
-                }
+                })?;
             }
         }
         Ok(latest)
