@@ -41,6 +41,11 @@ impl Predicting {
         self
     }
 
+    /// Several inputs.
+    pub(crate) fn inputs(self, inputs: impl IntoIterator<Item = Input>) -> Self {
+        inputs.into_iter().fold(self, Self::input)
+    }
+
     /// A constant from a publication or from the machine's facts as an input.
     pub(crate) fn constant(self, name: impl Into<String>, value: f64, unit: Unit, source: impl Into<String>) -> Self {
         self.input(Input { name: name.into(), value, unit, source: source.into() })

@@ -100,10 +100,7 @@ pub(super) static UDP: Probe = Probe {
         let because = |reason: &str| Err(NoPrediction::because(reason));
         let share_a_cpu = Placement::of(case) == Some(Placement::SameCpu);
         match metric.id {
-            id if id == BANDWIDTH_UDP.id && share_a_cpu => because(
-                "the sender does not wait: it depends on when the scheduler takes it off the shared CPU, and on how \
-                 much the receiver's buffer holds by then",
-            ),
+            id if id == BANDWIDTH_UDP.id && share_a_cpu => what_is_not_lost(facts, case),
             id if id == BANDWIDTH_UDP_SENT.id && share_a_cpu => sent_in_half_of_the_time(facts, case),
             id if [BANDWIDTH_UDP.id, BANDWIDTH_UDP_SENT.id].contains(&id) => predict(facts, case, Protocol::Udp),
             _ => {
@@ -373,6 +370,23 @@ fn one_is_busy() -> Prediction {
         .derived_as("1, less where each waits for the other in turn, and a little more by how CPU time is counted")
 }
 
+/// The rate of datagrams that arrive at one of two processes that share a CPU: the sender does not wait, and what finds the receiver's
+/// buffer full by the time that the scheduler lets it run is lost.
+fn what_is_not_lost(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let (sent, lost) = (facts.measured(&BANDWIDTH_UDP_SENT, case)?, facts.measured(&BANDWIDTH_UDP_LOST, case)?);
+    let value = sent.value * (1.0 - lost.value);
+    Ok(Predicting::within_factor(Basis::Derived, value, 1.2)
+        .formula(format!("{} x (1 - {})", sent.name, lost.name))
+        .input(sent.clone())
+        .input(lost.clone())
+        .derived_as(format!(
+            "{:.3} GB/s sent, of which {:.0} % are lost: {:.3} GB/s",
+            sent.value / 1e9,
+            100.0 * lost.value,
+            value / 1e9
+        )))
+}
+
 /// The rate of datagrams sent by one of two processes that share a CPU.
 fn sent_in_half_of_the_time(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.of(case).unwrap_or(1);
@@ -563,6 +577,15 @@ mod tests {
             assert!((of(metric, Placement::TwoCpus, 700.0) - 1450.0).abs() < 1e-9);
         }
         assert!((of(&BANDWIDTH_UDP_SENT, Placement::SameCpu, 200.0) - 1400.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_sent_and_not_lost_arrives() {
+        let known = [(BANDWIDTH_UDP_SENT.id.as_str(), Some(4e9)), (BANDWIDTH_UDP_LOST.id.as_str(), Some(0.75))];
+        facts_about(&known, |facts| {
+            let case = Case::new().with(MESSAGE, 64).at(Placement::SameCpu);
+            assert!(((UDP.predict)(facts, &BANDWIDTH_UDP, &case).unwrap().value - 1e9).abs() < 1.0);
+        });
     }
 
     #[test]

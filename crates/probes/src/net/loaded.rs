@@ -4,15 +4,16 @@
 //! of a router's buffers.
 
 use kelvin_catalogue::Placement;
-use kelvin_catalogue::net::{LOADED, SendMethod};
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, NoPrediction};
+use kelvin_catalogue::net::{LOADED, MESSAGE, RTT_TCP, SendMethod};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction};
 
 use super::bulk::{Bulk, Ends, Plan};
 use super::echo::Echo;
 use super::link::Protocol;
 use super::messages::SMALL;
 use crate::os::ipc::partner_cpu;
+use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
     id: LOADED.id.as_str(),
@@ -23,8 +24,9 @@ pub(super) static PROBE: Probe = Probe {
               CPU or one here and one on the next. Once its rate no longer rises, a message of 64 bytes goes over its \
               own connection from this CPU to a process on the receiver's CPU and back, as in net.rtt.tcp, each timed \
               by itself. The stream's rate meanwhile, and how busy its sender and receiver were, is noted.",
-        prediction: "None: a message waits for its turn from the scheduler and the kernel's packet processing, for \
-                     which nothing is published. Compared with net.rtt.tcp it shows what the load costs.",
+        prediction: "On one CPU: net.rtt.tcp, for the scheduler lets who was asleep go first. Between two: none, for a \
+                     message finds both CPUs awake but busy, and waits for its turn, of which nothing is published. Compared \
+                     with net.rtt.tcp it shows what the load costs.",
         not_for: "The buffers of a network: over loopback a message never waits for a wire. The response time of a \
                   loaded program.",
         pitfalls: &[
@@ -34,15 +36,13 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["Flent, the RRUL test", "netperf TCP_RR beside TCP_STREAM"],
     },
     metrics: &[&LOADED],
-    inputs: &[],
+    inputs: &[RTT_TCP.id.as_str()],
     cases: |_, effort| {
         let placements = if effort == Effort::Quick { &[Placement::TwoCpus] } else { Placement::ALL };
         placements.iter().map(|&placement| Case::new().at(placement)).collect()
     },
     run,
-    predict: |_, _, _| {
-        Err(NoPrediction::because("it depends on the turns that the scheduler gives, of which nothing is published"))
-    },
+    predict,
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
@@ -64,4 +64,32 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         return Err(Stop::fail("no bytes of the stream arrived while round trips were timed: there was no load"));
     }
     echo.finish()
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if Placement::of(case) != Some(Placement::SameCpu) {
+        return Err(NoPrediction::because(
+            "it depends on the turns that the scheduler gives, of which nothing is published",
+        ));
+    }
+    let alone = facts.measured(&RTT_TCP, &case.clone().with(MESSAGE, SMALL))?;
+    Ok(Predicting::within_factor(Basis::Derived, alone.value, 2.0)
+        .formula(format!("{}: who was asleep goes first", alone.name))
+        .input(alone.clone())
+        .derived_as(format!("{:.0} ns as without the stream", alone.value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn on_one_cpu_a_message_does_not_wait_for_the_stream() {
+        facts_about(&[(RTT_TCP.id.as_str(), Some(5000.0))], |facts| {
+            let at = |placement| predict(facts, &LOADED, &Case::new().at(placement));
+            assert_eq!(at(Placement::SameCpu).unwrap().value, 5000.0);
+            assert!(at(Placement::TwoCpus).is_err());
+        });
+    }
 }

@@ -10,12 +10,19 @@ const KIB: u64 = 1 << 10;
 
 /// Message sizes of a round trip: the least, a small one, and up to the most that a datagram holds.
 pub(super) fn round_trip_messages(protocol: Protocol) -> [u64; 5] {
-    let largest = if protocol == Protocol::Udp { LARGEST_DATAGRAM } else { 64 * KIB };
-    [1, SMALL, KIB, 16 * KIB, largest]
+    [1, SMALL, KIB, MEDIUM, largest(protocol)]
 }
 
 /// A small message, whose bytes themselves cost next to nothing.
 pub(super) const SMALL: u64 = 64;
+
+/// One whose bytes cost about as much as all else, and fit the nearest cache on their way.
+pub(super) const MEDIUM: u64 = 16 * KIB;
+
+/// The largest of a protocol's round trips.
+pub(super) fn largest(protocol: Protocol) -> u64 {
+    if protocol == Protocol::Udp { LARGEST_DATAGRAM } else { 64 * KIB }
+}
 
 /// The bytes of a case's message.
 pub(super) fn message(case: &Case) -> Result<usize, Stop> {

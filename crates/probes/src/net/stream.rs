@@ -5,12 +5,14 @@
 use kelvin_catalogue::net::{
     MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric};
+use kelvin_catalogue::net::{STACK_TCP, STACK_UDP, STACK_UNIX};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::link::{LARGEST_DATAGRAM, Link, Protocol};
-use super::messages::message;
-use super::stack::predict;
+use super::messages::{SMALL, largest, message};
+use super::stack::{CostOfBytes, of_message};
+use crate::predict::Predicting;
 
 /// Largest message measured: a larger one costs as many of these as it holds.
 pub(super) const LARGEST: u64 = 64 << 10;
@@ -40,33 +42,41 @@ impl Ends {
 pub(super) static TCP: Probe = probe(
     "Sending and receiving of a local TCP stream, neither waiting for the other",
     &[&STREAM_TCP, &STREAM_TCP_RECEIVE],
-    |_, effort| cases(effort, &[64, 4 << 10, LARGEST]),
+    &[STACK_TCP.id.as_str()],
+    |_, effort| cases(effort, Protocol::Tcp),
     |bench, case| run(bench, case, Protocol::Tcp),
+    |facts, metric, case| predict(facts, metric, case, Protocol::Tcp),
 );
 
 pub(super) static UDP: Probe = probe(
     "Sending and receiving of datagrams over loopback, neither waiting for the other",
     &[&STREAM_UDP, &STREAM_UDP_RECEIVE],
-    |_, effort| cases(effort, &[64, 1472, 16 << 10, LARGEST_DATAGRAM]),
+    &[STACK_UDP.id.as_str()],
+    |_, effort| cases(effort, Protocol::Udp),
     |bench, case| run(bench, case, Protocol::Udp),
+    |facts, metric, case| predict(facts, metric, case, Protocol::Udp),
 );
 
 pub(super) static UNIX: Probe = probe(
     "Sending and receiving of a stream over Unix sockets, neither waiting for the other",
     &[&STREAM_UNIX, &STREAM_UNIX_RECEIVE],
-    |_, effort| cases(effort, &[4 << 10, LARGEST]),
+    &[STACK_UNIX.id.as_str()],
+    |_, effort| cases(effort, Protocol::Unix),
     |bench, case| run(bench, case, Protocol::Unix),
+    |facts, metric, case| predict(facts, metric, case, Protocol::Unix),
 );
 
 /// What the three have in common.
 const fn probe(
     summary: &'static str,
     metrics: &'static [&'static Metric],
+    inputs: &'static [&'static str],
     cases: fn(&Machine, Effort) -> Vec<Case>,
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
+    predict: fn(&Facts<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
-    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
+    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs, cases, run, predict }
 }
 
 const METHOD: Method = Method {
@@ -75,7 +85,9 @@ const METHOD: Method = Method {
           halves are timed apart. Over TCP all but the last carry MSG_MORE, so that the kernel gathers them into \
           packets of up to 64 KiB, as it does for a stream that is ahead of its receiver; loopback delivers a packet \
           within the send. Nothing sleeps: a message has arrived before it is received.",
-    prediction: "None: no cost of the protocol's code is published. Predictions of bandwidth rest on this figure.",
+    prediction: "The smallest message: none, for no cost of the protocol's code is published; predictions of bandwidth rest \
+                 on it. A larger one: that, and for each further byte half of what net.stack says a byte costs that is \
+                 sent and received, by its smallest and its largest message.",
     not_for: "The rate of a stream, whose sender and receiver wait for and wake each other; with more bytes in flight \
               they may lie in a slower cache.",
     pitfalls: &[
@@ -85,11 +97,21 @@ const METHOD: Method = Method {
     sources: &["send(2): MSG_MORE", "tcp(7), udp(7), unix(7)"],
 };
 
-fn cases(effort: Effort, all: &[u64]) -> Vec<Case> {
+/// The messages of a protocol, the smallest first.
+fn messages(protocol: Protocol) -> &'static [u64] {
+    match protocol {
+        Protocol::Tcp => &[SMALL, 4 << 10, LARGEST],
+        Protocol::Udp => &[SMALL, 1472, 16 << 10, LARGEST_DATAGRAM],
+        Protocol::Unix => &[4 << 10, LARGEST],
+    }
+}
+
+fn cases(effort: Effort, protocol: Protocol) -> Vec<Case> {
+    let all = messages(protocol);
     // A quick run predicts one size of each protocol, the second of these or the first.
     let quick = if all.len() > 2 { &all[1..2] } else { &all[..1] };
     let messages = if effort == Effort::Quick { quick } else { all };
-    messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
+    messages.iter().map(|&bytes| of_message(bytes)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
@@ -125,4 +147,60 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
     }
     bench.note_on_last(format!("{window} messages in flight; {}", near.describe()?));
     Ok(())
+}
+
+/// The smallest message has no formula; each byte of a larger one costs its sender and its receiver half of what it costs who is both.
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
+    let message = MESSAGE.of(case).ok_or_else(|| NoPrediction::because("the case has no message"))?;
+    let least = messages(protocol)[0];
+    if message <= least {
+        return Err(NoPrediction::because("no cost of the kernel's protocol code is published"));
+    }
+    let smallest = facts.measured(metric, &of_message(least))?;
+    let stack = match protocol {
+        Protocol::Tcp => &STACK_TCP,
+        Protocol::Udp => &STACK_UDP,
+        Protocol::Unix => &STACK_UNIX,
+    };
+    let most = largest(protocol);
+    let small = facts.measured(stack, &of_message(SMALL))?;
+    let each = CostOfBytes::between(&small, facts.measured(stack, &of_message(most))?, most);
+    let value = smallest.value + (message - least) as f64 * each.nanoseconds / 2.0;
+    Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
+        .formula(format!("{} + further bytes x half of what a byte costs by {}", smallest.name, stack.id))
+        .input(smallest.clone())
+        .input(small)
+        .input(each.larger)
+        .derived_as(format!(
+            "{:.0} ns for {least} B + {} B x {:.3} ns / 2 = {value:.0} ns",
+            smallest.value,
+            message - least,
+            each.nanoseconds
+        )))
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::MeasuredValue;
+
+    use super::*;
+
+    #[test]
+    fn either_end_pays_half_of_a_byte() {
+        let machine = crate::testing::machine();
+        let measured = |id: &str, case: &Case| {
+            let value = match (id, MESSAGE.of(case)?) {
+                (id, SMALL) if id == STACK_TCP.id.as_str() => 1000.0,
+                (id, LARGEST) if id == STACK_TCP.id.as_str() => 7547.2,
+                (id, SMALL) if id == STREAM_TCP.id.as_str() => 200.0,
+                _ => return None,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let of = |metric, bytes| predict(&facts, metric, &of_message(bytes), Protocol::Tcp);
+        // 4032 further bytes, a tenth of a nanosecond each for both ends.
+        assert!((of(&STREAM_TCP, 4096).unwrap().value - 401.6).abs() < 1e-9);
+        assert!(of(&STREAM_TCP, SMALL).is_err() && of(&STREAM_TCP_RECEIVE, 4096).is_err());
+    }
 }

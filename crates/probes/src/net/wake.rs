@@ -2,13 +2,18 @@
 //!
 //! The call alone. It must not be taken for the time until the receiver runs.
 
-use kelvin_catalogue::net::WAKE_TCP;
-use kelvin_harness::{Bench, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, NoPrediction};
+use kelvin_catalogue::net::{STACK_TCP, WAKE_TCP};
+use kelvin_harness::{Bench, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction};
 
 use super::echo::Echo;
 use super::link::Protocol;
 use super::messages::SMALL;
+use super::rtt::Switching;
+use super::stack::of_message;
+use crate::os::switch::cross_cpu;
+use crate::os::switch::pipe::PROCESS_OWN;
+use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
     id: WAKE_TCP.id.as_str(),
@@ -20,9 +25,9 @@ pub(super) static PROBE: Probe = Probe {
               be woken for the last answer. The call carries the packet through the stack to the receiver's socket, as \
               any send does, and issues a remote wake-up; in a virtual machine the hypervisor delivers that, and the \
               sender waits for it.",
-        prediction: "None: no cost of a remote wake-up is published, least of all through a hypervisor. Compared with \
-                     net.stack.tcp, which wakes nobody, it shows what waking adds; predictions of connecting and \
-                     closing rest on it.",
+        prediction: "Half of net.stack.tcp, which sends and receives and wakes nobody, and half of a wake-up (os.switch.cross_cpu \
+                     over pipes less the pipe's own calls): the waker's half, from which the interrupt leaves, the other being \
+                     the sleeper's, where it arrives. Predictions of connecting and closing rest on it.",
         not_for: "The time until the receiver runs (net.rtt.tcp); a send on one CPU, where waking only queues the \
                   receiver, which may get the CPU within the call.",
         pitfalls: &[
@@ -34,12 +39,10 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["tcp(7)", "Linux kernel, kernel/sched/core.c: try_to_wake_up"],
     },
     metrics: &[&WAKE_TCP],
-    inputs: &[],
+    inputs: &[STACK_TCP.id.as_str(), cross_cpu::METRIC.id.as_str(), PROCESS_OWN.id.as_str()],
     cases: |_, _| vec![Case::new()],
     run,
-    predict: |_, _, _| {
-        Err(NoPrediction::because("no cost of a remote wake-up is published, and a hypervisor may be part of it"))
-    },
+    predict,
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
@@ -49,4 +52,36 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     bench.note(proof);
     bench.time_in_turn([&WAKE_TCP], |clock| Ok([echo.timed_send(clock)?]))?;
     echo.finish()
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let stack = facts.measured(&STACK_TCP, &of_message(SMALL))?;
+    let waking = Switching::wake(facts)?;
+    let value = stack.value / 2.0 + waking.nanoseconds / 2.0;
+    let predicting = Predicting::within_factor(Basis::Derived, value, waking.factor)
+        .formula(format!("half of {} + half of {}", stack.name, waking.name))
+        .input(stack.clone());
+    Ok(predicting.inputs(waking.inputs).derived_as(format!(
+        "({:.0} ns {} + {:.0} ns {}) / 2 = {value:.0} ns",
+        stack.value, stack.name, waking.nanoseconds, waking.name
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn the_sender_pays_half_of_the_stack_and_half_of_the_wake_up() {
+        let known = [
+            (STACK_TCP.id.as_str(), Some(1400.0)),
+            (cross_cpu::METRIC.id.as_str(), Some(4300.0)),
+            (PROCESS_OWN.id.as_str(), Some(300.0)),
+        ];
+        facts_about(&known, |facts| {
+            assert_eq!(predict(facts, &WAKE_TCP, &Case::new()).unwrap().value, 2700.0);
+        });
+        facts_about(&known[..1], |facts| assert!(predict(facts, &WAKE_TCP, &Case::new()).is_err()));
+    }
 }

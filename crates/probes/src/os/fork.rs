@@ -29,7 +29,8 @@ pub(crate) static PROBE: Probe = Probe {
         ),
         prediction: "Published core cycles of fork until it returns in the parent (67,226 on a Sandy Bridge laptop of \
                      2011, the page tables of a small C program included) at this core's frequency. Until the child \
-                     runs: the measured fork plus a published context switch (half of 3,213 cycles).",
+                     runs: the measured fork plus a published context switch (half of 3,213 cycles). Fork + exit + wait: \
+                     twice the measured fork, for what a fork makes is taken down again.",
         not_for: "A parent that has touched much memory: see os.process.fork_rss. Starting a program: see \
                   os.process.exec and os.process.spawn.",
         pitfalls: &[
@@ -173,7 +174,12 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
                 value / 1e3
             )));
     }
-    Err(NoPrediction::because("the cost of ending a process is not published separately for current kernels"))
+    let fork = facts.measured(&PROCESS_FORK, &Case::new())?;
+    let value = 2.0 * fork.value;
+    Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
+        .formula("2 x os.process.fork: what it makes is taken down again")
+        .input(fork.clone())
+        .derived_as(format!("2 x {:.1} us fork = {:.1} us", fork.value / 1e3, value / 1e3)))
 }
 
 #[cfg(test)]
@@ -193,7 +199,7 @@ mod tests {
             // 40,000 + 1,606.55 / 3.2
             assert!((child.value - 40_502.05).abs() < 0.01, "{}", child.value);
             assert!(child.low == 40_000.0 && child.high > child.value);
-            assert!(predict(facts, &PROCESS_FORK_LIFE, &Case::new()).is_err());
+            assert_eq!(predict(facts, &PROCESS_FORK_LIFE, &Case::new()).unwrap().value, 80_000.0);
         });
         facts_about(&[], |facts| {
             assert!(predict(facts, &PROCESS_FORK, &Case::new()).unwrap_err().0.contains(&*FREQUENCY.id))

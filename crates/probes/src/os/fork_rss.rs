@@ -3,14 +3,15 @@
 //! The curve shows what a large process pays before its child has done anything. It must not be used for the
 //! copy-on-write faults that follow.
 
-use kelvin_catalogue::mem::PageSize;
+use kelvin_catalogue::mem::{BANDWIDTH_FILL, PageSize};
 use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::Arena;
 use kelvin_sys::process::fork_and_exit;
 
 use crate::memory::axes::{check_pages, page_sizes, pages};
+use crate::memory::bandwidth;
 use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -23,10 +24,12 @@ pub(crate) static PROBE: Probe = Probe {
               noted. Then fork() of the C library, one by one, timed until it returns in the parent. The child exits \
               at once, and the parent waits for it. Before each fork every page is made writable again \
               (MADV_POPULATE_WRITE), untimed, as in a process that uses its memory.",
-        prediction: "Linear in page-table entries: the fork of a small process measured in this run, plus 49 ns per \
-                     base page, from a published fork of 6.0 GB in 77 ms (others: 34 to 89 ns). A huge page costs one \
-                     such entry and a page-table page of 4096 bytes that fork allocates and clears, at a published \
-                     6.32 GB/s.",
+        prediction: "Linear in page-table entries. 16 MiB of base pages: none, for published costs of an entry are of \
+                     machines of 2011 and differ threefold. 1 MiB: os.process.fork, and for each page what those of 16 MiB \
+                     take beyond it. Any other size in base pages lies on the line through 1 and 16 MiB. A huge page costs an \
+                     entry of that line and a page-table page of 4096 bytes that fork allocates and clears, at \
+                     mem.bandwidth.fill in memory: 16 MiB of them add that to a process without memory on the line, and \
+                     larger sizes to 16 MiB as measured.",
         not_for: "The copy-on-write faults after a fork; posix_spawn or vfork, which copy no page tables.",
         pitfalls: &[
             "Mapped but untouched memory costs nothing to fork.",
@@ -36,13 +39,14 @@ pub(crate) static PROBE: Probe = Probe {
              restore them.",
         ],
         sources: &[
-            "Redis documentation, Diagnosing latency issues: fork time in different systems (9 to 23.3 ms per GB)",
+            "Redis documentation, Diagnosing latency issues: fork time in different systems (9 to 23.3 ms per GB, on \
+             machines of about 2011)",
             "Zhao, Gong, Fonseca: On-demand-fork, EuroSys 2021",
             "Linux mm/memory.c (copy_page_range), mm/huge_memory.c (copy_huge_pmd)",
         ],
     },
     metrics: &[&PROCESS_FORK_RSS],
-    inputs: &[PROCESS_FORK.id.as_str()],
+    inputs: &[PROCESS_FORK.id.as_str(), BANDWIDTH_FILL.id.as_str()],
     cases,
     run,
     predict,
@@ -115,53 +119,88 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-/// A fork of 6.0 GB of base pages in 77 ms: nanoseconds for one entry.
-const ENTRY_NANOSECONDS: f64 = 77e6 / (6.0 * PAGES_PER_GIB);
-/// The fastest and the slowest of that list, except Xen: 6.9 GB in 62 ms on a Xeon of 2.27 GHz, 360 MB in 8.2 ms on
-/// KVM.
-const ENTRY_LEAST: f64 = 62e6 / (6.9 * PAGES_PER_GIB);
-const ENTRY_MOST: f64 = 8.2e6 / (360.0 / 1024.0 * PAGES_PER_GIB);
-const PAGES_PER_GIB: f64 = 262_144.0;
-const REDIS: &str = "Redis documentation, Diagnosing latency issues, fork time in different systems";
-/// The machines of that list date from about 2011; a current core does the same work up to three times as fast.
-const PROGRESS: f64 = 3.0;
-/// One page-table page, cleared at the write bandwidth that a published study measured.
-const CLEAR_BYTES_PER_SECOND: f64 = 6.32e9;
-const CLEAR_NANOSECONDS: f64 = 4096.0 / CLEAR_BYTES_PER_SECOND * 1e9;
-const BANDWIDTH: &str = "reference machine zenbook-2011, memory write bandwidth of one thread";
-
-/// The cost of one page of a size in nanoseconds: predicted, lowest, highest.
-fn page_cost(huge: bool) -> (f64, f64, f64) {
-    let table = if huge { CLEAR_NANOSECONDS } else { 0.0 };
-    (ENTRY_NANOSECONDS + table, (ENTRY_LEAST + table) / PROGRESS, ENTRY_MOST + PROGRESS * table)
-}
-
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = RESIDENT.of(case).ok_or_else(|| NoPrediction::because("the case has no resident"))?;
     let huge = PageSize::of(case) == Some(PageSize::Huge);
-    let page_bytes = page_size(facts.machine(), huge)?;
-    let small = facts.measured(&PROCESS_FORK, &Case::new())?;
-    let (base, count) = (small.value, (bytes / page_bytes) as f64);
-    let (cost, least, most) = page_cost(huge);
-    let value = base + count * cost;
-    // The small fork is measured: a quarter either way for its spread.
-    let (low, high) = (0.75 * base + count * least, 1.25 * base + count * most);
-    let mut predicting = Predicting::between(Basis::Derived, value, low, high)
-        .formula("fork of a small process + pages x cost of a page-table entry")
-        .input(small)
-        .constant("pages", count, Unit::Count, "resident bytes / page size")
-        .constant("page-table entry, copied", ENTRY_NANOSECONDS, Unit::Nanoseconds, REDIS)
-        .source(REDIS);
-    if huge {
-        predicting = predicting
-            .constant("page-table page, cleared", CLEAR_NANOSECONDS, Unit::Nanoseconds, BANDWIDTH)
-            .source("Linux mm/huge_memory.c, copy_huge_pmd: a page-table page is allocated for every huge page");
+    let pages = |bytes: u64| Ok(bytes as f64 / page_size(facts.machine(), huge)? as f64);
+    match (huge, bytes) {
+        (false, USUAL) => Err(NoPrediction::because(
+            "published costs of a page-table entry are of machines of 2011 and differ threefold",
+        )),
+        (false, SMALL) => {
+            let (fork, usual) = (facts.measured(&PROCESS_FORK, &Case::new())?, at(facts, USUAL, PageSize::Base)?);
+            let each = ((usual.value - fork.value) / pages(USUAL)?).max(0.0);
+            Ok(linear(
+                [fork.value, pages(SMALL)?, each],
+                "os.process.fork + pages x what each of 16 MiB takes",
+                [fork, usual],
+            ))
+        }
+        (false, _) => {
+            let (entry, small, usual) = entry(facts)?;
+            let further = pages(bytes)? - pages(SMALL)?;
+            Ok(linear(
+                [small.value, further, entry],
+                "1 MiB + further pages x what each up to 16 MiB takes",
+                [small, usual],
+            ))
+        }
+        (true, USUAL) => {
+            let (entry, small, usual) = entry(facts)?;
+            let (table, clearing) = table(facts, entry)?;
+            let none = small.value - entry * SMALL as f64 / page_size(facts.machine(), false)? as f64;
+            let parts = [none, pages(USUAL)?, table];
+            Ok(linear(
+                parts,
+                "a process without memory + huge pages x (an entry + a page-table page cleared)",
+                [small, usual, clearing],
+            ))
+        }
+        (true, _) => {
+            let (entry, ..) = entry(facts)?;
+            let (table, clearing) = table(facts, entry)?;
+            let usual = at(facts, USUAL, PageSize::Huge)?;
+            let parts = [usual.value, pages(bytes)? - pages(USUAL)?, table];
+            Ok(linear(
+                parts,
+                "16 MiB of huge pages + further ones x (an entry + a page-table page cleared)",
+                [usual, clearing],
+            ))
+        }
     }
-    Ok(predicting.derived_as(format!(
-        "{:.1} us fork + {count:.0} pages x {cost:.0} ns = {:.1} us",
-        base / 1e3,
-        value / 1e3
-    )))
+}
+
+/// The smallest size, which costs little more than a process without memory.
+const SMALL: u64 = MIB;
+/// A size whose entries cost several times that, and which every run measures.
+const USUAL: u64 = 16 * MIB;
+
+fn at(facts: &Facts<'_>, bytes: u64, pages: PageSize) -> Result<Input, NoPrediction> {
+    facts.measured(&PROCESS_FORK_RSS, &Case::new().with(RESIDENT, bytes).at(pages))
+}
+
+/// Nanoseconds of a page-table entry, by the two sizes that it follows from.
+fn entry(facts: &Facts<'_>) -> Result<(f64, Input, Input), NoPrediction> {
+    let (small, usual) = (at(facts, SMALL, PageSize::Base)?, at(facts, USUAL, PageSize::Base)?);
+    let pages = (USUAL - SMALL) as f64 / page_size(facts.machine(), false)? as f64;
+    Ok((((usual.value - small.value) / pages).max(0.0), small, usual))
+}
+
+/// Nanoseconds of a huge page: its entry, and the page-table page that is cleared for the time when it is split.
+fn table(facts: &Facts<'_>, entry: f64) -> Result<(f64, Input), NoPrediction> {
+    let fill = facts.measured(&BANDWIDTH_FILL, &bandwidth::in_memory(facts.machine()))?;
+    let table = page_size(facts.machine(), false)? as f64;
+    Ok((entry + table * 1e9 / fill.value, fill))
+}
+
+/// What a process takes, and so many pages more at so many nanoseconds each.
+fn linear<const N: usize>([from, pages, each]: [f64; 3], formula: &str, inputs: [Input; N]) -> Prediction {
+    let value = from + pages * each;
+    Predicting::within_factor(Basis::Derived, value, 1.5)
+        .formula(formula)
+        .inputs(inputs)
+        .constant("pages", pages, Unit::Count, "resident bytes / page size")
+        .derived_as(format!("{:.1} us + {pages:.0} pages x {each:.0} ns = {:.1} us", from / 1e3, value / 1e3))
 }
 
 fn page_size(machine: &Machine, huge: bool) -> Result<u64, NoPrediction> {
@@ -176,8 +215,8 @@ fn page_size(machine: &Machine, huge: bool) -> Result<u64, NoPrediction> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{facts_about, machine};
-    use kelvin_model::Fact;
+    use crate::testing::machine;
+    use kelvin_model::{Fact, MeasuredValue};
 
     #[test]
     fn available_memory_is_found() {
@@ -188,17 +227,33 @@ mod tests {
 
     #[test]
     fn the_curve_is_linear_in_pages() {
-        let case = |pages| Case::new().with(RESIDENT, 64 * MIB).at(pages);
-        facts_about(&[(PROCESS_FORK.id.as_str(), Some(40_000.0))], |facts| {
-            let base = predict(facts, &PROCESS_FORK_RSS, &case(PageSize::Base)).unwrap();
-            // 40 us + 16,384 pages x 48.95 ns
-            assert!((base.value - 842_083.0).abs() < 10.0, "{}", base.value);
-            assert_eq!(base.derivation, "40.0 us fork + 16384 pages x 49 ns = 842.1 us");
-            let huge = predict(facts, &PROCESS_FORK_RSS, &case(PageSize::Huge)).unwrap();
-            // 40 us + 32 pages x (48.95 + 648.10) ns
-            assert!((huge.value - 62_305.0).abs() < 10.0, "{}", huge.value);
-            assert!(base.low < base.value && base.value < base.high);
-        });
+        let machine = machine();
+        let measured = |id: &str, case: &Case| {
+            let value = match (id, RESIDENT.of(case), PageSize::of(case)) {
+                (id, None, _) if id == PROCESS_FORK.id.as_str() => 22_880.0,
+                (id, _, _) if id == BANDWIDTH_FILL.id.as_str() => 20.48e9,
+                (_, Some(SMALL), Some(PageSize::Base)) => 30_000.0,
+                (_, Some(USUAL), Some(PageSize::Base)) => 145_200.0,
+                (_, Some(USUAL), Some(PageSize::Huge)) => 25_000.0,
+                _ => return None,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let of = |mib: u64, pages| predict(&facts, &PROCESS_FORK_RSS, &Case::new().with(RESIDENT, mib * MIB).at(pages));
+        let close = |mib, pages, expected: f64| {
+            let found = of(mib, pages).unwrap();
+            assert!((found.value - expected).abs() < 1e-6, "{found:?}");
+        };
+        assert!(of(16, PageSize::Base).is_err());
+        // 16 MiB are 4096 pages of 29.86 ns beyond a fork.
+        close(1, PageSize::Base, 22_880.0 + 256.0 * (145_200.0 - 22_880.0) / 4096.0);
+        // 30 ns an entry: 3840 pages take 115.2 us.
+        close(64, PageSize::Base, 30_000.0 + 16_128.0 * 30.0);
+        assert_eq!(of(64, PageSize::Base).unwrap().derivation, "30.0 us + 16128 pages x 30 ns = 513.8 us");
+        // A page-table page is cleared in 200 ns.
+        close(16, PageSize::Huge, 30_000.0 - 256.0 * 30.0 + 8.0 * 230.0);
+        close(256, PageSize::Huge, 25_000.0 + 120.0 * 230.0);
     }
 
     #[test]
@@ -221,18 +276,5 @@ mod tests {
         assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64, 256]);
         machine.memory.transparent_huge_pages = Fact::known("never".into(), "a test");
         assert!(sizes(&machine, Effort::Default, PageSize::Huge).is_empty());
-    }
-
-    #[test]
-    fn published_costs_of_an_entry_are_in_order() {
-        // 12.83 ms per GiB over 262,144 pages
-        assert!((ENTRY_NANOSECONDS - 48.95).abs() < 0.01);
-        assert!((ENTRY_LEAST - 34.28).abs() < 0.01);
-        assert!((ENTRY_MOST - 88.98).abs() < 0.01);
-        // 4096 B at 6.32 GB/s
-        assert!((CLEAR_NANOSECONDS - 648.1).abs() < 0.1);
-        let (value, low, high) = page_cost(true);
-        assert!(low < value && value < high);
-        assert!((value - 697.05).abs() < 0.1);
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! It is the cost of system(3). It must not be used to compare kernels on machines with different shells.
 
-use kelvin_catalogue::os::PROCESS_SHELL;
+use kelvin_catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SHELL};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::lives::{SHELL_TRUE, place_of_true, small_image_text, time_lives_from_small_image};
+use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_SHELL.id.as_str(),
@@ -19,7 +20,8 @@ pub(crate) static PROBE: Probe = Probe {
              names the shell's file. ",
             small_image_text!()
         ),
-        prediction: "None: it starts two programs, one of them the distribution's shell.",
+        prediction: "Two programs and one process: twice os.process.exec, less one os.process.fork, for a shell executes the \
+                     last command in its own process. A shell larger than true takes longer.",
         not_for: "Comparing kernels across distributions: dash and bash differ severalfold.",
         pitfalls: &[
             "Shells differ: /bin/sh is dash on Debian, bash on Fedora, busybox on Alpine.",
@@ -28,7 +30,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["system(3)", "lmbench lat_proc shell"],
     },
     metrics: &[&PROCESS_SHELL],
-    inputs: &[],
+    inputs: &[PROCESS_EXEC.id.as_str(), PROCESS_FORK.id.as_str()],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,
@@ -44,8 +46,27 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     time_lives_from_small_image(bench, &PROCESS_SHELL, || program.fork_and_execute())
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "it starts two programs, one of them the distribution's shell, whose cost is not published",
-    ))
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let (exec, fork) = (facts.measured(&PROCESS_EXEC, case)?, facts.measured(&PROCESS_FORK, case)?);
+    let value = 2.0 * exec.value - fork.value;
+    let derivation =
+        format!("2 x {:.0} us - {:.1} us fork = {:.0} us", exec.value / 1e3, fork.value / 1e3, value / 1e3);
+    Ok(Predicting::within_factor(Basis::Derived, value, 2.0)
+        .formula("2 x os.process.exec - os.process.fork")
+        .inputs([exec, fork])
+        .derived_as(derivation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn a_shell_starts_two_programs_in_one_process() {
+        let known = [(PROCESS_EXEC.id.as_str(), Some(400_000.0)), (PROCESS_FORK.id.as_str(), Some(30_000.0))];
+        facts_about(&known, |facts| {
+            assert_eq!(predict(facts, &PROCESS_SHELL, &Case::new()).unwrap().value, 770_000.0);
+        });
+    }
 }

@@ -3,11 +3,12 @@
 //! It is the cost of starting a program with a modern C library. It must not be compared with fork from a large parent,
 //! nor used for programs that load many libraries.
 
-use kelvin_catalogue::os::PROCESS_SPAWN;
+use kelvin_catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SPAWN, PROCESS_VFORK};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::lives::{TRUE, place_of_true, time_lives};
+use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_SPAWN.id.as_str(),
@@ -17,8 +18,8 @@ pub(crate) static PROBE: Probe = Probe {
         how: "posix_spawn of the C library without attributes and file actions, of /bin/true (or /usr/bin/true) with \
               an empty environment; then waitpid. Timed one by one, on one CPU; every program must exit with status 0. \
               A note names the program.",
-        prediction: "None: most of the time goes into loading the program and its libraries, which depends on the \
-                     distribution.",
+        prediction: "os.process.exec, which starts the same program, less its fork (os.process.fork), and os.process.vfork in \
+                     its place: the child shares its parent's memory until it executes the program.",
         not_for: "Programs that load more than the C library.",
         pitfalls: &[
             "The program matters more than the call: most distributions link true dynamically, and loading the C \
@@ -29,7 +30,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["posix_spawn(3)", "lmbench lat_proc exec"],
     },
     metrics: &[&PROCESS_SPAWN],
-    inputs: &[],
+    inputs: &[PROCESS_EXEC.id.as_str(), PROCESS_FORK.id.as_str(), PROCESS_VFORK.id.as_str()],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,
@@ -41,6 +42,37 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     time_lives(bench, &PROCESS_SPAWN, || program.spawn())
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("most of it is loading the program and its libraries, whose cost is not published"))
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let exec = facts.measured(&PROCESS_EXEC, case)?;
+    let (fork, vfork) = (facts.measured(&PROCESS_FORK, case)?, facts.measured(&PROCESS_VFORK, case)?);
+    let value = (exec.value - fork.value).max(0.0) + vfork.value;
+    let derivation = format!(
+        "{:.0} us - {:.1} us fork + {:.1} us vfork = {:.0} us",
+        exec.value / 1e3,
+        fork.value / 1e3,
+        vfork.value / 1e3,
+        value / 1e3
+    );
+    Ok(Predicting::within_factor(Basis::Derived, value, 1.4)
+        .formula("os.process.exec - os.process.fork + os.process.vfork")
+        .inputs([exec, fork, vfork])
+        .derived_as(derivation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn a_spawn_is_an_exec_without_its_fork() {
+        let known = [(&PROCESS_EXEC, 400_000.0), (&PROCESS_FORK, 30_000.0), (&PROCESS_VFORK, 12_000.0)];
+        facts_about(&known.map(|(metric, value)| (metric.id.as_str(), Some(value))), |facts| {
+            let spawn = predict(facts, &PROCESS_SPAWN, &Case::new()).unwrap();
+            assert_eq!(
+                (spawn.value, spawn.derivation.as_str()),
+                (382_000.0, "400 us - 30.0 us fork + 12.0 us vfork = 382 us")
+            );
+        });
+    }
 }

@@ -21,6 +21,8 @@ use crate::predict::Predicting;
 /// Bytes mapped and unmapped.
 const MAPPED: usize = 64 << 10;
 
+const LIKE_A_READ: &str = "os.syscall.read of this run: as short a way, past the same checks of a descriptor.";
+
 const NO_WORK_PUBLISHED: &str = "The kernel's work beyond the entry has no published cost for current kernels; \
                                  os.syscall.null per kernel entry is the floor.";
 const SOURCES: &[&str] = &[
@@ -66,20 +68,23 @@ pub(crate) static READ_PROBE: Probe = probe(
     },
 );
 
-pub(crate) static WRITE_PROBE: Probe = probe(
-    "A write of one byte to /dev/null",
-    method(
-        "The bare write system call in a loop, one byte to /dev/null each, which must be accepted. The driver does not \
-         read the byte. The loop is subtracted.",
-        SHORT_WAY,
-        "Writing a file, which involves the page cache: this driver discards the data; the cost per byte.",
-    ),
-    &[&SYSCALL_WRITE],
-    |bench, _| {
-        let null = File::options().write(true).open("/dev/null")?;
-        bench.time(&SYSCALL_WRITE, |count| Ok(calls::writes(null.as_fd(), count)?))
-    },
-);
+pub(crate) static WRITE_PROBE: Probe = Probe {
+    inputs: &[SYSCALL_READ.id.as_str()],
+    ..probe(
+        "A write of one byte to /dev/null",
+        method(
+            "The bare write system call in a loop, one byte to /dev/null each, which must be accepted. The driver does not \
+             read the byte. The loop is subtracted.",
+            LIKE_A_READ,
+            "Writing a file, which involves the page cache: this driver discards the data; the cost per byte.",
+        ),
+        &[&SYSCALL_WRITE],
+        |bench, _| {
+            let null = File::options().write(true).open("/dev/null")?;
+            bench.time(&SYSCALL_WRITE, |count| Ok(calls::writes(null.as_fd(), count)?))
+        },
+    )
+};
 
 pub(crate) static STAT_PROBE: Probe = probe(
     "stat of a file by its path",
@@ -93,19 +98,22 @@ pub(crate) static STAT_PROBE: Probe = probe(
     |bench, _| bench.time(&SYSCALL_STAT, |count| Ok(calls::stats(c"/dev/null", count)?)),
 );
 
-pub(crate) static FSTAT_PROBE: Probe = probe(
-    "fstat of an open file",
-    method(
-        "The bare fstat system call for an open /dev/null: there is no path look-up. The loop is subtracted.",
-        SHORT_WAY,
-        "Network file systems, which may ask the server.",
-    ),
-    &[&SYSCALL_FSTAT],
-    |bench, _| {
-        let null = File::open("/dev/null")?;
-        bench.time(&SYSCALL_FSTAT, |count| Ok(calls::descriptor_stats(null.as_fd(), count)?))
-    },
-);
+pub(crate) static FSTAT_PROBE: Probe = Probe {
+    inputs: &[SYSCALL_READ.id.as_str()],
+    ..probe(
+        "fstat of an open file",
+        method(
+            "The bare fstat system call for an open /dev/null: there is no path look-up. The loop is subtracted.",
+            LIKE_A_READ,
+            "Network file systems, which may ask the server.",
+        ),
+        &[&SYSCALL_FSTAT],
+        |bench, _| {
+            let null = File::open("/dev/null")?;
+            bench.time(&SYSCALL_FSTAT, |count| Ok(calls::descriptor_stats(null.as_fd(), count)?))
+        },
+    )
+};
 
 pub(crate) static OPEN_CLOSE_PROBE: Probe = probe(
     "Opening a file by its path and closing it",
@@ -127,7 +135,8 @@ pub(crate) static SELECT_PROBE: Probe = Probe {
             "The bare pselect6 system call with a zero time-out over duplicates of the read end of an empty pipe, so \
              that none is ready and each is polled; zero must be returned. The set of 128 bytes is copied before each \
              call, since the call clears it; the copy (a few ns) is in the figure. The loop is subtracted.",
-            NO_WORK_PUBLISHED,
+            "Of 10 descriptors none: the kernel's work beyond the entry has no published cost. Of more: what os.syscall.null \
+             takes, and for each descriptor a tenth of what 10 take beyond it.",
             "Waiting: nothing sleeps here. epoll, whose cost does not grow with the number of descriptors.",
         ),
         &[&SYSCALL_SELECT],
@@ -152,7 +161,7 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
 }
 
 fn select_cases(_: &Machine, _: Effort) -> Vec<Case> {
-    [10, 100].into_iter().map(|count| Case::new().with(DESCRIPTORS, count)).collect()
+    [FEWEST, 100].into_iter().map(|count| Case::new().with(DESCRIPTORS, count)).collect()
 }
 
 fn select(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
@@ -168,12 +177,43 @@ pub(crate) const SHORT_WAY_INSTRUCTIONS: f64 = 150.0;
 /// Two per cycle at 3 GHz, typical of current servers.
 pub(crate) const NANOSECONDS_AN_INSTRUCTION: f64 = 1.0 / (2.0 * 3.0);
 
-fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    if ![SYSCALL_READ, SYSCALL_WRITE, SYSCALL_FSTAT].contains(metric) {
-        return Err(NoPrediction::because(NO_WORK_PUBLISHED));
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    match metric {
+        _ if *metric == SYSCALL_READ => {
+            short_way(facts, "Linux fs/read_write.c, drivers/char/mem.c, for the instruction count")
+        }
+        _ if [SYSCALL_WRITE, SYSCALL_FSTAT].contains(metric) => like_a_read(facts),
+        _ if *metric == SYSCALL_SELECT => by_descriptors(facts, case),
+        _ => Err(NoPrediction::because(NO_WORK_PUBLISHED)),
     }
-    short_way(facts, "Linux fs/read_write.c, fs/stat.c, drivers/char/mem.c, for the instruction count")
 }
+
+/// Another call that does as little.
+fn like_a_read(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let read = facts.measured(&SYSCALL_READ, &Case::new())?;
+    Ok(Predicting::within_factor(Basis::Derived, read.value, 1.5)
+        .formula("os.syscall.read: as short a way")
+        .input(read.clone())
+        .derived_as(format!("{:.1} ns as a read", read.value)))
+}
+
+/// A look at more descriptors than the fewest: each is looked up and asked by itself.
+fn by_descriptors(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let count = DESCRIPTORS.of(case).filter(|&count| count > FEWEST);
+    let count = count.ok_or_else(|| NoPrediction::because(NO_WORK_PUBLISHED))? as f64;
+    let null = facts.measured(&SYSCALL_NULL, &getppid())?;
+    let few = facts.measured(&SYSCALL_SELECT, &Case::new().with(DESCRIPTORS, FEWEST))?;
+    let each = (few.value - null.value).max(0.0) / FEWEST as f64;
+    let value = null.value + count * each;
+    let derivation = format!("{:.0} ns + {count} x {each:.1} ns a descriptor = {value:.0} ns", null.value);
+    Ok(Predicting::within_factor(Basis::Derived, value, 3.0)
+        .formula("os.syscall.null + descriptors x what each of few takes beyond it")
+        .inputs([null, few])
+        .derived_as(derivation))
+}
+
+/// The fewest descriptors that are measured.
+const FEWEST: u64 = 10;
 
 /// A null call and a short path beyond it, whose length is from this source.
 pub(super) fn short_way(facts: &Facts<'_>, source: &str) -> Result<Prediction, NoPrediction> {
@@ -198,14 +238,27 @@ mod tests {
     #[test]
     fn short_paths_are_predicted_and_long_ones_say_why_not() {
         facts_about(&[(SYSCALL_NULL.id.as_str(), Some(60.0))], |facts| {
-            for metric in [&SYSCALL_READ, &SYSCALL_WRITE, &SYSCALL_FSTAT] {
-                let prediction = predict(facts, metric, &Case::new()).unwrap();
-                assert!((prediction.value - 85.0).abs() < 1e-9);
-                assert!((prediction.high - 205.0).abs() < 1e-9);
-            }
+            let prediction = predict(facts, &SYSCALL_READ, &Case::new()).unwrap();
+            assert!((prediction.value - 85.0).abs() < 1e-9);
+            assert!((prediction.high - 205.0).abs() < 1e-9);
             for metric in [&SYSCALL_STAT, &SYSCALL_OPEN_CLOSE, &SYSCALL_SELECT, &SYSCALL_MMAP_MUNMAP] {
                 assert!(predict(facts, metric, &Case::new()).unwrap_err().0.contains(&*SYSCALL_NULL.id));
             }
+        });
+        facts_about(&[(SYSCALL_READ.id.as_str(), Some(120.0))], |facts| {
+            for metric in [&SYSCALL_WRITE, &SYSCALL_FSTAT] {
+                assert_eq!(predict(facts, metric, &Case::new()).unwrap().value, 120.0);
+            }
+        });
+    }
+
+    #[test]
+    fn each_descriptor_costs_the_same() {
+        let known = [(SYSCALL_NULL.id.as_str(), Some(90.0)), (SYSCALL_SELECT.id.as_str(), Some(250.0))];
+        facts_about(&known, |facts| {
+            let of = |count: u64| predict(facts, &SYSCALL_SELECT, &Case::new().with(DESCRIPTORS, count));
+            assert!(of(10).is_err());
+            assert_eq!(of(100).unwrap().value, 90.0 + 100.0 * 16.0);
         });
     }
 }

@@ -3,7 +3,7 @@
 //! The figures are for default attributes and a stack cached by the C library. They must not be used for a first thread
 //! (its stack must be mapped), nor for threads on other CPUs (see os.switch.cross_cpu).
 
-use kelvin_catalogue::os::{PROCESS_FORK, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN};
+use kelvin_catalogue::os::{PROCESS_FORK, SWITCH_THREAD_FUTEX, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::thread::Starter;
@@ -34,7 +34,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["pthread_create(3)", "clone(2)", "glibc nptl/allocatestack.c"],
     },
     metrics: &[&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN],
-    inputs: &[PROCESS_FORK.id.as_str()],
+    inputs: &[PROCESS_FORK.id.as_str(), SWITCH_THREAD_FUTEX.id.as_str()],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,
@@ -91,7 +91,7 @@ const FACTOR: f64 = 2.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if *metric != THREAD_CREATE {
-        return Err(NoPrediction::because("the scheduler decides how soon the new thread runs"));
+        return after_creation(facts, metric);
     }
     let fork = facts.measured(&PROCESS_FORK, &Case::new())?;
     let share = (SHARES[0] * SHARES[1]).sqrt();
@@ -102,6 +102,23 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
         .constant("pthread_create over fork", share, Unit::Ratio, PUBLICATION)
         .source(PUBLICATION)
         .derived_as(format!("{share:.3} x {:.1} us fork = {:.1} us", fork_time / 1e3, value / 1e3)))
+}
+
+/// Until a thread runs, or has ended and is joined.
+fn after_creation(facts: &Facts<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
+    let create = facts.measured(&THREAD_CREATE, &Case::new())?;
+    let switch = facts.measured(&SWITCH_THREAD_FUTEX, &Case::new())?;
+    let (creations, formula) = match *metric == THREAD_CREATE_RUN {
+        true => (1.0, "os.thread.create + 2 x os.switch.thread.futex"),
+        false => (2.0, "2 x os.thread.create, for what is made is taken down again, + 2 x os.switch.thread.futex"),
+    };
+    let value = creations * create.value + 2.0 * switch.value;
+    let derivation =
+        format!("{creations} x {:.0} ns + 2 x {:.0} ns a switch = {value:.0} ns", create.value, switch.value);
+    Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
+        .formula(formula)
+        .inputs([create, switch])
+        .derived_as(derivation))
 }
 
 #[cfg(test)]
@@ -116,7 +133,15 @@ mod tests {
             // sqrt(0.143349 x 0.128722) x 50 us
             assert!((prediction.value - 6_791.9).abs() < 1.0, "{}", prediction.value);
             assert_eq!(prediction.derivation, "0.136 x 50.0 us fork = 6.8 us");
-            assert!(predict(facts, &THREAD_CREATE_RUN, &Case::new()).is_err());
+        });
+    }
+
+    #[test]
+    fn a_thread_runs_two_switches_later_and_ends_as_it_began() {
+        let known = [(THREAD_CREATE.id.as_str(), Some(3000.0)), (SWITCH_THREAD_FUTEX.id.as_str(), Some(500.0))];
+        facts_about(&known, |facts| {
+            let of = |metric| predict(facts, metric, &Case::new()).unwrap().value;
+            assert_eq!([of(&THREAD_CREATE_RUN), of(&THREAD_CREATE_JOIN)], [4000.0, 7000.0]);
         });
     }
 

@@ -5,32 +5,54 @@
 use std::sync::Arc;
 
 use kelvin_catalogue::Placement;
-use kelvin_catalogue::os::{IPC_FUTEX_BANDWIDTH, IPC_PIPE_BANDWIDTH, IPC_UNIX_BANDWIDTH, MESSAGE};
+use kelvin_catalogue::mem::{BANDWIDTH_COPY, CORE_TO_CORE};
+use kelvin_catalogue::net::BANDWIDTH_UNIX;
+use kelvin_catalogue::os::{
+    IPC_FUTEX_BANDWIDTH, IPC_PIPE_BANDWIDTH, IPC_UNIX_BANDWIDTH, MESSAGE, SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX,
+    SWITCH_PROCESS_FUTEX_OWN, SWITCH_PROCESS_PIPE, TokenMeans,
+};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::{Scope, Shared};
 use kelvin_sys::stream::{self, Stream};
 use kelvin_sys::token::{Channel, Means, Side};
 
+use crate::memory::{bandwidth, core_to_core};
+use crate::predict::Predicting;
+
 /// Bytes of one iteration: the acknowledgement at the end of a batch, a few microseconds on one CPU and some tens
 /// between two, is then within a few percent of the shortest batch.
 const PARCEL: u64 = 4 << 20;
 
-pub(in crate::os) static PIPE: Probe =
-    probe("Bandwidth between two processes over a pipe", &[&IPC_PIPE_BANDWIDTH], |bench, case| {
+pub(in crate::os) static PIPE: Probe = Probe {
+    inputs: &[
+        BANDWIDTH_UNIX.id.as_str(),
+        SWITCH_PROCESS_PIPE.id.as_str(),
+        SWITCH_CROSS_CPU.id.as_str(),
+        CORE_TO_CORE.id.as_str(),
+    ],
+    predict: |facts, _, case| over_a_pipe(facts, case),
+    ..probe("Bandwidth between two processes over a pipe", &[&IPC_PIPE_BANDWIDTH], |bench, case| {
         run(bench, case, stream::StreamKind::Pipe, &IPC_PIPE_BANDWIDTH)
-    });
+    })
+};
 
-pub(in crate::os) static UNIX: Probe =
-    probe("Bandwidth between two processes over Unix sockets", &[&IPC_UNIX_BANDWIDTH], |bench, case| {
+pub(in crate::os) static UNIX: Probe = Probe {
+    inputs: &[BANDWIDTH_UNIX.id.as_str()],
+    predict: |facts, _, case| over_sockets(facts, case),
+    ..probe("Bandwidth between two processes over Unix sockets", &[&IPC_UNIX_BANDWIDTH], |bench, case| {
         run(bench, case, stream::StreamKind::Unix, &IPC_UNIX_BANDWIDTH)
-    });
+    })
+};
 
-pub(in crate::os) static FUTEX: Probe =
-    probe("Bandwidth between two processes through shared memory", &[&IPC_FUTEX_BANDWIDTH], |bench, case| {
+pub(in crate::os) static FUTEX: Probe = Probe {
+    inputs: &[BANDWIDTH_COPY.id.as_str(), SWITCH_PROCESS_FUTEX.id.as_str(), SWITCH_CROSS_CPU.id.as_str()],
+    predict: |facts, _, case| through_memory(facts, case),
+    ..probe("Bandwidth between two processes through shared memory", &[&IPC_FUTEX_BANDWIDTH], |bench, case| {
         run(bench, case, stream::StreamKind::Shared, &IPC_FUTEX_BANDWIDTH)
-    });
+    })
+};
 
 /// The common method of the three.
 const fn probe(
@@ -39,6 +61,8 @@ const fn probe(
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
+    let predict =
+        |_: &Facts<'_>, _: &Metric, _: &Case| Err(NoPrediction::because("each of the three has its own formula"));
     Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
 }
 
@@ -49,8 +73,13 @@ const METHOD: Method = Method {
           default buffers (a pipe holds 64 KiB); the shared memory is four blocks of 64 KiB, each copied in by the \
           sender and out by the receiver, and passed by a futex wake. One iteration is 4 MiB, so that the \
           acknowledgement is within a few percent of the shortest batch.",
-    prediction: "None: it would be two copies of every byte at the cache-to-cache copy rate, which the run does not \
-                 measure, and a switch or a wake-up per buffer.",
+    prediction: "Unix sockets: net.bandwidth.unix, the same stream without acknowledgements. A pipe holds 64 KiB, one message: \
+                 on one CPU the time that message takes over Unix sockets, and a switch each way (os.switch.process.pipe), \
+                 for it is full, then empty; between two CPUs nothing overlaps either: the time on one CPU as measured, a \
+                 wake-up each way (os.switch.cross_cpu), and the message's lines, ten at a time (mem.core_to_core). Shared \
+                 memory: on one CPU a copy in and a copy out, at half of mem.bandwidth.copy in L2, and a pass and a switch each way \
+                 (os.switch.process.futex); between two CPUs the sender is the slower end: a copy, and its half of the \
+                 wake-up.",
     not_for: "Memory bandwidth; network sockets; zero-copy messages.",
     pitfalls: &[
         "Taking the sender's rate for the throughput: buffered bytes have not arrived. Here the receiver counts.",
@@ -156,8 +185,94 @@ fn run(bench: &mut Bench<'_>, case: &Case, kind: stream::StreamKind, metric: &Me
     receiver.finish()
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("it is derived from the cache-to-cache copy rate, which this run did not measure"))
+/// Over sockets: the same bytes over the same sockets, measured without acknowledgements.
+fn over_sockets(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let stream = facts.measured(&BANDWIDTH_UNIX, case)?;
+    Ok(Predicting::within_factor(Basis::Derived, stream.value, 1.3)
+        .formula("net.bandwidth.unix")
+        .input(stream.clone())
+        .derived_as(format!("{:.2} GB/s over the same sockets, without acknowledgements", stream.value / 1e9)))
+}
+
+/// Over a pipe, which holds one large message or several small ones: its ends take turns, on one CPU and on two.
+fn over_a_pipe(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let message = message(case)?;
+    let on_one = Case::new().at(Placement::SameCpu).with(MESSAGE, message);
+    let pipes = (PIPE_BYTES / message).max(1) as f64;
+    let time = |input: &Input| message as f64 * 1e9 / input.value;
+    if Placement::of(case) == Some(Placement::SameCpu) {
+        let stream = facts.measured(&BANDWIDTH_UNIX, &on_one)?;
+        let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
+        let moving = time(&stream);
+        let takes = moving + 2.0 * switch.value / pipes;
+        let derivation = format!(
+            "{message} B in {moving:.0} ns as over Unix sockets + 2 x {:.0} ns / {pipes} = {takes:.0} ns",
+            switch.value
+        );
+        return Ok(rate(message, takes)
+            .formula("message / (message / net.bandwidth.unix + 2 x os.switch.process.pipe for each full pipe)")
+            .inputs([stream, switch])
+            .derived_as(derivation));
+    }
+    let alone = facts.measured(&IPC_PIPE_BANDWIDTH, &on_one)?;
+    let woken = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Pipe))?;
+    let line = core_to_core::line(facts)?;
+    let (copying, lines) = (time(&alone), core_to_core::beyond_a_line(line.value, message as f64));
+    let takes = copying + 2.0 * woken.value / pipes + lines;
+    let derivation = format!(
+        "{message} B in {copying:.0} ns as on one CPU + 2 x {:.0} ns / {pipes} + {lines:.0} ns from CPU to CPU = {takes:.0} ns",
+        woken.value
+    );
+    Ok(rate(message, takes)
+        .formula(
+            "message / (message / os.ipc.pipe.bandwidth on one CPU + 2 x os.switch.cross_cpu for each full pipe + lines x \
+             mem.core_to_core / 10)",
+        )
+        .inputs([alone, woken, line])
+        .derived_as(derivation))
+}
+
+/// Through shared memory: copies in L2, and a futex that wakes the other end for each block.
+fn through_memory(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let message = message(case)?;
+    let copy = facts.measured(&BANDWIDTH_COPY, &bandwidth::in_second_level(facts.machine())?)?;
+    let copying = message as f64 * 1e9 / (copy.value / 2.0);
+    if Placement::of(case) == Some(Placement::SameCpu) {
+        let switch = facts.measured(&SWITCH_PROCESS_FUTEX, &Case::new())?;
+        let calls = facts.measured(&SWITCH_PROCESS_FUTEX_OWN, &Case::new())?;
+        let takes = 2.0 * (copying + switch.value) + calls.value;
+        let derivation = format!(
+            "{message} B in 2 x ({copying:.0} ns a copy + {:.0} ns a switch) + {:.0} ns calls = {takes:.0} ns",
+            switch.value, calls.value
+        );
+        return Ok(rate(message, takes)
+            .formula(
+                "message / (2 x (message / half of mem.bandwidth.copy in L2 + os.switch.process.futex) + \
+                 os.switch.process.futex.own)",
+            )
+            .inputs([copy, switch, calls])
+            .derived_as(derivation));
+    }
+    let woken = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Futex))?;
+    let takes = copying + woken.value / 2.0;
+    let derivation =
+        format!("{message} B in {copying:.0} ns a copy + {:.0} ns / 2, the waker's half = {takes:.0} ns", woken.value);
+    Ok(rate(message, takes)
+        .formula("message / (message / half of mem.bandwidth.copy in L2 + half of os.switch.cross_cpu)")
+        .inputs([copy, woken])
+        .derived_as(derivation))
+}
+
+/// So many bytes in each of these times, in nanoseconds.
+fn rate(message: u64, takes: f64) -> Predicting {
+    Predicting::within_factor(Basis::Derived, message as f64 * 1e9 / takes, 2.0)
+}
+
+/// Bytes of a pipe, by default sixteen pages.
+const PIPE_BYTES: u64 = 64 << 10;
+
+fn message(case: &Case) -> Result<u64, NoPrediction> {
+    MESSAGE.of(case).ok_or_else(|| NoPrediction::because("the case has no message"))
 }
 
 #[cfg(test)]
@@ -174,6 +289,44 @@ mod tests {
             assert_eq!(receiver.board.reported(), 103);
             receiver.finish().unwrap();
         }
+    }
+
+    #[test]
+    fn bytes_cost_copies_and_what_lies_between_their_ends() {
+        let mut machine = crate::testing::machine();
+        machine.topology.caches = crate::testing::caches(&[(1, 32 << 10), (2, 1 << 20)]);
+        let measured = |id: &str, case: &Case| {
+            let value = match id {
+                id if id == BANDWIDTH_UNIX.id.as_str() => 8.192e9,
+                id if id == IPC_PIPE_BANDWIDTH.id.as_str() => {
+                    assert_eq!(Placement::of(case), Some(Placement::SameCpu));
+                    6.5536e9
+                }
+                id if id == BANDWIDTH_COPY.id.as_str() => 65.536e9,
+                id if id == SWITCH_PROCESS_PIPE.id.as_str() => 1000.0,
+                id if id == SWITCH_PROCESS_FUTEX.id.as_str() => 800.0,
+                id if id == SWITCH_PROCESS_FUTEX_OWN.id.as_str() => 400.0,
+                id if id == SWITCH_CROSS_CPU.id.as_str() => 5000.0,
+                id if id == CORE_TO_CORE.id.as_str() => 50.0,
+                _ => return None,
+            };
+            Some(kelvin_model::MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let takes = |probe: &Probe, placement, message: u64| {
+            let case = Case::new().at(placement).with(MESSAGE, message);
+            message as f64 * 1e9 / (probe.predict)(&facts, probe.metrics[0], &case).unwrap().value
+        };
+        use Placement::{SameCpu, TwoCpus};
+        let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        close(takes(&UNIX, TwoCpus, 64 << 10), 8000.0);
+        close(takes(&PIPE, SameCpu, 64 << 10), 10_000.0);
+        // Sixteen of them fill a pipe.
+        close(takes(&PIPE, SameCpu, 4 << 10), 625.0);
+        // 1023 lines in 5 ns each.
+        close(takes(&PIPE, TwoCpus, 64 << 10), 25_115.0);
+        close(takes(&FUTEX, SameCpu, 64 << 10), 6000.0);
+        close(takes(&FUTEX, TwoCpus, 64 << 10), 4500.0);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::os::{
-    IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_OWN,
+    IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE,
+    SWITCH_PROCESS_PIPE_OWN, TokenMeans,
 };
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
@@ -43,7 +44,7 @@ const fn probe(
         kind: ProbeKind::Measure,
         method: METHOD,
         metrics,
-        inputs: const { &[SWITCH_PROCESS_PIPE.id.as_str()] },
+        inputs: const { &[SWITCH_PROCESS_PIPE.id.as_str(), SWITCH_CROSS_CPU.id.as_str()] },
         cases,
         run,
         predict,
@@ -59,7 +60,8 @@ const METHOD: Method = Method {
           part of the figure.",
     prediction: "On one CPU, pipe: 2 x (a switch + the write and read of a byte) as measured in this run by \
                  os.switch.process.pipe; socket or futex: the same with a wider range, because only the calls differ. \
-                 Between two CPUs: none, for the reason given in os.switch.cross_cpu.",
+                 Between two CPUs: two wake-ups, one each way, as os.switch.cross_cpu has them by a futex, and over pipes \
+                 for a pipe or a socket.",
     not_for: "One-way latency; the cost of a switch (see os.switch); latency under load or of larger messages.",
     pitfalls: &[
         "Placement left to the scheduler: one CPU and two differ by a factor of ten, and runs flip between them.",
@@ -89,9 +91,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, means: Means, metric: &Metric) -> Res
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if Placement::of(case) != Some(Placement::SameCpu) {
-        return Err(NoPrediction::because(
-            "kelvin has no published costs of an inter-processor interrupt and of an idle-state exit for this machine",
-        ));
+        return two_wake_ups(facts, metric);
     }
     let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
     let calls = facts.measured(&SWITCH_PROCESS_PIPE_OWN, &Case::new())?;
@@ -109,6 +109,17 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         .derived_as(text))
 }
 
+/// A round trip between two CPUs: a wake-up each way.
+fn two_wake_ups(facts: &Facts<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
+    let means = if *metric == IPC_FUTEX_LATENCY { TokenMeans::Futex } else { TokenMeans::Pipe };
+    let woken = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(means))?;
+    let value = 2.0 * woken.value;
+    Ok(Predicting::within_factor(Basis::Derived, value, 1.4)
+        .formula("2 x os.switch.cross_cpu")
+        .input(woken.clone())
+        .derived_as(format!("2 x {:.0} ns {} = {value:.0} ns", woken.value, woken.name)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +135,16 @@ mod tests {
             assert_eq!((prediction.value, prediction.high), (4200.0, 5250.0));
             assert_eq!(predict(facts, &IPC_FUTEX_LATENCY, &same).unwrap().high, 6720.0);
             assert!(predict(facts, &IPC_PIPE_LATENCY, &Case::new().at(Placement::TwoCpus)).is_err());
+        });
+    }
+
+    #[test]
+    fn a_round_trip_between_two_cpus_is_two_wake_ups() {
+        facts_about(&[(SWITCH_CROSS_CPU.id.as_str(), Some(4000.0))], |facts| {
+            let two = Case::new().at(Placement::TwoCpus);
+            for metric in [&IPC_PIPE_LATENCY, &IPC_UNIX_LATENCY, &IPC_FUTEX_LATENCY] {
+                assert_eq!(predict(facts, metric, &two).unwrap().value, 8000.0);
+            }
         });
     }
 }

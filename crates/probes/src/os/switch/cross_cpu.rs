@@ -6,11 +6,12 @@
 pub(crate) use kelvin_catalogue::os::SWITCH_CROSS_CPU as METRIC;
 use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenMeans};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Axis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::super::partner::Partner;
+use crate::predict::Predicting;
 
 /// How the token is passed.
 pub(crate) const MEANS: Axis = TokenMeans::AXIS;
@@ -25,9 +26,10 @@ pub(in crate::os) static PROBE: Probe = Probe {
               half a round trip with nothing subtracted (half a clock pair, some 10 ns, is in it). Each CPU goes idle \
               and is woken once per trip, if its idle loop lets it; a note gives this task's context switches by \
               getrusage. The headline takes the samples as found, because the other CPU's state is part of the figure.",
-        prediction: "None: it would be a switch on one CPU, an inter-processor interrupt and an idle-state exit (in a \
-                     virtual machine both through the hypervisor), for which kelvin has no published costs. Unless the \
-                     idle CPU polls, it is at least the wake-up's share of a switch on one CPU.",
+        prediction: "By a futex: as over pipes, for waking is most of it. Over pipes: none. It would be a switch on one \
+                     CPU, an inter-processor interrupt and an idle-state exit (in a virtual machine both through the \
+                     hypervisor), for which kelvin has no published costs. Unless the idle CPU polls, it is at least the \
+                     wake-up's share of a switch on one CPU.",
         not_for: "The cost of a switch; wake-up latency on a busy CPU; a mean: if bimodal, no trip takes the mean.",
         pitfalls: &[
             "Waking an idle CPU takes longer the deeper its idle state, and so the longer it was idle: a busier \
@@ -70,7 +72,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     partner.finish().map(drop)
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if TokenMeans::of(case) == Some(TokenMeans::Futex) {
+        let woken = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Pipe))?;
+        return Ok(Predicting::within_factor(Basis::Derived, woken.value, 1.3)
+            .formula("os.switch.cross_cpu by another means: waking is most of it")
+            .input(woken.clone())
+            .derived_as(format!("{:.0} ns over pipes", woken.value)));
+    }
     let here = match facts.measured(&SWITCH_PROCESS_PIPE, &Case::new()) {
         Ok(switch) => format!(" (a switch on one CPU took {:.0} ns)", switch.value),
         Err(_) => String::new(),
@@ -90,9 +99,18 @@ mod tests {
     fn the_reason_for_no_prediction_names_what_was_measured() {
         let reason = |switch: Option<f64>| {
             let known = [(SWITCH_PROCESS_PIPE.id.as_str(), switch)];
-            facts_about(&known, |facts| predict(facts, &SWITCH_CROSS_CPU, &Case::new())).unwrap_err().0
+            let over_pipes = Case::new().at(TokenMeans::Pipe);
+            facts_about(&known, |facts| predict(facts, &SWITCH_CROSS_CPU, &over_pipes)).unwrap_err().0
         };
         assert!(reason(Some(1700.4)).ends_with("(a switch on one CPU took 1700 ns)"));
         assert!(reason(None).ends_with("for this machine"));
+    }
+
+    #[test]
+    fn a_wake_up_by_futex_is_one_over_pipes() {
+        facts_about(&[(SWITCH_CROSS_CPU.id.as_str(), Some(4000.0))], |facts| {
+            let futex = predict(facts, &SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Futex)).unwrap();
+            assert_eq!(futex.value, 4000.0);
+        });
     }
 }

@@ -5,6 +5,7 @@
 use kelvin_catalogue::os::{
     SWITCH_PROCESS_EVENTFD, SWITCH_PROCESS_EVENTFD_OWN, SWITCH_PROCESS_EVENTFD_ROUND_TRIP, SWITCH_PROCESS_PIPE,
     SWITCH_THREAD_EVENTFD, SWITCH_THREAD_EVENTFD_OWN, SWITCH_THREAD_EVENTFD_ROUND_TRIP, SWITCH_THREAD_PIPE,
+    SYSCALL_READ, SYSCALL_WRITE,
 };
 use kelvin_harness::{Method, Probe};
 use kelvin_sys::partner::Task;
@@ -25,7 +26,7 @@ pub(in crate::os) static PROCESS: Probe = probe!(
     "Switching a CPU between two processes that pass a token by eventfd",
     METHOD,
     &[&SWITCH_PROCESS_EVENTFD, &SWITCH_PROCESS_EVENTFD_ROUND_TRIP, &SWITCH_PROCESS_EVENTFD_OWN],
-    &[SWITCH_PROCESS_PIPE.id.as_str()],
+    &[SWITCH_PROCESS_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
@@ -40,7 +41,7 @@ pub(in crate::os) static THREAD: Probe = probe!(
     "Switching a CPU between two threads that pass a token by eventfd",
     METHOD,
     &[&SWITCH_THREAD_EVENTFD, &SWITCH_THREAD_EVENTFD_ROUND_TRIP, &SWITCH_THREAD_EVENTFD_OWN],
-    &[SWITCH_THREAD_PIPE.id.as_str()],
+    &[SWITCH_THREAD_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 /// Why it may differ from pipes.
@@ -53,7 +54,8 @@ const METHOD: Method = Method {
          bytes and leaves zero."
     ),
     prediction: "The switch over pipes measured in this run: the scheduler's work is the same with any channel (an \
-                 eventfd is like a pipe without pages: only the calls differ, and they are subtracted).",
+                 eventfd is like a pipe without pages: only the calls differ, and they are subtracted). The calls alone: \
+                 as long as os.syscall.write and os.syscall.read.",
     not_for: shared_text!(not_for),
     pitfalls: &[
         shared_text!(placement),

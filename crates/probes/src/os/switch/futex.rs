@@ -6,7 +6,8 @@
 
 use kelvin_catalogue::os::{
     SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_OWN, SWITCH_PROCESS_FUTEX_ROUND_TRIP, SWITCH_PROCESS_PIPE,
-    SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_OWN, SWITCH_THREAD_FUTEX_ROUND_TRIP, SWITCH_THREAD_PIPE,
+    SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_OWN, SWITCH_THREAD_FUTEX_ROUND_TRIP, SWITCH_THREAD_PIPE, SYSCALL_READ,
+    SYSCALL_WRITE,
 };
 use kelvin_harness::{Method, Probe};
 use kelvin_sys::partner::Task;
@@ -27,7 +28,7 @@ pub(in crate::os) static PROCESS: Probe = probe!(
     "Switching a CPU between two processes that wait on a futex",
     METHOD,
     &[&SWITCH_PROCESS_FUTEX, &SWITCH_PROCESS_FUTEX_ROUND_TRIP, &SWITCH_PROCESS_FUTEX_OWN],
-    &[SWITCH_PROCESS_PIPE.id.as_str()],
+    &[SWITCH_PROCESS_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
@@ -42,7 +43,7 @@ pub(in crate::os) static THREAD: Probe = probe!(
     "Switching a CPU between two threads that wait on a futex",
     METHOD,
     &[&SWITCH_THREAD_FUTEX, &SWITCH_THREAD_FUTEX_ROUND_TRIP, &SWITCH_THREAD_FUTEX_OWN],
-    &[SWITCH_THREAD_PIPE.id.as_str()],
+    &[SWITCH_THREAD_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 /// Why it may differ from pipes.
@@ -57,7 +58,8 @@ const METHOD: Method = Method {
          changed: two kernel entries, as in a pass."
     ),
     prediction: "The switch over pipes measured in this run: the scheduler's work is the same with any channel (a \
-                 futex and a pipe sleep and wake through the same scheduler).",
+                 futex and a pipe sleep and wake through the same scheduler). The calls alone: as long as \
+                 os.syscall.write and os.syscall.read, which do as little.",
     not_for: shared_text!(not_for),
     pitfalls: &[
         shared_text!(placement),

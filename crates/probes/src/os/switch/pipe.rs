@@ -6,12 +6,13 @@
 pub(crate) use kelvin_catalogue::os::{SWITCH_PROCESS_PIPE as PROCESS_SWITCH, SWITCH_PROCESS_PIPE_OWN as PROCESS_OWN};
 use kelvin_catalogue::os::{
     SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_OWN, SWITCH_PROCESS_PIPE_ROUND_TRIP, SWITCH_THREAD_PIPE,
-    SWITCH_THREAD_PIPE_OWN, SWITCH_THREAD_PIPE_ROUND_TRIP,
+    SWITCH_THREAD_PIPE_OWN, SWITCH_THREAD_PIPE_ROUND_TRIP, SYSCALL_READ, SYSCALL_WRITE,
 };
 use kelvin_harness::{Method, Probe};
 use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
+use super::predict::AsWithPipes;
 use super::{Switching, probe, shared_text};
 
 pub(in crate::os) static PROCESS: Probe = probe!(
@@ -26,7 +27,7 @@ pub(in crate::os) static PROCESS: Probe = probe!(
     "Switching a CPU between two processes that pass a byte over pipes",
     METHOD,
     &[&SWITCH_PROCESS_PIPE, &SWITCH_PROCESS_PIPE_ROUND_TRIP, &SWITCH_PROCESS_PIPE_OWN],
-    &[],
+    &[SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
@@ -36,13 +37,16 @@ pub(in crate::os) static THREAD: Probe = probe!(
         switch: &SWITCH_THREAD_PIPE,
         round_trip: &SWITCH_THREAD_PIPE_ROUND_TRIP,
         own: Some(&SWITCH_THREAD_PIPE_OWN),
-        like: None,
+        like: Some(AsWithPipes { parts: &[&SWITCH_PROCESS_PIPE], factor: 1.5, why: WHY }),
     },
     "Switching a CPU between two threads that pass a byte over pipes",
     METHOD,
     &[&SWITCH_THREAD_PIPE, &SWITCH_THREAD_PIPE_ROUND_TRIP, &SWITCH_THREAD_PIPE_OWN],
-    &[],
+    &[SWITCH_PROCESS_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
+
+/// Why a switch between threads may differ from one between processes.
+const WHY: &str = "the scheduler's work is the same, but threads keep their address space";
 
 const METHOD: Method = Method {
     how: concat!(
@@ -51,10 +55,13 @@ const METHOD: Method = Method {
          the round trip as its usecs/op: each iteration is a write and a read on either side, two messages and two \
          switches. lmbench's lat_ctx -s 0 2 prints the headline."
     ),
-    prediction: "A published figure for the same quantity, with the pipe's calls subtracted in the same way, taken as \
-                 a time; the round trip is two of those plus twice the calls measured in this run. The kernel entries \
-                 of a pass (a write and a read) are subtracted with the calls, so they count towards the round trip, \
-                 not the switch. Mitigations that the published machine did not have are named but not added.",
+    prediction: "Between processes: a published figure for the same quantity, with the pipe's calls subtracted in the same way, \
+                 taken as a time, or what other machines take over the calls of one pass, where such are known; the round \
+                 trip is two of those plus twice the calls measured in this run. Between threads: the switch between \
+                 processes of this run, whose address spaces differ. The calls alone are two short ways into the \
+                 kernel, as long as os.syscall.write and os.syscall.read. The kernel entries of a pass (a write and a \
+                 read) are subtracted with the calls, so they count towards the round trip, not the switch. Mitigations \
+                 that the published machine did not have are named but not added.",
     not_for: shared_text!(not_for),
     pitfalls: &[
         shared_text!(placement),

@@ -1,8 +1,11 @@
 //! Predictions of switches: published costs for pipes, this run's pipes for the other channels.
 
+use kelvin_catalogue::mem::{FALSE_SHARING, IncrementKind, Lines};
+use kelvin_catalogue::os::{SYSCALL_READ, SYSCALL_WRITE};
 use kelvin_harness::Facts;
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::partner::Task;
+use kelvin_sys::token::Means;
 
 use super::Switching;
 use crate::predict::Predicting;
@@ -29,7 +32,7 @@ pub(super) fn of(facts: &Facts<'_>, metric: &Metric, what: &Switching) -> Result
         (Some(like), own) if metric == what.round_trip => like.round_trip(facts, own),
         (None, _) if metric == what.switch => Ok(published(facts, what.task)),
         (None, Some(own)) if metric == what.round_trip => round_trip(facts, what.task, own),
-        _ => Err(calls_alone()),
+        _ => calls_alone(facts, what.means),
     }
 }
 
@@ -140,9 +143,36 @@ fn sum(parts: &[Input]) -> String {
     each.join(" + ")
 }
 
-/// The calls of a pass.
-pub(super) fn calls_alone() -> NoPrediction {
-    NoPrediction::because("it is measured to be subtracted, and kelvin has no published cost of these calls")
+/// Locked instructions of a pass and a take by a condition variable that nobody waits for: its mutex is locked and unlocked in each.
+const ATOMICS: f64 = 4.0;
+
+/// The calls of a pass and a take, made by one task: two short ways into the kernel, or where nobody waits none.
+fn calls_alone(facts: &Facts<'_>, means: Means) -> Result<Prediction, NoPrediction> {
+    let predicting = |value| Predicting::within_factor(Basis::Derived, value, 2.0);
+    match means {
+        Means::Pipe | Means::Unix | Means::Eventfd | Means::Futex => {
+            let [read, write] = [&SYSCALL_READ, &SYSCALL_WRITE].map(|call| facts.measured(call, &Case::new()));
+            let (read, write) = (read?, write?);
+            let value = read.value + write.value;
+            let derivation = format!("{:.0} ns + {:.0} ns = {value:.0} ns", write.value, read.value);
+            Ok(predicting(value)
+                .formula("os.syscall.write + os.syscall.read: two calls that do little")
+                .input(write)
+                .input(read)
+                .derived_as(derivation))
+        }
+        Means::Condvar => {
+            let apart = Case::new().at(IncrementKind::Atomic).at(Lines::Apart);
+            let atomic = facts.measured(&FALSE_SHARING, &apart)?;
+            let value = ATOMICS * atomic.value;
+            Ok(predicting(value)
+                .formula(format!("{ATOMICS} locked instructions on lines of one's own, each {}", atomic.name))
+                .constant("locked instructions", ATOMICS, Unit::Count, "a mutex locked and unlocked, twice")
+                .input(atomic.clone())
+                .derived_as(format!("{ATOMICS} x {:.2} ns = {value:.1} ns", atomic.value)))
+        }
+        Means::Yield => Err(NoPrediction::because("a task that yields makes no calls that are subtracted")),
+    }
 }
 
 #[cfg(test)]
@@ -175,6 +205,21 @@ mod tests {
             assert_eq!(trip.inputs.len(), 2);
         });
         facts_about(&[], |facts| assert!(round_trip(facts, Task::Process, &OWN).is_err()));
+    }
+
+    #[test]
+    fn the_calls_alone_are_two_short_ways_or_four_locked_instructions() {
+        let known = [
+            (SYSCALL_READ.id.as_str(), Some(120.0)),
+            (SYSCALL_WRITE.id.as_str(), Some(100.0)),
+            (FALSE_SHARING.id.as_str(), Some(5.5)),
+        ];
+        facts_about(&known, |facts| {
+            let of = |means| calls_alone(facts, means).map(|prediction| prediction.value);
+            assert_eq!([Means::Pipe, Means::Condvar].map(|means| of(means).unwrap()), [220.0, 22.0]);
+            assert!(of(Means::Yield).is_err());
+        });
+        facts_about(&known[..1], |facts| assert!(calls_alone(facts, Means::Futex).is_err()));
     }
 
     #[test]

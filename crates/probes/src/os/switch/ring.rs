@@ -13,7 +13,7 @@ use kelvin_catalogue::os::{
     WORKING_SET,
 };
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Axis, Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{Arena, LINE, Pages};
 use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::Shared;
@@ -41,7 +41,9 @@ pub(in crate::os) static PROBE: Probe = Probe {
                      working set, of two processes one switch as measured by os.switch.process.pipe, and of more as \
                      many of them as a pass has (os.switch.ring.switches); of more than six, whose translations a CPU \
                      does not keep (on x86-64 Linux gives it six address spaces at a time), up to twice that. With a working set, \
-                     the figure of other machines: what is refilled lies in several levels. The work alone is that of \
+                     as many processes without one, and the time of writing the set where all sets together lie, less that of \
+                     writing it where one lies, which is subtracted with the work: in L1 or L2 if they take two thirds of it, \
+                     else as mem.bandwidth.write has it for the outermost cache, or for memory. The work alone is that of \
                      os.switch.process.pipe.own and a store to each line, one a cycle if the set fits L1, else as \
                      mem.bandwidth.write has it for L2.",
         not_for: "The cost of a cache miss; a scheduler's behaviour with many runnable tasks: only one task of the \
@@ -245,9 +247,57 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         return own(facts, set);
     }
     if set > 0 {
-        return Err(NoPrediction::because("what is refilled after a switch lies in several levels of the hierarchy"));
+        return refilled(facts, processes, set);
     }
     among(facts, processes, case)
+}
+
+/// A pass with working sets: one without, and what writing the set takes longer where all of them lie than where it lies alone.
+fn refilled(facts: &Facts<'_>, processes: u64, set: u64) -> Result<Prediction, NoPrediction> {
+    let empty = facts.measured(&SWITCH_RING, &Case::new().with(PROCESSES, processes).with(WORKING_SET, 0u64))?;
+    let [alone, together] = [set, processes * set].map(|all| Writing::of(facts, set, all));
+    let (alone, together) = (alone?, together?);
+    let more = (together.nanoseconds - alone.nanoseconds).max(0.0);
+    let value = empty.value + more;
+    Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
+        .formula(
+            "os.switch.ring without a working set + writing the set where all of them lie, less writing it where one lies",
+        )
+        .input(empty.clone())
+        .input(alone.input)
+        .input(together.input)
+        .derived_as(format!(
+            "{:.0} ns + {set} B in {:.0} ns ({}) less {:.0} ns ({}) = {value:.0} ns",
+            empty.value, together.nanoseconds, together.place, alone.nanoseconds, alone.place
+        )))
+}
+
+/// Adding one to a word in every line of a set.
+struct Writing {
+    nanoseconds: f64,
+    input: Input,
+    place: &'static str,
+}
+
+impl Writing {
+    /// Of so many bytes among all that are used in turn. A cache holds what takes two thirds of it: the rest is the kernel's, and
+    /// physical pages do not spread evenly.
+    fn of(facts: &Facts<'_>, set: u64, all: u64) -> Result<Self, NoPrediction> {
+        let machine = facts.machine();
+        let fits = |bytes: u64| 3 * all <= 2 * bytes;
+        let first = allowance::data_caches(machine).first().map(|cache| cache.bytes);
+        if first.is_some_and(fits) {
+            let frequency = published::frequency(facts)?;
+            let nanoseconds = set as f64 / LINE as f64 * 1e9 / frequency.value;
+            return Ok(Self { nanoseconds, input: frequency, place: "a line a cycle in L1" });
+        }
+        let (place, case) = match allowance::second_level(machine).is_some_and(fits) {
+            true => ("in L2", bandwidth::in_second_level(machine)?),
+            false => ("beyond L2", bandwidth::lying_where(machine, all)),
+        };
+        let write = facts.measured(&BANDWIDTH_WRITE, &case)?;
+        Ok(Self { nanoseconds: set as f64 * 1e9 / write.value, input: write, place })
+    }
 }
 
 /// Switches of a pass. Of two processes the one that was preempted while it woke the other is the next to run anyway; of more it runs once
@@ -305,26 +355,15 @@ fn own(facts: &Facts<'_>, set: u64) -> Result<Prediction, NoPrediction> {
             .formula(calls.name.clone())
             .derived_as(format!("{:.0} ns, the same calls", calls.value)));
     }
-    let lines = set as f64 / LINE as f64;
-    let first = allowance::data_caches(facts.machine()).first().map(|cache| cache.bytes);
-    if first.is_some_and(|bytes| set <= bytes / 2) {
-        let frequency = published::frequency(facts)?;
-        let value = calls.value + lines * 1e9 / frequency.value;
-        return Ok(predicting(value)
-            .formula("os.switch.process.pipe.own + a store a cycle to each line in L1")
-            .input(frequency.clone())
-            .derived_as(format!(
-                "{:.0} ns + {lines} lines / {:.2} GHz = {value:.0} ns",
-                calls.value,
-                frequency.value / 1e9
-            )));
-    }
-    let write = facts.measured(&BANDWIDTH_WRITE, &bandwidth::in_second_level(facts.machine())?)?;
-    let value = calls.value + set as f64 * 1e9 / write.value;
+    let writing = Writing::of(facts, set, set)?;
+    let value = calls.value + writing.nanoseconds;
     Ok(predicting(value)
-        .formula(format!("os.switch.process.pipe.own + working set / {}", write.name))
-        .input(write.clone())
-        .derived_as(format!("{:.0} ns + {set} B / {:.1} GB/s = {value:.0} ns", calls.value, write.value / 1e9)))
+        .formula("os.switch.process.pipe.own + writing the working set where it lies")
+        .input(writing.input)
+        .derived_as(format!(
+            "{:.0} ns + {set} B in {:.0} ns ({}) = {value:.0} ns",
+            calls.value, writing.nanoseconds, writing.place
+        )))
 }
 
 #[cfg(test)]
@@ -363,13 +402,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_ring_is_predicted_from_pipes_and_a_full_one_is_not() {
+    fn an_empty_ring_is_predicted_from_pipes() {
         let case = |processes, set| Case::new().with(PROCESSES, processes).with(WORKING_SET, set);
         let known = [(SWITCH_PROCESS_PIPE.id.as_str(), Some(1000.0)), (SWITCH_RING_SWITCHES.id.as_str(), Some(1.25))];
         facts_about(&known, |facts| {
             let of = |processes| predict(facts, &SWITCH_RING, &case(processes, 0)).unwrap();
             assert_eq!([2, 6].map(|processes| of(processes).value), [1000.0, 1250.0]);
             assert!((of(7).value - 1250.0 * 2.0_f64.sqrt()).abs() < 1e-9 && (of(7).high - 3250.0).abs() < 1e-9);
+            // An empty ring of as many is not known.
             assert!(predict(facts, &SWITCH_RING, &case(8, 4096)).is_err());
             let switches = |processes| predict(facts, &SWITCH_RING_SWITCHES, &case(processes, 0)).unwrap();
             assert_eq!((switches(2).value, switches(3).low, switches(96).high), (1.0, 1.0, 2.0));
@@ -397,5 +437,35 @@ mod tests {
         };
         // 256 lines, one in 0.25 ns; 1024 lines, one in a nanosecond.
         assert_eq!([0, 16 << 10, 64 << 10].map(of), [300.0, 364.0, 1324.0]);
+    }
+
+    #[test]
+    fn a_full_ring_refills_from_where_all_sets_lie() {
+        let mut machine = testing::machine();
+        machine.topology.caches = testing::caches(&[(1, 48 << 10), (2, 2 << 20), (3, 64 << 20)]);
+        let measured = |id: &str, case: &Case| {
+            let value = match id {
+                id if id == FREQUENCY.id.as_str() => 4e9,
+                id if id == SWITCH_RING.id.as_str() => {
+                    assert_eq!(WORKING_SET.of(case), Some(0));
+                    1000.0
+                }
+                id if id == BANDWIDTH_WRITE.id.as_str() => match BYTES.of(case)? {
+                    1_048_576 => 64e9,
+                    _ => 16e9,
+                },
+                _ => return None,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let of = |processes: u64, set: u64| {
+            predict(&facts, &SWITCH_RING, &Case::new().with(PROCESSES, processes).with(WORKING_SET, set)).unwrap().value
+        };
+        // Both in L1; from L2 (256 ns) in place of L1 (64 ns); all in L2 as each alone; from beyond it (4096 ns) in place of L2 (1024 ns).
+        assert_eq!(
+            [of(2, 16 << 10), of(16, 16 << 10), of(16, 64 << 10), of(96, 64 << 10)],
+            [1000.0, 1192.0, 1000.0, 4072.0]
+        );
     }
 }
