@@ -10,11 +10,14 @@ use kelvin_stats::{OneMore, mean, one_more_of_a_class, one_more_off_a_formula};
 use crate::facts::Facts;
 use crate::probe::Probe;
 
+mod about;
 mod kept;
 mod usual;
 
+use about::{AboutFormulas, Family};
+
 pub use kept::{At, Figure, Headlines, OtherMachine, Rules, Sizes, Yardstick};
-use usual::{OF_A_YARDSTICK, OF_ANYTHING, Subject, Usual, mean_square, subject};
+use usual::{OF_A_YARDSTICK, OF_ANYTHING, Subject, Usual, subject};
 
 /// Figures of one machine by metric, as natural logarithms.
 type Logs = HashMap<Name, Vec<(Case, f64)>>;
@@ -43,8 +46,8 @@ pub struct Elsewhere {
     /// Metrics whose cases name parts of the machine.
     of_parts: Vec<Name>,
     takes_all_cpus: fn(&Metric, &Case) -> bool,
-    /// The usual variance of figures about their formulas.
-    about_formulas: Usual,
+    /// What is usual of figures about their formulas.
+    about_formulas: AboutFormulas,
     /// The usual variance between machines of figures over their yardsticks, and of those that have none.
     over_yardsticks: Usual,
     of_anything: Usual,
@@ -63,13 +66,13 @@ impl Elsewhere {
         let machines: Vec<Known> = others.map(|other| known(probes, other, rules)).collect();
         let yardsticks: HashMap<Name, Yardstick> =
             rules.yardsticks.iter().map(|yardstick| (yardstick.metric.id, *yardstick)).collect();
-        let mut about_formulas: BTreeMap<Subject, Vec<f64>> = BTreeMap::new();
+        let mut families = Vec::new();
         let [mut over_yardsticks, mut of_anything] = [BTreeMap::new(), BTreeMap::new()];
         let mut met = BTreeSet::new();
         for metric in probes.iter().flat_map(|probe| probe.metrics).filter(|metric| met.insert(metric.id)) {
-            let by_formula = machines.iter().flat_map(|machine| &machine.off).filter(|((of, _), _)| *of == metric.id);
-            for (_, cases) in by_formula {
-                about_formulas.entry(subject(metric)).or_default().push(mean_square(cases));
+            let formulas = machines.iter().flat_map(|machine| machine.off.keys()).filter(|(of, _)| *of == metric.id);
+            for formula in formulas.collect::<BTreeSet<_>>() {
+                families.extend(family(&machines, formula).map(|family| (subject(metric), family)));
             }
             let yardstick = yardsticks.get(&metric.id);
             let (squares, by): (&mut BTreeMap<Subject, Vec<f64>>, _) = match yardstick.map(|yardstick| yardstick.by) {
@@ -84,7 +87,7 @@ impl Elsewhere {
                 squares.entry(subject(metric)).or_default().push(square);
             }
         }
-        let about_formulas = Usual::about_formulas(about_formulas);
+        let about_formulas = AboutFormulas::of(&families);
         let over_yardsticks = Usual::between_machines(over_yardsticks, OF_A_YARDSTICK);
         let of_anything = Usual::between_machines(of_anything, OF_ANYTHING);
         let sizes = Sizes::planned(rules, plan);
@@ -123,14 +126,12 @@ impl Elsewhere {
     /// How far a figure may lie from its formula: a metric may be predicted by one formula at one case and by another at the next.
     fn off(&self, metric: &Metric, case: &Case, formula: &str) -> Option<(OneMore, Calibration)> {
         let key = (metric.id, formula.to_owned());
-        let telling: Vec<&Vec<(Case, f64)>> =
-            self.machines.iter().filter_map(|machine| machine.off.get(&key)).collect();
-        let own: Vec<f64> = telling.iter().map(|cases| at(cases, case).unwrap_or_else(|| middle(cases))).collect();
-        let squares: Vec<f64> = telling.iter().map(|cases| mean_square(cases)).collect();
-        let range = one_more_off_a_formula(&own, &squares, self.about_formulas.variance(&subject(metric))?)?;
+        let (family, subject) = (family(&self.machines, &key)?, subject(metric));
+        let fault = self.about_formulas.fault(&subject, &family);
+        let common = self.about_formulas.usual(&subject)?;
+        let range = one_more_off_a_formula(&family.own(case), &family.squares(), common, fault)?;
         let [low, high] = [-range.half, range.half].map(|away| (range.middle + away).exp());
-        let figures = telling.iter().map(|cases| cases.len()).sum();
-        Some((range, Calibration { low, high, figures, machines: telling.len() }))
+        Some((range, Calibration { low, high, figures: family.figures(), machines: family.machines() }))
     }
 
     /// Whether a metric's yardstick tells more than its formula.
@@ -359,6 +360,11 @@ fn between(
         }
     }
     (!squares.is_empty()).then(|| mean(&squares))
+}
+
+/// What these machines tell of a metric by a formula.
+fn family<'a>(machines: &'a [Known], formula: &(Name, String)) -> Option<Family<'a>> {
+    Family::of(machines.iter().filter_map(|machine| machine.off.get(formula)).map(Vec::as_slice))
 }
 
 fn at(cases: &[(Case, f64)], case: &Case) -> Option<f64> {
