@@ -108,7 +108,7 @@ const YARDSTICKS: &[Yardstick] = &[
     all(&file::PAGE_WRITE, &file::PAGE_READ),
     all(&file::NEW, &file::PAGE_READ),
     same(&file::SEQRAND_P99, &file::SEQRAND),
-    all(&file::SYNC, &file::DEVICE_WRITE_LATENCY),
+    all(&file::SYNC, &file::PAGE_WRITE),
     all(&mem::FAULT_MAJOR, &file::DEVICE_LATENCY),
     // Protocols of the local network: like path lookup, much of it is calls through tables of functions.
     all(&net::STACK_TCP, &os::SYSCALL_STAT),
