@@ -103,7 +103,6 @@ const YARDSTICKS: &[Yardstick] = &[
     all(&os::IPC_UNIX_BANDWIDTH, &net::BANDWIDTH_UNIX),
     all(&os::IPC_FUTEX_BANDWIDTH, &net::BANDWIDTH_UNIX),
     // The page cache, and a device behind it.
-    rather(&file::BYTE_CALLS, &os::SYSCALL_READ),
     all(&file::PAGE_READ, &os::SYSCALL_READ),
     all(&file::PAGE_WRITE, &file::PAGE_READ),
     all(&file::NEW, &file::PAGE_READ),
