@@ -55,12 +55,11 @@ const YARDSTICKS: &[Yardstick] = &[
     // Path lookup and inodes.
     all(&os::SYSCALL_STAT, &os::SYSCALL_FSTAT),
     all(&os::SYSCALL_OPEN_CLOSE, &os::SYSCALL_STAT),
-    all(&file::METADATA_LIST, &os::SYSCALL_STAT),
-    all(&file::ENTRY_MAKE, &os::SYSCALL_STAT),
-    all(&file::ENTRY_GIVE_BACK, &file::ENTRY_MAKE),
-    all(&file::ENTRY_ADD, &file::ENTRY_MAKE),
-    all(&file::ENTRY_REMOVE, &file::ENTRY_MAKE),
+    all(&file::ENTRY_MAKE, &file::METADATA_OPEN),
+    all(&file::ENTRY_GIVE_BACK, &file::METADATA_OPEN),
+    all(&file::ENTRY_ADD, &file::METADATA_OPEN),
     // Entering the kernel for a little work.
+    all(&file::METADATA_LIST, &os::SYSCALL_READ),
     all(&os::SYSCALL_SELECT, &os::SYSCALL_READ),
     all(&os::SIGNAL_DELIVER, &os::SIGNAL_INSTALL),
     all(&os::SWITCH_PROCESS_PIPE_OWN, &os::SYSCALL_READ),
