@@ -102,7 +102,6 @@ const YARDSTICKS: &[Yardstick] = &[
     all(&os::IPC_UNIX_BANDWIDTH, &net::BANDWIDTH_UNIX),
     all(&os::IPC_FUTEX_BANDWIDTH, &net::BANDWIDTH_UNIX),
     // The page cache, and a device behind it.
-    all(&file::PAGE_READ, &os::SYSCALL_READ),
     all(&file::PAGE_WRITE, &os::SYSCALL_READ),
     same(&file::SEQRAND_P99, &file::SEQRAND),
     all(&file::SYNC, &file::PAGE_WRITE),

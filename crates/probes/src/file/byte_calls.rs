@@ -79,6 +79,11 @@ pub(super) fn next_byte() -> Case {
     case(ByteCall::Read, SMALL)
 }
 
+/// The case of the same at a place that is given.
+pub(super) fn next_byte_at() -> Case {
+    case(ByteCall::Pread, SMALL)
+}
+
 fn case(call: ByteCall, bytes: u64) -> Case {
     Case::new().at(call).with(FILE_BYTES, bytes)
 }
@@ -214,7 +219,7 @@ fn near(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 
 /// A byte anywhere in a file: the same call on the next byte, and a load from where a file of that size lies.
 fn anywhere(facts: &Facts<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
-    let next = facts.measured(&BYTE_CALLS, &case(ByteCall::Pread, SMALL))?;
+    let next = facts.measured(&BYTE_CALLS, &next_byte_at())?;
     let load = facts.measured(&LATENCY, &of_set(facts.machine(), bytes))?;
     let value = next.value + load.value;
     let derivation = format!("{} + {} for a load = {}", time(next.value), time(load.value), time(value));
