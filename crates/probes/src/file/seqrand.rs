@@ -219,12 +219,14 @@ fn tail_ahead(facts: &Facts<'_>, whole: u64) -> Result<Prediction, NoPrediction>
     let block = BLOCK as u64;
     let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(block);
     let most = facts.measured(&READ_AHEAD, &Case::new())?;
+    // All that either way may need is asked for: a plan does not know the size of windows.
+    let (found, load) = (expected::cached(facts, block), latency::of_memory(facts));
     let (reads, waits) = (whole / block, ahead::windows(whole, block, most.value as u64, page));
     if 100 * waits > reads {
         let why = format!(", for which {waits} of {reads} reads wait");
         return Ok(same_tail(facts.measured(&SEQRAND_P99, &of_requests())?, why));
     }
-    let (found, load) = (expected::cached(facts, block)?, latency::of_memory(facts)?);
+    let (found, load) = (found?, load?);
     let first = Expected {
         nanoseconds: load.value,
         formula: load.name.clone(),
