@@ -55,12 +55,11 @@ const YARDSTICKS: &[Yardstick] = &[
     // Path lookup and inodes.
     all(&os::SYSCALL_STAT, &os::SYSCALL_FSTAT),
     all(&os::SYSCALL_OPEN_CLOSE, &os::SYSCALL_STAT),
-    all(&file::METADATA_LIST, &os::SYSCALL_STAT),
-    all(&file::ENTRY_MAKE, &os::SYSCALL_STAT),
-    all(&file::ENTRY_GIVE_BACK, &file::ENTRY_MAKE),
-    all(&file::ENTRY_ADD, &file::ENTRY_MAKE),
-    all(&file::ENTRY_REMOVE, &file::ENTRY_MAKE),
+    all(&file::ENTRY_MAKE, &file::METADATA_OPEN),
+    all(&file::ENTRY_GIVE_BACK, &file::METADATA_OPEN),
+    all(&file::ENTRY_ADD, &file::METADATA_OPEN),
     // Entering the kernel for a little work.
+    all(&file::METADATA_LIST, &os::SYSCALL_READ),
     all(&os::SYSCALL_SELECT, &os::SYSCALL_READ),
     all(&os::SIGNAL_DELIVER, &os::SIGNAL_INSTALL),
     rather(&os::SYSCALL_READ, &os::SYSCALL_NULL),
@@ -77,12 +76,9 @@ const YARDSTICKS: &[Yardstick] = &[
     // Memory.
     all(&mem::FALSE_SHARING, &mem::CORE_TO_CORE),
     // The page cache, and a device behind it.
-    rather(&file::BYTE_CALLS, &os::SYSCALL_READ),
-    all(&file::PAGE_READ, &os::SYSCALL_READ),
-    all(&file::PAGE_WRITE, &file::PAGE_READ),
-    all(&file::NEW, &file::PAGE_READ),
+    all(&file::PAGE_WRITE, &os::SYSCALL_READ),
     same(&file::SEQRAND_P99, &file::SEQRAND),
-    all(&file::SYNC, &file::DEVICE_WRITE_LATENCY),
+    all(&file::SYNC, &file::PAGE_WRITE),
     all(&mem::FAULT_MAJOR, &file::DEVICE_LATENCY),
     // Protocols of the local network: like path lookup, much of it is calls through tables of functions.
     all(&net::STACK_TCP, &os::SYSCALL_STAT),

@@ -8,18 +8,19 @@ use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
 
 use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
-use kelvin_catalogue::mem::LATENCY;
+use kelvin_catalogue::mem::{self, LATENCY};
+use kelvin_catalogue::os::SYSCALL_READ;
 use kelvin_file::{Access, Target};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::calls;
 
 use super::cached::Cached;
 use super::cases::{known, predictable};
 use super::data::{self, MIB};
-use crate::memory::{allowance, latency};
+use super::expected::{self, time};
+use crate::memory::latency;
 use crate::os::syscall_null;
-use crate::os::syscall_work::{NANOSECONDS_AN_INSTRUCTION, SHORT_WAY_INSTRUCTIONS};
 use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -36,12 +37,12 @@ pub(crate) static PROBE: Probe = Probe {
               to its page come from slower levels of the caches. `kelvin study file.byte_calls` has the nine \
               sizes of an earlier study, 1 to 256 million bytes. The loop is subtracted. A note gives the calls and \
               MiB per second of a trial.",
-        prediction: "The measured os.syscall.null, and instructions counted in the kernel's source: 150 to the file \
-                     (descriptor, permission, hooks), and for a read 300 more through the page cache (finding the \
-                     page, taking and returning a reference, copying, the access time), at two per cycle and 3 GHz. A \
-                     byte anywhere in a file larger than the last-level cache waits once for main memory, by \
-                     mem.latency. Predicted range: from four fifths of the null call, which does a little work \
-                     of its own, to three times it and all the rest.",
+        prediction: "lseek: os.syscall.null, since it changes one number. read and pread of the next byte: \
+                     os.syscall.read, which reads a byte of /dev/zero, and what that is beyond os.syscall.null once \
+                     more, for the way through the page cache (finding the page, taking and returning a reference, \
+                     copying, the access time) is another way of that kind through the kernel. pread anywhere: pread of \
+                     the next byte of 1 MiB (file.byte_calls), and one load from where a file of that size lies \
+                     (mem.latency of a set of as many bytes). Predicted range: a factor of two either way.",
         not_for: "The cost of a byte; files that are not in memory; file systems that ask a server or another program \
                   at each call.",
         pitfalls: &[
@@ -57,7 +58,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BYTE_CALLS],
-    inputs: &[syscall_null::ID, LATENCY.id.as_str()],
+    inputs: &[syscall_null::ID, SYSCALL_READ.id.as_str(), LATENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -76,6 +77,11 @@ const TRIAL: u64 = 1 << 13;
 /// The case of a read of the next byte, which stands for the cost of a call in other predictions.
 pub(super) fn next_byte() -> Case {
     case(ByteCall::Read, SMALL)
+}
+
+/// The case of the same at a place that is given.
+pub(super) fn next_byte_at() -> Case {
+    case(ByteCall::Pread, SMALL)
 }
 
 fn case(call: ByteCall, bytes: u64) -> Case {
@@ -180,39 +186,55 @@ fn place(random: &mut u64, bytes: u64) -> u64 {
     ((*random >> 32) * bytes) >> 32
 }
 
-/// Instructions through the page cache: finding the page, a reference to it, copying, the access time.
-const PAGE_CACHE_INSTRUCTIONS: f64 = 300.0;
-/// Least share of the null call that is entering and leaving the kernel: getppid looks up a task.
-const OF_NULL: f64 = 0.8;
-const COUNTED: &str = "Linux mm/filemap.c and fs/read_write.c, read for the length of the code path";
-
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let (call, bytes) = (predictable(ByteCall::of(case), case)?, predictable(FILE_BYTES.of(case), case)?);
-    let null = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
-    let instructions = match call {
-        ByteCall::Lseek => SHORT_WAY_INSTRUCTIONS,
-        _ => SHORT_WAY_INSTRUCTIONS + PAGE_CACHE_INSTRUCTIONS,
-    };
-    let work = instructions * NANOSECONDS_AN_INSTRUCTION;
-    let far = call == ByteCall::PreadAnywhere && bytes > allowance::last_level(facts.machine());
-    let load = if far { Some(facts.measured(&LATENCY, &latency::in_memory(facts.machine()))?) } else { None };
-    let wait = load.as_ref().map_or(0.0, |load| load.value);
-    let value = null.value + work + wait;
-    let mut predicting =
-        Predicting::between(Basis::Derived, value, OF_NULL * null.value, 3.0 * null.value + work + 2.0 * wait)
-            .formula(
-                "os.syscall.null + instructions at two per cycle and 3 GHz + a load from memory where the file is \
-                 large",
-            )
-            .input(null.clone())
-            .constant("instructions beyond the null call", instructions, Unit::Count, COUNTED)
-            .source(COUNTED);
-    let mut waits = String::new();
-    if let Some(load) = load {
-        predicting = predicting.input(load);
-        waits = format!(" + {wait:.0} ns");
+    match call {
+        ByteCall::Lseek => {
+            let null = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+            let derivation = format!("{} for a call that changes a number", time(null.value));
+            Ok(Predicting::within_factor(Basis::Derived, null.value, expected::FACTOR)
+                .formula(null.name.clone())
+                .input(null)
+                .derived_as(derivation))
+        }
+        ByteCall::Read | ByteCall::Pread => near(facts),
+        ByteCall::PreadAnywhere => anywhere(facts, bytes),
     }
-    Ok(predicting.derived_as(format!("{:.1} ns + {work:.0} ns{waits} = {value:.1} ns", null.value)))
+}
+
+/// A byte of the page that the call before read too: the same call on a device in memory, and as much work again in the page cache.
+fn near(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let read = facts.measured(&SYSCALL_READ, &Case::new())?;
+    let null = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+    let found = (read.value - null.value).max(0.0);
+    let value = read.value + found;
+    let derivation = format!("{} + {} in the page cache = {}", time(read.value), time(found), time(value));
+    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+        .formula(format!("{} + {} - {}", read.name, read.name, null.name))
+        .input(read)
+        .input(null)
+        .source("Linux mm/filemap.c: filemap_read; fs/read_write.c: ksys_read; drivers/char/mem.c: read_iter_zero")
+        .derived_as(derivation))
+}
+
+/// A byte anywhere in a file: the same call on the next byte, and a load from where a file of that size lies.
+fn anywhere(facts: &Facts<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
+    let next = facts.measured(&BYTE_CALLS, &next_byte_at())?;
+    let load = facts.measured(&LATENCY, &of_set(facts.machine(), bytes))?;
+    let value = next.value + load.value;
+    let derivation = format!("{} + {} for a load = {}", time(next.value), time(load.value), time(value));
+    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+        .formula(format!("{} + {}", next.name, load.name))
+        .input(next)
+        .input(load)
+        .derived_as(derivation))
+}
+
+/// The case of loads from a set that is as large as a file, and no larger than any that is measured.
+fn of_set(machine: &Machine, bytes: u64) -> Case {
+    let largest = latency::in_memory(machine);
+    let most = mem::BYTES.of(&largest).unwrap_or(LARGE);
+    largest.with(mem::BYTES, bytes.next_power_of_two().min(most))
 }
 
 #[cfg(test)]
@@ -222,27 +244,41 @@ mod tests {
     use kelvin_model::Fact;
 
     #[test]
-    fn a_call_is_the_null_call_and_what_it_does() {
-        facts_about(&[(syscall_null::ID, Some(60.0))], |facts| {
-            let value = |call: ByteCall, bytes| predict(facts, &BYTE_CALLS, &case(call, bytes)).unwrap();
-            // 150 and 450 instructions at six a nanosecond.
-            assert!((value(ByteCall::Lseek, SMALL).value - 85.0).abs() < 1e-9);
-            assert!((value(ByteCall::Read, SMALL).value - 135.0).abs() < 1e-9);
-            assert!((value(ByteCall::Pread, LARGE).value - 135.0).abs() < 1e-9);
-            assert_eq!((value(ByteCall::Pread, SMALL).low, value(ByteCall::Pread, SMALL).high), (48.0, 255.0));
+    fn a_seek_is_a_null_call_and_a_read_one_of_another_file() {
+        facts_about(&[(syscall_null::ID, Some(60.0)), (SYSCALL_READ.id.as_str(), Some(90.0))], |facts| {
+            let of = |call: ByteCall, bytes| predict(facts, &BYTE_CALLS, &case(call, bytes)).unwrap();
+            let seek = of(ByteCall::Lseek, SMALL);
+            assert_eq!((seek.value, seek.low, seek.high), (60.0, 30.0, 120.0));
+            assert_eq!(of(ByteCall::Read, LARGE).value, 120.0);
+            assert_eq!((of(ByteCall::Pread, SMALL).value, of(ByteCall::Pread, SMALL).inputs.len()), (120.0, 2));
         });
-        facts_about(&[], |facts| assert!(predict(facts, &BYTE_CALLS, &next_byte()).is_err()));
+        facts_about(&[(syscall_null::ID, Some(60.0))], |facts| {
+            assert!(predict(facts, &BYTE_CALLS, &next_byte()).is_err());
+        });
     }
 
     #[test]
-    fn a_byte_anywhere_waits_for_memory_where_no_cache_holds_the_file() {
-        facts_about(&[(syscall_null::ID, Some(60.0)), (LATENCY.id.as_str(), Some(100.0))], |facts| {
-            // A machine that states no caches is taken to have a last level of 64 MiB.
-            let value = |bytes| predict(facts, &BYTE_CALLS, &case(ByteCall::PreadAnywhere, bytes)).unwrap();
-            assert!((value(LARGE).value - 135.0).abs() < 1e-9);
-            let far = value(256 * MIB);
-            assert!((far.value - 235.0).abs() < 1e-9 && far.derivation.matches('+').count() == 2, "{}", far.derivation);
-        });
+    fn a_byte_anywhere_is_one_that_is_near_and_a_load_from_where_the_file_lies() {
+        let loads = |bytes: u64| match bytes {
+            SMALL => 6.0,
+            LARGE => 80.0,
+            _ => panic!("no set of {bytes} bytes"),
+        };
+        let measured = |id: &str, case: &Case| {
+            let value = match (*id == *BYTE_CALLS.id, ByteCall::of(case)) {
+                (true, Some(ByteCall::Pread)) => 150.0,
+                (true, _) => return None,
+                _ => loads(mem::BYTES.of(case)?),
+            };
+            Some(kelvin_harness::MeasuredValue { value, half_width: 0.0 })
+        };
+        let machine = machine();
+        let facts = Facts::new(&machine, &measured);
+        let of = |bytes| predict(&facts, &BYTE_CALLS, &case(ByteCall::PreadAnywhere, bytes)).unwrap();
+        // A million bytes are in the same set as 1 MiB, and no set is larger than the largest, here of 64 MiB.
+        assert_eq!([MILLION, SMALL, LARGE, 256 * MILLION].map(|bytes| of(bytes).value), [156.0, 156.0, 230.0, 230.0]);
+        assert_eq!(of(SMALL).inputs.len(), 2);
+        assert_eq!(of_set(&machine, 1 << 40), latency::in_memory(&machine));
     }
 
     #[test]

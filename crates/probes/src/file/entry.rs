@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 
 use kelvin_catalogue::file::{ENTRY, ENTRY_ADD, ENTRY_GIVE_BACK, ENTRY_MAKE, ENTRY_REMOVE};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::UNNAMED;
 
 use super::data::cannot;
+use super::expected::{self, time};
 use super::tree::{Tree, timed};
+use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
     id: ENTRY.as_str(),
@@ -28,8 +30,11 @@ pub(super) static PROBE: Probe = Probe {
               created in the same directory (open with O_TMPFILE) and then closed, which frees them: no name is added \
               or removed. Every call is checked. Nothing is flushed: journal writes meanwhile fall into some figures, \
               and count.",
-        prediction: "None: a file system's cost of directories, inodes and journal is not published. The predictions \
-                     of file.metadata rest on these figures.",
+        prediction: "Removing a name does what adding one does, the other way round (a path is walked, the directory's \
+                     block is searched and changed within a transaction of the journal, the inode counts its names): \
+                     it is predicted to take as long (file.entry.add), within a factor of two either way. The others \
+                     have no prediction: a file system's cost of directories, inodes and journal is not published. The \
+                     predictions of file.metadata and file.new rest on these figures.",
         not_for: "Directories that are not in memory. Flushed changes: see file.sync.",
         pitfalls: &[
             "ext4 with a journal enters a file without a name in its orphan list, for removal after a crash: that \
@@ -46,9 +51,7 @@ pub(super) static PROBE: Probe = Probe {
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
-    predict: |_: &Facts<'_>, _: &Metric, _: &Case| -> Result<Prediction, NoPrediction> {
-        Err(NoPrediction::because("a file system's cost of directories and inodes is not published"))
-    },
+    predict,
 };
 
 /// Files already there: as in the case of file.metadata that every run has.
@@ -141,10 +144,34 @@ fn none(directory: &Path, error: &Error) -> Stop {
     }
 }
 
+fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    if metric.id != ENTRY_REMOVE.id {
+        return Err(NoPrediction::because("a file system's cost of directories and inodes is not published"));
+    }
+    let add = facts.measured(&ENTRY_ADD, &Case::new())?;
+    let derivation = format!("{} as for adding it", time(add.value));
+    Ok(Predicting::within_factor(Basis::Derived, add.value, expected::FACTOR)
+        .formula(add.name.clone())
+        .input(add)
+        .source("Linux fs/ext4/namei.c: ext4_link, ext4_unlink")
+        .derived_as(derivation))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::facts_about;
     use kelvin_sys::clock::Script;
+
+    #[test]
+    fn a_name_is_removed_as_it_is_added() {
+        facts_about(&[(ENTRY_ADD.id.as_str(), Some(3000.0))], |facts| {
+            let of = |metric| predict(facts, metric, &Case::new());
+            let remove = of(&ENTRY_REMOVE).unwrap();
+            assert_eq!((remove.value, remove.low, remove.high), (3000.0, 1500.0, 6000.0));
+            assert!([&ENTRY_ADD, &ENTRY_MAKE, &ENTRY_GIVE_BACK].into_iter().all(|metric| of(metric).is_err()));
+        });
+    }
 
     #[test]
     fn names_and_files_come_and_go_and_leave_nothing() {

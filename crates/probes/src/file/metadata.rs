@@ -11,11 +11,12 @@ use kelvin_catalogue::file::{
     DirectoryCount, ENTRY, ENTRY_ADD, ENTRY_GIVE_BACK, ENTRY_MAKE, ENTRY_REMOVE, FILES, METADATA, METADATA_CREATE,
     METADATA_LIST, METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
 };
+use kelvin_catalogue::os::{SYSCALL_FSTAT, SYSCALL_READ};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 
-use super::cases::known;
+use super::cases::{known, predictable};
 use super::expected::{self, time};
 use super::tree::{Tree, timed};
 use crate::os::syscall_work;
@@ -34,13 +35,18 @@ pub(crate) static PROBE: Probe = Probe {
               library (openat, close, statx, rename, getdents64, unlink, with whole paths), each checked; a listing \
               must find all files. The first pass, untimed, brings the directories into memory. Nothing is flushed: \
               journal writes meanwhile fall into some figures, and count.",
-        prediction: "stat and open are the calls that os.syscall.stat and os.syscall.open_close time on /dev/null, on \
-                     a longer path and in another file system. Predicted range: from those up to three times as long, \
-                     as for other short calls. Creating a file is creating one without a name and adding a name \
-                     (file.entry.make and file.entry.add), renaming is adding a name and removing one \
+        prediction: "stat is the call that os.syscall.stat times on /dev/null, on a longer path and in another file \
+                     system. Predicted range: from that up to three times as long, as for other short calls. open is \
+                     os.syscall.open_close, on /dev/null too, and what that path and that file system add to stat \
+                     (file.metadata.stat less os.syscall.stat). Creating a file is creating one without a name and \
+                     adding a name (file.entry.make and file.entry.add), renaming is adding a name and removing one \
                      (file.entry.remove), removing is removing the name and freeing the inode (file.entry.give_back): \
-                     each part as measured alone, in a directory of 1000 files. Predicted range: a factor of two \
-                     either way. Listing has no prediction: a file system's cost of it is not published.",
+                     each part as measured alone, in a directory of 1000 files. Listing 1000 files in one directory \
+                     has no prediction: a file system's cost of it is not published. Other listings are that one, \
+                     by entries, of which each directory has two more than files (. and ..), and what each directory \
+                     costs, shared by its files: opening and closing it (file.metadata.open), a look at it \
+                     (os.syscall.fstat), and two calls for entries, of which the last finds none (os.syscall.read). \
+                     Predicted range: a factor of two either way.",
         not_for: "Directories that are not in memory. Files with content. Flushed changes: see file.sync. Network file \
                   systems that keep names coherent between clients.",
         pitfalls: &[
@@ -61,10 +67,17 @@ pub(crate) static PROBE: Probe = Probe {
             "lmbench lat_fs: creation and removal of small files",
             "mdtest; fs_mark; bonnie++: creation, stat, removal per second",
             "Linux Documentation/filesystems/path-lookup.rst; fs/ext4/ialloc.c: recently_deleted",
+            "glibc sysdeps/unix/sysv/linux/opendir.c, readdir64.c",
         ],
     },
     metrics: &[&METADATA_CREATE, &METADATA_STAT, &METADATA_OPEN, &METADATA_RENAME, &METADATA_LIST, &METADATA_UNLINK],
-    inputs: &[syscall_work::STAT.id.as_str(), syscall_work::OPEN_CLOSE.id.as_str(), ENTRY.as_str()],
+    inputs: &[
+        syscall_work::STAT.id.as_str(),
+        syscall_work::OPEN_CLOSE.id.as_str(),
+        SYSCALL_FSTAT.id.as_str(),
+        SYSCALL_READ.id.as_str(),
+        ENTRY.as_str(),
+    ],
     cases,
     run,
     predict,
@@ -91,12 +104,16 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     all[..wanted].iter().map(|&(files, directories)| Case::new().with(FILES, files).at(directories)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let files = known(FILES.of(case), case)?;
-    let directories = match known(DirectoryCount::of(case), case)? {
+const fn number(directories: DirectoryCount) -> u64 {
+    match directories {
         DirectoryCount::One => 1,
         DirectoryCount::Many => MANY,
-    };
+    }
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let files = known(FILES.of(case), case)?;
+    let directories = number(known(DirectoryCount::of(case), case)?);
     let tree = Tree::of(bench, "tree", files, directories)?;
     bench.may_write(ROUND_BYTES)?;
     let looks = Looks::at(&tree);
@@ -198,18 +215,74 @@ impl Drop for Own {
 /// kin), which leaves room for a longer path and another file system.
 const MORE: f64 = 3.0;
 
-fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let call = |metric| Ok(of_call(facts.measured(metric, &Case::new())?));
+/// Files of the listing from which others follow, in one directory.
+const LISTED: u64 = 1000;
+/// Entries of a directory that are no files: `.` and `..`.
+const OWN_ENTRIES: u64 = 2;
+/// Calls for the entries of a small directory: one that has them, and one that finds no more.
+const CALLS: f64 = 2.0;
+
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let parts =
         |first, second| Ok(of_parts(facts.measured(first, &Case::new())?, facts.measured(second, &Case::new())?));
     match metric.id {
-        id if id == METADATA_STAT.id => call(&syscall_work::STAT),
-        id if id == METADATA_OPEN.id => call(&syscall_work::OPEN_CLOSE),
+        id if id == METADATA_STAT.id => Ok(of_call(facts.measured(&syscall_work::STAT, &Case::new())?)),
+        id if id == METADATA_OPEN.id => opened(facts, case),
         id if id == METADATA_CREATE.id => parts(&ENTRY_MAKE, &ENTRY_ADD),
         id if id == METADATA_RENAME.id => parts(&ENTRY_ADD, &ENTRY_REMOVE),
         id if id == METADATA_UNLINK.id => parts(&ENTRY_REMOVE, &ENTRY_GIVE_BACK),
-        _ => Err(NoPrediction::because("a file system's cost of listing a directory is not published")),
+        _ => listed(facts, case),
     }
+}
+
+/// Opening and closing: as of /dev/null, and what the path and the file system add, as they do to stat.
+fn opened(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let call = facts.measured(&syscall_work::OPEN_CLOSE, &Case::new())?;
+    let (there, other) = (facts.measured(&METADATA_STAT, case)?, facts.measured(&syscall_work::STAT, &Case::new())?);
+    let path = (there.value - other.value).max(0.0);
+    let value = call.value + path;
+    let derivation = format!("{} + {} for path and file system = {}", time(call.value), time(path), time(value));
+    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+        .formula(format!("{} + {} - {}", call.name, there.name, other.name))
+        .input(call)
+        .input(there)
+        .input(other)
+        .source("Linux fs/namei.c: link_path_walk, once for each component")
+        .derived_as(derivation))
+}
+
+/// Listing, for each file: as in one large directory, by entries, and each directory's own calls.
+fn listed(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let files = predictable(FILES.of(case), case)?;
+    let directories = number(predictable(DirectoryCount::of(case), case)?);
+    if (files, directories) == (LISTED, 1) {
+        return Err(NoPrediction::because("a file system's cost of listing a directory is not published"));
+    }
+    let one = facts.measured(&METADATA_LIST, &Case::new().with(FILES, LISTED).at(DirectoryCount::One))?;
+    let open = facts.measured(&METADATA_OPEN, case)?;
+    let (look, call) = (facts.measured(&SYSCALL_FSTAT, &Case::new())?, facts.measured(&SYSCALL_READ, &Case::new())?);
+    let entries = |files: u64, directories: u64| (files + OWN_ENTRIES * directories) as f64 / files as f64;
+    let filled = one.value * entries(files, directories) / entries(LISTED, 1);
+    let directory = open.value + look.value + CALLS * call.value;
+    // What one directory costs is in the figure of the large one.
+    let more = directories as f64 / files as f64 - 1.0 / LISTED as f64;
+    let value = filled + more * directory;
+    let derivation = format!(
+        "{} by entries + {} for a directory x ({directories} / {files} - 1 / {LISTED}) = {}",
+        time(filled),
+        time(directory),
+        time(value)
+    );
+    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+        .formula(format!(
+            "{} by entries + ({} + {} + 2 x {}) shared by the files of a directory",
+            one.name, open.name, look.name, call.name
+        ))
+        .input(one)
+        .input(open)
+        .input(look)
+        .input(call)
+        .derived_as(derivation))
 }
 
 /// The prediction of an operation that is two others, each measured alone.
@@ -292,7 +365,6 @@ mod tests {
     fn short_calls_are_predicted_by_themselves_and_changes_by_their_parts() {
         let known = [
             (syscall_work::STAT.id.as_str(), Some(600.0)),
-            (syscall_work::OPEN_CLOSE.id.as_str(), None),
             (ENTRY_MAKE.id.as_str(), Some(5000.0)),
             (ENTRY_ADD.id.as_str(), Some(3000.0)),
             (ENTRY_REMOVE.id.as_str(), Some(2000.0)),
@@ -302,12 +374,49 @@ mod tests {
             let of = |metric| predict(facts, metric, &Case::new());
             let stat = of(&METADATA_STAT).unwrap();
             assert_eq!((stat.value, stat.low, stat.high), (600.0, 500.0, 1800.0));
-            assert!(of(&METADATA_OPEN).unwrap_err().0.contains(syscall_work::OPEN_CLOSE.id.as_str()));
             let changes = [&METADATA_CREATE, &METADATA_RENAME, &METADATA_UNLINK];
             assert_eq!(changes.map(|metric| of(metric).unwrap().value), [8000.0, 5000.0, 3000.0]);
             let create = of(&METADATA_CREATE).unwrap();
             assert_eq!((create.low, create.high, create.inputs.len()), (4000.0, 16_000.0, 2));
-            assert!(of(&METADATA_LIST).unwrap_err().0.contains("published"));
+        });
+    }
+
+    #[test]
+    fn opening_adds_what_the_path_adds_to_stat() {
+        let known = [
+            (syscall_work::STAT.id.as_str(), Some(300.0)),
+            (METADATA_STAT.id.as_str(), Some(500.0)),
+            (syscall_work::OPEN_CLOSE.id.as_str(), Some(700.0)),
+        ];
+        facts_about(&known, |facts| {
+            let open = predict(facts, &METADATA_OPEN, &Case::new()).unwrap();
+            assert_eq!((open.value, open.low, open.inputs.len()), (900.0, 450.0, 3));
+        });
+        facts_about(&known[..2], |facts| {
+            let why = predict(facts, &METADATA_OPEN, &Case::new()).unwrap_err();
+            assert!(why.0.contains(syscall_work::OPEN_CLOSE.id.as_str()));
+        });
+    }
+
+    #[test]
+    fn a_listing_follows_from_that_of_a_large_directory() {
+        let known = [
+            (METADATA_LIST.id.as_str(), Some(250.5)),
+            (METADATA_OPEN.id.as_str(), Some(1500.0)),
+            (SYSCALL_FSTAT.id.as_str(), Some(200.0)),
+            (SYSCALL_READ.id.as_str(), Some(150.0)),
+        ];
+        facts_about(&known, |facts| {
+            let of = |files: u64, directories: DirectoryCount| {
+                predict(facts, &METADATA_LIST, &Case::new().with(FILES, files).at(directories))
+            };
+            // 250 ns an entry, 2 us a directory. 102 entries of 100 files.
+            let value = |files, directories| of(files, directories).unwrap().value;
+            assert!((value(100, DirectoryCount::One) - (255.0 + 20.0 - 2.0)).abs() < 1e-9);
+            // 12 entries of 10 files.
+            assert!((value(1000, DirectoryCount::Many) - (300.0 + 200.0 - 2.0)).abs() < 1e-9);
+            assert_eq!(of(1000, DirectoryCount::Many).unwrap().inputs.len(), 4);
+            assert!(of(1000, DirectoryCount::One).unwrap_err().0.contains("published"));
         });
     }
 }

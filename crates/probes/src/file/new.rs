@@ -8,17 +8,21 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use kelvin_catalogue::file::{BLOCK, BYTES, FilledBy, NEW};
+use kelvin_catalogue::file::{
+    AccessOrder, BLOCK, BYTES, CacheState, ENTRY, ENTRY_ADD, ENTRY_MAKE, FilledBy, NEW, PAGE_READ, PAGE_WRITE,
+};
 use kelvin_file::Target;
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::net::moving::{Access, Window};
 
-use super::cases::known;
+use super::cases::{known, pages_read, pages_written, predictable};
 use super::data::{KIB, MIB, cannot, has_room, stopped, written_back};
+use super::expected::{self, time};
 use super::tree::OwnPlace;
+use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
     id: NEW.id.as_str(),
@@ -34,8 +38,13 @@ pub(super) static PROBE: Probe = Probe {
               to its size and the window mapped away. filled=mmap-random: the same, each part being advised to be accessed \
               at random (madvise), so that a page that is written is not preceded by others that are read. Each call is checked. Nothing is flushed. A round makes 16 files or 64 MiB, or one that is larger; at its end what \
               the kernel has written back of them is counted against --write-limit, and they are removed.",
-        prediction: "None: the length of a file system's code path is not published. Predictions of transfers rest on \
-                     this figure.",
+        prediction: "Creating the file, which is creating one without a name and adding a name (file.entry.make and \
+                     file.entry.add), and all its pages: each is added to the page cache as one of a hole is \
+                     (file.page_read, uncached). Pages that come one by one cost what they do in random order: those \
+                     of blocks of a page or less, and of mmap-random. All others come in folios, as in order. A \
+                     block that is smaller than a page is a write over a page that is there (file.page_write), but for \
+                     the first of each. A page that is mapped is made writable besides, for which the file system does \
+                     what it does for a write (file.page_write). Predicted range: a factor of two either way.",
         not_for: "Writing over bytes that are there (file.blocksize.write). Durable files (file.sync). Writing more \
                   than may be dirty, which waits for the device.",
         pitfalls: &[
@@ -54,12 +63,10 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&NEW],
-    inputs: &[],
+    inputs: &[ENTRY.as_str(), PAGE_READ.id.as_str(), PAGE_WRITE.id.as_str()],
     cases,
     run,
-    predict: |_: &Facts<'_>, _, _: &Case| -> Result<Prediction, NoPrediction> {
-        Err(NoPrediction::because("a file system's cost of new pages and blocks is not published"))
-    },
+    predict,
 };
 
 /// A small file, which is nearly all creation; one that shows the cost of a page; and one in which folios have grown.
@@ -208,10 +215,40 @@ fn map(file: &File, (window, zeros): (&mut Window, &File), bytes: u64) -> Result
     window.clear()
 }
 
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let (block, bytes) = (predictable(BLOCK.of(case), case)?, predictable(BYTES.of(case), case)?);
+    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
+    let pages = bytes.div_ceil(page);
+    let (order, writes) = match predictable(FilledBy::of(case), case)? {
+        FilledBy::Write if block > page => (AccessOrder::Sequential, 0),
+        FilledBy::Write => (AccessOrder::Random, bytes.div_ceil(block).saturating_sub(pages)),
+        FilledBy::Mmap => (AccessOrder::Sequential, pages),
+        FilledBy::MmapRandom => (AccessOrder::Random, pages),
+    };
+    let make = facts.measured(&ENTRY_MAKE, &Case::new())?;
+    let add = facts.measured(&ENTRY_ADD, &Case::new())?;
+    let new = facts.measured(&PAGE_READ, &pages_read(CacheState::Uncached, order))?;
+    let mut value = make.value + add.value + pages as f64 * new.value;
+    let mut formula = format!("{} + {} + pages x {}", make.name, add.name, new.name);
+    let mut derivation = format!("{} + {} + {pages} x {}", time(make.value), time(add.value), time(new.value));
+    let mut inputs = vec![make, add, new];
+    if writes > 0 {
+        let write = facts.measured(&PAGE_WRITE, &pages_written(1, AccessOrder::Sequential))?;
+        value += writes as f64 * write.value;
+        formula.push_str(&format!(" + writes x {}", write.name));
+        derivation.push_str(&format!(" + {writes} x {}", time(write.value)));
+        inputs.push(write);
+    }
+    let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(formula);
+    let predicting = inputs.into_iter().fold(predicting, Predicting::input);
+    Ok(predicting.derived_as(format!("{derivation} = {}", time(value))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::machine;
+    use kelvin_harness::MeasuredValue;
     use kelvin_sys::clock::Script;
 
     #[test]
@@ -228,6 +265,35 @@ mod tests {
                 assert!(matches!(again, Err(Stop::Fail(_))), "a file is not written over");
             }
         }
+    }
+
+    #[test]
+    fn a_new_file_is_an_inode_a_name_and_pages() {
+        let measured = |id: &str, case: &Case| {
+            let known = [(&ENTRY_MAKE, 5000.0), (&ENTRY_ADD, 3000.0), (&PAGE_WRITE, 1500.0)];
+            let value = match AccessOrder::of(case) {
+                Some(order) if PAGE_READ.id == *id => {
+                    if order == AccessOrder::Random {
+                        1000.0
+                    } else {
+                        600.0
+                    }
+                }
+                _ => known.iter().find(|(metric, _)| metric.id == *id)?.1,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let machine = machine();
+        let facts = Facts::new(&machine, &measured);
+        let of = |by, block, bytes| predict(&facts, &NEW, &filled(by, block, bytes)).unwrap();
+        assert_eq!(of(FilledBy::Write, 4 * KIB, SMALL).value, 9000.0);
+        assert_eq!(of(FilledBy::Write, 4 * KIB, 10 * SMALL).value, 18_000.0);
+        assert_eq!(of(FilledBy::Write, 64 * KIB, 10 * SMALL).value, 14_000.0);
+        // Seven of eight writes meet a page that is there.
+        assert_eq!(of(FilledBy::Write, 512, 10 * SMALL).value, 18_000.0 + 70.0 * 1500.0);
+        assert_eq!(of(FilledBy::Mmap, WINDOW, 10 * SMALL).value, 14_000.0 + 15_000.0);
+        let random = of(FilledBy::MmapRandom, WINDOW, 10 * SMALL);
+        assert_eq!((random.value, random.low, random.inputs.len()), (33_000.0, 16_500.0, 4));
     }
 
     #[test]

@@ -7,17 +7,22 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use kelvin_catalogue::file::{AccessOrder, CacheState, PAGE_READ};
+use kelvin_catalogue::file::{AccessOrder, BYTE_CALLS, CacheState, PAGE_READ};
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage, LATENCY};
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Order, Requests, Target};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{expect, page_bytes};
 
+use super::byte_calls;
 use super::cached;
-use super::cases::{order, pages_read, state};
-use super::data::{self, SHARED_BYTES};
+use super::cases::{order, pages_read, predictable, state};
+use super::data::{self, KIB, SHARED_BYTES};
+use super::expected::{self, nanoseconds_of, time};
+use crate::memory::{bandwidth, latency};
+use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_READ.id.as_str(),
@@ -30,8 +35,14 @@ pub(super) static PROBE: Probe = Probe {
               no page of it, and opened afresh; after it all of it must be in memory. cache=cached: a file of 64 MiB \
               of noise, all of it in memory before. The order is announced (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM). \
               The difference is the cost of allocating a page, adding it to the page cache, and zeroing it.",
-        prediction: "None: the length of a file system's code path is not published. Predictions of reading through an \
-                     empty page cache, and from a full one, rest on these figures.",
+        prediction: "cached: a byte read in the page of the one before (file.byte_calls, call=pread), and a load from \
+                     memory (mem.latency), for each page is in no cache. So in either order, since the nodes that lead \
+                     to a page are few, and stay in the caches; in random order by what is measured in order. \
+                     uncached, in order: finding the page, and zeroing it (mem.bandwidth.zero, in memory), as the rest \
+                     is shared by all pages of a folio. uncached, in random order: finding the page, and what a page \
+                     of its own costs a process that touches it first (mem.fault.minor, kind=anonymous): one that is \
+                     allocated, accounted for, zeroed and entered. Predicted range: a factor of two either way. \
+                     Predictions of reading through an empty page cache, and from a full one, rest on these figures.",
         not_for: "Reading files with data, which needs the device; mapped files.",
         pitfalls: &[
             "A page filled by a device need not be zeroed first: of a page of 4 KiB that is some 100 ns too much.",
@@ -47,7 +58,7 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&PAGE_READ],
-    inputs: &[],
+    inputs: &[BYTE_CALLS.id.as_str(), LATENCY.id.as_str(), BANDWIDTH.as_str(), FAULT_MINOR.id.as_str()],
     cases,
     run,
     predict,
@@ -98,16 +109,70 @@ pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), Stop> {
     }
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "the cost per page of file system and page cache is not published; predictions of reading through an empty \
-         page cache rest on this figure",
-    ))
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let first = pages_read(CacheState::Cached, AccessOrder::Sequential);
+    if *case == first {
+        let (near, load) = (facts.measured(&BYTE_CALLS, &byte_calls::next_byte_at())?, latency::of_memory(facts)?);
+        return Ok(sum(near, Some((load.name.clone(), load.value, "a page in no cache", load))));
+    }
+    let found = facts.measured(&PAGE_READ, &first)?;
+    let in_order = AccessOrder::of(case) == Some(AccessOrder::Sequential);
+    match predictable(CacheState::of(case), case)? {
+        CacheState::Cached => Ok(sum(found, None)),
+        CacheState::Uncached if in_order => {
+            let zeroing = facts.measured(&BANDWIDTH_ZERO, &bandwidth::in_memory(facts.machine()))?;
+            let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
+            let time = nanoseconds_of(page, zeroing.value);
+            Ok(sum(found, Some((format!("page / {}", zeroing.name), time, "zeroing", zeroing))))
+        }
+        CacheState::Uncached => {
+            let new = facts.measured(&FAULT_MINOR, &Case::new().at(FaultPage::Anonymous))?;
+            Ok(sum(found, Some((new.name.clone(), new.value, "a page of its own", new))))
+        }
+        CacheState::Direct => predictable(None, case),
+    }
+}
+
+/// A call that finds a page, and what else there is: its formula, its nanoseconds, what it is, and where that is from.
+fn sum(found: Input, more: Option<(String, f64, &str, Input)>) -> Prediction {
+    let (formula, value, inputs, derivation) = match more {
+        None => (found.name.clone(), found.value, vec![found.clone()], time(found.value)),
+        Some((formula, nanoseconds, what, from)) => {
+            let value = found.value + nanoseconds;
+            let derivation = format!("{} + {} for {what} = {}", time(found.value), time(nanoseconds), time(value));
+            (format!("{} + {formula}", found.name), value, vec![found, from], derivation)
+        }
+    };
+    let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(formula);
+    inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn pages_cost_a_call_and_what_is_made_of_them() {
+        use AccessOrder::{Random, Sequential};
+        use CacheState::{Cached, Uncached};
+        let known = [
+            (PAGE_READ.id.as_str(), Some(300.0)),
+            (BANDWIDTH_ZERO.id.as_str(), Some(20.48e9)),
+            (FAULT_MINOR.id.as_str(), Some(800.0)),
+            (BYTE_CALLS.id.as_str(), Some(170.0)),
+            (LATENCY.id.as_str(), Some(110.0)),
+        ];
+        facts_about(&known, |facts| {
+            let of = |cache, order| predict(facts, &PAGE_READ, &pages_read(cache, order));
+            let values = [(Cached, Random), (Uncached, Sequential), (Uncached, Random)]
+                .map(|(cache, order)| of(cache, order).unwrap().value);
+            assert_eq!(values, [300.0, 500.0, 1100.0]);
+            let new = of(Uncached, Random).unwrap();
+            assert_eq!((new.low, new.high, new.inputs.len()), (550.0, 2200.0, 2));
+            assert_eq!(of(Cached, Sequential).unwrap().value, 280.0);
+        });
+    }
 
     #[test]
     fn predictions_find_their_cases() {

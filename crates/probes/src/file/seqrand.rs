@@ -7,13 +7,15 @@ use kelvin_catalogue::mem::{BANDWIDTH, LATENCY};
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Engine, How, Latencies, Order, Requests, Tally, Target, recording_cost};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 
 use super::ahead::{self, Ahead};
 use super::cases::{known, order, predictable, state};
 use super::data::{self, MIB};
-use super::expected::{self, Transfer, time};
+use super::expected::{self, Expected, Transfer, time};
 use super::proof::Counters;
+use crate::memory::latency;
+use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
     id: SEQRAND.id.as_str(),
@@ -34,7 +36,14 @@ pub(super) static PROBE: Probe = Probe {
                      another time. uncached, random: the same, plus a call that allocates a page (file.page_read), and \
                      a copy; a factor of two either way. uncached, sequential: allocating all pages of the file, and \
                      the longer of all calls and copies, and of the device's time for the read-ahead windows, shared \
-                     by all blocks, as in file.blocksize.read; a factor of two either way. The tail: none.",
+                     by all blocks, as in file.blocksize.read; a factor of two either way. The tail of direct reads in \
+                     random order of 16 MiB has no prediction. All other direct reads and uncached ones in random \
+                     order are requests of the same kind, and have the same tail (file.seqrand.p99). So have uncached \
+                     reads in order of a file so small that more than one in a hundred waits for a window that is read \
+                     ahead, as the windows grow in the kernel. In a larger file one in a hundred is found in memory: a \
+                     call that finds a page (file.page_read), a copy, and two more loads from memory (mem.latency), as \
+                     the slowest of those reads are the first to meet their folio: the slot that leads to it, and its \
+                     header. A factor of two either way.",
         not_for: "A device with many requests in flight: see file.depth.",
         pitfalls: &[
             "Random offsets with repetition meet what is cached: each block is read once.",
@@ -170,7 +179,7 @@ fn distribution(reads: &Latencies<Tally>, cost: f64) -> String {
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if metric.id == SEQRAND_P99.id {
-        return Err(NoPrediction::because("the tail of a device's latency does not follow from its mean"));
+        return tail(facts, case);
     }
     let block = BLOCK as u64;
     match (CacheState::of(case), AccessOrder::of(case)) {
@@ -184,6 +193,63 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         }
         (Some(CacheState::Cached) | None, _) => predictable(None, case),
     }
+}
+
+/// The case of the tail from which all others follow: one request of the device after another.
+fn of_requests() -> Case {
+    Case::new().with(BYTES, 16 * MIB).at(AccessOrder::Random).at(CacheState::Direct)
+}
+
+/// What one in a hundred reads exceeds.
+fn tail(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let in_order = AccessOrder::of(case) == Some(AccessOrder::Sequential);
+    match predictable(CacheState::of(case), case)? {
+        CacheState::Direct if *case == of_requests() => {
+            Err(NoPrediction::because("the tail of a device's latency does not follow from its mean"))
+        }
+        CacheState::Uncached if in_order => tail_ahead(facts, predictable(BYTES.of(case), case)?),
+        CacheState::Direct | CacheState::Uncached => {
+            Ok(same_tail(facts.measured(&SEQRAND_P99, &of_requests())?, String::new()))
+        }
+        CacheState::Cached => predictable(None, case),
+    }
+}
+
+/// Loads, one after another, of what nobody has read yet when a folio is met first: its slot in the page cache, and its header
+/// (Linux mm/filemap.c: `filemap_get_read_batch`).
+const FOLIO_LOADS: f64 = 2.0;
+
+/// The same where the kernel reads ahead: what matters is how many reads wait for a window.
+fn tail_ahead(facts: &Facts<'_>, whole: u64) -> Result<Prediction, NoPrediction> {
+    let block = BLOCK as u64;
+    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(block);
+    let most = facts.measured(&READ_AHEAD, &Case::new())?;
+    // All that either way may need is asked for: a plan does not know the size of windows.
+    let (found, load) = (expected::cached(facts, block), latency::of_memory(facts));
+    let (reads, waits) = (whole / block, ahead::windows(whole, block, most.value as u64, page));
+    if 100 * waits > reads {
+        let why = format!(", for which {waits} of {reads} reads wait");
+        return Ok(same_tail(facts.measured(&SEQRAND_P99, &of_requests())?, why));
+    }
+    let (found, load) = (found?, load?);
+    let first = Expected {
+        nanoseconds: FOLIO_LOADS * load.value,
+        formula: format!("{FOLIO_LOADS} x {}", load.name),
+        derivation: format!("{FOLIO_LOADS} x {} for the first of a folio", time(load.value)),
+        inputs: vec![load],
+    };
+    Ok(expected::one_by_one(found, first).into_time())
+}
+
+/// The tail of requests to the device, as measured elsewhere in the same run.
+fn same_tail(of: Input, why: String) -> Prediction {
+    let value = of.value;
+    // Another formula where few of the reads are requests.
+    let formula = if why.is_empty() { of.name.clone() } else { format!("{}: reads wait for windows", of.name) };
+    Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+        .formula(formula)
+        .input(of)
+        .derived_as(format!("{}, as other requests to the device{why}", time(value)))
 }
 
 #[cfg(test)]
@@ -215,6 +281,43 @@ mod tests {
             // allocate only because the test makes the two figures equal.
             let in_order = time(AccessOrder::Sequential, CacheState::Uncached);
             assert!((in_order - (8.0 * 80_000.0 + 248.0 * 10_000.0) / 256.0).abs() < 1e-6);
+        });
+    }
+
+    #[test]
+    fn the_tail_is_that_of_requests_or_of_what_was_read_ahead() {
+        let known = [
+            (SEQRAND_P99.id.as_str(), Some(150_000.0)),
+            (READ_AHEAD.id.as_str(), Some(131_072.0)),
+            (PAGE_READ.id.as_str(), Some(400.0)),
+            (BANDWIDTH_COPY.id.as_str(), Some(8.192e9)),
+            (LATENCY.id.as_str(), Some(100.0)),
+        ];
+        facts_about(&known, |facts| {
+            let of = |mib: u64, order: AccessOrder, cache: CacheState| {
+                predict(facts, &SEQRAND_P99, &Case::new().with(BYTES, mib * MIB).at(order).at(cache))
+            };
+            for (mib, order, cache) in [
+                (128, AccessOrder::Random, CacheState::Direct),
+                (16, AccessOrder::Sequential, CacheState::Direct),
+                (16, AccessOrder::Random, CacheState::Uncached),
+                // Windows of 32 pages at most: one of 32 reads waits.
+                (16, AccessOrder::Sequential, CacheState::Uncached),
+            ] {
+                let tail = of(mib, order, cache).unwrap();
+                assert_eq!((tail.value, tail.low, tail.high), (150_000.0, 75_000.0, 300_000.0));
+            }
+            assert!(of(16, AccessOrder::Random, CacheState::Direct).is_err());
+        });
+        let far = [&known[..1], &[(READ_AHEAD.id.as_str(), Some(16.0 * MIB as f64))], &known[2..]].concat();
+        facts_about(&far, |facts| {
+            let of = |mib: u64| {
+                let case = Case::new().with(BYTES, mib * MIB).at(AccessOrder::Sequential).at(CacheState::Uncached);
+                predict(facts, &SEQRAND_P99, &case).unwrap()
+            };
+            // 4 windows of 256 reads; 8 of 4096, of which most find their page: 400 ns, 1 us of copy, 200 ns.
+            assert_eq!(of(1).value, 150_000.0);
+            assert!((of(16).value - 1600.0).abs() < 1e-9, "{}", of(16).value);
         });
     }
 

@@ -7,17 +7,20 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use kelvin_catalogue::file::{FlushedBy, SYNC, WritePlace};
+use kelvin_catalogue::file::{
+    BLOCK, BLOCKSIZE_WRITE, DEVICE_ACCEPT, DEVICE_WRITE, DEVICE_WRITE_LATENCY, FlushedBy, SYNC, SyncPolicy, WritePlace,
+};
 use kelvin_file::device::{Device, Moved};
 use kelvin_file::noise::{self, Noise};
 use kelvin_file::{Order, Requests, Target};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
-use super::cases::known;
+use super::cases::{known, predictable};
 use super::data::{cannot, has_room, stopped};
+use super::expected::{self, nanoseconds_of, per_second, time};
 use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -33,10 +36,16 @@ pub(crate) static PROBE: Probe = Probe {
               checked. The device's own counter must show at least the bytes that were flushed, or the round is \
               skipped: a flush that goes nowhere is no flush. What it counts beyond them, such as journal blocks, is \
               noted. File systems in memory are skipped.",
-        prediction: "O_DSYNC is defined as a write followed by fdatasync (open(2)), and the kernel implements it so \
-                     (generic_write_sync): by=dsync is predicted as by=fdatasync in the same place. Predicted range: a \
-                     factor of 1.5 either way, as both vary with the disk. The others have no prediction: neither the \
-                     writes and flushes that a file system makes of one, nor this device's flush time, is published.",
+        prediction: "by=none in place: the same write of 4 KiB over pages in memory, as file.blocksize.write times it in \
+                     order (block=4096, sync=buffered). by=fdatasync and by=fsync in place: that write \
+                     (file.sync, by=none) and one flushed write of the device (file.device.write_latency): the \
+                     block, which is where it was. Both appending: the write, the block, which is on the device before \
+                     the file is said to be longer (file.device.accept), and the commit of the new size, which is \
+                     flushed (file.device.write_latency). Predicted range: a factor of two either way. by=dsync: \
+                     O_DSYNC is defined as a write followed by fdatasync (open(2)), and the kernel implements it so \
+                     (generic_write_sync), so as by=fdatasync in the same place; a factor of 1.5 either way, as both \
+                     vary with the disk. by=none appending has no prediction: a file system's cost of new blocks is \
+                     not published.",
         not_for: "The device's own write latency. Throughput of many writers, whose flushes a journal joins into one. \
                   Data safety: a device or a host that acknowledges a flush early cannot be detected from here.",
         pitfalls: &[
@@ -49,18 +58,19 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &[
             "open(2): O_DSYNC; fsync(2)",
             "Linux include/linux/fs.h: generic_write_sync; fs/ext4/fsync.c: ext4_sync_file",
+            "Linux Documentation/filesystems/ext4/journal.rst: data=ordered",
             "fio fsync=1, fdatasync=1, sync=dsync; pg_test_fsync of PostgreSQL",
         ],
     },
     metrics: &[&SYNC],
-    inputs: &[],
+    inputs: &[BLOCKSIZE_WRITE.id.as_str(), DEVICE_WRITE.id.as_str()],
     cases,
     run,
     predict,
 };
 
 /// Bytes of a write: a page, and a block of most file systems and databases.
-const BLOCK: usize = 4096;
+const BYTES: usize = 4096;
 /// Bytes of the file that is written over: enough blocks that none is written twice soon, and little to write.
 const FILE_BYTES: u64 = 1 << 20;
 /// Flushed writes in the trial that shows how many fit into the slice.
@@ -118,7 +128,7 @@ fn try_out(bench: &Bench<'_>, writes: &mut Writes) -> Result<String, Stop> {
         ticks += writes.one(bench.clock())?;
     }
     let each = bench.nanoseconds(ticks) / TRIAL as f64;
-    let expected = (MARGIN * bench.slice() / each.max(1.0)).min(MOST_WRITES) * BLOCK as f64;
+    let expected = (MARGIN * bench.slice() / each.max(1.0)).min(MOST_WRITES) * BYTES as f64;
     // What is written in place, in memory, reaches the device once.
     let bytes = if writes.by == FlushedBy::Nothing && !writes.append { FILE_BYTES } else { expected as u64 };
     has_room(bench, bytes)?;
@@ -156,9 +166,9 @@ impl Writes {
             file,
             by,
             append,
-            places: Requests::new(0..FILE_BYTES, BLOCK, order).endless(),
+            places: Requests::new(0..FILE_BYTES, BYTES, order).endless(),
             end: 0,
-            block: vec![0; BLOCK],
+            block: vec![0; BYTES],
             seed: bench.seed(),
             done: 0,
             device,
@@ -180,12 +190,12 @@ impl Writes {
         };
         let ticks = clock.stop().wrapping_sub(begun);
         match written {
-            Ok(BLOCK) => {}
-            Ok(part) => return Err(Stop::fail(format!("a write wrote {part} of {BLOCK} bytes"))),
+            Ok(BYTES) => {}
+            Ok(part) => return Err(Stop::fail(format!("a write wrote {part} of {BYTES} bytes"))),
             Err(error) => return Err(cannot("write", &self.path, &error)),
         }
         flushed.map_err(|error| cannot("flush", &self.path, &error))?;
-        self.end += u64::from(self.append) * BLOCK as u64;
+        self.end += u64::from(self.append) * BYTES as u64;
         self.done += 1;
         Ok(ticks)
     }
@@ -197,7 +207,7 @@ impl Writes {
 
     /// What the device counts of so many writes since an earlier reading, in words.
     fn prove(&self, writes: u64, before: Result<Moved, String>) -> Result<String, Stop> {
-        let bytes = writes * BLOCK as u64;
+        let bytes = writes * BYTES as u64;
         let written = match before.and_then(|before| Ok(self.counted()?.since(before).written)) {
             Ok(written) => written,
             Err(reason) => return Ok(format!("no device counter shows where the blocks went: {reason}")),
@@ -253,16 +263,53 @@ impl Drop for Writes {
 const APART: f64 = 1.5;
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    match FlushedBy::of(case) {
-        Some(FlushedBy::Dsync) => dsync(facts, case),
-        Some(FlushedBy::Nothing) => Err(NoPrediction::because(
-            "a file system's cost of a write into memory is not published; os.syscall.write is its floor",
+    match (predictable(FlushedBy::of(case), case)?, predictable(WritePlace::of(case), case)?) {
+        (FlushedBy::Dsync, _) => dsync(facts, case),
+        (FlushedBy::Nothing, WritePlace::InPlace) => unflushed(facts),
+        (FlushedBy::Nothing, WritePlace::Append) => Err(NoPrediction::because(
+            "a file system's cost of a write of new blocks into memory is not published; os.syscall.write is its floor",
         )),
-        Some(FlushedBy::Fdatasync | FlushedBy::Fsync) | None => Err(NoPrediction::because(
-            "it depends on the writes and flushes that the file system makes of one, and on the device's flush time: \
-             neither is published",
-        )),
+        (FlushedBy::Fdatasync | FlushedBy::Fsync, WritePlace::InPlace) => {
+            let (write, flushed) = (written(facts)?, of_device(facts, &DEVICE_WRITE_LATENCY)?);
+            Ok(sum([write, flushed], ["write into memory", "the block flushed to the device"]))
+        }
+        (FlushedBy::Fdatasync | FlushedBy::Fsync, WritePlace::Append) => {
+            let (write, data) = (written(facts)?, of_device(facts, &DEVICE_ACCEPT)?);
+            let commit = of_device(facts, &DEVICE_WRITE_LATENCY)?;
+            Ok(sum([write, data, commit], ["write into memory", "the block", "the new size flushed to the device"]))
+        }
     }
+}
+
+/// A write over pages in memory is one of those that follow each other there.
+fn unflushed(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let block = BYTES as u64;
+    let rate = facts.measured(&BLOCKSIZE_WRITE, &Case::new().with(BLOCK, block).at(SyncPolicy::Buffered))?;
+    let value = nanoseconds_of(block, rate.value);
+    let derivation = format!("4 KiB at {} = {}", per_second(rate.value), time(value));
+    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+        .formula(format!("4 KiB / {}", rate.name))
+        .input(rate)
+        .derived_as(derivation))
+}
+
+/// The write that all flushed ones begin with, as measured alone.
+fn written(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
+    facts.measured(&SYNC, &Case::new().at(FlushedBy::Nothing).at(WritePlace::InPlace))
+}
+
+fn of_device(facts: &Facts<'_>, metric: &Metric) -> Result<Input, NoPrediction> {
+    facts.measured(metric, &Case::new())
+}
+
+/// Parts one after another, each with what it is.
+fn sum<const PARTS: usize>(parts: [Input; PARTS], what: [&str; PARTS]) -> Prediction {
+    let value = parts.iter().map(|part| part.value).sum();
+    let formula = parts.iter().map(|part| part.name.clone()).collect::<Vec<_>>().join(" + ");
+    let each = parts.iter().zip(what).map(|(part, what)| format!("{} {what}", time(part.value)));
+    let derivation = format!("{} = {}", each.collect::<Vec<_>>().join(" + "), time(value));
+    let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(formula);
+    parts.into_iter().fold(predicting, Predicting::input).derived_as(derivation)
 }
 
 /// A write to a file with O_DSYNC is one with fdatasync after it.
@@ -285,7 +332,7 @@ mod tests {
     use crate::testing::{facts_about, machine};
 
     #[test]
-    fn dsync_is_predicted_to_be_fdatasync_and_the_others_say_why_not() {
+    fn dsync_is_predicted_to_be_fdatasync() {
         let dsync = |place: WritePlace| Case::new().at(FlushedBy::Dsync).at(place);
         facts_about(&[(&SYNC.id, Some(3e6))], |facts| {
             for &place in WritePlace::ALL {
@@ -293,12 +340,31 @@ mod tests {
                 assert_eq!((prediction.value, prediction.low, prediction.high), (3e6, 2e6, 4.5e6));
                 let fdatasync = dsync(place).at(FlushedBy::Fdatasync);
                 assert_eq!(prediction.inputs[0].name, format!("{} ({fdatasync})", SYNC.id));
-                for by in [FlushedBy::Nothing, FlushedBy::Fsync, FlushedBy::Fdatasync] {
-                    assert!(predict(facts, &SYNC, &dsync(place).at(by)).unwrap_err().0.contains("published"));
-                }
             }
         });
         facts_about(&[(&SYNC.id, None)], |facts| assert!(predict(facts, &SYNC, &dsync(WritePlace::Append)).is_err()));
+    }
+
+    #[test]
+    fn a_flushed_write_is_a_write_and_those_of_the_device() {
+        use WritePlace::{Append, InPlace};
+        let known = [
+            (SYNC.id.as_str(), Some(1000.0)),
+            (BLOCKSIZE_WRITE.id.as_str(), Some(4.096e9)),
+            (DEVICE_ACCEPT.id.as_str(), Some(20_000.0)),
+            (DEVICE_WRITE_LATENCY.id.as_str(), Some(50_000.0)),
+        ];
+        facts_about(&known, |facts| {
+            let of = |by: FlushedBy, place: WritePlace| predict(facts, &SYNC, &Case::new().at(by).at(place));
+            let unflushed = of(FlushedBy::Nothing, InPlace).unwrap();
+            assert_eq!((unflushed.value, unflushed.low, unflushed.high), (1000.0, 500.0, 2000.0));
+            for by in [FlushedBy::Fsync, FlushedBy::Fdatasync] {
+                assert_eq!(of(by, InPlace).unwrap().value, 51_000.0);
+                let append = of(by, Append).unwrap();
+                assert_eq!((append.value, append.inputs.len()), (71_000.0, 3));
+            }
+            assert!(of(FlushedBy::Nothing, Append).unwrap_err().0.contains("published"));
+        });
     }
 
     #[test]

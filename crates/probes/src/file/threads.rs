@@ -39,8 +39,9 @@ pub(super) static PROBE: Probe = Probe {
               Jain's fairness index. The device's own counters must show 95 % of uncached and direct reads.",
         prediction: "direct: the rate of one thread (file.device.mean_latency, and what the block has beyond 4 KiB at \
                      file.device.read) times the threads, and at most file.device.read, or, of blocks of 4 KiB, that \
-                     many a second as file.device.requests. cached: the rate of one thread (a call that finds a page, and a copy) times the threads, or the \
-                     CPUs if those are fewer, and at most the rate at which all CPUs together read or copy in memory. \
+                     many a second as file.device.requests. cached: the rate of one thread (a call that finds a page, \
+                     and a copy) times the threads, or the CPUs if those are fewer, and of several at most the rate \
+                     at which all CPUs together read or copy in memory. \
                      uncached: the file over the longest of a thread's part by itself (allocating its pages, and the \
                      longer of copy and device, as in file.blocksize.read), of the work of all on the CPUs, and of all \
                      of it at file.device.read. Interference between threads is in no formula. Predicted range: a \
@@ -159,7 +160,8 @@ fn uncached(facts: &Facts<'_>, threads: u64, workers: u64, block: u64) -> Result
 /// From memory: the rate of one thread times the CPUs that read at the same time.
 fn cached(facts: &Facts<'_>, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
     let one = expected::cached(facts, block)?;
-    let bound = memory(facts, &one)?;
+    // One thread does not reach what memory gives all.
+    let bound = if workers > 1 { memory(facts, &one)? } else { None };
     let linear = workers as f64 * block as f64 * 1e9 / one.nanoseconds;
     let value = bound.as_ref().map_or(linear, |bound| linear.min(bound.rate));
     let Expected { nanoseconds, formula, derivation, inputs } = one;
@@ -241,6 +243,24 @@ mod tests {
         assert!(about(predicted(1, 1, CacheState::Uncached), SHARED_BYTES as f64 * 1e9 / time));
         // Of many, those of others overlap.
         assert!(about(predicted(8, 32, CacheState::Uncached), 1e9));
+    }
+
+    #[test]
+    fn one_thread_needs_no_rate_of_all_cpus() {
+        let mut machine = machine();
+        machine.topology.allowed = Fact::known(vec![0, 1], "a test");
+        let measured = |id: &str, case: &Case| {
+            let one = BANDWIDTH_COPY.id == *id && *case == bandwidth::in_memory(&machine);
+            let value = if one { 20e9 } else { (PAGE_READ.id == *id).then_some(300.0)? };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let of = |threads: u64| {
+            let case = Case::new().with(THREAD_COUNT, threads).with(BLOCK, 1000).at(CacheState::Cached);
+            predict(&facts, &THREADS, &case)
+        };
+        assert!((of(1).unwrap().value / 2.5e9 - 1.0).abs() < 1e-9);
+        assert!(of(2).is_err());
     }
 
     #[test]
