@@ -8,6 +8,7 @@
 //! ```sh
 //! cargo run --release -p kelvin-probes --example calibration           # tables
 //! cargo run --release -p kelvin-probes --example calibration -- each   # every figure too
+//! cargo run --release -p kelvin-probes --example calibration -- whole  # metrics that got slower as a whole
 //! cargo run --release -p kelvin-probes --example calibration -- x.json # of this machine (kelvin other-machine), not of those that are kept
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints")]
@@ -16,7 +17,7 @@ mod beside;
 
 use std::collections::BTreeMap;
 
-use beside::{Beside, beside};
+use beside::{Beside, beside, whole_metrics_slower};
 use kelvin_harness::{Figure, OtherMachine};
 use kelvin_model::{Basis, Prediction};
 use kelvin_stats::median;
@@ -28,6 +29,10 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let given: Vec<OtherMachine> = arguments.iter().filter(|argument| argument.ends_with(".json")).map(read).collect();
     let machines = if given.is_empty() { kelvin_probes::other_machines() } else { &given };
+    if arguments.iter().any(|argument| argument == "whole") {
+        whole(machines);
+        return;
+    }
     let mut all: BTreeMap<&str, Vec<Beside>> = BTreeMap::new();
     // Every figure, to see which formulas are off.
     let each = arguments.iter().any(|argument| argument == "each");
@@ -48,6 +53,34 @@ fn main() {
     }
     println!("All {}\n", machines.len());
     table(&all);
+}
+
+/// Metrics of which all figures got slower, and with them what follows from them: of those with no figure outside its range as measured, how
+/// many have one then.
+fn whole(machines: &[OtherMachine]) {
+    let factors = [1.0, SLOWER[0], SLOWER[1], SLOWER[2]];
+    let mut areas: BTreeMap<&str, (usize, usize, [usize; 3])> = BTreeMap::new();
+    for here in machines {
+        for (metric, flagged) in whole_metrics_slower(here, &factors) {
+            let area = AREAS.into_iter().find(|area| metric.starts_with(area)).unwrap_or("other");
+            for area in [area, "all"] {
+                let (metrics, inside, counts) = areas.entry(area).or_default();
+                *metrics += 1;
+                if flagged[0] == 0 {
+                    *inside += 1;
+                    for (count, flagged) in counts.iter_mut().zip(&flagged[1..]) {
+                        *count += usize::from(*flagged > 0);
+                    }
+                }
+            }
+        }
+    }
+    println!("| area | metrics | all inside as measured | of these, 1.25 times slower as a whole: flagged | 1.5 | 2 |");
+    println!("|---|--:|--:|--:|--:|--:|");
+    for (area, (metrics, inside, counts)) in areas {
+        let shares = counts.map(|count| format!("{:.0} %", 100.0 * count as f64 / inside.max(1) as f64));
+        println!("| {area} | {metrics} | {inside} | {} |", shares.join(" | "));
+    }
 }
 
 fn read(file: &String) -> OtherMachine {

@@ -374,6 +374,9 @@ fn one_is_busy() -> Prediction {
 /// buffer full by the time that the scheduler lets it run is lost.
 fn what_is_not_lost(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let (sent, lost) = (facts.measured(&BANDWIDTH_UDP_SENT, case)?, facts.measured(&BANDWIDTH_UDP_LOST, case)?);
+    if lost.value >= 1.0 {
+        return Err(NoPrediction::because("all datagrams were lost"));
+    }
     let value = sent.value * (1.0 - lost.value);
     Ok(Predicting::within_factor(Basis::Derived, value, 1.2)
         .formula(format!("{} x (1 - {})", sent.name, lost.name))

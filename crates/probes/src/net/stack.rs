@@ -2,7 +2,7 @@
 //!
 //! It is the part of a local round trip that is not switching or waking. It must not be taken for half of a round trip.
 
-use kelvin_catalogue::mem::BANDWIDTH_COPY;
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_COPY};
 use kelvin_catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::units::bytes;
@@ -42,7 +42,7 @@ const fn probe(
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
-    let inputs = const { &[BANDWIDTH_COPY.id.as_str()] };
+    let inputs = const { &[BANDWIDTH.as_str()] };
     Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs, cases, run, predict }
 }
 

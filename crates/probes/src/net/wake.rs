@@ -12,7 +12,7 @@ use super::messages::SMALL;
 use super::rtt::Switching;
 use super::stack::of_message;
 use crate::os::switch::cross_cpu;
-use crate::os::switch::pipe::PROCESS_OWN;
+use crate::os::switch::pipe::PROCESS_SWITCH;
 use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
@@ -39,7 +39,7 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["tcp(7)", "Linux kernel, kernel/sched/core.c: try_to_wake_up"],
     },
     metrics: &[&WAKE_TCP],
-    inputs: &[STACK_TCP.id.as_str(), cross_cpu::METRIC.id.as_str(), PROCESS_OWN.id.as_str()],
+    inputs: &[STACK_TCP.id.as_str(), cross_cpu::METRIC.id.as_str(), PROCESS_SWITCH.id.as_str()],
     cases: |_, _| vec![Case::new()],
     run,
     predict,
@@ -70,6 +70,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::switch::pipe::PROCESS_OWN;
     use crate::testing::facts_about;
 
     #[test]

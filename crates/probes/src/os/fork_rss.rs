@@ -3,7 +3,7 @@
 //! The curve shows what a large process pays before its child has done anything. It must not be used for the
 //! copy-on-write faults that follow.
 
-use kelvin_catalogue::mem::{BANDWIDTH_FILL, PageSize};
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_FILL, PageSize};
 use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
@@ -46,7 +46,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&PROCESS_FORK_RSS],
-    inputs: &[PROCESS_FORK.id.as_str(), BANDWIDTH_FILL.id.as_str()],
+    inputs: &[PROCESS_FORK.id.as_str(), BANDWIDTH.as_str()],
     cases,
     run,
     predict,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kelvin_catalogue::Placement;
-use kelvin_catalogue::mem::{BANDWIDTH_COPY, CORE_TO_CORE};
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_COPY, CORE_TO_CORE};
 use kelvin_catalogue::net::BANDWIDTH_UNIX;
 use kelvin_catalogue::os::{
     IPC_FUTEX_BANDWIDTH, IPC_PIPE_BANDWIDTH, IPC_UNIX_BANDWIDTH, MESSAGE, SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX,
@@ -47,7 +47,7 @@ pub(in crate::os) static UNIX: Probe = Probe {
 };
 
 pub(in crate::os) static FUTEX: Probe = Probe {
-    inputs: &[BANDWIDTH_COPY.id.as_str(), SWITCH_PROCESS_FUTEX.id.as_str(), SWITCH_CROSS_CPU.id.as_str()],
+    inputs: &[BANDWIDTH.as_str(), SWITCH_PROCESS_FUTEX.id.as_str(), SWITCH_CROSS_CPU.id.as_str()],
     predict: |facts, _, case| through_memory(facts, case),
     ..probe("Bandwidth between two processes through shared memory", &[&IPC_FUTEX_BANDWIDTH], |bench, case| {
         run(bench, case, stream::StreamKind::Shared, &IPC_FUTEX_BANDWIDTH)
