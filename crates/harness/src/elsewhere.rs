@@ -135,7 +135,7 @@ impl Elsewhere {
     }
 
     /// Whether a metric's yardstick tells more than its formula.
-    pub(crate) fn comes_first(&self, metric: &Metric) -> bool {
+    pub fn comes_first(&self, metric: &Metric) -> bool {
         self.yardsticks.get(&metric.id).is_some_and(|yardstick| yardstick.before_formula)
     }
 
@@ -152,14 +152,7 @@ impl Elsewhere {
             Some(Yardstick { by: Some((by, at)), .. }) => Some((*by, *at)),
             None => None,
         };
-        let here = cpus(facts.machine());
-        let is_told_by = |machine: &&Known| machine.cpus == here || !(self.takes_all_cpus)(metric, case);
-        let figures: Vec<(&Known, f64)> = self
-            .machines
-            .iter()
-            .filter(is_told_by)
-            .filter_map(|machine| Some((machine, self.there(machine.figures.get(&metric.id)?, metric, case)?)))
-            .collect();
+        let figures = self.figures(facts.machine(), metric, case);
         // By the yardstick where any machine has it: a mean of both would be of nothing.
         let scaled: Option<Vec<Scaled<'_>>> = by.map(|(by, at)| {
             figures
@@ -213,6 +206,22 @@ impl Elsewhere {
             sources: Vec::new(),
             calibration: None,
         })
+    }
+
+    /// A figure on each of the machines that tell of it: their names, and its values in the metric's unit.
+    pub fn on_others(&self, here: &Machine, metric: &Metric, case: &Case) -> Vec<(&str, f64)> {
+        let figures = self.figures(here, metric, case).into_iter();
+        figures.map(|(machine, figure)| (machine.name.as_str(), figure.exp())).collect()
+    }
+
+    /// The same as natural logarithms.
+    fn figures(&self, here: &Machine, metric: &Metric, case: &Case) -> Vec<(&Known, f64)> {
+        let is_told_by = |machine: &&Known| machine.cpus == cpus(here) || !(self.takes_all_cpus)(metric, case);
+        self.machines
+            .iter()
+            .filter(is_told_by)
+            .filter_map(|machine| Some((machine, self.there(machine.figures.get(&metric.id)?, metric, case)?)))
+            .collect()
     }
 
     /// A figure of another machine at a case, or at the one in its place.

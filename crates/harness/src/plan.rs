@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kelvin_model::units::seconds;
-use kelvin_model::{Case, Machine, MeasuredValue, Metric, Name, Planned, Reason, Unit as Measure};
+use kelvin_model::{Case, Machine, MeasuredValue, Metric, Name, NoPrediction, Planned, Reason, Unit as Measure};
 use strsim::levenshtein;
 
 use crate::cost::{Cost, nanoseconds};
@@ -191,6 +191,23 @@ impl Plan {
         asked_for.into_inner()
     }
 
+    /// The figures that are asked for and of which no formula tells, whatever else is measured, with the reason.
+    pub fn without_formula(
+        &self,
+        probes: &[&'static Probe],
+        machine: &Machine,
+    ) -> Vec<(&'static Metric, Case, NoPrediction)> {
+        let measured = |id: &str, _: &Case| plausible(probes, id);
+        let facts = Facts::new(machine, &measured);
+        let of = |unit: &Unit| {
+            let (probe, case) = (unit.probe, unit.case.clone());
+            let metrics = probe.metrics.iter().copied().filter(|metric| metric.is_of(&case));
+            let reason = |metric| Some((metric, case.clone(), (probe.predict)(&facts, metric, &case).err()?));
+            metrics.filter_map(reason).collect::<Vec<_>>()
+        };
+        self.units.iter().filter(|unit| !unit.only_input).flat_map(of).collect()
+    }
+
     /// Notes the cases of a probe that a default run measures and this one does not.
     fn leave_out(&mut self, probe: &'static Probe, machine: &Machine, effort: Effort) {
         let chosen = (probe.cases)(machine, effort);
@@ -356,7 +373,7 @@ fn plausible(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
         Measure::Bytes => 4096.0,
         Measure::BytesPerSecond => 1e10,
         Measure::PerSecond => 1e7,
-        Measure::Ratio => 1.0,
+        Measure::Ratio => 0.5,
         Measure::Count => 2.0,
     };
     Some(MeasuredValue { value, half_width: 0.0 })
@@ -410,7 +427,7 @@ mod tests {
     mod inputs {
         use super::*;
         use crate::{Bench, Method, Stop};
-        use kelvin_model::{Axis, AxisScale, Metric, NoPrediction, Prediction};
+        use kelvin_model::{Axis, AxisScale, Metric, Prediction};
 
         const SIZE: Axis = Axis::new("size", "size", AxisScale::Bytes);
         static BASE: Metric = Metric::duration("test.base", "a base").over([SIZE]);

@@ -472,6 +472,9 @@ pub struct ListArgs {
     /// List the studies, which a plain run does not measure
     #[arg(long)]
     pub studies: bool,
+    /// List the figures that no formula predicts here from what is simpler, with what they are on other machines
+    #[arg(long, conflicts_with = "studies")]
+    pub primitives: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

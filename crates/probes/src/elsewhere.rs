@@ -3,11 +3,12 @@
 //! A machine is one file of `machines/`, with its facts and the figures of default runs: `kelvin other-machine` makes it from stored runs.
 //! Predictions of those machines are made anew from them, with the formulas of today.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use kelvin_catalogue::{file, mem, net, os};
-use kelvin_harness::{At, Elsewhere, Headlines, OtherMachine, Rules, Sizes, Yardstick};
-use kelvin_model::{Case, Machine, Metric, Planned};
+use kelvin_harness::{At, Elsewhere, Headlines, OtherMachine, Plan, Rules, Sizes, Yardstick};
+use kelvin_model::{Case, Machine, Metric, Name, NoPrediction, Planned};
 
 static MACHINES: LazyLock<Vec<OtherMachine>> = LazyLock::new(|| {
     [
@@ -32,6 +33,47 @@ pub fn elsewhere(here: &Machine, plan: &[Planned]) -> Elsewhere {
 /// The headlines of a machine that is kept, at its own sizes or those that a default run of today would measure there.
 pub fn headlines(machine: &OtherMachine) -> Headlines {
     Headlines::of(machine, Sizes::of(&crate::all(), &RULES, &machine.machine))
+}
+
+/// A figure that no formula predicts from what is simpler.
+#[derive(Clone, Debug)]
+pub struct Primitive {
+    /// Its metric.
+    pub metric: &'static Metric,
+    /// The case at which it is measured.
+    pub case: Case,
+    /// Why no formula tells of it.
+    pub because: NoPrediction,
+    /// What does the same kind of work, and is measured on other machines as here.
+    pub yardstick: Option<Name>,
+    /// The same figure on machines of other kinds: their names and its values, in the metric's unit. None where it says something about a
+    /// device or a system's settings alone.
+    pub elsewhere: Vec<(String, f64)>,
+}
+
+/// What a plan measures and no formula predicts on a machine, whatever else is measured; in the order of the plan.
+pub fn primitives(here: &Machine, plan: &Plan) -> Vec<Primitive> {
+    let probes = crate::all();
+    let elsewhere = elsewhere(here, &plan.planned());
+    let mut reasons: HashMap<(Name, Case), NoPrediction> = plan
+        .without_formula(&probes, here)
+        .into_iter()
+        .map(|(metric, case, because)| ((metric.id, case), because))
+        .collect();
+    let rests_on_one = || NoPrediction::because("its formula rests on the published figure of one machine");
+    let mut of = |metric: &'static Metric, case: &Case| {
+        let because = reasons.remove(&(metric.id, case.clone()));
+        let because = because.or_else(|| elsewhere.comes_first(metric).then(rests_on_one))?;
+        let by = YARDSTICKS.iter().find(|yardstick| yardstick.metric.id == metric.id).map(|yardstick| yardstick.by);
+        // What says something of a device or of settings is not told by other machines.
+        let others = if by == Some(None) { Vec::new() } else { elsewhere.on_others(here, metric, case) };
+        let others = others.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let yardstick = by.flatten().map(|(metric, _)| metric.id);
+        Some(Primitive { metric, case: case.clone(), because, yardstick, elsewhere: others })
+    };
+    let units = plan.units.iter().filter(|unit| !unit.only_input);
+    let figures = units.flat_map(|unit| unit.probe.metrics.iter().map(|metric| (*metric, &unit.case)));
+    figures.filter(|(metric, case)| metric.is_of(case)).filter_map(|(metric, case)| of(metric, case)).collect()
 }
 
 const RULES: Rules<'_> = Rules { yardsticks: YARDSTICKS, sized: SIZED, of_parts: OF_PARTS, takes_all_cpus };

@@ -23,7 +23,7 @@ mod truth;
 
 use std::time::Duration;
 
-pub use elsewhere::{elsewhere, headlines, other_machines};
+pub use elsewhere::{Primitive, elsewhere, headlines, other_machines, primitives};
 use kelvin_harness::{Bounded, Probe};
 use kelvin_model::Case;
 

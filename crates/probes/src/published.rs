@@ -200,7 +200,8 @@ static CORES: &[Core] = &[
         ..PLAIN
     },
     Core {
-        names: &["Sapphire Rapids"],
+        // The same core: LLVM binds Emerald Rapids to Sapphire Rapids' ports and counters (X86PfmCounters.td).
+        names: &["Sapphire Rapids", "Emerald Rapids"],
         load: 5.0,
         source: "OSACA 0.7.1, data/spr.yml; Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs (2023-03-26), \
                  table 13.1 (Golden Cove)",

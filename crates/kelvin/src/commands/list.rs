@@ -1,14 +1,16 @@
 //! `kelvin list`: what can be measured.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
-use kelvin_model::Metric;
+use kelvin_model::{Case, Metric, Name, NoPrediction, units};
+use kelvin_probes::Primitive;
 use kelvin_report::text::wrap;
 use serde::Serialize;
 
 use crate::cli::ListArgs;
-use crate::fault::Done;
+use crate::fault::{Done, Fault};
 use crate::output;
 use crate::place::Here;
 use crate::selection::{Needing, Selection, plan_of};
@@ -24,7 +26,7 @@ struct Line<'a> {
     /// The option without which it cannot be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     needs: Option<&'static str>,
-    cases: Vec<&'a kelvin_model::Case>,
+    cases: Vec<&'a Case>,
 }
 
 /// `kelvin list`.
@@ -36,26 +38,86 @@ pub fn list(args: &ListArgs) -> Done {
     } else {
         Selection::of(&args.names, "kelvin list --studies")?.plan_of_all(&here, effort)?
     };
+    if args.primitives {
+        return primitives(&plan, &here, args.json);
+    }
     let lines = lines(&plan);
     if args.json {
         output::print_json(&lines)?;
     } else {
-        // For programs, one line per metric.
-        let columns = if output::is_terminal() { output::width() } else { usize::MAX };
-        output::print(|out| {
-            let width = lines.iter().map(|line| line.metric.id.len()).max().unwrap_or(0);
-            let room = columns.saturating_sub(width + 2).max(LEAST_ROOM);
-            for line in &lines {
-                let mut id = line.metric.id.as_str();
-                for text in wrap(&line.words(), room) {
-                    writeln!(out, "{id:width$}  {text}")?;
-                    id = "";
-                }
-            }
-            Ok(())
-        })?;
+        print(lines.iter().map(|line| (line.metric.id.as_str(), line.words())).collect())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names, each with its words beside it.
+fn print(lines: Vec<(&str, String)>) -> Result<(), Fault> {
+    // For programs, one line each.
+    let columns = if output::is_terminal() { output::width() } else { usize::MAX };
+    output::print(|out| {
+        let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let room = columns.saturating_sub(width + 2).max(LEAST_ROOM);
+        for (name, words) in lines {
+            for (number, text) in wrap(&words, room).into_iter().enumerate() {
+                let name = if number == 0 { name } else { "" };
+                writeln!(out, "{name:width$}  {text}")?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A figure that no formula predicts.
+#[derive(Serialize)]
+struct Figure<'a> {
+    metric: Name,
+    case: &'a Case,
+    because: &'a NoPrediction,
+    /// What does the same kind of work, by which the figure is told from other machines.
+    yardstick: Option<Name>,
+    /// The same on other machines, in the metric's unit.
+    elsewhere: BTreeMap<&'a str, f64>,
+}
+
+impl<'a> Figure<'a> {
+    fn of(one: &'a Primitive) -> Self {
+        Self {
+            metric: one.metric.id,
+            case: &one.case,
+            because: &one.because,
+            yardstick: one.yardstick,
+            elsewhere: one.elsewhere.iter().map(|(name, value)| (name.as_str(), *value)).collect(),
+        }
+    }
+}
+
+/// `kelvin list --primitives`.
+fn primitives(plan: &Plan, here: &Here, json: bool) -> Done {
+    let mut plan = plan.clone();
+    // What needs another machine says something of that one.
+    plan.units.retain(|unit| Needing::of(unit.probe).is_none());
+    let found = kelvin_probes::primitives(&here.machine, &plan);
+    if json {
+        output::print_json(&found.iter().map(Figure::of).collect::<Vec<_>>())?;
+    } else {
+        print(found.iter().map(|one| (one.metric.id.as_str(), words(one))).collect())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A primitive in words: its case, what it is elsewhere, and why no formula tells.
+fn words(one: &Primitive) -> String {
+    let case = if one.case.is_empty() { String::new() } else { format!("{}: ", one.case) };
+    let values = one.elsewhere.iter().map(|(_, value)| *value);
+    let [least, most] = [values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max)];
+    let of = |value: f64| units::plain(value, one.metric.unit);
+    let by = one.yardstick.map(|by| format!(", told by {by}")).unwrap_or_default();
+    let elsewhere = match one.elsewhere.len() {
+        0 => String::new(),
+        1 => format!("{} on one other machine{by}; ", of(least)),
+        machines => format!("{} to {} on {machines} other machines{by}; ", of(least), of(most)),
+    };
+    format!("{case}{elsewhere}{}", one.because.0)
 }
 
 impl Line<'_> {
