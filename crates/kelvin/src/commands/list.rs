@@ -153,3 +153,41 @@ fn lines(plan: &Plan) -> Vec<Line<'_>> {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use kelvin_probes::other_machines;
+
+    use super::*;
+
+    #[test]
+    fn at_most_sixty_figures_of_a_run_are_told_by_other_machines_alone() {
+        let probes = kelvin_probes::all();
+        for other in other_machines() {
+            let mut plan = Plan::new(&probes, ProbeKind::Measure, &[], &other.machine, Effort::Default).unwrap();
+            plan.units.retain(|unit| Needing::of(unit.probe).is_none());
+            let found = kelvin_probes::primitives(&other.machine, &plan);
+            let (told, of_devices): (Vec<_>, Vec<_>) = found.iter().partition(|one| !one.elsewhere.is_empty());
+            assert!((1..=60).contains(&told.len()), "{}: {}", other.name, told.len());
+            assert!(!of_devices.is_empty() && found.iter().all(|one| !words(one).is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_primitive_says_what_it_is_elsewhere_and_why_there_is_no_formula() {
+        let mut one = Primitive {
+            metric: &kelvin_catalogue::os::SYSCALL_STAT,
+            case: Case::new(),
+            because: NoPrediction::because("nothing is published"),
+            yardstick: Some(kelvin_catalogue::os::SYSCALL_FSTAT.id),
+            elsewhere: vec![("a".into(), 300.0), ("b".into(), 900.0)],
+        };
+        assert_eq!(
+            words(&one),
+            "300 ns to 900 ns on 2 other machines, told by os.syscall.fstat; nothing is published"
+        );
+        one.elsewhere.clear();
+        one.case = Case::new().with("message", 64u64);
+        assert_eq!(words(&one), "message=64: nothing is published");
+    }
+}
