@@ -96,8 +96,6 @@ const YARDSTICKS: &[Yardstick] = &[
     all(&os::IPC_UNIX_LATENCY, &os::SWITCH_CROSS_CPU),
     all(&os::IPC_FUTEX_LATENCY, &os::SWITCH_CROSS_CPU),
     all(&net::WAKE_TCP, &os::SWITCH_CROSS_CPU),
-    // Memory.
-    all(&mem::FALSE_SHARING, &mem::CORE_TO_CORE),
     // Bytes to another process.
     all(&os::IPC_PIPE_BANDWIDTH, &net::BANDWIDTH_UNIX),
     all(&os::IPC_UNIX_BANDWIDTH, &net::BANDWIDTH_UNIX),
@@ -109,7 +107,6 @@ const YARDSTICKS: &[Yardstick] = &[
     all(&file::NEW, &file::PAGE_READ),
     same(&file::SEQRAND_P99, &file::SEQRAND),
     all(&file::SYNC, &file::DEVICE_WRITE_LATENCY),
-    all(&mem::FAULT_MAJOR, &file::DEVICE_LATENCY),
     // Protocols of the local network: like path lookup, much of it is calls through tables of functions.
     all(&net::STACK_TCP, &os::SYSCALL_STAT),
     same(&net::STACK_UDP, &net::STACK_TCP),
