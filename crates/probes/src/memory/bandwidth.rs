@@ -148,6 +148,16 @@ pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
     }
 }
 
+/// The case of one CPU for a set of so many bytes, of which every CPU has its own: as of one alone, if the outermost cache holds those of
+/// all that share it.
+pub(super) fn of_several(machine: &Machine, bytes: u64) -> Case {
+    let together = |cache: &&Cache| bytes * sharers(machine, cache);
+    match data_caches(machine).last() {
+        Some(cache) if together(cache) <= cache.bytes => lying_where(machine, bytes),
+        _ => in_memory(machine),
+    }
+}
+
 /// The case of one CPU for a set in the L2 cache.
 ///
 /// # Errors

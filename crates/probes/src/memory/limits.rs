@@ -178,7 +178,7 @@ fn by_both(facts: &Facts<'_>, operation: Operation, level: Level, of_one: &Case)
 fn in_flight(facts: &Facts<'_>) -> Result<(f64, Vec<Input>), NoPrediction> {
     let machine = facts.machine();
     let chains = facts.measured(&LATENCY_PARALLEL, &parallel::most(machine));
-    let one = facts.measured(&LATENCY, &latency::largest_without_translation(machine));
+    let one = latency::without_translation(facts);
     match (chains, one) {
         (Ok(chains), Ok(one)) => Ok((one.value / chains.value, vec![one, chains])),
         (Err(why), _) | (_, Err(why)) => published_lines(facts, why).map(|lines| (lines.value, vec![lines])),
