@@ -96,6 +96,8 @@ const YARDSTICKS: &[Yardstick] = &[
     all(&os::IPC_UNIX_LATENCY, &os::SWITCH_CROSS_CPU),
     all(&os::IPC_FUTEX_LATENCY, &os::SWITCH_CROSS_CPU),
     all(&net::WAKE_TCP, &os::SWITCH_CROSS_CPU),
+    // Lines between a core and memory pass through the same buffers.
+    all(&mem::BANDWIDTH_READ, &mem::BANDWIDTH_NTWRITE),
     // Bytes to another process.
     all(&os::IPC_PIPE_BANDWIDTH, &net::BANDWIDTH_UNIX),
     all(&os::IPC_UNIX_BANDWIDTH, &net::BANDWIDTH_UNIX),
