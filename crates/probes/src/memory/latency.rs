@@ -25,7 +25,8 @@ pub(crate) static PROBE: Probe = Probe {
               evicted it.",
         prediction: "Within L1 the load of cpu.latency.load. One point of each level beyond, at which nothing but that level \
                      serves the loads (a power of two from twice the level within it on, and the largest set in huge \
-                     pages), is predicted by what is published of the core, else by other machines. All other points \
+                     pages), is predicted by what is published of the core, else L2 as three accesses as long as one to L1 (there, to its \
+                     tags, to its data), and the others by other machines. All other points \
                      follow from these: of a set in base pages, which lie at random, those lines miss L2 of which more \
                      fall into a set than it has ways (a Poisson distribution); L3, of \
                      which a miss replaces any line, keeps a share h of a set of S bytes in C bytes that is passed over and over \
