@@ -353,7 +353,7 @@ fn row(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let window = around(facts)?;
     let (pages, touched) = (ROW_PAGES as f64, (ROW_PAGES * page_bytes()) as f64);
     let windows = (touched / window.bytes).ceil().max(1.0);
-    let faults = pages / AROUND;
+    let faults = pages / fault::PAGES_AROUND;
     let value = (windows * window.nanoseconds + faults * minor.value) / pages;
     let words =
         format!("({windows} x ({}) + {faults} x {:.0} ns) / {pages} = {value:.0} ns", window.derivation, minor.value);
@@ -365,15 +365,12 @@ fn row(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         .input(minor)
         .constant("times the window if announced", ANNOUNCED, Unit::Count, FADVISE)
         .constant("pages of a row", pages, Unit::Count, "the case")
-        .constant("pages of a fault with fault-around", AROUND, Unit::Count, FAULT_AROUND)
+        .constant("pages of a fault with fault-around", fault::PAGES_AROUND, Unit::Count, fault::AROUND)
         .source(FADVISE)
-        .source(FAULT_AROUND);
+        .source(fault::AROUND);
     Ok(window.inputs.into_iter().fold(predicting, Predicting::input).derived_as(words))
 }
 
-/// Pages that a fault maps which finds them in the page cache.
-const AROUND: f64 = 16.0;
-const FAULT_AROUND: &str = "Linux mm/memory.c: fault_around_bytes, 64 KiB";
 /// Predicted range, factor either way: device latency varies.
 const SPREAD: f64 = 2.0;
 
