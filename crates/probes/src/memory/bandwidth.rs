@@ -53,7 +53,8 @@ pub(crate) static PROBE: Probe = Probe {
                      of this level (Little's law), the geometric mean; writing there as reading. Writing to memory: reading \
                      each line from there, and then writing it in L2. Copy and triad take as long as their reading and their \
                      writing, between one after the other and at once, fill and zero as long as the fastest stores. All CPUs \
-                     together move so many times what one does. For memory, at most the peak of its channels where the machine \
+                     together move so many times what one does; but for reading, writing around the caches and zeros, what \
+                     reaches memory follows from what those of all CPUs do. For memory, at most the peak of its channels where the machine \
                      states it, less write-allocate reads.",
         not_for: "Random access; bus traffic, which with ordinary stores is half as much again for a copy, a third \
                   more for a triad, and double for a write or fill; the rate of storing nonzero bytes, by the rate of \

@@ -67,11 +67,9 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
     let in_memory = bandwidth::in_memory(machine);
     let of_one = if level == Level::Memory { in_memory.clone() } else { Case::new().with(BYTES, bytes).at(Cpus::One) };
     if Cpus::of(case) == Some(Cpus::All) {
-        let all = by_one(facts, metric, &of_one).or_else(|why| match operation {
-            // Of all CPUs, as of one.
-            Operation::Copy | Operation::Triad => by_both(facts, operation, level, case),
-            _ => Err(why),
-        });
+        // What shares the way to memory follows from what reads and writes there on all CPUs, if that was measured.
+        let together = of_all(facts, operation, level, case);
+        let all = together.unwrap_or_else(|| by_one(facts, metric, &of_one));
         return within_peak(all, facts, operation, level);
     }
     match (operation, level) {
@@ -87,12 +85,12 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
         }
         (Operation::Read | Operation::Write, Level::First) => {
             let row = widths(facts)?;
-            by_width(facts, row.first_level(operation), row.source, OF_WIDTH)
+            by_width(facts, (row.first_level(operation), "L1"), row.source, OF_WIDTH)
         }
         (Operation::Read, Level::Second) => {
             let row = widths(facts)?;
             let width = row.second.unwrap_or(row.store);
-            by_width(facts, width, row.source, OF_SECOND_WIDTH)
+            by_width(facts, (width, "L2"), row.source, OF_SECOND_WIDTH)
         }
         (Operation::Write, Level::Second) => Err(NoPrediction::because(
             "it is not published how long a store holds up L1 that fetches its line from L2 and sends another one there",
@@ -111,7 +109,11 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
             let stores = facts.measured(&BANDWIDTH_WRITE, &of_one)?;
             Ok(like(stores, "as ordinary stores"))
         }
-        (Operation::Write, Level::Memory) => within_peak(written_to_memory(facts), facts, operation, level),
+        (Operation::Write, Level::Memory) => {
+            let written =
+                bandwidth::in_second_level(machine).and_then(|second| written_to_memory(facts, [&of_one, &second]));
+            within_peak(written.or_else(|_| written_back(facts, &of_one)), facts, operation, level)
+        }
         (Operation::Copy | Operation::Triad, _) => {
             within_peak(by_both(facts, operation, level, &of_one), facts, operation, level)
         }
@@ -121,14 +123,14 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
 /// Bytes per cycle x frequency.
 fn by_width(
     facts: &Facts<'_>,
-    width: f64,
+    (width, level): (f64, &str),
     source: &'static str,
     [least, most]: [f64; 2],
 ) -> Result<Prediction, NoPrediction> {
     let frequency = published::frequency(facts)?;
     let value = width * frequency.value;
     Ok(Predicting::between(Basis::Published, value, least * value, most * value)
-        .formula("published bytes per cycle x core frequency")
+        .formula(format!("published bytes per cycle from {level} x core frequency"))
         .constant("bytes per cycle", width, Unit::Bytes, source)
         .input(frequency.clone())
         .source(source)
@@ -145,6 +147,31 @@ fn by_one(facts: &Facts<'_>, metric: &Metric, of_one: &Case) -> Result<Predictio
         .constant("CPUs", cpus, Unit::Count, "the case")
         .input(one.clone())
         .derived_as(format!("{cpus} x {:.1} GB/s = {:.1} GB/s", one.value / 1e9, value / 1e9)))
+}
+
+/// Of all CPUs, from other operations of all of them: those that reach memory, but for reading it, writing around the caches, and zeros.
+fn of_all(
+    facts: &Facts<'_>,
+    operation: Operation,
+    level: Level,
+    case: &Case,
+) -> Option<Result<Prediction, NoPrediction>> {
+    let machine = facts.machine();
+    let stores = |case: &Case| facts.measured(&BANDWIDTH_NTWRITE, case).ok();
+    let found = match (operation, level) {
+        (Operation::NonTemporalWrite, Level::First | Level::Second | Level::Outer) => like(
+            stores(&bandwidth::in_memory_of_all(machine)?)?,
+            "non-temporal stores go to memory, whatever the working set",
+        ),
+        (Operation::Fill, Level::Memory) => like(stores(case)?, "the fastest means are non-temporal stores"),
+        (Operation::Copy | Operation::Triad, Level::Memory) => by_both(facts, operation, level, case).ok()?,
+        (Operation::Write, Level::Memory) => {
+            let second = bandwidth::in_second_level(machine).ok()?.at(Cpus::All);
+            written_to_memory(facts, [case, &second]).ok()?
+        }
+        _ => return None,
+    };
+    Some(Ok(found))
 }
 
 /// As fast as another operation.
@@ -172,7 +199,9 @@ fn by_both(facts: &Facts<'_>, operation: Operation, level: Level, there: &Case) 
     let [fast, slow, value] = [together, apart, expected].map(|seconds| rate(seconds) / 1e9);
     let formula = match level {
         Level::First => "the slower of reading and writing, which go on at once",
-        _ => "reading and writing, between one after the other and at once",
+        Level::Second => "reading and writing in L2, between one after the other and at once",
+        Level::Outer => "reading and writing beyond L2, between one after the other and at once",
+        Level::Memory => "reading and writing in memory, between one after the other and at once",
     };
     Ok(Predicting::between(Basis::Derived, rate(expected), low, high)
         .formula(formula)
@@ -260,30 +289,31 @@ fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 }
 
 /// Ordinary stores to memory: a line is read from there, and then what a store to a line in L2 takes, as it comes into L1 and another
-/// one leaves it. A quick run has no set in L2: there, as what a store around the caches takes.
-fn written_to_memory(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let reading = facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(facts.machine()))?;
-    let second =
-        bandwidth::in_second_level(facts.machine()).and_then(|second| facts.measured(&BANDWIDTH_WRITE, &second));
-    let (within, formula) = match second {
-        Ok(within) => (within, "reading each line from memory and writing it in L2, one after the other"),
-        Err(_) => {
-            let around = facts.measured(&BANDWIDTH_NTWRITE, &bandwidth::in_memory(facts.machine()))?;
-            (around, "reading each line from memory and writing it there, one after the other")
-        }
-    };
-    let value = 1.0 / (1.0 / reading.value + 1.0 / within.value);
+/// one leaves it.
+fn written_to_memory(facts: &Facts<'_>, [far, near]: [&Case; 2]) -> Result<Prediction, NoPrediction> {
+    let (reading, within) = (facts.measured(&BANDWIDTH_READ, far)?, facts.measured(&BANDWIDTH_WRITE, near)?);
+    Ok(in_turn(reading, within, "reading each line from memory and writing it in L2, one after the other"))
+}
+
+/// The same where no set in L2 was measured, as in a quick run: with what a store around the caches takes.
+fn written_back(facts: &Facts<'_>, far: &Case) -> Result<Prediction, NoPrediction> {
+    let (reading, around) = (facts.measured(&BANDWIDTH_READ, far)?, facts.measured(&BANDWIDTH_NTWRITE, far)?);
+    Ok(in_turn(reading, around, "reading each line from memory and writing it there, one after the other"))
+}
+
+fn in_turn(reading: Input, writing: Input, formula: &'static str) -> Prediction {
+    let value = 1.0 / (1.0 / reading.value + 1.0 / writing.value);
     let words = format!(
         "{:.1} GB/s and {:.1} GB/s one after the other: {:.1} GB/s",
         reading.value / 1e9,
-        within.value / 1e9,
+        writing.value / 1e9,
         value / 1e9
     );
-    Ok(Predicting::between(Basis::Derived, value, value / 2.0, reading.value * (1.0 + TOLERANCE))
+    Predicting::between(Basis::Derived, value, value / 2.0, reading.value * (1.0 + TOLERANCE))
         .formula(formula)
         .input(reading)
-        .input(within)
-        .derived_as(words))
+        .input(writing)
+        .derived_as(words)
 }
 
 /// The point of the latency curve for a working set in a cache.
@@ -408,6 +438,20 @@ mod tests {
         assert!(all.low < 25e9 && all.high > 50e9);
         let way = predicted(&machine, &BANDWIDTH_CORE_TO_CORE, L2, Cpus::All).unwrap();
         assert_eq!(way.value, 70.0);
+    }
+
+    #[test]
+    fn of_all_cpus_what_reaches_memory_follows_from_reading_and_writing_there() {
+        let machine = of_core("Zen 9");
+        let all = |metric, bytes| predicted(&machine, metric, bytes, Cpus::All).unwrap();
+        // Reads and stores around the caches: twice what one CPU does.
+        assert_eq!((all(&BANDWIDTH_READ, MEMORY).value, all(&BANDWIDTH_NTWRITE, MEMORY).value), (60e9, 40e9));
+        // Of the rest, what those of all were measured to do: 30 and 20 GB/s here, and 10 in L2.
+        assert_eq!((all(&BANDWIDTH_NTWRITE, L2).value, all(&BANDWIDTH_FILL, MEMORY).value), (20e9, 20e9));
+        assert!((all(&BANDWIDTH_WRITE, MEMORY).value - 7.5e9).abs() < 1.0);
+        assert!(
+            all(&BANDWIDTH_COPY, MEMORY).derivation.starts_with("24.0 GB/s one after the other, 40.0 GB/s at once")
+        );
     }
 
     #[test]
