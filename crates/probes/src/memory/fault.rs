@@ -378,8 +378,8 @@ fn cached(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     )))
 }
 
-/// A fault that maps a fresh page: the fault of a cached one, and clearing it. What is cleared was freed not long ago, and lies in part in a
-/// cache and in part in memory: between filling L2 and filling memory, the geometric mean.
+/// A fault that maps a fresh page: the fault of a cached one, and clearing it. What is cleared was freed not long ago, and lies in part in
+/// a cache and in part in memory: between filling L2 and filling memory, the geometric mean.
 fn fresh(facts: &Facts<'_>, bytes: usize) -> Result<Prediction, NoPrediction> {
     let machine = facts.machine();
     let trap = facts.measured(&FAULT_MINOR, &cached_file())?;

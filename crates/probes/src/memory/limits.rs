@@ -20,8 +20,8 @@ const OF_WIDTH: [f64; 2] = [0.7, 1.02];
 const OF_SECOND_WIDTH: [f64; 2] = [0.4, 1.02];
 /// The same for the peak of the memory channels: refresh, turn-arounds and bank conflicts take the rest.
 const OF_PEAK: [f64; 2] = [0.5, 1.0];
-/// Predicted range of a rate by lines in flight of loads: prefetchers of an L2 have up to three times as many lines in flight as a core's loads
-/// (48 against 16 in Golden Cove).
+/// Predicted range of a rate by lines in flight of loads: prefetchers of an L2 have up to three times as many lines in flight as a core's
+/// loads (48 against 16 in Golden Cove).
 const OF_CHAINS: [f64; 2] = [0.8, 3.5];
 /// How many times as many lines an L2 has in flight as loads have.
 const OF_PREFETCHERS: f64 = 3.0;
@@ -385,7 +385,8 @@ mod tests {
     const L2: u64 = 512 << 10;
     const MEMORY: u64 = 256 << 20;
 
-    /// The prediction for an operation on a machine with 4 GHz, 100 ns to any level and a load in 5 ns from many chains; that reads 30, writes 10 and writes around the caches at 20 GB/s.
+    /// The prediction for an operation on a machine with 4 GHz, 100 ns to any level and a load in 5 ns from many chains; that reads
+    /// 30, writes 10 and writes around the caches at 20 GB/s.
     fn predicted(machine: &Machine, metric: &Metric, bytes: u64, cpus: Cpus) -> Result<Prediction, NoPrediction> {
         let measured = |id: &str, _: &Case| {
             let rates = [
