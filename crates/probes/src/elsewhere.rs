@@ -115,13 +115,12 @@ const YARDSTICKS: &[Yardstick] = &[
     rather(&os::PROCESS_FORK_CHILD, &os::PROCESS_FORK),
     all(&os::PROCESS_FORK_RSS, &os::PROCESS_VFORK),
     rather(&os::THREAD_CREATE, &os::PROCESS_VFORK),
-    // Memory.
-    all(&mem::FALSE_SHARING, &mem::CORE_TO_CORE),
+    // Lines between a core and memory pass through the same buffers.
+    all(&mem::BANDWIDTH_READ, &mem::BANDWIDTH_NTWRITE),
     // The page cache, and a device behind it.
     all(&file::PAGE_WRITE, &os::SYSCALL_READ),
     same(&file::SEQRAND_P99, &file::SEQRAND),
     all(&file::SYNC, &file::PAGE_WRITE),
-    all(&mem::FAULT_MAJOR, &file::DEVICE_LATENCY),
     // Protocols of the local network: like path lookup, much of it is calls through tables of functions.
     all(&net::STACK_TCP, &os::SYSCALL_STAT),
     same(&net::STACK_UDP, &net::STACK_TCP),

@@ -45,13 +45,17 @@ pub(crate) static PROBE: Probe = Probe {
               start together, and a batch ends when the last is done. With all CPUs, a cache line is bounced between \
               the first and each of up to eight others, before each operation and after the last: the median shows \
               whether they share a last-level cache at that moment, and so explains a bimodal total.",
-        prediction: "Reading and writing in L1 and L2: published bytes per cycle x measured frequency. Reading beyond: \
-                     the lines that a core has in flight over the latency of that level (Little's law), both measured in \
-                     this run by mem.latency and mem.latency.parallel. Non-temporal stores are measured once. The other \
-                     operations follow from these: copy and triad, and stores to lines in memory, which are read first, \
-                     take as long as their reading and their writing, between one after the other and at once; fill and \
-                     zero as long as the fastest stores. All CPUs together move so many times what one does. For memory, \
-                     at most the peak of its channels where the machine states it, less write-allocate reads.",
+        prediction: "Reading and writing in L1, and reading in L2: published bytes per cycle x measured frequency (of an L2 of which \
+                     none is published, those of a store to L1). Non-temporal stores, and stores in L2, are measured once. \
+                     Reading memory: a line in the time of a load of many independent chains, by mem.latency.parallel, and \
+                     the square root of three times as much, as prefetchers of L2 may have none or twice as many lines more in \
+                     flight. Reading beyond L2: between the rate of memory and that of as many lines in flight at the latency \
+                     of this level (Little's law), the geometric mean; writing there as reading. Writing to memory: reading \
+                     each line from there, and then writing it in L2. Copy and triad take as long as their reading and their \
+                     writing, between one after the other and at once, fill and zero as long as the fastest stores. All CPUs \
+                     together move so many times what one does; but for reading, writing around the caches and zeros, what \
+                     reaches memory follows from what those of all CPUs do. For memory, at most the peak of its channels where the machine \
+                     states it, less write-allocate reads.",
         not_for: "Random access; bus traffic, which with ordinary stores is half as much again for a copy, a third \
                   more for a triad, and double for a write or fill; the rate of storing nonzero bytes, by the rate of \
                   zeros.",
@@ -144,6 +148,16 @@ pub(crate) fn in_memory(machine: &Machine) -> Case {
 pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
     match cached_sets(machine, false).last() {
         Some(&set) if 2 * bytes <= last_level(machine) => Case::new().with(BYTES, set).at(Cpus::One),
+        _ => in_memory(machine),
+    }
+}
+
+/// The case of one CPU for a set of so many bytes, of which every CPU has its own: as of one alone, if the outermost cache holds those of
+/// all that share it.
+pub(super) fn of_several(machine: &Machine, bytes: u64) -> Case {
+    let together = |cache: &&Cache| bytes * sharers(machine, cache);
+    match data_caches(machine).last() {
+        Some(cache) if together(cache) <= cache.bytes => lying_where(machine, bytes),
         _ => in_memory(machine),
     }
 }

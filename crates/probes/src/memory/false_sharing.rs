@@ -4,12 +4,15 @@
 
 use std::sync::Arc;
 
-use kelvin_catalogue::mem::{FALSE_SHARING, IncrementKind, Lines};
+use kelvin_catalogue::cpu::{self, LATENCY_ADD, LATENCY_LOAD};
+use kelvin_catalogue::mem::{CORE_TO_CORE, FALSE_SHARING, IncrementKind, Lines};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::bounce::{Counters, Increment, Line, Places};
 
+use super::core_to_core;
 use super::partner::{Partner, SETTLE};
+use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: FALSE_SHARING.id.as_str(),
@@ -21,9 +24,14 @@ pub(crate) static PROBE: Probe = Probe {
               on x86-64), increment=atomic one atomic add. They synchronise by bouncing a line; the time runs from \
               there until both are done, divided by the increments of one. At the end both words must hold the right \
               count.",
-        prediction: "None: how many increments a core completes before it loses the line depends on its store buffer \
-                     and on the arbitration of the interconnect, which are not published. Compare with lines=apart, \
-                     the figure without sharing.",
+        prediction: "lines=apart, plain: an add, as cpu.latency.add, since the store buffer hands each number to the next load. \
+                     Predicted range: from there to a load from L1 in each increment, of a core that forwards no sooner than its \
+                     L1 answers. lines=apart, atomic: a load, an add and a store to L1, which takes as long as a load, each after \
+                     the one before, as a locked instruction waits for all of them. lines=same, plain: as apart, since the store \
+                     buffer collects increments while the line is away. lines=same, atomic: the increments of both CPUs one \
+                     after the other, twice that of lines=apart, as one of them at a time has the line. How many increments a \
+                     core completes before it loses the line is not published: predicted range from there to one for each way of \
+                     a line, as mem.core_to_core.",
         not_for: "A contended lock; more than two CPUs, where it is worse.",
         pitfalls: &[
             "Words 64 bytes apart may still interfere: some cores fetch lines in pairs.",
@@ -36,7 +44,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&FALSE_SHARING],
-    inputs: &[],
+    inputs: &[cpu::LATENCY.as_str(), CORE_TO_CORE.id.as_str()],
     cases,
     run,
     predict,
@@ -88,16 +96,73 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     Ok(())
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "it is not published how many increments a core completes before it loses a line that another core writes to",
-    ))
+/// Predicted range, factor either way, of what is no bound.
+const SPREAD: f64 = 1.5;
+/// Accesses of an atomic increment to L1: a load, and a store that the next one waits for.
+const ACCESSES: f64 = 2.0;
+/// CPUs that increment.
+const CPUS: f64 = 2.0;
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let unknown = || NoPrediction::because("the case has no lines or no increment");
+    let increment = IncrementKind::of(case).ok_or_else(unknown)?;
+    match (Lines::of(case).ok_or_else(unknown)?, increment) {
+        (Lines::Apart, IncrementKind::Plain) => forwarded(facts),
+        (Lines::Apart, IncrementKind::Atomic) => locked(facts),
+        (Lines::Same, _) => shared(facts, increment),
+    }
+}
+
+/// An increment whose load is served from the store buffer.
+fn forwarded(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let (add, load) = (facts.measured(&LATENCY_ADD, &Case::new())?, facts.measured(&LATENCY_LOAD, &Case::new())?);
+    let most = add.value + load.value;
+    Ok(Predicting::between(Basis::Derived, add.value, add.value / SPREAD, most * SPREAD)
+        .formula("an add, whose operand is forwarded from the store buffer, and at most a load from L1 as well")
+        .input(add.clone())
+        .input(load.clone())
+        .derived_as(format!("{:.2} ns, at most + {:.2} = {most:.2} ns", add.value, load.value)))
+}
+
+/// An increment that waits for its load, its add and its store.
+fn locked(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let (add, load) = (facts.measured(&LATENCY_ADD, &Case::new())?, facts.measured(&LATENCY_LOAD, &Case::new())?);
+    let value = ACCESSES * load.value + add.value;
+    Ok(Predicting::within_factor(Basis::Derived, value, SPREAD * ACCESSES)
+        .formula("a load from L1 + an add + a store to L1 (as long as a load), one after the other")
+        .input(load.clone())
+        .input(add.clone())
+        .constant("accesses to L1", ACCESSES, Unit::Count, "the load and the store of an increment")
+        .derived_as(format!("{ACCESSES} x {:.2} ns + {:.2} ns = {value:.2} ns", load.value, add.value)))
+}
+
+/// Increments in a line that two CPUs write to, from those in lines of their own.
+fn shared(facts: &Facts<'_>, increment: IncrementKind) -> Result<Prediction, NoPrediction> {
+    let apart = facts.measured(&FALSE_SHARING, &Case::new().at(Lines::Apart).at(increment))?;
+    let way = core_to_core::line(facts)?;
+    let (turns, formula) = match increment {
+        IncrementKind::Plain => {
+            (1.0, "the same in lines of their own, collected in the store buffer while the line is away")
+        }
+        IncrementKind::Atomic => (CPUS, "CPUs x the same in lines of their own, as one at a time has the line"),
+    };
+    let value = turns * apart.value;
+    let most = value + CPUS * way.value;
+    Ok(Predicting::between(Basis::Derived, value, value / SPREAD, most * SPREAD)
+        .formula(formula)
+        .input(apart.clone())
+        .input(way.clone())
+        .constant("CPUs that have the line in turn", turns, Unit::Count, "the case")
+        .derived_as(format!(
+            "{turns} x {:.2} ns = {value:.2} ns, at most + {CPUS} x {:.0} ns for the way of the line",
+            apart.value, way.value
+        )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::machine;
+    use crate::testing::{facts_about, machine};
 
     #[test]
     fn every_case_in_one_line_has_one_apart() {
@@ -107,5 +172,26 @@ mod tests {
             assert_eq!(count(Lines::Same), count(Lines::Apart));
             assert_eq!(count(Lines::Same) + count(Lines::Apart), cases.len());
         }
+    }
+
+    #[test]
+    fn increments_follow_from_an_add_and_a_load_and_the_shared_from_those_apart() {
+        let known = [
+            (LATENCY_ADD.id.as_str(), Some(0.25)),
+            (LATENCY_LOAD.id.as_str(), Some(1.25)),
+            (CORE_TO_CORE.id.as_str(), Some(60.0)),
+            (FALSE_SHARING.id.as_str(), Some(5.0)),
+        ];
+        facts_about(&known, |facts| {
+            let of = |lines: Lines, increment: IncrementKind| {
+                predict(facts, &FALSE_SHARING, &Case::new().at(lines).at(increment)).unwrap()
+            };
+            let plain = of(Lines::Apart, IncrementKind::Plain);
+            assert_eq!((plain.value, plain.high), (0.25, 1.5 * SPREAD));
+            assert_eq!(of(Lines::Apart, IncrementKind::Atomic).value, 2.0 * 1.25 + 0.25);
+            assert_eq!(of(Lines::Same, IncrementKind::Plain).value, 5.0);
+            let contended = of(Lines::Same, IncrementKind::Atomic);
+            assert_eq!((contended.value, contended.high), (10.0, (10.0 + 120.0) * SPREAD));
+        });
     }
 }

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_FILL, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage};
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_FILL, FAULT_MINOR, FaultPage};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
@@ -42,10 +42,10 @@ pub(crate) static PROBE: Probe = Probe {
                      330 cycles, 80.7 % of a fault that maps the zero page), at the measured frequency; where a \
                      mitigation makes every kernel return mispredict, a misprediction for each of some 40. Predicted \
                      range: a factor of 2.5 either way, for other cores, cgroup accounting and nested page tables. \
-                     Fresh page: the measured fault of a cached one, zeroing at the measured rate, and 30 more such \
-                     returns; predicted range up to as much again as that fault, for page allocation and cgroup \
-                     charging (no figure is published for current kernels), with the bytes at the rate of ordinary \
-                     stores. With fault-around: between one measured single-page fault and 16 of them.",
+                     Fresh page: the measured fault of a cached one, clearing at the geometric mean of the rates of \
+                     filling L2 and memory, as what was freed lies in part in either, and 30 more such returns; predicted \
+                     range from the faster of these rates to the slower with as much again as that fault, for page \
+                     allocation and cgroup charging (no figure is published for current kernels). With fault-around: between one measured single-page fault and 16 of them.",
         not_for: "Copy-on-write faults; concurrent faults of many threads, which contend for the address space's \
                   locks; fragmented memory, where a huge page may first need compaction.",
         pitfalls: &[
@@ -378,31 +378,38 @@ fn cached(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     )))
 }
 
-/// A fault that maps a fresh page: the fault of a cached one, and clearing it at the rate of zeroing memory.
+/// A fault that maps a fresh page: the fault of a cached one, and clearing it. What is cleared was freed not long ago, and lies in part in
+/// a cache and in part in memory: between filling L2 and filling memory, the geometric mean.
 fn fresh(facts: &Facts<'_>, bytes: usize) -> Result<Prediction, NoPrediction> {
+    let machine = facts.machine();
     let trap = facts.measured(&FAULT_MINOR, &cached_file())?;
-    let zero = facts.measured(&BANDWIDTH_ZERO, &bandwidth::in_memory(facts.machine()))?;
-    let fill = facts.measured(&BANDWIDTH_FILL, &bandwidth::in_memory(facts.machine()))?;
+    let far = facts.measured(&BANDWIDTH_FILL, &bandwidth::in_memory(machine))?;
+    // A quick run has no set in L2.
+    let second = bandwidth::in_second_level(machine).and_then(|second| facts.measured(&BANDWIDTH_FILL, &second));
+    let near = second.unwrap_or_else(|_| far.clone());
     let frequency = published::frequency(facts)?;
     let steered = steered_returns(facts, RETURNS_OF_FRESH)?;
     let added = steered.as_ref().map_or(0.0, |input| input.value * 1e9 / frequency.value);
     let clearing = |rate: f64| bytes as f64 / rate * 1e9;
-    let value = trap.value + added + clearing(zero.value);
-    let high = trap.value * (1.0 + FRESH) + added + clearing(fill.value.min(zero.value));
-    let mut predicting = Predicting::between(Basis::Derived, value, value / MEASURED, high * MEASURED)
-        .formula("fault of a cached page + bytes / rate of zeroing memory + mitigated returns")
+    let rate = (near.value * far.value).sqrt();
+    let value = trap.value + added + clearing(rate);
+    let low = trap.value + added + clearing(near.value.max(far.value));
+    let high = trap.value * (1.0 + FRESH) + added + clearing(far.value.min(near.value));
+    let mut predicting = Predicting::between(Basis::Derived, value, low / MEASURED, high * MEASURED)
+        .formula("fault of a cached page + bytes / rate of filling, between L2 and memory + mitigated returns")
         .input(trap.clone())
-        .input(zero.clone())
-        .input(fill.clone());
-    let mut terms = format!("{:.0} ns + {bytes} B / {:.1} GB/s", trap.value, zero.value / 1e9);
+        .input(near.clone())
+        .input(far.clone());
+    let mut terms = format!("{:.0} ns + {bytes} B / {:.1} GB/s", trap.value, rate / 1e9);
     if let Some(input) = steered {
         terms.push_str(&format!(" + {added:.0} ns for {RETURNS_OF_FRESH} mitigated returns"));
         predicting = predicting.input(input).input(frequency).source(COUNTED);
     }
     Ok(predicting.derived_as(format!(
-        "{terms} = {value:.0} ns; predicted range: up to as much again as the fault of a cached page for allocation \
-         and accounting, with clearing at the {:.1} GB/s of ordinary stores",
-        fill.value / 1e9
+        "{terms} = {value:.0} ns; the rate between {:.1} GB/s in L2 and {:.1} GB/s in memory; predicted range: up to as \
+         much again as the fault of a cached page for allocation and accounting",
+        near.value / 1e9,
+        far.value / 1e9
     )))
 }
 
@@ -432,7 +439,7 @@ const AROUND_SPREAD: f64 = 1.1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{facts_about, machine};
+    use crate::testing::{self, facts_about, machine};
     use kelvin_harness::MeasuredValue;
     use kelvin_model::{Fact, Mitigation};
 
@@ -460,27 +467,33 @@ mod tests {
 
     #[test]
     fn a_fresh_page_is_a_fault_and_its_zeros() {
-        let known = [
-            ("cpu.frequency", Some(4e9)),
-            (FAULT_MINOR.id.as_str(), Some(1000.0)),
-            (BANDWIDTH_ZERO.id.as_str(), Some(80e9)),
-            (BANDWIDTH_FILL.id.as_str(), Some(40e9)),
-        ];
-        facts_about(&known, |facts| {
-            let predicted = |kind: FaultPage| predict(facts, &FAULT_MINOR, &Case::new().at(kind)).unwrap();
-            let anonymous = predicted(FaultPage::Anonymous);
-            assert!((anonymous.value - 1051.2).abs() < 0.1, "{}", anonymous.value);
-            assert!(anonymous.low < 900.0 && (anonymous.high - 1.25 * 2102.4).abs() < 0.1, "{anonymous:?}");
-            // 2 MiB take 26.2 us as zeros, or 52.4 us as other bytes.
-            let huge = predicted(FaultPage::Huge);
-            assert!((huge.value - 27_214.4).abs() < 0.1, "{}", huge.value);
-            assert!((huge.high - 1.25 * 54_428.8).abs() < 0.1, "{}", huge.high);
-            let around = predicted(FaultPage::FileAround);
-            assert_eq!(around.value, 4000.0);
-            assert!(around.low < 1000.0 && around.high > 16_000.0);
-        });
+        let mut machine = machine();
+        machine.topology.caches = testing::caches(&[(1, 32 << 10), (2, 1 << 20)]);
+        let second = bandwidth::in_second_level(&machine).unwrap();
+        let measured = |id: &str, case: &Case| {
+            let value = match id {
+                id if *id == *FAULT_MINOR.id => 1000.0,
+                id if *id != *BANDWIDTH_FILL.id => 4e9,
+                _ if *case == second => 160e9,
+                _ => 40e9,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let predicted = |kind: FaultPage| predict(&facts, &FAULT_MINOR, &Case::new().at(kind)).unwrap();
+        let anonymous = predicted(FaultPage::Anonymous);
+        assert!((anonymous.value - 1051.2).abs() < 0.1, "{}", anonymous.value);
+        assert!(anonymous.low < 900.0 && (anonymous.high - 1.25 * 2102.4).abs() < 0.1, "{anonymous:?}");
+        // 2 MiB take 13.1 us in L2, 52.4 us in memory, and the mean of the rates 26.2 us.
+        let huge = predicted(FaultPage::Huge);
+        assert!((huge.value - 27_214.4).abs() < 0.1, "{}", huge.value);
+        assert!((huge.low - 14_107.2 / 1.25).abs() < 0.1 && (huge.high - 1.25 * 54_428.8).abs() < 0.1, "{huge:?}");
+        let around = predicted(FaultPage::FileAround);
+        assert_eq!(around.value, 4000.0);
+        assert!(around.low < 1000.0 && around.high > 16_000.0);
         let anonymous = Case::new().at(FaultPage::Anonymous);
-        facts_about(&known[..2], |facts| assert!(predict(facts, &FAULT_MINOR, &anonymous).is_err()));
+        let known = [("cpu.frequency", Some(4e9)), (FAULT_MINOR.id.as_str(), Some(1000.0))];
+        facts_about(&known, |facts| assert!(predict(facts, &FAULT_MINOR, &anonymous).is_err()));
     }
 
     #[test]

@@ -7,11 +7,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelvin_catalogue::file::{DEVICE, DEVICE_LATENCY};
+use kelvin_catalogue::file::{AccessOrder, CacheState, DEVICE, DEVICE_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
 use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, STEP};
 use kelvin_file::{Order, Requests, noise};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::units::bytes;
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::room;
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
@@ -35,8 +36,13 @@ pub(crate) static PROBE: Probe = Probe {
               MiB, timed one by one. getrusage of the thread counts major faults outside the timed region: if more \
               than 1 % of the touches timed one by one are not exactly one major fault, the round fails.",
         prediction: "read_ahead=off: a minor fault of a cached file plus file.device.latency, both measured in this \
-                     run. Predicted range: a factor of two either way. read_ahead=on: none, as the size of a read \
-                     around a touch is not stated, and may exceed all the touched pages.",
+                     run. read_ahead=on: a window is read around the touch, half as large as file.read_ahead, which a reader \
+                     gets who announces that he reads in order. A touch alone waits for it: file.page_read of each page that \
+                     is not cached, for its allocation and its place in a request, then file.device.latency, and the window \
+                     at the rate of file.device.read; the fault itself is a small part of that. Touches of all pages \
+                     in a row: as many windows as the row takes, at least one whole one, and a minor fault with \
+                     fault-around for each 16 pages; divided by the pages. Predicted range: a \
+                     factor of two either way.",
         not_for: "The latency of the disk itself; in-memory file systems, which have no major faults.",
         pitfalls: &[
             "A page still in the page cache costs a minor fault: residency is checked before each pass.",
@@ -53,7 +59,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&FAULT_MAJOR],
-    inputs: &[FAULT_MINOR.id.as_str(), DEVICE.as_str()],
+    inputs: &[FAULT_MINOR.id.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
     cases,
     run,
     predict,
@@ -271,13 +277,17 @@ fn shuffled(pages: usize, seed: u64) -> Vec<usize> {
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let minor = facts.measured(&FAULT_MINOR, &fault::cached_file())?;
-    if ReadAhead::of(case) != Some(ReadAhead::Off) {
-        return Err(NoPrediction::because(format!(
-            "it is a minor fault ({:.0} ns in this run) plus a device read, of a size that the kernel does not state",
-            minor.value
-        )));
+    match (ReadAhead::of(case), STEP.of(case)) {
+        (Some(ReadAhead::Off), _) => alone(facts),
+        (Some(ReadAhead::On), Some(step)) if step == page_bytes() as u64 => row(facts),
+        (Some(ReadAhead::On), Some(_)) => window(facts),
+        _ => Err(NoPrediction::because("the case has no read-ahead or no step")),
     }
+}
+
+/// A touch that reads its page and no other.
+fn alone(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let minor = facts.measured(&FAULT_MINOR, &fault::cached_file())?;
     let read = facts.measured(&DEVICE_LATENCY, &Case::new())?;
     let value = minor.value + read.value;
     let words = format!("{:.0} ns fault + {:.0} ns read = {value:.0} ns", minor.value, read.value);
@@ -286,6 +296,79 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         .input(minor)
         .input(read)
         .derived_as(words))
+}
+
+/// A window read around a touch.
+struct Window {
+    bytes: f64,
+    /// What it takes: its pages, the device's latency and the transfer.
+    nanoseconds: f64,
+    derivation: String,
+    inputs: Vec<Input>,
+}
+
+/// Of the window that was seen of a file announced as read in order the half, as the kernel doubles it for that. It allocates all pages
+/// and asks for them before it waits.
+fn around(facts: &Facts<'_>) -> Result<Window, NoPrediction> {
+    let announced = facts.measured(&READ_AHEAD, &Case::new())?;
+    let page = facts.measured(&PAGE_READ, &Case::new().at(CacheState::Uncached).at(AccessOrder::Sequential))?;
+    let (first, rate) = (facts.measured(&DEVICE_LATENCY, &Case::new())?, facts.measured(&DEVICE_READ, &Case::new())?);
+    let window = announced.value / ANNOUNCED;
+    let pages = window / page_bytes() as f64;
+    Ok(Window {
+        bytes: window,
+        nanoseconds: pages * page.value + first.value + window / rate.value * 1e9,
+        derivation: format!(
+            "{pages:.0} x {:.0} ns + {:.0} ns + {} / {:.2} GB/s",
+            page.value,
+            first.value,
+            bytes(window as u64),
+            rate.value / 1e9
+        ),
+        inputs: vec![announced, page, first, rate],
+    })
+}
+
+/// How many times as large windows are of a file that is announced as read in order.
+const ANNOUNCED: f64 = 2.0;
+const FADVISE: &str = "Linux mm/fadvise.c: POSIX_FADV_SEQUENTIAL doubles ra_pages";
+
+/// A touch that reads a window around its page, beside which the fault is little.
+fn window(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let window = around(facts)?;
+    let predicting = Predicting::within_factor(Basis::Derived, window.nanoseconds, SPREAD)
+        .formula(
+            "pages of a window x file.page_read + file.device.latency + window / file.device.read; the window half of \
+             file.read_ahead",
+        )
+        .constant("times the window if announced", ANNOUNCED, Unit::Count, FADVISE)
+        .source(FADVISE);
+    let words = format!("{} = {:.0} ns", window.derivation, window.nanoseconds);
+    Ok(window.inputs.into_iter().fold(predicting, Predicting::input).derived_as(words))
+}
+
+/// Touches of a row of pages, each its share: windows that are read, of which the first is whole, and faults that map what is there.
+fn row(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let minor = facts.measured(&FAULT_MINOR, &fault::cached_file_around())?;
+    let window = around(facts)?;
+    let (pages, touched) = (ROW_PAGES as f64, (ROW_PAGES * page_bytes()) as f64);
+    let windows = (touched / window.bytes).ceil().max(1.0);
+    let faults = pages / fault::PAGES_AROUND;
+    let value = (windows * window.nanoseconds + faults * minor.value) / pages;
+    let words =
+        format!("({windows} x ({}) + {faults} x {:.0} ns) / {pages} = {value:.0} ns", window.derivation, minor.value);
+    let predicting = Predicting::within_factor(Basis::Derived, value, SPREAD)
+        .formula(
+            "windows x what a touch waits for one, and faults with fault-around, by pages; the window half of \
+             file.read_ahead",
+        )
+        .input(minor)
+        .constant("times the window if announced", ANNOUNCED, Unit::Count, FADVISE)
+        .constant("pages of a row", pages, Unit::Count, "the case")
+        .constant("pages of a fault with fault-around", fault::PAGES_AROUND, Unit::Count, fault::AROUND)
+        .source(FADVISE)
+        .source(fault::AROUND);
+    Ok(window.inputs.into_iter().fold(predicting, Predicting::input).derived_as(words))
 }
 
 /// Predicted range, factor either way: device latency varies.
@@ -316,19 +399,24 @@ mod tests {
 
     #[test]
     fn a_major_fault_is_a_minor_one_and_a_read() {
-        let known = [(FAULT_MINOR.id.as_str(), Some(300.0)), (DEVICE_LATENCY.id.as_str(), Some(50_000.0))];
+        let known = [
+            (FAULT_MINOR.id.as_str(), Some(300.0)),
+            (DEVICE_LATENCY.id.as_str(), Some(50_000.0)),
+            (DEVICE_READ.id.as_str(), Some(1e9)),
+            (READ_AHEAD.id.as_str(), Some(2_048_000.0)),
+            (PAGE_READ.id.as_str(), Some(500.0)),
+        ];
         facts_about(&known, |facts| {
             let of = |read_ahead: ReadAhead, step: usize| {
                 let case = Case::new().at(read_ahead).with(STEP, step as u64);
-                predict(facts, &FAULT_MAJOR, &case)
+                predict(facts, &FAULT_MAJOR, &case).unwrap().value
             };
-            assert_eq!(of(ReadAhead::Off, page_bytes()).unwrap().value, 50_300.0);
-            assert!(
-                of(ReadAhead::On, LONG_STEP)
-                    .unwrap_err()
-                    .0
-                    .starts_with("it is a minor fault (300 ns in this run) plus")
-            );
+            assert_eq!(of(ReadAhead::Off, page_bytes()), 50_300.0);
+            // 250 pages of a window, and its bytes; 4 MiB in five of them, and 64 faults of 16 pages.
+            let window = 250.0 * 500.0 + 50_000.0 + 1_024_000.0;
+            assert_eq!(of(ReadAhead::On, LONG_STEP), window);
+            let row = of(ReadAhead::On, page_bytes());
+            assert!((row * 1024.0 - (5.0 * window + 64.0 * 300.0)).abs() < 1e-6, "{row}");
         });
     }
 }

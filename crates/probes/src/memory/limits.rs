@@ -20,12 +20,13 @@ const OF_WIDTH: [f64; 2] = [0.7, 1.02];
 const OF_SECOND_WIDTH: [f64; 2] = [0.4, 1.02];
 /// The same for the peak of the memory channels: refresh, turn-arounds and bank conflicts take the rest.
 const OF_PEAK: [f64; 2] = [0.5, 1.0];
-/// Predicted range of a limit by lines in flight, factor either way: prefetchers of outer caches have further lines in
-/// flight, and latency grows under load.
-const OF_OUTSTANDING: f64 = 2.0;
-/// The same where loads themselves were measured: prefetchers of an L2 have up to three times as many lines in flight as a core's loads
-/// (48 against 16 in Golden Cove).
+/// Predicted range of a rate by lines in flight of loads: prefetchers of an L2 have up to three times as many lines in flight as a core's
+/// loads (48 against 16 in Golden Cove).
 const OF_CHAINS: [f64; 2] = [0.8, 3.5];
+/// How many times as many lines an L2 has in flight as loads have.
+const OF_PREFETCHERS: f64 = 3.0;
+const PREFETCHERS: &str =
+    "Golden Cove: 48 lines in flight of L2, 16 of L1 (Lam, Chips and Cheese: Popping the Hood on Golden Cove, 2021)";
 /// Predicted range where another operation or one CPU was measured, as a share.
 const TOLERANCE: f64 = 0.1;
 /// Predicted range of a line's way in a crew, factor either way.
@@ -66,7 +67,10 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
     let in_memory = bandwidth::in_memory(machine);
     let of_one = if level == Level::Memory { in_memory.clone() } else { Case::new().with(BYTES, bytes).at(Cpus::One) };
     if Cpus::of(case) == Some(Cpus::All) {
-        return within_peak(by_one(facts, metric, &of_one), facts, operation, level);
+        // What shares the way to memory follows from what reads and writes there on all CPUs, if that was measured.
+        let together = of_all(facts, operation, level, case);
+        let all = together.unwrap_or_else(|| by_one(facts, metric, &of_one));
+        return within_peak(all, facts, operation, level);
     }
     match (operation, level) {
         (Operation::NonTemporalWrite, Level::Memory) => within_peak(
@@ -81,14 +85,21 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
         }
         (Operation::Read | Operation::Write, Level::First) => {
             let row = widths(facts)?;
-            by_width(facts, row.first_level(operation), row.source, OF_WIDTH)
+            by_width(facts, (row.first_level(operation), "L1"), row.source, OF_WIDTH)
         }
-        (Operation::Read | Operation::Write, Level::Second) => {
+        (Operation::Read, Level::Second) => {
             let row = widths(facts)?;
-            let width = row.second.ok_or_else(|| NoPrediction::because("no L2 width is published"))?;
-            by_width(facts, width, row.source, OF_SECOND_WIDTH)
+            let width = row.second.unwrap_or(row.store);
+            by_width(facts, (width, "L2"), row.source, OF_SECOND_WIDTH)
         }
-        (Operation::Read | Operation::Write, Level::Outer) => by_outstanding(facts, bytes),
+        (Operation::Write, Level::Second) => Err(NoPrediction::because(
+            "it is not published how long a store holds up L1 that fetches its line from L2 and sends another one there",
+        )),
+        (Operation::Read, Level::Outer) => by_lines_in_flight(facts, bytes),
+        (Operation::Write, Level::Outer) => {
+            let reading = facts.measured(&BANDWIDTH_READ, &of_one)?;
+            Ok(like(reading, "each line is read before it is written to, and goes back meanwhile"))
+        }
         (Operation::Read, Level::Memory) => within_peak(by_chains(facts), facts, operation, level),
         (Operation::Fill | Operation::Zero, Level::Memory) => {
             let stores = facts.measured(&BANDWIDTH_NTWRITE, &in_memory)?;
@@ -98,7 +109,12 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
             let stores = facts.measured(&BANDWIDTH_WRITE, &of_one)?;
             Ok(like(stores, "as ordinary stores"))
         }
-        (Operation::Write | Operation::Copy | Operation::Triad, _) => {
+        (Operation::Write, Level::Memory) => {
+            let written =
+                bandwidth::in_second_level(machine).and_then(|second| written_to_memory(facts, [&of_one, &second]));
+            within_peak(written.or_else(|_| written_back(facts, &of_one)), facts, operation, level)
+        }
+        (Operation::Copy | Operation::Triad, _) => {
             within_peak(by_both(facts, operation, level, &of_one), facts, operation, level)
         }
     }
@@ -107,14 +123,14 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
 /// Bytes per cycle x frequency.
 fn by_width(
     facts: &Facts<'_>,
-    width: f64,
+    (width, level): (f64, &str),
     source: &'static str,
     [least, most]: [f64; 2],
 ) -> Result<Prediction, NoPrediction> {
     let frequency = published::frequency(facts)?;
     let value = width * frequency.value;
     Ok(Predicting::between(Basis::Published, value, least * value, most * value)
-        .formula("published bytes per cycle x core frequency")
+        .formula(format!("published bytes per cycle from {level} x core frequency"))
         .constant("bytes per cycle", width, Unit::Bytes, source)
         .input(frequency.clone())
         .source(source)
@@ -133,6 +149,31 @@ fn by_one(facts: &Facts<'_>, metric: &Metric, of_one: &Case) -> Result<Predictio
         .derived_as(format!("{cpus} x {:.1} GB/s = {:.1} GB/s", one.value / 1e9, value / 1e9)))
 }
 
+/// Of all CPUs, from other operations of all of them: those that reach memory, but for reading it, writing around the caches, and zeros.
+fn of_all(
+    facts: &Facts<'_>,
+    operation: Operation,
+    level: Level,
+    case: &Case,
+) -> Option<Result<Prediction, NoPrediction>> {
+    let machine = facts.machine();
+    let stores = |case: &Case| facts.measured(&BANDWIDTH_NTWRITE, case).ok();
+    let found = match (operation, level) {
+        (Operation::NonTemporalWrite, Level::First | Level::Second | Level::Outer) => like(
+            stores(&bandwidth::in_memory_of_all(machine)?)?,
+            "non-temporal stores go to memory, whatever the working set",
+        ),
+        (Operation::Fill, Level::Memory) => like(stores(case)?, "the fastest means are non-temporal stores"),
+        (Operation::Copy | Operation::Triad, Level::Memory) => by_both(facts, operation, level, case).ok()?,
+        (Operation::Write, Level::Memory) => {
+            let second = bandwidth::in_second_level(machine).ok()?.at(Cpus::All);
+            written_to_memory(facts, [case, &second]).ok()?
+        }
+        _ => return None,
+    };
+    Some(Ok(found))
+}
+
 /// As fast as another operation.
 fn like(other: Input, why: &'static str) -> Prediction {
     let value = other.value;
@@ -144,45 +185,58 @@ fn like(other: Input, why: &'static str) -> Prediction {
 
 /// A loop that reads and writes, from the rates of reading and of writing: what they take one after the other, and what the longer of them
 /// takes if they overlap. In L1 they do; beyond, the middle of the two is expected.
-fn by_both(facts: &Facts<'_>, operation: Operation, level: Level, of_one: &Case) -> Result<Prediction, NoPrediction> {
-    let reading = facts.measured(&BANDWIDTH_READ, of_one)?;
+fn by_both(facts: &Facts<'_>, operation: Operation, level: Level, there: &Case) -> Result<Prediction, NoPrediction> {
+    let reading = facts.measured(&BANDWIDTH_READ, there)?;
     let write = if level == Level::Memory { &BANDWIDTH_NTWRITE } else { &BANDWIDTH_WRITE };
-    let writing = facts.measured(write, of_one)?;
-    // An ordinary store to a line in memory reads it first, and no such byte counts.
-    let (read, written, counted) = match operation {
-        Operation::Triad => (2.0, 1.0, 3.0),
-        Operation::Copy => (1.0, 1.0, 2.0),
-        _ => (1.0, 1.0, 1.0),
-    };
+    let writing = facts.measured(write, there)?;
+    let (read, written) = if operation == Operation::Triad { (2.0, 1.0) } else { (1.0, 1.0) };
+    let counted = read + written;
     let (reads, writes) = (read / reading.value, written / writing.value);
     let (apart, together) = (reads + writes, reads.max(writes));
     let expected = if level == Level::First { together } else { (apart * together).sqrt() };
     let rate = |seconds: f64| counted / seconds;
     let (low, high) = (rate(apart) * (1.0 - TOLERANCE), rate(together) * (1.0 + TOLERANCE));
     let [fast, slow, value] = [together, apart, expected].map(|seconds| rate(seconds) / 1e9);
-    let formula = match (operation, level) {
-        (Operation::Write, _) => "reading each line and writing it back, between one after the other and at once",
-        (_, Level::First) => "the slower of reading and writing, which go on at once",
-        _ => "reading and writing, between one after the other and at once",
+    let formula = match level {
+        Level::First => "the slower of reading and writing, which go on at once",
+        Level::Second => "reading and writing in L2, between one after the other and at once",
+        Level::Outer => "reading and writing beyond L2, between one after the other and at once",
+        Level::Memory => "reading and writing in memory, between one after the other and at once",
     };
     Ok(Predicting::between(Basis::Derived, rate(expected), low, high)
         .formula(formula)
         .input(reading)
         .input(writing)
-        .constant("bytes read", read, Unit::Count, "arrays of the operation, and lines that stores read first")
+        .constant("bytes read", read, Unit::Count, "arrays of the operation")
         .constant("bytes written", written, Unit::Count, "arrays of the operation")
         .derived_as(format!("{slow:.1} GB/s one after the other, {fast:.1} GB/s at once: {value:.1} GB/s")))
 }
 
-/// The lines that one core can have in flight: measured by independent chains of loads, or as published.
-fn in_flight(facts: &Facts<'_>) -> Result<(f64, Vec<Input>), NoPrediction> {
-    let machine = facts.machine();
-    let chains = facts.measured(&LATENCY_PARALLEL, &parallel::most(machine));
-    let one = facts.measured(&LATENCY, &latency::largest_without_translation(machine));
-    match (chains, one) {
-        (Ok(chains), Ok(one)) => Ok((one.value / chains.value, vec![one, chains])),
-        (Err(why), _) | (_, Err(why)) => published_lines(facts, why).map(|lines| (lines.value, vec![lines])),
-    }
+/// Reading an outer cache: its loads are answered sooner than by memory, but prefetchers have no more lines in flight than they need there.
+/// Between the rate of memory and that of as many lines in flight, by Little's law.
+fn by_lines_in_flight(facts: &Facts<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
+    let reading = facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(facts.machine()))?;
+    let far = latency::of_memory(facts)?;
+    let near = facts.measured(&LATENCY, &latency_case(bytes))?;
+    let lines = reading.value * far.value / LINE / 1e9;
+    let most = lines * LINE / near.value * 1e9;
+    let value = (reading.value * most).sqrt();
+    let words = format!(
+        "between {:.1} GB/s and {lines:.1} lines x 64 B / {:.1} ns = {:.1} GB/s: {:.1} GB/s",
+        reading.value / 1e9,
+        near.value,
+        most / 1e9,
+        value / 1e9
+    );
+    let ends = [reading.value, most];
+    let (low, high) = (ends[0].min(ends[1]) * (1.0 - TOLERANCE), ends[0].max(ends[1]) * (1.0 + TOLERANCE));
+    Ok(Predicting::between(Basis::Derived, value, low, high)
+        .formula("between the rate of reading memory and that of as many lines in flight at this latency, the geometric mean")
+        .source(LITTLE)
+        .input(reading)
+        .input(far)
+        .input(near)
+        .derived_as(words))
 }
 
 /// The lines in flight that are published of this core; `why` they were not measured, of a core in no table.
@@ -194,44 +248,77 @@ fn published_lines(facts: &Facts<'_>, why: NoPrediction) -> Result<Input, NoPred
     Ok(Input { name: "lines in flight".into(), value: lines, unit: Unit::Count, source: row.source.into() })
 }
 
-/// Little's law in an outer cache: lines in flight over its latency. A line fetched only to be overwritten takes a slot too.
-fn by_outstanding(facts: &Facts<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
-    let (lines, inputs) = in_flight(facts)?;
-    let latency = facts.measured(&LATENCY, &latency_case(bytes))?;
-    let value = lines * LINE / latency.value * 1e9;
-    let predicting = Predicting::within_factor(Basis::Derived, value, OF_OUTSTANDING)
-        .formula("Little's law: lines in flight x 64 B / latency")
-        .source(LITTLE)
-        .input(latency.clone());
-    let derivation = format!("{lines:.1} lines x 64 B / {:.1} ns = {:.1} GB/s", latency.value, value / 1e9);
-    Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
-}
-
-/// The point of the latency curve for a working set in a cache.
-fn latency_case(bytes: u64) -> Case {
-    latency::in_base_pages(1 << bytes.max(1).ilog2())
-}
-
-/// Reading memory as many independent chains of loads do, of which each brings a line; prefetchers can only have more in flight.
+/// Reading memory as many independent chains of loads do, of which each brings a line, and prefetchers more: between none and all
+/// that an L2 can have in flight.
 fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let machine = facts.machine();
     let (value, inputs, formula, derivation) = match facts.measured(&LATENCY_PARALLEL, &parallel::most(machine)) {
         Ok(chains) => {
             let value = LINE / chains.value * 1e9;
             let derivation = format!("64 B / {:.2} ns = {:.1} GB/s", chains.value, value / 1e9);
-            (value, vec![chains], "64 B / a load of many independent chains", derivation)
+            (
+                value,
+                vec![chains],
+                "64 B / a load of many independent chains x more in flight by prefetchers",
+                derivation,
+            )
         }
         Err(why) => {
             let lines = published_lines(facts, why)?;
             let one = facts.measured(&LATENCY, &latency::in_memory(machine))?;
             let value = lines.value * LINE / one.value * 1e9;
             let derivation = format!("{:.0} lines x 64 B / {:.1} ns = {:.1} GB/s", lines.value, one.value, value / 1e9);
-            (value, vec![lines, one], "Little's law: lines in flight x 64 B / latency", derivation)
+            (
+                value,
+                vec![lines, one],
+                "Little's law: lines in flight x 64 B / latency x more in flight by prefetchers",
+                derivation,
+            )
         }
     };
     let [low, high] = OF_CHAINS.map(|factor| value * factor);
-    let predicting = Predicting::between(Basis::Derived, value, low, high).formula(formula).source(LITTLE);
+    // Between none of them and all.
+    let more = OF_PREFETCHERS.sqrt();
+    let predicting = Predicting::between(Basis::Derived, more * value, low, high)
+        .formula(formula)
+        .source(LITTLE)
+        .source(PREFETCHERS)
+        .constant("lines in flight of L2 over those of loads", OF_PREFETCHERS, Unit::Count, PREFETCHERS);
+    let derivation = format!("{derivation}, x {more:.2} = {:.1} GB/s", more * value / 1e9);
     Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+}
+
+/// Ordinary stores to memory: a line is read from there, and then what a store to a line in L2 takes, as it comes into L1 and another
+/// one leaves it.
+fn written_to_memory(facts: &Facts<'_>, [far, near]: [&Case; 2]) -> Result<Prediction, NoPrediction> {
+    let (reading, within) = (facts.measured(&BANDWIDTH_READ, far)?, facts.measured(&BANDWIDTH_WRITE, near)?);
+    Ok(in_turn(reading, within, "reading each line from memory and writing it in L2, one after the other"))
+}
+
+/// The same where no set in L2 was measured, as in a quick run: with what a store around the caches takes.
+fn written_back(facts: &Facts<'_>, far: &Case) -> Result<Prediction, NoPrediction> {
+    let (reading, around) = (facts.measured(&BANDWIDTH_READ, far)?, facts.measured(&BANDWIDTH_NTWRITE, far)?);
+    Ok(in_turn(reading, around, "reading each line from memory and writing it there, one after the other"))
+}
+
+fn in_turn(reading: Input, writing: Input, formula: &'static str) -> Prediction {
+    let value = 1.0 / (1.0 / reading.value + 1.0 / writing.value);
+    let words = format!(
+        "{:.1} GB/s and {:.1} GB/s one after the other: {:.1} GB/s",
+        reading.value / 1e9,
+        writing.value / 1e9,
+        value / 1e9
+    );
+    Predicting::between(Basis::Derived, value, value / 2.0, reading.value * (1.0 + TOLERANCE))
+        .formula(formula)
+        .input(reading)
+        .input(writing)
+        .derived_as(words)
+}
+
+/// The point of the latency curve for a working set in a cache.
+fn latency_case(bytes: u64) -> Case {
+    latency::in_base_pages(1 << bytes.max(1).ilog2())
 }
 
 /// A line from core to core in the crew, as between two CPUs apart from it.
@@ -355,6 +442,20 @@ mod tests {
     }
 
     #[test]
+    fn of_all_cpus_what_reaches_memory_follows_from_reading_and_writing_there() {
+        let machine = of_core("Zen 9");
+        let all = |metric, bytes| predicted(&machine, metric, bytes, Cpus::All).unwrap();
+        // Reads and stores around the caches: twice what one CPU does.
+        assert_eq!((all(&BANDWIDTH_READ, MEMORY).value, all(&BANDWIDTH_NTWRITE, MEMORY).value), (60e9, 40e9));
+        // Of the rest, what those of all were measured to do: 30 and 20 GB/s here, and 10 in L2.
+        assert_eq!((all(&BANDWIDTH_NTWRITE, L2).value, all(&BANDWIDTH_FILL, MEMORY).value), (20e9, 20e9));
+        assert!((all(&BANDWIDTH_WRITE, MEMORY).value - 7.5e9).abs() < 1.0);
+        assert!(
+            all(&BANDWIDTH_COPY, MEMORY).derivation.starts_with("24.0 GB/s one after the other, 40.0 GB/s at once")
+        );
+    }
+
+    #[test]
     fn memory_is_limited_by_the_channels_where_they_are_known() {
         let mut machine = of_core("Zen 5");
         let at = |machine: &Machine, metric| predicted(machine, metric, MEMORY, Cpus::One);
@@ -375,21 +476,26 @@ mod tests {
     }
 
     #[test]
-    fn reading_is_limited_by_the_lines_in_flight() {
+    fn reading_follows_from_memory_and_writing_from_reading() {
         let machine = of_core("Zen 9");
-        // A line in 5 ns; in an outer cache 100 / 5 = 20 lines in flight, 100 ns each.
-        assert_eq!(value(&machine, &BANDWIDTH_READ, MEMORY), 12.8);
-        assert_eq!(value(&machine, &BANDWIDTH_READ, 8 << 20), 12.8);
-        // A write reads the line first: 1/30 + 1/20 one after the other, 1/20 at once.
+        // A line in 5 ns, and between none and twice as many more by prefetchers.
+        assert_eq!(value(&machine, &BANDWIDTH_READ, MEMORY), (12.8 * 3.0f64.sqrt() * 10.0).round() / 10.0);
+        // 30 GB/s x 100 ns are 46.9 lines, which at 100 ns are as much again; a write reads as many.
+        assert_eq!(value(&machine, &BANDWIDTH_READ, 8 << 20), 30.0);
+        assert_eq!(value(&machine, &BANDWIDTH_WRITE, 8 << 20), 30.0);
+        let outer = predicted(&machine, &BANDWIDTH_READ, 8 << 20, Cpus::One).unwrap();
+        assert_eq!(outer.derivation, "between 30.0 GB/s and 46.9 lines x 64 B / 100.0 ns = 30.0 GB/s: 30.0 GB/s");
+        assert!(predicted(&machine, &BANDWIDTH_WRITE, L2, Cpus::One).is_err());
+        // A write to memory reads the line first: 1/30 + 1/10.
         let write = predicted(&machine, &BANDWIDTH_WRITE, MEMORY, Cpus::One).unwrap();
-        assert_eq!(write.derivation, "12.0 GB/s one after the other, 20.0 GB/s at once: 15.5 GB/s");
+        assert_eq!(write.derivation, "30.0 GB/s and 10.0 GB/s one after the other: 7.5 GB/s");
         // Where no chains were measured, as published.
-        let published = of_core("Sapphire Rapids");
         let latency =
             |id: &str, _: &Case| (*id == *LATENCY.id).then_some(MeasuredValue { value: 100.0, half_width: 0.0 });
         let case = Case::new().with(BYTES, MEMORY).at(Cpus::One);
         let read = |machine: &Machine| predict(&Facts::new(machine, &latency), &BANDWIDTH_READ, &case);
-        assert!((read(&published).unwrap().value - 10.24e9).abs() < 1.0);
+        let published = read(&of_core("Sapphire Rapids")).unwrap().value;
+        assert!((published - 10.24e9 * 3.0f64.sqrt()).abs() < 1.0, "{published}");
         assert!(read(&machine).unwrap_err().0.contains("mem.latency.parallel"));
     }
 

@@ -35,7 +35,8 @@ pub(crate) static PROBE: Probe = Probe {
         prediction: "Latency: at least that of mem.latency in huge pages, which is expected; how much it grows depends on \
                      the queues in the memory controller, which are not published. Bandwidth: the asked share of what an \
                      injector moves, which reads and writes with ordinary stores, by mem.bandwidth.write and read, times \
-                     the injectors.",
+                     the injectors; both where the memory of an injector lies: in the last-level cache, if that can hold \
+                     twice as much and all of the injectors that share it together, else in memory.",
         not_for: "Latency under a read-only load; latency as the busy CPUs see it; machines with one CPU.",
         pitfalls: &[
             "An injector whose data stays in its cache injects nothing: each streams through more than the last-level \
@@ -92,7 +93,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     // Flush what building the ring left in the caches.
     ring.evict_end(usize::MAX);
     let injection = Injection::new(bench.clock(), others.len())?;
-    let own = (bytes / others.len()).max(LEAST_INJECTED);
+    let own = of_an_injector(bytes, others.len());
     std::thread::scope(|scope| {
         let injection = &injection;
         let threads: Vec<_> = others.iter().map(|&cpu| scope.spawn(move || injection.live(cpu, own))).collect();
@@ -104,6 +105,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         }
         outcome
     })
+}
+
+/// Bytes of memory of each injector, which together have as much as the working set.
+fn of_an_injector(bytes: usize, injectors: usize) -> usize {
+    (bytes / injectors).max(LEAST_INJECTED)
 }
 
 /// Full injection for a moment, then the chase beside the requested share of it.
@@ -257,7 +263,8 @@ const OF_SHARE: f64 = 1.5;
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let load = INJECTED.of(case).ok_or_else(|| NoPrediction::because("the case has no load"))?;
     let machine = facts.machine();
-    let idle = facts.measured(&LATENCY, &latency::largest_without_translation(machine))?;
+    let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
+    let idle = latency::without_translation_of(facts, bytes)?;
     if metric.id == LOADED_LATENCY.id {
         let [low, high] = OF_IDLE.map(|factor| idle.value * factor);
         return Ok(Predicting::between(Basis::Derived, idle.value, low, high)
@@ -265,7 +272,8 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
             .input(idle.clone())
             .derived_as(format!("{:.0} ns", idle.value)));
     }
-    let one = bandwidth::in_memory(machine);
+    let injected = of_an_injector(bytes as usize, allowed(machine).saturating_sub(1).max(1) as usize);
+    let one = bandwidth::of_several(machine, injected as u64);
     let (reading, writing) = (facts.measured(&BANDWIDTH_READ, &one)?, facts.measured(&BANDWIDTH_WRITE, &one)?);
     let injectors = allowed(machine).saturating_sub(1).max(1) as f64;
     // As many bytes are read as written, one after the other.
@@ -278,8 +286,11 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         chased / 1e9,
         value / 1e9
     );
+    let place = if one == bandwidth::in_memory(machine) { "memory" } else { "the last-level cache" };
     Ok(Predicting::within_factor(Basis::Derived, value, OF_SHARE)
-        .formula("injectors x what each reads and writes in turn x share of it + a line for each load")
+        .formula(format!(
+            "injectors x what each reads and writes in turn in {place} x share of it + a line for each load"
+        ))
         .input(reading)
         .input(writing)
         .input(idle)

@@ -3,16 +3,15 @@
 //! The curve shows how well prefetchers hide a regular pattern. It must not be used as memory latency, for the same
 //! reason.
 
-use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::cpu::{self, LATENCY_LOAD};
 use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{LINE, Pages, Ring};
 
 use super::axes::{check_pages, number, obtained};
 use super::{allowance, bandwidth, latency};
 use crate::predict::Predicting;
-use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY_STRIDE.id.as_str(),
@@ -26,12 +25,13 @@ pub(crate) static PROBE: Probe = Probe {
               and pages are noted. `kelvin study mem.latency.stride` has smaller sets too, from 8 KiB on: stride and \
               set make a surface, whose steps along the sets are the caches, and along the strides the line and the \
               prefetchers.",
-        prediction: "Perfect prefetching: the new bytes per load (a line, or the stride if smaller) over the measured \
-                     read bandwidth of such a set on one CPU, and at least an L1 hit. Predicted range: from there to \
-                     no prefetching, each new line at random-access latency. The metric shows where between the two a \
-                     core lies; no core's prefetcher is published in enough detail to predict it. Of a smaller set: from an \
-                     L1 hit, where all is prefetched or in the first cache, to each new line at the random-access \
-                     latency of a set of that size.",
+        prediction: "A stride of a line: the load of cpu.latency.load, and a line at the measured read bandwidth of such a set on \
+                     one CPU, as if all were prefetched. A smaller stride: that step, as measured, for the share of the loads \
+                     that reach a new line, and a load from L1 for the others. A larger one: the geometric mean of that step and \
+                     of a load at random, by mem.latency of such a set, as how far a prefetcher follows a stride, and whether \
+                     into the next page, is not published. Predicted range: from an L1 hit to each new line at random. Of a \
+                     smaller set: from an L1 hit, where all is prefetched or in the first cache, which is expected, to each new \
+                     line at the random-access latency of a set of that size.",
         not_for: "Memory latency: that is mem.latency, which no prefetcher can predict.",
         pitfalls: &[
             "A stride below the line size shares each line's miss among several loads: the rise to 64 B is the line.",
@@ -41,7 +41,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["lmbench lat_mem_rd, which walks backwards by a constant stride"],
     },
     metrics: &[&LATENCY_STRIDE],
-    inputs: &[FREQUENCY.id.as_str(), LATENCY.id.as_str(), BANDWIDTH.as_str()],
+    inputs: &[cpu::LATENCY.as_str(), LATENCY.id.as_str(), BANDWIDTH.as_str()],
     cases,
     run,
     predict,
@@ -93,59 +93,104 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     })
 }
 
+/// Bytes of a page, beyond which most prefetchers do not follow.
+const PAGE: u64 = 4096;
 /// Tolerance of the bounds, as a share.
 const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let stride = STRIDE.of(case).ok_or_else(|| NoPrediction::because("the case has no stride"))? as f64;
-    if let Some(bytes) = BYTES.of(case).filter(|&bytes| bytes < set(facts.machine())) {
-        return of_smaller(facts, bytes, stride);
+    let stride = STRIDE.of(case).ok_or_else(|| NoPrediction::because("the case has no stride"))?;
+    let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
+    let load = facts.measured(&LATENCY_LOAD, &Case::new())?;
+    if bytes < set(facts.machine()) {
+        return of_smaller(facts, load, bytes, stride as f64);
     }
-    let line = LINE as f64;
-    let core = published::core(facts)?;
-    let frequency = published::frequency(facts)?;
+    let random = random(facts, bytes)?;
+    if stride == LINE as u64 {
+        return by_line(facts, load, random);
+    }
+    let line = facts.measured(&LATENCY_STRIDE, &Case::new().with(BYTES, bytes).with(STRIDE, LINE as u64))?;
+    Ok(if stride < LINE as u64 {
+        within_lines(load, line, random, stride as f64)
+    } else {
+        beyond_lines(load, line, random, stride)
+    })
+}
+
+/// The latency at random of a set of so many bytes in base pages, or of the largest.
+fn random(facts: &Facts<'_>, bytes: u64) -> Result<Input, NoPrediction> {
+    let there = facts.measured(&LATENCY, &latency::in_base_pages(bytes));
+    there.or_else(|_| facts.measured(&LATENCY, &latency::in_memory(facts.machine())))
+}
+
+/// From an L1 hit to a new line at random for this share of the loads.
+fn about(value: f64, load: &Input, random: &Input, share: f64) -> Predicting {
+    let most = load.value + random.value * share;
+    let (low, high) = (load.value.min(value) * (1.0 - TOLERANCE), most.max(value) * (1.0 + TOLERANCE));
+    Predicting::between(Basis::Derived, value, low, high)
+}
+
+/// Each load a line further: all of them prefetched.
+fn by_line(facts: &Facts<'_>, load: Input, random: Input) -> Result<Prediction, NoPrediction> {
     let bandwidth = facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(facts.machine()))?;
-    let random = facts.measured(&LATENCY, &latency::in_memory(facts.machine()))?;
-    let load = core.load * 1e9 / frequency.value;
-    let fresh = stride.min(line);
-    let moved = fresh / bandwidth.value * 1e9;
-    let value = moved.max(load);
-    let most = load + random.value * fresh / line;
-    let (low, high) = (load * (1.0 - TOLERANCE), most.max(value) * (1.0 + TOLERANCE));
-    Ok(Predicting::between(Basis::Derived, value, low, high)
-        .formula("the larger of min(stride, line) / read bandwidth, and load / core frequency")
-        .input(published::cycles("load", core.load, core.source))
-        .input(frequency)
-        .input(bandwidth.clone())
-        .input(random.clone())
-        .constant("line", line, Unit::Bytes, "machine facts")
-        .source(core.source)
-        .derived_as(format!(
-            "{fresh} B / {:.2} GB/s = {moved:.2} ns against {load:.2} ns; without prefetching {load:.2} + {:.1} ns x \
-             {fresh}/{line} = {most:.1} ns",
-            bandwidth.value / 1e9,
-            random.value
-        )))
+    let moved = LINE as f64 / bandwidth.value * 1e9;
+    let value = load.value + moved;
+    let words = format!(
+        "{:.2} ns + 64 B / {:.2} GB/s = {value:.2} ns; without prefetching {:.1} ns more",
+        load.value,
+        bandwidth.value / 1e9,
+        random.value
+    );
+    Ok(about(value, &load, &random, 1.0)
+        .formula("a load from L1 + a line / read bandwidth")
+        .input(load)
+        .input(bandwidth)
+        .input(random)
+        .constant("line", LINE as f64, Unit::Bytes, "machine facts")
+        .derived_as(words))
+}
+
+/// Some loads reach a new line, as a stride of a line always does, and the others are in L1.
+fn within_lines(load: Input, line: Input, random: Input, stride: f64) -> Prediction {
+    let share = stride / LINE as f64;
+    let value = share * line.value + (1.0 - share) * load.value;
+    let words = format!("{share} x {:.2} ns + {} x {:.2} ns = {value:.2} ns", line.value, 1.0 - share, load.value);
+    about(value, &load, &random, share)
+        .formula("the step to a new line for a share of the loads, and a load from L1 for the others")
+        .input(line)
+        .input(load)
+        .input(random)
+        .constant("line", LINE as f64, Unit::Bytes, "machine facts")
+        .derived_as(words)
+}
+
+/// Between the next line and one at random.
+fn beyond_lines(load: Input, line: Input, random: Input, stride: u64) -> Prediction {
+    let value = (line.value * random.value).sqrt();
+    let words = format!("between {:.2} ns and {:.1} ns: {value:.1} ns", line.value, random.value);
+    let within = if stride < PAGE { "within a page" } else { "into the next page" };
+    about(value, &load, &random, 1.0)
+        .formula(format!("between a step to the next line and one at random, the geometric mean, {within}"))
+        .input(line)
+        .input(random)
+        .derived_as(words)
 }
 
 /// Of a set that caches may hold: from an L1 hit to a random access for each new line, expected at the former.
-fn of_smaller(facts: &Facts<'_>, bytes: u64, stride: f64) -> Result<Prediction, NoPrediction> {
-    let (line, core, frequency) = (LINE as f64, published::core(facts)?, published::frequency(facts)?);
+fn of_smaller(facts: &Facts<'_>, load: Input, bytes: u64, stride: f64) -> Result<Prediction, NoPrediction> {
     let random = facts.measured(&LATENCY, &latency::in_base_pages(bytes))?;
-    let load = core.load * 1e9 / frequency.value;
-    let fresh = stride.min(line);
-    let most = load + random.value * fresh / line;
-    Ok(Predicting::between(Basis::Derived, load, load * (1.0 - TOLERANCE), most * (1.0 + TOLERANCE))
-        .formula("load / core frequency, and at most that + random access x min(stride, line) / line")
-        .input(published::cycles("load", core.load, core.source))
-        .input(frequency)
-        .input(random.clone())
-        .constant("line", line, Unit::Bytes, "machine facts")
-        .source(core.source)
-        .derived_as(format!(
-            "{load:.2} ns; without prefetching {load:.2} + {:.1} ns x {fresh}/{line} = {most:.1} ns",
-            random.value
-        )))
+    let fresh = stride.min(LINE as f64);
+    let most = load.value + random.value * fresh / LINE as f64;
+    let words = format!(
+        "{0:.2} ns; without prefetching {0:.2} + {1:.1} ns x {fresh}/{LINE} = {most:.1} ns",
+        load.value, random.value
+    );
+    Ok(about(load.value, &load, &random, fresh / LINE as f64)
+        .formula("a load from L1, and at most that + random access x min(stride, line) / line")
+        .input(load)
+        .input(random)
+        .constant("line", LINE as f64, Unit::Bytes, "machine facts")
+        .derived_as(words))
 }
 
 #[cfg(test)]
@@ -186,20 +231,42 @@ mod tests {
 
     #[test]
     fn a_set_in_a_cache_lies_between_a_hit_and_its_random_latency() {
-        let mut machine = testing::machine();
-        machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
+        let machine = testing::machine();
         let measured = |id: &str, _: &Case| {
-            let value = if *id == *FREQUENCY.id { 4e9 } else { 8.0 };
+            let value = if *id == *LATENCY_LOAD.id { 1.0 } else { 8.0 };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         let facts = Facts::new(&machine, &measured);
         let of = |stride: u64| {
             predict(&facts, &LATENCY_STRIDE, &Case::new().with(BYTES, 1 << 20).with(STRIDE, stride)).unwrap()
         };
-        let load = published::core(&facts).unwrap().load / 4.0;
         let (short, long) = (of(16), of(1024));
-        assert!((short.value - load).abs() < 1e-9 && (long.value - load).abs() < 1e-9);
+        assert_eq!((short.value, long.value), (1.0, 1.0));
         // A quarter of a line is new at each load, or all of it.
-        assert!((short.high - 1.1 * (load + 2.0)).abs() < 1e-9 && (long.high - 1.1 * (load + 8.0)).abs() < 1e-9);
+        assert!((short.high - 1.1 * (1.0 + 2.0)).abs() < 1e-9 && (long.high - 1.1 * (1.0 + 8.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn strides_in_memory_follow_from_a_load_a_line_and_the_latency_at_random() {
+        let mut machine = testing::machine();
+        machine.memory.available_bytes = Fact::known(8 << 30, "a test");
+        let measured = |id: &str, _: &Case| {
+            let value = match id {
+                id if *id == *LATENCY_LOAD.id => 1.0,
+                id if *id == *BANDWIDTH_READ.id => 16e9,
+                id if *id == *LATENCY_STRIDE.id => 9.0,
+                _ => 144.0,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let of = |stride: u64| {
+            let case = Case::new().with(BYTES, set(&machine)).with(STRIDE, stride);
+            predict(&facts, &LATENCY_STRIDE, &case).unwrap()
+        };
+        assert_eq!([16, 32, 64, 256, 4096].map(|stride| of(stride).value), [3.0, 5.0, 5.0, 36.0, 36.0]);
+        let (short, long) = (of(16), of(4096));
+        assert!((short.low - 0.9).abs() < 1e-9 && (short.high - 1.1 * 37.0).abs() < 1e-9, "{short:?}");
+        assert!((long.high - 1.1 * 145.0).abs() < 1e-9, "{long:?}");
     }
 }

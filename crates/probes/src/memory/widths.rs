@@ -39,6 +39,23 @@ static WIDTHS: &[Widths] = &[
                  store a cycle (Skylake-X)",
     },
     Widths {
+        names: &[
+            "Ice Lake",
+            "Ice Lake-SP",
+            "Ice Lake-D",
+            "Rocket Lake",
+            "Sapphire Rapids",
+            "Emerald Rapids",
+            "Granite Rapids",
+        ],
+        load: 128.0,
+        store: 64.0,
+        second: Some(64.0),
+        source: "Chips and Cheese, Popping the Hood on Golden Cove, 2021: two 512-bit loads a cycle, as in Sunny Cove; Intel 64 and \
+                 IA-32 Architectures Optimization Reference Manual (248966), Ice Lake Client Microarchitecture, cache \
+                 parameters: one 64-byte store a cycle, 64 bytes a cycle between L2 and L1",
+    },
+    Widths {
         names: &["Zen"],
         load: 32.0,
         store: 16.0,
