@@ -13,7 +13,7 @@ pub(super) const OF_A_YARDSTICK: f64 = 0.02;
 /// Least variance of a figure about its formula: 1 % of error is in any two figures.
 const LEAST: f64 = 1e-4;
 /// Share of metrics, the closest ones, by which a subject is judged: what fails on a machine is no rule.
-const USUAL: f64 = 0.8;
+const USUAL: f64 = 0.7;
 /// How many metrics of a subject all others count as: one metric that a formula hits by chance makes no sharp subject.
 const OF_ALL: f64 = 1.0;
 /// The same of a stated tolerance.
