@@ -46,6 +46,7 @@ pub struct Elsewhere {
     /// Metrics whose cases name parts of the machine.
     of_parts: Vec<Name>,
     takes_all_cpus: fn(&Metric, &Case) -> bool,
+    has_modes: fn(&Metric, &Case) -> bool,
     /// What is usual of figures about their formulas.
     about_formulas: AboutFormulas,
     /// The usual variance between machines of figures over their yardsticks, and of those that have none.
@@ -92,13 +93,23 @@ impl Elsewhere {
         let of_anything = Usual::between_machines(of_anything, OF_ANYTHING);
         let sizes = Sizes::planned(rules, plan);
         let of_parts = rules.of_parts.iter().map(|metric| metric.id).collect();
-        let takes_all_cpus = rules.takes_all_cpus;
-        Self { machines, yardsticks, sizes, of_parts, takes_all_cpus, about_formulas, over_yardsticks, of_anything }
+        let Rules { takes_all_cpus, has_modes, .. } = *rules;
+        Self {
+            machines,
+            yardsticks,
+            sizes,
+            of_parts,
+            takes_all_cpus,
+            has_modes,
+            about_formulas,
+            over_yardsticks,
+            of_anything,
+        }
     }
 
     /// The same prediction in the range that figures of its kind have about their formula on these machines, and so much wider as the
-    /// inputs are uncertain (`inputs`: half of the range that follows from them, as a natural logarithm). Where no machine tells, the
-    /// formula's own range stays.
+    /// inputs are uncertain (`inputs`: half of the range that follows from them, as a natural logarithm). Where no machine tells, and of
+    /// what has two modes on each, the formula's own range stays.
     pub(crate) fn calibrated(
         &self,
         mut prediction: Prediction,
@@ -106,6 +117,9 @@ impl Elsewhere {
         case: &Case,
         inputs: f64,
     ) -> Prediction {
+        if (self.has_modes)(metric, case) {
+            return prediction;
+        }
         let formula = kind_of(&prediction.formula);
         let Some((range, calibration)) = self.off(metric, case, &formula).filter(|_| prediction.value > 0.0) else {
             return prediction;
@@ -610,6 +624,13 @@ mod tests {
         others[0].machine.topology.allowed = Fact::known(vec![0, 1, 2], "a test");
         assert!(!is_told(&others));
         assert!(predicted(&elsewhere(&others, &RULES, 9), &WORK, 0.0).is_ok());
+    }
+
+    #[test]
+    fn what_has_two_modes_keeps_the_range_of_its_formula() {
+        let rules = Rules { has_modes: |metric, _| metric.id == TWICE.id, ..Rules::NONE };
+        let of = |rules: &Rules<'_>| predicted(&elsewhere(&one_machine(), rules, 9), &TWICE, 0.0).unwrap();
+        assert!(of(&rules).calibration.is_none() && of(&Rules::NONE).calibration.is_some());
     }
 
     #[test]

@@ -76,13 +76,19 @@ pub fn primitives(here: &Machine, plan: &Plan) -> Vec<Primitive> {
     figures.filter(|(metric, case)| metric.is_of(case)).filter_map(|(metric, case)| of(metric, case)).collect()
 }
 
-const RULES: Rules<'_> = Rules { yardsticks: YARDSTICKS, sized: SIZED, of_parts: OF_PARTS, takes_all_cpus };
+const RULES: Rules<'_> = Rules { yardsticks: YARDSTICKS, sized: SIZED, of_parts: OF_PARTS, takes_all_cpus, has_modes };
 
 /// Bandwidth of all CPUs, or of several threads or streams at once.
 fn takes_all_cpus(metric: &Metric, case: &Case) -> bool {
     metric.id == mem::LOADED_BANDWIDTH.id
         || mem::Cpus::of(case) == Some(mem::Cpus::All)
         || [file::THREAD_COUNT, net::STREAMS].iter().any(|axis| axis.of(case).is_some_and(|several| several > 1))
+}
+
+/// Increments that are handed from the store buffer to the next load: some cores do that at rename, in no time, or as if from a cache, and
+/// change between the two from one millisecond to the next.
+fn has_modes(metric: &Metric, case: &Case) -> bool {
+    metric.id == mem::FALSE_SHARING.id && mem::IncrementKind::of(case) == Some(mem::IncrementKind::Plain)
 }
 
 fn parse(text: &str) -> OtherMachine {

@@ -179,8 +179,11 @@ pub static WHOLE_REQUEST: Metric =
         .over([ReadEngine::AXIS, BLOCK]);
 
 /// The same for each byte.
+///
+/// Not in core cycles: many bytes are copied in one.
 pub static WHOLE_BYTE: Metric = as_found(Metric::duration("file.whole_byte", "The same total for each of its bytes"))
-    .over([ReadEngine::AXIS, BLOCK]);
+    .over([ReadEngine::AXIS, BLOCK])
+    .not_in_cycles();
 
 words! {
     /// A way of reading whose best block, threads and queue depth are searched for.

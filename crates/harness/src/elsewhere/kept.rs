@@ -64,11 +64,15 @@ pub struct Rules<'a> {
     pub of_parts: &'a [&'a Metric],
     /// Whether a metric at a case is what many CPUs do together, which a machine of another number of them does not tell.
     pub takes_all_cpus: fn(&Metric, &Case) -> bool,
+    /// Whether a metric at a case takes either of two values on one and the same machine, as a predictor of its core happens to be: its
+    /// formula gives both, and other machines tell only in which of them they were met.
+    pub has_modes: fn(&Metric, &Case) -> bool,
 }
 
 impl Rules<'_> {
     /// Nothing is known but formulas.
-    pub const NONE: Self = Rules { yardsticks: &[], sized: &[], of_parts: &[], takes_all_cpus: |_, _| false };
+    pub const NONE: Self =
+        Rules { yardsticks: &[], sized: &[], of_parts: &[], takes_all_cpus: |_, _| false, has_modes: |_, _| false };
 }
 
 /// The cases of metrics whose sizes follow the machine.

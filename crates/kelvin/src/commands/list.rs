@@ -182,10 +182,7 @@ mod tests {
             yardstick: Some(kelvin_catalogue::os::SYSCALL_FSTAT.id),
             elsewhere: vec![("a".into(), 300.0), ("b".into(), 900.0)],
         };
-        assert_eq!(
-            words(&one),
-            "300 ns to 900 ns on 2 other machines, told by os.syscall.fstat; nothing is published"
-        );
+        assert_eq!(words(&one), "300 ns to 900 ns on 2 other machines, told by os.syscall.fstat; nothing is published");
         one.elsewhere.clear();
         one.case = Case::new().with("message", 64u64);
         assert_eq!(words(&one), "message=64: nothing is published");

@@ -26,7 +26,7 @@ pub(crate) static PROBE: Probe = Probe {
               count.",
         prediction: "lines=apart, plain: an add, as cpu.latency.add, since the store buffer hands each number to the next load. \
                      Predicted range: from there to a load from L1 in each increment, of a core that forwards no sooner than its \
-                     L1 answers. lines=apart, atomic: a load, an add and a store to L1, which takes as long as a load, each after \
+                     L1 answers; some change between the two from one millisecond to the next. lines=apart, atomic: a load, an add and a store to L1, which takes as long as a load, each after \
                      the one before, as a locked instruction waits for all of them. lines=same, plain: as apart, since the store \
                      buffer collects increments while the line is away. lines=same, atomic: the increments of both CPUs one \
                      after the other, twice that of lines=apart, as one of them at a time has the line. How many increments a \
@@ -36,6 +36,8 @@ pub(crate) static PROBE: Probe = Probe {
         pitfalls: &[
             "Words 64 bytes apart may still interfere: some cores fetch lines in pairs.",
             "Plain increments hide most of it: the store buffer collects them while the core waits for the line.",
+            "A loop of plain increments has two speeds on some cores, whatever other CPUs do: on an Emerald Rapids 1 cycle each or 7, \
+             changing within milliseconds (a loop in C shows the same). The median falls into either.",
             "Between SMT siblings the line never moves; they share the core's units instead.",
         ],
         sources: &[
