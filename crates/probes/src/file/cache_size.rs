@@ -4,18 +4,21 @@
 //! It shows that the whole limit serves files, and how sharp its end is. It must not be used as the size of this machine's
 //! file cache, which `kelvin file cache` derives: that would need files as large as memory.
 
-use kelvin_catalogue::file::{BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_STAYED, DEVICE, PAGE_READ};
-use kelvin_catalogue::mem::{BANDWIDTH, LATENCY};
+use kelvin_catalogue::file::{
+    AccessOrder, BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_STAYED, CacheState, DEVICE, PAGE_READ,
+};
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_READ};
 use kelvin_file::Target;
 use kelvin_file::capacity::{self, Sample};
 use kelvin_file::group::{Controller, Group};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit, units};
 use kelvin_stats::median;
 
-use super::cases::{known, predictable};
-use super::data::{self, MIB};
-use super::expected::{self, Transfer};
+use super::cases::{known, pages_read, predictable};
+use super::data::{self, KIB, MIB};
+use super::expected::{self, Expected, Transfer};
+use crate::memory::bandwidth;
 use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
@@ -53,9 +56,11 @@ pub(super) static BLOCK_PROBE: Probe = Probe {
               from memory, read once from its beginning to its end, and read again in blocks of 64 KiB, which is timed: \
               the median of a sixth of it, six of them. The share is what mincore finds in memory before or after the \
               second pass, whichever is less.",
-        prediction: "Below the limit a call that finds its page and a copy of 64 KiB, from the limit on a read of 64 KiB \
-                     past the page cache; a factor of two either way. The share: none, for what a kernel keeps of a file \
-                     that is too large is in no formula.",
+        prediction: "Up to the size that file.cache_size found: each of the 16 pages is looked up by itself, for the kernel was \
+                     told not to read ahead and keeps them in folios of one page each (file.page_read, cached, in random order), \
+                     and 64 KiB are read from memory (mem.bandwidth.read). Beyond it: a read of 64 KiB past the page cache, \
+                     16 pages that are added to it (file.page_read, uncached, in random order), and the same copy. A factor of \
+                     two either way. The share: none, for what a kernel keeps of a file that is too large is in no formula.",
         not_for: "Programs that read a large file once, which no cache helps.",
         pitfalls: &[
             "The least recently used pages go first: of a file slightly too large they are the ones needed next, so that \
@@ -64,7 +69,7 @@ pub(super) static BLOCK_PROBE: Probe = Probe {
         sources: &["Linux kernel documentation, admin-guide/cgroup-v2.rst: memory.max", "mincore(2)"],
     },
     metrics: &[&CACHE_SIZE_BLOCK, &CACHE_SIZE_STAYED],
-    inputs: &[BANDWIDTH.as_str(), LATENCY.id.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str()],
+    inputs: &[CACHE_SIZE.id.as_str(), BANDWIDTH.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str()],
     cases,
     run,
     predict,
@@ -135,18 +140,50 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
             "what a kernel keeps of a file that is too large for its limit is in no formula",
         ));
     }
-    let (bytes, block) = (predictable(BYTES.of(case), case)?, capacity::BLOCK as u64);
-    let time =
-        if bytes < LIMIT { expected::cached(facts, block)? } else { expected::direct(facts, block, Transfer::Read)? };
+    let bytes = predictable(BYTES.of(case), case)?;
+    let size = facts.measured(&CACHE_SIZE, &Case::new())?;
+    let copied = copied(facts)?;
+    let time = match bytes as f64 <= size.value {
+        true => expected::one_by_one(pages(facts, CacheState::Cached)?, copied),
+        false => {
+            let device = expected::direct(facts, capacity::BLOCK as u64, Transfer::Read)?;
+            expected::one_by_one(expected::one_by_one(device, pages(facts, CacheState::Uncached)?), copied)
+        }
+    };
     Ok(time.into_time())
+}
+
+/// The pages of a block, each in a folio of its own: found, or added.
+fn pages(facts: &Facts<'_>, state: CacheState) -> Result<Expected, NoPrediction> {
+    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
+    let each = facts.measured(&PAGE_READ, &pages_read(state, AccessOrder::Random))?;
+    let each = Expected {
+        nanoseconds: each.value,
+        formula: each.name.clone(),
+        derivation: format!("{} a page", expected::time(each.value)),
+        inputs: vec![each],
+    };
+    Ok(expected::times(capacity::BLOCK as u64 / page, each))
+}
+
+/// The copy of a block from memory.
+fn copied(facts: &Facts<'_>) -> Result<Expected, NoPrediction> {
+    let (rate, block) =
+        (facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(facts.machine()))?, capacity::BLOCK as u64);
+    Ok(Expected {
+        nanoseconds: expected::nanoseconds_of(block, rate.value),
+        formula: format!("block / {}", rate.name),
+        derivation: format!("{} / {} copy", units::bytes(block), expected::per_second(rate.value)),
+        inputs: vec![rate],
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{facts_about, machine};
+    use crate::testing::machine;
     use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
-    use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
+    use kelvin_harness::MeasuredValue;
 
     #[test]
     fn sizes_lie_on_both_sides_of_the_limit_at_any_effort() {
@@ -158,22 +195,28 @@ mod tests {
     }
 
     #[test]
-    fn below_the_limit_a_block_is_copied_and_above_it_read() {
-        let known = [
-            (PAGE_READ.id.as_str(), Some(300.0)),
-            (BANDWIDTH_READ.id.as_str(), Some(16.384e9)),
-            (BANDWIDTH_COPY.id.as_str(), Some(32.768e9)),
-            (LATENCY.id.as_str(), Some(100.0)),
-            (DEVICE_READ.id.as_str(), Some(61.44e6)),
-            (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0)),
-        ];
-        facts_about(&known, |facts| {
-            let of = |bytes| predict(facts, &CACHE_SIZE_BLOCK, &Case::new().with(BYTES, bytes)).unwrap().value;
-            // 300 ns, 4 us, and 15 pages that wait for memory; 80 us and 60 KiB at 61.44 bytes a microsecond.
-            assert!((of(LIMIT - 1) - 5800.0).abs() < 1e-6, "{}", of(LIMIT - 1));
-            assert!((of(LIMIT) - 1_080_000.0).abs() < 1e-6, "{}", of(LIMIT));
-            assert!(predict(facts, &CACHE_SIZE_STAYED, &Case::new().with(BYTES, LIMIT)).is_err());
-        });
+    fn what_stayed_is_copied_page_by_page_and_what_did_not_is_read() {
+        let machine = machine();
+        let measured = |id: &str, case: &Case| {
+            let value = match id {
+                id if id == PAGE_READ.id.as_str() => match CacheState::of(case)? {
+                    CacheState::Cached => 300.0,
+                    _ => 1000.0,
+                },
+                id if id == BANDWIDTH_READ.id.as_str() => 16.384e9,
+                id if id == DEVICE_READ.id.as_str() => 61.44e6,
+                id if id == DEVICE_MEAN_LATENCY.id.as_str() => 80_000.0,
+                id if id == CACHE_SIZE.id.as_str() => 130e6,
+                _ => return None,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let of = |bytes: u64| predict(&facts, &CACHE_SIZE_BLOCK, &Case::new().with(BYTES, bytes)).unwrap().value;
+        // 16 pages of 300 ns, and 4 us; 80 us and 60 KiB at 61.44 bytes a microsecond, 16 pages of 1 us, and 4 us.
+        assert!((of(129_000_000) - 8800.0).abs() < 1e-6, "{}", of(129_000_000));
+        assert!((of(131_000_000) - 1_100_000.0).abs() < 1e-6, "{}", of(131_000_000));
+        assert!(predict(&facts, &CACHE_SIZE_STAYED, &Case::new().with(BYTES, LIMIT)).is_err());
         let range = limit();
         assert!(range.low < LIMIT as f64 && range.high < 1.11 * LIMIT as f64);
     }
