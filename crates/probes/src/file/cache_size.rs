@@ -143,12 +143,12 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let bytes = predictable(BYTES.of(case), case)?;
     let size = facts.measured(&CACHE_SIZE, &Case::new())?;
     let copied = copied(facts)?;
+    // All that either may need is asked for: a plan does not know the size.
+    let [found, added] = [CacheState::Cached, CacheState::Uncached].map(|state| pages(facts, state));
+    let device = expected::direct(facts, capacity::BLOCK as u64, Transfer::Read);
     let time = match bytes as f64 <= size.value {
-        true => expected::one_by_one(pages(facts, CacheState::Cached)?, copied),
-        false => {
-            let device = expected::direct(facts, capacity::BLOCK as u64, Transfer::Read)?;
-            expected::one_by_one(expected::one_by_one(device, pages(facts, CacheState::Uncached)?), copied)
-        }
+        true => expected::one_by_one(found?, copied),
+        false => expected::one_by_one(expected::one_by_one(device?, added?), copied),
     };
     Ok(time.into_time())
 }
