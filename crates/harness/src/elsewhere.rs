@@ -128,7 +128,7 @@ impl Elsewhere {
         let [low, value, high] = [-half, 0.0, half].map(|away| prediction.value * (range.middle + away).exp());
         let [low, value, high] = [low, value, high].map(|end| possible(end, metric));
         prediction.derivation.push_str(&format!(
-            "; on {} such figures are {:.2} to {:.2} times what the formula says, so {}",
+            "; on {} {:.2} to {:.2} times that: {}",
             machines(calibration.machines),
             calibration.low,
             calibration.high,
@@ -479,7 +479,7 @@ mod tests {
         let calibration = found.calibration.unwrap();
         assert_eq!((calibration.figures, calibration.machines), (1, 1));
         assert!((found.high / 400.0 - calibration.high).abs() < 1e-9 && calibration.high < 2.0, "{calibration:?}");
-        assert!(found.derivation.starts_with("2 x call; on one other machine such figures are "), "{found:?}");
+        assert!(found.derivation.starts_with("2 x call; on one other machine "), "{found:?}");
         let wider = predicted(&elsewhere, &TWICE, 100.0).unwrap();
         // The input is half as much again or half as much at the ends of its interval: a range at 90 % is 1.645 / 1.96 of one at 95 %.
         let of_input = (3.0_f64).ln() / 2.0 * 1.644_854 / 1.959_964;
