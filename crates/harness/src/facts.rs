@@ -238,9 +238,9 @@ mod tests {
         assert_eq!(found.inputs[0].value, 200.0);
         assert_eq!(found.inputs[1].source, "measured in this run");
         assert!(
-            found.derivation.starts_with(
-                "300 ns; as found, from nearly the best to nearly the worst sample: test.call"
-            ),
+            found
+                .derivation
+                .starts_with("300 ns; as found, from nearly the best to nearly the worst sample: test.call"),
             "{found:?}"
         );
     }
