@@ -189,7 +189,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, kind: stream::StreamKind, metric: &Me
 fn over_sockets(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let stream = facts.measured(&BANDWIDTH_UNIX, case)?;
     Ok(Predicting::within_factor(Basis::Derived, stream.value, 1.3)
-        .formula("net.bandwidth.unix")
+        .formula(stream.name.clone())
         .input(stream.clone())
         .derived_as(format!("{:.2} GB/s over the same sockets, without acknowledgements", stream.value / 1e9)))
 }
