@@ -201,4 +201,21 @@ mod tests {
             (0..SERIES * SHAPES.len()).map(|style| (style % SERIES, shape(style))).collect();
         assert_eq!(looks.len(), SERIES * SHAPES.len());
     }
+
+    #[test]
+    fn ranges_of_many_predictions_are_not_shown_and_neither_is_a_switch_for_them() {
+        let axis = || FigureAxis { label: "a".into(), kind: AxisKind::Number, logarithmic: false, from_zero: false };
+        let series = |role, style| {
+            let point = |x: f64| Point { x, y: 2.0, low: 1.0, high: 3.0 };
+            Series { label: "a".into(), role, style, points: vec![point(1.0), point(2.0)] }
+        };
+        let is_banded = |predicted: usize, measured: Role| {
+            let all = (0..predicted).map(|style| series(Role::Predicted, style)).chain([series(measured, 0)]);
+            let plot = Plot { x: axis(), y: axis(), guides: Vec::new(), marks: Vec::new(), series: all.collect() };
+            let picture = Picture::of(&plot);
+            picture.lines.iter().any(|line| picture.shows_band(line))
+        };
+        assert!(is_banded(MOST_RANGES, Role::AsFound) && !is_banded(MOST_RANGES + 1, Role::AsFound));
+        assert!(is_banded(MOST_RANGES + 1, Role::Measured));
+    }
 }

@@ -263,7 +263,7 @@ impl Expected {
     fn predicting(self, factor: f64, value: impl Fn(f64) -> f64, formula: impl Fn(String) -> String) -> Predicting {
         let predicting =
             Predicting::within_factor(Basis::Derived, value(self.nanoseconds), factor).formula(formula(self.formula));
-        self.inputs.into_iter().fold(predicting, Predicting::input)
+        predicting.inputs(self.inputs)
     }
 }
 

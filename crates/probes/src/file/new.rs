@@ -240,7 +240,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         inputs.push(write);
     }
     let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(formula);
-    let predicting = inputs.into_iter().fold(predicting, Predicting::input);
+    let predicting = predicting.inputs(inputs);
     Ok(predicting.derived_as(format!("{derivation} = {}", time(value))))
 }
 

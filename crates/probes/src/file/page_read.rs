@@ -144,7 +144,7 @@ fn sum(found: Input, more: Option<(String, f64, &str, Input)>) -> Prediction {
         }
     };
     let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(formula);
-    inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation)
+    predicting.inputs(inputs).derived_as(derivation)
 }
 
 #[cfg(test)]

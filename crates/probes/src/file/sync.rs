@@ -309,7 +309,7 @@ fn sum<const PARTS: usize>(parts: [Input; PARTS], what: [&str; PARTS]) -> Predic
     let each = parts.iter().zip(what).map(|(part, what)| format!("{} {what}", time(part.value)));
     let derivation = format!("{} = {}", each.collect::<Vec<_>>().join(" + "), time(value));
     let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(formula);
-    parts.into_iter().fold(predicting, Predicting::input).derived_as(derivation)
+    predicting.inputs(parts).derived_as(derivation)
 }
 
 /// A write to a file with O_DSYNC is one with fdatasync after it.

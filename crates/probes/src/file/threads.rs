@@ -170,7 +170,7 @@ fn cached(facts: &Facts<'_>, workers: u64, block: u64) -> Result<Prediction, NoP
     let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
         .formula(format!("the least of min(threads, CPUs) x block / ({formula}){and}"));
     let inputs = inputs.into_iter().chain(bound.map(|bound| bound.input));
-    Ok(inputs.fold(predicting, Predicting::input).derived_as(format!(
+    Ok(predicting.inputs(inputs).derived_as(format!(
         "{workers} x {} / ({derivation} = {}) = {}{words}; the least is {}",
         kelvin_model::units::bytes(block),
         time(nanoseconds),

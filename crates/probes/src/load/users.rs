@@ -146,5 +146,5 @@ fn in_flight(expected: Expected) -> Prediction {
 }
 
 pub(super) fn with_inputs(predicting: Predicting, inputs: Vec<kelvin_model::Input>) -> Predicting {
-    inputs.into_iter().fold(predicting, Predicting::input)
+    predicting.inputs(inputs)
 }

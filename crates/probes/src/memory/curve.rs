@@ -455,7 +455,7 @@ impl<'a, 'b> Sum<'a, 'b> {
                 .source(SHARE_SOURCE);
         }
         let derivation = format!("{} = {:.2} ns", self.terms.join(" + "), self.value);
-        self.inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation)
+        predicting.inputs(self.inputs).derived_as(derivation)
     }
 }
 

@@ -344,7 +344,7 @@ fn window(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         .constant("times the window if announced", ANNOUNCED, Unit::Count, FADVISE)
         .source(FADVISE);
     let words = format!("{} = {:.0} ns", window.derivation, window.nanoseconds);
-    Ok(window.inputs.into_iter().fold(predicting, Predicting::input).derived_as(words))
+    Ok(predicting.inputs(window.inputs).derived_as(words))
 }
 
 /// Touches of a row of pages, each its share: windows that are read, of which the first is whole, and faults that map what is there.
@@ -368,7 +368,7 @@ fn row(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         .constant("pages of a fault with fault-around", fault::PAGES_AROUND, Unit::Count, fault::AROUND)
         .source(FADVISE)
         .source(fault::AROUND);
-    Ok(window.inputs.into_iter().fold(predicting, Predicting::input).derived_as(words))
+    Ok(predicting.inputs(window.inputs).derived_as(words))
 }
 
 /// Predicted range, factor either way: device latency varies.

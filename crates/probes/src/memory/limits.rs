@@ -285,7 +285,7 @@ fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         .source(PREFETCHERS)
         .constant("lines in flight of L2 over those of loads", OF_PREFETCHERS, Unit::Count, PREFETCHERS);
     let derivation = format!("{derivation}, x {more:.2} = {:.1} GB/s", more * value / 1e9);
-    Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+    Ok(predicting.inputs(inputs).derived_as(derivation))
 }
 
 /// Ordinary stores to memory: a line is read from there, and then what a store to a line in L2 takes, as it comes into L1 and another

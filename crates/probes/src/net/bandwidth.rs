@@ -495,7 +495,7 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
         .input(send)
         .input(receive)
         .constant("CPUs", cpus, Unit::Count, "the CPUs that this process may use");
-    Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+    Ok(predicting.inputs(inputs).derived_as(derivation))
 }
 
 #[cfg(test)]

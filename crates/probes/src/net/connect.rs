@@ -154,7 +154,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     }
     derivation.push_str(&format!(" = {value:.0} ns"));
     let predicting = Predicting::within_factor(Basis::Derived, value, 2.0).formula(formula);
-    Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+    Ok(predicting.inputs(inputs).derived_as(derivation))
 }
 
 /// Client and server on one CPU, where a close includes the client's call alone.
@@ -180,7 +180,7 @@ fn predict_transactions(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pr
     let derivation = format!("1 / ({}) = {:.0} a second", each.join(" + "), 1e9 / sum);
     let predicting = Predicting::within_factor(Basis::Derived, 1e9 / sum, 2.0).formula(formula);
     parts.dedup_by(|one, other| one.name == other.name);
-    Ok(parts.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+    Ok(predicting.inputs(parts).derived_as(derivation))
 }
 
 #[cfg(test)]

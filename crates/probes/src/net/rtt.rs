@@ -150,7 +150,7 @@ fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, No
     let predicting = Predicting::between(Basis::Derived, value, low, high)
         .formula(format!("2 x ({} + {}{by_lines})", stack.name, switching.name))
         .input(stack);
-    Ok(switching.inputs.into_iter().chain(line).fold(predicting, Predicting::input).derived_as(derivation))
+    Ok(predicting.inputs(switching.inputs.into_iter().chain(line)).derived_as(derivation))
 }
 
 /// The part of the factor that is not another switch.

@@ -97,7 +97,7 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
     };
     let predicting = Predicting::within_factor(Basis::Derived, value, factor).formula(FORMULA).source(FILL_BUFFERS);
     let derivation = format!("{}; {}", derivation(&expected), plain(value, unit));
-    Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+    Ok(predicting.inputs(inputs).derived_as(derivation))
 }
 
 const FORMULA: &str = "connecting + waking the receiver and clearing buffers + the longer of (sender: files x (open + packet) + calls x (read + send), or \

@@ -62,7 +62,7 @@ fn plot_controls(picture: &Picture<'_>) -> Markup {
     let log = |action: &str, label: &str, axis: &Axis<'_>| {
         axis.logarithmic.is_some().then(|| toggle(action, label, axis.log))
     };
-    let is_banded = picture.lines.iter().any(|line| line.band);
+    let is_banded = picture.lines.iter().any(|line| picture.shows_band(line));
     html!(
         "{}{}{}<button type=\"button\" data-action=\"reset\" disabled>Whole range</button>",
         log("log-x", "Log x", &picture.x),

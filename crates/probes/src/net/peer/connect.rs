@@ -180,7 +180,7 @@ fn predict_transactions(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let predicting = Predicting::within_factor(Basis::Derived, 1e9 / sum, 2.0)
         .formula("1 / (net.peer.connect + net.peer.rtt + net.peer.close)");
     let derivation = format!("1 / ({each}) = {:.0} a second", 1e9 / sum);
-    Ok(parts.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+    Ok(predicting.inputs(parts).derived_as(derivation))
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
         .input(connect)
         .input(stack)
         .input(rate);
-    Ok(wake.inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+    Ok(predicting.inputs(wake.inputs).derived_as(derivation))
 }
 
 #[cfg(test)]

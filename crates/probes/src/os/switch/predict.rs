@@ -133,7 +133,7 @@ impl AsWithPipes {
         let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
         let formula = formula(names.join(" + "));
         let predicting = Predicting::within_factor(Basis::Derived, value, self.factor).formula(formula);
-        parts.into_iter().fold(predicting, Predicting::input)
+        predicting.inputs(parts)
     }
 }
 
