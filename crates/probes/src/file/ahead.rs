@@ -8,6 +8,7 @@ use kelvin_model::{Case, Input, NoPrediction};
 use super::cases::pages_read;
 use super::data::KIB;
 use super::expected::{self, Expected, Transfer, nanoseconds_of, per_second, time};
+use crate::memory::allowance;
 use kelvin_model::units::bytes;
 
 /// Bytes of a page, where the machine does not say.
@@ -26,7 +27,7 @@ pub(super) struct Ahead {
 impl Ahead {
     /// For a file of so many bytes, read by calls of so many each.
     pub(super) fn of(facts: &Facts<'_>, whole: u64, block: u64) -> Result<Self, NoPrediction> {
-        let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(PAGE);
+        let page = allowance::page_bytes(facts.machine());
         let new = facts.measured(&PAGE_READ, &pages_read(CacheState::Uncached, AccessOrder::Sequential))?;
         let known = facts.measured(&PAGE_READ, &pages_read(CacheState::Cached, AccessOrder::Sequential))?;
         Ok(Self {

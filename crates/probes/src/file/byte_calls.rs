@@ -18,7 +18,7 @@ use kelvin_sys::calls;
 use super::cached::Cached;
 use super::cases::{known, predictable};
 use super::data::{self, MIB};
-use super::expected::{self, time};
+use super::expected::{self, Expected, time};
 use crate::memory::latency;
 use crate::os::syscall_null;
 use crate::predict::Predicting;
@@ -219,15 +219,9 @@ fn near(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 
 /// A byte anywhere in a file: the same call on the next byte, and a load from where a file of that size lies.
 fn anywhere(facts: &Facts<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
-    let next = facts.measured(&BYTE_CALLS, &next_byte_at())?;
-    let load = facts.measured(&LATENCY, &of_set(facts.machine(), bytes))?;
-    let value = next.value + load.value;
-    let derivation = format!("{} + {} for a load = {}", time(next.value), time(load.value), time(value));
-    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
-        .formula(format!("{} + {}", next.name, load.name))
-        .input(next)
-        .input(load)
-        .derived_as(derivation))
+    let next = Expected::measured(facts.measured(&BYTE_CALLS, &next_byte_at())?, "");
+    let load = Expected::measured(facts.measured(&LATENCY, &of_set(facts.machine(), bytes))?, " for a load");
+    Ok(expected::one_by_one(next, load).into_time())
 }
 
 /// The case of loads from a set that is as large as a file, and no larger than any that is measured.

@@ -16,9 +16,9 @@ use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit,
 use kelvin_stats::median;
 
 use super::cases::{known, pages_read, predictable};
-use super::data::{self, KIB, MIB};
+use super::data::{self, MIB};
 use super::expected::{self, Expected, Transfer};
-use crate::memory::bandwidth;
+use crate::memory::{allowance, bandwidth};
 use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
@@ -155,15 +155,9 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 
 /// The pages of a block, each in a folio of its own: found, or added.
 fn pages(facts: &Facts<'_>, state: CacheState) -> Result<Expected, NoPrediction> {
-    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
+    let page = allowance::page_bytes(facts.machine());
     let each = facts.measured(&PAGE_READ, &pages_read(state, AccessOrder::Random))?;
-    let each = Expected {
-        nanoseconds: each.value,
-        formula: each.name.clone(),
-        derivation: format!("{} a page", expected::time(each.value)),
-        inputs: vec![each],
-    };
-    Ok(expected::times(capacity::BLOCK as u64 / page, each))
+    Ok(expected::times(capacity::BLOCK as u64 / page, Expected::measured(each, " a page")))
 }
 
 /// The copy of a block from memory.

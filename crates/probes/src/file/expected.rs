@@ -57,7 +57,7 @@ pub(super) fn cached(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPredic
 /// The time of one call that writes a block over pages that are in the page cache and dirty: the file system's work for a call
 /// with one page, and for each further page, as measured with next to nothing copied, and the copy.
 pub(super) fn overwritten(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
-    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
+    let page = allowance::page_bytes(facts.machine());
     let one = facts.measured(&PAGE_WRITE, &pages_written(1, AccessOrder::Sequential))?;
     let two = facts.measured(&PAGE_WRITE, &pages_written(2, AccessOrder::Sequential))?;
     let copied = copied(facts, block, Transfer::Write)?;
@@ -112,7 +112,7 @@ pub(super) fn copied(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Resul
             (copy.clone(), copy.value / 2.0, "half of it, for it counts bytes read and bytes written")
         }
     };
-    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
+    let page = allowance::page_bytes(facts.machine());
     let mut nanoseconds = nanoseconds_of(block, rate);
     let mut inputs = vec![copy];
     if transfer == Transfer::Read && block > page {
@@ -220,6 +220,16 @@ pub(super) const FACTOR: f64 = 2.0;
 pub(super) const SAME_REQUESTS: f64 = 1.5;
 
 impl Expected {
+    /// A time that was measured, followed by what it is here.
+    pub(super) fn measured(input: Input, what: &str) -> Self {
+        Self {
+            nanoseconds: input.value,
+            formula: input.name.clone(),
+            derivation: format!("{}{what}", time(input.value)),
+            inputs: vec![input],
+        }
+    }
+
     /// The prediction of the time itself.
     pub(super) fn into_time(self) -> Prediction {
         self.into_time_within(FACTOR)

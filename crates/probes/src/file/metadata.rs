@@ -17,7 +17,7 @@ use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction
 use kelvin_sys::clock::Clock;
 
 use super::cases::{known, predictable};
-use super::expected::{self, time};
+use super::expected::{self, Expected, time};
 use super::tree::{Tree, timed};
 use crate::os::syscall_work;
 use crate::predict::Predicting;
@@ -287,13 +287,7 @@ fn listed(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
 
 /// The prediction of an operation that is two others, each measured alone.
 fn of_parts(first: Input, second: Input) -> Prediction {
-    let value = first.value + second.value;
-    let derivation = format!("{} + {} = {}", time(first.value), time(second.value), time(value));
-    Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
-        .formula(format!("{} + {}", first.name, second.name))
-        .input(first)
-        .input(second)
-        .derived_as(derivation)
+    expected::one_by_one(Expected::measured(first, ""), Expected::measured(second, "")).into_time()
 }
 
 /// The prediction of an operation that is one call, as measured on /dev/null.

@@ -22,6 +22,7 @@ use super::cases::{known, pages_read, pages_written, predictable};
 use super::data::{KIB, MIB, cannot, has_room, stopped, written_back};
 use super::expected::{self, time};
 use super::tree::OwnPlace;
+use crate::memory::allowance;
 use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
@@ -217,7 +218,7 @@ fn map(file: &File, (window, zeros): (&mut Window, &File), bytes: u64) -> Result
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let (block, bytes) = (predictable(BLOCK.of(case), case)?, predictable(BYTES.of(case), case)?);
-    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
+    let page = allowance::page_bytes(facts.machine());
     let pages = bytes.div_ceil(page);
     let (order, writes) = match predictable(FilledBy::of(case), case)? {
         FilledBy::Write if block > page => (AccessOrder::Sequential, 0),

@@ -12,16 +12,16 @@ use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage, L
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Order, Requests, Target};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{expect, page_bytes};
 
 use super::byte_calls;
 use super::cached;
 use super::cases::{order, pages_read, predictable, state};
-use super::data::{self, KIB, SHARED_BYTES};
-use super::expected::{self, nanoseconds_of, time};
-use crate::memory::{bandwidth, latency};
+use super::data::{self, SHARED_BYTES};
+use super::expected::{self, Expected, nanoseconds_of, time};
+use crate::memory::{allowance, bandwidth, latency};
 use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
@@ -112,39 +112,37 @@ pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), Stop> {
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let first = pages_read(CacheState::Cached, AccessOrder::Sequential);
     if *case == first {
-        let (near, load) = (facts.measured(&BYTE_CALLS, &byte_calls::next_byte_at())?, latency::of_memory(facts)?);
-        return Ok(sum(near, Some((load.name.clone(), load.value, "a page in no cache", load))));
+        let near = Expected::measured(facts.measured(&BYTE_CALLS, &byte_calls::next_byte_at())?, "");
+        let load = Expected::measured(latency::of_memory(facts)?, " for a page in no cache");
+        return Ok(expected::one_by_one(near, load).into_time());
     }
     let found = facts.measured(&PAGE_READ, &first)?;
     let in_order = AccessOrder::of(case) == Some(AccessOrder::Sequential);
-    match predictable(CacheState::of(case), case)? {
-        CacheState::Cached => Ok(sum(found, None)),
+    let more = match predictable(CacheState::of(case), case)? {
+        CacheState::Cached => {
+            let derivation = time(found.value);
+            return Ok(Predicting::within_factor(Basis::Derived, found.value, expected::FACTOR)
+                .formula(found.name.clone())
+                .input(found)
+                .derived_as(derivation));
+        }
         CacheState::Uncached if in_order => {
             let zeroing = facts.measured(&BANDWIDTH_ZERO, &bandwidth::in_memory(facts.machine()))?;
-            let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
-            let time = nanoseconds_of(page, zeroing.value);
-            Ok(sum(found, Some((format!("page / {}", zeroing.name), time, "zeroing", zeroing))))
+            let nanoseconds = nanoseconds_of(allowance::page_bytes(facts.machine()), zeroing.value);
+            Expected {
+                nanoseconds,
+                formula: format!("page / {}", zeroing.name),
+                derivation: format!("{} for zeroing", time(nanoseconds)),
+                inputs: vec![zeroing],
+            }
         }
         CacheState::Uncached => {
             let new = facts.measured(&FAULT_MINOR, &Case::new().at(FaultPage::Anonymous))?;
-            Ok(sum(found, Some((new.name.clone(), new.value, "a page of its own", new))))
+            Expected::measured(new, " for a page of its own")
         }
-        CacheState::Direct => predictable(None, case),
-    }
-}
-
-/// A call that finds a page, and what else there is: its formula, its nanoseconds, what it is, and where that is from.
-fn sum(found: Input, more: Option<(String, f64, &str, Input)>) -> Prediction {
-    let (formula, value, inputs, derivation) = match more {
-        None => (found.name.clone(), found.value, vec![found.clone()], time(found.value)),
-        Some((formula, nanoseconds, what, from)) => {
-            let value = found.value + nanoseconds;
-            let derivation = format!("{} + {} for {what} = {}", time(found.value), time(nanoseconds), time(value));
-            (format!("{} + {formula}", found.name), value, vec![found, from], derivation)
-        }
+        CacheState::Direct => return predictable(None, case),
     };
-    let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(formula);
-    predicting.inputs(inputs).derived_as(derivation)
+    Ok(expected::one_by_one(Expected::measured(found, ""), more).into_time())
 }
 
 #[cfg(test)]

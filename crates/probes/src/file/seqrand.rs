@@ -14,7 +14,7 @@ use super::cases::{known, order, predictable, state};
 use super::data::{self, MIB};
 use super::expected::{self, Expected, Transfer, time};
 use super::proof::Counters;
-use crate::memory::latency;
+use crate::memory::{allowance, latency};
 use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
@@ -222,7 +222,7 @@ const FOLIO_LOADS: f64 = 2.0;
 /// The same where the kernel reads ahead: what matters is how many reads wait for a window.
 fn tail_ahead(facts: &Facts<'_>, whole: u64) -> Result<Prediction, NoPrediction> {
     let block = BLOCK as u64;
-    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(block);
+    let page = allowance::page_bytes(facts.machine());
     let most = facts.measured(&READ_AHEAD, &Case::new())?;
     // All that either way may need is asked for: a plan does not know the size of windows.
     let (found, load) = (expected::cached(facts, block), latency::of_memory(facts));

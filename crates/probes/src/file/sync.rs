@@ -14,13 +14,13 @@ use kelvin_file::device::{Device, Moved};
 use kelvin_file::noise::{self, Noise};
 use kelvin_file::{Order, Requests, Target};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
 use super::cases::{known, predictable};
 use super::data::{cannot, has_room, stopped};
-use super::expected::{self, nanoseconds_of, per_second, time};
+use super::expected::{self, Expected, nanoseconds_of, per_second, time};
 use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -270,13 +270,13 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
             "a file system's cost of a write of new blocks into memory is not published; os.syscall.write is its floor",
         )),
         (FlushedBy::Fdatasync | FlushedBy::Fsync, WritePlace::InPlace) => {
-            let (write, flushed) = (written(facts)?, of_device(facts, &DEVICE_WRITE_LATENCY)?);
-            Ok(sum([write, flushed], ["write into memory", "the block flushed to the device"]))
+            let flushed = of_device(facts, &DEVICE_WRITE_LATENCY, " the block flushed to the device")?;
+            Ok(expected::one_by_one(written(facts)?, flushed).into_time())
         }
         (FlushedBy::Fdatasync | FlushedBy::Fsync, WritePlace::Append) => {
-            let (write, data) = (written(facts)?, of_device(facts, &DEVICE_ACCEPT)?);
-            let commit = of_device(facts, &DEVICE_WRITE_LATENCY)?;
-            Ok(sum([write, data, commit], ["write into memory", "the block", "the new size flushed to the device"]))
+            let data = of_device(facts, &DEVICE_ACCEPT, " the block")?;
+            let commit = of_device(facts, &DEVICE_WRITE_LATENCY, " the new size flushed to the device")?;
+            Ok(expected::one_by_one(expected::one_by_one(written(facts)?, data), commit).into_time())
         }
     }
 }
@@ -294,22 +294,13 @@ fn unflushed(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 }
 
 /// The write that all flushed ones begin with, as measured alone.
-fn written(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
-    facts.measured(&SYNC, &Case::new().at(FlushedBy::Nothing).at(WritePlace::InPlace))
+fn written(facts: &Facts<'_>) -> Result<Expected, NoPrediction> {
+    let alone = Case::new().at(FlushedBy::Nothing).at(WritePlace::InPlace);
+    Ok(Expected::measured(facts.measured(&SYNC, &alone)?, " write into memory"))
 }
 
-fn of_device(facts: &Facts<'_>, metric: &Metric) -> Result<Input, NoPrediction> {
-    facts.measured(metric, &Case::new())
-}
-
-/// Parts one after another, each with what it is.
-fn sum<const PARTS: usize>(parts: [Input; PARTS], what: [&str; PARTS]) -> Prediction {
-    let value = parts.iter().map(|part| part.value).sum();
-    let formula = parts.iter().map(|part| part.name.clone()).collect::<Vec<_>>().join(" + ");
-    let each = parts.iter().zip(what).map(|(part, what)| format!("{} {what}", time(part.value)));
-    let derivation = format!("{} = {}", each.collect::<Vec<_>>().join(" + "), time(value));
-    let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(formula);
-    predicting.inputs(parts).derived_as(derivation)
+fn of_device(facts: &Facts<'_>, metric: &Metric, what: &str) -> Result<Expected, NoPrediction> {
+    Ok(Expected::measured(facts.measured(metric, &Case::new())?, what))
 }
 
 /// A write to a file with O_DSYNC is one with fdatasync after it.

@@ -41,6 +41,11 @@ pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
     caches
 }
 
+/// Bytes of a base page: as stated, else those of most machines.
+pub(crate) fn page_bytes(machine: &Machine) -> u64 {
+    machine.memory.page_bytes.get().copied().unwrap_or(4096)
+}
+
 /// Bytes of the L2 cache, if the machine reports it.
 pub(crate) fn second_level(machine: &Machine) -> Option<u64> {
     data_caches(machine).into_iter().find(|cache| cache.level == 2).map(|cache| cache.bytes)

@@ -6,6 +6,7 @@
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::mem::CORE_TO_CORE;
 use kelvin_catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
+use kelvin_catalogue::os::TokenMeans;
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction};
 
@@ -182,7 +183,7 @@ impl Switching {
 
     /// Between two CPUs: waking the other one, measured over pipes, less their calls.
     pub(super) fn wake(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
-        let over_pipes = Case::new().at(kelvin_model::Point::named(&cross_cpu::MEANS.name, "pipe"));
+        let over_pipes = Case::new().at(TokenMeans::Pipe);
         let woken = facts.measured(&cross_cpu::METRIC, &over_pipes)?;
         let calls = facts.measured(&pipe::PROCESS_OWN, &Case::new())?;
         let nanoseconds = (woken.value - calls.value).max(0.0);

@@ -11,7 +11,7 @@ use kelvin_sys::memory::Arena;
 use kelvin_sys::process::fork_and_exit;
 
 use crate::memory::axes::{check_pages, page_sizes, pages};
-use crate::memory::bandwidth;
+use crate::memory::{allowance, bandwidth};
 use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -204,7 +204,7 @@ fn linear<const N: usize>([from, pages, each]: [f64; 3], formula: &str, inputs: 
 }
 
 fn page_size(machine: &Machine, huge: bool) -> Result<u64, NoPrediction> {
-    let base = machine.memory.page_bytes.get().copied().unwrap_or(4096);
+    let base = allowance::page_bytes(machine);
     if !huge {
         return Ok(base);
     }

@@ -13,11 +13,10 @@ use super::super::cases::predictable;
 use super::super::expected::{Expected, nanoseconds_of, one_by_one, per_second, time};
 use super::place::BLOCK;
 use crate::advertised::fastest_link;
+use crate::memory::allowance;
 
 /// The predicted range of a remote block, as a factor either way.
 const SPREAD: f64 = 3.0;
-/// Bytes of a page, where the machine does not say.
-const PAGE: u64 = 4 << 10;
 
 pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if metric.id != REMOTE.id {
@@ -79,7 +78,7 @@ fn requested(facts: &Facts<'_>, case: &Case) -> Result<Expected, NoPrediction> {
     }
     let window = facts.measured(&REMOTE_READ_AHEAD, &Case::new())?;
     let whole = predictable(BYTES.of(case), case)?;
-    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(PAGE);
+    let page = allowance::page_bytes(facts.machine());
     let blocks = super::ahead(whole);
     let windows = ahead::windows(blocks * BLOCK as u64, BLOCK as u64, window.value as u64, page);
     let trips = overlapped(windows);

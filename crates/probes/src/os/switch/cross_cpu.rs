@@ -6,15 +6,12 @@
 pub(crate) use kelvin_catalogue::os::SWITCH_CROSS_CPU as METRIC;
 use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenMeans};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::super::partner::Partner;
 use crate::predict::Predicting;
-
-/// How the token is passed.
-pub(crate) const MEANS: Axis = TokenMeans::AXIS;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     id: SWITCH_CROSS_CPU.id.as_str(),
