@@ -78,24 +78,18 @@ pub(super) struct AboutFormulas {
 impl AboutFormulas {
     /// By all formulas that machines tell of.
     pub(super) fn of(families: &[(Subject, Family<'_>)]) -> Self {
+        let own: Vec<Option<f64>> = families.iter().map(|(_, family)| family.shared()).collect();
         let mut shared: BTreeMap<Subject, Vec<f64>> = BTreeMap::new();
-        for (subject, family) in families {
-            shared.entry(subject.clone()).or_default().extend(family.shared());
+        let [mut all, mut between] = [BTreeMap::<Subject, Vec<f64>>::new(), BTreeMap::new()];
+        for ((subject, _), own) in families.iter().zip(&own) {
+            shared.entry(subject.clone()).or_default().extend(own);
         }
-        let squares = |times: &dyn Fn(&Subject, &Family<'_>) -> f64| {
-            let mut squares: BTreeMap<Subject, Vec<f64>> = BTreeMap::new();
-            for (subject, family) in families {
-                let times = times(subject, family);
-                squares
-                    .entry(subject.clone())
-                    .or_default()
-                    .extend(family.squares().iter().map(|square| square * times));
-            }
-            Usual::about_formulas(squares)
-        };
-        let all = squares(&|_, _| 1.0);
-        let between = squares(&|subject, family| 1.0 - fault(&shared, subject, family));
-        Self { all, between, shared }
+        for ((subject, family), own) in families.iter().zip(&own) {
+            let (squares, left) = (family.squares(), 1.0 - fault(&shared, subject, *own));
+            between.entry(subject.clone()).or_default().extend(squares.iter().map(|square| square * left));
+            all.entry(subject.clone()).or_default().extend(squares);
+        }
+        Self { all: Usual::about_formulas(all), between: Usual::about_formulas(between), shared }
     }
 
     /// How far figures of a subject usually lie from their formulas.
@@ -105,15 +99,15 @@ impl AboutFormulas {
 
     /// The share of that which is the formula's own fault.
     pub(super) fn fault(&self, subject: &Subject, family: &Family<'_>) -> f64 {
-        fault(&self.shared, subject, family)
+        fault(&self.shared, subject, family.shared())
     }
 }
 
-/// The share of a family, drawn to the usual one of its subject.
-fn fault(shared: &BTreeMap<Subject, Vec<f64>>, subject: &Subject, family: &Family<'_>) -> f64 {
+/// The share of a family, whose own machines have so much in common, drawn to the usual one of its subject.
+fn fault(shared: &BTreeMap<Subject, Vec<f64>>, subject: &Subject, own: Option<f64>) -> f64 {
     let known = shared.get(subject).map_or(&[][..], Vec::as_slice);
     let usual = (known.iter().sum::<f64>() + OF_HALF * HALF) / (known.len() as f64 + OF_HALF);
-    family.shared().map_or(usual, |own| (own + OF_SUBJECT * usual) / (1.0 + OF_SUBJECT))
+    own.map_or(usual, |own| (own + OF_SUBJECT * usual) / (1.0 + OF_SUBJECT))
 }
 
 #[cfg(test)]

@@ -24,15 +24,18 @@ impl Beside {
 
 /// The figures of a machine, predicted from its lower metrics and from the machines of other kinds.
 pub fn beside(here: &OtherMachine) -> Vec<Beside> {
-    Beside::of(here, &elsewhere(here))
+    let plan = plan(here);
+    Beside::of(here, &plan, &kelvin_probes::elsewhere(&here.machine, &plan))
 }
 
 /// How many figures of each metric are flagged where all of them are so many times worse, and so are the inputs of others: the metric, and
 /// a count for each of these factors.
 #[allow(dead_code, reason = "the test that shares this file asks for single figures")]
 pub fn whole_metrics_slower(here: &OtherMachine, slower: &[f64]) -> Vec<(Name, Vec<usize>)> {
-    let elsewhere = elsewhere(here);
-    let metrics: BTreeMap<Name, Better> = Beside::of(here, &elsewhere)
+    // The same figures at any speed, and what others tell of them.
+    let plan = plan(here);
+    let elsewhere = kelvin_probes::elsewhere(&here.machine, &plan);
+    let metrics: BTreeMap<Name, Better> = Beside::of(here, &plan, &elsewhere)
         .into_iter()
         .filter(|one| one.prediction.is_some())
         .map(|one| (one.figure.metric, one.better))
@@ -44,16 +47,11 @@ pub fn whole_metrics_slower(here: &OtherMachine, slower: &[f64]) -> Vec<(Name, V
             figure.value *= times;
             figure.half_width *= times;
         }
-        let own = Beside::of(&changed, &elsewhere).into_iter().filter(|one| one.figure.metric == metric);
+        let own = Beside::of(&changed, &plan, &elsewhere).into_iter().filter(|one| one.figure.metric == metric);
         own.filter(|one| one.touches(1.0) == Some(false)).count()
     };
     let of = |(metric, better)| (metric, slower.iter().map(|slower| flagged(metric, better, *slower)).collect());
     metrics.into_iter().map(of).collect()
-}
-
-/// What the machines of other kinds tell of the figures of one.
-fn elsewhere(here: &OtherMachine) -> Elsewhere {
-    kelvin_probes::elsewhere(&here.machine, &plan(here))
 }
 
 /// The figures of a machine as a plan of what is measured.
@@ -68,8 +66,8 @@ fn plan(here: &OtherMachine) -> Vec<Planned> {
 }
 
 impl Beside {
-    /// Those of a machine, by what others tell.
-    fn of(here: &OtherMachine, elsewhere: &Elsewhere) -> Vec<Self> {
+    /// Those of a machine that are planned, by what others tell.
+    fn of(here: &OtherMachine, plan: &[Planned], elsewhere: &Elsewhere) -> Vec<Self> {
         let headlines = kelvin_probes::headlines(here);
         let find = |metric: &str, case: &Case| headlines.at(metric, case);
         let probes = kelvin_probes::all();
@@ -82,6 +80,6 @@ impl Beside {
             let better = metrics.get(&record.metric)?.better;
             Some(Self { figure: figure.clone(), better, prediction: record.prediction })
         };
-        predictions(&probes, &plan(here), &facts).into_iter().filter_map(of).collect()
+        predictions(&probes, plan, &facts).into_iter().filter_map(of).collect()
     }
 }
