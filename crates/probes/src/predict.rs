@@ -1,6 +1,6 @@
 //! Building blocks of predictions.
 
-use kelvin_model::{Basis, Input, Prediction, Unit};
+use kelvin_model::{Basis, Input, Prediction, Unit, units};
 
 /// A prediction under construction: every step of the derivation is kept.
 pub(crate) struct Predicting {
@@ -27,6 +27,14 @@ impl Predicting {
             calibration: None,
         };
         Self { prediction }
+    }
+
+    /// The same as another figure of the run, within this factor either way; `what` follows its value in the derivation, such as
+    /// " as for adding it". It is complete but for further sources.
+    pub(crate) fn same_as(other: Input, factor: f64, what: &str) -> Self {
+        let mut same = Self::within_factor(Basis::Derived, other.value, factor).formula(other.name.clone());
+        same.prediction.derivation = format!("{}{what}", units::plain(other.value, other.unit));
+        same.input(other)
     }
 
     /// The formula, in words.
@@ -60,6 +68,12 @@ impl Predicting {
     /// The derivation with the figures put in, which completes the prediction.
     pub(crate) fn derived_as(mut self, derivation: impl Into<String>) -> Prediction {
         self.prediction.derivation = derivation.into();
+        self.prediction
+    }
+
+    /// The prediction, whose derivation is there.
+    pub(crate) fn complete(self) -> Prediction {
+        debug_assert!(!self.prediction.derivation.is_empty());
         self.prediction
     }
 }

@@ -191,11 +191,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     match call {
         ByteCall::Lseek => {
             let null = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
-            let derivation = format!("{} for a call that changes a number", time(null.value));
-            Ok(Predicting::within_factor(Basis::Derived, null.value, expected::FACTOR)
-                .formula(null.name.clone())
-                .input(null)
-                .derived_as(derivation))
+            Ok(Predicting::same_as(null, expected::FACTOR, " for a call that changes a number").complete())
         }
         ByteCall::Read | ByteCall::Pread => near(facts),
         ByteCall::PreadAnywhere => anywhere(facts, bytes),

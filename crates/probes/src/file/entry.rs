@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use kelvin_catalogue::file::{ENTRY, ENTRY_ADD, ENTRY_GIVE_BACK, ENTRY_MAKE, ENTRY_REMOVE};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::UNNAMED;
 
 use super::data::cannot;
-use super::expected::{self, time};
+use super::expected;
 use super::tree::{Tree, timed};
 use crate::predict::Predicting;
 
@@ -149,12 +149,9 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
         return Err(NoPrediction::because("a file system's cost of directories and inodes is not published"));
     }
     let add = facts.measured(&ENTRY_ADD, &Case::new())?;
-    let derivation = format!("{} as for adding it", time(add.value));
-    Ok(Predicting::within_factor(Basis::Derived, add.value, expected::FACTOR)
-        .formula(add.name.clone())
-        .input(add)
+    Ok(Predicting::same_as(add, expected::FACTOR, " as for adding it")
         .source("Linux fs/ext4/namei.c: ext4_link, ext4_unlink")
-        .derived_as(derivation))
+        .complete())
 }
 
 #[cfg(test)]

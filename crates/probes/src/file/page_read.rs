@@ -12,7 +12,7 @@ use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage, L
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Order, Requests, Target};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{expect, page_bytes};
 
@@ -120,11 +120,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let in_order = AccessOrder::of(case) == Some(AccessOrder::Sequential);
     let more = match predictable(CacheState::of(case), case)? {
         CacheState::Cached => {
-            let derivation = time(found.value);
-            return Ok(Predicting::within_factor(Basis::Derived, found.value, expected::FACTOR)
-                .formula(found.name.clone())
-                .input(found)
-                .derived_as(derivation));
+            return Ok(Predicting::same_as(found, expected::FACTOR, " as in order").complete());
         }
         CacheState::Uncached if in_order => {
             let zeroing = facts.measured(&BANDWIDTH_ZERO, &bandwidth::in_memory(facts.machine()))?;

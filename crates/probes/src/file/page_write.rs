@@ -100,11 +100,7 @@ fn place(pages: u64, page: u64) -> Result<u64, Stop> {
 /// Two pages in order: as one, since most neighbours are in one folio.
 fn neighbours(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let one = facts.measured(&PAGE_WRITE, &pages_written(1, AccessOrder::Sequential))?;
-    let derivation = format!("{} as for one page", time(one.value));
-    Ok(Predicting::within_factor(Basis::Derived, one.value, expected::FACTOR)
-        .formula(one.name.clone())
-        .input(one)
-        .derived_as(derivation))
+    Ok(Predicting::same_as(one, expected::FACTOR, " as for one page").complete())
 }
 
 /// Bytes of a folio: as many as the file was written by at once.

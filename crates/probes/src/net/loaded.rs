@@ -6,7 +6,7 @@
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{LOADED, MESSAGE, RTT_TCP, SendMethod};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction};
+use kelvin_model::{Case, Metric, NoPrediction, Prediction};
 
 use super::bulk::{Bulk, Ends, Plan};
 use super::echo::Echo;
@@ -73,10 +73,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         ));
     }
     let alone = facts.measured(&RTT_TCP, &case.clone().with(MESSAGE, SMALL))?;
-    Ok(Predicting::within_factor(Basis::Derived, alone.value, 2.0)
-        .formula(format!("{}: who was asleep goes first", alone.name))
-        .input(alone.clone())
-        .derived_as(format!("{:.0} ns as without the stream", alone.value)))
+    Ok(Predicting::same_as(alone, 2.0, " as without the stream: who was asleep goes first").complete())
 }
 
 #[cfg(test)]

@@ -191,10 +191,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 /// Another call that does as little.
 fn like_a_read(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let read = facts.measured(&SYSCALL_READ, &Case::new())?;
-    Ok(Predicting::within_factor(Basis::Derived, read.value, 1.5)
-        .formula("os.syscall.read: as short a way")
-        .input(read.clone())
-        .derived_as(format!("{:.1} ns as a read", read.value)))
+    Ok(Predicting::same_as(read, 1.5, " for a read, as short a way").complete())
 }
 
 /// A look at more descriptors than the fewest: each is looked up and asked by itself.

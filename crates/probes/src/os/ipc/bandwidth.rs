@@ -188,10 +188,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, kind: stream::StreamKind, metric: &Me
 /// Over sockets: the same bytes over the same sockets, measured without acknowledgements.
 fn over_sockets(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let stream = facts.measured(&BANDWIDTH_UNIX, case)?;
-    Ok(Predicting::within_factor(Basis::Derived, stream.value, 1.3)
-        .formula(stream.name.clone())
-        .input(stream.clone())
-        .derived_as(format!("{:.2} GB/s over the same sockets, without acknowledgements", stream.value / 1e9)))
+    Ok(Predicting::same_as(stream, 1.3, " over the same sockets, without acknowledgements").complete())
 }
 
 /// Over a pipe, which holds one large message or several small ones: its ends take turns, on one CPU and on two.

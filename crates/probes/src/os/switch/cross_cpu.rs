@@ -6,7 +6,7 @@
 pub(crate) use kelvin_catalogue::os::SWITCH_CROSS_CPU as METRIC;
 use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenMeans};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
@@ -72,10 +72,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if TokenMeans::of(case) == Some(TokenMeans::Futex) {
         let woken = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Pipe))?;
-        return Ok(Predicting::within_factor(Basis::Derived, woken.value, 1.3)
-            .formula("os.switch.cross_cpu by another means: waking is most of it")
-            .input(woken.clone())
-            .derived_as(format!("{:.0} ns over pipes", woken.value)));
+        return Ok(Predicting::same_as(woken, 1.3, " over pipes, as waking is most of it").complete());
     }
     let here = match facts.measured(&SWITCH_PROCESS_PIPE, &Case::new()) {
         Ok(switch) => format!(" (a switch on one CPU took {:.0} ns)", switch.value),
