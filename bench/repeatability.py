@@ -18,8 +18,8 @@ between two processes on one CPU below 4 %, bandwidth of streams between them be
 With --area all, which is a default run of everything, the bounds are others, over all figures at once: intervals of every kind contain
 the median in 93..98 %; median width at most 1.3 exact intervals; half-widths at most 1.7 % of the headline in the median, 7.1 % at three
 quarters and 14.8 % at nine tenths; at most 1 % of the figures not known; each run within 5 % of its 150 s. And what a run concludes is
-compared with what its own halves and other runs conclude: of 100 such pairs at most 5 differ in direction anywhere, and each side has 40
-decided conclusions at least (bench/conclusions.py). With --quick as well there are two bounds: at most 3 % of the figures not known, each
+compared with what its own halves and other runs conclude: of 100 such pairs that have 40 decided conclusions at least on each side, at
+most 5 differ in direction anywhere (bench/conclusions.py). With --quick as well there are two bounds: at most 3 % of the figures not known, each
 run within 5 % of its 45 s.
 
 With --rivals, also: other tools given the same wall time (--seconds) on the same operation and CPU as kelvin, interleaved
