@@ -415,7 +415,7 @@ fn translation_conclusion(found: &Translation, tested: Option<Tested>, machine: 
     let level = LevelClaim::Translation { bytes: found.bytes, latencies, shows_from: found.shows_from, reach };
     let conclusion = Conclusion {
         claim: Claim::Level(level),
-        holds: found.apart.then_some(found.shows_from.is_some()),
+        holds: found.apart.then_some(true),
         evidence: Test::Intervals { latencies, apart: found.apart },
         tested,
     };

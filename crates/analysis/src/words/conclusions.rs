@@ -578,14 +578,15 @@ fn of_level(level: &LevelClaim) -> String {
         LevelClaim::Translation { bytes: set, latencies: [base, huge], shows_from, reach } => {
             let reaches =
                 reach.map_or_else(String::new, |reach| format!("; the reported TLB reach is {}", bytes(reach)));
+            let more = format!(
+                "base pages cost {} more per load than huge pages at {} ({})",
+                plain(base - huge, Unit::Nanoseconds),
+                bytes(*set),
+                percent((base - huge) / huge)
+            );
             match shows_from {
-                Some(from) => format!(
-                    "base pages cost {} more per load than huge pages at {} ({}), noticeable from {} up{reaches}",
-                    plain(base - huge, Unit::Nanoseconds),
-                    bytes(*set),
-                    percent((base - huge) / huge),
-                    bytes(*from)
-                ),
+                Some(from) => format!("{more}, noticeable from {} up{reaches}", bytes(*from)),
+                None if base > huge => format!("{more}, hardly noticeable{reaches}"),
                 None => format!("base pages cost no more than huge pages up to {}{reaches}", bytes(*set)),
             }
         }
