@@ -5,10 +5,10 @@
 //! rounds the interquartile mean repeats up to a tenth better, but with one outlier in seven rounds the median repeats
 //! a quarter better with 6 rounds, and two outliers of 6 do not move it.
 //!
-//! Its interval is that of [`Uncertain::median`]. Where earlier runs are known, the variance of the headline within the run (from the
-//! Winsorised variance of its rounds, which an outlier cannot inflate; Tukey and McLaughlin 1963) is pooled with theirs, and the
-//! variance between runs that their own rounds do not explain is added (method of moments of the one-way random model) with
-//! degrees of freedom after Satterthwaite (1946).
+//! Its interval is that of [`Uncertain::median`]. Where earlier runs are known, it is made of the variance of their headlines, beside which
+//! what rounds explain (their Winsorised variance, which an outlier cannot inflate, Tukey and McLaughlin 1963, pooled with that of earlier
+//! runs) counts as a guess of it. What rounds do not explain (method of moments of the one-way random model) is added to those of a run that
+//! is noisier than the earlier ones, with degrees of freedom after Satterthwaite (1946).
 
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,12 @@ pub const LEAST_HISTORY: usize = 3;
 
 /// Maximum degrees of freedom that earlier runs contribute to the variance within a run of few rounds.
 const LENT_DEGREES: f64 = 24.0;
+
+/// Degrees of freedom of what rounds explain, as a guess of the variance among runs. Where runs differ by more, rounds miss something, and the
+/// guess counts for less, by the square of the part that they explain. Of 20 runs of 560 figures on an idle guest the variance among runs is
+/// 1.0 to 1.8 times what rounds explain in the median; with these the intervals of that series hold its median in 94.8 %, and are narrower by
+/// 5 to 7 % than where what rounds do not explain is added to what they do.
+const GUESSED_BY_ROUNDS: f64 = 8.0;
 
 /// A variance this many times the usual one is different: about the 97.5 % point of F with 3 degrees of freedom against
 /// many, 1 % with 5.
@@ -293,26 +299,36 @@ impl RunToRun {
         Self { component, between, within, ..self }
     }
 
-    /// The variance of this run's headline: its own rounds' and the component between runs.
-    ///
-    /// The own variance is pooled with that of earlier runs, which count no more than the run itself or than 24
-    /// degrees of freedom, and not at all if this run is clearly noisier.
-    pub fn join(&self, own: Spread) -> Spread {
+    /// Whether the rounds of a run scatter clearly more than those of the earlier ones.
+    fn is_noisier(&self, own: Spread) -> bool {
+        own.variance > CLEARLY_NOISIER * self.within
+    }
+
+    /// What the rounds of this run explain of its headline's variance, pooled with that of earlier runs, which count no more than the
+    /// run itself or than 24 degrees of freedom, and not at all if this run is clearly noisier.
+    pub(crate) fn of_rounds(&self, own: Spread) -> Spread {
         // Earlier runs had about as many rounds as this one.
         let known = own.degrees * self.runs as f64;
-        let noisier = own.variance > CLEARLY_NOISIER * self.within;
-        let lent = if noisier { 0.0 } else { own.degrees.max(LENT_DEGREES).min(known) };
+        let lent = if self.is_noisier(own) { 0.0 } else { own.degrees.max(LENT_DEGREES).min(known) };
         let share = own.degrees / (own.degrees + lent);
-        let pooled = share * own.variance + (1.0 - share) * self.within;
-        let total = pooled + self.component;
-        if self.component == 0.0 {
-            return Spread { variance: total, degrees: own.degrees + lent };
+        Spread { variance: share * own.variance + (1.0 - share) * self.within, degrees: own.degrees + lent }
+    }
+
+    /// The variance of this run's headline.
+    ///
+    /// How much the headlines of earlier runs differ is what is asked for; what rounds explain is a guess of it that counts beside it, as in
+    /// moderated tests (Smyth 2004), and the less the more runs differ by what no round shows. A run that is clearly noisier has its own
+    /// rounds' variance, and beside it what those of earlier ones do not explain.
+    pub fn join(&self, own: Spread) -> Spread {
+        let rounds = self.of_rounds(own);
+        let degrees = self.runs as f64 - 1.0;
+        if self.is_noisier(own) {
+            return rounds.and(Spread { variance: self.component, degrees });
         }
-        let runs = self.runs as f64;
-        // total = between + share (own - within): variances of the three, over two.
-        let uncertainty = self.between.powi(2) / (runs - 1.0)
-            + share.powi(2) * (own.variance.powi(2) + self.within.powi(2) / runs) / own.degrees;
-        Spread { variance: total, degrees: total.powi(2) / uncertainty }
+        let explained = if self.between > rounds.variance { rounds.variance / self.between } else { 1.0 };
+        let guess = GUESSED_BY_ROUNDS * explained.powi(2);
+        let whole = guess + degrees;
+        Spread { variance: (guess * rounds.variance + degrees * self.between) / whole, degrees: whole }
     }
 }
 
@@ -480,12 +496,26 @@ mod tests {
         assert_eq!((history.between, history.within, history.runs), (10.0, 1.0, 5));
         let component = 10.0 - (1.0 + 0.5 * 0.5f64.sqrt());
         assert!((history.component - component).abs() < 1e-12);
-        let joined = history.join(Spread { variance: 1.0, degrees: 5.0 });
-        assert!((joined.variance - component - 1.0).abs() < 1e-12);
-        assert!((3.0..4.0).contains(&joined.degrees), "{}", joined.degrees);
         let explained = RunToRun::learn(&[100.0, 101.0, 99.0], &[4.0; 3]).unwrap();
         assert_eq!(explained.component, 0.0);
-        assert_eq!(explained.join(Spread { variance: 4.0, degrees: 5.0 }), Spread { variance: 4.0, degrees: 20.0 });
+        assert_eq!(
+            explained.of_rounds(Spread { variance: 4.0, degrees: 5.0 }),
+            Spread { variance: 4.0, degrees: 20.0 }
+        );
+    }
+
+    #[test]
+    fn what_rounds_explain_counts_beside_what_runs_differ_by() {
+        let is = |found: Spread, variance: f64, degrees: f64| {
+            assert!((found.variance - variance).abs() < 1e-12 && found.degrees == degrees, "{found:?}");
+        };
+        // Four degrees of freedom of five runs, and eight of rounds where they explain it all; where a tenth, a hundredth of that.
+        let differ = RunToRun::learn(&[100.0, 104.0, 96.0, 102.0, 98.0], &[1.0; 5]).unwrap();
+        is(differ.join(Spread { variance: 1.0, degrees: 5.0 }), (4.0 * 10.0 + 0.08) / 4.08, 4.08);
+        let agree = RunToRun::learn(&[100.0, 104.0, 96.0, 102.0, 98.0], &[25.0; 5]).unwrap();
+        is(agree.join(Spread { variance: 25.0, degrees: 5.0 }), (4.0 * 10.0 + 8.0 * 25.0) / 12.0, 12.0);
+        let alike = RunToRun::learn(&[100.0, 104.0, 96.0, 102.0, 98.0], &[10.0; 5]).unwrap();
+        is(alike.join(Spread { variance: 10.0, degrees: 5.0 }), 10.0, 12.0);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl BetweenRuns {
         let assumed = |deviation: &f64| Spread { variance: deviation.powi(2), degrees: OF_ASSUMED };
         let (spread, most) = match self {
             Self::Learned { history, usual } => {
-                let of_rounds = RunToRun { component: 0.0, ..*history }.join(within);
+                let of_rounds = history.of_rounds(within);
                 let seen = Spread { variance: history.component, degrees: history.runs as f64 - 1.0 };
                 let most = (1.0 + OF_A_RUN * history.runs as f64).min(TAILS);
                 (of_rounds.and(pooled(assumed(usual), Some(seen))), most)
