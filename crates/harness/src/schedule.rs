@@ -20,6 +20,9 @@ const MOST_SLICE: f64 = 100e6;
 const AMPLE_ROUNDS: u32 = 100;
 /// Share of the budget for equal passes; the rest is for what needs more than others.
 pub(crate) const EQUAL_SHARE: f64 = 0.85;
+/// Share of the budget up to which the rounds of the minimum are timed for longer than the least: further rounds of what is too wide are
+/// worth more, as rounds differ by more than the samples within them let expect.
+const LONGER_SHARE: f64 = 0.75;
 /// Minimum of rounds of a unit that is only an input of predictions: their median has an error.
 pub(crate) const ROUNDS_OF_INPUT: u32 = LEAST_ROUNDS as u32;
 /// Nanoseconds that a round may go on for beyond its timing, until it has undisturbed samples. On a busy host a core is left alone
@@ -29,8 +32,10 @@ const MOST_BEYOND: f64 = 50e6;
 /// more, which would be in vain without undisturbed samples.
 const SHARES_BEYOND: f64 = 2.0;
 const BEYOND_OF_SET_UP: f64 = 0.05;
-/// A unit that would need this many times its rounds, to reach the target or until enough of them are undisturbed, does not
-/// get them.
+/// Share of the target to which an interval is narrowed where there is time: one that is just narrow enough has come out so by chance half
+/// of the time, and would not again.
+const AIM: f64 = 0.75;
+/// A unit that would need this many times its rounds until enough of them are undisturbed does not get them.
 const HOPELESS_FACTOR: f64 = 8.0;
 /// Once so many units have had a round, the others are expected to take as many times what was expected as they did.
 const TELLING_UNITS: usize = 8;
@@ -401,7 +406,7 @@ impl Schedule {
     fn stretch(&self, now: f64) -> f64 {
         let more = |state: &State| f64::from(self.owed(state)) * (self.usual_slice(state) - LEAST_SLICE);
         let more: f64 = self.units.iter().map(more).sum();
-        let left = (EQUAL_SHARE * self.budget - now - self.needed()).max(0.0);
+        let left = (LONGER_SHARE * self.budget - now - self.needed()).max(0.0);
         if more > 0.0 { (left / more).min(1.0) } else { 1.0 }
     }
 
@@ -495,27 +500,50 @@ impl Schedule {
     }
 
     /// One more round where it helps, while time lasts: of units whose undisturbed rounds are too few, or else of those whose
-    /// interval can still be narrowed.
+    /// interval can be narrowed.
     fn mending_pass(&self, now: f64) -> Vec<usize> {
-        let lack = |unit| self.lacks_undisturbed(unit).then(|| 1.0 / f64::from(self.standings[unit].counting + 1));
-        let pass = self.most_worthwhile(now, lack);
-        if pass.is_empty() { self.most_worthwhile(now, |unit| self.to_narrow(unit)) } else { pass }
+        let left = self.budget - self.kept_for_last() - now;
+        let worst = |unit: usize| f64::from(self.standings[unit].counting + 1);
+        let lacking = self.least_first(|unit| self.lacks_undisturbed(unit).then(|| self.cost(unit) * worst(unit)));
+        let pass = self.affordable(&lacking, left);
+        if pass.is_empty() { self.narrowing_pass(left) } else { pass }
     }
 
-    /// The units for which there is time, of those for which a round is worth something, the most for its cost first.
-    fn most_worthwhile(&self, now: f64, worth: impl Fn(usize) -> Option<f64>) -> Vec<usize> {
-        let of_cost = |unit| Some((worth(unit)? / self.cost(unit), unit));
-        let mut worth: Vec<(f64, usize)> = self.repeatable().filter_map(of_cost).collect();
-        worth.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let mut left = self.budget - self.kept_for_last() - now;
-        let mut pass = Vec::new();
-        for (_, unit) in worth {
-            if self.cost(unit) <= left {
-                left -= self.cost(unit);
-                pass.push(unit);
+    /// One more round of those units of which the least time has been spent: as if all that is left were poured over all that are too wide,
+    /// so that it stands at one level. Intervals are narrowed by the same part for the same part of more rounds, so that a second does most
+    /// where a round takes least; and no unit takes more than its share.
+    fn narrowing_pass(&self, left: f64) -> Vec<usize> {
+        let spent = |unit: usize| f64::from(self.units[unit].rounds) * self.cost(unit);
+        let wide = self.least_first(|unit| self.is_to_narrow(unit).then(|| spent(unit)));
+        let (mut level, mut below) = (f64::INFINITY, 0.0);
+        for (before, (spent, _)) in wide.iter().enumerate() {
+            if *spent >= level {
+                break;
             }
+            below += spent;
+            level = (left + below) / (before as f64 + 1.0);
         }
-        pass
+        let pass: Vec<(f64, usize)> =
+            wide.iter().copied().filter(|&(spent, unit)| spent + self.cost(unit) <= level).collect();
+        // What is left in the end is less than a round of each.
+        self.affordable(if pass.is_empty() { &wide } else { &pass }, left)
+    }
+
+    /// The units that have such a figure, with it, the least first.
+    fn least_first(&self, figure: impl Fn(usize) -> Option<f64>) -> Vec<(f64, usize)> {
+        let mut units: Vec<(f64, usize)> = self.repeatable().filter_map(|unit| Some((figure(unit)?, unit))).collect();
+        units.sort_by(|one, other| one.0.total_cmp(&other.0));
+        units
+    }
+
+    /// The units for a round of each of which there is time, in this order.
+    fn affordable(&self, units: &[(f64, usize)], mut left: f64) -> Vec<usize> {
+        let mut fits = |unit: usize| {
+            let fits = self.cost(unit) <= left;
+            left -= if fits { self.cost(unit) } else { 0.0 };
+            fits
+        };
+        units.iter().map(|&(_, unit)| unit).filter(|&unit| fits(unit)).collect()
     }
 
     /// Whether a unit has too few rounds that count, but so many that more will.
@@ -525,11 +553,12 @@ impl Schedule {
         counting < self.wanted.rounds && !is_hopeless
     }
 
-    /// The half-width of a unit that more rounds bring to the target, if there is one.
-    fn to_narrow(&self, unit: usize) -> Option<f64> {
-        let target = self.wanted.target;
-        let can_be_reached = |width: &f64| *width > target && (width / target).powi(2) <= HOPELESS_FACTOR;
-        self.standings[unit].narrowable.filter(can_be_reached)
+    /// Whether a unit is too wide and more rounds narrow it: to the target, or as far as they count, where what they do not narrow is wider
+    /// than that by itself.
+    fn is_to_narrow(&self, unit: usize) -> bool {
+        let Standing { half_width, narrowable, .. } = self.standings[unit];
+        let (Some(whole), Some(rounds), aim) = (half_width, narrowable, AIM * self.wanted.target) else { return false };
+        whole > aim && (rounds > aim || whole.powi(2) - rounds.powi(2) < aim.powi(2))
     }
 
     /// Nanoseconds of one more round of a unit that has its minimum.
