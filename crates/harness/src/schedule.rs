@@ -499,22 +499,23 @@ impl Schedule {
         if now + time <= EQUAL_SHARE * self.budget { pass } else { Vec::new() }
     }
 
-    /// One more round where it helps, while time lasts: of units whose undisturbed rounds are too few, or else of those whose
-    /// interval can be narrowed.
+    /// One more round where it helps, while time lasts: of units whose undisturbed rounds are too few for an interval, or else of those
+    /// that have fewer of them than they should or whose interval can be narrowed.
     fn mending_pass(&self, now: f64) -> Vec<usize> {
         let left = self.budget - self.kept_for_last() - now;
-        let worst = |unit: usize| f64::from(self.standings[unit].counting + 1);
-        let lacking = self.least_first(|unit| self.lacks_undisturbed(unit).then(|| self.cost(unit) * worst(unit)));
-        let pass = self.affordable(&lacking, left);
+        let few = |unit: usize| self.lacks_undisturbed(unit, LEAST_ROUNDS as u32 + 1);
+        let worst = |unit: usize| self.cost(unit) * f64::from(self.standings[unit].counting + 1);
+        let pass = self.affordable(&self.least_first(|unit| few(unit).then(|| worst(unit))), left);
         if pass.is_empty() { self.narrowing_pass(left) } else { pass }
     }
 
-    /// One more round of those units of which the least time has been spent: as if all that is left were poured over all that are too wide,
-    /// so that it stands at one level. Intervals are narrowed by the same part for the same part of more rounds, so that a second does most
+    /// One more round of those units of which the least time has been spent: as if all that is left were poured over all that need it, so that
+    /// it stands at one level. Intervals are narrowed by the same part for the same part of more rounds, so that a second does most
     /// where a round takes least; and no unit takes more than its share.
     fn narrowing_pass(&self, left: f64) -> Vec<usize> {
         let spent = |unit: usize| f64::from(self.units[unit].rounds) * self.cost(unit);
-        let wide = self.least_first(|unit| self.is_to_narrow(unit).then(|| spent(unit)));
+        let needs = |unit: usize| self.is_to_narrow(unit) || self.lacks_undisturbed(unit, self.wanted.rounds);
+        let wide = self.least_first(|unit| needs(unit).then(|| spent(unit)));
         let (mut level, mut below) = (f64::INFINITY, 0.0);
         for (before, (spent, _)) in wide.iter().enumerate() {
             if *spent >= level {
@@ -546,11 +547,11 @@ impl Schedule {
         units.iter().map(|&(_, unit)| unit).filter(|&unit| fits(unit)).collect()
     }
 
-    /// Whether a unit has too few rounds that count, but so many that more will.
-    fn lacks_undisturbed(&self, unit: usize) -> bool {
+    /// Whether a unit has fewer rounds that count than so many, and than it was to have, but so many that more will.
+    fn lacks_undisturbed(&self, unit: usize, enough: u32) -> bool {
         let (rounds, counting) = (self.units[unit].rounds, self.standings[unit].counting);
         let is_hopeless = f64::from(rounds + 1) > HOPELESS_FACTOR * f64::from(counting + 1);
-        counting < self.wanted.rounds && !is_hopeless
+        counting < enough.min(self.wanted.rounds) && !is_hopeless
     }
 
     /// Whether a unit is too wide and more rounds narrow it: to the target, or as far as they count, where what they do not narrow is wider

@@ -354,13 +354,24 @@ fn what_rounds_do_not_narrow_gets_no_more_of_them() {
 
 #[test]
 fn rounds_without_undisturbed_samples_are_made_up_for_before_intervals_are_narrowed() {
-    // Every second round of the units 0 to 13 is disturbed; all intervals are wide.
-    let disturbed = |rounds: &[u32]| {
-        let wide = |counting| Standing { counting, half_width: Some(0.03), narrowable: Some(0.03) };
-        rounds.iter().enumerate().map(|(unit, &rounds)| wide(if unit < 14 { rounds / 2 } else { rounds })).collect()
+    // Three of four rounds of the units 0 to 13 are disturbed; all intervals are wide.
+    let disturbed = |part: u32, others: f64| {
+        move |rounds: &[u32]| {
+            let standing = |(unit, &rounds): (usize, &u32)| match unit {
+                0..14 => Standing { counting: rounds / part, half_width: Some(0.01), narrowable: Some(0.01) },
+                _ => Standing { counting: rounds, half_width: Some(others), narrowable: Some(others) },
+            };
+            rounds.iter().enumerate().map(standing).collect::<Vec<Standing>>()
+        }
     };
-    let played = play(TIGHT, &[usual(5.0); 40], disturbed);
+    let played = play(TIGHT, &[usual(5.0); 40], disturbed(4, 0.03));
     assert!(played.rounds[..14].iter().all(|&rounds| rounds >= 12), "{:?}", played.rounds);
+    assert!(played.rounds[14..].iter().all(|&rounds| rounds == 8), "{:?}", played.rounds);
+    // With one of two they have enough for an interval: they share the time with what is wide, and have all of it where nothing is.
+    let played = play(TIGHT, &[usual(5.0); 40], disturbed(2, 0.03));
+    assert!(played.rounds.iter().all(|rounds| (10..=11).contains(rounds)), "{:?}", played.rounds);
+    let played = play(TIGHT, &[usual(5.0); 40], disturbed(2, 0.01));
+    assert!(played.rounds[..14].iter().all(|&rounds| rounds >= 14), "{:?}", played.rounds);
     assert!(played.rounds[14..].iter().all(|&rounds| rounds == 8), "{:?}", played.rounds);
     // Never an undisturbed round: no further one will be.
     let never = |rounds: &[u32]| vec![Standing::default(); rounds.len()];
