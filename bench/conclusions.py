@@ -186,7 +186,7 @@ def judge(runs, seed):
     most = MOST_DIFFERENT / PAIRS * pairs
     print(f"\nPairs {enough} with any conclusion that differs in direction: {len(differing)} of {pairs} (bound {most:g}: {MOST_DIFFERENT} of {PAIRS}).")
     if pairs < PAIRS:
-        print(f"That are fewer than {PAIRS} pairs: more runs are needed.")
+        print(f"Those are fewer than {PAIRS} pairs: more runs are needed.")
     for key in sorted(set(itertools.chain.from_iterable(differing))):
         print(f"differs: {key}")
     return len(differing) <= most and pairs >= PAIRS

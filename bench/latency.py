@@ -69,8 +69,9 @@ def benchmark():
         ratio, lower, upper = common.ratio_of_pairs(ours, others)
         good = 1 - bound <= lower and upper <= 1 + bound
         kept = kept and good
+        verdict = "agrees" if good else "NO" if lower > 1 + bound or upper < 1 - bound else "not settled"
         text = lambda values: common.time_text(statistics.median(values))
-        rows.append([case, text(ours), text(others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", f"{bound * 100:g} %", len(ours), "agrees" if good else "NO"])
+        rows.append([case, text(ours), text(others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", f"{bound * 100:g} %", len(ours), verdict])
     print(f"Latency of memory, CPU {rivals.cpu}: {common.describe_machine()}\n")
     print(common.table(["working set", "kelvin, as found", "C loop", "ratio", "90 % interval", "bound", "pairs", "verdict"], rows))
     if missing:
