@@ -58,9 +58,7 @@ class Comparison:
         if self.bound is None:
             return "reported only"
         _, lower, upper = common.ratio_of_pairs(self.ours, self.others)
-        inside = 1 - self.bound <= lower and upper <= 1 + self.bound
-        outside = upper < 1 - self.bound or lower > 1 + self.bound
-        return "agrees" if inside else "differs" if outside else "not settled"
+        return common.agreement(lower, upper, self.bound)
 
     def row(self):
         ratio, lower, upper = common.ratio_of_pairs(self.ours, self.others)

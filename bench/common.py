@@ -246,6 +246,13 @@ def ratio_of_pairs(ours, theirs, level=0.90):
     return tuple(math.exp(value) for value in pseudo_median(logs, level))
 
 
+def agreement(lower, upper, within):
+    """Whether the interval of a ratio says that it lies within so much of 1: `agrees`, `differs` or `not settled`."""
+    if 1 - within <= lower and upper <= 1 + within:
+        return "agrees"
+    return "differs" if upper < 1 - within or lower > 1 + within else "not settled"
+
+
 # ---- tables
 
 

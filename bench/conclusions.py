@@ -169,14 +169,17 @@ def judge(runs, seed):
         if not of_kind:
             continue
         decided = [side_["decided"] for pair in of_kind for side_ in pair]
-        telling = list(filter(is_telling, of_kind))
-        contrary = [[different for _, different in (contradictions(*pair) for pair in some) if different] for some in (telling, of_kind)]
+        contrary = {True: [], False: []}
+        for pair in of_kind:
+            _, different = contradictions(*pair)
+            if different:
+                contrary[is_telling(pair)].append(different)
         beside = [contradictions(*pair, what="verdicts") for pair in of_kind]
-        differing += contrary[0]
-        pairs += len(telling)
+        telling = sum(map(is_telling, of_kind))
+        differing += contrary[True]
+        pairs += telling
         rows.append([
-            kind, len(of_kind), f"{min(decided)}, {statistics.median(decided):g}", len(telling), len(contrary[0]),
-            len(contrary[1]) - len(contrary[0]),
+            kind, len(of_kind), f"{min(decided)}, {statistics.median(decided):g}", telling, len(contrary[True]), len(contrary[False]),
             f"{sum(len(different) for _, different in beside)} of {sum(len(both) for both, _ in beside)}",
         ])  # fmt: skip
     enough = f"with {LEAST_DECIDED} on each side"

@@ -67,9 +67,8 @@ def benchmark():
     for case, _, _, bound in chosen:
         ours, others = zip(*pairs[case])
         ratio, lower, upper = common.ratio_of_pairs(ours, others)
-        good = 1 - bound <= lower and upper <= 1 + bound
-        kept = kept and good
-        verdict = "agrees" if good else "NO" if lower > 1 + bound or upper < 1 - bound else "not settled"
+        verdict = common.agreement(lower, upper, bound)
+        kept = kept and verdict == "agrees"
         text = lambda values: common.time_text(statistics.median(values))
         rows.append([case, text(ours), text(others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", f"{bound * 100:g} %", len(ours), verdict])
     print(f"Latency of memory, CPU {rivals.cpu}: {common.describe_machine()}\n")

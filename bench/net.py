@@ -87,9 +87,7 @@ class Comparison:
             return "reported only"
         if self.within is None:
             return "holds" if lower > BOUND else "slower" if ratio <= BOUND else "not settled"
-        if 1 - self.within <= lower and upper <= 1 + self.within:
-            return "agrees"
-        return "differs" if upper < 1 - self.within or lower > 1 + self.within else "not settled"
+        return common.agreement(lower, upper, self.within)
 
     def row(self):
         ratio, lower, upper = self.interval()

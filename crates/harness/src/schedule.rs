@@ -35,6 +35,8 @@ const BEYOND_OF_SET_UP: f64 = 0.05;
 /// Share of the target to which an interval is narrowed where there is time: one that is just narrow enough has come out so by chance half
 /// of the time, and would not again.
 const AIM: f64 = 0.75;
+/// Undisturbed rounds that come before all narrowing: as many as an interval needs, and one that may yet turn out to be disturbed.
+const ROUNDS_TO_BEGIN: u32 = LEAST_ROUNDS as u32 + 1;
 /// A unit that would need this many times its rounds until enough of them are undisturbed does not get them.
 const HOPELESS_FACTOR: f64 = 8.0;
 /// Once so many units have had a round, the others are expected to take as many times what was expected as they did.
@@ -503,7 +505,7 @@ impl Schedule {
     /// that have fewer of them than they should or whose interval can be narrowed.
     fn mending_pass(&self, now: f64) -> Vec<usize> {
         let left = self.budget - self.kept_for_last() - now;
-        let few = |unit: usize| self.lacks_undisturbed(unit, LEAST_ROUNDS as u32 + 1);
+        let few = |unit: usize| self.lacks_undisturbed(unit, ROUNDS_TO_BEGIN);
         let worst = |unit: usize| self.cost(unit) * f64::from(self.standings[unit].counting + 1);
         let pass = self.affordable(&self.least_first(|unit| few(unit).then(|| worst(unit))), left);
         if pass.is_empty() { self.narrowing_pass(left) } else { pass }

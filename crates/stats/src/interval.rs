@@ -37,8 +37,8 @@ const LENT_DEGREES: f64 = 24.0;
 
 /// Degrees of freedom of what rounds explain, as a guess of the variance among runs. Where runs differ by more, rounds miss something, and the
 /// guess counts for less, by the square of the part that they explain. Of 20 runs of 560 figures on an idle guest the variance among runs is
-/// 1.0 to 1.8 times what rounds explain in the median; with these the intervals of that series hold its median in 94.8 %, and are narrower by
-/// 5 to 7 % than where what rounds do not explain is added to what they do.
+/// one to two times what rounds explain for nearly all; with these the intervals of that series hold its median in 94.5 %, and are narrower by
+/// 6 to 7 % than where what rounds do not explain is added to what they do.
 const GUESSED_BY_ROUNDS: f64 = 8.0;
 
 /// A variance this many times the usual one is different: about the 97.5 % point of F with 3 degrees of freedom against
