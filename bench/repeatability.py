@@ -17,7 +17,8 @@ between two processes on one CPU below 4 %, bandwidth of streams between them be
 
 With --area all, which is a default run of everything, the bounds are others, over all figures at once: intervals of every kind contain
 the median in 93..98 %; median width at most 1.3 exact intervals; half-widths at most 1.7 % of the headline in the median, 7.1 % at three
-quarters and 14.8 % at nine tenths; at most 1 % of the figures not known; each run within 5 % of its 150 s. And what a run concludes is
+quarters and 14.8 % at nine tenths, and at most those of the range of the first three rounds of the same runs, which holds the median far less
+often and says how noisy the machine was; at most 1 % of the figures not known; each run within 5 % of its 150 s. And what a run concludes is
 compared with what its own halves and other runs conclude: of 100 such pairs that have 40 decided conclusions at least on each side, at
 most 5 differ in direction anywhere (bench/conclusions.py). With --quick as well there are two bounds: at most 3 % of the figures not known, each
 run within 5 % of its 45 s.
@@ -97,6 +98,7 @@ WIDTH = 2.0
 EVERYTHING = "all"
 COVERAGE_OF_EVERYTHING = (0.93, 0.98)
 WIDTH_OF_EVERYTHING = 1.3 * 1.96
+ROUNDS_OF_A_RANGE = 3
 HALF_WIDTHS = [(0.5, 0.017), (0.75, 0.071), (0.9, 0.148)]
 NOT_KNOWN = 0.01
 SECONDS, SECONDS_WITHIN = 150, 0.05
@@ -154,13 +156,14 @@ def data_caches(fact):
 def figures(summary):
     """What is kept of a summary; nothing but nulls where there is no headline."""
     if summary is None:
-        return {"headline": None, "interval": None, "as_found": None, "kept_share": None, "two_modes": False}
+        return {"headline": None, "interval": None, "as_found": None, "kept_share": None, "two_modes": False, "first_rounds": []}
     return {
         "two_modes": summary["modes_of"] != "samples" and len(summary["modes"]) > 1,
         "headline": summary["headline"],
         "interval": summary["interval"],
         "as_found": summary["as_found"]["value"],
         "kept_share": summary["kept_share"],
+        "first_rounds": summary["round_headlines"][:ROUNDS_OF_A_RANGE],
     }
 
 
@@ -236,6 +239,7 @@ class Series:
         self.unknown = len(results) - len(known)
         self.two_modes = sum(result.get("two_modes", False) for result in results)
         self.cycles = [result["cycles"] for result in known if result.get("cycles")]
+        self.first_rounds = [result["first_rounds"] for result in known if len(result.get("first_rounds", [])) == ROUNDS_OF_A_RANGE]
         self.of_every_kind = [i for i in (result["interval"] for result in known) if i]
         self.intervals = [i for i in self.of_every_kind if i["kind"] == "confidence"]
 
@@ -363,7 +367,9 @@ def judge_everything(data, series):
     usable = [one for one in series if one.is_usable()]
     middle = {one: statistics.median(one.headlines) for one in usable}
     inside = [i["lower"] <= middle[one] <= i["upper"] for one in usable for i in one.of_every_kind]
-    halves = sorted((i["upper"] - i["lower"]) / 2 / abs(middle[one]) for one in usable for i in one.of_every_kind)
+    halves = [(i["upper"] - i["lower"]) / 2 / abs(middle[one]) for one in usable for i in one.of_every_kind]
+    ranges = [(min(rounds), max(rounds), middle[one]) for one in usable for rounds in one.first_rounds]
+    halves_of_ranges = [(high - low) / 2 / abs(truth) for low, high, truth in ranges]
     widths = [width for width in (one.width() for one in usable) if width is not None]
     if not inside or not widths:
         print("\nToo few figures have an interval: nothing can be judged.")
@@ -376,10 +382,24 @@ def judge_everything(data, series):
         *[
             [f"half-width, at {at:.0%} of the figures", f"{half:.1%}", f"at most {bound:.1%}", half <= bound]
             for at, bound in HALF_WIDTHS
-            for half in [statistics.quantiles(halves, n=100)[round(100 * at) - 1]]
+            for half in [at_share(halves, at)]
+        ],
+        *[
+            [f"the same over that of ranges of three rounds, at {at:.0%}", f"{ratio:.2f}", "at most 1", ratio <= 1]
+            for at, _ in HALF_WIDTHS
+            if halves_of_ranges
+            for ratio in [at_share(halves, at) / at_share(halves_of_ranges, at)]
         ],
     ]  # fmt: skip
+    if ranges:
+        held = sum(low <= truth <= high for low, high, truth in ranges) / len(ranges)
+        print(f"\nThe range of the first three rounds of a run holds the median of all runs in {held:.1%}.")
     return say_bounds([*rows, *known_in_time(data, series, NOT_KNOWN, SECONDS)])
+
+
+def at_share(values, share):
+    """The value below which this share of them lies, in whole hundredths."""
+    return statistics.quantiles(values, n=100)[round(100 * share) - 1]
 
 
 def known_in_time(data, series, not_known, usual):

@@ -15,6 +15,12 @@ const USUAL_SLICE: f64 = 10e6;
 /// Where set-up takes long a round is worth more timing: this share of the set-up, up to so many nanoseconds.
 const TIMED_OF_SET_UP: f64 = 0.25;
 const MOST_SLICE: f64 = 100e6;
+/// Nanoseconds in which the samples of a round scatter as much as rounds differ, where they do so early: mostly it is a quarter of
+/// that. A round that is to narrow an interval is best timed for the geometric mean of this and of what it takes beside its timing
+/// (optimum allocation in two-stage sampling; Cochran, Sampling Techniques, section 10.6), but not for so short that too few samples
+/// are undisturbed.
+const SCATTER: f64 = 1e6;
+const LEAST_NARROWING: f64 = 2e6;
 /// Where the budget allows more than the minimum of rounds, every unit gets more of them, up to this many, before its
 /// interval counts: a disturbance of a few hundred milliseconds then spoils one round of many.
 const AMPLE_ROUNDS: u32 = 100;
@@ -122,6 +128,17 @@ enum Over {
     NoTime,
 }
 
+/// What the rounds of a pass are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    /// As many rounds of every unit: the minimum, or more.
+    Equal,
+    /// Undisturbed rounds in the place of others.
+    Undisturbed,
+    /// Narrower intervals.
+    Narrow,
+}
+
 /// What to run next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Next {
@@ -161,6 +178,10 @@ pub(crate) struct Schedule {
     random: Random,
     /// Units still to run in this pass, last first.
     pass: Vec<usize>,
+    /// What its rounds are for.
+    aim: Aim,
+    /// Until when intervals are narrowed before the minimum of rounds goes on.
+    narrows_until: f64,
     passes: u32,
     /// Whether only the last rounds of units that wait are left.
     closing: bool,
@@ -186,6 +207,8 @@ impl Schedule {
             units: tasks.into_iter().map(unit).collect(),
             random: Random::new(wanted.seed),
             pass: Vec::new(),
+            aim: Aim::Equal,
+            narrows_until: 0.0,
             passes: 0,
             closing: false,
             slowness: 1.0,
@@ -207,7 +230,7 @@ impl Schedule {
                 if state.over.is_some() || self.without_room.contains(&unit) {
                     continue;
                 }
-                let slice = self.slice(state, self.stretch(now));
+                let slice = self.slice_for(self.aim, state, self.stretch(now));
                 if self.owed(state) > 0 || now + self.beside(state) + slice <= self.budget - self.kept_for_last() {
                     let next = Next { unit, round: state.rounds, slice, beyond: self.may_go_on(state, slice, now) };
                     self.running = Some(Running { next, begun: now, beyond: 0.0 });
@@ -253,7 +276,7 @@ impl Schedule {
         let others: f64 = before.map(|need| need.time).sum();
         let room = (1.0 + OVERRUN) * self.budget - now - others;
         let room = if self.owed(&self.units[unit]) > 1 { room / 2.0 } else { room };
-        room.max((2.0 * self.cost(unit)).min(OVERRUN * self.budget))
+        room.max((2.0 * self.cost(unit, Aim::Equal)).min(OVERRUN * self.budget))
     }
 
     /// The decisions since the last call.
@@ -425,8 +448,13 @@ impl Schedule {
         most.min(left).clamp(0.0, MOST_BEYOND)
     }
 
-    fn slice(&self, state: &State, stretch: f64) -> f64 {
-        LEAST_SLICE + stretch * (self.usual_slice(state) - LEAST_SLICE)
+    /// Nanoseconds of timing of a round, which in an equal pass is stretched so far.
+    fn slice_for(&self, aim: Aim, state: &State, stretch: f64) -> f64 {
+        match aim {
+            Aim::Equal => LEAST_SLICE + stretch * (self.usual_slice(state) - LEAST_SLICE),
+            Aim::Undisturbed => LEAST_SLICE,
+            Aim::Narrow => (SCATTER * self.beside(state)).sqrt().clamp(LEAST_NARROWING, MOST_SLICE),
+        }
     }
 
     fn usual_slice(&self, state: &State) -> f64 {
@@ -440,6 +468,16 @@ impl Schedule {
             self.owed(state) > 0 && has_turn(state) && !self.without_room.contains(&unit)
         };
         let mut pass: Vec<usize> = (0..self.units.len()).filter(has_room).collect();
+        let before = std::mem::replace(&mut self.aim, Aim::Equal);
+        if !pass.is_empty() && !self.closing {
+            if before == Aim::Equal {
+                self.narrows_until = now + self.part_for_narrowing(now);
+            }
+            let early = self.early_narrowing_pass(now, judge);
+            if !early.is_empty() {
+                (self.aim, pass) = (Aim::Narrow, early);
+            }
+        }
         if pass.is_empty() && !self.closing {
             // All others have their rounds: no time becomes free any more.
             self.leave_out_without_room();
@@ -447,10 +485,10 @@ impl Schedule {
         }
         if pass.is_empty() && !self.closing {
             self.standings = judge();
-            pass = self.mending_pass(now);
+            (self.aim, pass) = self.mending_pass(now);
         }
         if pass.is_empty() && !self.closing {
-            self.closing = true;
+            (self.aim, self.closing) = (Aim::Equal, true);
             pass = self.waiting().collect();
         }
         self.order(&mut pass);
@@ -497,25 +535,50 @@ impl Schedule {
     /// One more round of every unit, if there is time for all of them.
     fn ample_pass(&self, now: f64) -> Vec<usize> {
         let pass: Vec<usize> = self.repeatable().filter(|&unit| self.units[unit].rounds < AMPLE_ROUNDS).collect();
-        let time: f64 = pass.iter().map(|&unit| self.cost(unit)).sum();
+        let time: f64 = pass.iter().map(|&unit| self.cost(unit, Aim::Equal)).sum();
         if now + time <= EQUAL_SHARE * self.budget { pass } else { Vec::new() }
+    }
+
+    /// Nanoseconds for narrowing intervals before the next round of the minimum: the passes of the minimum that are still to come, and the
+    /// end of the run, get equal parts of what is left, so that further rounds see as much of the run as others.
+    fn part_for_narrowing(&self, now: f64) -> f64 {
+        let begun = self.repeatable().all(|unit| self.units[unit].rounds >= LEAST_ROUNDS as u32);
+        let to_come = self.repeatable().map(|unit| self.owed(&self.units[unit])).max().unwrap_or(0);
+        let least = now + self.needed();
+        // More equal passes come before that where there is time for them.
+        if begun && self.ample_pass(least).is_empty() {
+            (self.budget - least).max(0.0) / f64::from(to_come + 1)
+        } else {
+            0.0
+        }
+    }
+
+    /// One more round of what needs narrowing, as long as there is time for that between two rounds of the minimum.
+    fn early_narrowing_pass(&mut self, now: f64, judge: &mut dyn FnMut() -> Vec<Standing>) -> Vec<usize> {
+        if now >= self.narrows_until {
+            return Vec::new();
+        }
+        self.standings = judge();
+        self.narrowing_pass(self.narrows_until - now)
     }
 
     /// One more round where it helps, while time lasts: of units whose undisturbed rounds are too few for an interval, or else of those
     /// that have fewer of them than they should or whose interval can be narrowed.
-    fn mending_pass(&self, now: f64) -> Vec<usize> {
+    fn mending_pass(&self, now: f64) -> (Aim, Vec<usize>) {
         let left = self.budget - self.kept_for_last() - now;
         let few = |unit: usize| self.lacks_undisturbed(unit, ROUNDS_TO_BEGIN);
-        let worst = |unit: usize| self.cost(unit) * f64::from(self.standings[unit].counting + 1);
-        let pass = self.affordable(&self.least_first(|unit| few(unit).then(|| worst(unit))), left);
-        if pass.is_empty() { self.narrowing_pass(left) } else { pass }
+        let cost = |unit: usize| self.cost(unit, Aim::Undisturbed);
+        let worst = |unit: usize| cost(unit) * f64::from(self.standings[unit].counting + 1);
+        let pass = affordable(&self.least_first(|unit| few(unit).then(|| worst(unit))), cost, left);
+        if pass.is_empty() { (Aim::Narrow, self.narrowing_pass(left)) } else { (Aim::Undisturbed, pass) }
     }
 
     /// One more round of those units of which the least time has been spent: as if all that is left were poured over all that need it, so that
     /// it stands at one level. Intervals are narrowed by the same part for the same part of more rounds, so that a second does most
     /// where a round takes least; and no unit takes more than its share.
     fn narrowing_pass(&self, left: f64) -> Vec<usize> {
-        let spent = |unit: usize| f64::from(self.units[unit].rounds) * self.cost(unit);
+        let cost = |unit: usize| self.cost(unit, Aim::Narrow);
+        let spent = |unit: usize| f64::from(self.units[unit].rounds) * cost(unit);
         let needs = |unit: usize| self.is_to_narrow(unit) || self.lacks_undisturbed(unit, self.wanted.rounds);
         let wide = self.least_first(|unit| needs(unit).then(|| spent(unit)));
         let (mut level, mut below) = (f64::INFINITY, 0.0);
@@ -527,9 +590,9 @@ impl Schedule {
             level = (left + below) / (before as f64 + 1.0);
         }
         let pass: Vec<(f64, usize)> =
-            wide.iter().copied().filter(|&(spent, unit)| spent + self.cost(unit) <= level).collect();
+            wide.iter().copied().filter(|&(spent, unit)| spent + cost(unit) <= level).collect();
         // What is left in the end is less than a round of each.
-        self.affordable(if pass.is_empty() { &wide } else { &pass }, left)
+        affordable(if pass.is_empty() { &wide } else { &pass }, cost, left)
     }
 
     /// The units that have such a figure, with it, the least first.
@@ -539,36 +602,39 @@ impl Schedule {
         units
     }
 
-    /// The units for a round of each of which there is time, in this order.
-    fn affordable(&self, units: &[(f64, usize)], mut left: f64) -> Vec<usize> {
-        let mut fits = |unit: usize| {
-            let fits = self.cost(unit) <= left;
-            left -= if fits { self.cost(unit) } else { 0.0 };
-            fits
-        };
-        units.iter().map(|&(_, unit)| unit).filter(|&unit| fits(unit)).collect()
-    }
-
-    /// Whether a unit has fewer rounds that count than so many, and than it was to have, but so many that more will.
+    /// Whether a unit has, and will have, fewer rounds that count than so many, and than it was to have, but so many that more will.
     fn lacks_undisturbed(&self, unit: usize, enough: u32) -> bool {
-        let (rounds, counting) = (self.units[unit].rounds, self.standings[unit].counting);
-        let is_hopeless = f64::from(rounds + 1) > HOPELESS_FACTOR * f64::from(counting + 1);
-        counting < enough.min(self.wanted.rounds) && !is_hopeless
+        let (state, counting) = (&self.units[unit], self.standings[unit].counting);
+        let is_hopeless = f64::from(state.rounds + 1) > HOPELESS_FACTOR * f64::from(counting + 1);
+        counting + self.owed(state) < enough.min(self.wanted.rounds) && !is_hopeless
     }
 
     /// Whether a unit is too wide and more rounds narrow it: to the target, or as far as they count, where what they do not narrow is wider
-    /// than that by itself.
+    /// than that by itself. What lacks rounds of the minimum is taken to be as narrow as with them.
     fn is_to_narrow(&self, unit: usize) -> bool {
         let Standing { half_width, narrowable, .. } = self.standings[unit];
-        let (Some(whole), Some(rounds), aim) = (half_width, narrowable, AIM * self.wanted.target) else { return false };
-        whole > aim && (rounds > aim || whole.powi(2) - rounds.powi(2) < aim.powi(2))
+        let (Some(whole), Some(by_rounds)) = (half_width, narrowable) else { return false };
+        let [whole, by_rounds, aim] = [whole, by_rounds, AIM * self.wanted.target].map(|width| width.powi(2));
+        let made = f64::from(self.units[unit].rounds) / f64::from(self.wanted.rounds);
+        let (expected, rest) = (made.min(1.0) * by_rounds, whole - by_rounds);
+        expected + rest > aim && (expected > aim || rest < aim)
     }
 
     /// Nanoseconds of one more round of a unit that has its minimum.
-    fn cost(&self, unit: usize) -> f64 {
+    fn cost(&self, unit: usize, aim: Aim) -> f64 {
         let state = &self.units[unit];
-        self.beside(state) + self.usual_slice(state) + self.beyond
+        self.beside(state) + self.slice_for(aim, state, 1.0) + self.beyond
     }
+}
+
+/// The units for a round of each of which there is time, in this order.
+fn affordable(units: &[(f64, usize)], cost: impl Fn(usize) -> f64, mut left: f64) -> Vec<usize> {
+    let mut fits = |unit: usize| {
+        let fits = cost(unit) <= left;
+        left -= if fits { cost(unit) } else { 0.0 };
+        fits
+    };
+    units.iter().map(|&(_, unit)| unit).filter(|&unit| fits(unit)).collect()
 }
 
 #[cfg(test)]

@@ -229,8 +229,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 /// Bytes of a working set that one iteration covers as a whole; larger ones go part by part. Long enough that string
 /// instructions switch to streaming and pending write-back does not matter; short beside the time of an operation.
 const PART: usize = 16 << 20;
-/// Bytes of one trial of a variant, at least one iteration.
+/// Bytes of one trial of a variant, at least one iteration; of a working set that each iteration finds in the caches less is enough, but a
+/// few iterations.
 const TRIAL: usize = PART;
+const TRIAL_IN_CACHES: usize = 4 << 20;
+const ITERATIONS_IN_CACHES: usize = 4;
 /// Trials of each variant, of which the median counts: neither a lucky nor a disturbed one.
 const TRIALS: usize = 3;
 /// Variants with a median within this factor of the fastest are tried again, so that every round picks the same of two
@@ -431,7 +434,10 @@ impl Movers {
             self.job.store(EVICT, Ordering::Release);
             round(1)?;
         }
-        let iterations = TRIAL.div_ceil(each) as u64;
+        let iterations = match comes_back {
+            true => TRIAL_IN_CACHES.div_ceil(each).max(ITERATIONS_IN_CACHES),
+            false => TRIAL.div_ceil(each),
+        } as u64;
         let mut timed = |job: usize| -> Result<f64, Stop> {
             self.job.store(job, Ordering::Release);
             let begun = bench.clock().start();

@@ -29,8 +29,8 @@ use crate::predict::Predicting;
 /// A window over which arrivals are counted: several turns of two threads that share a CPU. The headline is the median over
 /// windows, the best one the peak.
 const WINDOW: Duration = Duration::from_millis(10);
-/// Fewest windows of a round, which is made longer for them.
-const FEWEST_WINDOWS: u32 = 4;
+/// Fewest windows of a round, which is made longer for them: rounds differ several times as much as windows.
+const FEWEST_WINDOWS: u32 = 3;
 pub(super) static TCP: Probe = Probe {
     id: BANDWIDTH_TCP.id.as_str(),
     summary: "Bytes from one process to another over TCP, by message, streams and placement",
