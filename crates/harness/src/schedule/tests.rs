@@ -371,6 +371,23 @@ fn what_is_too_wide_is_narrowed_from_the_fourth_round_on_and_not_only_at_the_end
 }
 
 #[test]
+fn what_is_four_times_as_wide_gets_half_of_the_time() {
+    let wide = |rounds: &[u32]| {
+        let width = |unit: usize| if unit < 20 { 0.24 } else { 0.06 };
+        let standing = |(unit, &counting): (usize, &u32)| Standing {
+            counting,
+            half_width: Some(width(unit)),
+            narrowable: Some(width(unit)),
+        };
+        rounds.iter().enumerate().map(standing).collect()
+    };
+    let played = play(Wanted { budget: 4.4e9, ..WANTED }, &[usual(5.0); 40], wide);
+    let [much, less] = [0..20, 20..40].map(|units: std::ops::Range<usize>| played.rounds[units].iter().sum::<u32>());
+    assert!(played.rounds[..20].iter().all(|&rounds| rounds >= 8), "{:?}", played.rounds);
+    assert!((1.8..2.1).contains(&(f64::from(less) / f64::from(much))), "{much} {less}");
+}
+
+#[test]
 fn a_round_that_is_to_narrow_is_timed_for_little_beside_its_set_up() {
     let wide = |rounds: &[u32]| {
         let standing = |&counting: &u32| Standing { counting, half_width: Some(0.5), narrowable: Some(0.5) };
@@ -431,7 +448,9 @@ fn rounds_without_undisturbed_samples_are_made_up_for_before_intervals_are_narro
     assert!(played.rounds[14..].iter().all(|&rounds| rounds == 8), "{:?}", played.rounds);
     // With one of two they have enough for an interval: they share the time with what is wide, and have all of it where nothing is.
     let played = play(TIGHT, &[usual(5.0); 40], disturbed(2, 0.03));
-    assert!(played.rounds.iter().all(|rounds| (12..=13).contains(rounds)), "{:?}", played.rounds);
+    // What is twice as wide as it should be gets less of it by the root of two.
+    assert!(played.rounds[..14].iter().all(|rounds| (15..=16).contains(rounds)), "{:?}", played.rounds);
+    assert!(played.rounds[14..].iter().all(|&rounds| rounds == 11), "{:?}", played.rounds);
     let played = play(TIGHT, &[usual(5.0); 40], disturbed(2, 0.01));
     assert!(played.rounds[..14].iter().all(|&rounds| rounds >= 14), "{:?}", played.rounds);
     assert!(played.rounds[14..].iter().all(|&rounds| rounds == 8), "{:?}", played.rounds);
