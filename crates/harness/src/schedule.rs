@@ -180,8 +180,8 @@ pub(crate) struct Schedule {
     pass: Vec<usize>,
     /// What its rounds are for.
     aim: Aim,
-    /// Until when intervals are narrowed before the minimum of rounds goes on.
-    narrows_until: f64,
+    /// Until when rounds that help come before the minimum of rounds goes on.
+    mends_until: f64,
     passes: u32,
     /// Whether only the last rounds of units that wait are left.
     closing: bool,
@@ -208,7 +208,7 @@ impl Schedule {
             random: Random::new(wanted.seed),
             pass: Vec::new(),
             aim: Aim::Equal,
-            narrows_until: 0.0,
+            mends_until: 0.0,
             passes: 0,
             closing: false,
             slowness: 1.0,
@@ -471,11 +471,11 @@ impl Schedule {
         let before = std::mem::replace(&mut self.aim, Aim::Equal);
         if !pass.is_empty() && !self.closing {
             if before == Aim::Equal {
-                self.narrows_until = now + self.part_for_narrowing(now);
+                self.mends_until = now + self.part_for_mending(now);
             }
-            let early = self.early_narrowing_pass(now, judge);
+            let (aim, early) = self.early_mending_pass(now, judge);
             if !early.is_empty() {
-                (self.aim, pass) = (Aim::Narrow, early);
+                (self.aim, pass) = (aim, early);
             }
         }
         if pass.is_empty() && !self.closing {
@@ -485,7 +485,7 @@ impl Schedule {
         }
         if pass.is_empty() && !self.closing {
             self.standings = judge();
-            (self.aim, pass) = self.mending_pass(now);
+            (self.aim, pass) = self.mending_pass(self.budget - self.kept_for_last() - now);
         }
         if pass.is_empty() && !self.closing {
             (self.aim, self.closing) = (Aim::Equal, true);
@@ -539,9 +539,9 @@ impl Schedule {
         if now + time <= EQUAL_SHARE * self.budget { pass } else { Vec::new() }
     }
 
-    /// Nanoseconds for narrowing intervals before the next round of the minimum: the passes of the minimum that are still to come, and the
-    /// end of the run, get equal parts of what is left, so that further rounds see as much of the run as others.
-    fn part_for_narrowing(&self, now: f64) -> f64 {
+    /// Nanoseconds for mending before the next round of the minimum: the passes of the minimum that are still to come, and the end of the
+    /// run, get equal parts of what is left, so that further rounds see as much of the run as others.
+    fn part_for_mending(&self, now: f64) -> f64 {
         let begun = self.repeatable().all(|unit| self.units[unit].rounds >= LEAST_ROUNDS as u32);
         let to_come = self.repeatable().map(|unit| self.owed(&self.units[unit])).max().unwrap_or(0);
         let least = now + self.needed();
@@ -553,19 +553,18 @@ impl Schedule {
         }
     }
 
-    /// One more round of what needs narrowing, as long as there is time for that between two rounds of the minimum.
-    fn early_narrowing_pass(&mut self, now: f64, judge: &mut dyn FnMut() -> Vec<Standing>) -> Vec<usize> {
-        if now >= self.narrows_until {
-            return Vec::new();
+    /// The same as [`Self::mending_pass`], as long as there is time for that between two rounds of the minimum.
+    fn early_mending_pass(&mut self, now: f64, judge: &mut dyn FnMut() -> Vec<Standing>) -> (Aim, Vec<usize>) {
+        if now >= self.mends_until {
+            return (Aim::Equal, Vec::new());
         }
         self.standings = judge();
-        self.narrowing_pass(self.narrows_until - now)
+        self.mending_pass(self.mends_until - now)
     }
 
-    /// One more round where it helps, while time lasts: of units whose undisturbed rounds are too few for an interval, or else of those
+    /// One more round where it helps, while so much time lasts: of units whose undisturbed rounds are too few for an interval, or else of those
     /// that have fewer of them than they should or whose interval can be narrowed.
-    fn mending_pass(&self, now: f64) -> (Aim, Vec<usize>) {
-        let left = self.budget - self.kept_for_last() - now;
+    fn mending_pass(&self, left: f64) -> (Aim, Vec<usize>) {
         let few = |unit: usize| self.lacks_undisturbed(unit, ROUNDS_TO_BEGIN);
         let cost = |unit: usize| self.cost(unit, Aim::Undisturbed);
         let worst = |unit: usize| cost(unit) * f64::from(self.standings[unit].counting + 1);
