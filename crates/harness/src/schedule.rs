@@ -43,8 +43,11 @@ const BEYOND_OF_SET_UP: f64 = 0.05;
 const AIM: f64 = 0.75;
 /// Undisturbed rounds that come before all narrowing: as many as an interval needs, and one that may yet turn out to be disturbed.
 const ROUNDS_TO_BEGIN: u32 = LEAST_ROUNDS as u32 + 1;
-/// A unit that would need this many times its rounds until enough of them are undisturbed does not get them.
+/// A unit that would need this many times its rounds until enough of them are undisturbed does not get them; nor one whose rounds have
+/// taken this share of the budget, or so many times its equal share of it.
 const HOPELESS_FACTOR: f64 = 8.0;
+const MOST_OF_BUDGET: f64 = 0.04;
+const EQUAL_SHARES: f64 = 2.0;
 /// Once so many units have had a round, the others are expected to take as many times what was expected as they did.
 const TELLING_UNITS: usize = 8;
 /// Passes that show what rounds take: where the budget is kept they are in the order of importance.
@@ -616,7 +619,9 @@ impl Schedule {
     fn lacks_undisturbed(&self, unit: usize, enough: u32) -> bool {
         let (state, counting) = (&self.units[unit], self.standings[unit].counting);
         let is_hopeless = f64::from(state.rounds + 1) > HOPELESS_FACTOR * f64::from(counting + 1);
-        counting + self.owed(state) < enough.min(self.wanted.rounds) && !is_hopeless
+        let most = self.budget * MOST_OF_BUDGET.max(EQUAL_SHARES / self.units.len() as f64);
+        let is_too_long = f64::from(state.rounds) * self.cost(unit, Aim::Undisturbed) > most;
+        counting + self.owed(state) < enough.min(self.wanted.rounds) && !is_hopeless && !is_too_long
     }
 
     /// Whether a unit is too wide and more rounds narrow it: to the target, or as far as they count, where what they do not narrow is wider

@@ -371,6 +371,27 @@ fn what_is_too_wide_is_narrowed_from_the_fourth_round_on_and_not_only_at_the_end
 }
 
 #[test]
+fn no_unit_takes_more_than_a_few_hundredths_of_a_run_for_want_of_undisturbed_rounds() {
+    // One round in six of two units is undisturbed; those of the second take 300 ms, and 8 of them 2.4 s of 20.
+    let disturbed = |rounds: &[u32]| {
+        let standing = |(unit, &rounds): (usize, &u32)| Standing {
+            counting: if unit < 2 { rounds / 6 } else { rounds },
+            half_width: Some(0.001),
+            narrowable: Some(0.001),
+        };
+        rounds.iter().enumerate().map(standing).collect()
+    };
+    let script = [vec![usual(5.0), usual(300.0)], vec![usual(40.0); 40]].concat();
+    let played = play(Wanted { budget: 20e9, ..WANTED }, &script, disturbed);
+    assert!(played.rounds[0] >= 48 && played.rounds[1] == 8, "{:?}", played.rounds);
+    // Alone it has all the time that there is.
+    let played = play(Wanted { budget: 10e9, ..WANTED }, &script[1..2], |rounds| {
+        vec![Standing { counting: rounds[0] / 6, half_width: Some(0.001), narrowable: Some(0.001) }]
+    });
+    assert!(played.now > 0.95 * 10e9, "{} {:?}", played.now, played.rounds);
+}
+
+#[test]
 fn what_is_four_times_as_wide_gets_half_of_the_time() {
     let wide = |rounds: &[u32]| {
         let width = |unit: usize| if unit < 20 { 0.24 } else { 0.06 };
