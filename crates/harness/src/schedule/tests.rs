@@ -104,6 +104,17 @@ fn content(rounds: &[u32]) -> Vec<Standing> {
     rounds.iter().map(standing).collect()
 }
 
+/// All rounds count, and intervals have these half-widths, whatever the rounds.
+fn as_wide_as(width: impl Fn(usize) -> f64) -> impl Fn(&[u32]) -> Vec<Standing> {
+    move |rounds| {
+        let standing = |(unit, &counting): (usize, &u32)| {
+            let width = Some(width(unit));
+            Standing { counting, half_width: width, narrowable: width }
+        };
+        rounds.iter().enumerate().map(standing).collect()
+    }
+}
+
 /// A default run as it was measured on two CPUs: many cheap cases, some with set-ups of 30 to 130 ms, a few of up to 2.2 s.
 fn default_run() -> Vec<Script> {
     let costs: [(usize, f64); 8] =
@@ -335,15 +346,7 @@ fn spare_time_is_poured_over_all_that_are_too_wide() {
 
 #[test]
 fn what_is_too_wide_is_narrowed_from_the_fourth_round_on_and_not_only_at_the_end() {
-    let wide = |rounds: &[u32]| {
-        let width = |unit: usize| if unit < 4 { 0.5 } else { 0.001 };
-        let standing = |(unit, &counting): (usize, &u32)| Standing {
-            counting,
-            half_width: Some(width(unit)),
-            narrowable: Some(width(unit)),
-        };
-        rounds.iter().enumerate().map(standing).collect()
-    };
+    let wide = as_wide_as(|unit| if unit < 4 { 0.5 } else { 0.001 });
     // A fifth more than the minimum takes.
     let wanted = Wanted { budget: 1.2 * 40.0 * 8.0 * (5e6 + LEAST_SLICE), ..WANTED };
     let played = play(wanted, &[usual(5.0); 40], wide);
@@ -393,15 +396,7 @@ fn no_unit_takes_more_than_a_few_hundredths_of_a_run_for_want_of_undisturbed_rou
 
 #[test]
 fn what_is_four_times_as_wide_gets_half_of_the_time() {
-    let wide = |rounds: &[u32]| {
-        let width = |unit: usize| if unit < 20 { 0.24 } else { 0.06 };
-        let standing = |(unit, &counting): (usize, &u32)| Standing {
-            counting,
-            half_width: Some(width(unit)),
-            narrowable: Some(width(unit)),
-        };
-        rounds.iter().enumerate().map(standing).collect()
-    };
+    let wide = as_wide_as(|unit| if unit < 20 { 0.24 } else { 0.06 });
     let played = play(Wanted { budget: 4.4e9, ..WANTED }, &[usual(5.0); 40], wide);
     let [much, less] = [0..20, 20..40].map(|units: std::ops::Range<usize>| played.rounds[units].iter().sum::<u32>());
     assert!(played.rounds[..20].iter().all(|&rounds| rounds >= 8), "{:?}", played.rounds);
@@ -410,14 +405,11 @@ fn what_is_four_times_as_wide_gets_half_of_the_time() {
 
 #[test]
 fn a_round_that_is_to_narrow_is_timed_for_little_beside_its_set_up() {
-    let wide = |rounds: &[u32]| {
-        let standing = |&counting: &u32| Standing { counting, half_width: Some(0.5), narrowable: Some(0.5) };
-        rounds.iter().map(standing).collect()
-    };
+    let wide = as_wide_as(|_| 0.5);
     // The geometric mean of the set-up and a millisecond, but 2 ms at least.
     for (beside, expected) in [(2.0, 2e6), (9.0, 3e6), (100.0, 10e6)] {
         let least = 40.0 * 8.0 * (beside * 1e6 + LEAST_SLICE);
-        let played = play(Wanted { budget: 1.1 * least, ..WANTED }, &[usual(beside); 40], wide);
+        let played = play(Wanted { budget: 1.1 * least, ..WANTED }, &[usual(beside); 40], &wide);
         let (minimum, further): (Vec<f64>, Vec<f64>) =
             played.slices.concat().into_iter().partition(|&slice| slice >= LEAST_SLICE);
         let is_expected = |slice: &f64| (slice / expected - 1.0).abs() < 1e-9;
