@@ -565,8 +565,8 @@ impl Schedule {
         self.mending_pass(self.mends_until - now)
     }
 
-    /// One more round where it helps, while so much time lasts: of units whose undisturbed rounds are too few for an interval, or else of those
-    /// that have fewer of them than they should or whose interval can be narrowed.
+    /// One more round where it helps, while so much time lasts: of units whose undisturbed rounds are too few for an interval, or else
+    /// of those that have fewer of them than they should or whose interval can be narrowed.
     fn mending_pass(&self, left: f64) -> (Aim, Vec<usize>) {
         let few = |unit: usize| self.lacks_undisturbed(unit, ROUNDS_TO_BEGIN);
         let cost = |unit: usize| self.cost(unit, Aim::Undisturbed);
@@ -575,10 +575,10 @@ impl Schedule {
         if pass.is_empty() { (Aim::Narrow, self.narrowing_pass(left)) } else { (Aim::Undisturbed, pass) }
     }
 
-    /// One more round of those units of which the least time has been spent, as if all that is left were poured over all that need it, so that
-    /// it stands at one level. Intervals are narrowed by the same part for the same part of more rounds, so that a second does most
-    /// where a round takes least; and no unit takes more than its share. Time on what is far from narrow enough counts more, so that the most
-    /// become narrow enough.
+    /// One more round of those units of which the least time has been spent, as if all that is left were poured over all that need it,
+    /// so that it stands at one level. Intervals are narrowed by the same part for the same part of more rounds, so that a second does
+    /// most where a round takes least; and no unit takes more than its share. Time on what is far from narrow enough counts more, so
+    /// that the most become narrow enough.
     fn narrowing_pass(&self, left: f64) -> Vec<usize> {
         let cost = |unit: usize| self.cost(unit, Aim::Narrow);
         let spent = |unit: usize| f64::from(self.units[unit].rounds) * cost(unit);
