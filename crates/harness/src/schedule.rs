@@ -133,7 +133,7 @@ enum Over {
 
 /// What the rounds of a pass are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Aim {
+enum Purpose {
     /// As many rounds of every unit: the minimum, or more.
     Equal,
     /// Undisturbed rounds in the place of others.
@@ -182,7 +182,7 @@ pub(crate) struct Schedule {
     /// Units still to run in this pass, last first.
     pass: Vec<usize>,
     /// What its rounds are for.
-    aim: Aim,
+    purpose: Purpose,
     /// Until when rounds that help come before the minimum of rounds goes on.
     mends_until: f64,
     passes: u32,
@@ -210,7 +210,7 @@ impl Schedule {
             units: tasks.into_iter().map(unit).collect(),
             random: Random::new(wanted.seed),
             pass: Vec::new(),
-            aim: Aim::Equal,
+            purpose: Purpose::Equal,
             mends_until: 0.0,
             passes: 0,
             closing: false,
@@ -233,7 +233,7 @@ impl Schedule {
                 if state.over.is_some() || self.without_room.contains(&unit) {
                     continue;
                 }
-                let slice = self.slice_for(self.aim, state, self.stretch(now));
+                let slice = self.slice_for(self.purpose, state, self.stretch(now));
                 if self.owed(state) > 0 || now + self.beside(state) + slice <= self.budget - self.kept_for_last() {
                     let next = Next { unit, round: state.rounds, slice, beyond: self.may_go_on(state, slice, now) };
                     self.running = Some(Running { next, begun: now, beyond: 0.0 });
@@ -279,7 +279,7 @@ impl Schedule {
         let others: f64 = before.map(|need| need.time).sum();
         let room = (1.0 + OVERRUN) * self.budget - now - others;
         let room = if self.owed(&self.units[unit]) > 1 { room / 2.0 } else { room };
-        room.max((2.0 * self.cost(unit, Aim::Equal)).min(OVERRUN * self.budget))
+        room.max((2.0 * self.cost(unit, Purpose::Equal)).min(OVERRUN * self.budget))
     }
 
     /// The decisions since the last call.
@@ -452,11 +452,11 @@ impl Schedule {
     }
 
     /// Nanoseconds of timing of a round, which in an equal pass is stretched so far.
-    fn slice_for(&self, aim: Aim, state: &State, stretch: f64) -> f64 {
-        match aim {
-            Aim::Equal => LEAST_SLICE + stretch * (self.usual_slice(state) - LEAST_SLICE),
-            Aim::Undisturbed => LEAST_SLICE,
-            Aim::Narrow => (SCATTER * self.beside(state)).sqrt().clamp(LEAST_NARROWING, MOST_SLICE),
+    fn slice_for(&self, purpose: Purpose, state: &State, stretch: f64) -> f64 {
+        match purpose {
+            Purpose::Equal => LEAST_SLICE + stretch * (self.usual_slice(state) - LEAST_SLICE),
+            Purpose::Undisturbed => LEAST_SLICE,
+            Purpose::Narrow => (SCATTER * self.beside(state)).sqrt().clamp(LEAST_NARROWING, MOST_SLICE),
         }
     }
 
@@ -471,14 +471,14 @@ impl Schedule {
             self.owed(state) > 0 && has_turn(state) && !self.without_room.contains(&unit)
         };
         let mut pass: Vec<usize> = (0..self.units.len()).filter(has_room).collect();
-        let before = std::mem::replace(&mut self.aim, Aim::Equal);
+        let before = std::mem::replace(&mut self.purpose, Purpose::Equal);
         if !pass.is_empty() && !self.closing {
-            if before == Aim::Equal {
+            if before == Purpose::Equal {
                 self.mends_until = now + self.part_for_mending(now);
             }
-            let (aim, early) = self.early_mending_pass(now, judge);
-            if !early.is_empty() {
-                (self.aim, pass) = (aim, early);
+            if now < self.mends_until {
+                let early = self.mending_pass(self.mends_until - now, judge);
+                pass = if early.is_empty() { pass } else { early };
             }
         }
         if pass.is_empty() && !self.closing {
@@ -487,11 +487,10 @@ impl Schedule {
             pass = self.ample_pass(now);
         }
         if pass.is_empty() && !self.closing {
-            self.standings = judge();
-            (self.aim, pass) = self.mending_pass(self.budget - self.kept_for_last() - now);
+            pass = self.mending_pass(self.budget - self.kept_for_last() - now, judge);
         }
         if pass.is_empty() && !self.closing {
-            (self.aim, self.closing) = (Aim::Equal, true);
+            self.closing = true;
             pass = self.waiting().collect();
         }
         self.order(&mut pass);
@@ -538,7 +537,7 @@ impl Schedule {
     /// One more round of every unit, if there is time for all of them.
     fn ample_pass(&self, now: f64) -> Vec<usize> {
         let pass: Vec<usize> = self.repeatable().filter(|&unit| self.units[unit].rounds < AMPLE_ROUNDS).collect();
-        let time: f64 = pass.iter().map(|&unit| self.cost(unit, Aim::Equal)).sum();
+        let time: f64 = pass.iter().map(|&unit| self.cost(unit, Purpose::Equal)).sum();
         if now + time <= EQUAL_SHARE * self.budget { pass } else { Vec::new() }
     }
 
@@ -556,23 +555,22 @@ impl Schedule {
         }
     }
 
-    /// The same as [`Self::mending_pass`], as long as there is time for that between two rounds of the minimum.
-    fn early_mending_pass(&mut self, now: f64, judge: &mut dyn FnMut() -> Vec<Standing>) -> (Aim, Vec<usize>) {
-        if now >= self.mends_until {
-            return (Aim::Equal, Vec::new());
-        }
-        self.standings = judge();
-        self.mending_pass(self.mends_until - now)
-    }
-
     /// One more round where it helps, while so much time lasts: of units whose undisturbed rounds are too few for an interval, or else
     /// of those that have fewer of them than they should or whose interval can be narrowed.
-    fn mending_pass(&self, left: f64) -> (Aim, Vec<usize>) {
+    fn mending_pass(&mut self, left: f64, judge: &mut dyn FnMut() -> Vec<Standing>) -> Vec<usize> {
+        self.standings = judge();
         let few = |unit: usize| self.lacks_undisturbed(unit, ROUNDS_TO_BEGIN);
-        let cost = |unit: usize| self.cost(unit, Aim::Undisturbed);
+        let cost = |unit: usize| self.cost(unit, Purpose::Undisturbed);
         let worst = |unit: usize| cost(unit) * f64::from(self.standings[unit].counting + 1);
-        let pass = affordable(&self.least_first(|unit| few(unit).then(|| worst(unit))), cost, left);
-        if pass.is_empty() { (Aim::Narrow, self.narrowing_pass(left)) } else { (Aim::Undisturbed, pass) }
+        let undisturbed = affordable(&self.least_first(|unit| few(unit).then(|| worst(unit))), cost, left);
+        let (purpose, pass) = match undisturbed.is_empty() {
+            true => (Purpose::Narrow, self.narrowing_pass(left)),
+            false => (Purpose::Undisturbed, undisturbed),
+        };
+        if !pass.is_empty() {
+            self.purpose = purpose;
+        }
+        pass
     }
 
     /// One more round of those units of which the least time has been spent, as if all that is left were poured over all that need it,
@@ -580,8 +578,8 @@ impl Schedule {
     /// most where a round takes least; and no unit takes more than its share. Time on what is far from narrow enough counts more, so
     /// that the most become narrow enough.
     fn narrowing_pass(&self, left: f64) -> Vec<usize> {
-        let cost = |unit: usize| self.cost(unit, Aim::Narrow);
-        let spent = |unit: usize| f64::from(self.units[unit].rounds) * cost(unit);
+        let cost = |unit: usize| self.cost(unit, Purpose::Narrow);
+        let spent = |unit: usize| self.spent(unit, Purpose::Narrow);
         let weight = |unit: usize| self.weight_of_its_time(unit);
         let needs = |unit: usize| self.is_to_narrow(unit) || self.lacks_undisturbed(unit, self.wanted.rounds);
         let wide = self.least_first(|unit| needs(unit).then(|| weight(unit) * spent(unit)));
@@ -604,8 +602,7 @@ impl Schedule {
     /// simulation of the costs and spreads of a default run the median half-width is then a seventh narrower than with equal times, and
     /// that at nine tenths a fifth wider; in proportion to the width, what is wide would get nothing.
     fn weight_of_its_time(&self, unit: usize) -> f64 {
-        let aim = AIM * self.wanted.target;
-        self.standings[unit].half_width.map_or(1.0, |width| (width / aim).max(1.0).sqrt())
+        self.standings[unit].half_width.map_or(1.0, |width| (width / self.aim()).max(1.0).sqrt())
     }
 
     /// The units that have such a figure, with it, the least first.
@@ -620,7 +617,7 @@ impl Schedule {
         let (state, counting) = (&self.units[unit], self.standings[unit].counting);
         let is_hopeless = f64::from(state.rounds + 1) > HOPELESS_FACTOR * f64::from(counting + 1);
         let most = self.budget * MOST_OF_BUDGET.max(EQUAL_SHARES / self.units.len() as f64);
-        let is_too_long = f64::from(state.rounds) * self.cost(unit, Aim::Undisturbed) > most;
+        let is_too_long = self.spent(unit, Purpose::Undisturbed) > most;
         counting + self.owed(state) < enough.min(self.wanted.rounds) && !is_hopeless && !is_too_long
     }
 
@@ -629,16 +626,26 @@ impl Schedule {
     fn is_to_narrow(&self, unit: usize) -> bool {
         let Standing { half_width, narrowable, .. } = self.standings[unit];
         let (Some(whole), Some(by_rounds)) = (half_width, narrowable) else { return false };
-        let [whole, by_rounds, aim] = [whole, by_rounds, AIM * self.wanted.target].map(|width| width.powi(2));
+        let [whole, by_rounds, aim] = [whole, by_rounds, self.aim()].map(|width| width.powi(2));
         let made = f64::from(self.units[unit].rounds) / f64::from(self.wanted.rounds);
         let (expected, rest) = (made.min(1.0) * by_rounds, whole - by_rounds);
         expected + rest > aim && (expected > aim || rest < aim)
     }
 
     /// Nanoseconds of one more round of a unit that has its minimum.
-    fn cost(&self, unit: usize, aim: Aim) -> f64 {
+    fn cost(&self, unit: usize, purpose: Purpose) -> f64 {
         let state = &self.units[unit];
-        self.beside(state) + self.slice_for(aim, state, 1.0) + self.beyond
+        self.beside(state) + self.slice_for(purpose, state, 1.0) + self.beyond
+    }
+
+    /// Nanoseconds of all rounds of a unit, as if all had been made for this.
+    fn spent(&self, unit: usize, purpose: Purpose) -> f64 {
+        f64::from(self.units[unit].rounds) * self.cost(unit, purpose)
+    }
+
+    /// The half-width at which an interval is narrow enough.
+    fn aim(&self) -> f64 {
+        AIM * self.wanted.target
     }
 }
 
