@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kelvin_model::{
-    Attempt, Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Case, Measurement, Metric, Name,
-    Readings, Round, Run, Steady, SteadyCore, Tags, Unit,
+    Attempt, Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Measurement, Metric, Readings,
+    Round, Run, Steady, SteadyCore, Tags, Unit,
 };
 use kelvin_stats::{ASSUMED_OF_THE_CLOCK, Samples, Sorted, dominant_mode, fastest_mode, mean};
 
@@ -23,6 +23,9 @@ const TOLERANCE_STDS: f64 = 3.0;
 /// Bounds of the tolerance. Below 1.5 % the clock's grain and single interrupts would tag quiet batches; above 5 % a
 /// change of frequency would pass.
 const TOLERANCE: (f64, f64) = (0.015, 0.05);
+/// The least tolerance of the block canary. A busy sibling slows it by 15 % and more; what a batch leaves in the caches by up to 3 %, and
+/// samples beside such readings take as long as all others.
+const TOLERANCE_OF_BLOCK: f64 = 0.04;
 /// The reference is found from at most this many readings, evenly taken: its error is then below 0.1 %.
 const READINGS_FOR_REFERENCE: usize = 20_000;
 /// Maximum points of a canary's history.
@@ -50,22 +53,22 @@ const SHARED: f64 = 0.06;
 /// The dominant steady state of readings.
 fn dominant(readings: &[f64]) -> Option<Steady> {
     let sorted = thinned_evenly(readings)?;
-    around(dominant_mode(&sorted, MODE_WIDTH).0, &sorted)
+    around(dominant_mode(&sorted, MODE_WIDTH).0, &sorted, TOLERANCE.0)
 }
 
-/// The fastest steady state of readings, or the dominant one if no state is steady.
+/// The fastest steady state of readings of the block canary, or the dominant one if no state is steady.
 fn fastest(readings: &[f64]) -> Option<Steady> {
     let sorted = thinned_evenly(readings)?;
     let (nanoseconds, _) =
         fastest_mode(&sorted, MODE_WIDTH, LEAST_MODE).unwrap_or_else(|| dominant_mode(&sorted, MODE_WIDTH));
-    around(nanoseconds, &sorted)
+    around(nanoseconds, &sorted, TOLERANCE_OF_BLOCK)
 }
 
-fn around(nanoseconds: f64, sorted: &Sorted) -> Option<Steady> {
+fn around(nanoseconds: f64, sorted: &Sorted, least: f64) -> Option<Steady> {
     if nanoseconds <= 0.0 {
         return None;
     }
-    let tolerance = (TOLERANCE_STDS * mode_std(sorted, nanoseconds) / nanoseconds).clamp(TOLERANCE.0, TOLERANCE.1);
+    let tolerance = (TOLERANCE_STDS * mode_std(sorted, nanoseconds) / nanoseconds).clamp(least, TOLERANCE.1);
     Some(Steady { nanoseconds, tolerance })
 }
 
@@ -94,13 +97,10 @@ fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
     }
 }
 
-/// Canaries that see after-effects of the measured work: a fork leaves cold caches, and so does a switch to
-/// another process. Their steady state is that beside one case, over all its rounds; the others have one over the run.
-const OF_A_CASE: [Canary; 2] = [Canary::Cache, Canary::Kernel];
 /// With fewer readings the steady state of a core is not known: a state of a twentieth of them must be no accident.
 const LEAST_OF_A_CORE: usize = 400;
-/// With fewer readings beside a case the steady state over the run is used.
-const LEAST_OF_A_CASE: usize = 12;
+/// With fewer readings after the work of a metric that sets its frequency the steady state over the run is used.
+const LEAST_OF_OWN: usize = 12;
 
 /// [`BLOCK_OVER_CHAIN`] of an unshared core by earlier runs of this machine: the second least of the newest, since what was
 /// seen twice is no accident.
@@ -109,21 +109,6 @@ fn whole_core(run: &Run) -> Option<f64> {
     let mut ratios = learned[learned.len().saturating_sub(EARLIER_RUNS)..].to_vec();
     ratios.sort_unstable_by(f64::total_cmp);
     ratios.get(1).copied()
-}
-
-/// The readings of a canary at the wanted columns and places.
-fn readings<'r>(
-    all: impl Iterator<Item = &'r Batches>,
-    canary: Canary,
-    wanted: impl Fn(&Batches, usize) -> bool,
-) -> Vec<f64> {
-    let mut found = Vec::new();
-    for batches in all {
-        let column = batches.canaries.get(&canary).map_or(&[][..], Vec::as_slice);
-        let here = column.iter().enumerate().filter(|&(at, _)| wanted(batches, at));
-        found.extend(here.map(|(_, &reading)| f64::from(reading)));
-    }
-    found
 }
 
 /// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
@@ -197,7 +182,7 @@ fn own_frequency(measurement: &Measurement, metric: &Metric) -> Option<Steady> {
             readings.extend(after.map(|&reading| f64::from(reading)));
         }
     }
-    if readings.len() < LEAST_OF_A_CASE { None } else { dominant(&readings) }
+    if readings.len() < LEAST_OF_OWN { None } else { dominant(&readings) }
 }
 
 /// The references of all canaries of a run.
@@ -212,7 +197,6 @@ pub(crate) struct References {
     /// How much longer work took on average than on the core left alone, by the block canary: a logarithm.
     pub slowed: Option<f64>,
     of_run: BTreeMap<Canary, Steady>,
-    of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, Steady>>,
 }
 
 impl References {
@@ -220,16 +204,10 @@ impl References {
         let with_measurements: Vec<(&Measurement, &Batches)> = columns(run).collect();
         let all: Vec<&Batches> = with_measurements.iter().map(|(_, batches)| *batches).collect();
         let mut found = Self::of_core(&all, whole_core(run));
-        for canary in OF_A_CASE {
-            let reference = Self::beside_a_steady_block(&all, canary, found.get(Canary::Block).as_ref());
-            found.of_run.extend(reference.map(|reference| (canary, reference)));
-        }
         let of_the_core = with_measurements.iter().filter(|(measurement, _)| !sets_frequency(run, measurement));
         let of_the_core = of_the_core.map(|(_, batches)| *batches);
         found.moving = moving(of_the_core, found.get(Canary::Chain), found.get(Canary::Block));
         found.slowed = found.get(Canary::Block).and_then(|block| slowed(&all, &block));
-        let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement, &found.of_run));
-        found.of_cases = run.measurements.iter().map(of_case).collect();
         found
     }
 
@@ -237,7 +215,9 @@ impl References {
     /// that was never as fast as on a `whole` core is compared with that one.
     fn of_core(all: &[&Batches], whole: Option<f64>) -> Self {
         let mut found = Self::default();
-        let Some(chain) = dominant(&readings(all.iter().copied(), Canary::Chain, |_, _| true)) else {
+        let chains = all.iter().filter_map(|batches| batches.canaries.get(&Canary::Chain)).flatten();
+        let chains: Vec<f64> = chains.map(|&reading| f64::from(reading)).collect();
+        let Some(chain) = dominant(&chains) else {
             let block = fastest(&block_at_reference(all, None));
             found.of_run.extend(block.map(|block| (Canary::Block, block)));
             return found;
@@ -255,32 +235,9 @@ impl References {
         found
     }
 
-    /// The steady states beside one case, of the canaries that see its after-effects.
-    fn beside(measurement: &Measurement, of_run: &BTreeMap<Canary, Steady>) -> BTreeMap<Canary, Steady> {
-        let all: Vec<&Batches> = measurement.rounds.iter().flat_map(distinct_columns).collect();
-        let block = of_run.get(&Canary::Block);
-        let found = |canary| Some((canary, Self::beside_a_steady_block(&all, canary, block)?));
-        OF_A_CASE.into_iter().filter_map(found).collect()
-    }
-
-    /// The steady state of a canary among its readings beside a steady block, or among all if those are too few.
-    fn beside_a_steady_block(all: &[&Batches], canary: Canary, block: Option<&Steady>) -> Option<Steady> {
-        let is_steady = |batches: &Batches, at: usize| {
-            let reading = batches.canaries.get(&Canary::Block).and_then(|column| column.get(at));
-            block.zip(reading).is_none_or(|(block, &reading)| block.is_steady(block.relative(reading)))
-        };
-        let steady = readings(all.iter().copied(), canary, is_steady);
-        if steady.len() >= LEAST_OF_A_CASE {
-            return dominant(&steady);
-        }
-        let every = readings(all.iter().copied(), canary, |_, _| true);
-        if every.len() < LEAST_OF_A_CASE { None } else { dominant(&every) }
-    }
-
     /// The references that judge a metric of one measurement.
     pub fn at(&self, measurement: &Measurement, metric: &Metric) -> Self {
         let mut of_run = self.of_run.clone();
-        of_run.extend(self.of_cases.get(&key(measurement)).into_iter().flatten());
         if metric.own_frequency
             && let (Some(chain), Some(block)) = (self.get(Canary::Chain), self.get(Canary::Block))
             && let Some(own) = own_frequency(measurement, metric)
@@ -345,18 +302,12 @@ impl References {
         wanted.iter().filter_map(|canary| Some((canary, self.get(canary)?, batches.canaries.get(&canary)?.as_slice())))
     }
 
-    /// Each canary over the run. Readings whose steady state is that of a case are shown as if it were that
-    /// of the run, so that a quiet machine is a flat line.
+    /// Each canary over the run.
     pub fn histories(&self, run: &Run) -> Vec<CanaryHistory> {
         let mut points: BTreeMap<Canary, Vec<CanaryPoint>> = BTreeMap::new();
-        for_each_column(run, |measurement, span, canary, column| {
-            let of_case = self.of_cases.get(&key(measurement)).and_then(|all| all.get(&canary));
-            let scale = of_case.zip(self.get(canary)).map_or(1.0, |(own, run)| run.nanoseconds / own.nanoseconds);
+        for_each_column(run, |span, canary, column| {
             let moment = |index: usize| span.0 + (span.1 - span.0) * (index as f64 + 0.5) / column.len() as f64;
-            let point = |(index, &reading)| {
-                let nanoseconds = f64::from(reading) * scale;
-                CanaryPoint { at: moment(index), canary, nanoseconds }
-            };
+            let point = |(index, &reading)| CanaryPoint { at: moment(index), canary, nanoseconds: f64::from(reading) };
             points.entry(canary).or_default().extend(column.iter().enumerate().map(point));
         });
         let history = |(canary, points): (Canary, Vec<CanaryPoint>)| {
@@ -420,11 +371,10 @@ impl Judged {
 /// Visits every column of canary readings, in order of time, with the span that it was read over, in seconds. Readings of
 /// one round follow each other and are taken to last in proportion to their batches; columns that several metrics of one
 /// operation share are visited once. What was read while a round waited is left out.
-fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64, f64), Canary, &'r [f32])) {
-    let of = |measurement: &'r Measurement| measurement.rounds.iter().map(move |round| (measurement, round));
-    let mut rounds: Vec<(&Measurement, &Round)> = run.measurements.iter().flat_map(of).collect();
-    rounds.sort_by(|a, b| a.1.at.total_cmp(&b.1.at));
-    for (measurement, round) in rounds {
+fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut((f64, f64), Canary, &'r [f32])) {
+    let mut rounds: Vec<&Round> = run.measurements.iter().flat_map(|measurement| &measurement.rounds).collect();
+    rounds.sort_by(|a, b| a.at.total_cmp(&b.at));
+    for round in rounds {
         let columns = distinct_columns(round);
         let total = columns.iter().map(|batches| batches.len()).sum::<usize>().max(1) as f64;
         let mut done = 0.0;
@@ -433,14 +383,10 @@ fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64
             let span = (moment(done), moment(done + found(batches) as f64));
             done += batches.len() as f64;
             for (&canary, column) in &batches.canaries {
-                visit(measurement, span, canary, found_of(batches, column));
+                visit(span, canary, found_of(batches, column));
             }
         }
     }
-}
-
-fn key(measurement: &Measurement) -> (Name, Case) {
-    (measurement.planned.probe, measurement.planned.case.clone())
 }
 
 /// The columns of all rounds of a run, each once, with what they are of.

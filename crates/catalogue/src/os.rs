@@ -6,7 +6,7 @@ mod process;
 mod rivals;
 mod switch;
 
-use kelvin_model::{Canaries, Canary, Metric};
+use kelvin_model::Metric;
 
 pub use calls::*;
 pub use ipc::*;
@@ -89,7 +89,3 @@ pub static ALL: &[&Metric] = &[
     &RIVALS_PIPE_KELVIN,
     &RIVALS_PIPE_OTHER,
 ];
-
-/// The core's speed and kernel entry, which every call passes through. No cache canary: it would evict what the next
-/// operation finds warm.
-const CORE_AND_KERNEL: Canaries = Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]);

@@ -77,7 +77,7 @@ impl<'a> Bench<'a> {
             nanoseconds_per_tick,
             metrics: metrics.max(1),
             overhead: measure_overhead(clock, nanoseconds_per_tick),
-            canaries: Canaries::new(clock, nanoseconds_per_tick, setup.canaries, request.seed),
+            canaries: Canaries::new(clock, nanoseconds_per_tick, setup.canaries),
             crew: None,
             watch: Watch::new(setup.placement.cpu, setup.throttle_file.as_deref()),
             readings: Vec::new(),
@@ -212,7 +212,7 @@ impl<'a> Bench<'a> {
         std::thread::scope(|scope| {
             for (number, (member, &cpu)) in others().enumerate() {
                 let (crew, operation) = (&crew, &operation);
-                let canaries = self.canaries.of_another_thread();
+                let canaries = self.canaries;
                 scope.spawn(move || crew.work(number, cpu, canaries, &|iterations| operation(member, iterations)));
             }
             self.crew = Some(Arc::clone(&crew));
@@ -534,7 +534,7 @@ impl<'a> Bench<'a> {
     /// Reads the canaries on every working CPU.
     fn read_canaries(&mut self, wanted: Guards, columns: &mut BTreeMap<Canary, Vec<f32>>) -> Result<(), Stop> {
         match &self.crew {
-            Some(crew) => crew.read_canaries(&mut self.canaries, wanted, columns)?,
+            Some(crew) => crew.read_canaries(self.canaries, wanted, columns)?,
             None => self.canaries.read(wanted, columns),
         }
         Ok(())

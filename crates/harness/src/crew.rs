@@ -56,7 +56,7 @@ impl Crew {
     }
 
     /// The loop of one worker, numbered from 0, with its own canaries.
-    pub(crate) fn work(&self, member: usize, cpu: u32, mut canaries: Canaries, operation: &(impl Fn(u64) + Sync)) {
+    pub(crate) fn work(&self, member: usize, cpu: u32, canaries: Canaries, operation: &(impl Fn(u64) + Sync)) {
         if let Err(error) = cpu::pin(&[cpu]) {
             *lock(&self.failure) = Some(format!("cannot pin a thread to CPU {cpu}: {error}"));
         }
@@ -70,7 +70,7 @@ impl Crew {
                 return;
             }
             match self.iterations.load(Ordering::Relaxed) {
-                CANARIES => self.watch(member, &mut canaries),
+                CANARIES => self.watch(member, canaries),
                 iterations => operation(iterations),
             }
             self.finished.fetch_add(1, Ordering::AcqRel);
@@ -94,7 +94,7 @@ impl Crew {
     /// disturb each other.
     pub(crate) fn read_canaries(
         &self,
-        own: &mut Canaries,
+        own: Canaries,
         wanted: kelvin_model::Canaries,
         columns: &mut BTreeMap<Canary, Vec<f32>>,
     ) -> Result<(), Stop> {
@@ -123,7 +123,7 @@ impl Crew {
     }
 
     /// One worker's part in a reading: none unless it is its turn.
-    fn watch(&self, member: usize, canaries: &mut Canaries) {
+    fn watch(&self, member: usize, canaries: Canaries) {
         let wanted = {
             let watched = lock(&self.watch);
             if watched.turn != member {
@@ -158,7 +158,7 @@ mod tests {
 
     /// Canaries of which every reading lasts so many nanoseconds.
     fn scripted(step: u64, enabled: bool) -> Canaries {
-        Canaries::new(Clock::Scripted(Script::leak(step)), 1.0, enabled, 1)
+        Canaries::new(Clock::Scripted(Script::leak(step)), 1.0, enabled)
     }
 
     fn canaries(enabled: bool) -> Canaries {
@@ -175,10 +175,10 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| crew.work(0, here, slow, &|_| panic!("canaries are no work")));
             for _ in 0..3 {
-                crew.read_canaries(&mut canaries(true), kelvin_model::Canaries::CORE, &mut columns).unwrap();
+                crew.read_canaries(canaries(true), kelvin_model::Canaries::CORE, &mut columns).unwrap();
             }
-            crew.read_canaries(&mut canaries(true), kelvin_model::Canaries::NONE, &mut columns).unwrap();
-            crew.read_canaries(&mut canaries(false), kelvin_model::Canaries::CORE, &mut columns).unwrap();
+            crew.read_canaries(canaries(true), kelvin_model::Canaries::NONE, &mut columns).unwrap();
+            crew.read_canaries(canaries(false), kelvin_model::Canaries::CORE, &mut columns).unwrap();
             crew.dismiss();
         });
         assert_eq!(columns.keys().copied().collect::<Vec<_>>(), [Canary::Chain, Canary::Block]);
@@ -200,8 +200,7 @@ mod tests {
                 scope.spawn(move || crew.work(member, here, of(member), &|_| {}));
             }
             for _ in 0..2 {
-                crew.read_canaries(&mut canaries(true), kelvin_model::Canaries::of(&[Canary::Chain]), &mut columns)
-                    .unwrap();
+                crew.read_canaries(canaries(true), kelvin_model::Canaries::of(&[Canary::Chain]), &mut columns).unwrap();
             }
             crew.dismiss();
         });

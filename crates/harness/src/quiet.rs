@@ -45,7 +45,7 @@ pub fn undisturbed_shares(cpus: &[u32], limit: Duration) -> io::Result<Option<Ve
 /// frequency.
 fn readings(cpus: &[u32], passes: u32, until: Instant) -> io::Result<Vec<Vec<f64>>> {
     let (_, clock, _) = best_clock();
-    let mut canaries = Canaries::new(clock, 1.0, true, 0);
+    let canaries = Canaries::new(clock, 1.0, true);
     let mut all = vec![BTreeMap::new(); cpus.len()];
     'passes: for pass in 0..passes {
         for (&cpu, columns) in cpus.iter().zip(&mut all) {
@@ -54,8 +54,8 @@ fn readings(cpus: &[u32], passes: u32, until: Instant) -> io::Result<Vec<Vec<f64
                 break 'passes;
             }
             cpu::pin(&[cpu])?;
-            look(&mut canaries, WAKING, &mut BTreeMap::new());
-            look(&mut canaries, LOOK, columns);
+            look(canaries, WAKING, &mut BTreeMap::new());
+            look(canaries, LOOK, columns);
         }
     }
     let ratios = |columns: &BTreeMap<Canary, Vec<f32>>| {
@@ -65,7 +65,7 @@ fn readings(cpus: &[u32], passes: u32, until: Instant) -> io::Result<Vec<Vec<f64
     Ok(all.iter().map(ratios).collect())
 }
 
-fn look(canaries: &mut Canaries, time: Duration, columns: &mut BTreeMap<Canary, Vec<f32>>) {
+fn look(canaries: Canaries, time: Duration, columns: &mut BTreeMap<Canary, Vec<f32>>) {
     let end = Instant::now() + time;
     while Instant::now() < end {
         canaries.read(kelvin_model::Canaries::CORE, columns);

@@ -343,9 +343,10 @@ pub enum Canary {
     Chain,
     /// A block of independent adds: throughput, which a busy SMT sibling halves.
     Block,
-    /// A pointer chase through 128 KiB: the level-2 cache, which a neighbour may share.
+    /// A pointer chase through 128 KiB. Kept in runs of earlier versions only, and judges nothing: it evicted what it guarded.
     Cache,
-    /// A null system call: the entry path, where the work of hypervisor and neighbours shows first.
+    /// Eight null system calls. Kept in runs of earlier versions only, and judges nothing: they had states of their own, which the work
+    /// beside them did not share.
     Kernel,
 }
 

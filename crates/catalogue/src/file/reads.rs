@@ -1,6 +1,6 @@
 //! Files read and written: by block, by order, by queue depth, by threads, and by every way of reading.
 
-use kelvin_model::{Axis, AxisScale, Better, Canaries, Canary, Metric, Name, Overhead, Unit};
+use kelvin_model::{Axis, AxisScale, Better, Metric, Name, Overhead, Unit};
 
 use super::{AccessOrder, BLOCK, BYTES, CacheState, THREAD_COUNT, as_found, of_disk};
 use crate::words::words;
@@ -149,12 +149,11 @@ words! {
     }
 }
 
-/// One-byte calls. Guarded by a canary of kernel entry as well, which is most of each call.
+/// One-byte calls.
 pub static BYTE_CALLS: Metric =
     Metric::duration("file.byte_calls", "One system call on a cached file that reads one byte, or goes to another")
         .over([ByteCall::AXIS, FILE_BYTES])
         .overhead(Overhead::ClockPairAndLoop)
-        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]))
         .baseline();
 
 /// Requests by each way of reading. A time, not a rate: its two parts, call and copy, add up, and the curves of all ways start

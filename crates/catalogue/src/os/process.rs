@@ -2,7 +2,6 @@
 
 use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Name, Overhead, Tags, Treatment, Unit};
 
-use super::CORE_AND_KERNEL;
 use crate::mem::PageSize;
 use crate::words::words;
 
@@ -28,7 +27,7 @@ pub const TASKS: Name = Name::new("os.tasks");
 /// A duration of creating a task. The new task takes over the CPU, by preemption or because the parent waits: a
 /// preemption is part of the work.
 const fn making(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).canaries(CORE_AND_KERNEL).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+    Metric::duration(id, summary).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 }
 
 /// The same where the work lasts so long, and leaves the caches so cold, that a kernel entry afterwards says nothing

@@ -2,7 +2,6 @@
 
 use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Need, Overhead, Tags, Treatment, Unit};
 
-use super::CORE_AND_KERNEL;
 use crate::Placement;
 use crate::words::words;
 
@@ -24,16 +23,10 @@ words! {
 
 /// A duration of work that yields the CPU on purpose: a preemption is part of it, and no reason to exclude it.
 ///
-/// The core canaries see frequency and SMT sibling; the kernel canary sees the entry path, which every switch takes
-/// twice. On a busy virtual machine only the kernel canary excluded the batches in which something else ran for long.
-///
 /// On one CPU all of it is done from the first caches, in core cycles: between states of the frequency 3.5 % apart the times of
 /// switches moved by 1.0 to 1.2 of what the chain's did, and those of the calls alone by 0.95 to 1.05.
 const fn handing_over(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .headline(Treatment::CycleNormalised)
-        .canaries(CORE_AND_KERNEL)
-        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+    Metric::duration(id, summary).headline(Treatment::CycleNormalised).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 }
 
 /// A difference of two times that both contain the clock pair, so it is not subtracted again. The remaining error is
@@ -274,8 +267,6 @@ pub static SWITCH_RING_SWITCHES: Metric =
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::Canary;
-
     use super::*;
 
     #[test]
@@ -284,6 +275,5 @@ mod tests {
         assert_eq!(metric.overhead, Overhead::None);
         assert!(!Tags::PREEMPTED.any(metric.contaminants));
         assert!(Tags::STOLEN.any(metric.contaminants));
-        assert!(metric.canaries.contains(Canary::Kernel) && !metric.canaries.contains(Canary::Cache));
     }
 }
