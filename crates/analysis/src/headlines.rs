@@ -128,8 +128,13 @@ pub(crate) struct Desk<'r> {
 
 impl<'r> Desk<'r> {
     pub fn of(run: &'r Run) -> Self {
+        Self::by(References::of(run), run)
+    }
+
+    /// With references that are known already.
+    pub fn by(references: References, run: &'r Run) -> Self {
         let learned = run.outline.learned.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
-        Self { references: References::of(run), learned }
+        Self { references, learned }
     }
 
     /// What the run knew of a metric at a case from earlier runs.

@@ -50,5 +50,5 @@ pub use result::{
     Study, StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails, Timeline, TimelineGroup, Translation, Verdict,
     Warning,
 };
-pub use standing::standings;
+pub use standing::Standings;
 pub use studies::{FULL, published_load, studies};

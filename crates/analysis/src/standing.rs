@@ -7,18 +7,43 @@ use std::collections::HashMap;
 use kelvin_model::{Case, Interval, Measurement, Name, Run, Standing};
 use kelvin_stats::Samples;
 
+use crate::canaries::References;
 use crate::gather::Gathered;
 use crate::headlines::{Desk, Settled, metrics_of};
 use crate::summary::{drift, is_in_stretches};
 
-/// How far each case of a run has come.
-pub fn standings(run: &Run) -> HashMap<(Name, Case), Standing> {
-    let desk = Desk::of(run);
-    let of = |measurement: &Measurement| {
-        let key = (measurement.planned.probe, measurement.planned.case.clone());
-        (key, standing(run, measurement, &desk))
-    };
-    run.measurements.iter().map(of).collect()
+/// Once a run has so many times the rounds, all its cases are judged anew: the steady states of its canaries, which all are judged by,
+/// have changed little before.
+const GROWN: f64 = 1.125;
+
+/// How far the cases of a run have come, kept from one look at it to the next.
+#[derive(Default)]
+pub struct Standings {
+    /// What all cases are judged by, and how many rounds the run had.
+    references: References,
+    rounds: usize,
+    /// Of each case, with the number of its rounds.
+    known: HashMap<(Name, Case), (usize, Standing)>,
+}
+
+impl Standings {
+    /// How far each case of a run has come, of which no round has been taken away since the last look. A case without a new round is judged
+    /// anew only with all others.
+    pub fn of(&mut self, run: &Run) -> HashMap<(Name, Case), Standing> {
+        let rounds = run.measurements.iter().map(|measurement| measurement.rounds.len()).sum();
+        if rounds as f64 >= GROWN * self.rounds as f64 {
+            *self = Self { references: References::of(run), rounds, known: HashMap::new() };
+        }
+        let desk = Desk::by(self.references.clone(), run);
+        for measurement in &run.measurements {
+            let key = (measurement.planned.probe, measurement.planned.case.clone());
+            let rounds = measurement.rounds.len();
+            if self.known.get(&key).is_none_or(|&(judged, _)| judged != rounds) {
+                self.known.insert(key, (rounds, standing(run, measurement, &desk)));
+            }
+        }
+        self.known.iter().map(|(key, &(_, standing))| (key.clone(), standing)).collect()
+    }
 }
 
 fn standing<'r>(run: &'r Run, measurement: &'r Measurement, desk: &Desk<'r>) -> Standing {

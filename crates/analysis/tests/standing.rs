@@ -1,6 +1,6 @@
 //! How far the cases of a run have come: which rounds count, and which intervals more rounds narrow.
 
-use kelvin_analysis::standings;
+use kelvin_analysis::Standings;
 use kelvin_analysis::testing::{self, BLOCK, add, add_rounds, add_scalars, batches, reading, round};
 use kelvin_model::{Canary, Case, Learned, Metric, Name, Readings, Reason, Run, Standing, Treatment};
 use kelvin_stats::Random;
@@ -10,7 +10,7 @@ const AS_FOUND: Metric = Metric::duration("test.as_found", "One call as found").
 
 /// The standing of the only case of a run.
 fn standing(run: &Run, metric: &Metric) -> Standing {
-    standings(run)[&(metric.id, Case::new())]
+    Standings::default().of(run)[&(metric.id, Case::new())]
 }
 
 fn of_rounds(rounds: &[Vec<f64>]) -> Standing {
@@ -46,6 +46,30 @@ fn only_undisturbed_rounds_count_for_an_undisturbed_headline() {
     assert_eq!(standing(&disturbed(&CALL, &[]), &CALL).counting, 8);
     assert_eq!(standing(&disturbed(&CALL, &[0, 3, 4]), &CALL).counting, 5);
     assert_eq!(standing(&disturbed(&AS_FOUND, &[0, 3, 4]), &AS_FOUND).counting, 8);
+}
+
+#[test]
+fn a_case_without_new_rounds_is_judged_anew_once_the_run_has_grown_by_an_eighth() {
+    let case = |n: u64| Case::new().with("n", n);
+    let of_block = |index: usize, block: f32| {
+        let mut batches = batches(&[100.0; 60]);
+        batches.canaries.insert(Canary::Block, vec![block; 61]);
+        round(index, vec![reading(&CALL, Readings::Batches(batches))])
+    };
+    let mut run = testing::run(&[CALL]);
+    add(&mut run, &CALL, case(1), (0..16).map(|index| of_block(index, 1.3 * BLOCK)).collect());
+    add(&mut run, &CALL, case(2), Vec::new());
+    let mut standings = Standings::default();
+    let mut counting = |run: &Run| {
+        let standings = standings.of(run);
+        [1, 2].map(|n| standings[&(CALL.id, case(n))].counting)
+    };
+    assert_eq!(counting(&run)[0], 16);
+    // The first case was beside a neighbour all along, as the block of the second tells.
+    run.measurements[1].rounds.push(of_block(0, BLOCK));
+    assert_eq!(counting(&run), [16, 0], "17 rounds of 16: by the steady states of the first look");
+    run.measurements[1].rounds.push(of_block(1, BLOCK));
+    assert_eq!(counting(&run), [0, 2], "18 rounds: all anew");
 }
 
 #[test]

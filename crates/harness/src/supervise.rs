@@ -39,7 +39,7 @@ pub trait Sink {
 pub trait Judge: Sink {
     /// How far each case has come, by all its rounds so far; one that is missing needs nothing. No timed region is running
     /// meanwhile.
-    fn standings(&self) -> HashMap<(Name, Case), Standing>;
+    fn standings(&mut self) -> HashMap<(Name, Case), Standing>;
 
     /// How the core reads that is left alone, by all rounds so far, once that is known. No timed region is running meanwhile.
     fn core(&self) -> Option<SteadyCore>;
@@ -244,7 +244,7 @@ impl<'r> Rounds<'r> {
     }
 
     /// Notes on how the time was spent.
-    fn notes(&self, judge: &dyn Judge) -> Vec<String> {
+    fn notes(&self, judge: &mut dyn Judge) -> Vec<String> {
         let Self { plan, settings, schedule, .. } = self;
         let mut notes = Vec::new();
         let names = |units: &[usize]| list(&units.iter().map(|&unit| name(plan, unit)).collect::<Vec<_>>());
@@ -281,7 +281,7 @@ impl<'r> Rounds<'r> {
 }
 
 /// How far each unit has come.
-fn standings(plan: &Plan, judge: &dyn Judge) -> Vec<Standing> {
+fn standings(plan: &Plan, judge: &mut dyn Judge) -> Vec<Standing> {
     let known = judge.standings();
     let nothing_missing = Standing { counting: u32::MAX, ..Standing::default() };
     let of =

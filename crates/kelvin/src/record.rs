@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kelvin_analysis::{standings, steady_core};
+use kelvin_analysis::{Standings, steady_core};
 use kelvin_harness::{Judge, Sink};
 use kelvin_model::{Case, Event, Name, Run, Standing, SteadyCore};
 use kelvin_store::{AppendError, Recorder};
@@ -13,6 +13,7 @@ use crate::progress::Progress;
 /// Keeps the run in memory, and stores it round by round while the store accepts it.
 pub struct Record<'a> {
     run: Option<Run>,
+    standings: Standings,
     store: Option<Recorder<'a>>,
     /// Why the store no longer accepts rounds.
     trouble: Option<AppendError>,
@@ -35,7 +36,7 @@ pub struct Recorded<'a> {
 impl<'a> Record<'a> {
     /// A record without a run yet.
     pub fn new(store: Option<Recorder<'a>>, progress: Progress, told: Told) -> Self {
-        Self { run: None, store, trouble: None, end: None, progress, told }
+        Self { run: None, standings: Standings::default(), store, trouble: None, end: None, progress, told }
     }
 
     /// The finished record. The end of the run is not stored yet: a run with a stored end is complete.
@@ -70,8 +71,8 @@ impl Sink for Record<'_> {
 }
 
 impl Judge for Record<'_> {
-    fn standings(&self) -> HashMap<(Name, Case), Standing> {
-        self.run.as_ref().map_or_else(HashMap::new, standings)
+    fn standings(&mut self) -> HashMap<(Name, Case), Standing> {
+        self.run.as_ref().map_or_else(HashMap::new, |run| self.standings.of(run))
     }
 
     fn core(&self) -> Option<SteadyCore> {

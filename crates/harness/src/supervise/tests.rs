@@ -65,7 +65,7 @@ impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
 struct Kept(Vec<Event>, Option<usize>);
 
 impl Judge for Kept {
-    fn standings(&self) -> HashMap<(Name, Case), Standing> {
+    fn standings(&mut self) -> HashMap<(Name, Case), Standing> {
         let mut rounds: HashMap<(Name, Case), Vec<f64>> = HashMap::new();
         for event in &self.0 {
             if let Event::RoundFinished { probe, case, round } = event
