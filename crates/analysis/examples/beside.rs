@@ -2,14 +2,14 @@
 //! are at theirs, over what they take where all are. A canary that is off without them taking longer sees itself.
 //!
 //! `cargo run --release -p kelvin-analysis --example beside -- RUN.json...`, of `kelvin report RUN --format json`. Runs of earlier
-//! versions have readings of canaries that judge nothing any more: their reference is the dominant one beside each case.
+//! versions have readings of canaries that are no more: their reference is the dominant one beside each case.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::{env, fs};
 
 use kelvin_analysis::analyse;
-use kelvin_model::{Attempt, Batches, Canary, Measurement, Metric, Readings, Run, Tags, Treatment};
+use kelvin_model::{Attempt, Batches, Canaries, Canary, Measurement, Metric, Readings, Run, Tags, Treatment};
 use kelvin_stats::{Samples, Sorted, dominant_mode};
 
 /// A canary that is nearer to its reference than this is at it.
@@ -26,8 +26,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for file in env::args().skip(1) {
         let mut report: serde_json::Value = serde_json::from_slice(&fs::read(&file)?)?;
         let run: Run = serde_json::from_value(report["run"].take())?;
-        let of_run: References =
-            analyse(&run).canaries.iter().map(|history| (history.canary, history.reference)).collect();
+        let is_of_core = |canary: Canary| Canaries::CORE.contains(canary);
+        let of_core = analyse(&run).canaries.into_iter().filter(|history| is_of_core(history.canary));
+        let of_run: References = of_core.map(|history| (history.canary, history.reference)).collect();
         for measurement in &run.measurements {
             for metric in measurement.planned.metrics.iter().filter_map(|id| run.metric(id)) {
                 let metric = metric.at(&measurement.planned.case);

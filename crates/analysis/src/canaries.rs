@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kelvin_model::{
-    Attempt, Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Measurement, Metric, Readings,
-    Round, Run, Steady, SteadyCore, Tags, Unit,
+    Attempt, Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Case, Measurement, Metric, Name,
+    Readings, Round, Run, Steady, SteadyCore, Tags, Unit,
 };
 use kelvin_stats::{ASSUMED_OF_THE_CLOCK, Samples, Sorted, dominant_mode, fastest_mode, mean};
 
@@ -24,7 +24,7 @@ const TOLERANCE_STDS: f64 = 3.0;
 /// change of frequency would pass.
 const TOLERANCE: (f64, f64) = (0.015, 0.05);
 /// The least tolerance of the block canary. A busy sibling slows it by 15 % and more; what a batch leaves in the caches by up to 3 %, and
-/// samples beside such readings take as long as all others.
+/// samples beside such readings take as long as all others. Runs of the time of the kernel canary have the usual one, as then.
 const TOLERANCE_OF_BLOCK: f64 = 0.04;
 /// The reference is found from at most this many readings, evenly taken: its error is then below 0.1 %.
 const READINGS_FOR_REFERENCE: usize = 20_000;
@@ -56,12 +56,12 @@ fn dominant(readings: &[f64]) -> Option<Steady> {
     around(dominant_mode(&sorted, MODE_WIDTH).0, &sorted, TOLERANCE.0)
 }
 
-/// The fastest steady state of readings of the block canary, or the dominant one if no state is steady.
-fn fastest(readings: &[f64]) -> Option<Steady> {
+/// The fastest steady state of readings, or the dominant one if no state is steady, with at least this tolerance.
+fn fastest(readings: &[f64], least: f64) -> Option<Steady> {
     let sorted = thinned_evenly(readings)?;
     let (nanoseconds, _) =
         fastest_mode(&sorted, MODE_WIDTH, LEAST_MODE).unwrap_or_else(|| dominant_mode(&sorted, MODE_WIDTH));
-    around(nanoseconds, &sorted, TOLERANCE_OF_BLOCK)
+    around(nanoseconds, &sorted, least)
 }
 
 fn around(nanoseconds: f64, sorted: &Sorted, least: f64) -> Option<Steady> {
@@ -97,10 +97,14 @@ fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
     }
 }
 
+/// Canaries that see after-effects of the measured work: a fork leaves cold caches, and so does a switch to
+/// another process. Their steady state is that beside one case, over all its rounds; the others have one over the run. Only runs of earlier
+/// versions have them: these are judged as they were then, so that their figures stay what they are.
+const OF_A_CASE: [Canary; 2] = [Canary::Cache, Canary::Kernel];
 /// With fewer readings the steady state of a core is not known: a state of a twentieth of them must be no accident.
 const LEAST_OF_A_CORE: usize = 400;
-/// With fewer readings after the work of a metric that sets its frequency the steady state over the run is used.
-const LEAST_OF_OWN: usize = 12;
+/// With fewer readings beside a case the steady state over the run is used.
+const LEAST_OF_A_CASE: usize = 12;
 
 /// [`BLOCK_OVER_CHAIN`] of an unshared core by earlier runs of this machine: the second least of the newest, since what was
 /// seen twice is no accident.
@@ -109,6 +113,21 @@ fn whole_core(run: &Run) -> Option<f64> {
     let mut ratios = learned[learned.len().saturating_sub(EARLIER_RUNS)..].to_vec();
     ratios.sort_unstable_by(f64::total_cmp);
     ratios.get(1).copied()
+}
+
+/// The readings of a canary at the wanted columns and places.
+fn readings<'r>(
+    all: impl Iterator<Item = &'r Batches>,
+    canary: Canary,
+    wanted: impl Fn(&Batches, usize) -> bool,
+) -> Vec<f64> {
+    let mut found = Vec::new();
+    for batches in all {
+        let column = batches.canaries.get(&canary).map_or(&[][..], Vec::as_slice);
+        let here = column.iter().enumerate().filter(|&(at, _)| wanted(batches, at));
+        found.extend(here.map(|(_, &reading)| f64::from(reading)));
+    }
+    found
 }
 
 /// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
@@ -182,7 +201,7 @@ fn own_frequency(measurement: &Measurement, metric: &Metric) -> Option<Steady> {
             readings.extend(after.map(|&reading| f64::from(reading)));
         }
     }
-    if readings.len() < LEAST_OF_OWN { None } else { dominant(&readings) }
+    if readings.len() < LEAST_OF_A_CASE { None } else { dominant(&readings) }
 }
 
 /// The references of all canaries of a run.
@@ -197,6 +216,7 @@ pub(crate) struct References {
     /// How much longer work took on average than on the core left alone, by the block canary: a logarithm.
     pub slowed: Option<f64>,
     of_run: BTreeMap<Canary, Steady>,
+    of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, Steady>>,
 }
 
 impl References {
@@ -204,10 +224,16 @@ impl References {
         let with_measurements: Vec<(&Measurement, &Batches)> = columns(run).collect();
         let all: Vec<&Batches> = with_measurements.iter().map(|(_, batches)| *batches).collect();
         let mut found = Self::of_core(&all, whole_core(run));
+        for canary in OF_A_CASE {
+            let reference = Self::beside_a_steady_block(&all, canary, found.get(Canary::Block).as_ref());
+            found.of_run.extend(reference.map(|reference| (canary, reference)));
+        }
         let of_the_core = with_measurements.iter().filter(|(measurement, _)| !sets_frequency(run, measurement));
         let of_the_core = of_the_core.map(|(_, batches)| *batches);
         found.moving = moving(of_the_core, found.get(Canary::Chain), found.get(Canary::Block));
         found.slowed = found.get(Canary::Block).and_then(|block| slowed(&all, &block));
+        let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement, &found.of_run));
+        found.of_cases = run.measurements.iter().map(of_case).collect();
         found
     }
 
@@ -215,15 +241,15 @@ impl References {
     /// that was never as fast as on a `whole` core is compared with that one.
     fn of_core(all: &[&Batches], whole: Option<f64>) -> Self {
         let mut found = Self::default();
-        let chains = all.iter().filter_map(|batches| batches.canaries.get(&Canary::Chain)).flatten();
-        let chains: Vec<f64> = chains.map(|&reading| f64::from(reading)).collect();
-        let Some(chain) = dominant(&chains) else {
-            let block = fastest(&block_at_reference(all, None));
+        let with_kernel = all.iter().any(|batches| batches.canaries.contains_key(&Canary::Kernel));
+        let least = if with_kernel { TOLERANCE.0 } else { TOLERANCE_OF_BLOCK };
+        let Some(chain) = dominant(&readings(all.iter().copied(), Canary::Chain, |_, _| true)) else {
+            let block = fastest(&block_at_reference(all, None), least);
             found.of_run.extend(block.map(|block| (Canary::Block, block)));
             return found;
         };
         found.of_run.insert(Canary::Chain, chain);
-        if let Some(mut block) = fastest(&block_at_reference(all, Some(&chain))) {
+        if let Some(mut block) = fastest(&block_at_reference(all, Some(&chain)), least) {
             let own = block.nanoseconds / chain.nanoseconds;
             found.block_over_chain = Some(own);
             if let Some(whole) = whole.filter(|whole| own > whole * (1.0 + SHARED)) {
@@ -235,9 +261,32 @@ impl References {
         found
     }
 
+    /// The steady states beside one case, of the canaries that see its after-effects.
+    fn beside(measurement: &Measurement, of_run: &BTreeMap<Canary, Steady>) -> BTreeMap<Canary, Steady> {
+        let all: Vec<&Batches> = measurement.rounds.iter().flat_map(distinct_columns).collect();
+        let block = of_run.get(&Canary::Block);
+        let found = |canary| Some((canary, Self::beside_a_steady_block(&all, canary, block)?));
+        OF_A_CASE.into_iter().filter_map(found).collect()
+    }
+
+    /// The steady state of a canary among its readings beside a steady block, or among all if those are too few.
+    fn beside_a_steady_block(all: &[&Batches], canary: Canary, block: Option<&Steady>) -> Option<Steady> {
+        let is_steady = |batches: &Batches, at: usize| {
+            let reading = batches.canaries.get(&Canary::Block).and_then(|column| column.get(at));
+            block.zip(reading).is_none_or(|(block, &reading)| block.is_steady(block.relative(reading)))
+        };
+        let steady = readings(all.iter().copied(), canary, is_steady);
+        if steady.len() >= LEAST_OF_A_CASE {
+            return dominant(&steady);
+        }
+        let every = readings(all.iter().copied(), canary, |_, _| true);
+        if every.len() < LEAST_OF_A_CASE { None } else { dominant(&every) }
+    }
+
     /// The references that judge a metric of one measurement.
     pub fn at(&self, measurement: &Measurement, metric: &Metric) -> Self {
         let mut of_run = self.of_run.clone();
+        of_run.extend(self.of_cases.get(&key(measurement)).into_iter().flatten());
         if metric.own_frequency
             && let (Some(chain), Some(block)) = (self.get(Canary::Chain), self.get(Canary::Block))
             && let Some(own) = own_frequency(measurement, metric)
@@ -302,12 +351,18 @@ impl References {
         wanted.iter().filter_map(|canary| Some((canary, self.get(canary)?, batches.canaries.get(&canary)?.as_slice())))
     }
 
-    /// Each canary over the run.
+    /// Each canary over the run. Readings whose steady state is that of a case are shown as if it were that
+    /// of the run, so that a quiet machine is a flat line.
     pub fn histories(&self, run: &Run) -> Vec<CanaryHistory> {
         let mut points: BTreeMap<Canary, Vec<CanaryPoint>> = BTreeMap::new();
-        for_each_column(run, |span, canary, column| {
+        for_each_column(run, |measurement, span, canary, column| {
+            let of_case = self.of_cases.get(&key(measurement)).and_then(|all| all.get(&canary));
+            let scale = of_case.zip(self.get(canary)).map_or(1.0, |(own, run)| run.nanoseconds / own.nanoseconds);
             let moment = |index: usize| span.0 + (span.1 - span.0) * (index as f64 + 0.5) / column.len() as f64;
-            let point = |(index, &reading)| CanaryPoint { at: moment(index), canary, nanoseconds: f64::from(reading) };
+            let point = |(index, &reading)| {
+                let nanoseconds = f64::from(reading) * scale;
+                CanaryPoint { at: moment(index), canary, nanoseconds }
+            };
             points.entry(canary).or_default().extend(column.iter().enumerate().map(point));
         });
         let history = |(canary, points): (Canary, Vec<CanaryPoint>)| {
@@ -371,10 +426,11 @@ impl Judged {
 /// Visits every column of canary readings, in order of time, with the span that it was read over, in seconds. Readings of
 /// one round follow each other and are taken to last in proportion to their batches; columns that several metrics of one
 /// operation share are visited once. What was read while a round waited is left out.
-fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut((f64, f64), Canary, &'r [f32])) {
-    let mut rounds: Vec<&Round> = run.measurements.iter().flat_map(|measurement| &measurement.rounds).collect();
-    rounds.sort_by(|a, b| a.at.total_cmp(&b.at));
-    for round in rounds {
+fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64, f64), Canary, &'r [f32])) {
+    let of = |measurement: &'r Measurement| measurement.rounds.iter().map(move |round| (measurement, round));
+    let mut rounds: Vec<(&Measurement, &Round)> = run.measurements.iter().flat_map(of).collect();
+    rounds.sort_by(|a, b| a.1.at.total_cmp(&b.1.at));
+    for (measurement, round) in rounds {
         let columns = distinct_columns(round);
         let total = columns.iter().map(|batches| batches.len()).sum::<usize>().max(1) as f64;
         let mut done = 0.0;
@@ -383,10 +439,14 @@ fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut((f64, f64), Canary, &
             let span = (moment(done), moment(done + found(batches) as f64));
             done += batches.len() as f64;
             for (&canary, column) in &batches.canaries {
-                visit(span, canary, found_of(batches, column));
+                visit(measurement, span, canary, found_of(batches, column));
             }
         }
     }
+}
+
+fn key(measurement: &Measurement) -> (Name, Case) {
+    (measurement.planned.probe, measurement.planned.case.clone())
 }
 
 /// The columns of all rounds of a run, each once, with what they are of.

@@ -343,10 +343,9 @@ pub enum Canary {
     Chain,
     /// A block of independent adds: throughput, which a busy SMT sibling halves.
     Block,
-    /// A pointer chase through 128 KiB. Kept in runs of earlier versions only, and judges nothing: it evicted what it guarded.
+    /// A pointer chase through 128 KiB. In runs of earlier versions only: it evicted what it guarded.
     Cache,
-    /// Eight null system calls. Kept in runs of earlier versions only, and judges nothing: they had states of their own, which the work
-    /// beside them did not share.
+    /// Eight null system calls. In runs of earlier versions only: they had states of their own, which the work beside them did not share.
     Kernel,
 }
 
