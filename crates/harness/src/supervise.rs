@@ -37,8 +37,8 @@ pub trait Sink {
 
 /// A receiver of events that can say how far each case has come.
 pub trait Judge: Sink {
-    /// How far each case has come, by all its rounds so far; one that is missing needs nothing. No timed region is running
-    /// meanwhile.
+    /// How far each case has come, by all its rounds so far and by how the canaries read then or a little before; one that is missing
+    /// needs nothing. No timed region is running meanwhile.
     fn standings(&mut self) -> HashMap<(Name, Case), Standing>;
 
     /// How the core reads that is left alone, by all rounds so far, once that is known. No timed region is running meanwhile.
