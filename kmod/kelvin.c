@@ -724,7 +724,9 @@ static void note(struct kelvin_page *page, u64 entry, unsigned int level, unsign
  * Notes the entry of each table on the way; whether the last one is present.
  *
  * Interrupts are off, as in the lockless walks of mm/gup.c: tables are freed
- * only after all processors had them on, so what was read stays a table.
+ * only after all processors had them on, so what was read stays a table. Each
+ * entry is read once and the walk goes on by that copy: munmap() clears it
+ * meanwhile, and a cleared entry read again is no address of a table.
  */
 static bool walk(struct kelvin_page *page, struct mm_struct *mm)
 {
@@ -738,17 +740,17 @@ static bool walk(struct kelvin_page *page, struct mm_struct *mm)
 	note(page, pgd_val(pgd), 5, PGDIR_SHIFT);
 	if (pgd_none(pgd))
 		return false;
-	p4dp = p4d_offset(pgdp, address);
+	p4dp = p4d_offset_lockless(pgdp, pgd, address);
 	p4d = READ_ONCE(*p4dp);
 	note(page, p4d_val(p4d), 4, P4D_SHIFT);
 	if (!p4d_present(p4d))
 		return false;
-	pudp = pud_offset(p4dp, address);
+	pudp = pud_offset_lockless(p4dp, p4d, address);
 	pud = READ_ONCE(*pudp);
 	note(page, pud_val(pud), 3, PUD_SHIFT);
 	if (!pud_present(pud) || pud_leaf(pud))
 		return pud_present(pud);
-	pmdp = pmd_offset(pudp, address);
+	pmdp = pmd_offset_lockless(pudp, pud, address);
 	pmd = READ_ONCE(*pmdp);
 	note(page, pmd_val(pmd), 2, PMD_SHIFT);
 	if (!pmd_present(pmd) || pmd_leaf(pmd))

@@ -223,6 +223,7 @@ int main(void)
 	check_waits();
 	check_transfers();
 	check_pages();
+	check_races();
 	check_lives();
 	return finish();
 }

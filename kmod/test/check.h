@@ -58,6 +58,7 @@ void check_refusals(void);
 void check_waits(void);
 void check_transfers(void);
 void check_pages(void);
+void check_races(void);
 void check_lives(void);
 
 /* A transfer of its own bytes by windows on both sides, for processes at once. */
