@@ -75,8 +75,26 @@ fn a_rate_has_the_times_from_when_requests_were_due() {
     let output = load(&place, &[&url, "--rate", "100", "--no-warm-up"]);
     assert!(stdout(&output).contains("from when it was due"), "{}", stdout(&output));
     let data = json(&load(&place, &[&url, "--rate", "100", "--no-warm-up", "--json"]));
-    // At 10, 20, ... 190 ms.
-    assert_eq!(data["response"]["count"], 19);
+    // At 0, 10, ... 190 ms.
+    assert_eq!(
+        (&data["response"]["count"], &data["requests"], data["offered"]["rate"]["due"].as_f64()),
+        (&20.into(), &20.into(), Some(100.0))
+    );
+    for (warm_up, rate) in [("--no-warm-up", "5"), ("--warm-up=100ms", "5"), ("--no-warm-up", "1")] {
+        let output = place.run(&[
+            "load",
+            &url,
+            "--rate",
+            rate,
+            "--duration",
+            "1s",
+            warm_up,
+            "--fail-on",
+            &format!("rate<{rate}"),
+        ]);
+        let expected = format!("{rate} requests, {rate}.00 /s;");
+        assert!(stdout(&output).contains(&expected) && output.status.code() == Some(0), "{}", stdout(&output));
+    }
 }
 
 #[test]
@@ -154,8 +172,17 @@ fn a_log_is_asked_for_as_it_was() {
     let url = format!("http://{address}/");
     let output = place.run(&["load", &url, "--replay", "log", "--speed", "20", "--json"]);
     let data = json(&output);
-    assert_eq!((&data["response"]["count"], &data["errors"]["status"]["404"]), (&2.into(), &1.into()), "{data}");
-    assert_eq!(stderr(&output), "kelvin: 1 lines of log are no GET requests and are left out\n");
+    assert_eq!((&data["requests"], &data["errors"]["status"]["404"]), (&2.into(), &1.into()), "{data}");
+    assert_eq!(stderr(&output), "kelvin: lines of log that are left out: 1 in another format\n");
+    // Of several requests in one second, and of one alone, all are counted, and they took a second.
+    for count in [1, 4] {
+        fs::write(place.path().join("log"), line(36, r"/caf\xC3\xA9").repeat(count)).unwrap();
+        let output = place.run(&["load", &url, "--replay", "log", "--verify=length"]);
+        assert_eq!(output.status.code(), Some(2), "what is replayed is not compared");
+        let output = place.run(&["load", &url, "--replay", "log"]);
+        let expected = format!("\n{count} requests, {count}.00 /s; {} B", "/caf%C3%A9".len() * count);
+        assert!(stdout(&output).contains(&expected) && output.status.code() == Some(0), "{}", stdout(&output));
+    }
 }
 
 #[test]

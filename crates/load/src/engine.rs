@@ -45,15 +45,17 @@ const OF_FILES: u64 = 0x9e37_79b9_7f4a_7c15;
 /// # Errors
 /// Failures of the generator's own calls; what fails of single requests is counted.
 pub fn load(setup: &Setup, peer: &Peer, watch: &mut dyn FnMut(&[Second])) -> Result<Load> {
-    let start = monotonic();
+    let seed = setup.seed;
     match &setup.demand {
         &Demand::Users { users, think } => {
-            Engine::new(setup, peer, start, Closed::new(users, think, start, setup.seed))?.run(watch)
+            Engine::new(setup, peer, |start| Closed::new(users, think, start, seed))?.run(watch)
         }
         &Demand::Rate { rate, spread, .. } => {
-            Engine::new(setup, peer, start, Open::new(rate, spread, start, setup.seed))?.run(watch)
+            Engine::new(setup, peer, |start| Open::new(rate, spread, start, seed))?.run(watch)
         }
-        Demand::Log { times, .. } => Engine::new(setup, peer, start, Logged::new(Arc::clone(times), start))?.run(watch),
+        Demand::Log { times, .. } => {
+            Engine::new(setup, peer, |start| Logged::new(Arc::clone(times), start))?.run(watch)
+        }
     }
 }
 
@@ -72,26 +74,22 @@ struct Engine<'s, S> {
 }
 
 impl<'s, S: Schedule> Engine<'s, S> {
-    fn new(setup: &'s Setup, peer: &Peer, start: u64, schedule: S) -> Result<Self> {
-        let from = start + setup.warm_up.as_nanos() as u64;
+    /// Prepares all that takes time, and then begins by the schedule of this moment.
+    fn new(setup: &'s Setup, peer: &Peer, schedule: impl FnOnce(u64) -> S) -> Result<Self> {
         let (belongs, free) = match setup.demand {
             Demand::Users { .. } => (Belongs::WhenOver, Vec::new()),
             Demand::Rate { connections, .. } | Demand::Log { connections, .. } => {
                 (Belongs::WhenDue, (0..connections).rev().collect())
             }
         };
-        let tally = Tally::new(from..from + setup.duration.as_nanos() as u64, belongs);
         let requests = Requests::new(&setup.target, &setup.form, &setup.paths);
-        Ok(Self {
-            setup,
-            schedule,
-            chooser: Chooser::new(setup.pattern, requests.count(), setup.seed ^ OF_FILES),
-            traffic: Traffic::new(setup, peer.clone(), requests, tally, Poll::new()?),
-            free,
-            starved: false,
-            waited: 0,
-            spun: 0,
-        })
+        let chooser = Chooser::new(setup.pattern, requests.count(), setup.seed ^ OF_FILES);
+        let tally = Tally::new(0..0, belongs);
+        let mut traffic = Traffic::new(setup, peer.clone(), requests, tally, Poll::new()?);
+        let start = monotonic();
+        let from = start + setup.warm_up.as_nanos() as u64;
+        traffic.tally.window = from..from + setup.duration.as_nanos() as u64;
+        Ok(Self { setup, schedule: schedule(start), chooser, traffic, free, starved: false, waited: 0, spun: 0 })
     }
 
     fn run(mut self, watch: &mut dyn FnMut(&[Second])) -> Result<Load> {

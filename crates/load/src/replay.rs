@@ -1,5 +1,6 @@
 //! The requests of an access log, in the common or the combined format, and when each came.
 
+use std::fmt;
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
@@ -7,18 +8,64 @@ use jiff::fmt::strtime;
 
 use crate::gate::LONGEST_TIME;
 
-/// Nanoseconds of a second: the logs have no finer time.
-const SECOND: f64 = 1e9;
-
 /// What a log asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
-    /// Path and query of each request.
+    /// Path and query of each request, as they can be sent.
     pub paths: Vec<String>,
     /// When each is due, in nanoseconds from the first second of the log on, in order.
     pub times: Vec<u64>,
-    /// Lines that ask for something else than GET, whose bodies no log has, or that are no requests.
-    pub left_out: u64,
+    /// How long it takes: from the begin of the first second of the log to the end of the last one.
+    pub duration: Duration,
+    /// The lines of which nothing is sent.
+    pub left_out: LeftOut,
+}
+
+/// Lines of a log of which nothing is sent, by the reason; empty ones are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// They ask for something else than GET: no log has the bodies of other methods.
+    pub other_methods: u64,
+    /// The target of their request is not the path of a server, or cannot be decoded.
+    pub other_targets: u64,
+    /// They are in neither of the formats.
+    pub other_lines: u64,
+}
+
+impl LeftOut {
+    /// All together.
+    pub fn count(&self) -> u64 {
+        self.other_methods + self.other_targets + self.other_lines
+    }
+
+    fn add(&mut self, why: NotSent) {
+        *match why {
+            NotSent::Method => &mut self.other_methods,
+            NotSent::Target => &mut self.other_targets,
+            NotSent::Line => &mut self.other_lines,
+        } += 1;
+    }
+}
+
+impl fmt::Display for LeftOut {
+    /// `2 with another method than GET, 1 in another format`.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.other_methods, "with another method than GET"),
+            (self.other_targets, "whose target is no path that can be sent"),
+            (self.other_lines, "in another format"),
+        ];
+        let said = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        out.write_str(&said.collect::<Vec<String>>().join(", "))
+    }
+}
+
+/// Why nothing is sent of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotSent {
+    Method,
+    Target,
+    Line,
 }
 
 impl Replay {
@@ -26,41 +73,134 @@ impl Replay {
     ///
     /// # Errors
     /// A log without any request that can be sent, or with more than a week of them.
-    pub fn read(log: &str, speed: f64) -> Result<Self, String> {
-        let mut requests: Vec<(i64, &str)> = log.lines().filter_map(request).collect();
-        // A log is written when answers are over, so its times may be out of order.
-        requests.sort_by_key(|&(second, _)| second);
-        let &(first, _) = requests.first().ok_or("it has no GET request in the common or combined log format")?;
-        let mut replay = Self { left_out: (log.lines().count() - requests.len()) as u64, ..Self::default() };
-        for of_second in requests.chunk_by(|one, other| one.0 == other.0) {
-            for (index, &(second, path)) in of_second.iter().enumerate() {
-                let at = (second - first) as f64 + index as f64 / of_second.len() as f64;
-                replay.times.push((at * SECOND / speed) as u64);
-                replay.paths.push(path.to_owned());
+    pub fn read(log: &[u8], speed: f64) -> Result<Self, String> {
+        let mut replay = Self::default();
+        let mut requests: Vec<(i64, String)> = Vec::new();
+        for line in log.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+            match request(line) {
+                Ok(request) => requests.push(request),
+                Err(why) => replay.left_out.add(why),
             }
         }
-        if replay.duration() > LONGEST_TIME {
+        // A log is written when answers are over, so its times may be out of order.
+        requests.sort_by_key(|&(second, _)| second);
+        let (Some(&(first, _)), Some(&(last, _))) = (requests.first(), requests.last()) else {
+            let lines = replay.left_out;
+            let seen = if lines.count() > 0 { format!(": lines {lines}") } else { String::new() };
+            return Err(format!("it has no GET request in the common or combined log format{seen}"));
+        };
+        // The last second lasts as long as any other.
+        replay.duration = scaled((last - first) as f64 + 1.0, speed);
+        if replay.duration > LONGEST_TIME {
             return Err("it would take more than a week".into());
+        }
+        for of_second in requests.chunk_by_mut(|one, other| one.0 == other.0) {
+            let count = of_second.len() as f64;
+            for (index, (second, path)) in of_second.iter_mut().enumerate() {
+                let at = (*second - first) as f64 + index as f64 / count;
+                replay.times.push(scaled(at, speed).as_nanos() as u64);
+                replay.paths.push(std::mem::take(path));
+            }
         }
         Ok(replay)
     }
+}
 
-    /// How long it takes.
-    pub fn duration(&self) -> Duration {
-        Duration::from_nanos(self.times.last().map_or(0, |last| last.saturating_add(1)))
-    }
+/// So many seconds of a log that is sent so many times as fast.
+fn scaled(seconds: f64, speed: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds / speed).unwrap_or(Duration::MAX)
 }
 
 /// The second and the path of a line such as
 /// `192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326`.
-fn request(line: &str) -> Option<(i64, &str)> {
-    let (time, rest) = line.split_once('[')?.1.split_once(']')?;
-    let second = strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?.as_second();
-    let asked = rest.split_once('"')?.1.split_once('"')?.0;
-    let mut words = asked.split(' ');
-    let path = words.next().filter(|&method| method == "GET").and_then(|_| words.next())?;
+fn request(line: &[u8]) -> Result<(i64, String), NotSent> {
+    let (second, rest) = time(line).ok_or(NotSent::Line)?;
+    let (request, after) = quoted(rest.trim_ascii_start()).ok_or(NotSent::Line)?;
+    if !is_status(after) {
+        return Err(NotSent::Line);
+    }
+    let target = request.strip_prefix(b"GET ").ok_or(NotSent::Method)?;
+    let target = decoded(target).and_then(|target| path(&target)).ok_or(NotSent::Target)?;
+    Ok((second, target))
+}
+
+/// The time of a line, in seconds, and what follows it. The client and the user before it may have brackets of their own: an IPv6
+/// address, a name.
+fn time(line: &[u8]) -> Option<(i64, &[u8])> {
+    memchr::memchr_iter(b'[', line).find_map(|place| {
+        let rest = &line[place + 1..];
+        let end = memchr::memchr(b']', rest)?;
+        let time = strtime::parse("%d/%b/%Y:%H:%M:%S %z", &rest[..end]).ok()?.to_timestamp().ok()?;
+        Some((time.as_second(), &rest[end + 1..]))
+    })
+}
+
+/// What stands in the quotation marks that a text begins with, as it is written, and what follows them. A mark behind a backslash
+/// is a part of it.
+fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.strip_prefix(b"\"")?;
+    let mut place = 0;
+    while *text.get(place)? != b'"' {
+        place += if text[place] == b'\\' { 2 } else { 1 };
+    }
+    Some((&text[..place], &text[place + 1..]))
+}
+
+/// Whether a text begins with a status. Where none follows, the request has a quotation mark that was not escaped.
+fn is_status(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b" ").and_then(|text| text.get(..3));
+    digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_digit))
+        && text.get(4).is_none_or(|after| after.is_ascii_whitespace())
+}
+
+/// What servers write for a byte that they escape (`ap_escape_logitem` of Apache, `ngx_http_log_escape` of nginx).
+fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter();
+    while let Some(&byte) = rest.next() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        bytes.push(match rest.next()? {
+            b'x' => {
+                let mut digit = || char::from(*rest.next()?).to_digit(16);
+                (digit()? << 4 | digit()?) as u8
+            }
+            b'b' => 8,
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'v' => 11,
+            b'f' => 12,
+            b'r' => b'\r',
+            &itself @ (b'"' | b'\\' | b'/') => itself,
+            _ => return None,
+        });
+    }
+    Some(bytes)
+}
+
+/// The path and query of what follows a method, as they can be sent: the client may have sent bytes that no URI has, and these are
+/// encoded (RFC 3986, section 2.1). Nothing for the target of a proxy, or one with a line end or a fragment, which nobody can send.
+fn path(rest: &[u8]) -> Option<String> {
+    let target = match memchr::memrchr(b' ', rest) {
+        Some(place) if rest[place + 1..].starts_with(b"HTTP/") => &rest[..place],
+        // HTTP/0.9 names no version.
+        None => rest,
+        Some(_) => return None,
+    };
+    let mut path = String::with_capacity(target.len());
+    for &byte in target {
+        match byte {
+            ..b' ' | 0x7f | b'#' => return None,
+            b' ' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80.. => {
+                path.push_str(&format!("%{byte:02X}"));
+            }
+            _ => path.push(char::from(byte)),
+        }
+    }
     let is_path = path.starts_with('/') && path.parse::<PathAndQuery>().is_ok_and(|parsed| parsed.as_str() == path);
-    is_path.then_some((second, path))
+    is_path.then_some(path)
 }
 
 #[cfg(test)]
@@ -75,20 +215,94 @@ mod tests {
 no line of a log
 "#;
 
+    fn read(log: &str, speed: f64) -> Result<Replay, String> {
+        Replay::read(log.as_bytes(), speed)
+    }
+
     #[test]
     fn requests_come_at_the_pace_of_the_log_or_a_multiple_of_it() {
-        let replay = Replay::read(LOG, 1.0).unwrap();
+        let replay = read(LOG, 1.0).unwrap();
         assert_eq!(replay.paths, ["/a.gif?x=1", "/b", "/c"]);
         assert_eq!(replay.times, [0, 500_000_000, 2_000_000_000]);
-        assert_eq!(replay.left_out, 3);
-        assert_eq!(replay.duration(), Duration::from_nanos(2_000_000_001));
-        assert_eq!(Replay::read(LOG, 4.0).unwrap().times, [0, 125_000_000, 500_000_000]);
+        assert_eq!(replay.left_out, LeftOut { other_methods: 2, other_targets: 0, other_lines: 1 });
+        assert_eq!(replay.left_out.to_string(), "2 with another method than GET, 1 in another format");
+        assert_eq!(replay.duration, Duration::from_secs(3));
+        let faster = read(LOG, 4.0).unwrap();
+        assert_eq!((faster.times, faster.duration), (vec![0, 125_000_000, 500_000_000], Duration::from_millis(750)));
+    }
+
+    #[test]
+    fn a_second_with_any_number_of_requests_lasts_a_second() {
+        let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";
+        for (count, times) in [(1, vec![0]), (4, vec![0, 250_000_000, 500_000_000, 750_000_000])] {
+            let replay = read(&line.repeat(count), 1.0).unwrap();
+            assert_eq!((replay.times, replay.duration), (times, Duration::from_secs(1)));
+        }
+    }
+
+    /// What comes of a line with this client and this request, as they are written.
+    fn of(client: &str, request: &[u8]) -> Result<String, NotSent> {
+        let before = format!("{client} - - [10/Oct/2000:20:55:36 +0000] \"");
+        super::request(&[before.as_bytes(), request, b"\" 200 5 \"-\" \"x\""].concat()).map(|(_, path)| path)
+    }
+
+    #[test]
+    fn what_servers_escape_is_sent_as_the_client_meant_it() {
+        for (written, sent) in [
+            (&br#"GET /a\"b.txt HTTP/1.1"#[..], "/a%22b.txt"),
+            (br"GET /a\x22b HTTP/1.1", "/a%22b"),
+            (br"GET /a\\b\x5C HTTP/1.1", "/a%5Cb%5C"),
+            (br"GET /caf\xC3\xA9.txt HTTP/1.1", "/caf%C3%A9.txt"),
+            (br"GET /caf\xc3\xa9 HTTP/1.1", "/caf%C3%A9"),
+            ("GET /café HTTP/2.0".as_bytes(), "/caf%C3%A9"),
+            (b"GET /\xe9 HTTP/1.1", "/%E9"),
+            (b"GET /q?a=b c d HTTP/1.1", "/q?a=b%20c%20d"),
+            (b"GET /?a[]=1&b=%20+x|y HTTP/1.1", "/?a[]=1&b=%20+x%7Cy"),
+            (b"GET /old", "/old"),
+        ] {
+            assert_eq!(of("192.0.2.1", written).as_deref(), Ok(sent), "{}", String::from_utf8_lossy(written));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_left_out_by_its_reason() {
+        for written in [
+            &br"GET /a\q HTTP/1.1"[..],
+            br"GET /a\x2 HTTP/1.1",
+            br"GET /a\xzz HTTP/1.1",
+            br"GET /a\n HTTP/1.1",
+            br"GET /a\x00b HTTP/1.1",
+            b"GET /a#b HTTP/1.1",
+            b"GET http://other/ HTTP/1.1",
+            b"GET * HTTP/1.1",
+            b"GET  HTTP/1.1",
+            b"GET /a b",
+        ] {
+            assert_eq!(of("192.0.2.1", written), Err(NotSent::Target), "{}", String::from_utf8_lossy(written));
+        }
+        for written in [&b"-"[..], b"", b"HEAD / HTTP/1.1", b"get / HTTP/1.1", br"\x16\x03\x01"] {
+            assert_eq!(of("192.0.2.1", written), Err(NotSent::Method), "{}", String::from_utf8_lossy(written));
+        }
+        for written in [&br#"GET /a"b HTTP/1.1"#[..], br"GET /a\", b"GET / HTTP/1.1\" \"x"] {
+            assert_eq!(of("192.0.2.1", written), Err(NotSent::Line), "{}", String::from_utf8_lossy(written));
+        }
+    }
+
+    #[test]
+    fn clients_are_addresses_and_names_with_or_without_brackets() {
+        for client in
+            ["[2001:db8::1]", "2001:db8::1", "fe80::1%eth0", "host.test:80 192.0.2.1", "[::ffff:192.0.2.1]:8080"]
+        {
+            assert_eq!(of(client, b"GET /six HTTP/1.1").as_deref(), Ok("/six"), "{client}");
+        }
+        let user = b"::1 - a [b] c [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 5\r";
+        assert_eq!(super::request(user), Ok((971_211_336, "/".into())));
     }
 
     #[test]
     fn a_log_without_requests_is_refused() {
         for log in ["", "nothing\n", "::1 - - [10/Oct/2000:20:55:36 +0000] \"POST /form HTTP/1.1\" 200 1\n"] {
-            assert!(Replay::read(log, 1.0).is_err(), "{log}");
+            assert!(read(log, 1.0).is_err(), "{log}");
         }
     }
 
@@ -96,7 +310,7 @@ no line of a log
     fn a_log_of_years_is_refused_unless_it_is_sent_fast() {
         let line = |year: &str| format!("::1 - - [10/Oct/{year}:20:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n");
         let log = line("0001") + &line("9998");
-        assert!(Replay::read(&log, 1.0).unwrap_err().contains("a week") && Replay::read(&log, 0.001).is_err());
-        assert!(Replay::read(&log, 1e6).is_ok());
+        assert!(read(&log, 1.0).unwrap_err().contains("a week") && read(&log, 0.001).is_err());
+        assert!(read(&log, 1e6).is_ok());
     }
 }

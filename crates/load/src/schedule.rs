@@ -104,24 +104,33 @@ impl Schedule for Closed {
 /// Requests at a rate, due whether answers come or not.
 #[derive(Debug)]
 pub struct Open {
-    next: f64,
     start: u64,
-    mean: f64,
+    rate: f64,
     spread: Spread,
     random: Random,
+    /// How many were taken.
+    taken: u64,
+    /// When the next one is due, in nanoseconds after the start.
+    next: f64,
 }
 
 impl Open {
-    /// So many requests a second from `start` on: constant, or a Poisson process.
+    /// So many requests a second from `start` on: constant, the first of them at once, so that each time has as many as the rate
+    /// says; or a Poisson process.
     pub fn new(rate: f64, spread: Spread, start: u64, seed: u64) -> Self {
-        let mut open = Self { next: 0.0, start, mean: SECOND / rate, spread, random: Random::new(seed) };
-        open.advance();
+        let mut open = Self { start, rate, spread, random: Random::new(seed), taken: 0, next: 0.0 };
+        if spread == Spread::Exponential {
+            open.advance();
+        }
         open
     }
 
-    /// Times are summed as a float from the start on: rounded to a nanosecond one by one, the rate would drift.
+    /// Times count from the start on: rounded to a nanosecond one by one, or summed, the rate would drift.
     fn advance(&mut self) {
-        self.next += self.spread.draw(self.mean, &mut self.random);
+        self.next = match self.spread {
+            Spread::Constant => (self.taken as f64 * SECOND / self.rate).round(),
+            Spread::Exponential => self.next + self.spread.draw(SECOND / self.rate, &mut self.random),
+        };
     }
 }
 
@@ -132,6 +141,7 @@ impl Schedule for Open {
 
     fn take(&mut self) -> Option<Due> {
         let at = self.start + self.next as u64;
+        self.taken += 1;
         self.advance();
         Some(Due { at, user: None })
     }
@@ -210,10 +220,20 @@ mod tests {
     fn a_constant_rate_is_exact_and_does_not_drift() {
         // 3 a second is no whole number of nanoseconds.
         let mut open = Open::new(3.0, Spread::Constant, 500, 1);
-        let times = taken(&mut open, 3_000_000);
-        assert_eq!(times[2], 1_000_000_500);
-        let last = times[2_999_999] - 500;
-        assert!(last.abs_diff(1_000_000_000_000_000) <= 1_000_000, "{last}");
+        let times = taken(&mut open, 3_000_001);
+        assert_eq!((times[0], times[3], times[3_000_000]), (500, 1_000_000_500, 1_000_000_000_000_500));
+    }
+
+    #[test]
+    fn a_constant_rate_has_as_many_requests_as_it_says_in_any_time() {
+        for rate in [0.5, 1.0, 3.0, 5.0, 7.0, 1000.0, 123_456.0] {
+            let times = taken(&mut Open::new(rate, Spread::Constant, 0, 1), 5 * 123_456);
+            for warm_up in [0, 1, 2] {
+                let window = warm_up * 1_000_000_000..(warm_up + 2) * 1_000_000_000;
+                let due = times.iter().filter(|at| window.contains(*at)).count();
+                assert_eq!(due as f64, rate * 2.0, "{rate} {window:?}");
+            }
+        }
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub(crate) struct Tally {
     pub(crate) own: Histogram,
     /// Requests that became due.
     pub(crate) due: u64,
+    /// When the last right answer that counts was whole, and after what response time the first one could be.
+    last: u64,
+    shortest: u64,
     /// Nanoseconds in flight of all requests together.
     in_flight: u64,
     pub(crate) series: Vec<Second>,
@@ -77,6 +80,8 @@ impl Tally {
             late: Histogram::new(),
             own: Histogram::new(),
             due: 0,
+            last: 0,
+            shortest: u64::MAX,
             in_flight: 0,
             series: Vec::new(),
             second: Second::default(),
@@ -104,13 +109,15 @@ impl Tally {
         self.flew(times);
         if self.window.contains(&times.over) {
             self.roll(times.over);
-            self.requests += 1;
-            self.bytes += bytes;
             self.second.requests += 1;
             self.second.bytes += bytes;
             self.times.record(times.over - times.due);
         }
         if self.is_counted(times) {
+            self.requests += 1;
+            self.bytes += bytes;
+            self.last = self.last.max(times.over);
+            self.shortest = self.shortest.min(times.over - times.due);
             self.response.record(times.over - times.due);
             self.service.record(times.over - times.sent);
             self.own.record(times.own);
@@ -163,6 +170,7 @@ impl Tally {
     pub(crate) fn figures(&self) -> Load {
         Load {
             seconds: self.seconds(),
+            answering: self.answering(),
             requests: self.requests,
             bytes: self.bytes,
             received: self.received,
@@ -178,6 +186,15 @@ impl Tally {
     /// Seconds that were measured.
     pub(crate) fn seconds(&self) -> f64 {
         (self.window.end - self.window.start) as f64 / SECOND as f64
+    }
+
+    /// Seconds in which the right answers came that count. Those of an open loop come as long after their requests as an answer takes
+    /// at least; a server that is slower than what is asked of it still has some to give when the measured time is over. In a time
+    /// shorter than an answer takes nothing was answered.
+    pub(crate) fn answering(&self) -> f64 {
+        let takes = Some(self.shortest).filter(|&takes| takes < self.window.end - self.window.start).unwrap_or(0);
+        let behind = self.last.saturating_sub(self.window.end).saturating_sub(takes);
+        self.seconds() + behind as f64 / SECOND as f64
     }
 
     /// Requests in flight, averaged over the measured time.
@@ -262,6 +279,28 @@ mod tests {
         tally.waited(times(15, 22, 22));
         assert_eq!((tally.requests, tally.due, tally.response.count()), (1, 1, 2));
         assert!((latency(&tally.response).max / 7e9 - 1.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_server_that_lags_behind_a_rate_is_no_faster_for_what_it_answers_afterwards() {
+        let mut kept = tally(Belongs::WhenDue);
+        let mut lagging = tally(Belongs::WhenDue);
+        for due in 10..20 {
+            kept.answer(times(due, due, due + 2), 1);
+            lagging.answer(times(due, due, due + (due - 9)), 1);
+        }
+        assert_eq!([kept.figures(), lagging.figures()].map(|load| (load.requests, load.bytes)), [(10, 10); 2]);
+        assert!((kept.figures().rate() - 1.0).abs() < 1e-9);
+        // The first after 1 s, the last 9 s after the end.
+        assert!((lagging.figures().rate() - 10.0 / 18.0).abs() < 1e-9, "{}", lagging.figures().rate());
+        let mut short = Tally::new(SECOND..SECOND + 1, Belongs::WhenDue);
+        short.answer(times(1, 1, 3), 1);
+        let load = short.figures();
+        assert!(
+            load.requests == 1 && (load.rate() - 0.5).abs() < 1e-6,
+            "no answer came within a nanosecond: {}",
+            load.rate()
+        );
     }
 
     #[test]

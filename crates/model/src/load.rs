@@ -14,9 +14,14 @@ pub struct Load {
     pub offered: Offered,
     /// Seconds that were measured, without the warm-up.
     pub seconds: f64,
+    /// Seconds in which the right answers came: those that were measured, and of an open loop how much longer its last answer took
+    /// than the fastest one. Of earlier versions 0.
+    #[serde(default)]
+    pub answering: f64,
     /// The signal that ended it early, if one did.
     pub interrupted: Option<String>,
-    /// Right answers that were whole within these seconds.
+    /// Right answers: in a closed loop those that were whole within these seconds, in an open loop those to requests that became due
+    /// in them.
     pub requests: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
@@ -55,6 +60,7 @@ impl Load {
             target: target.to_owned(),
             offered: Offered::Users { users: 0, think: 0.0 },
             seconds: 0.0,
+            answering: 0.0,
             interrupted: None,
             requests: 0,
             bytes: 0,
@@ -74,12 +80,17 @@ impl Load {
 
     /// Right answers a second.
     pub fn rate(&self) -> f64 {
-        if self.seconds > 0.0 { self.requests as f64 / self.seconds } else { 0.0 }
+        self.each_second(self.requests)
     }
 
     /// Bytes of their bodies a second.
     pub fn byte_rate(&self) -> f64 {
-        if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 }
+        self.each_second(self.bytes)
+    }
+
+    fn each_second(&self, count: u64) -> f64 {
+        let seconds = if self.answering > 0.0 { self.answering } else { self.seconds };
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
     }
 }
 

@@ -180,12 +180,11 @@ fn right_bodies(args: &LoadArgs, paths: &[String]) -> Result<(Verify, Vec<Option
 fn replay(args: &LoadArgs, log: &Path, setup: &mut Setup) -> Result<(), Fault> {
     let wrong = |why: &dyn std::fmt::Display| Fault::new(format!("--replay {}", log.display()), why);
     let text = fs::read(log).map_err(|error| wrong(&error))?;
-    let replay = Replay::read(&String::from_utf8_lossy(&text), args.speed).map_err(|why| wrong(&why))?;
-    if replay.left_out > 0 {
-        let count = kelvin_model::units::count(replay.left_out);
-        output::remark(format_args!("kelvin: {count} lines of {} are no GET requests and are left out", log.display()));
+    let replay = Replay::read(&text, args.speed).map_err(|why| wrong(&why))?;
+    if replay.left_out.count() > 0 {
+        output::remark(format_args!("kelvin: lines of {} that are left out: {}", log.display(), replay.left_out));
     }
-    setup.duration = args.duration.unwrap_or_else(|| replay.duration());
+    setup.duration = args.duration.unwrap_or(replay.duration);
     setup.warm_up = Duration::ZERO;
     setup.pattern = Pattern::Sequence;
     setup.known = vec![None; replay.paths.len()];
