@@ -70,34 +70,120 @@ pub struct Closed {
     due: BinaryHeap<Reverse<(u64, u32)>>,
     think: Think,
     random: Random,
+    beginners: Beginners,
 }
 
 impl Closed {
-    /// So many users who begin from `start` on: one after the other, or spread over their time of thought.
+    /// So many users from `start` on, who behave from the beginning as they go on.
     pub fn new(users: u32, think: Think, start: u64, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let mut first = |user: u32| {
-            let thought = random.uniform() * think.mean;
-            Reverse((start + u64::from(user) * APART + thought as u64, user))
-        };
-        let due = (0..users).map(&mut first).collect();
-        Self { due, think, random }
+        let beginners = Beginners::new(users, think, start, &mut random);
+        Self { due: BinaryHeap::new(), think, random, beginners }
     }
 }
 
 impl Schedule for Closed {
     fn next(&self) -> Option<u64> {
-        self.due.peek().map(|Reverse((at, _))| *at)
+        let again = self.due.peek().map(|Reverse((at, _))| *at);
+        self.beginners.next().into_iter().chain(again).min()
     }
 
     fn take(&mut self) -> Option<Due> {
-        self.due.pop().map(|Reverse((at, user))| Due { at, user: Some(user) })
+        let again = self.due.peek().map(|Reverse((at, _))| *at);
+        let first = self.beginners.next().filter(|first| again.is_none_or(|again| *first <= again));
+        let (at, user) = match first {
+            Some(at) => (at, self.beginners.take()),
+            None => self.due.pop()?.0,
+        };
+        self.beginners.asked(user, at);
+        Some(Due { at, user: Some(user) })
     }
 
     fn answered(&mut self, user: u32, at: u64) {
+        self.beginners.answered(user, at);
         let thought =
             if self.think.mean > 0.0 { self.think.spread.draw(self.think.mean, &mut self.random) } else { 0.0 };
         self.due.push(Reverse((at + thought as u64, user)));
+    }
+}
+
+/// Users who have not asked yet. They begin in the steady state: at each moment as many as ask in any other.
+///
+/// A user asks again after a cycle of response and thought. Whoever looks at him finds him anywhere in a cycle, in a long one more
+/// likely, and the time until he asks next has the distribution of the residual life of renewal theory (D. R. Cox, "Renewal Theory",
+/// 1962, section 5.2). Users who all began with thought alone would ask too much at first: of those in a steady state, some wait for
+/// answers.
+#[derive(Debug)]
+struct Beginners {
+    start: u64,
+    think: Think,
+    /// For each of them, which share of all residual times is shorter than his; the next one is the last.
+    shares: Vec<f64>,
+    /// How many there were.
+    users: u32,
+    /// When each user asked last, as long as some have not.
+    asked: Vec<u64>,
+    /// Response times so far, of how many answers.
+    responses: f64,
+    answers: u64,
+}
+
+impl Beginners {
+    fn new(users: u32, think: Think, start: u64, random: &mut Random) -> Self {
+        let mut shares: Vec<f64> = (0..users).map(|_| random.uniform()).collect();
+        shares.sort_by(|one, other| other.total_cmp(one));
+        Self { start, think, shares, users, asked: vec![start; users as usize], responses: 0.0, answers: 0 }
+    }
+
+    /// How many have asked.
+    fn begun(&self) -> u32 {
+        self.users - self.shares.len() as u32
+    }
+
+    /// When the next one asks.
+    fn next(&self) -> Option<u64> {
+        let after = self.after(*self.shares.last()?);
+        Some(self.start + u64::from(self.begun()) * APART + after as u64)
+    }
+
+    /// The next one asks.
+    fn take(&mut self) -> u32 {
+        let user = self.begun();
+        self.shares.pop();
+        user
+    }
+
+    /// Nanoseconds after the start before which this share of users ask for the first time.
+    fn after(&self, share: f64) -> f64 {
+        let think = self.think.mean;
+        if think <= 0.0 {
+            return 0.0;
+        }
+        if self.answers == 0 {
+            // A response takes longer than all that has passed: of users alike, the share that asks until then is the passed time of
+            // that time and the thought.
+            return think * share / (1.0 - share);
+        }
+        let response = self.responses / self.answers as f64;
+        let after = share * (response + think);
+        match self.think.spread {
+            Spread::Exponential if after > response => response - think * (1.0 - (after - response) / think).ln(),
+            // No cycle is shorter than a response, so that all times up to it are alike; of constant thought up to the cycle.
+            _ => after,
+        }
+    }
+
+    fn asked(&mut self, user: u32, at: u64) {
+        if !self.shares.is_empty() {
+            self.asked[user as usize] = at;
+        }
+    }
+
+    fn answered(&mut self, user: u32, at: u64) {
+        if !self.shares.is_empty() {
+            self.responses += at.saturating_sub(self.asked[user as usize]) as f64;
+            self.answers += 1;
+        }
     }
 }
 
@@ -197,6 +283,78 @@ mod tests {
         closed.answered(one.user.unwrap(), 95_000);
         assert_eq!(closed.take(), Some(Due { at: 91_000, user: other.user }));
         assert_eq!(closed.next(), Some(96_000));
+    }
+
+    /// When answers come that take so long each, by scripted time, up to an end.
+    fn answers(users: u32, think: Think, response: u64, end: u64, seed: u64) -> Vec<u64> {
+        let mut closed = Closed::new(users, think, 0, seed);
+        let mut in_flight: BinaryHeap<Reverse<(u64, u32)>> = BinaryHeap::new();
+        let mut answers = Vec::new();
+        loop {
+            let answer = in_flight.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
+            match closed.next().filter(|&due| due <= answer) {
+                Some(due) if due >= end => return answers,
+                Some(due) => {
+                    let user = closed.take().unwrap().user.unwrap();
+                    in_flight.push(Reverse((due + response, user)));
+                }
+                None if answer >= end => return answers,
+                None => {
+                    let Reverse((at, user)) = in_flight.pop().unwrap();
+                    answers.push(at);
+                    closed.answered(user, at);
+                }
+            }
+        }
+    }
+
+    /// N = X (R + Z) is exact for users in a steady state (the response time law): at no time do they ask more, nor less.
+    #[test]
+    fn users_ask_no_more_than_their_number_by_response_and_thought_from_the_beginning() {
+        const USERS: u32 = 2000;
+        const THINK: f64 = 1e12;
+        for spread in [Spread::Constant, Spread::Exponential] {
+            for (response, windows) in [
+                (1.0, vec![(0.0, 0.3), (0.0, 1.0), (0.2, 1.0), (0.7, 0.2), (1.0, 3.0)]),
+                (1e10, vec![(0.01, 0.3), (0.1, 1.0), (0.3, 2.5), (2.0, 0.5)]),
+                // Here the users who ask before the first answer has come are known only when it has.
+                (5e11, vec![(0.5, 1.5), (1.5, 1.5), (1.5, 3.0)]),
+                (2e12, vec![(2.0, 3.0), (3.0, 6.0)]),
+            ] {
+                let think = Think { mean: THINK, spread };
+                let times = answers(USERS, think, response as u64, 10 * THINK as u64, 5);
+                for (warm_up, duration) in windows {
+                    let window = (warm_up * THINK) as u64..((warm_up + duration) * THINK) as u64;
+                    let counted = times.iter().filter(|at| window.contains(at)).count() as f64;
+                    let expected = f64::from(USERS) * duration * THINK / (response + THINK);
+                    // Of a user the count varies by at most that of a Poisson process.
+                    let error = 4.0 * expected.sqrt();
+                    let apart = f64::from(USERS) * 2.0 * APART as f64 / THINK * expected;
+                    let off = (counted - expected).abs();
+                    assert!(
+                        off <= error + apart,
+                        "{spread:?} {response} {window:?}: {counted} of {expected} +- {error}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn users_of_a_server_that_has_not_answered_yet_begin_all_the_same() {
+        let think = Think { mean: 1e9, spread: Spread::Exponential };
+        let mut closed = Closed::new(100, think, 0, 3);
+        let first = taken(&mut closed, 50);
+        assert!(first.is_sorted() && first[49] > 500_000_000 && first[49] < 2_000_000_000, "{first:?}");
+        // Half of them ask in a response that takes as long as the thought.
+        assert_eq!(closed.beginners.begun(), 50);
+    }
+
+    #[test]
+    fn users_who_never_think_begin_at_once() {
+        let mut closed = Closed::new(3, Think::default(), 1000, 1);
+        assert_eq!(taken(&mut closed, 3), [1000, 1000 + APART, 1000 + 2 * APART]);
+        assert_eq!((closed.next(), closed.take()), (None, None));
     }
 
     #[test]
