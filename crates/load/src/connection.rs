@@ -32,8 +32,6 @@ pub(crate) struct Connection {
     pub(crate) times: Times,
     /// Whether the socket is watched for room to write.
     pub(crate) watched_for_room: bool,
-    /// Whether the kernel is still to tell when a request left.
-    pub(crate) leaves_later: bool,
     /// Whether an answer has come over this socket.
     pub(crate) was_used: bool,
     /// Whether the request was sent before, over a socket that the server had closed.
@@ -54,7 +52,6 @@ impl Connection {
             written: 0,
             times: Times::default(),
             watched_for_room: false,
-            leaves_later: false,
             was_used: false,
             sent_again: false,
             freed: 0,
@@ -79,13 +76,10 @@ impl Connection {
         }
     }
 
-    /// Takes what the kernel tells of when a request left: it would be an event of the socket for ever.
-    pub(crate) fn take_departure(&mut self) {
-        if self.leaves_later
-            && let Some(wire) = &self.wire
-        {
-            self.leaves_later = wire.departed().is_none();
-        }
+    /// Takes what the kernel tells of when requests left, if that is what there is: it would be an event of the socket for ever. There
+    /// is more than one message where the kernel sends a request again.
+    pub(crate) fn take_message(&mut self) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.departed().is_some())
     }
 
     /// Closes the socket; what events of it are still to be seen belong to nobody.
@@ -93,7 +87,6 @@ impl Connection {
         self.wire = None;
         self.was_used = false;
         self.watched_for_room = false;
-        self.leaves_later = false;
         self.token.generation = self.token.generation.wrapping_add(1);
     }
 

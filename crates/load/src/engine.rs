@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kelvin_model::load::{Load, Offered, Second};
+use kelvin_model::load::{Generator, Load, Offered, Second};
 use kelvin_sys::clock::monotonic;
 
 use crate::error::Result;
@@ -71,6 +71,8 @@ struct Engine<'s, S> {
     waited: u64,
     /// Nanoseconds that the loop looked at the clock.
     spun: u64,
+    /// How often it was woken up for nothing.
+    futile: u64,
 }
 
 impl<'s, S: Schedule> Engine<'s, S> {
@@ -89,7 +91,17 @@ impl<'s, S: Schedule> Engine<'s, S> {
         let start = monotonic();
         let from = start + setup.warm_up.as_nanos() as u64;
         traffic.tally.window = from..from + setup.duration.as_nanos() as u64;
-        Ok(Self { setup, schedule: schedule(start), chooser, traffic, free, starved: false, waited: 0, spun: 0 })
+        Ok(Self {
+            setup,
+            schedule: schedule(start),
+            chooser,
+            traffic,
+            free,
+            starved: false,
+            waited: 0,
+            spun: 0,
+            futile: 0,
+        })
     }
 
     fn run(mut self, watch: &mut dyn FnMut(&[Second])) -> Result<Load> {
@@ -109,6 +121,7 @@ impl<'s, S: Schedule> Engine<'s, S> {
             if self.is_over(now) {
                 break;
             }
+            self.traffic.has_acted = false;
             self.send_due(now);
             let until = self.until(now, tick)?;
             self.take_answers(now, until)?;
@@ -217,15 +230,20 @@ impl<'s, S: Schedule> Engine<'s, S> {
     fn take_answers(&mut self, now: u64, until: u64) -> Result<()> {
         let ready = self.traffic.poll.wait(until.saturating_sub(now))?;
         let woken = monotonic();
-        if ready == 0 && until == now {
+        let looked = ready == 0 && until == now;
+        if looked {
             self.spun += woken - now;
         }
+        let mut sockets = 0;
         for one in 0..ready {
             let Some(ready) = self.traffic.poll.ready(one) else { continue };
+            sockets += 1;
             if let Some((over, now)) = self.traffic.take(ready, woken) {
                 self.over(ready.token.connection, over, now);
             }
         }
+        let is_futile = sockets > 0 || looked && !self.setup.spin;
+        self.futile += u64::from(is_futile && !self.traffic.has_acted);
         Ok(())
     }
 
@@ -249,7 +267,7 @@ impl<'s, S: Schedule> Engine<'s, S> {
             interrupted: kelvin_sys::interrupt::requested().map(str::to_owned),
             corrected: self.cycle().map(|cycle| latency(&tally.response.corrected(cycle))),
             unanswered,
-            generator: own::generator(used, waits),
+            generator: Generator { futile: self.futile, ..own::generator(used, waits) },
             ..figures
         }
     }

@@ -102,7 +102,7 @@ pub(crate) fn generator(used: Used, waits: Waits) -> Generator {
     let limit = limit(busy, share(late.mean + queued, response.mean));
     let slow_tail = Some(share(own.p99, response.p99)).filter(|&share| share >= LATE);
     let cpus = kelvin_sys::cpu::allowed().unwrap_or_default();
-    Generator { cpu, spun, without_cpu, busy, late, unread, leaving, own, limit, slow_tail, cpus }
+    Generator { cpu, spun, without_cpu, busy, late, unread, leaving, own, limit, slow_tail, futile: 0, cpus }
 }
 
 /// Which share of a response time a delay is.

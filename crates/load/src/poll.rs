@@ -40,6 +40,10 @@ pub(crate) struct Ready {
     pub(crate) token: Token,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
+    /// There is an error, or a message in the error queue.
+    pub(crate) has_message: bool,
+    /// The connection has more to say than that, or has ended.
+    pub(crate) has_more: bool,
 }
 
 /// Waits for sockets and for points in time.
@@ -101,7 +105,9 @@ impl Poll {
         // An error or the end of the connection is found by reading.
         let readable = flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP | EventFlags::RDHUP);
         let writable = flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP);
-        (data.u64() != TIMER).then_some(Ready { token, readable, writable })
+        let has_message = flags.contains(EventFlags::ERR);
+        let has_more = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::RDHUP);
+        (data.u64() != TIMER).then_some(Ready { token, readable, writable, has_message, has_more })
     }
 }
 

@@ -79,6 +79,8 @@ pub(crate) struct Traffic {
     pub(crate) leaving: Mean,
     /// Requests until the next one of which that is found out.
     until_timed: u32,
+    /// Whether anything was sent, taken or closed since this was last unset.
+    pub(crate) has_acted: bool,
 }
 
 impl Traffic {
@@ -100,6 +102,7 @@ impl Traffic {
             queued: Mean::default(),
             leaving: Mean::default(),
             until_timed: 0,
+            has_acted: false,
         }
     }
 
@@ -109,6 +112,7 @@ impl Traffic {
 
     /// Sends a request over a connection that has none; returns how it ended, if it did at once.
     pub(crate) fn send(&mut self, number: u32, request: usize, times: Times) -> Option<Over> {
+        self.has_acted = true;
         let connection = self.connection(number);
         connection.take(request, times);
         match connection.wire {
@@ -143,12 +147,19 @@ impl Traffic {
         if connection.token != ready.token {
             return None;
         }
-        match connection.phase {
+        if ready.has_message && connection.take_message() {
+            self.has_acted = true;
+            if !ready.has_more {
+                return None;
+            }
+        }
+        match self.connection(number).phase {
             Phase::Connecting if ready.writable => self.connected(number, woken).map(|over| (over, woken)),
             Phase::Connecting => None,
             Phase::Idle => {
                 // The server has closed it, or speaks without being asked: neither is for the next request.
-                connection.close();
+                self.connection(number).close();
+                self.has_acted = true;
                 None
             }
             Phase::InFlight => self.go_on(ready, woken),
@@ -158,7 +169,6 @@ impl Traffic {
     /// Sends more of a request, and takes what has come of its answer.
     fn go_on(&mut self, ready: Ready, woken: u64) -> Option<(Over, u64)> {
         let number = ready.token.connection;
-        self.connection(number).take_departure();
         let has_room = ready.writable && self.connection(number).watched_for_room;
         if let Some(over) = has_room.then(|| self.write(number, woken)).flatten() {
             return Some((over, woken));
@@ -169,6 +179,7 @@ impl Traffic {
     }
 
     fn connected(&mut self, number: u32, now: u64) -> Option<Over> {
+        self.has_acted = true;
         let socket = self.connection(number).wire.as_ref().map(|wire| wire.socket.take_error());
         match socket {
             Some(Ok(None)) => {
@@ -193,7 +204,6 @@ impl Traffic {
         if is_timed {
             // Where requests leave later than they are sent, this one tells so by an event of its socket, and no other is asked.
             let left = wire.departed().map(|ago| monotonic().saturating_sub(ago));
-            connection.leaves_later = left.is_none();
             self.until_timed = if left.is_some() { TIMED } else { u32::MAX };
             left.into_iter().for_each(|left| self.leaving.add(left.saturating_sub(begun)));
         } else if self.until_timed < u32::MAX {
@@ -202,6 +212,7 @@ impl Traffic {
         match written {
             Ok(length) => {
                 connection.written += length;
+                self.has_acted |= length > 0;
                 self.watch(number, now)
             }
             Err(error) => self.fail(number, now, Failure::Closed, error),
@@ -217,6 +228,7 @@ impl Traffic {
             return None;
         }
         connection.watched_for_room = wants;
+        self.has_acted = true;
         let wanted = if wants { Wanted::ReadOrWrite } else { Wanted::Read };
         match self.poll.change(wire, connection.token, wanted) {
             Ok(()) => None,
@@ -241,6 +253,8 @@ impl Traffic {
         let read = wire.read(&mut self.buffer, may_take);
         // Before anything is done with the bytes: that is the generator's time.
         let now = monotonic();
+        // Of TLS a part of a record may have been taken, which gives no bytes yet.
+        self.has_acted |= !wire.is_plain() || !matches!(&read, Err(error) if error.kind() == ErrorKind::WouldBlock);
         let over = match read {
             Ok(Arrived { length: 0, .. }) => self.ended(number, now),
             Ok(arrived) => match self.came(number, arrived, now) {

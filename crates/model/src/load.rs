@@ -208,6 +208,9 @@ pub struct Generator {
     /// measure of the server. Its rate, mean and median may still be one.
     #[serde(default)]
     pub slow_tail: Option<f64>,
+    /// How often it was woken up and found nothing to do: more than a few times are a fault of the generator.
+    #[serde(default)]
+    pub futile: u64,
     /// CPUs that its thread might run on.
     #[serde(default)]
     pub cpus: Vec<u32>,
