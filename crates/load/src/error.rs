@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use kelvin_wire::address::Shown;
+
 /// Why a load could not be measured; what happens to single requests is counted instead.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -15,7 +17,7 @@ pub enum Error {
         why: String,
     },
     /// No first connection to the server.
-    #[error("{url}: cannot connect to {address}: {source}")]
+    #[error("{url}: cannot connect to {}: {source}", Shown(*.address))]
     Connect {
         /// As it was given.
         url: String,

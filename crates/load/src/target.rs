@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use http::Uri;
+use kelvin_wire::address::{InHost, address_in_url};
 
 /// What a target looks like.
 const WANTED: &str = "give a URL such as http://localhost:8080/index.html";
@@ -15,8 +16,10 @@ pub struct Target {
     pub url: String,
     /// Whether by TLS.
     pub secure: bool,
-    /// Name or address, without brackets.
+    /// Name or address, without brackets and zone.
     pub host: String,
+    /// The address, where the host is written as one: that of one link has its zone.
+    address: Option<SocketAddr>,
     /// TCP port.
     pub port: u16,
     /// The value of the Host header.
@@ -47,8 +50,18 @@ impl FromStr for Target {
             None if secure => 443,
             None => 80,
         };
+        let address = address_in_url(&host, port)?;
+        let (host, authority) = match address {
+            // The zone is of this host only (RFC 6874, section 4).
+            Some(address) if host.contains('%') => {
+                let shown = InHost(address).to_string();
+                let bare = shown.rsplit_once(':').map_or("", |(bare, _)| bare).to_owned();
+                (address.ip().to_string(), if named.is_some() { shown } else { bare })
+            }
+            _ => (host, authority.as_str().to_owned()),
+        };
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        Ok(Self { url: text.to_owned(), secure, host, port, authority: authority.as_str().to_owned(), path })
+        Ok(Self { url: text.to_owned(), secure, host, address, port, authority, path })
     }
 }
 
@@ -58,6 +71,9 @@ impl Target {
     /// # Errors
     /// What is wrong with its name, in words.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
+        if let Some(address) = self.address {
+            return Ok(vec![address]);
+        }
         let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| error.to_string())?;
         let found: Vec<SocketAddr> = found.collect();
         if found.is_empty() { Err("this name has no address".into()) } else { Ok(found) }
@@ -65,7 +81,7 @@ impl Target {
 
     /// Whether another one is the same server by the same protocol.
     pub fn is_same_server(&self, other: &Self) -> bool {
-        (self.secure, &self.host, self.port) == (other.secure, &other.host, other.port)
+        (self.secure, &self.host, self.address, self.port) == (other.secure, &other.host, other.address, other.port)
     }
 }
 
@@ -82,6 +98,23 @@ mod tests {
         assert_eq!((target.secure, &*target.host, target.port, &*target.path), (true, "::1", 443, "/"));
         assert_eq!("http://[::1]:81/".parse::<Target>().unwrap().port, 81);
         assert_eq!(target.addresses().unwrap(), ["[::1]:443".parse().unwrap()]);
+    }
+
+    #[test]
+    fn an_address_of_one_link_has_its_zone_and_the_host_header_has_none() {
+        for (url, authority) in [
+            ("http://[fe80::b%25lo]:8085/f", "[fe80::b]:8085"),
+            ("http://[fe80::b%lo]:8085/f", "[fe80::b]:8085"),
+            ("http://[fe80::b%25lo]/f", "[fe80::b]"),
+        ] {
+            let target: Target = url.parse().unwrap();
+            assert_eq!((&*target.authority, &*target.host, &*target.path), (authority, "fe80::b", "/f"));
+            let [SocketAddr::V6(address)] = target.addresses().unwrap()[..] else { panic!("{url}") };
+            assert_eq!(address.scope_id(), kelvin_sys::net::interface::number("lo").unwrap());
+        }
+        let why = |url: &str| url.parse::<Target>().unwrap_err();
+        assert_eq!(why("http://[fe80::b%25nosuchif0]/"), "there is no interface 25nosuchif0");
+        assert_eq!(why("http://[fe80::b]/"), "it is link-local: write fe80::b%INTERFACE");
     }
 
     #[test]

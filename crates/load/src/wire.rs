@@ -54,7 +54,9 @@ impl Peer {
 impl Peer {
     /// Whether the server is on this host: its address is one that a socket here can have.
     pub fn is_here(&self) -> bool {
-        UdpSocket::bind((self.address.ip(), 0)).is_ok()
+        let mut address = self.address;
+        address.set_port(0);
+        UdpSocket::bind(address).is_ok()
     }
 }
 

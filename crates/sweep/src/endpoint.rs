@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use kelvin_model::resources::{LONGEST, Look};
+use kelvin_wire::address::InHost;
 
 use crate::error::{Error, Result};
 
@@ -38,9 +39,9 @@ impl Endpoint {
         let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let Self { address, token } = self;
+        let (host, token) = (InHost(self.address), &self.token);
         let request = format!(
-            "GET /.kelvin/resources HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+            "GET /.kelvin/resources HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes())?;
         let mut answer = Vec::new();

@@ -17,7 +17,7 @@ const WANTED: &str = "give HOST or HOST:PORT";
 pub fn addresses(peer: &str) -> Result<Vec<SocketAddr>, String> {
     let (host, port) = parts(peer).ok_or(WANTED)?;
     let port = port.unwrap_or(PORT);
-    if let Some(address) = literal(host, port)? {
+    if let Some(address) = literal((host, port), zone_of_address)? {
         return Ok(vec![address]);
     }
     let found = (host, port).to_socket_addrs().map_err(|error| format!("{error}: {WANTED}"))?;
@@ -40,7 +40,15 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 pub fn address_with_port(text: &str, usual: u16) -> Result<SocketAddr, String> {
     let wanted = "give an IP address, such as 0.0.0.0, 192.0.2.7:5000, [::1]:5000 or fe80::1%eth0";
     let (host, port) = parts(text).ok_or(wanted)?;
-    literal(host, port.unwrap_or(usual))?.ok_or_else(|| wanted.into())
+    literal((host, port.unwrap_or(usual)), zone_of_address)?.ok_or_else(|| wanted.into())
+}
+
+/// The address that the host of a URL is, without its brackets; `None` for a name. Its zone is written `%25eth0` (RFC 6874).
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn address_in_url(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
+    literal((host, port), zone_of_url)
 }
 
 /// The host, and the port if there is one.
@@ -55,23 +63,44 @@ fn parts(text: &str) -> Option<(&str, Option<u16>)> {
     (!host.is_empty()).then_some((host, port))
 }
 
-/// An address written as numbers; `None` for a name.
-fn literal(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
+/// An address written as numbers, whose zone is found so; `None` for a name.
+fn literal((host, port): (&str, u16), number: fn(&str) -> Option<u32>) -> Result<Option<SocketAddr>, String> {
     let (address, zone) = host.split_once('%').map_or((host, None), |(address, zone)| (address, Some(zone)));
     match (address.parse(), zone) {
         (Ok(IpAddr::V6(address)), zone) if address.is_unicast_link_local() => {
             let zone = zone.ok_or_else(|| format!("it is link-local: write {address}%INTERFACE"))?;
-            Ok(Some(SocketAddrV6::new(address, port, 0, number(zone)?).into()))
+            let number = number(zone).ok_or_else(|| format!("there is no interface {zone}"))?;
+            Ok(Some(SocketAddrV6::new(address, port, 0, number).into()))
         }
         (_, Some(_)) => Err("only an address that begins with fe80: has a %INTERFACE".into()),
         (address, None) => Ok(address.ok().map(|address: IpAddr| (address, port).into())),
     }
 }
 
-/// The interface number of a zone, by name or number.
-fn number(zone: &str) -> Result<u32, String> {
+/// The interface number of a zone, by name or number; as in a URL, if it is none as it stands.
+fn zone_of_address(zone: &str) -> Option<u32> {
+    number(zone).or_else(|| encoded(zone))
+}
+
+/// The same of the zone in a URL; as in an address, if it is none by the rule.
+fn zone_of_url(zone: &str) -> Option<u32> {
+    encoded(zone).or_else(|| number(zone))
+}
+
+/// The interface number of a zone as a URL has it: `25` and the rest of the encoded percent sign, then the encoded name.
+fn encoded(zone: &str) -> Option<u32> {
+    let mut name = Vec::new();
+    let mut rest = zone.strip_prefix("25")?.as_bytes().iter();
+    while let Some(&byte) = rest.next() {
+        let mut digit = || char::from(*rest.next()?).to_digit(16);
+        name.push(if byte == b'%' { (digit()? << 4 | digit()?) as u8 } else { byte });
+    }
+    number(str::from_utf8(&name).ok()?)
+}
+
+fn number(zone: &str) -> Option<u32> {
     let known = || zone.parse().ok().filter(|&number| interface::name(number).is_ok());
-    interface::number(zone).ok().or_else(known).ok_or_else(|| format!("there is no interface {zone}"))
+    interface::number(zone).ok().or_else(known)
 }
 
 /// An address with its zone by name, as it is written on the host where it was found.
@@ -85,6 +114,26 @@ impl fmt::Display for Shown {
             // The standard library shows the number of an interface that is gone.
             _ => self.0.fmt(out),
         }
+    }
+}
+
+/// The same as the host and port of a URL (RFC 6874).
+#[derive(Clone, Copy, Debug)]
+pub struct InUrl(pub SocketAddr);
+
+impl fmt::Display for InUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&Shown(self.0).to_string().replace('%', "%25"))
+    }
+}
+
+/// An address as the Host header of a request has it: the zone means nothing to another host (RFC 6874, section 4).
+#[derive(Clone, Copy, Debug)]
+pub struct InHost(pub SocketAddr);
+
+impl fmt::Display for InHost {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::new(self.0.ip(), self.0.port()).fmt(out)
     }
 }
 
@@ -154,6 +203,9 @@ mod tests {
                 assert_eq!(interface::zone(addresses(written).unwrap()[0]), lo);
             }
         }
+        for (written, port) in [("fe80::1%25lo", PORT), ("[fe80::1%25lo]:99", 99), ("[fe80::1%25%6co]:99", 99)] {
+            assert_eq!(one(written), format!("[fe80::1%lo]:{port}"), "{written}");
+        }
         let why = |text: &str| (addresses(text).unwrap_err(), address(text).unwrap_err());
         let both = |why: String| (why.clone(), why);
         assert_eq!(why("fe80::1"), both("it is link-local: write fe80::1%INTERFACE".into()));
@@ -162,6 +214,16 @@ mod tests {
         for wrong in ["2001:db8::1%lo", "192.0.2.7%lo", "host%lo", "fe80::1%lo%lo"] {
             assert!(addresses(wrong).is_err(), "{wrong}");
         }
+        let url =
+            |host: &str| address_in_url(host, 80).map(|address| address.map(|address| InUrl(address).to_string()));
+        for written in ["fe80::1%25lo", "fe80::1%lo", "fe80::1%25%6C%6f", &format!("fe80::1%25{lo}")] {
+            assert_eq!(url(written), Ok(Some("[fe80::1%25lo]:80".into())), "{written}");
+        }
+        assert_eq!((url("::1"), url("host")), (Ok(Some("[::1]:80".into())), Ok(None)));
+        for wrong in ["fe80::1", "fe80::1%25", "fe80::1%25nosuchif0", "fe80::1%25l%6", "2001:db8::1%25lo"] {
+            assert!(url(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(InHost(address("[fe80::1%lo]:99").unwrap()).to_string(), "[fe80::1]:99");
         let gone = SocketAddrV6::new("fe80::1".parse().unwrap(), 99, 0, 4_000_000_000);
         assert_eq!(Shown(gone.into()).to_string(), "[fe80::1%4000000000]:99");
     }

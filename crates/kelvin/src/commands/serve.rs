@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use kelvin_serve::limits::Limits;
 use kelvin_serve::looks::{Exposure, PATH};
 use kelvin_serve::{Access, Error, Model, Served, Server, Setup};
-use kelvin_wire::address::Shown;
+use kelvin_wire::address::{InUrl, Shown};
 
 use super::agent::PATIENCE;
 use super::agent::log::{About, Log};
@@ -23,19 +23,26 @@ pub fn serve(args: &ServeArgs) -> Done {
     // With fewer descriptors it serves fewer clients, and says so.
     let _ = kelvin_sys::process::raise_open_files();
     let server = listen(args)?;
-    let address = Shown(server.address().map_err(Fault::because)?).to_string();
-    let resources = server.address_for_looks().map_err(Fault::because)?.map(|address| Shown(address).to_string());
+    let address = server.address().map_err(Fault::because)?;
+    let resources = server.address_for_looks().map_err(Fault::because)?;
     output::print(|out| {
-        [Some(&address), resources.as_ref()].iter().flatten().try_for_each(|one| writeln!(out, "{one}"))
+        [Some(address), resources].into_iter().flatten().try_for_each(|one| writeln!(out, "{}", Shown(one)))
     })?;
     let log = Log::over(std::io::stderr());
     let most = server.connections();
     log.line(
         About::Client,
-        &format!("serving {} at http://{address}/, at most {most} connections, until Ctrl-C", args.root.display()),
+        &format!(
+            "serving {} at http://{}/, at most {most} connections, until Ctrl-C",
+            args.root.display(),
+            InUrl(address)
+        ),
     );
     if let Some(resources) = resources {
-        log.line(About::Client, &format!("telling whoever has the token what it uses at http://{resources}{PATH}"));
+        log.line(
+            About::Client,
+            &format!("telling whoever has the token what it uses at http://{}{PATH}", InUrl(resources)),
+        );
     }
     let served = server.serve(|| kelvin_sys::interrupt::requested().is_some());
     if let Ok(served) = &served {

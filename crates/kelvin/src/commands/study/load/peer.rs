@@ -10,7 +10,7 @@ use kelvin_model::units::bytes;
 use kelvin_serve::target::encode;
 use kelvin_sweep::{DiskRate, KnownFiles, ROUNDS, RequestRate, Running};
 use kelvin_sys::interrupt;
-use kelvin_wire::address::Shown;
+use kelvin_wire::address::InUrl;
 use kelvin_wire::client::{Client, FileServer};
 use kelvin_wire::files::{Cache, Design, Rate, Served};
 
@@ -55,7 +55,7 @@ pub fn start(args: &StudyLoadArgs, prepared: &Prepared) -> Result<Option<Peer>, 
     let [address, resources] = server.addresses();
     let Served { token, bytes, .. } = server.served().clone();
     let server_of_files = Running {
-        url: format!("http://{}/", Shown(address)),
+        url: format!("http://{}/", InUrl(address)),
         paths: names.iter().map(|name| path(name)).collect(),
         resources,
         token,
