@@ -6,9 +6,17 @@ use httparse::{Header, ParserConfig, Status};
 
 use crate::chunks::Chunks;
 
-/// Header lines of a response, and bytes of them, beyond which it is refused.
-const MOST_HEADERS: usize = 100;
+/// Bytes of a head up to which it is read again with each piece that comes: so what is no response is seen soon. A longer one is read
+/// when it is whole or has doubled, since its pieces may be of a byte each.
+const SHORT_HEAD: usize = 8 << 10;
+
+/// Bytes of the head of a response beyond which it is refused.
 const MOST_HEAD: usize = 64 << 10;
+
+/// Header lines of a response for which there is room at once; of more they are read again with room for as many as a head can have,
+/// of three bytes and a line end each.
+const USUAL_HEADERS: usize = 100;
+const MOST_HEADERS: usize = MOST_HEAD / 4;
 
 /// What came is no response that HTTP/1.1 (RFC 9112) allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +85,8 @@ pub struct Exchange {
     head_only: bool,
     /// The beginning of a head, or of a line within chunks, that has not wholly come.
     part: Vec<u8>,
+    /// Bytes of a head from which on it is read again although its end has not come.
+    read_at: usize,
     answer: Answer,
     begun: bool,
 }
@@ -85,7 +95,7 @@ impl Exchange {
     /// For responses to HEAD, which have no body, or to another method.
     pub fn new(head_only: bool) -> Self {
         let answer = Answer { status: 0, body: 0, reusable: false };
-        Self { stage: Stage::Head, head_only, part: Vec::new(), answer, begun: false }
+        Self { stage: Stage::Head, head_only, part: Vec::new(), read_at: 0, answer, begun: false }
     }
 
     /// Forgets the last response.
@@ -159,6 +169,9 @@ impl Exchange {
         if before > 0 {
             self.part.extend_from_slice(some);
         }
+        if before > SHORT_HEAD && self.part.len() < self.read_at.min(MOST_HEAD) && !ends_head(&self.part, before) {
+            return Ok(None);
+        }
         match parsed(if before > 0 { &self.part } else { some }, self.head_only)? {
             Some(head) => {
                 self.part.clear();
@@ -169,6 +182,7 @@ impl Exchange {
                 if before == 0 {
                     self.part.extend_from_slice(some);
                 }
+                self.read_at = 2 * self.part.len();
                 Ok(None)
             }
         }
@@ -205,6 +219,14 @@ impl Exchange {
     }
 }
 
+/// Whether an empty line ends among the bytes that came after so many.
+fn ends_head(part: &[u8], before: usize) -> bool {
+    memchr::memchr_iter(b'\n', &part[before..]).any(|place| {
+        let line = &part[..before + place];
+        line.ends_with(b"\n") || line.ends_with(b"\n\r")
+    })
+}
+
 /// A head that has wholly come.
 struct Head {
     bytes: usize,
@@ -214,9 +236,39 @@ struct Head {
 }
 
 fn parsed(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Malformed> {
-    let mut headers = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+    match parsed_with(&mut [const { MaybeUninit::uninit() }; USUAL_HEADERS], bytes, head_only) {
+        Err(Malformed::Head(httparse::Error::TooManyHeaders)) => {
+            parsed_with(&mut vec![MaybeUninit::uninit(); MOST_HEADERS], bytes, head_only)
+        }
+        // A later version of HTTP/1 means the same to whoever knows the former (RFC 9110, section 6.2).
+        Err(Malformed::Head(httparse::Error::Version)) => match as_known_version(bytes) {
+            Some(known) => parsed(&known, head_only),
+            None => Err(Malformed::Head(httparse::Error::Version)),
+        },
+        done => done,
+    }
+}
+
+/// A head of HTTP/1.2 or later, as one of 1.1.
+fn as_known_version(bytes: &[u8]) -> Option<Vec<u8>> {
+    const NAME: &[u8] = b"HTTP/1.";
+    let minor = bytes.strip_prefix(NAME)?.first()?;
+    (b'2'..=b'9').contains(minor).then(|| [NAME, b"1", &bytes[NAME.len() + 1..]].concat())
+}
+
+fn parsed_with<'b>(
+    headers: &mut [MaybeUninit<Header<'b>>],
+    bytes: &'b [u8],
+    head_only: bool,
+) -> Result<Option<Head>, Malformed> {
     let mut response = httparse::Response::new(&mut []);
-    let length = ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers)?;
+    let mut config = ParserConfig::default();
+    // What a user agent must take (RFC 9112, section 5.2), and what all of them take.
+    config
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_multiple_spaces_in_response_status_delimiters(true);
+    let length = config.parse_response_with_uninit_headers(&mut response, bytes, headers)?;
     let Status::Complete(bytes) = length else { return Ok(None) };
     let status = response.code.unwrap_or(0);
     let fields = Fields::of(response.headers)?;
@@ -356,6 +408,31 @@ mod tests {
     }
 
     #[test]
+    fn a_head_may_have_many_fields_folded_ones_and_a_later_version() {
+        let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 5\r\n\r\nhello", "X-Some: value\r\n".repeat(4000));
+        let most = format!("HTTP/1.1 200 OK\r\n{}Content-Length:5\r\n\r\nhello", "a:\r\n".repeat(MOST_HEADERS - 20));
+        for response in [
+            &many,
+            &most,
+            "HTTP/1.1 200 OK\r\nX-Some: one,\r\n two,\r\n\tthree\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\nConnection: a,\r\n keep-alive\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nhello",
+            "HTTP/1.1  200  OK\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.2 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
+        ] {
+            for piece in [7, response.len()] {
+                let (answer, body, _) = fed(response.as_bytes(), piece, false);
+                let expected = (Ok(Some(Answer { status: 200, body: 5, reusable: true })), &b"hello"[..]);
+                assert_eq!((answer, &body[..]), expected, "{:.80}", response);
+            }
+        }
+        let closes = "HTTP/1.1 200 OK\r\nConnection: a,\r\n close\r\nContent-Length: 0\r\n\r\n";
+        assert!(!whole(closes.as_bytes()).0.reusable);
+    }
+
+    #[test]
     fn the_end_of_the_connection_ends_only_a_body_without_a_length() {
         let at_end = |response: &[u8]| fed(response, response.len().max(1), false).2.end();
         let until_closed = b"HTTP/1.1 200 OK\r\n\r\nhello";
@@ -370,7 +447,9 @@ mod tests {
     fn what_is_no_response_is_refused() {
         let refused = |response: &[u8]| fed(response, response.len(), false).0.unwrap_err();
         let head = |fields: &str| refused(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes());
-        assert!(matches!(refused(b"SSH-2.0-OpenSSH\r\n\r\n"), Malformed::Head(_)));
+        for other in ["SSH-2.0-OpenSSH", "HTTP/2.0 200 OK", "HTTP/0.9 200 OK", "HTTP/1.x 200 OK"] {
+            assert!(matches!(refused(format!("{other}\r\n\r\n").as_bytes()), Malformed::Head(_)), "{other}");
+        }
         for wrong in ["-1", "+5", "", "5, 6", "99999999999999999999", "0x10"] {
             assert_eq!(head(&format!("Content-Length: {wrong}\r\n")), Malformed::Length, "{wrong}");
         }
