@@ -256,10 +256,10 @@ impl<'s, S: Schedule> Engine<'s, S> {
         let waits = Waits {
             late: latency(&tally.late),
             unread: self.traffic.unread.mean(),
-            queued: self.traffic.queued.mean(),
             leaving: self.traffic.leaving.mean(),
             own: latency(&tally.own),
             response: figures.response,
+            lost: self.lost(latency(&tally.late).mean, figures.response.mean),
         };
         Load {
             target: self.setup.target.url.clone(),
@@ -269,6 +269,16 @@ impl<'s, S: Schedule> Engine<'s, S> {
             unanswered,
             generator: Generator { futile: self.futile, ..own::generator(used, waits) },
             ..figures
+        }
+    }
+
+    /// Which share of the requests that were asked for its delays left out. Users ask again the later for them, and of answers that wait
+    /// to be read: so much longer is a cycle of response and thought. In an open loop a generator that keeps up is as late in the end
+    /// as at the beginning, and one that falls behind twice as late in the end as on average.
+    fn lost(&self, late: f64, response: f64) -> f64 {
+        match self.setup.demand {
+            Demand::Users { think, .. } => own::share(late + self.traffic.queued.mean(), response + think.mean),
+            _ => own::share(2.0 * late, self.traffic.tally.seconds() * SECOND as f64),
         }
     }
 

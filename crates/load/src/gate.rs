@@ -14,24 +14,30 @@ pub enum Quantile {
     Mean,
     /// The median.
     P50,
+    /// 90 % are at most this.
+    P90,
     /// 95 % are at most this.
     P95,
     /// 99 % are at most this.
     P99,
     /// 99.9 % are at most this.
     P999,
+    /// 99.99 % are at most this.
+    P9999,
     /// The longest.
     Max,
 }
 
 impl Quantile {
     /// As they are written.
-    const NAMES: [(&'static str, Self); 6] = [
+    const NAMES: [(&'static str, Self); 8] = [
         ("mean", Self::Mean),
         ("p50", Self::P50),
+        ("p90", Self::P90),
         ("p95", Self::P95),
         ("p99", Self::P99),
         ("p99.9", Self::P999),
+        ("p99.99", Self::P9999),
         ("max", Self::Max),
     ];
 
@@ -44,9 +50,11 @@ impl Quantile {
         match self {
             Self::Mean => times.mean,
             Self::P50 => times.p50,
+            Self::P90 => times.p90,
             Self::P95 => times.p95,
             Self::P99 => times.p99,
             Self::P999 => times.p999,
+            Self::P9999 => times.p9999,
             Self::Max => times.max,
         }
     }
@@ -63,6 +71,8 @@ impl fmt::Display for Quantile {
 enum Figure {
     Response(Quantile),
     Errors,
+    /// Errors as a share of all requests.
+    ErrorShare,
     Rate,
 }
 
@@ -70,7 +80,8 @@ impl Figure {
     fn of(self, load: &Load) -> f64 {
         match self {
             Self::Response(quantile) => quantile.of(&load.response),
-            Self::Errors => load.errors.count() as f64,
+            Self::Errors => load.failed() as f64,
+            Self::ErrorShare => load.failed_share(),
             Self::Rate => load.rate(),
         }
     }
@@ -79,6 +90,7 @@ impl Figure {
         match self {
             Self::Response(quantile) => format!("{quantile} is {}", units::plain(value, Unit::Nanoseconds)),
             Self::Errors => format!("errors are {}", units::count(value as u64)),
+            Self::ErrorShare => format!("errors are {} of all requests", units::percent(value)),
             Self::Rate => format!("the rate is {}", units::plain(value, Unit::PerSecond)),
         }
     }
@@ -110,44 +122,53 @@ impl FromStr for Gate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const WRONG: &str = "give mean, p50, p95, p99, p99.9, max, errors or rate, then > or <, then a bound, such as \
-                             p99>50ms, errors>0 or rate<1000";
+        const WRONG: &str = "give mean, p50, p90, p95, p99, p99.9, p99.99, max, errors or rate, then > or <, then a bound, \
+                             such as p99>50ms, errors>0, errors>1% or rate<1000";
         let place = text.find(['<', '>']).ok_or(WRONG)?;
         let (name, bound) = (text[..place].trim(), text[place + 1..].trim());
         let figure = match name {
+            "errors" if bound.ends_with('%') => Figure::ErrorShare,
             "errors" => Figure::Errors,
             "rate" => Figure::Rate,
             name => Figure::Response(Quantile::named(name).ok_or(WRONG)?),
         };
         let bound = match figure {
             Figure::Response(_) => time(bound)?.as_nanos() as f64,
+            Figure::ErrorShare => share(bound).ok_or(WRONG)?,
             _ => bound.parse().ok().filter(|bound: &f64| bound.is_finite() && *bound >= 0.0).ok_or(WRONG)?,
         };
         Ok(Self { text: text.to_owned(), figure, larger_fails: text[place..].starts_with('>'), bound })
     }
 }
 
-/// A response time that a rate must keep, such as `p99:50ms`.
+/// A share such as `1%`, of at most all.
+fn share(text: &str) -> Option<f64> {
+    let percent: f64 = text.strip_suffix('%')?.trim_end().parse().ok()?;
+    (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
+}
+
+/// A response time that a rate must keep, such as `p99:50ms`, and how many errors it may have, such as `p99:50ms,errors:1%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
     /// Which one.
     pub quantile: Quantile,
     /// At most, in nanoseconds.
     pub bound: f64,
+    /// Most errors, as a share of all requests.
+    pub errors: f64,
 }
 
 impl Objective {
-    /// Whether a load kept it, without any error.
+    /// Whether a load kept it.
     pub fn is_kept(&self, load: &Load) -> bool {
-        load.requests > 0 && load.errors.count() == 0 && self.quantile.of(&load.response) <= self.bound
+        load.requests > 0 && load.failed_share() <= self.errors && self.quantile.of(&load.response) <= self.bound
     }
-}
 
-impl Objective {
     /// Whether the generator, and not the server, may have missed it.
     pub fn is_of_generator(&self, load: &Load) -> bool {
-        let is_tail = matches!(self.quantile, Quantile::P99 | Quantile::P999 | Quantile::Max);
-        load.generator.limit.is_some() || is_tail && load.generator.slow_tail.is_some()
+        let is_tail = matches!(self.quantile, Quantile::P99 | Quantile::P999 | Quantile::P9999 | Quantile::Max);
+        let slow = if is_tail { load.generator.slow_tail } else { load.generator.slow_mean };
+        load.generator.limit.is_some() || slow.is_some()
     }
 }
 
@@ -155,16 +176,20 @@ impl FromStr for Objective {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const WRONG: &str = "give mean, p50, p95, p99, p99.9 or max, a colon and a time, such as p99:50ms";
-        let (name, bound) = text.split_once(':').ok_or(WRONG)?;
-        let quantile = Quantile::named(name).ok_or(WRONG)?;
-        Ok(Self { quantile, bound: time(bound)?.as_nanos() as f64 })
+        const WRONG: &str = "give mean, p50, p90, p95, p99, p99.9, p99.99 or max, a colon and a time, such as p99:50ms or \
+                             p99:50ms,errors:1%";
+        let (time_of, errors) = text.split_once(',').map_or((text, None), |(time, errors)| (time, Some(errors)));
+        let (name, bound) = time_of.split_once(':').ok_or(WRONG)?;
+        let quantile = Quantile::named(name.trim()).ok_or(WRONG)?;
+        let errors = errors.map(|errors| errors.trim().strip_prefix("errors:").and_then(share).ok_or(WRONG));
+        Ok(Self { quantile, bound: time(bound.trim())?.as_nanos() as f64, errors: errors.transpose()?.unwrap_or(0.0) })
     }
 }
 
 impl fmt::Display for Objective {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} of at most {}", self.quantile, units::plain(self.bound, Unit::Nanoseconds))
+        write!(out, "{} of at most {}", self.quantile, units::plain(self.bound, Unit::Nanoseconds))?;
+        if self.errors > 0.0 { write!(out, " with at most {} errors", units::percent(self.errors)) } else { Ok(()) }
     }
 }
 
@@ -215,6 +240,21 @@ mod tests {
         assert_eq!(missed("errors > 0", &load(1.0, 3, 1)).as_deref(), Some("errors > 0: errors are 3"));
         assert_eq!(missed("rate<51", &slow).as_deref(), Some("rate<51: the rate is 50.0 /s"));
         assert!(missed("p99>50ms", &load(0.0, 0, 0)).is_some(), "no answer is no good answer");
+        assert_eq!(missed("p90>1ms", &slow), None);
+        assert!(missed("p99.99<1ms", &slow).is_some());
+        let some = load(1.0, 3, 97);
+        assert_eq!(missed("errors>2.5%", &some).as_deref(), Some("errors>2.5%: errors are 3.0 % of all requests"));
+        assert_eq!((missed("errors>3%", &some), missed("errors>0%", &slow)), (None, None));
+    }
+
+    #[test]
+    fn a_request_without_an_answer_is_an_error() {
+        let half = Load { unanswered: 50, ..load(1.0, 0, 50) };
+        for gate in ["errors>0", "errors>49%"] {
+            assert!(gate.parse::<Gate>().unwrap().missed(&half).is_some(), "{gate}");
+        }
+        let kept = |objective: &str| objective.parse::<Objective>().unwrap().is_kept(&half);
+        assert!(!kept("p99:1s") && !kept("p99:1s,errors:49%") && kept("p99:1s, errors:50%"));
     }
 
     #[test]
@@ -224,6 +264,8 @@ mod tests {
         assert!(!objective.is_kept(&load(51e6, 0, 10)));
         assert!(!objective.is_kept(&load(1e6, 1, 10)) && !objective.is_kept(&load(0.0, 0, 0)));
         assert_eq!(objective.to_string(), "p99 of at most 50.0 ms");
+        let objective: Objective = "p99.99:50ms,errors:1%".parse().unwrap();
+        assert_eq!(objective.to_string(), "p99.99 of at most 50.0 ms with at most 1.0 % errors");
     }
 
     #[test]
@@ -234,16 +276,30 @@ mod tests {
         load.generator.slow_tail = Some(0.5);
         assert!(of_generator("p99:50ms", &load) && of_generator("max:50ms", &load));
         assert!(!of_generator("p50:50ms", &load) && !of_generator("mean:50ms", &load));
+        load.generator.slow_mean = Some(0.5);
+        assert!(of_generator("p90:50ms", &load) && of_generator("mean:50ms", &load));
         load.generator.limit = Some(kelvin_model::load::GeneratorLimit::Late { share: 0.1 });
         assert!(of_generator("p50:50ms", &load));
     }
 
     #[test]
     fn what_is_no_condition_is_refused_with_what_would_be_right() {
-        for wrong in ["", "p99", "p98>5ms", "p99>5", "p99>x", "errors>many", "errors>-1", "rate<nan", "p99=5ms"] {
+        for wrong in [
+            "",
+            "p99",
+            "p98>5ms",
+            "p99>5",
+            "p99>x",
+            "errors>many",
+            "errors>-1",
+            "errors>101%",
+            "errors>%",
+            "rate<nan",
+            "p99=5ms",
+        ] {
             assert!(wrong.parse::<Gate>().is_err(), "{wrong}");
         }
-        for wrong in ["", "p99", "p99:", "p42:5ms", "p99:0ms", "p99:5"] {
+        for wrong in ["", "p99", "p99:", "p42:5ms", "p99:0ms", "p99:5", "p99:5ms,", "p99:5ms,errors:1", "errors:1%"] {
             assert!(wrong.parse::<Objective>().is_err(), "{wrong}");
         }
         assert_eq!(time("1.5ms"), Ok(Duration::from_micros(1500)));

@@ -10,7 +10,8 @@ use kelvin_sys::usage::{CounterFile, Who, usage};
 const BUSY: f64 = 0.9;
 
 /// The generator's own delays, as a share of the response times, from which on these are no longer the server's: mean of mean,
-/// and 99 % quantile of 99 % quantile. The time that few requests were late by is lost in a mean, and is all of a tail.
+/// and 99 % quantile of 99 % quantile. The time that few requests were late by is lost in a mean, and is all of a tail. The same as a
+/// share of the time that the schedule gives, from which on there are fewer requests than it asks for.
 const LATE: f64 = 0.05;
 
 /// What the thread has used, in nanoseconds.
@@ -98,15 +99,16 @@ pub(crate) fn generator(used: Used, waits: Waits) -> Generator {
     let cpu = (seconds(used.cpu) - spun).max(0.0);
     let without_cpu = used.without_cpu.map(seconds);
     let busy = (cpu + without_cpu.unwrap_or(0.0)) / seconds(used.wall).max(1e-9);
-    let Waits { late, unread, leaving, queued, own, response } = waits;
-    let limit = limit(busy, share(late.mean + queued, response.mean));
-    let slow_tail = Some(share(own.p99, response.p99)).filter(|&share| share >= LATE);
+    let Waits { late, unread, leaving, own, response, lost } = waits;
+    let limit = limit(busy, lost);
+    let slow = |own: f64, response: f64| Some(share(own, response)).filter(|&share| share >= LATE);
+    let (slow_mean, slow_tail) = (slow(own.mean, response.mean), slow(own.p99, response.p99));
     let cpus = kelvin_sys::cpu::allowed().unwrap_or_default();
-    Generator { cpu, spun, without_cpu, busy, late, unread, leaving, own, limit, slow_tail, futile: 0, cpus }
+    Generator { cpu, spun, without_cpu, busy, late, unread, leaving, own, limit, slow_mean, slow_tail, futile: 0, cpus }
 }
 
-/// Which share of a response time a delay is.
-fn share(delay: f64, response: f64) -> f64 {
+/// Which share of a time a delay is.
+pub(crate) fn share(delay: f64, response: f64) -> f64 {
     if response > 0.0 { delay / response } else { 0.0 }
 }
 
@@ -114,15 +116,15 @@ fn share(delay: f64, response: f64) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     pub(crate) late: Latency,
-    /// Mean nanoseconds that an answer waited to be read, and of these the ones in which the generator was awake: that a sleeping
-    /// thread is woken up late is no lack of CPU time, and no part of a response time.
+    /// Mean nanoseconds that an answer waited to be read.
     pub(crate) unread: f64,
-    pub(crate) queued: f64,
     /// Mean nanoseconds from when a request began to be sent until it left.
     pub(crate) leaving: f64,
     /// What the generator itself added to each response time.
     pub(crate) own: Latency,
     pub(crate) response: Latency,
+    /// Which share of the requests that the schedule asked for its delays left out.
+    pub(crate) lost: f64,
 }
 
 fn limit(busy: f64, late: f64) -> Option<GeneratorLimit> {
@@ -137,7 +139,7 @@ fn limit(busy: f64, late: f64) -> Option<GeneratorLimit> {
 mod tests {
     use super::*;
 
-    fn after_ten_seconds(cpu: f64, without_cpu: f64, spun: f64, late: f64) -> Generator {
+    fn after_ten_seconds(cpu: f64, without_cpu: f64, spun: f64, waits: Waits) -> Generator {
         let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
         let from = Used { wall: 5, cpu: 7, without_cpu: Some(9), spun: 3 };
         let to = Used {
@@ -146,40 +148,35 @@ mod tests {
             without_cpu: Some(9 + nanoseconds(without_cpu)),
             spun: from.spun + nanoseconds(spun),
         };
-        let late = Latency { mean: late, ..Latency::default() };
-        let response = Latency { mean: 1e6, ..Latency::default() };
-        generator(Used::between(from, to), Waits { late, own: late, response, ..Waits::default() })
+        generator(Used::between(from, to), waits)
     }
 
     #[test]
     fn a_thread_that_worked_or_waited_for_a_cpu_nearly_all_the_time_was_the_limit() {
-        assert!(matches!(after_ten_seconds(9.5, 0.0, 0.0, 0.0).limit, Some(GeneratorLimit::Busy { .. })));
-        assert!(matches!(after_ten_seconds(5.0, 4.5, 0.0, 0.0).limit, Some(GeneratorLimit::Busy { .. })));
-        assert_eq!(after_ten_seconds(5.0, 3.0, 0.0, 0.0).limit, None);
+        let limit = |cpu, without_cpu| after_ten_seconds(cpu, without_cpu, 0.0, Waits::default()).limit;
+        assert!(matches!(limit(9.5, 0.0), Some(GeneratorLimit::Busy { .. })));
+        assert!(matches!(limit(5.0, 4.5), Some(GeneratorLimit::Busy { .. })));
+        assert_eq!(limit(5.0, 3.0), None);
     }
 
     #[test]
     fn looking_at_the_clock_is_no_work() {
-        let generator = after_ten_seconds(9.9, 0.0, 9.0, 0.0);
+        let generator = after_ten_seconds(9.9, 0.0, 9.0, Waits::default());
         assert_eq!(generator.limit, None);
         assert!((generator.cpu - 0.9).abs() < 1e-6 && (generator.busy - 0.09).abs() < 1e-6);
     }
 
+    /// A generator that sleeps and is late by as much as an answer takes limits nothing while its schedule gives it the time; its
+    /// response times are its own all the same.
     #[test]
-    fn sending_late_makes_the_times_its_own() {
-        assert!(matches!(after_ten_seconds(1.0, 0.0, 0.0, 0.1e6).limit, Some(GeneratorLimit::Late { .. })));
-        assert_eq!(after_ten_seconds(1.0, 0.0, 0.0, 0.01e6).limit, None);
-    }
-
-    #[test]
-    fn answers_that_queue_are_its_own_delay_and_a_late_wake_up_is_not() {
-        let with = |unread: f64, queued: f64| {
+    fn being_late_limits_where_there_are_fewer_requests_for_it() {
+        let of = |lost: f64| {
+            let own = Latency { mean: 0.5e6, ..Latency::default() };
             let response = Latency { mean: 1e6, ..Latency::default() };
-            generator(Used { wall: 10, ..Used::default() }, Waits { unread, queued, response, ..Waits::default() })
-                .limit
+            after_ten_seconds(0.1, 0.0, 0.0, Waits { late: own, own, response, lost, ..Waits::default() })
         };
-        assert_eq!(with(5e5, 1e4), None);
-        assert!(matches!(with(5e5, 1e5), Some(GeneratorLimit::Late { .. })));
+        assert_eq!((of(0.01).limit, of(0.01).slow_mean), (None, Some(0.5)));
+        assert_eq!(of(0.1).limit, Some(GeneratorLimit::Late { share: 0.1 }));
     }
 
     #[test]

@@ -147,10 +147,15 @@ impl Tally {
         }
     }
 
-    /// A request that is in flight when the measurement ends.
-    pub(crate) fn unanswered(&mut self, times: Times) {
+    /// A request that is in flight when the measurement ends; whether it counts as one without an answer. Each user has one in flight
+    /// at any time: that of a closed loop counts where it was for nearly all of the measured time.
+    pub(crate) fn unanswered(&mut self, times: Times) -> bool {
         self.flew(times);
         self.waited(times);
+        match self.belongs {
+            Belongs::WhenOver => times.sent <= self.window.start + (self.window.end - self.window.start) / 10,
+            Belongs::WhenDue => self.window.contains(&times.due),
+        }
     }
 
     /// A request whose answer was not waited for, or that was never sent: an open loop counts how long it had waited.
@@ -237,9 +242,11 @@ pub(crate) fn latency(times: &Histogram) -> Latency {
         count: times.count(),
         mean: times.mean().unwrap_or(0.0),
         p50: at(0.5),
+        p90: at(0.9),
         p95: at(0.95),
         p99: at(0.99),
         p999: at(0.999),
+        p9999: at(0.9999),
         max: times.longest().unwrap_or(0.0),
     }
 }
@@ -300,6 +307,17 @@ mod tests {
             load.requests == 1 && (load.rate() - 0.5).abs() < 1e-6,
             "no answer came within a nanosecond: {}",
             load.rate()
+        );
+    }
+
+    #[test]
+    fn a_request_in_flight_at_the_end_has_no_answer_where_it_was_due_or_had_long_been_sent() {
+        let mut open = tally(Belongs::WhenDue);
+        assert_eq!([9, 10, 19].map(|due| open.unanswered(times(due, due, 22))), [false, true, true]);
+        let mut closed = tally(Belongs::WhenOver);
+        assert_eq!(
+            [1, 10, 11, 12, 19].map(|sent| closed.unanswered(times(sent, sent, 22))),
+            [true, true, true, false, false]
         );
     }
 

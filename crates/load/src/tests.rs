@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kelvin_model::load::{Load, Offered};
+use kelvin_model::load::{GeneratorLimit, Load, Offered};
 
 use crate::pattern::Pattern;
 use crate::request::Form;
@@ -210,6 +210,7 @@ fn a_generator_that_was_kept_from_sending_says_that_the_slow_tail_is_its_own() {
     let watch = &mut |_: &[_]| std::thread::sleep(Duration::from_millis(50));
     let load = load(&setup, &Peer::reach(&setup).unwrap(), watch).unwrap();
     let own = load.generator.own;
+    assert!(matches!(load.generator.limit, Some(GeneratorLimit::Late { .. })), "{load:?}");
     assert!(own.count == load.response.count && own.max >= 40e6 && load.generator.late.max >= 40e6, "{load:?}");
     assert!(load.generator.slow_tail.is_some_and(|share| share > 0.05 && share <= 1.001), "{load:?}");
     assert!(!load.generator.cpus.is_empty());
@@ -238,6 +239,9 @@ fn what_no_answer_came_to_counts_with_the_time_it_waited() {
     setup.demand = Demand::Rate { rate: 100.0, spread: Spread::Constant, connections: 5 };
     let load = measured(&setup);
     assert_eq!((load.requests, load.unanswered, load.response.count), (0, 20, 20), "{load:?}");
+    assert_eq!((load.errors.count(), load.failed()), (0, 20));
+    setup.demand = Demand::Users { users: 3, think: NO_THOUGHT };
+    assert_eq!(measured(&setup).failed(), 3, "of users who had no answer at all");
 }
 
 #[test]

@@ -3,38 +3,158 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::error::{Error, Result};
 
-/// Believes the authorities of the file (PEM), or those that the system believes.
+/// Whose certificates are believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust<'f> {
+    /// Those of the authorities that the system believes.
+    #[default]
+    System,
+    /// Those of the authorities in this file (PEM), and each certificate in it when a server shows that very one.
+    File(&'f Path),
+    /// All, of any name and time: whoever is on the way can be the server.
+    Anybody,
+}
+
+/// Speaks TLS to servers whose certificates are believed.
 ///
 /// # Errors
-/// A file that cannot be read or holds none; a system that has none.
-pub fn config(authorities: Option<&Path>) -> Result<Arc<ClientConfig>> {
-    let roots = match authorities {
-        Some(file) => of_file(file)?,
-        None => of_system()?,
-    };
+/// A file that cannot be read or holds no certificate; a system that has no authorities.
+pub fn config(trust: Trust<'_>) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier: Arc<dyn ServerCertVerifier> = match trust {
+        Trust::Anybody => Arc::new(Unchecked(Arc::clone(&provider))),
+        Trust::System => authorities(of_system()?, &provider)?,
+        Trust::File(file) => {
+            let certificates = of_file(file)?;
+            let mut roots = RootCertStore::empty();
+            for certificate in &certificates {
+                roots.add(certificate.clone()).map_err(|error| wrong(file, &error))?;
+            }
+            Arc::new(Named { certificates, authorities: authorities(roots, &provider)? })
+        }
+    };
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| Error::Tls(error.to_string()))?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-fn of_file(file: &Path) -> Result<RootCertStore> {
-    let wrong = |why: &dyn std::fmt::Display| Error::Tls(format!("{}: {why}", file.display()));
-    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| wrong(&error))?;
-        roots.add(certificate).map_err(|error| wrong(&error))?;
+fn authorities(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
+    let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    builder.build().map_err(|error| Error::Tls(error.to_string()))
+}
+
+/// Believes authorities, and also each of their certificates when a server shows that very one. A certificate that `openssl req -x509`
+/// makes for a server is one of an authority, which may sign others and by the rule (RFC 5280) does not stand for a server itself.
+#[derive(Debug)]
+struct Named {
+    certificates: Vec<CertificateDer<'static>>,
+    authorities: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        match self.authorities.verify_server_cert(shown, others, name, ocsp, now) {
+            // The rule is told of by no error of its own. The time is looked at before it, and has one.
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if self.certificates.contains(shown) => {
+                verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            done => done,
+        }
     }
-    if roots.is_empty() { Err(wrong(&"it holds no certificate (PEM)")) } else { Ok(roots) }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.authorities.verify_tls12_signature(message, shown, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.authorities.verify_tls13_signature(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.authorities.supported_verify_schemes()
+    }
+}
+
+/// Believes every certificate, and that the server has its key.
+#[derive(Debug)]
+struct Unchecked(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unchecked {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, shown, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, shown, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn wrong(file: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::Tls(format!("{}: {why}", file.display()))
+}
+
+fn of_file(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| wrong(file, &error))?;
+    let certificates: Vec<_> =
+        certificates.collect::<std::result::Result<_, _>>().map_err(|error| wrong(file, &error))?;
+    if certificates.is_empty() { Err(wrong(file, &"it holds no certificate (PEM)")) } else { Ok(certificates) }
 }
 
 fn of_system() -> Result<RootCertStore> {

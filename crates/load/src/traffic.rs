@@ -72,7 +72,8 @@ pub(crate) struct Traffic {
     pub(crate) opened: u64,
     /// Requests that were sent a second time.
     pub(crate) sent_again: u64,
-    /// How long answers that had come were not read: from when they came, and of that from when the loop was awake.
+    /// How long answers that had come were not read: from when they came, and of that from when the loop was awake. That a sleeping
+    /// thread is woken up late is no lack of CPU time, and no part of a response time.
     pub(crate) unread: Mean,
     pub(crate) queued: Mean,
     /// How long requests took to leave.
@@ -388,13 +389,12 @@ impl Traffic {
         Load { connections: self.opened, sent_again: self.sent_again, ..self.tally.figures() }
     }
 
-    /// How many requests have no answer at the end, each counted with the time that it has waited.
+    /// How many requests have no answer at the end; in an open loop each counts with the time that it has waited.
     pub(crate) fn in_flight_at(&mut self, now: u64) -> u64 {
         let in_flight = self.connections.iter().filter(|connection| connection.phase != Phase::Idle);
         let mut count = 0;
         for connection in in_flight {
-            self.tally.unanswered(Times { over: now, ..connection.times });
-            count += 1;
+            count += u64::from(self.tally.unanswered(Times { over: now, ..connection.times }));
         }
         count
     }

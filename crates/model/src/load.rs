@@ -38,8 +38,8 @@ pub struct Load {
     pub corrected: Option<Latency>,
     /// What was no right answer.
     pub errors: Errors,
-    /// Requests without an answer when the measurement ended. Those of an open loop are among its response times with the time
-    /// that they had waited by then.
+    /// Requests without an answer when the measurement ended: of an open loop those that became due in the measured time, which are
+    /// among its response times with the time that they had waited by then; of users those that had waited for nearly all of it.
     pub unanswered: u64,
     /// Requests in flight, averaged over the measured time.
     pub in_flight: f64,
@@ -88,6 +88,17 @@ impl Load {
         self.each_second(self.bytes)
     }
 
+    /// Requests that brought no right answer: errors, and those that had no answer in the end.
+    pub fn failed(&self) -> u64 {
+        self.errors.count() + self.unanswered
+    }
+
+    /// Which share of all requests these are.
+    pub fn failed_share(&self) -> f64 {
+        let failed = self.failed() as f64;
+        if failed > 0.0 { failed / (failed + self.requests as f64) } else { 0.0 }
+    }
+
     fn each_second(&self, count: u64) -> f64 {
         let seconds = if self.answering > 0.0 { self.answering } else { self.seconds };
         if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
@@ -125,12 +136,18 @@ pub struct Latency {
     pub mean: f64,
     /// The median.
     pub p50: f64,
+    /// 90 % are at most this.
+    #[serde(default)]
+    pub p90: f64,
     /// 95 % are at most this.
     pub p95: f64,
     /// 99 % are at most this.
     pub p99: f64,
     /// 99.9 % are at most this.
     pub p999: f64,
+    /// 99.99 % are at most this.
+    #[serde(default)]
+    pub p9999: f64,
     /// The longest.
     pub max: f64,
 }
@@ -211,6 +228,10 @@ pub struct Generator {
     /// How often it was woken up and found nothing to do: more than a few times are a fault of the generator.
     #[serde(default)]
     pub futile: u64,
+    /// The mean of these as a share of that of the response times, where it is so much that response times are no measure of the
+    /// server. Those from when a request was sent may still be one, and so may the rate.
+    #[serde(default)]
+    pub slow_mean: Option<f64>,
     /// CPUs that its thread might run on.
     #[serde(default)]
     pub cpus: Vec<u32>,
@@ -227,9 +248,9 @@ pub enum GeneratorLimit {
         /// Which share of it.
         share: f64,
     },
-    /// It sent requests late.
+    /// It sent requests so late that there were fewer of them.
     Late {
-        /// Its own delays on average, as a share of the mean response time.
+        /// Which share of the requests that leaves out. In earlier versions: its own delays as a share of the mean response time.
         share: f64,
     },
 }

@@ -40,7 +40,8 @@ pub struct LoadArgs {
     /// Open loop: most connections, and so requests in flight, 1 to 100000 [default: 1000]
     #[arg(long, value_name = "N", value_parser = between(1, 100_000))]
     pub connections: Option<u32>,
-    /// Search the highest rate that keeps a response time without errors, such as p99:50ms
+    /// Search the highest rate that keeps a response time without errors, such as p99:50ms, or with a share of them, such as
+    /// p99:50ms,errors:1%
     #[arg(long, value_name = "OBJECTIVE", conflicts_with_all = ["users", "rate", "replay"])]
     pub slo: Option<Objective>,
     /// Ask for what an access log (common or combined format) has, at its pace
@@ -76,9 +77,12 @@ pub struct LoadArgs {
     /// Body of every request; @FILE reads it from a file
     #[arg(long, value_name = "BODY", conflicts_with = "replay")]
     pub body: Option<String>,
-    /// Certificate authorities (PEM) that https targets are checked by [default: the system's]
+    /// Certificates (PEM) that https targets are checked by: of authorities, or that of the server itself [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+    /// Believe any certificate of an https target
+    #[arg(long, conflicts_with = "ca")]
+    pub insecure: bool,
     /// Random seed
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
@@ -91,7 +95,7 @@ pub struct LoadArgs {
     /// Draw throughput against response time of all loads, as SVG
     #[arg(long, value_name = "FILE", conflicts_with_all = ["slo", "replay"])]
     pub plot: Option<PathBuf>,
-    /// Exit with status 1 on a condition, such as 'p99>50ms', 'errors>0' or 'rate<1000'; repeatable
+    /// Exit with status 1 on a condition, such as 'p99>50ms', 'errors>0', 'errors>1%' or 'rate<1000'; repeatable
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<Gate>,
     /// Print JSON

@@ -16,6 +16,7 @@ use kelvin_load::request::{Form, header, method};
 use kelvin_load::schedule::Think;
 use kelvin_load::search::Search;
 use kelvin_load::target::Target;
+use kelvin_load::tls::Trust;
 use kelvin_load::verify::{Known, Verify};
 use kelvin_load::{Demand, Peer, Setup, files, tls};
 use kelvin_model::load::{Load, Loads, RateSearch};
@@ -138,7 +139,12 @@ fn conclude(args: &LoadArgs, loads: &[Load]) -> ExitCode {
 fn setup(args: &LoadArgs) -> Result<Setup, Fault> {
     let (target, paths) = target(args)?;
     let (verify, known) = right_bodies(args, &paths)?;
-    let tls = target.secure.then(|| tls::config(args.ca.as_deref())).transpose();
+    let trust = match &args.ca {
+        Some(file) => Trust::File(file),
+        None if args.insecure => Trust::Anybody,
+        None => Trust::System,
+    };
+    let tls = target.secure.then(|| tls::config(trust)).transpose();
     let is_one = args.slo.is_none() && args.users.len() + args.rate.len() <= 1;
     let usual = if is_one { DURATION } else { DURATION_OF_A_TRY };
     let duration = args.duration.unwrap_or(usual);

@@ -96,9 +96,14 @@ pub fn loads(loads: &[Load], place: &Placement, out: &mut dyn Write) -> io::Resu
         names.join(", ")
     };
     let limited = of(|generator| generator.limit.is_some());
-    let slow = of(|generator| generator.limit.is_none() && generator.slow_tail.is_some());
+    let own = of(|generator| generator.limit.is_none() && generator.slow_mean.is_some());
+    let slow =
+        of(|generator| generator.limit.is_none() && generator.slow_mean.is_none() && generator.slow_tail.is_some());
     if !limited.is_empty() {
         writeln!(out, "The generator was the limit with {limited}: these figures are no measure of the server.")?;
+    }
+    if !own.is_empty() {
+        writeln!(out, "With {own} a part of the response times is the generator's own: see them one by one.")?;
     }
     if !slow.is_empty() {
         writeln!(out, "The slow tail is the generator's with {slow}: p99 is no measure of the server.")?;
@@ -110,7 +115,7 @@ pub fn loads(loads: &[Load], place: &Placement, out: &mut dyn Write) -> io::Resu
 fn row(load: &Load, out: &mut dyn Write) -> io::Result<()> {
     let Latency { mean, p50, p95, p99, .. } = load.response;
     let times = [mean, p50, p95, p99].map(|value| if load.response.count > 0 { time(value) } else { "-".into() });
-    let [rate, errors] = [units::plain(load.rate(), Unit::PerSecond), units::count(load.errors.count())];
+    let [rate, errors] = [units::plain(load.rate(), Unit::PerSecond), units::count(load.failed())];
     let cells = [rate].into_iter().chain(times).chain([errors]);
     writeln!(out, "{}{}", left(&name(load), NAME), cells.map(|cell| right(&cell, COLUMN)).collect::<String>())
 }
@@ -138,7 +143,7 @@ fn placed(place: &Placement, out: &mut dyn Write) -> io::Result<()> {
 /// Says on standard error what came of one rate of a search.
 pub fn attempt(rate: f64, is_kept: bool, load: &Load) {
     let verdict = if is_kept { "kept" } else { "missed" };
-    let (p99, errors) = (time(load.response.p99), units::count(load.errors.count()));
+    let (p99, errors) = (time(load.response.p99), units::count(load.failed()));
     output::remark(format_args!("{}: {verdict}, p99 {p99}, {errors} errors", units::plain(rate, Unit::PerSecond)));
 }
 
@@ -188,8 +193,8 @@ fn time(nanoseconds: f64) -> String {
 /// What was no right answer, and what did not come.
 fn errors(load: &Load, out: &mut dyn Write) -> io::Result<()> {
     let Errors { first, .. } = &load.errors;
-    let parts = parts(&load.errors);
-    match load.errors.count() {
+    let parts = parts(load);
+    match load.failed() {
         0 => writeln!(out, "no errors")?,
         count => writeln!(out, "{} errors: {}", units::count(count), parts.join(", "))?,
     }
@@ -215,13 +220,14 @@ fn due(load: &Load, out: &mut dyn Write) -> io::Result<()> {
         }
         if load.unanswered > 0 {
             let count = units::count(load.unanswered);
-            writeln!(out, "{count} had no answer in the end; they count with the time that they had waited")?;
+            writeln!(out, "response times have the {count} without an answer, with the time that they had waited")?;
         }
     }
     Ok(())
 }
 
-fn parts(errors: &Errors) -> Vec<String> {
+fn parts(load: &Load) -> Vec<String> {
+    let errors = &load.errors;
     let kinds = [
         (errors.connect, "not connected"),
         (errors.closed, "closed without an answer"),
@@ -229,6 +235,7 @@ fn parts(errors: &Errors) -> Vec<String> {
         (errors.short, "short bodies"),
         (errors.malformed, "no HTTP"),
         (errors.wrong, "wrong bytes"),
+        (load.unanswered, "without an answer"),
     ];
     let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
     let kinds = kinds.map(|(count, what)| format!("{} {what}", units::count(count)));
@@ -246,6 +253,9 @@ fn table(load: &Load, out: &mut dyn Write) -> io::Result<()> {
         }
         Offered::Users { .. } => {
             line("as users saw it", &load.response, out)?;
+            if load.generator.slow_mean.is_some() {
+                line("from when it was sent", &load.service, out)?;
+            }
             if let Some(corrected) = &load.corrected {
                 line("at a rate (estimate)", corrected, out)?;
             }
@@ -270,6 +280,14 @@ fn generator(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
 
 /// Which figures of a load are the generator's own.
 fn limits(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
+    if let (None, Some(share)) = (generator.limit, generator.slow_mean) {
+        let (own, share) = (time(generator.own.mean), units::percent(share));
+        return writeln!(
+            out,
+            "Response times have {own} of the generator's own delays on average, which is {share} of them. \
+             Those from when a request was sent leave out how late that was."
+        );
+    }
     let why = match (generator.limit, generator.slow_tail) {
         (None, None) => return Ok(()),
         (None, Some(share)) => {
@@ -284,7 +302,7 @@ fn limits(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
             format!("its thread worked or waited for a CPU {} of the time", units::percent(share))
         }
         (Some(GeneratorLimit::Late { share }), _) => {
-            format!("its own delays are {} of the response time", units::percent(share))
+            format!("its own delays left out {} of the requests", units::percent(share))
         }
     };
     writeln!(out, "The generator was the limit: {why}. These figures are no measure of the server.")
