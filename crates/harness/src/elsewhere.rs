@@ -1,6 +1,7 @@
 //! What is known of machines of other kinds than the one at hand: how far their figures lay from what formulas said, and what figures were
 //! of which no formula tells.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kelvin_model::units::plain;
@@ -22,8 +23,8 @@ use usual::{OF_A_YARDSTICK, OF_ANYTHING, Subject, Usual, subject};
 /// Figures of one machine by metric, as natural logarithms.
 type Logs = HashMap<Name, Vec<(Case, f64)>>;
 
-/// How far figures of one machine lie from their predictions, by metric and formula: measured over predicted, as natural logarithms.
-type Off = HashMap<(Name, String), Vec<(Case, f64)>>;
+/// How far figures of one machine lie from their predictions, by metric and name of the formula: measured over predicted, as natural logarithms.
+type Off = HashMap<(Name, Cow<'static, str>), Vec<(Case, f64)>>;
 
 /// A machine of another kind.
 #[derive(Clone, Debug)]
@@ -109,7 +110,7 @@ impl Elsewhere {
 
     /// The same prediction in the range that figures of its kind have about their formula on these machines, and so much wider as the
     /// inputs are uncertain (`inputs`: half of the range that follows from them, as a natural logarithm). Where no machine tells, and of
-    /// what has two modes on each, the formula's own range stays.
+    /// what has two modes on each, the formula's own range stays. What is stated as the most is never raised.
     pub(crate) fn calibrated(
         &self,
         mut prediction: Prediction,
@@ -120,13 +121,16 @@ impl Elsewhere {
         if (self.has_modes)(metric, case) {
             return prediction;
         }
-        let formula = kind_of(&prediction.formula);
-        let Some((range, calibration)) = self.off(metric, case, &formula).filter(|_| prediction.value > 0.0) else {
+        let off = self.off(metric, case, &prediction.formula_name).filter(|_| prediction.value > 0.0);
+        let Some((range, calibration)) = off else {
             return prediction;
         };
         let half = range.half.hypot(inputs);
         let [low, value, high] = [-half, 0.0, half].map(|away| prediction.value * (range.middle + away).exp());
         let [low, value, high] = [low, value, high].map(|end| possible(end, metric));
+        let (most, range_end) =
+            prediction.ceiling.map_or((f64::INFINITY, f64::INFINITY), |ceiling| (ceiling.most, ceiling.range_end));
+        let [low, value, high] = [low.min(most), value.min(most), high.min(range_end)];
         prediction.derivation.push_str(&format!(
             "; on {} {:.2} to {:.2} times that: {}",
             machines(calibration.machines),
@@ -138,8 +142,8 @@ impl Elsewhere {
     }
 
     /// How far a figure may lie from its formula: a metric may be predicted by one formula at one case and by another at the next.
-    fn off(&self, metric: &Metric, case: &Case, formula: &str) -> Option<(OneMore, Calibration)> {
-        let key = (metric.id, formula.to_owned());
+    fn off(&self, metric: &Metric, case: &Case, formula: &Cow<'static, str>) -> Option<(OneMore, Calibration)> {
+        let key = (metric.id, formula.clone());
         let (family, subject) = (family(&self.machines, &key)?, subject(metric));
         let fault = self.about_formulas.fault(&subject, &family);
         let common = self.about_formulas.usual(&subject)?;
@@ -219,6 +223,8 @@ impl Elsewhere {
             derivation,
             sources: Vec::new(),
             calibration: None,
+            formula_name: Cow::Borrowed("the same elsewhere"),
+            ceiling: None,
         })
     }
 
@@ -308,8 +314,8 @@ fn known(probes: &[&Probe], other: &OtherMachine, rules: &Rules<'_>) -> Known {
                 let predicted =
                     facts.by_formula(|facts| (probe.predict)(facts, metric, case)).map(|found| found.prediction);
                 if let Some(predicted) = predicted.ok().filter(|predicted| predicted.value > 0.0) {
-                    let key = (metric.id, kind_of(&predicted.formula));
-                    known.off.entry(key).or_default().push((case.clone(), log - predicted.value.ln()));
+                    let off = log - predicted.value.ln();
+                    known.off.entry((metric.id, predicted.formula_name)).or_default().push((case.clone(), off));
                 }
             }
         }
@@ -329,18 +335,6 @@ fn same_kind(one: &Machine, other: &Machine) -> bool {
         (machine.architecture, cpu.vendor.get().cloned(), cpu.family.get().copied(), cpu.model.get().copied())
     };
     kind(one) == kind(other)
-}
-
-/// A formula without what stands in parentheses, which are the cases of its inputs.
-fn kind_of(formula: &str) -> String {
-    let mut depth = 0u32;
-    let outside = formula.chars().filter(|&sign| {
-        depth += u32::from(sign == '(');
-        let is_outside = depth == 0;
-        depth = depth.saturating_sub(u32::from(sign == ')'));
-        is_outside
-    });
-    outside.collect()
 }
 
 impl Known {
@@ -386,7 +380,7 @@ fn between(
 }
 
 /// What these machines tell of a metric by a formula.
-fn family<'a>(machines: &'a [Known], formula: &(Name, String)) -> Option<Family<'a>> {
+fn family<'a>(machines: &'a [Known], formula: &(Name, Cow<'static, str>)) -> Option<Family<'a>> {
     Family::of(machines.iter().filter_map(|machine| machine.off.get(formula)).map(Vec::as_slice))
 }
 
@@ -400,7 +394,7 @@ fn middle(cases: &[(Case, f64)]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Fact, MeasuredValue};
+    use kelvin_model::{Ceiling, Fact, MeasuredValue};
 
     use super::*;
     use crate::probe::{Effort, Method, ProbeKind};
@@ -428,7 +422,21 @@ mod tests {
                 let (formula, derivation) = ("2 x call".into(), "2 x call".into());
                 let (basis, inputs, sources) = (Basis::Derived, vec![call], Vec::new());
                 let (low, high) = (value / 4.0, value * 4.0);
-                Ok(Prediction { value, low, high, basis, formula, inputs, derivation, sources, calibration: None })
+                let formula_name = if facts.machine().topology.allowed.get().is_some() { "stated" } else { "calls" };
+                let ceiling = (formula_name == "stated").then_some(Ceiling { most: value, range_end: 1.02 * value });
+                Ok(Prediction {
+                    value,
+                    low,
+                    high,
+                    basis,
+                    formula,
+                    inputs,
+                    derivation,
+                    sources,
+                    calibration: None,
+                    formula_name: formula_name.into(),
+                    ceiling,
+                })
             }
         },
     };
@@ -488,11 +496,25 @@ mod tests {
         assert!((wider.value - found.value).abs() < 1e-9);
     }
 
+    /// Formulas of one text: that of two calls is another one where the machine states its CPUs.
     #[test]
-    fn formulas_of_a_kind_differ_in_the_cases_of_their_inputs() {
-        assert_eq!(kind_of("a (bytes=1) + b (pages=(x) bytes=2) / 2"), "a  + b  / 2");
-        assert_eq!(kind_of("a / b"), "a / b");
-        assert_eq!(kind_of("unclosed (a"), "unclosed ");
+    fn formulas_of_one_text_share_no_correction_and_a_ceiling_is_not_raised() {
+        let predicted = |others: &[OtherMachine]| {
+            let mut here = machine(9);
+            here.topology.allowed = Fact::known(vec![0], "a test");
+            let measured =
+                |id: &str, _: &Case| (id == "test.call").then_some(MeasuredValue { value: 200.0, half_width: 0.0 });
+            let elsewhere = Elsewhere::of(&[&PROBE], others, &RULES, (&here, &[]));
+            let facts = Facts::new(&here, &measured).beside(&elsewhere);
+            facts.predict((&TWICE, &Case::new()), |facts| (PROBE.predict)(facts, &TWICE, &Case::new())).unwrap()
+        };
+        let mut others = one_machine();
+        let apart = predicted(&others);
+        assert_eq!((apart.value, apart.calibration), (400.0, None), "corrected by another formula of the same text");
+        others[0].machine.topology.allowed = Fact::known(vec![0], "a test");
+        let corrected = predicted(&others);
+        assert!(corrected.calibration.is_some() && corrected.low < 400.0, "{corrected:?}");
+        assert_eq!((corrected.value, corrected.high), (400.0, 408.0), "{corrected:?}");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 
 use std::cell::RefCell;
 
+use kelvin_model::units::plain;
 use kelvin_model::{
-    AsFound, Better, Case, Input, Lacking, Machine, MeasuredValue, Metric, NoPrediction, PathToAgent, Prediction,
+    AsFound, Better, BoundRecord, Case, Input, Lacking, Machine, MeasuredValue, Metric, NoPrediction, PathToAgent,
+    Prediction,
 };
 use kelvin_stats::{LEVEL, RANGE, normal_quantile};
 
@@ -20,6 +22,7 @@ pub struct Facts<'a> {
     measured: LookUp<'a, Option<MeasuredValue>>,
     lacking: Option<LookUp<'a, Lacking>>,
     elsewhere: Option<&'a Elsewhere>,
+    bounds: &'a [BoundRecord],
     /// Where in the range of its samples an input known only as found is taken.
     end: End,
     /// The inputs taken as found so far, each once.
@@ -44,7 +47,8 @@ impl<'a> Facts<'a> {
     pub fn new(machine: &'a Machine, measured: LookUp<'a, Option<MeasuredValue>>) -> Self {
         let hardware = Hardware { machine, way: None };
         let (taken, asked_for) = (RefCell::default(), RefCell::default());
-        Self { hardware, measured, lacking: None, elsewhere: None, end: End::Figure, taken, asked_for, moved: None }
+        let (lacking, elsewhere, bounds, end, moved) = (None, None, &[][..], End::Figure, None);
+        Self { hardware, measured, lacking, elsewhere, bounds, end, taken, asked_for, moved }
     }
 
     /// The same facts with the network path to the peer, if there is one.
@@ -60,6 +64,11 @@ impl<'a> Facts<'a> {
     /// The same facts with what machines of other kinds tell.
     pub fn beside(self, elsewhere: &'a Elsewhere) -> Self {
         Self { elsewhere: Some(elsewhere), ..self }
+    }
+
+    /// The same facts with the most that the hardware carries, which no prediction exceeds.
+    pub fn within(self, bounds: &'a [BoundRecord]) -> Self {
+        Self { bounds, ..self }
     }
 
     /// The machine.
@@ -133,11 +142,36 @@ impl<'a> Facts<'a> {
     }
 
     /// A prediction of a metric at a case: by a formula over these facts, in the range that machines of other kinds tell, or where it has
-    /// none by what the same is on them.
+    /// none by what the same is on them; never above what the hardware carries.
     ///
     /// # Errors
     /// The formula's reason for no prediction.
     pub(crate) fn predict(
+        &self,
+        (metric, case): (&Metric, &Case),
+        formula: impl Fn(&Facts<'_>) -> Result<Prediction, NoPrediction>,
+    ) -> Result<Prediction, NoPrediction> {
+        self.unbounded((metric, case), formula).map(|prediction| self.bounded(prediction, metric, case))
+    }
+
+    /// A prediction, and the most that the hardware carries where that is less.
+    fn bounded(&self, prediction: Prediction, metric: &Metric, case: &Case) -> Prediction {
+        let bound = self.bounds.iter().find(|record| record.metric == metric.id && record.case == *case);
+        let Some(bound) = bound.map(|record| &record.bound).filter(|bound| bound.most < prediction.high) else {
+            return prediction;
+        };
+        if prediction.value <= bound.most {
+            return Prediction { high: bound.most, ..prediction };
+        }
+        let Prediction { value, low, mut derivation, mut inputs, .. } = prediction;
+        derivation.push_str(&format!("; at most {}: {}", plain(bound.most, metric.unit), bound.derivation));
+        inputs.extend(bound.inputs.iter().cloned());
+        let (low, value) = (low * bound.most / value, bound.most);
+        Prediction { value, low, high: value, derivation, inputs, ..prediction }
+    }
+
+    /// The same, whatever the hardware carries.
+    fn unbounded(
         &self,
         (metric, case): (&Metric, &Case),
         formula: impl Fn(&Facts<'_>) -> Result<Prediction, NoPrediction>,
@@ -215,6 +249,8 @@ mod tests {
             derivation: format!("{value} ns"),
             sources: Vec::new(),
             calibration: None,
+            formula_name: "call and copy".into(),
+            ceiling: None,
         })
     }
 

@@ -31,6 +31,10 @@ fn predict(run: &mut Run, headlines: &Headlines) {
     let lacking = |metric: &str, case: &Case| headlines.lacking(metric, case);
     let outline = &run.outline;
     let elsewhere = kelvin_probes::elsewhere(&outline.machine, &outline.plan);
-    let facts = Facts::new(&outline.machine, &measured).by_way(outline.way.as_ref()).or(&lacking).beside(&elsewhere);
+    let facts = Facts::new(&outline.machine, &measured)
+        .by_way(outline.way.as_ref())
+        .or(&lacking)
+        .beside(&elsewhere)
+        .within(&outline.bounds);
     run.predictions = predictions(&kelvin_probes::all(), &outline.plan, &facts);
 }

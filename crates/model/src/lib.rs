@@ -70,7 +70,7 @@ pub use metric::{
 };
 pub use name::{Name, leads};
 pub use path_to_agent::PathToAgent;
-pub use prediction::{Basis, Calibration, Input, NoPrediction, Prediction, PredictionRecord};
+pub use prediction::{Basis, Calibration, Ceiling, Input, NoPrediction, Prediction, PredictionRecord};
 pub use readings::{Batches, OverheadReading, Reading, Readings, Tags};
 pub use reference::{Reference, ReferenceValue};
 pub use run::{

@@ -1,5 +1,7 @@
 //! Predictions: the expected value of a number, and why.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +30,22 @@ pub struct Prediction {
     /// What made the range, where other machines tell how far such figures lie from their formula; else it is the formula's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
+    /// What tells the formula from all others of its metric, whatever their texts say: figures of other machines correct a formula of
+    /// the same name only. It comes with the formula and is not stored.
+    #[serde(skip)]
+    pub formula_name: Cow<'static, str>,
+    /// What the machine or the case states as the most, where it states that: no correction goes beyond it. Not stored.
+    #[serde(skip)]
+    pub ceiling: Option<Ceiling>,
+}
+
+/// The most that a machine or a case states of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ceiling {
+    /// The stated most, in the metric's unit: no predicted value is above it.
+    pub most: f64,
+    /// The upper end of any range, which also allows for errors of the measurement; at least `most`.
+    pub range_end: f64,
 }
 
 /// How far figures of a formula lay from it on machines of other kinds than this one.

@@ -1,6 +1,8 @@
 //! Building blocks of predictions.
 
-use kelvin_model::{Basis, Input, Prediction, Unit, units};
+use std::borrow::Cow;
+
+use kelvin_model::{Basis, Ceiling, Input, Prediction, Unit, units};
 
 /// A prediction under construction: every step of the derivation is kept.
 pub(crate) struct Predicting {
@@ -25,6 +27,8 @@ impl Predicting {
             derivation: String::new(),
             sources: Vec::new(),
             calibration: None,
+            formula_name: Cow::Borrowed(""),
+            ceiling: None,
         };
         Self { prediction }
     }
@@ -32,14 +36,22 @@ impl Predicting {
     /// The same as another figure of the run, within this factor either way; `what` follows its value in the derivation, such as
     /// " as for adding it". It is complete but for further sources.
     pub(crate) fn same_as(other: Input, factor: f64, what: &str) -> Self {
-        let mut same = Self::within_factor(Basis::Derived, other.value, factor).formula(other.name.clone());
+        let mut same = Self::within_factor(Basis::Derived, other.value, factor).formula("the same", other.name.clone());
         same.prediction.derivation = format!("{}{what}", units::plain(other.value, other.unit));
         same.input(other)
     }
 
-    /// The formula, in words.
-    pub(crate) fn formula(mut self, formula: impl Into<String>) -> Self {
-        self.prediction.formula = formula.into();
+    /// The formula: a name, which no other formula of the metric has, and its text for readers. Where two cases are computed in another
+    /// way or from other facts, they have two names: what other machines tell of one says nothing of the other.
+    pub(crate) fn formula(mut self, name: impl Into<Cow<'static, str>>, text: impl Into<String>) -> Self {
+        (self.prediction.formula_name, self.prediction.formula) = (name.into(), text.into());
+        self
+    }
+
+    /// The machine or the case states so much as the most, in the metric's unit: no correction raises the value above it, nor the range
+    /// above its own upper end.
+    pub(crate) fn at_most(mut self, most: f64) -> Self {
+        self.prediction.ceiling = Some(Ceiling { most, range_end: self.prediction.high.max(most) });
         self
     }
 
@@ -73,7 +85,7 @@ impl Predicting {
 
     /// The prediction, whose derivation is there.
     pub(crate) fn complete(self) -> Prediction {
-        debug_assert!(!self.prediction.derivation.is_empty());
+        debug_assert!(!self.prediction.derivation.is_empty() && !self.prediction.formula_name.is_empty());
         self.prediction
     }
 }

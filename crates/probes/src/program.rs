@@ -30,7 +30,7 @@ pub(crate) fn in_turn<T>(
 /// The ratio of two programs that make the same calls, in a range of this factor either way.
 pub(crate) fn as_fast(spread: f64) -> Prediction {
     Predicting::within_factor(Basis::Spec, 1.0, spread)
-        .formula("1")
+        .formula("as fast", "1")
         .constant("work of the program beside kelvin's", 1.0, Unit::Ratio, "the same calls")
         .derived_as(format!("the same calls: 1; predicted range: a factor of {spread} either way"))
 }

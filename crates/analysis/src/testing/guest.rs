@@ -97,6 +97,8 @@ fn predict(run: &mut Run, metric: &Metric, case: Case, [low, high]: [f64; 2]) {
         derivation: "from lower metrics".into(),
         sources: Vec::new(),
         calibration: None,
+        formula_name: "a test".into(),
+        ceiling: None,
     };
     run.predictions.push(PredictionRecord {
         metric: metric.id,

@@ -92,7 +92,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
     let (low, high) = (nanoseconds(cost.span.0 / SPREAD), nanoseconds(cost.span.1 * SPREAD));
     let value = nanoseconds(cost.value);
     Ok(Predicting::between(Basis::Published, value, low, high)
-        .formula("published misprediction / core frequency")
+        .formula("published misprediction", "published misprediction / core frequency")
         .input(cost.input("misprediction"))
         .input(frequency.clone())
         .source(&cost.source)

@@ -108,7 +108,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         nanoseconds(pair.span.0 / SPREAD) * 0.98,
         nanoseconds(pair.span.1 * SPREAD) * 1.02,
     )
-    .formula("call and return / core frequency")
+    .formula("call and return", "call and return / core frequency")
     .input(pair.input("call and return"))
     .input(frequency.clone())
     .source("Agner Fog, Instruction tables, 2022-11-04: reciprocal throughput of CALL near and RET")
@@ -127,7 +127,7 @@ fn with_arguments(facts: &Facts<'_>, case: &Case, adds: f64) -> Result<Predictio
     let derivation =
         format!("max({:.2} ns a call, {adds} cycles / {:.3} GHz) = {value:.2} ns", call.value, frequency.value / 1e9);
     Ok(Predicting::within_factor(Basis::Derived, value, 1.2)
-        .formula("max(the call without arguments, one dependent add per argument / core frequency)")
+        .formula("call or adds", "max(the call without arguments, one dependent add per argument / core frequency)")
         .input(call)
         .input(published::cycles("adds", adds, "one instruction per argument in the callee's chain, one cycle each"))
         .input(frequency)

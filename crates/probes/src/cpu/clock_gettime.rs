@@ -98,7 +98,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         )),
         Some(cpu::KernelClock::MonotonicCoarse) => {
             Ok(Predicting::between(Basis::Derived, AROUND, AROUND / 4.0, 2.0 * AROUND)
-                .formula("sequence lock and two calls; no counter is read")
+                .formula("no counter read", "sequence lock and two calls; no counter is read")
                 .constant("around a read", AROUND, Unit::Nanoseconds, "Linux lib/vdso/gettimeofday.c, do_coarse")
                 .source("Linux lib/vdso/gettimeofday.c, do_coarse")
                 .derived_as(format!(
@@ -122,7 +122,7 @@ fn through_vdso(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let pair = facts.measured(&CLOCK_PAIR, &Case::new())?;
     let value = pair.value / 2.0 + AROUND;
     Ok(Predicting::between(Basis::Derived, value, pair.value / 4.0, pair.value + 2.0 * AROUND)
-        .formula("cpu.clock.pair / 2 + 5 ns around it")
+        .formula("counter read", "cpu.clock.pair / 2 + 5 ns around it")
         .input(pair.clone())
         .source("Linux lib/vdso/gettimeofday.c: one fenced read of the counter inside a sequence lock")
         .derived_as(format!(
@@ -136,7 +136,7 @@ fn by_system_call(facts: &Facts<'_>, source: &str) -> Result<Prediction, NoPredi
     let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
     let value = call.value;
     Ok(Predicting::between(Basis::Derived, value, value, 20.0 * value)
-        .formula("os.syscall.null + read of the clock source")
+        .formula("system call", "os.syscall.null + read of the clock source")
         .input(call)
         .derived_as(format!(
             "{value:.1} ns for the system call that the clock source {source} requires, plus reading it: from next to \

@@ -130,7 +130,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
         nanoseconds(low / SPREAD),
         nanoseconds(high * SPREAD),
     )
-    .formula("(rdtsc + rdtscp + 3 x lfence) / core frequency")
+    .formula("two reads and fences", "(rdtsc + rdtscp + 3 x lfence) / core frequency")
     .input(first.input("rdtsc"))
     .input(second.input("rdtscp"))
     .input(fence.input("lfence"))

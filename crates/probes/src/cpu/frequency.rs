@@ -118,8 +118,12 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
         (None, None) => return Err(NoPrediction::because("the machine states no frequency")),
     };
     let gigahertz = |hertz: f64| hertz / 1e9;
-    let mut predicting = Predicting::between(Basis::Spec, value, low * (1.0 - TOLERANCE), high * (1.0 + TOLERANCE))
-        .formula("the stated maximum frequency, else the nominal one");
+    let predicting = Predicting::between(Basis::Spec, value, low * (1.0 - TOLERANCE), high * (1.0 + TOLERANCE));
+    // How far cores exceed a nominal frequency says nothing of a stated maximum.
+    let mut predicting = match highest.is_some() {
+        true => predicting.formula("maximum", "the stated maximum frequency").at_most(value),
+        false => predicting.formula("nominal", "the stated nominal frequency, where no maximum is stated"),
+    };
     for input in [&highest, &nominal].into_iter().flatten() {
         predicting = predicting.source(input.source.clone()).input(input.clone());
     }
@@ -149,7 +153,9 @@ mod tests {
     fn the_highest_frequency_is_predicted_where_it_is_stated() {
         let both = predicted(Some(2e9), Some(4e9)).unwrap();
         assert_eq!((both.value, both.low, both.high), (4e9, 1.96e9, 4.08e9));
+        assert_eq!(both.ceiling.map(|ceiling| (ceiling.most, ceiling.range_end)), Some((4e9, 4.08e9)));
         let nominal = predicted(Some(2e9), None).unwrap();
+        assert!(nominal.ceiling.is_none() && nominal.formula_name != both.formula_name);
         assert_eq!((nominal.value, nominal.high), (2e9, HIGHEST * 1.02));
         assert!(predicted(None, None).is_err());
     }

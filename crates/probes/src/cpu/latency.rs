@@ -76,7 +76,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     let frequency = published::frequency(facts)?;
     let value = cycles * 1e9 / frequency.value;
     Ok(Predicting::between(Basis::Published, value, value * (1.0 - TOLERANCE), value * (1.0 + TOLERANCE))
-        .formula("published latency / core frequency")
+        .formula("published latency", "published latency / core frequency")
         .input(published::cycles(what, cycles, core.source))
         .input(frequency.clone())
         .source(core.source)

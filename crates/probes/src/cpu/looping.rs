@@ -57,7 +57,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
     let source =
         "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, section 3.8: one taken branch a cycle at best";
     Ok(Predicting::between(Basis::Published, value, value / 2.0 * 0.98, value * 2.0 * 1.02)
-        .formula("1 cycle / core frequency")
+        .formula("one cycle", "1 cycle / core frequency")
         .input(published::cycles("an iteration", 1.0, source))
         .input(frequency.clone())
         .source(source)

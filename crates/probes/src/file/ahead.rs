@@ -53,6 +53,7 @@ fn found(pages: u64, new: &Input, known: &Input) -> Expected {
     let each = (new.value - known.value).max(0.0);
     Expected {
         nanoseconds: pages as f64 * each,
+        name: "allocation".into(),
         formula: format!("pages x ({} - {})", new.name, known.name),
         derivation: format!("{pages} x {} page allocation", time(each)),
         inputs: vec![new.clone(), known.clone()],
@@ -65,6 +66,7 @@ fn taken(facts: &Facts<'_>, call: Input, whole: u64, block: u64) -> Result<Expec
     let calls = whole.div_ceil(block);
     Ok(Expected {
         nanoseconds: calls as f64 * call.value + nanoseconds_of(whole, copied.rate),
+        name: format!("calls and {}", copied.name()),
         formula: format!("calls x {} + {}", call.name, copied.formula("bytes")),
         derivation: format!(
             "{calls} x {} call + {} / {} copy",
@@ -85,6 +87,7 @@ fn answered(facts: &Facts<'_>, whole: u64, block: u64, page: u64) -> Result<Expe
     let rest = whole.saturating_sub(windows * PAGE);
     Ok(Expected {
         nanoseconds: windows as f64 * latency.value + nanoseconds_of(rest, rate.value),
+        name: "windows of the device".into(),
         formula: format!(
             "windows x {} + (bytes - windows x 4 KiB) / {}, the windows growing up to {}",
             latency.name, rate.name, window.name
@@ -130,6 +133,7 @@ pub(super) fn anywhere(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPred
     let copied = expected::copied(facts, block, Transfer::Read)?;
     let through = Expected {
         nanoseconds: page.value + copied.nanoseconds,
+        name: format!("page and {}", copied.name()),
         formula: format!("{} + {}", page.name, copied.formula("block")),
         derivation: format!(
             "{} call with a page allocated + {} / {} copy",

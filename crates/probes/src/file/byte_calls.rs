@@ -206,7 +206,7 @@ fn near(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let value = read.value + found;
     let derivation = format!("{} + {} in the page cache = {}", time(read.value), time(found), time(value));
     Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
-        .formula(format!("{} + {} - {}", read.name, read.name, null.name))
+        .formula("read and page cache", format!("{} + {} - {}", read.name, read.name, null.name))
         .input(read)
         .input(null)
         .source("Linux mm/filemap.c: filemap_read; fs/read_write.c: ksys_read; drivers/char/mem.c: read_iter_zero")
@@ -215,8 +215,8 @@ fn near(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 
 /// A byte anywhere in a file: the same call on the next byte, and a load from where a file of that size lies.
 fn anywhere(facts: &Facts<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
-    let next = Expected::measured(facts.measured(&BYTE_CALLS, &next_byte_at())?, "");
-    let load = Expected::measured(facts.measured(&LATENCY, &of_set(facts.machine(), bytes))?, " for a load");
+    let next = Expected::measured("next byte", facts.measured(&BYTE_CALLS, &next_byte_at())?, "");
+    let load = Expected::measured("load", facts.measured(&LATENCY, &of_set(facts.machine(), bytes))?, " for a load");
     Ok(expected::one_by_one(next, load).into_time())
 }
 

@@ -129,7 +129,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 /// The size that is expected: the limit.
 fn limit() -> Prediction {
     Predicting::within_factor(Basis::Spec, LIMIT as f64, 1.0 + WITHIN)
-        .formula("the limit of the group")
+        .formula("limit of the group", "the limit of the group")
         .constant("limit", LIMIT as f64, Unit::Bytes, "set by the probe")
         .derived_as(format!("{LIMIT} B of memory, less the process's own"))
 }
@@ -156,8 +156,9 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 /// The pages of a block, each in a folio of its own: found, or added.
 fn pages(facts: &Facts<'_>, state: CacheState) -> Result<Expected, NoPrediction> {
     let page = allowance::page_bytes(facts.machine());
+    let name = if state == CacheState::Cached { "page found" } else { "page added" };
     let each = facts.measured(&PAGE_READ, &pages_read(state, AccessOrder::Random))?;
-    Ok(expected::times(capacity::BLOCK as u64 / page, Expected::measured(each, " a page")))
+    Ok(expected::times(capacity::BLOCK as u64 / page, Expected::measured(name, each, " a page")))
 }
 
 /// The copy of a block from memory.
@@ -166,6 +167,7 @@ fn copied(facts: &Facts<'_>) -> Result<Expected, NoPrediction> {
         (facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(facts.machine()))?, capacity::BLOCK as u64);
     Ok(Expected {
         nanoseconds: expected::nanoseconds_of(block, rate.value),
+        name: "copy".into(),
         formula: format!("block / {}", rate.name),
         derivation: format!("{} / {} copy", units::bytes(block), expected::per_second(rate.value)),
         inputs: vec![rate],

@@ -180,13 +180,19 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     );
     let (predicting, derivation) = if metric.id == DEPTH_RATE.id {
         let predicting = Predicting::between(Basis::Derived, bounds.most, bounds.least / margin, bounds.most * margin);
-        (predicting.formula(format!("the lesser of depth / {} and {}", single.name, most.name)), words)
+        (
+            predicting.formula("rate at a depth", format!("the lesser of depth / {} and {}", single.name, most.name)),
+            words,
+        )
     } else {
         let latency = |rate: f64| depth as f64 * 1e9 / rate;
         let (shortest, longest) = (latency(bounds.most), latency(bounds.least));
         let predicting = Predicting::between(Basis::Derived, shortest, shortest / margin, longest * margin);
         let formula = format!("the longer of {} and depth / {}", single.name, most.name);
-        (predicting.formula(formula), format!("{depth} / rate = {}; rate: {words}", time(shortest)))
+        (
+            predicting.formula("latency at a depth", formula),
+            format!("{depth} / rate = {}; rate: {words}", time(shortest)),
+        )
     };
     Ok(predicting.input(single).input(most).derived_as(derivation))
 }
@@ -195,7 +201,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 fn as_requested(depth: u64) -> Prediction {
     let depth = depth as f64;
     Predicting::between(Basis::Derived, depth, depth / REAPING, depth)
-        .formula("the depth requested")
+        .formula("depth requested", "the depth requested")
         .constant("depth", depth, Unit::Count, "the case")
         .derived_as(format!(
             "each request that is done is replaced at once: {depth}; down to a factor of {REAPING} less, for those that are \

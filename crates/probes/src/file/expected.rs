@@ -25,6 +25,8 @@ pub(super) enum Transfer {
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
     pub nanoseconds: f64,
+    /// What tells its formula from others; of a composed one its parts.
+    pub name: String,
     /// The formula, in words.
     pub formula: String,
     /// The formula with the figures put in, up to the equals sign.
@@ -43,6 +45,7 @@ pub(super) fn cached(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPredic
     let copied = copied(facts, block, Transfer::Read)?;
     Ok(Expected {
         nanoseconds: call.value + copied.nanoseconds,
+        name: format!("call and {}", copied.name()),
         formula: format!("{} + {}", call.name, copied.formula("block")),
         derivation: format!(
             "{} call with a page found + {} / {} copy",
@@ -65,6 +68,7 @@ pub(super) fn overwritten(facts: &Facts<'_>, block: u64) -> Result<Expected, NoP
     let (more, each) = (block.div_ceil(page) - 1, (two.value - one.value).max(0.0));
     Ok(Expected {
         nanoseconds: one.value + more as f64 * each + copied.nanoseconds,
+        name: format!("written pages and {}", copied.name()),
         formula: format!("{} + (pages - 1) x ({} less that) + {}", one.name, two.name, copied.formula("block")),
         derivation: format!(
             "{} call with one page + {more} x {} page more + {} / {} copy",
@@ -89,6 +93,12 @@ pub(super) struct Copied {
 }
 
 impl Copied {
+    /// The name of the formula: whether the buffer stays in a cache, and whether pages wait for memory.
+    pub(super) fn name(&self) -> String {
+        let further = if self.inputs.len() > 1 { " of several pages" } else { "" };
+        format!("copy{further}, {}", self.of)
+    }
+
     /// The formula, for so many bytes named in a word.
     pub(super) fn formula(&self, size: &str) -> String {
         match self.inputs.as_slice() {
@@ -138,6 +148,7 @@ pub(super) fn direct(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Resul
     let nanoseconds = latency.value + nanoseconds_of(rest, rate.value);
     Ok(Expected {
         nanoseconds,
+        name: "request".into(),
         formula: format!("{} + (block - 4 KiB) / {}", latency.name, rate.name),
         derivation: format!("{} latency + {} / {} device", time(latency.value), bytes(rest), per_second(rate.value)),
         inputs: vec![latency, rate],
@@ -149,6 +160,7 @@ pub(super) fn streamed(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Res
     let rate = none(facts, of_device(transfer).1)?;
     Ok(Expected {
         nanoseconds: nanoseconds_of(block, rate.value),
+        name: "block at the rate of the device".into(),
         formula: format!("block / {}", rate.name),
         derivation: format!("{} / {} device", bytes(block), per_second(rate.value)),
         inputs: vec![rate],
@@ -164,6 +176,7 @@ pub(super) fn one_of_many(facts: &Facts<'_>, block: u64) -> Result<Expected, NoP
     let rate = facts.measured(&DEVICE_REQUESTS, &Case::new())?;
     Ok(Expected {
         nanoseconds: 1e9 / rate.value,
+        name: "one of many requests".into(),
         formula: format!("1 / {}", rate.name),
         derivation: format!("1 / {}", units::plain(rate.value, Unit::PerSecond)),
         inputs: vec![rate],
@@ -175,6 +188,7 @@ pub(super) fn slower(one: Expected, other: Expected) -> Expected {
     let (first, second) = (time(one.nanoseconds), time(other.nanoseconds));
     Expected {
         nanoseconds: one.nanoseconds.max(other.nanoseconds),
+        name: format!("({}) beside ({})", one.name, other.name),
         formula: format!("the longer of {} and {}", one.formula, other.formula),
         derivation: format!("the longer of {first} for {}, {second} for {}", one.derivation, other.derivation),
         inputs: joined(one.inputs, other.inputs),
@@ -185,6 +199,7 @@ pub(super) fn slower(one: Expected, other: Expected) -> Expected {
 pub(super) fn one_by_one(first: Expected, second: Expected) -> Expected {
     Expected {
         nanoseconds: first.nanoseconds + second.nanoseconds,
+        name: format!("{}, then {}", first.name, second.name),
         formula: format!("{} + {}", first.formula, second.formula),
         derivation: format!("{} + {}", first.derivation, second.derivation),
         inputs: joined(first.inputs, second.inputs),
@@ -195,6 +210,7 @@ pub(super) fn one_by_one(first: Expected, second: Expected) -> Expected {
 pub(super) fn times(count: u64, once: Expected) -> Expected {
     Expected {
         nanoseconds: count as f64 * once.nanoseconds,
+        name: format!("several x ({})", once.name),
         formula: format!("{count} x ({})", once.formula),
         derivation: format!("{count} x ({})", once.derivation),
         ..once
@@ -220,10 +236,11 @@ pub(super) const FACTOR: f64 = 2.0;
 pub(super) const SAME_REQUESTS: f64 = 1.5;
 
 impl Expected {
-    /// A time that was measured, followed by what it is here.
-    pub(super) fn measured(input: Input, what: &str) -> Self {
+    /// A time that was measured, followed by what it is here, and a name for it.
+    pub(super) fn measured(name: &str, input: Input, what: &str) -> Self {
         Self {
             nanoseconds: input.value,
+            name: name.into(),
             formula: input.name.clone(),
             derivation: format!("{}{what}", time(input.value)),
             inputs: vec![input],
@@ -245,6 +262,7 @@ impl Expected {
     pub(super) fn shared_by(self, count: u64, things: &str) -> Self {
         Self {
             nanoseconds: self.nanoseconds / count as f64,
+            name: format!("({}) shared by {things}", self.name),
             formula: format!("({}) / {things}", self.formula),
             derivation: format!("({}) / {count} {things}", self.derivation),
             ..self
@@ -271,8 +289,8 @@ impl Expected {
     }
 
     fn predicting(self, factor: f64, value: impl Fn(f64) -> f64, formula: impl Fn(String) -> String) -> Predicting {
-        let predicting =
-            Predicting::within_factor(Basis::Derived, value(self.nanoseconds), factor).formula(formula(self.formula));
+        let predicting = Predicting::within_factor(Basis::Derived, value(self.nanoseconds), factor)
+            .formula(self.name, formula(self.formula));
         predicting.inputs(self.inputs)
     }
 }

@@ -119,7 +119,7 @@ fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPre
         return Err(NoPrediction::because("it is the length of the run, less what comes before and after"));
     }
     Ok(Predicting::between(Basis::Spec, 1.0, 0.99, 1.0)
-        .formula("all pages stay while memory is free")
+        .formula("all pages stay", "all pages stay while memory is free")
         .constant("share that is reclaimed while memory is free", 0.0, Unit::Ratio, SOURCE)
         .source(SOURCE)
         .derived_as("all pages stay = 1"))

@@ -243,7 +243,7 @@ fn opened(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let value = call.value + path;
     let derivation = format!("{} + {} for path and file system = {}", time(call.value), time(path), time(value));
     Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
-        .formula(format!("{} + {} - {}", call.name, there.name, other.name))
+        .formula("open and path", format!("{} + {} - {}", call.name, there.name, other.name))
         .input(call)
         .input(there)
         .input(other)
@@ -274,10 +274,13 @@ fn listed(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
         time(value)
     );
     Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
-        .formula(format!(
-            "{} by entries + ({} + {} + 2 x {}) shared by the files of a directory",
-            one.name, open.name, look.name, call.name
-        ))
+        .formula(
+            "by entries",
+            format!(
+                "{} by entries + ({} + {} + 2 x {}) shared by the files of a directory",
+                one.name, open.name, look.name, call.name
+            ),
+        )
         .input(one)
         .input(open)
         .input(look)
@@ -287,14 +290,15 @@ fn listed(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
 
 /// The prediction of an operation that is two others, each measured alone.
 fn of_parts(first: Input, second: Input) -> Prediction {
-    expected::one_by_one(Expected::measured(first, ""), Expected::measured(second, "")).into_time()
+    expected::one_by_one(Expected::measured("first part", first, ""), Expected::measured("second part", second, ""))
+        .into_time()
 }
 
 /// The prediction of an operation that is one call, as measured on /dev/null.
 fn of_call(call: Input) -> Prediction {
     let (value, name) = (call.value, call.name.clone());
     Predicting::between(Basis::Derived, value, value / 1.2, MORE * value)
-        .formula(format!("{name}: the same call on /dev/null, a path of two components"))
+        .formula("call on /dev/null", format!("{name}: the same call on /dev/null, a path of two components"))
         .input(call)
         .source("Linux fs/namei.c: link_path_walk, once for each component")
         .derived_as(format!(

@@ -233,6 +233,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let mut formula = format!("{} + {} + pages x {}", make.name, add.name, new.name);
     let mut derivation = format!("{} + {} + {pages} x {}", time(make.value), time(add.value), time(new.value));
     let mut inputs = vec![make, add, new];
+    let name = if writes > 0 { "pages and writes" } else { "pages" };
     if writes > 0 {
         let write = facts.measured(&PAGE_WRITE, &pages_written(1, AccessOrder::Sequential))?;
         value += writes as f64 * write.value;
@@ -240,7 +241,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         derivation.push_str(&format!(" + {writes} x {}", time(write.value)));
         inputs.push(write);
     }
-    let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(formula);
+    let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(name, formula);
     let predicting = predicting.inputs(inputs);
     Ok(predicting.derived_as(format!("{derivation} = {}", time(value))))
 }

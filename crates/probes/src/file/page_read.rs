@@ -112,8 +112,8 @@ pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), Stop> {
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let first = pages_read(CacheState::Cached, AccessOrder::Sequential);
     if *case == first {
-        let near = Expected::measured(facts.measured(&BYTE_CALLS, &byte_calls::next_byte_at())?, "");
-        let load = Expected::measured(latency::of_memory(facts)?, " for a page in no cache");
+        let near = Expected::measured("next byte", facts.measured(&BYTE_CALLS, &byte_calls::next_byte_at())?, "");
+        let load = Expected::measured("load", latency::of_memory(facts)?, " for a page in no cache");
         return Ok(expected::one_by_one(near, load).into_time());
     }
     let found = facts.measured(&PAGE_READ, &first)?;
@@ -127,6 +127,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
             let nanoseconds = nanoseconds_of(allowance::page_bytes(facts.machine()), zeroing.value);
             Expected {
                 nanoseconds,
+                name: "zeroing".into(),
                 formula: format!("page / {}", zeroing.name),
                 derivation: format!("{} for zeroing", time(nanoseconds)),
                 inputs: vec![zeroing],
@@ -134,11 +135,11 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         }
         CacheState::Uncached => {
             let new = facts.measured(&FAULT_MINOR, &Case::new().at(FaultPage::Anonymous))?;
-            Expected::measured(new, " for a page of its own")
+            Expected::measured("fault", new, " for a page of its own")
         }
         CacheState::Direct => return predictable(None, case),
     };
-    Ok(expected::one_by_one(Expected::measured(found, ""), more).into_time())
+    Ok(expected::one_by_one(Expected::measured("page found", found, ""), more).into_time())
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ fn far(facts: &Facts<'_>, pages: u64) -> Result<Prediction, NoPrediction> {
         time(value)
     );
     Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
-        .formula(format!("{} + records of a folio / {}", written.name, rate.name))
+        .formula("records of a folio", format!("{} + records of a folio / {}", written.name, rate.name))
         .input(written)
         .input(rate)
         .constant("bytes of a record of a block", RECORD as f64, Unit::Bytes, WALKED)

@@ -248,8 +248,15 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, kelvin: &Metric) -> 
     let extra = write.as_ref().map_or(0.0, |write| write.value) / request;
     let allowed = ALLOWED * NANOSECONDS_AN_INSTRUCTION / request;
     let (value, most) = (1.0 + extra, (1.0 + extra + allowed) * SPREAD);
+    let (name, formula) = match write.is_some() {
+        true if rival == Rival::Cat => {
+            ("a write of cat's block as well", "1 + a write to /dev/null / kelvin's time of a block")
+        }
+        true => ("a write as well", "1 + a write to /dev/null / kelvin's time of a block"),
+        false => ("as fast", "1"),
+    };
     let mut predicting = Predicting::between(Basis::Derived, value, value / SPREAD, most)
-        .formula(if write.is_some() { "1 + a write to /dev/null / kelvin's time of a block" } else { "1" })
+        .formula(name, formula)
         .input(rate)
         .constant("instructions allowed for", ALLOWED, Unit::Count, "an allowance, at two per cycle and 3 GHz");
     if let Some(write) = write {

@@ -234,6 +234,7 @@ fn tail_ahead(facts: &Facts<'_>, whole: u64) -> Result<Prediction, NoPrediction>
     let (found, load) = (found?, load?);
     let first = Expected {
         nanoseconds: FOLIO_LOADS * load.value,
+        name: "first of a folio".into(),
         formula: format!("{FOLIO_LOADS} x {}", load.name),
         derivation: format!("{FOLIO_LOADS} x {} for the first of a folio", time(load.value)),
         inputs: vec![load],
@@ -245,9 +246,12 @@ fn tail_ahead(facts: &Facts<'_>, whole: u64) -> Result<Prediction, NoPrediction>
 fn same_tail(of: Input, why: String) -> Prediction {
     let value = of.value;
     // Another formula where few of the reads are requests.
-    let formula = if why.is_empty() { of.name.clone() } else { format!("{}: reads wait for windows", of.name) };
+    let (name, formula) = match why.is_empty() {
+        true => ("requests", of.name.clone()),
+        false => ("reads that wait for windows", format!("{}: reads wait for windows", of.name)),
+    };
     Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
-        .formula(formula)
+        .formula(name, formula)
         .input(of)
         .derived_as(format!("{}, as other requests to the device{why}", time(value)))
 }

@@ -288,7 +288,7 @@ fn unflushed(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let value = nanoseconds_of(block, rate.value);
     let derivation = format!("4 KiB at {} = {}", per_second(rate.value), time(value));
     Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
-        .formula(format!("4 KiB / {}", rate.name))
+        .formula("buffered block", format!("4 KiB / {}", rate.name))
         .input(rate)
         .derived_as(derivation))
 }
@@ -296,11 +296,11 @@ fn unflushed(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 /// The write that all flushed ones begin with, as measured alone.
 fn written(facts: &Facts<'_>) -> Result<Expected, NoPrediction> {
     let alone = Case::new().at(FlushedBy::Nothing).at(WritePlace::InPlace);
-    Ok(Expected::measured(facts.measured(&SYNC, &alone)?, " write into memory"))
+    Ok(Expected::measured("write", facts.measured(&SYNC, &alone)?, " write into memory"))
 }
 
 fn of_device(facts: &Facts<'_>, metric: &Metric, what: &str) -> Result<Expected, NoPrediction> {
-    Ok(Expected::measured(facts.measured(metric, &Case::new())?, what))
+    Ok(Expected::measured(what.trim_start(), facts.measured(metric, &Case::new())?, what))
 }
 
 /// A write to a file with O_DSYNC is one with fdatasync after it.
@@ -308,7 +308,7 @@ fn dsync(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let fdatasync = facts.measured(&SYNC, &case.clone().at(FlushedBy::Fdatasync))?;
     let value = fdatasync.value;
     Ok(Predicting::within_factor(Basis::Derived, value, APART)
-        .formula("a write and fdatasync in the same place")
+        .formula("as fdatasync", "a write and fdatasync in the same place")
         .input(fdatasync)
         .source("open(2): O_DSYNC; Linux include/linux/fs.h: generic_write_sync")
         .derived_as(format!(

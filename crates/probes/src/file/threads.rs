@@ -164,11 +164,16 @@ fn cached(facts: &Facts<'_>, workers: u64, block: u64) -> Result<Prediction, NoP
     let bound = if workers > 1 { memory(facts, &one)? } else { None };
     let linear = workers as f64 * block as f64 * 1e9 / one.nanoseconds;
     let value = bound.as_ref().map_or(linear, |bound| linear.min(bound.rate));
-    let Expected { nanoseconds, formula, derivation, inputs } = one;
+    let Expected { nanoseconds, name, formula, derivation, inputs } = one;
+    let name = match bound {
+        None if workers > 1 => format!("CPUs x ({name})"),
+        None => name,
+        Some(_) => format!("CPUs x ({name}) or memory"),
+    };
     let and = bound.as_ref().map_or_else(String::new, |bound| format!(" and {}", bound.input.name));
     let words = bound.as_ref().map_or_else(String::new, |bound| format!(", {}", bound.words));
     let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
-        .formula(format!("the least of min(threads, CPUs) x block / ({formula}){and}"));
+        .formula(name, format!("the least of min(threads, CPUs) x block / ({formula}){and}"));
     let inputs = inputs.into_iter().chain(bound.map(|bound| bound.input));
     Ok(predicting.inputs(inputs).derived_as(format!(
         "{workers} x {} / ({derivation} = {}) = {}{words}; the least is {}",

@@ -143,17 +143,21 @@ const STDIO: Library = Library { buffer: STDIO_BUFFER, instructions: STDIO_INSTR
 const RUST: Library = Library { buffer: RUST_BUFFER, instructions: RUST_INSTRUCTIONS, rests: false };
 
 impl Library {
-    fn request(&self, costs: &Costs, bytes: u64) -> (Part, &'static str) {
+    /// The parts of a request, and name and text of their formula.
+    fn request(&self, costs: &Costs, bytes: u64) -> (Part, [&'static str; 2]) {
         let own = counted(self.instructions);
         if bytes < self.buffer {
             let shared = costs.calling(self.buffer).times(bytes as f64 / self.buffer as f64);
-            return (shared + own, "a call for a buffer, shared by its requests, + the library's instructions");
+            return (
+                shared + own,
+                ["shared buffer", "a call for a buffer, shared by its requests, + the library's instructions"],
+            );
         }
         let rest = self.rests && !bytes.is_multiple_of(self.buffer);
         let second = if rest { Part { least: 0.0, ..Part::exactly(costs.call.value) } } else { Part::default() };
         (
             costs.calling(bytes) + second + own,
-            "a call (two if no multiple of the buffer) + copy + the library's instructions",
+            ["past the buffer", "a call (two if no multiple of the buffer) + copy + the library's instructions"],
         )
     }
 }
@@ -176,9 +180,9 @@ pub(super) fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pred
     let costs = Costs::of(facts)?;
     let mut inputs = [&costs.call, &costs.null, &costs.read, &costs.copy, &costs.latency].map(Clone::clone).to_vec();
     let mut sources = vec![COUNTED];
-    let (part, formula) = match engine {
+    let (part, [name, formula]) = match engine {
         Engine::Read | Engine::Pread | Engine::Readv => {
-            (costs.calling(bytes), "file.byte_calls + further pages + bytes / copy rate")
+            (costs.calling(bytes), ["call", "file.byte_calls + further pages + bytes / copy rate"])
         }
         Engine::Stdio => STDIO.request(&costs, bytes),
         Engine::BufReader => RUST.request(&costs, bytes),
@@ -189,12 +193,13 @@ pub(super) fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pred
             let faults = fault.times(bytes as f64 / (fault::PAGES_AROUND * PAGE as f64));
             let copying = costs.copying(bytes as f64);
             if engine == Engine::Mmap {
-                (faults + copying, "a fault for each 16 pages + bytes / copy rate")
+                (faults + copying, ["faults", "a fault for each 16 pages + bytes / copy rate"])
             } else {
                 // At most the work of the faults; at least next to nothing, where large folios are mapped at once.
                 let ahead = Part { least: 0.0, ..faults };
                 let calls = Part::exactly(costs.null.value * bytes as f64 / AHEAD);
-                (ahead + calls + copying, "a null call for each 2 MiB + mapping each 16 pages + bytes / copy rate")
+                let text = "a null call for each 2 MiB + mapping each 16 pages + bytes / copy rate";
+                (ahead + calls + copying, ["mapped ahead", text])
             }
         }
         Engine::Uring { depth, .. } => {
@@ -202,12 +207,13 @@ pub(super) fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pred
             let entering = Part::exactly(costs.null.value / f64::from(depth));
             let ring = Part::between(NO_OPERATION[0], NO_OPERATION[1]);
             let reading = Part::exactly(costs.file()) + costs.further_pages(bytes) + costs.copying(bytes as f64);
-            (entering + ring + reading, "null call / depth + an empty request + the file's part of a call + copy")
+            let text = "null call / depth + an empty request + the file's part of a call + copy";
+            (entering + ring + reading, ["ring", text])
         }
     };
     let whole = part + counted(LOOP_INSTRUCTIONS);
-    let mut predicting =
-        Predicting::between(Basis::Derived, whole.value, whole.least / SPREAD, whole.most * SPREAD).formula(formula);
+    let mut predicting = Predicting::between(Basis::Derived, whole.value, whole.least / SPREAD, whole.most * SPREAD)
+        .formula(name, formula);
     for input in inputs {
         predicting = predicting.input(input);
     }

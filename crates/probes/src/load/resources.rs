@@ -70,5 +70,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let derivation = format!("{:.4} requests/s of {:.4} = {value:.4}", expected.throughput, capacity.value);
     let predicting =
         Predicting::between(Basis::Derived, value, value / RANGE, (value * RANGE).min(1.0).max(value * 1.02));
-    Ok(users::with_inputs(predicting, expected.inputs).formula("U = X / capacity").derived_as(derivation))
+    Ok(users::with_inputs(predicting, expected.inputs)
+        .formula("utilisation", "U = X / capacity")
+        .derived_as(derivation))
 }

@@ -115,7 +115,7 @@ fn throughput(expected: Expected, times: f64, unit: &str) -> Prediction {
         limit.name()
     );
     with_inputs(Predicting::between(Basis::Derived, value, low, high), expected.inputs)
-        .formula("mean value analysis: X(n) = n / (Z + sum R_k(n)), R_k(n) = D_k (1 + Q_k(n - 1)), D_k = 1 / capacity; times the bytes of a file for rates")
+        .formula("mean value analysis", "mean value analysis: X(n) = n / (Z + sum R_k(n)), R_k(n) = D_k (1 + Q_k(n - 1)), D_k = 1 / capacity; times the bytes of a file for rates")
         .derived_as(derivation)
 }
 
@@ -131,7 +131,7 @@ fn response(expected: Expected) -> Prediction {
         Predicting::between(Basis::Derived, nanoseconds(response), nanoseconds(low), nanoseconds(response * RANGE)),
         expected.inputs,
     )
-    .formula("mean value analysis: R(n) = n / X(n) - Z")
+    .formula("mean value analysis", "mean value analysis: R(n) = n / X(n) - Z")
     .derived_as(derivation)
 }
 
@@ -141,7 +141,7 @@ fn in_flight(expected: Expected) -> Prediction {
     let high = (value * RANGE).min(users as f64 * 1.02).max(value);
     let derivation = format!("{throughput:.4} requests/s x {response:.6} s = {value:.4} of {users} users");
     with_inputs(Predicting::between(Basis::Derived, value, value / RANGE, high), expected.inputs)
-        .formula("Little's law: X(n) R(n)")
+        .formula("Little's law", "Little's law: X(n) R(n)")
         .derived_as(derivation)
 }
 

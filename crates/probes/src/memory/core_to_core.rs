@@ -372,7 +372,7 @@ fn by_way_of_the_cache(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         third.value, second.value
     );
     Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
-        .formula(format!("2 x {} - {}", third.name, second.name))
+        .formula("by way of the cache", format!("2 x {} - {}", third.name, second.name))
         .input(third)
         .input(second)
         .derived_as(derivation))
@@ -409,7 +409,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let value = (low + high) / 2.0;
     let span = if low == high { format!("{low} ns") } else { format!("the middle of {low} and {high} ns") };
     Ok(Predicting::between(Basis::Published, value, low / SPREAD, high * SPREAD)
-        .formula("published one-way median, by what the two CPUs share")
+        .formula(common.words(), "published one-way median, by what the two CPUs share")
         .constant(format!("{name}, {}", common.words()), value, Unit::Nanoseconds, row.source)
         .source(row.source)
         .derived_as(format!("{}: {span}; predicted range: a factor of {SPREAD} beyond", common.words())))

@@ -267,7 +267,7 @@ pub(super) fn in_adjacent_lines(facts: &Facts<'_>, bytes: u64) -> Result<Predict
     let there = facts.measured(&LATENCY, &latency::in_base_pages(bytes))?;
     let (low, high) = (there.value * (1.0 - TOLERANCE), there.value * (1.0 + TOLERANCE));
     Ok(Predicting::between(Basis::Derived, there.value, low, high)
-        .formula("a load from a set of that size")
+        .formula("load of that set", "a load from a set of that size")
         .input(there.clone())
         .derived_as(format!("{:.2} ns", there.value)))
 }
@@ -288,7 +288,7 @@ fn in_first(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let load = facts.measured(&LATENCY_LOAD, &Case::new())?;
     let (low, high) = (load.value * (1.0 - TOLERANCE), load.value * (1.0 + TOLERANCE));
     Ok(Predicting::between(Basis::Derived, load.value, low, high)
-        .formula("a load from L1")
+        .formula("load from L1", "a load from L1")
         .input(load.clone())
         .derived_as(format!("{:.2} ns", load.value)))
 }
@@ -302,7 +302,7 @@ fn at_point(facts: &Facts<'_>, level: Level) -> Result<Prediction, NoPrediction>
             let value = (range[0] * range[1]).sqrt();
             let (low, high) = (range[0] * (1.0 - TOLERANCE), range[1] * (1.0 + TOLERANCE));
             return Ok(Predicting::between(Basis::Published, value, low, high)
-                .formula("published latency of main memory")
+                .formula("published main memory", "published latency of main memory")
                 .constant("main memory, lowest", range[0], Unit::Nanoseconds, source)
                 .constant("main memory, highest", range[1], Unit::Nanoseconds, source)
                 .source(source)
@@ -322,7 +322,7 @@ fn at_point(facts: &Facts<'_>, level: Level) -> Result<Prediction, NoPrediction>
     let [low, value, high] = [least * (1.0 - TOLERANCE), cycles, (most + SECOND_TLB[1]) * (1.0 + TOLERANCE)]
         .map(|cycles| cycles * 1e9 / frequency.value);
     Ok(Predicting::between(Basis::Published, value, low, high)
-        .formula(format!("published latency of {name} / core frequency"))
+        .formula(format!("published latency of {name}"), format!("published latency of {name} / core frequency"))
         .input(published::cycles(name, cycles, source))
         .input(frequency.clone())
         .source(source)
@@ -336,6 +336,7 @@ fn by_accesses(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let [low, high] = OF_ACCESSES.map(|factor| factor * value);
     Ok(Predicting::between(Basis::Derived, value, low, high)
         .formula(
+            "three accesses",
             "accesses to L1, to the tags of L2 and to its data, one after the other, each as long as a load from L1",
         )
         .input(load.clone())
@@ -361,6 +362,8 @@ struct Sum<'a, 'b> {
     high: f64,
     terms: Vec<String>,
     names: Vec<&'static str>,
+    /// Whether translations are part of it.
+    translates: bool,
     inputs: Vec<Input>,
 }
 
@@ -370,7 +373,8 @@ impl<'a, 'b> Sum<'a, 'b> {
         let second_tlb = SECOND_TLB.map(|cycles| cycles * 1e9 / frequency.value);
         let inputs = if is_base { vec![frequency] } else { Vec::new() };
         let (terms, names) = (Vec::new(), Vec::new());
-        Ok(Self { facts, known, second_tlb, value: 0.0, low: f64::INFINITY, high: 0.0, terms, names, inputs })
+        let (low, high, translates) = (f64::INFINITY, 0.0, false);
+        Ok(Self { facts, known, second_tlb, value: 0.0, low, high, terms, names, translates, inputs })
     }
 
     /// A level's latency without translation, as measured at its point.
@@ -425,6 +429,7 @@ impl<'a, 'b> Sum<'a, 'b> {
             walks = second * tables * self.latency(self.known.holds_tables(bytes))?;
             self.terms.push(format!("{walks:.1} ns of entries of page tables"));
         }
+        self.translates = true;
         self.value += hits + walks;
         self.low += first * self.second_tlb[0];
         // At most one more load from the farthest level for each table.
@@ -434,13 +439,15 @@ impl<'a, 'b> Sum<'a, 'b> {
     }
 
     fn prediction(self) -> Prediction {
+        let levels = self.names.join(" and ");
+        let name = if self.translates { format!("{levels}, with translations") } else { levels };
         let mut predicting = Predicting::between(
             Basis::Derived,
             self.value,
             self.low.min(self.value) * (1.0 - TOLERANCE),
             self.high.max(self.value) * (1.0 + TOLERANCE),
         )
-        .formula(format!("loads from {}, by shares, and their translations", self.names.join(" and ")))
+        .formula(name, format!("loads from {}, by shares, and their translations", self.names.join(" and ")))
         .source(SECOND_TLB_SOURCE);
         if let Some((bytes, there)) = self.known.own_third.as_ref().filter(|_| self.names.len() > 1) {
             predicting = predicting.input(there.clone()).constant(

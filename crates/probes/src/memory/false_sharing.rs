@@ -120,7 +120,10 @@ fn forwarded(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let (add, load) = (facts.measured(&LATENCY_ADD, &Case::new())?, facts.measured(&LATENCY_LOAD, &Case::new())?);
     let most = add.value + load.value;
     Ok(Predicting::between(Basis::Derived, add.value, add.value / SPREAD, most * SPREAD)
-        .formula("an add, whose operand is forwarded from the store buffer, and at most a load from L1 as well")
+        .formula(
+            "forwarded",
+            "an add, whose operand is forwarded from the store buffer, and at most a load from L1 as well",
+        )
         .input(add.clone())
         .input(load.clone())
         .derived_as(format!("{:.2} ns, at most + {:.2} = {most:.2} ns", add.value, load.value)))
@@ -131,7 +134,7 @@ fn locked(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let (add, load) = (facts.measured(&LATENCY_ADD, &Case::new())?, facts.measured(&LATENCY_LOAD, &Case::new())?);
     let value = ACCESSES * load.value + add.value;
     Ok(Predicting::within_factor(Basis::Derived, value, SPREAD * ACCESSES)
-        .formula("a load from L1 + an add + a store to L1 (as long as a load), one after the other")
+        .formula("locked", "a load from L1 + an add + a store to L1 (as long as a load), one after the other")
         .input(load.clone())
         .input(add.clone())
         .constant("accesses to L1", ACCESSES, Unit::Count, "the load and the store of an increment")
@@ -142,16 +145,18 @@ fn locked(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 fn shared(facts: &Facts<'_>, increment: IncrementKind) -> Result<Prediction, NoPrediction> {
     let apart = facts.measured(&FALSE_SHARING, &Case::new().at(Lines::Apart).at(increment))?;
     let way = core_to_core::line(facts)?;
-    let (turns, formula) = match increment {
+    let (turns, name, formula) = match increment {
         IncrementKind::Plain => {
-            (1.0, "the same in lines of their own, collected in the store buffer while the line is away")
+            (1.0, "collected", "the same in lines of their own, collected in the store buffer while the line is away")
         }
-        IncrementKind::Atomic => (CPUS, "CPUs x the same in lines of their own, as one at a time has the line"),
+        IncrementKind::Atomic => {
+            (CPUS, "one at a time", "CPUs x the same in lines of their own, as one at a time has the line")
+        }
     };
     let value = turns * apart.value;
     let most = value + CPUS * way.value;
     Ok(Predicting::between(Basis::Derived, value, value / SPREAD, most * SPREAD)
-        .formula(formula)
+        .formula(name, formula)
         .input(apart.clone())
         .input(way.clone())
         .constant("CPUs that have the line in turn", turns, Unit::Count, "the case")

@@ -362,7 +362,7 @@ fn cached(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let added = steered.as_ref().map_or(0.0, |input| input.value);
     let value = (hardware + software + added) * 1e9 / frequency.value;
     let mut predicting = Predicting::within_factor(Basis::Published, value, SPREAD)
-        .formula("(exception + return + kernel work + mitigated returns) / core frequency")
+        .formula("exception and kernel work", "(exception + return + kernel work + mitigated returns) / core frequency")
         .input(published::cycles("exception and return", hardware, TORVALDS))
         .input(published::cycles("kernel work", software, TORVALDS))
         .input(frequency.clone())
@@ -396,7 +396,10 @@ fn fresh(facts: &Facts<'_>, bytes: usize) -> Result<Prediction, NoPrediction> {
     let low = trap.value + added + clearing(near.value.max(far.value));
     let high = trap.value * (1.0 + FRESH) + added + clearing(far.value.min(near.value));
     let mut predicting = Predicting::between(Basis::Derived, value, low / MEASURED, high * MEASURED)
-        .formula("fault of a cached page + bytes / rate of filling, between L2 and memory + mitigated returns")
+        .formula(
+            "fault and clearing",
+            "fault of a cached page + bytes / rate of filling, between L2 and memory + mitigated returns",
+        )
         .input(trap.clone())
         .input(near.clone())
         .input(far.clone());
@@ -423,7 +426,7 @@ fn around(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let most = one.value * PAGES_AROUND;
     let value = (one.value * most).sqrt();
     Ok(Predicting::between(Basis::Derived, value, one.value / AROUND_SPREAD, most * AROUND_SPREAD)
-        .formula("single-page fault x sqrt(pages mapped): between one fault and one per page")
+        .formula("between one and all", "single-page fault x sqrt(pages mapped): between one fault and one per page")
         .input(one.clone())
         .constant("pages mapped by one fault", PAGES_AROUND, Unit::Count, AROUND)
         .source(AROUND)

@@ -292,7 +292,7 @@ fn alone(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let value = minor.value + read.value;
     let words = format!("{:.0} ns fault + {:.0} ns read = {value:.0} ns", minor.value, read.value);
     Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
-        .formula("minor fault of a cached file + file.device.latency")
+        .formula("fault and read", "minor fault of a cached file + file.device.latency")
         .input(minor)
         .input(read)
         .derived_as(words))
@@ -338,6 +338,7 @@ fn window(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let window = around(facts)?;
     let predicting = Predicting::within_factor(Basis::Derived, window.nanoseconds, SPREAD)
         .formula(
+            "a window",
             "pages of a window x file.page_read + file.device.latency + window / file.device.read; the window half of \
              file.read_ahead",
         )
@@ -359,6 +360,7 @@ fn row(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         format!("({windows} x ({}) + {faults} x {:.0} ns) / {pages} = {value:.0} ns", window.derivation, minor.value);
     let predicting = Predicting::within_factor(Basis::Derived, value, SPREAD)
         .formula(
+            "windows of a row",
             "windows x what a touch waits for one, and faults with fault-around, by pages; the window half of \
              file.read_ahead",
         )

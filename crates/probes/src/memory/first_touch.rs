@@ -98,7 +98,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
         fault.value, load.value
     );
     Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
-        .formula("fault of a fresh page + page / mem.bandwidth.zero + mem.latency")
+        .formula("fault, clearing and load", "fault of a fresh page + page / mem.bandwidth.zero + mem.latency")
         .input(fault)
         .input(zeroed)
         .input(load)

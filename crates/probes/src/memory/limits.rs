@@ -70,14 +70,14 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
         // What shares the way to memory follows from what reads and writes there on all CPUs, if that was measured.
         let together = of_all(facts, operation, level, case);
         let all = together.unwrap_or_else(|| by_one(facts, metric, &of_one));
-        return within_peak(all, facts, operation, level);
+        return within_peak(all, facts, operation, (level, case));
     }
     match (operation, level) {
         (Operation::NonTemporalWrite, Level::Memory) => within_peak(
             Err(NoPrediction::because("what a non-temporal store waits for is not published")),
             facts,
             operation,
-            level,
+            (level, case),
         ),
         (Operation::NonTemporalWrite, _) => {
             let there = facts.measured(&BANDWIDTH_NTWRITE, &in_memory)?;
@@ -100,10 +100,10 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
             let reading = facts.measured(&BANDWIDTH_READ, &of_one)?;
             Ok(like(reading, "each line is read before it is written to, and goes back meanwhile"))
         }
-        (Operation::Read, Level::Memory) => within_peak(by_chains(facts), facts, operation, level),
+        (Operation::Read, Level::Memory) => within_peak(by_chains(facts), facts, operation, (level, case)),
         (Operation::Fill | Operation::Zero, Level::Memory) => {
             let stores = facts.measured(&BANDWIDTH_NTWRITE, &in_memory)?;
-            within_peak(Ok(like(stores, "the fastest means are non-temporal stores")), facts, operation, level)
+            within_peak(Ok(like(stores, "the fastest means are non-temporal stores")), facts, operation, (level, case))
         }
         (Operation::Fill | Operation::Zero, _) => {
             let stores = facts.measured(&BANDWIDTH_WRITE, &of_one)?;
@@ -112,10 +112,10 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
         (Operation::Write, Level::Memory) => {
             let written =
                 bandwidth::in_second_level(machine).and_then(|second| written_to_memory(facts, [&of_one, &second]));
-            within_peak(written.or_else(|_| written_back(facts, &of_one)), facts, operation, level)
+            within_peak(written.or_else(|_| written_back(facts, &of_one)), facts, operation, (level, case))
         }
         (Operation::Copy | Operation::Triad, _) => {
-            within_peak(by_both(facts, operation, level, &of_one), facts, operation, level)
+            within_peak(by_both(facts, operation, level, &of_one), facts, operation, (level, case))
         }
     }
 }
@@ -130,7 +130,10 @@ fn by_width(
     let frequency = published::frequency(facts)?;
     let value = width * frequency.value;
     Ok(Predicting::between(Basis::Published, value, least * value, most * value)
-        .formula(format!("published bytes per cycle from {level} x core frequency"))
+        .formula(
+            format!("published width of {level}"),
+            format!("published bytes per cycle from {level} x core frequency"),
+        )
         .constant("bytes per cycle", width, Unit::Bytes, source)
         .input(frequency.clone())
         .source(source)
@@ -143,7 +146,7 @@ fn by_one(facts: &Facts<'_>, metric: &Metric, of_one: &Case) -> Result<Predictio
     let one = facts.measured(metric, of_one)?;
     let value = cpus * one.value;
     Ok(Predicting::between(Basis::Derived, value, one.value * (1.0 - TOLERANCE), value * (1.0 + TOLERANCE))
-        .formula("CPUs x the same on one CPU")
+        .formula("CPUs times one", "CPUs x the same on one CPU")
         .constant("CPUs", cpus, Unit::Count, "the case")
         .input(one.clone())
         .derived_as(format!("{cpus} x {:.1} GB/s = {:.1} GB/s", one.value / 1e9, value / 1e9)))
@@ -178,7 +181,7 @@ fn of_all(
 fn like(other: Input, why: &'static str) -> Prediction {
     let value = other.value;
     Predicting::between(Basis::Derived, value, value * (1.0 - TOLERANCE), value * (1.0 + TOLERANCE))
-        .formula(format!("the rate of another operation: {why}"))
+        .formula(why, format!("the rate of another operation: {why}"))
         .input(other)
         .derived_as(format!("{:.1} GB/s", value / 1e9))
 }
@@ -197,14 +200,16 @@ fn by_both(facts: &Facts<'_>, operation: Operation, level: Level, there: &Case) 
     let rate = |seconds: f64| counted / seconds;
     let (low, high) = (rate(apart) * (1.0 - TOLERANCE), rate(together) * (1.0 + TOLERANCE));
     let [fast, slow, value] = [together, apart, expected].map(|seconds| rate(seconds) / 1e9);
-    let formula = match level {
-        Level::First => "the slower of reading and writing, which go on at once",
-        Level::Second => "reading and writing in L2, between one after the other and at once",
-        Level::Outer => "reading and writing beyond L2, between one after the other and at once",
-        Level::Memory => "reading and writing in memory, between one after the other and at once",
+    let (name, formula) = match level {
+        Level::First => ("at once in L1", "the slower of reading and writing, which go on at once"),
+        Level::Second => ("between in L2", "reading and writing in L2, between one after the other and at once"),
+        Level::Outer => ("between beyond L2", "reading and writing beyond L2, between one after the other and at once"),
+        Level::Memory => {
+            ("between in memory", "reading and writing in memory, between one after the other and at once")
+        }
     };
     Ok(Predicting::between(Basis::Derived, rate(expected), low, high)
-        .formula(formula)
+        .formula(name, formula)
         .input(reading)
         .input(writing)
         .constant("bytes read", read, Unit::Count, "arrays of the operation")
@@ -231,7 +236,7 @@ fn by_lines_in_flight(facts: &Facts<'_>, bytes: u64) -> Result<Prediction, NoPre
     let ends = [reading.value, most];
     let (low, high) = (ends[0].min(ends[1]) * (1.0 - TOLERANCE), ends[0].max(ends[1]) * (1.0 + TOLERANCE));
     Ok(Predicting::between(Basis::Derived, value, low, high)
-        .formula("between the rate of reading memory and that of as many lines in flight at this latency, the geometric mean")
+        .formula("lines in flight", "between the rate of reading memory and that of as many lines in flight at this latency, the geometric mean")
         .source(LITTLE)
         .input(reading)
         .input(far)
@@ -252,14 +257,15 @@ fn published_lines(facts: &Facts<'_>, why: NoPrediction) -> Result<Input, NoPred
 /// that an L2 can have in flight.
 fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let machine = facts.machine();
-    let (value, inputs, formula, derivation) = match facts.measured(&LATENCY_PARALLEL, &parallel::most(machine)) {
+    let (value, inputs, [name, formula], derivation) = match facts.measured(&LATENCY_PARALLEL, &parallel::most(machine))
+    {
         Ok(chains) => {
             let value = LINE / chains.value * 1e9;
             let derivation = format!("64 B / {:.2} ns = {:.1} GB/s", chains.value, value / 1e9);
             (
                 value,
                 vec![chains],
-                "64 B / a load of many independent chains x more in flight by prefetchers",
+                ["chains", "64 B / a load of many independent chains x more in flight by prefetchers"],
                 derivation,
             )
         }
@@ -271,7 +277,7 @@ fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
             (
                 value,
                 vec![lines, one],
-                "Little's law: lines in flight x 64 B / latency x more in flight by prefetchers",
+                ["published lines", "Little's law: lines in flight x 64 B / latency x more in flight by prefetchers"],
                 derivation,
             )
         }
@@ -280,7 +286,7 @@ fn by_chains(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     // Between none of them and all.
     let more = OF_PREFETCHERS.sqrt();
     let predicting = Predicting::between(Basis::Derived, more * value, low, high)
-        .formula(formula)
+        .formula(name, formula)
         .source(LITTLE)
         .source(PREFETCHERS)
         .constant("lines in flight of L2 over those of loads", OF_PREFETCHERS, Unit::Count, PREFETCHERS);
@@ -310,7 +316,7 @@ fn in_turn(reading: Input, writing: Input, formula: &'static str) -> Prediction 
         value / 1e9
     );
     Predicting::between(Basis::Derived, value, value / 2.0, reading.value * (1.0 + TOLERANCE))
-        .formula(formula)
+        .formula(formula, formula)
         .input(reading)
         .input(writing)
         .derived_as(words)
@@ -325,7 +331,7 @@ fn latency_case(bytes: u64) -> Case {
 fn between_cores(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let way = core_to_core::line(facts)?;
     Ok(Predicting::within_factor(Basis::Derived, way.value, OF_WAY)
-        .formula("the way between two CPUs, as mem.core_to_core")
+        .formula("core to core", "the way between two CPUs, as mem.core_to_core")
         .input(way.clone())
         .derived_as(format!("{:.0} ns", way.value)))
 }
@@ -335,11 +341,13 @@ fn within_peak(
     predicted: Result<Prediction, NoPrediction>,
     facts: &Facts<'_>,
     operation: Operation,
-    level: Level,
+    (level, case): (Level, &Case),
 ) -> Result<Prediction, NoPrediction> {
-    let peak = if level == Level::Memory { by_peak(facts, operation) } else { None };
+    let peak = if level == Level::Memory { by_peak(facts, operation, case) } else { None };
     match (predicted, peak) {
-        (Ok(predicted), Some(peak)) if predicted.value <= peak.value => Ok(predicted),
+        (Ok(predicted), Some(peak)) if predicted.value <= peak.value => {
+            Ok(Prediction { high: predicted.high.min(peak.high), ceiling: peak.ceiling, ..predicted })
+        }
         (_, Some(peak)) => Ok(peak),
         (predicted, None) => predicted,
     }
@@ -347,7 +355,7 @@ fn within_peak(
 
 /// The peak of the memory channels, less write-allocate reads. It is a limit of all CPUs, which one cannot exceed
 /// either.
-fn by_peak(facts: &Facts<'_>, operation: Operation) -> Option<Prediction> {
+fn by_peak(facts: &Facts<'_>, operation: Operation, case: &Case) -> Option<Prediction> {
     let fact = &facts.machine().memory.peak_bytes_per_second;
     let &peak = fact.get()?;
     let counted = operation.arrays() as f64;
@@ -357,10 +365,12 @@ fn by_peak(facts: &Facts<'_>, operation: Operation) -> Option<Prediction> {
     };
     let value = peak * counted / on_bus;
     // A fill, copy or triad by non-temporal stores counts every byte on the bus.
-    let most = if operation == Operation::Write { value } else { peak * OF_PEAK[1] };
+    let most = if operation == Operation::Write { value } else { (peak * OF_PEAK[1]).max(value) };
+    let name = if Cpus::of(case) == Some(Cpus::All) { "peak of all CPUs" } else { "peak, which one CPU may not reach" };
     Some(
-        Predicting::between(Basis::Spec, value, OF_PEAK[0] * value, most.max(value))
-            .formula("peak of the memory channels x bytes counted / bytes on the bus")
+        Predicting::between(Basis::Spec, value, OF_PEAK[0] * value, most)
+            .at_most(most)
+            .formula(name, "peak of the memory channels x bytes counted / bytes on the bus")
             .constant("peak", peak, Unit::BytesPerSecond, fact.source_or_reason())
             .constant("bytes counted", counted, Unit::Count, "arrays of the operation, as STREAM counts")
             .constant("bytes on the bus", on_bus, Unit::Count, "plus write-allocate reads")
@@ -472,7 +482,7 @@ mod tests {
 
     fn by_peak_value(machine: &Machine, metric: &Metric) -> f64 {
         let (operation, _) = MEASURED.iter().find(|(_, of)| *of == metric).unwrap();
-        by_peak(&Facts::new(machine, &|_, _| None), *operation).unwrap().value
+        by_peak(&Facts::new(machine, &|_, _| None), *operation, &Case::new()).unwrap().value
     }
 
     #[test]

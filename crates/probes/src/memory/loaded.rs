@@ -268,7 +268,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     if metric.id == LOADED_LATENCY.id {
         let [low, high] = OF_IDLE.map(|factor| idle.value * factor);
         return Ok(Predicting::between(Basis::Derived, idle.value, low, high)
-            .formula("latency of a load from memory with nothing beside it, at least")
+            .formula("idle latency", "latency of a load from memory with nothing beside it, at least")
             .input(idle.clone())
             .derived_as(format!("{:.0} ns", idle.value)));
     }
@@ -286,11 +286,15 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         chased / 1e9,
         value / 1e9
     );
-    let place = if one == bandwidth::in_memory(machine) { "memory" } else { "the last-level cache" };
+    let (name, place) = match one == bandwidth::in_memory(machine) {
+        true => ("injectors in memory", "memory"),
+        false => ("injectors in a cache", "the last-level cache"),
+    };
     Ok(Predicting::within_factor(Basis::Derived, value, OF_SHARE)
-        .formula(format!(
-            "injectors x what each reads and writes in turn in {place} x share of it + a line for each load"
-        ))
+        .formula(
+            name,
+            format!("injectors x what each reads and writes in turn in {place} x share of it + a line for each load"),
+        )
         .input(reading)
         .input(writing)
         .input(idle)

@@ -153,11 +153,14 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let times = if metric.id == NODE_LATENCY.id { ratio } else { 1.0 / ratio };
     let value = local.value * times;
     Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
-        .formula(if metric.id == NODE_LATENCY.id {
-            "local latency x distance / local distance"
-        } else {
-            "local bandwidth x local distance / distance"
-        })
+        .formula(
+            "by distance",
+            if metric.id == NODE_LATENCY.id {
+                "local latency x distance / local distance"
+            } else {
+                "local bandwidth x local distance / distance"
+            },
+        )
         .input(local.clone())
         .constant("distance", f64::from(other), Unit::Count, DISTANCES)
         .constant("local distance", f64::from(own), Unit::Count, DISTANCES)

@@ -193,7 +193,7 @@ fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, No
     }
     // The kernel may be moving or scanning a page at that moment: 1 % is tolerated.
     Ok(Predicting::between(Basis::Spec, 1.0, 0.99, 1.0)
-        .formula("all pages of the kind")
+        .formula("all pages of the kind", "all pages of the kind")
         .constant("pages", PAGES as f64, Unit::Count, "the case")
         .source(DOCUMENTATION)
         .derived_as(format!("{PAGES} of {PAGES} pages = 1")))

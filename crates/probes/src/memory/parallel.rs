@@ -88,9 +88,10 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let published = hierarchy::hierarchy(facts).ok().and_then(|row| Some((row.outstanding?, row.source)));
     let in_flight = published.map_or(chains, |(lines, _)| chains.min(lines));
     let value = one.value / in_flight;
+    let name = if in_flight < chains { "published lines in flight" } else { "shared by chains" };
     let mut predicting =
         Predicting::between(Basis::Derived, value, value * (1.0 - TOLERANCE), one.value * (1.0 + TOLERANCE))
-            .formula("latency of a load / loads in flight, of each chain one")
+            .formula(name, "latency of a load / loads in flight, of each chain one")
             .input(one.clone())
             .constant("chains", chains, Unit::Count, "the case");
     if let Some((lines, source)) = published.filter(|(lines, _)| *lines < chains) {

@@ -142,7 +142,7 @@ fn by_line(facts: &Facts<'_>, load: Input, random: Input) -> Result<Prediction, 
         random.value
     );
     Ok(about(value, &load, &random, 1.0)
-        .formula("a load from L1 + a line / read bandwidth")
+        .formula("load and a line", "a load from L1 + a line / read bandwidth")
         .input(load)
         .input(bandwidth)
         .input(random)
@@ -156,7 +156,10 @@ fn within_lines(load: Input, line: Input, random: Input, stride: f64) -> Predict
     let value = share * line.value + (1.0 - share) * load.value;
     let words = format!("{share} x {:.2} ns + {} x {:.2} ns = {value:.2} ns", line.value, 1.0 - share, load.value);
     about(value, &load, &random, share)
-        .formula("the step to a new line for a share of the loads, and a load from L1 for the others")
+        .formula(
+            "share of new lines",
+            "the step to a new line for a share of the loads, and a load from L1 for the others",
+        )
         .input(line)
         .input(load)
         .input(random)
@@ -168,9 +171,12 @@ fn within_lines(load: Input, line: Input, random: Input, stride: f64) -> Predict
 fn beyond_lines(load: Input, line: Input, random: Input, stride: u64) -> Prediction {
     let value = (line.value * random.value).sqrt();
     let words = format!("between {:.2} ns and {:.1} ns: {value:.1} ns", line.value, random.value);
-    let within = if stride < PAGE { "within a page" } else { "into the next page" };
+    let (name, within) = match stride < PAGE {
+        true => ("lines of a page", "within a page"),
+        false => ("lines of pages", "into the next page"),
+    };
     about(value, &load, &random, 1.0)
-        .formula(format!("between a step to the next line and one at random, the geometric mean, {within}"))
+        .formula(name, format!("between a step to the next line and one at random, the geometric mean, {within}"))
         .input(line)
         .input(random)
         .derived_as(words)
@@ -186,7 +192,7 @@ fn of_smaller(facts: &Facts<'_>, load: Input, bytes: u64, stride: f64) -> Result
         load.value, random.value
     );
     Ok(about(load.value, &load, &random, fresh / LINE as f64)
-        .formula("a load from L1, and at most that + random access x min(stride, line) / line")
+        .formula("load from L1", "a load from L1, and at most that + random access x min(stride, line) / line")
         .input(load)
         .input(random)
         .constant("line", LINE as f64, Unit::Bytes, "machine facts")

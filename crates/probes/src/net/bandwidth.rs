@@ -365,7 +365,7 @@ fn watch(bulk: &Bulk, slice: f64) -> Result<Vec<Totals>, Stop> {
 /// The busiest CPU of a stream: nothing waits for a device, so that its sender or its receiver has work all the time.
 fn one_is_busy() -> Prediction {
     Predicting::between(Basis::Derived, 1.0, 0.8, 1.05)
-        .formula("one: the sender or the receiver always has work")
+        .formula("one always works", "one: the sender or the receiver always has work")
         .constant("CPUs that always have work", 1.0, Unit::Count, "nothing else is waited for")
         .derived_as("1, less where each waits for the other in turn, and a little more by how CPU time is counted")
 }
@@ -379,7 +379,7 @@ fn what_is_not_lost(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPred
     }
     let value = sent.value * (1.0 - lost.value);
     Ok(Predicting::within_factor(Basis::Derived, value, 1.2)
-        .formula(format!("{} x (1 - {})", sent.name, lost.name))
+        .formula("sent and not lost", format!("{} x (1 - {})", sent.name, lost.name))
         .input(sent.clone())
         .input(lost.clone())
         .derived_as(format!(
@@ -396,7 +396,10 @@ fn sent_in_half_of_the_time(facts: &Facts<'_>, case: &Case) -> Result<Prediction
     let send = facts.measured(stream::Ends::of(Protocol::Udp).send, &Case::new().with(MESSAGE, bytes))?;
     let rate = bytes as f64 * 1e9 / (2.0 * send.value);
     Ok(Predicting::within_factor(Basis::Derived, rate, 2.0)
-        .formula("message / (2 x net.stream), since the scheduler gives sender and receiver the CPU in turn")
+        .formula(
+            "half of the time",
+            "message / (2 x net.stream), since the scheduler gives sender and receiver the CPU in turn",
+        )
         .input(send.clone())
         .derived_as(format!("{bytes} B / (2 x {:.0} ns) = {:.3} GB/s", send.value, rate / 1e9)))
 }
@@ -467,17 +470,18 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
     let both = send.value + receiving;
     let cpus = allowance::allowed(facts.machine()) as f64;
     // Of several streams between two CPUs a CPU has the sender of one and the receiver of another.
-    let (alone, formula) = match is_apart {
+    let (alone, name, formula) = match is_apart {
         // Datagrams are not gathered: a receiver that is faster sleeps before each.
         true if protocol == Protocol::Udp && receiving < send.value => {
             let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
             let sending = send.value + switch.value;
             inputs.push(switch);
-            (sending, WOKEN)
+            (sending, "woken for each", WOKEN)
         }
-        true if streams == 1.0 => (send.value.max(receiving), ON_TWO),
-        true => (both, ON_TWO),
-        false => (both, ON_ONE),
+        true if streams == 1.0 => (send.value.max(receiving), "the slower end", ON_TWO),
+        true => (both, "both ends of several", ON_TWO),
+        false if streams == 1.0 => (both, "both ends on one CPU", ON_ONE),
+        false => (both, "both ends of several on one CPU", ON_ONE),
     };
     // All streams share the CPUs; but no CPU helps another one with its half of a stream, nor two where both halves are on one.
     let takes = parts * alone.max(streams * both / cpus);
@@ -491,7 +495,7 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
         rate / 1e9
     );
     let predicting = Predicting::within_factor(Basis::Derived, rate, 2.0)
-        .formula(formula)
+        .formula(name, formula)
         .input(send)
         .input(receive)
         .constant("CPUs", cpus, Unit::Count, "the CPUs that this process may use");

@@ -143,17 +143,19 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let mut formula = format!("{packets} x (net.stack.tcp - 2 x null call) + {calls} x null call");
     let mut derivation = format!("{packets} x {packet:.0} ns + {calls} x {:.0} ns", call.value);
     let (mut inputs, mut value) = (vec![stack, call.clone()], own);
+    let mut name = "packets and calls";
     if Placement::of(case) != Some(Placement::SameCpu) {
         // One of the packets wakes the server: the cost of a send that wakes, beyond a packet and its call.
         let waking = facts.measured(&WAKE_TCP, &Case::new())?;
         let adds = (waking.value - packet - call.value).max(0.0);
         value += adds;
+        name = "packets, calls and a wake-up";
         formula.push_str(" + (net.wake.tcp - net.stack.tcp + null call)");
         derivation.push_str(&format!("+ {adds:.0} ns for the packet that wakes the server"));
         inputs.push(waking);
     }
     derivation.push_str(&format!(" = {value:.0} ns"));
-    let predicting = Predicting::within_factor(Basis::Derived, value, 2.0).formula(formula);
+    let predicting = Predicting::within_factor(Basis::Derived, value, 2.0).formula(name, formula);
     Ok(predicting.inputs(inputs).derived_as(derivation))
 }
 
@@ -168,17 +170,18 @@ fn predict_transactions(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pr
         facts.measured(&RTT_TCP, &case.clone().with(MESSAGE, SMALL))?,
         facts.measured(&CLOSE, case)?,
     ];
-    let mut formula = "1 / (net.connect + net.rtt.tcp + net.close)";
+    let (mut name, mut formula) = ("connect, ask and close", "1 / (net.connect + net.rtt.tcp + net.close)");
     if Placement::of(case) == Some(Placement::SameCpu) {
         // The client waits for the server's turn: it closes as well, and has to get the CPU for it.
         let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
         parts.extend([facts.measured(&CLOSE, case)?, switch.clone(), switch]);
+        name = "connect, ask, close twice and switch";
         formula = "1 / (net.connect + net.rtt.tcp + 2 x net.close + 2 x os.switch.process.pipe)";
     }
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let each: Vec<String> = parts.iter().map(|part| format!("{:.0} ns {}", part.value, part.name)).collect();
     let derivation = format!("1 / ({}) = {:.0} a second", each.join(" + "), 1e9 / sum);
-    let predicting = Predicting::within_factor(Basis::Derived, 1e9 / sum, 2.0).formula(formula);
+    let predicting = Predicting::within_factor(Basis::Derived, 1e9 / sum, 2.0).formula(name, formula);
     parts.dedup_by(|one, other| one.name == other.name);
     Ok(predicting.inputs(parts).derived_as(derivation))
 }

@@ -215,7 +215,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         frequency.value / 1e9
     );
     Ok(Predicting::within_factor(Basis::Derived, value, 1.6)
-        .formula("2 x net.stack.udp - 2 x null call + 3 x message / 8 B a cycle")
+        .formula("two datagrams and sums", "2 x net.stack.udp - 2 x null call + 3 x message / 8 B a cycle")
         .input(stack)
         .input(call)
         .input(frequency)

@@ -149,7 +149,7 @@ fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, No
         );
     }
     let predicting = Predicting::between(Basis::Derived, value, low, high)
-        .formula(format!("2 x ({} + {}{by_lines})", stack.name, switching.name))
+        .formula(switching.rule, format!("2 x ({} + {}{by_lines})", stack.name, switching.name))
         .input(stack);
     Ok(predicting.inputs(switching.inputs.into_iter().chain(line)).derived_as(derivation))
 }
@@ -159,6 +159,8 @@ const MARGIN: f64 = 1.1;
 
 /// The switch or the wake-up between a send and its receive.
 pub(super) struct Switching {
+    /// The name of a formula that rests on it.
+    pub rule: &'static str,
     pub name: &'static str,
     pub nanoseconds: f64,
     pub inputs: Vec<Input>,
@@ -178,7 +180,7 @@ impl Switching {
     /// On one CPU: a switch.
     fn switch(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
         let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
-        Ok(Self { name: "switch", nanoseconds: switch.value, inputs: vec![switch], factor: 1.4 })
+        Ok(Self { rule: "switches", name: "switch", nanoseconds: switch.value, inputs: vec![switch], factor: 1.4 })
     }
 
     /// Between two CPUs: waking the other one, measured over pipes, less their calls.
@@ -188,6 +190,7 @@ impl Switching {
         let calls = facts.measured(&pipe::PROCESS_OWN, &Case::new())?;
         let nanoseconds = (woken.value - calls.value).max(0.0);
         Ok(Self {
+            rule: "wake-ups",
             name: "waking (os.switch.cross_cpu over pipes - the pipe's own calls)",
             nanoseconds,
             inputs: vec![woken, calls],

@@ -107,7 +107,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let each = CostOfBytes::between(&small, facts.measured(metric, &of_message(MEDIUM))?, MEDIUM);
     let value = small.value + each.nanoseconds * (message as f64 - SMALL as f64);
     Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula(format!("{} + bytes x ({} less that) / 16 KiB", small.name, each.larger.name))
+        .formula("line through two", format!("{} + bytes x ({} less that) / 16 KiB", small.name, each.larger.name))
         .input(small.clone())
         .input(each.larger)
         .derived_as(format!(
@@ -122,7 +122,7 @@ fn copied_twice(facts: &Facts<'_>, small: Input) -> Result<Prediction, NoPredict
     let copies = 2.0 * MEDIUM as f64 * 1e9 / (copy.value / 2.0);
     let value = small.value + copies;
     Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula(format!("{} + 2 x bytes / half of {}", small.name, copy.name))
+        .formula("two copies", format!("{} + 2 x bytes / half of {}", small.name, copy.name))
         .input(small.clone())
         .input(copy.clone())
         .constant("copies", 2.0, Unit::Count, "into the kernel and out of it")

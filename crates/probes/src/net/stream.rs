@@ -167,7 +167,10 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, protocol: Protocol) 
     let each = CostOfBytes::between(&small, facts.measured(stack, &of_message(most))?, most);
     let value = smallest.value + (message - least) as f64 * each.nanoseconds / 2.0;
     Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula(format!("{} + further bytes x half of what a byte costs by {}", smallest.name, stack.id))
+        .formula(
+            "half of each byte",
+            format!("{} + further bytes x half of what a byte costs by {}", smallest.name, stack.id),
+        )
         .input(smallest.clone())
         .input(small)
         .input(each.larger)

@@ -59,7 +59,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
     let waking = Switching::wake(facts)?;
     let value = stack.value / 2.0 + waking.nanoseconds / 2.0;
     let predicting = Predicting::within_factor(Basis::Derived, value, waking.factor)
-        .formula(format!("half of {} + half of {}", stack.name, waking.name))
+        .formula("half of stack and wake", format!("half of {} + half of {}", stack.name, waking.name))
         .input(stack.clone());
     Ok(predicting.inputs(waking.inputs).derived_as(format!(
         "({:.0} ns {} + {:.0} ns {}) / 2 = {value:.0} ns",

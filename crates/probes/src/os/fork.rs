@@ -151,7 +151,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     if *metric == PROCESS_FORK {
         let value = PUBLISHED_CYCLES / gigahertz;
         return Ok(Predicting::within_factor(Basis::Published, value, FACTOR)
-            .formula("published cycles / core frequency")
+            .formula("published cycles", "published cycles / core frequency")
             .constant("fork, published", PUBLISHED_CYCLES, Unit::Cycles, PUBLICATION)
             .input(frequency)
             .source(PUBLICATION)
@@ -163,7 +163,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
         let (fork_time, value) = (fork.value, fork.value + switch);
         // At least the switch is added; at most the new address space's cold caches and TLB double it all.
         return Ok(Predicting::between(Basis::Derived, value, fork_time, 2.0 * value)
-            .formula("fork until it returns + one context switch")
+            .formula("fork and a switch", "fork until it returns + one context switch")
             .input(fork)
             .constant("context switch, published", SWITCH_CYCLES, Unit::Cycles, PUBLICATION)
             .input(frequency)
@@ -177,7 +177,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     let fork = facts.measured(&PROCESS_FORK, &Case::new())?;
     let value = 2.0 * fork.value;
     Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula("2 x os.process.fork: what it makes is taken down again")
+        .formula("made and taken down", "2 x os.process.fork: what it makes is taken down again")
         .input(fork.clone())
         .derived_as(format!("2 x {:.1} us fork = {:.1} us", fork.value / 1e3, value / 1e3)))
 }

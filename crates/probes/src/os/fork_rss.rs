@@ -194,10 +194,10 @@ fn table(facts: &Facts<'_>, entry: f64) -> Result<(f64, Input), NoPrediction> {
 }
 
 /// What a process takes, and so many pages more at so many nanoseconds each.
-fn linear<const N: usize>([from, pages, each]: [f64; 3], formula: &str, inputs: [Input; N]) -> Prediction {
+fn linear<const N: usize>([from, pages, each]: [f64; 3], formula: &'static str, inputs: [Input; N]) -> Prediction {
     let value = from + pages * each;
     Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula(formula)
+        .formula(formula, formula)
         .inputs(inputs)
         .constant("pages", pages, Unit::Count, "resident bytes / page size")
         .derived_as(format!("{:.1} us + {pages:.0} pages x {each:.0} ns = {:.1} us", from / 1e3, value / 1e3))

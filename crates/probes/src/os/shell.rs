@@ -52,7 +52,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let derivation =
         format!("2 x {:.0} us - {:.1} us fork = {:.0} us", exec.value / 1e3, fork.value / 1e3, value / 1e3);
     Ok(Predicting::within_factor(Basis::Derived, value, 2.0)
-        .formula("2 x os.process.exec - os.process.fork")
+        .formula("two programs", "2 x os.process.exec - os.process.fork")
         .inputs([exec, fork])
         .derived_as(derivation))
 }

@@ -54,7 +54,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         value / 1e3
     );
     Ok(Predicting::within_factor(Basis::Derived, value, 1.4)
-        .formula("os.process.exec - os.process.fork + os.process.vfork")
+        .formula("exec with vfork", "os.process.exec - os.process.fork + os.process.vfork")
         .inputs([exec, fork, vfork])
         .derived_as(derivation))
 }

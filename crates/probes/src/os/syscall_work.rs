@@ -204,7 +204,7 @@ fn by_descriptors(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPredic
     let value = null.value + count * each;
     let derivation = format!("{:.0} ns + {count} x {each:.1} ns a descriptor = {value:.0} ns", null.value);
     Ok(Predicting::within_factor(Basis::Derived, value, 3.0)
-        .formula("os.syscall.null + descriptors x what each of few takes beyond it")
+        .formula("by descriptors", "os.syscall.null + descriptors x what each of few takes beyond it")
         .inputs([null, few])
         .derived_as(derivation))
 }
@@ -218,7 +218,7 @@ pub(super) fn short_way(facts: &Facts<'_>, source: &str) -> Result<Prediction, N
     let work = SHORT_WAY_INSTRUCTIONS * NANOSECONDS_AN_INSTRUCTION;
     let value = null.value + work;
     Ok(Predicting::between(Basis::Derived, value, null.value, 3.0 * null.value + work)
-        .formula("os.syscall.null + 150 instructions at two per cycle and 3 GHz")
+        .formula("null call and a short path", "os.syscall.null + 150 instructions at two per cycle and 3 GHz")
         .input(null.clone())
         .source(source)
         .derived_as(format!(

@@ -289,7 +289,7 @@ fn predict_elapsed(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPre
     let time = alone.value;
     let (value, longest) = (time / split.filled(), time * split.longest_share());
     Ok(Predicting::between(Basis::Derived, value, value / TOLERANCE, longest * TOLERANCE)
-        .formula("time of one task / min(tasks, CPUs)")
+        .formula("shared by CPUs", "time of one task / min(tasks, CPUs)")
         .input(alone)
         .constant("CPUs that the tasks can fill", split.filled(), Unit::Count, "min(tasks, allowed CPUs)")
         .derived_as(format!(
@@ -306,22 +306,22 @@ fn predict_user(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPredic
     let alone = facts.measured(&TASKS_USER, &split.alone())?;
     let time = alone.value;
     Ok(Predicting::within_factor(Basis::Derived, time, TOLERANCE)
-        .formula("user time of one task: the work is the same")
+        .formula("work of one", "user time of one task: the work is the same")
         .input(alone)
         .derived_as(format!("{:.1} ms, for any number of tasks", time / 1e6)))
 }
 
 fn predict_system(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
-    let making = match split.kind {
-        TaskKind::Threads => &THREAD_CREATE,
-        TaskKind::Processes => &PROCESS_FORK,
+    let (making, name) = match split.kind {
+        TaskKind::Threads => (&THREAD_CREATE, "threads made one by one"),
+        TaskKind::Processes => (&PROCESS_FORK, "processes made one by one"),
     };
     let making = facts.measured(making, &Case::new())?;
     let (one, value) = (making.value, making.value * split.tasks as f64);
     // Ticks may put all of it into user time.
     let high = LIFE_OVER_CREATION * value + INTERRUPTS * ADDS as f64;
     Ok(Predicting::between(Basis::Derived, value, 0.0, high)
-        .formula("tasks x time to create one")
+        .formula(name, "tasks x time to create one")
         .input(making)
         .constant("tasks", split.tasks as f64, Unit::Count, "the case")
         .derived_as(format!("{} x {:.1} us = {:.1} us", split.tasks, one / 1e3, value / 1e3)))
@@ -330,7 +330,7 @@ fn predict_system(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPred
 fn predict_efficiency(split: &Split) -> Prediction {
     let low = 1.0 / (split.filled() * split.longest_share() * TOLERANCE);
     Predicting::between(Basis::Derived, 1.0, low, TOLERANCE)
-        .formula("1: tasks that share nothing scale with the CPUs")
+        .formula("perfect scaling", "1: tasks that share nothing scale with the CPUs")
         .constant("CPUs that the tasks can fill", split.filled(), Unit::Count, "min(tasks, allowed CPUs)")
         .derived_as(format!(
             "{} tasks on {} CPUs: 1; at least {low:.2} even if no task is migrated",
@@ -349,7 +349,7 @@ fn predict_invisible(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoP
     let (time, spare) = (alone.value, (split.cpus - split.tasks) as f64);
     let value = time / split.tasks as f64 * spare;
     Ok(Predicting::within_factor(Basis::Derived, value, TOLERANCE)
-        .formula("CPUs without a task x elapsed time")
+        .formula("idle CPUs", "CPUs without a task x elapsed time")
         .input(alone)
         .constant("CPUs without a task", spare, Unit::Count, "allowed CPUs - tasks")
         .derived_as(format!("{:.1} ms / {} x {spare} = {:.1} ms", time / 1e6, split.tasks, value / 1e6)))
@@ -360,7 +360,7 @@ fn predict_alone(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let gigahertz = frequency.value / 1e9;
     let value = ADDS as f64 / gigahertz;
     Ok(Predicting::within_factor(Basis::Derived, value, TOLERANCE)
-        .formula("dependent adds x 1 cycle / core frequency")
+        .formula("dependent adds", "dependent adds x 1 cycle / core frequency")
         .constant("dependent adds", ADDS as f64, Unit::Count, "the definition of the work")
         .input(frequency)
         .source("uops.info: ADD of two 64-bit registers has a latency of one cycle on every core listed")

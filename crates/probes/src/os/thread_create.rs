@@ -97,7 +97,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     let share = (SHARES[0] * SHARES[1]).sqrt();
     let (fork_time, value) = (fork.value, share * fork.value);
     Ok(Predicting::within_factor(Basis::Derived, value, FACTOR)
-        .formula("published ratio of pthread_create to fork x fork measured in this run")
+        .formula("published share of fork", "published ratio of pthread_create to fork x fork measured in this run")
         .input(fork)
         .constant("pthread_create over fork", share, Unit::Ratio, PUBLICATION)
         .source(PUBLICATION)
@@ -108,15 +108,19 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
 fn after_creation(facts: &Facts<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
     let create = facts.measured(&THREAD_CREATE, &Case::new())?;
     let switch = facts.measured(&SWITCH_THREAD_FUTEX, &Case::new())?;
-    let (creations, formula) = match *metric == THREAD_CREATE_RUN {
-        true => (1.0, "os.thread.create + 2 x os.switch.thread.futex"),
-        false => (2.0, "2 x os.thread.create, for what is made is taken down again, + 2 x os.switch.thread.futex"),
+    let (creations, name, formula) = match *metric == THREAD_CREATE_RUN {
+        true => (1.0, "created and run", "os.thread.create + 2 x os.switch.thread.futex"),
+        false => (
+            2.0,
+            "created, run and ended",
+            "2 x os.thread.create, for what is made is taken down again, + 2 x os.switch.thread.futex",
+        ),
     };
     let value = creations * create.value + 2.0 * switch.value;
     let derivation =
         format!("{creations} x {:.0} ns + 2 x {:.0} ns a switch = {value:.0} ns", create.value, switch.value);
     Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula(formula)
+        .formula(name, formula)
         .inputs([create, switch])
         .derived_as(derivation))
 }

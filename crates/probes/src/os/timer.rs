@@ -90,7 +90,7 @@ fn by_waking(slack: f64, waking: Input) -> Prediction {
     let value = slack + waking.value;
     let derivation = format!("{:.3} us + {:.1} us of waking = {:.1} us", slack / 1e3, waking.value / 1e3, value / 1e3);
     Predicting::between(Basis::Derived, value, value / 2.0, slack + 3.0 * waking.value)
-        .formula("timer slack + os.switch.cross_cpu")
+        .formula("slack and measured waking", "timer slack + os.switch.cross_cpu")
         .constant("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back")
         .input(waking)
         .derived_as(derivation)
@@ -102,7 +102,7 @@ fn published(slack: f64) -> Prediction {
     let source = "time(7) and prctl(2): timer slack; published wake-up latencies of 1.7 us (busy CPU) to 45 us (idle \
                   virtual CPU)";
     Predicting::between(Basis::Published, value, WAKING_BOUNDS.0, slack + WAKING_BOUNDS.1)
-        .formula("timer slack + wake-up")
+        .formula("slack and published waking", "timer slack + wake-up")
         .constant("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back")
         .constant("wake-up", WAKING, Unit::Nanoseconds, source)
         .source(source)

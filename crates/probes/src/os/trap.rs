@@ -58,7 +58,10 @@ pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         nanoseconds(low / SPREAD),
         nanoseconds(high * SPREAD),
     )
-    .formula("(entry and exit instructions + entry code + mitigations in force) / core frequency")
+    .formula(
+        "instructions and mitigations",
+        "(entry and exit instructions + entry code + mitigations in force) / core frequency",
+    )
     .input(trap.input("syscall and sysret"))
     .constant("entry code, instructions", INSTRUCTIONS, Unit::Count, COUNTED)
     .input(frequency.clone())

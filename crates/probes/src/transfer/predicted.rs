@@ -90,12 +90,13 @@ pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result
         }
     };
     let is_time = [TIME, RATE].contains(metric);
-    let factor = match is_measured_step_by_step(&transfer) && expected.time >= SHORT {
-        true if is_time => FACTOR,
-        true => FACTOR_OF_CPU,
-        false => FACTOR_OF_OTHERS,
+    let (factor, name) = match is_measured_step_by_step(&transfer) && expected.time >= SHORT {
+        true if is_time => (FACTOR, "measured steps"),
+        true => (FACTOR_OF_CPU, "measured steps"),
+        false => (FACTOR_OF_OTHERS, "other steps"),
     };
-    let predicting = Predicting::within_factor(Basis::Derived, value, factor).formula(FORMULA).source(FILL_BUFFERS);
+    let predicting =
+        Predicting::within_factor(Basis::Derived, value, factor).formula(name, FORMULA).source(FILL_BUFFERS);
     let derivation = format!("{}; {}", derivation(&expected), plain(value, unit));
     Ok(predicting.inputs(inputs).derived_as(derivation))
 }
@@ -151,7 +152,7 @@ fn counted(transfer: &Transfer<'_>, metric: &Metric) -> Option<Result<Prediction
 }
 
 /// A count between two, the one that the method fixes first.
-fn count(transfer: &Transfer<'_>, (least, most): (f64, f64), formula: &str) -> Prediction {
+fn count(transfer: &Transfer<'_>, (least, most): (f64, f64), formula: &'static str) -> Prediction {
     let (files, bytes) = (transfer.lengths.len(), transfer.lengths.iter().sum::<u64>());
     let value = if formula.starts_with("one") { most } else { least };
     Predicting::between(
@@ -160,7 +161,7 @@ fn count(transfer: &Transfer<'_>, (least, most): (f64, f64), formula: &str) -> P
         least - 0.5,
         (most + 0.5).max(most * if least < most { COUNTED } else { 1.0 }),
     )
-    .formula(formula)
+    .formula(formula, formula)
     .constant("files", files as f64, Unit::Count, "the data set")
     .constant("bytes", bytes as f64, Unit::Bytes, "the data set")
     .derived_as(format!("{least:.0} to {most:.0} for {files} files of {bytes} B together"))

@@ -215,7 +215,7 @@ fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, No
     let added = 2.0 * RELAY_DELAY.of(case).unwrap_or_default() as f64;
     let exact = EXACT / added;
     Ok(Predicting::between(Basis::Spec, 1.0, 1.0 - exact, 1.0 + exact)
-        .formula("1")
+        .formula("by construction", "1")
         .constant("known value", 1.0, Unit::Ratio, "construction")
         .derived_as(format!("{:.0} us are added; the construction is accurate to 200 us", added / 1e3)))
 }

@@ -131,7 +131,7 @@ fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, No
     let (payload, counted) = (MTU - OF_HEADERS, MTU + ETHERNET);
     let value = rate / 8.0 * payload / counted;
     Ok(Predicting::between(Basis::Spec, value, value * (1.0 - EXACT), value * (1.0 + EXACT))
-        .formula("rate / 8 x (MTU - 52) / (MTU + 14)")
+        .formula("shaped link", "rate / 8 x (MTU - 52) / (MTU + 14)")
         .constant("rate", rate, Unit::Count, "the shaper's limit, bits per second")
         .constant("MTU", MTU, Unit::Bytes, "as configured")
         .source("Linux kernel, net/core/dev.c: qdisc_pkt_len_init counts each segment's headers; RFC 7323: 12 bytes of time stamps")

@@ -38,7 +38,7 @@ pub(crate) fn clear_up() {
 /// The known value as a prediction: `share` is the relative error of the construction.
 fn known(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
     Predicting::between(Basis::Spec, value, value * (1.0 - share), value * (1.0 + share))
-        .formula("fixed by construction")
+        .formula("by construction", "fixed by construction")
         .constant("known value", value, unit, "construction")
         .derived_as(format!("{construction}; the construction is accurate to {} %", share * 100.0))
 }

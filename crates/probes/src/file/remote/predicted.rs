@@ -44,6 +44,7 @@ fn local(facts: &Facts<'_>, case: &Case) -> Result<Expected, NoPrediction> {
     let local = facts.measured(&REMOTE_LOCAL, case)?;
     Ok(Expected {
         nanoseconds: local.value,
+        name: "local block".into(),
         formula: "local block".into(),
         derivation: format!("{} local", time(local.value)),
         inputs: vec![local],
@@ -59,6 +60,7 @@ fn attributes(facts: &Facts<'_>) -> Result<Expected, NoPrediction> {
     let more = (remote.value - local.value).max(0.0);
     Ok(Expected {
         nanoseconds: more,
+        name: "attributes".into(),
         formula: "attributes of the file beyond a local one's".into(),
         derivation: format!("{} attributes", time(more)),
         inputs: vec![remote, local],
@@ -71,6 +73,7 @@ fn requested(facts: &Facts<'_>, case: &Case) -> Result<Expected, NoPrediction> {
     if !super::reads_ahead(case) {
         return Ok(Expected {
             nanoseconds: round_trip.value,
+            name: "round trip".into(),
             formula: "round trip".into(),
             derivation: format!("{} round trip", time(round_trip.value)),
             inputs: vec![round_trip],
@@ -84,6 +87,7 @@ fn requested(facts: &Facts<'_>, case: &Case) -> Result<Expected, NoPrediction> {
     let trips = overlapped(windows);
     Ok(Expected {
         nanoseconds: trips * round_trip.value / blocks as f64,
+        name: "windows".into(),
         formula: "(windows of read-ahead + 1) / 2 x round trip / blocks".into(),
         derivation: format!("({windows} windows + 1) / 2 x {} round trip / {blocks} blocks", time(round_trip.value)),
         inputs: vec![round_trip, window],
@@ -101,6 +105,7 @@ fn carried(facts: &Facts<'_>) -> Option<Expected> {
     let block = BLOCK as u64;
     let at = |rate: Input, what: &str| Expected {
         nanoseconds: nanoseconds_of(block, rate.value),
+        name: format!("carried by the {what}"),
         formula: format!("block / {what} rate"),
         derivation: format!("{} / {} {what}", bytes(block), per_second(rate.value)),
         inputs: vec![rate],

@@ -152,7 +152,7 @@ fn predict_connect(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         value / 1e3
     );
     Ok(Predicting::within_factor(Basis::Derived, value, 2.0)
-        .formula("net.peer.ping + net.connect - net.rtt.icmp")
+        .formula("ping and connect", "net.peer.ping + net.connect - net.rtt.icmp")
         .input(ping)
         .input(own)
         .input(own_ping)
@@ -164,7 +164,7 @@ fn predict_close(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let close = facts.measured(&CLOSE, &connect::on_one_cpu())?;
     let derivation = format!("{:.0} ns, the close of a connection over loopback", close.value);
     Ok(Predicting::within_factor(Basis::Derived, close.value, 2.0)
-        .formula(CLOSE.id.as_str())
+        .formula("close over loopback", CLOSE.id.as_str())
         .input(close)
         .derived_as(derivation))
 }
@@ -178,7 +178,7 @@ fn predict_transactions(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let each = parts.each_ref().map(|part| format!("{:.1} us {}", part.value / 1e3, part.name)).join(" + ");
     let predicting = Predicting::within_factor(Basis::Derived, 1e9 / sum, 2.0)
-        .formula("1 / (net.peer.connect + net.peer.rtt + net.peer.close)");
+        .formula("connect, ask and close", "1 / (net.peer.connect + net.peer.rtt + net.peer.close)");
     let derivation = format!("1 / ({each}) = {:.0} a second", 1e9 / sum);
     Ok(predicting.inputs(parts).derived_as(derivation))
 }

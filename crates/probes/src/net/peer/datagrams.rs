@@ -230,17 +230,17 @@ fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Predic
         send.value.max(receive.value),
         hosts / unit
     );
-    let predicting = if value < most / 2.0 {
-        Predicting::between(Basis::Derived, value, value * 0.95, value * 1.01)
+    let (predicting, name) = if value < most / 2.0 {
+        (Predicting::between(Basis::Derived, value, value * 0.95, value * 1.01).at_most(value), "the rate offered")
     } else {
-        Predicting::within_factor(Basis::Derived, value, 2.0)
+        (Predicting::within_factor(Basis::Derived, value, 2.0), "link or hosts")
     };
     let predicting = match offered {
         Some(offered) => predicting.constant("offered", offered, Unit::BytesPerSecond, "the case"),
         None => predicting,
     };
     Ok(predicting
-        .formula("the least of the offered rate, the link's rate of datagrams, and message / net.stream.udp")
+        .formula(name, "the least of the offered rate, the link's rate of datagrams, and message / net.stream.udp")
         .input(link.rests_on)
         .input(send)
         .input(receive)

@@ -198,10 +198,11 @@ pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let derivation =
         format!("{:.1} MB/s x {} = {:.1} MB/s", rate.value / 1e6, packets.share_in_figures(STREAM), value / 1e6);
     Ok(Predicting::between(Basis::Derived, value, value * PREDICTED_SHARE, value)
-        .formula("link rate x payload of a packet / its bytes on the wire")
+        .formula("payload of the link", "link rate x payload of a packet / its bytes on the wire")
         .input(rate)
         .input(mtu_as_input(packets.mtu, "the smaller one of both hosts' interfaces"))
         .source(SOURCES)
+        .at_most(value)
         .derived_as(derivation))
 }
 

@@ -84,13 +84,14 @@ fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
         send.value.max(receive.value),
         hosts / 1e6
     );
-    let predicting = if link.value < hosts / 2.0 {
-        Predicting::between(Basis::Derived, value, value * 0.9, value * 1.1)
+    let (predicting, name) = if link.value < hosts / 2.0 {
+        (Predicting::between(Basis::Derived, value, value * 0.9, value * 1.1).at_most(value), "the link")
     } else {
-        Predicting::within_factor(Basis::Derived, value, 2.0)
+        (Predicting::within_factor(Basis::Derived, value, 2.0), "link or hosts")
     };
     Ok(predicting
         .formula(
+            name,
             "the least of net.peer.bandwidth and message / the longer of net.stream.tcp and net.stream.tcp.receive",
         )
         .input(link)

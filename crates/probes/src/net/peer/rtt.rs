@@ -117,7 +117,10 @@ fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
         value / 1e3
     );
     let predicting = Predicting::within_factor(Basis::Derived, value, 2.0)
-        .formula("net.peer.connect + waking + net.stack.tcp + 2 x message / net.peer.bandwidth")
+        .formula(
+            "connect, wake and wire",
+            "net.peer.connect + waking + net.stack.tcp + 2 x message / net.peer.bandwidth",
+        )
         .input(connect)
         .input(stack)
         .input(rate);

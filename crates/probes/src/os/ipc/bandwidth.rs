@@ -207,7 +207,10 @@ fn over_a_pipe(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPredictio
             switch.value
         );
         return Ok(rate(message, takes)
-            .formula("message / (message / net.bandwidth.unix + 2 x os.switch.process.pipe for each full pipe)")
+            .formula(
+                "full pipes on one CPU",
+                "message / (message / net.bandwidth.unix + 2 x os.switch.process.pipe for each full pipe)",
+            )
             .inputs([stream, switch])
             .derived_as(derivation));
     }
@@ -221,7 +224,7 @@ fn over_a_pipe(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPredictio
         woken.value
     );
     Ok(rate(message, takes)
-        .formula(
+        .formula("full pipes on two CPUs", 
             "message / (message / os.ipc.pipe.bandwidth on one CPU + 2 x os.switch.cross_cpu for each full pipe + lines x \
              mem.core_to_core / 10)",
         )
@@ -244,6 +247,7 @@ fn through_memory(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPredic
         );
         return Ok(rate(message, takes)
             .formula(
+                "copies and switches",
                 "message / (2 x (message / half of mem.bandwidth.copy in L2 + os.switch.process.futex) + \
                  os.switch.process.futex.own)",
             )
@@ -255,7 +259,10 @@ fn through_memory(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPredic
     let derivation =
         format!("{message} B in {copying:.0} ns a copy + {:.0} ns / 2, the waker's half = {takes:.0} ns", woken.value);
     Ok(rate(message, takes)
-        .formula("message / (message / half of mem.bandwidth.copy in L2 + half of os.switch.cross_cpu)")
+        .formula(
+            "copies and a wake-up",
+            "message / (message / half of mem.bandwidth.copy in L2 + half of os.switch.cross_cpu)",
+        )
         .inputs([copy, woken])
         .derived_as(derivation))
 }

@@ -103,7 +103,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         switch.value, calls.value
     );
     Ok(Predicting::within_factor(Basis::Derived, value, factor)
-        .formula("2 x (write + switch + read)")
+        .formula("two switches and calls", "2 x (write + switch + read)")
         .input(switch)
         .input(calls)
         .derived_as(text))
@@ -115,7 +115,7 @@ fn two_wake_ups(facts: &Facts<'_>, metric: &Metric) -> Result<Prediction, NoPred
     let woken = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(means))?;
     let value = 2.0 * woken.value;
     Ok(Predicting::within_factor(Basis::Derived, value, 1.4)
-        .formula("2 x os.switch.cross_cpu")
+        .formula("two wake-ups", "2 x os.switch.cross_cpu")
         .input(woken.clone())
         .derived_as(format!("2 x {:.0} ns {} = {value:.0} ns", woken.value, woken.name)))
 }

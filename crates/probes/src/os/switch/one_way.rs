@@ -98,7 +98,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         let half = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(means))?;
         let words = format!("half a round trip between two CPUs by {}: {:.0} ns", means.name(), half.value);
         return Ok(Predicting::within_factor(Basis::Derived, half.value, 2.0)
-            .formula(half.name.clone())
+            .formula("half between two CPUs", half.name.clone())
             .input(half)
             .derived_as(words));
     }
@@ -111,7 +111,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let half = trip.value / 2.0;
     let derivation = format!("{:.0} ns / 2 = {half:.0} ns", trip.value);
     Ok(Predicting::within_factor(Basis::Derived, half, 1.5)
-        .formula(format!("{} / 2", trip.name))
+        .formula(format!("half of {}", trip.name), format!("{} / 2", trip.name))
         .constant("ways of a round trip", 2.0, Unit::Count, "there and back")
         .input(trip)
         .derived_as(derivation))

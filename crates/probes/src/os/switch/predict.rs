@@ -43,7 +43,10 @@ fn published(facts: &Facts<'_>, task: Task) -> Prediction {
         Task::Thread => (THREAD_SWITCH, "threads"),
     };
     Predicting::within_factor(Basis::Published, value, SPREAD)
-        .formula("published switch; the two system calls of a pass are subtracted from it and from the measurement")
+        .formula(
+            "published switch",
+            "published switch; the two system calls of a pass are subtracted from it and from the measurement",
+        )
         .constant(format!("published switch between {what}"), value, Unit::Nanoseconds, STUDY)
         .source(STUDY)
         .source(SECOND)
@@ -87,7 +90,7 @@ fn round_trip(facts: &Facts<'_>, task: Task, own: &Metric) -> Result<Prediction,
     let text = format!("2 x ({:.0} ns + {:.0} ns {}) = {value:.0} ns", switch.value, calls.value, own.id);
     let (low, high) = (2.0 * (switch.low + calls.value), 2.0 * (switch.high + calls.value));
     Ok(Predicting::between(Basis::Derived, value, low, high)
-        .formula("2 x (published switch + calls of one pass)")
+        .formula("two published switches", "2 x (published switch + calls of one pass)")
         .constant("published switch", switch.value, Unit::Nanoseconds, STUDY)
         .source(STUDY)
         .input(calls)
@@ -111,7 +114,9 @@ impl AsWithPipes {
         let value = parts.iter().map(|part| part.value).sum();
         let derivation =
             format!("{}; {}; predicted range: a factor of {} either way", sum(&parts), self.why, self.factor);
-        Ok(self.from(value, parts, |names| format!("{names}: the scheduler's work is the same")).derived_as(derivation))
+        Ok(self
+            .from(value, parts, "as over pipes", |names| format!("{names}: the scheduler's work is the same"))
+            .derived_as(derivation))
     }
 
     /// A round trip over another channel: two such switches, and twice the calls of one pass.
@@ -122,17 +127,23 @@ impl AsWithPipes {
         }
         let value = 2.0 * parts.iter().map(|part| part.value).sum::<f64>();
         let derivation = format!("2 x ({}) = {value:.0} ns", sum(&parts));
-        Ok(self.from(value, parts, |names| format!("2 x ({names})")).derived_as(derivation))
+        Ok(self.from(value, parts, "two as over pipes", |names| format!("2 x ({names})")).derived_as(derivation))
     }
 
     fn parts(&self, facts: &Facts<'_>) -> Result<Vec<Input>, NoPrediction> {
         self.parts.iter().map(|part| facts.measured(part, &Case::new())).collect()
     }
 
-    fn from(&self, value: f64, parts: Vec<Input>, formula: impl FnOnce(String) -> String) -> Predicting {
+    fn from(
+        &self,
+        value: f64,
+        parts: Vec<Input>,
+        name: &'static str,
+        formula: impl FnOnce(String) -> String,
+    ) -> Predicting {
         let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
         let formula = formula(names.join(" + "));
-        let predicting = Predicting::within_factor(Basis::Derived, value, self.factor).formula(formula);
+        let predicting = Predicting::within_factor(Basis::Derived, value, self.factor).formula(name, formula);
         predicting.inputs(parts)
     }
 }
@@ -156,7 +167,7 @@ fn calls_alone(facts: &Facts<'_>, means: Means) -> Result<Prediction, NoPredicti
             let value = read.value + write.value;
             let derivation = format!("{:.0} ns + {:.0} ns = {value:.0} ns", write.value, read.value);
             Ok(predicting(value)
-                .formula("os.syscall.write + os.syscall.read: two calls that do little")
+                .formula("two short calls", "os.syscall.write + os.syscall.read: two calls that do little")
                 .input(write)
                 .input(read)
                 .derived_as(derivation))
@@ -166,7 +177,10 @@ fn calls_alone(facts: &Facts<'_>, means: Means) -> Result<Prediction, NoPredicti
             let atomic = facts.measured(&FALSE_SHARING, &apart)?;
             let value = ATOMICS * atomic.value;
             Ok(predicting(value)
-                .formula(format!("{ATOMICS} locked instructions on lines of one's own, each {}", atomic.name))
+                .formula(
+                    "locked instructions",
+                    format!("{ATOMICS} locked instructions on lines of one's own, each {}", atomic.name),
+                )
                 .constant("locked instructions", ATOMICS, Unit::Count, "a mutex locked and unlocked, twice")
                 .input(atomic.clone())
                 .derived_as(format!("{ATOMICS} x {:.2} ns = {value:.1} ns", atomic.value)))

@@ -260,7 +260,7 @@ fn refilled(facts: &Facts<'_>, processes: u64, set: u64) -> Result<Prediction, N
     let more = (together.nanoseconds - alone.nanoseconds).max(0.0);
     let value = empty.value + more;
     Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula(
+        .formula(format!("refilled, {} and not {}", together.place, alone.place), 
             "os.switch.ring without a working set + writing the set where all of them lie, less writing it where one lies",
         )
         .input(empty.clone())
@@ -303,13 +303,18 @@ impl Writing {
 /// Switches of a pass. Of two processes the one that was preempted while it woke the other is the next to run anyway; of more it runs once
 /// more just to wait.
 fn switches(processes: u64) -> Prediction {
-    let (least, most, formula) = match processes {
-        ..=2 => (1.0_f64, 1.0_f64, "one, to the other process"),
-        _ => (1.0, 2.0, "between one and two: one, and one more where a process is preempted while it wakes the next"),
+    let (least, most, name, formula) = match processes {
+        ..=2 => (1.0_f64, 1.0_f64, "one", "one, to the other process"),
+        _ => (
+            1.0,
+            2.0,
+            "one or two",
+            "between one and two: one, and one more where a process is preempted while it wakes the next",
+        ),
     };
     let value = (least * most).sqrt();
     Predicting::between(Basis::Derived, value, least, most.max(1.1))
-        .formula(formula)
+        .formula(name, formula)
         .constant("processes", processes as f64, Unit::Count, "the case")
         .derived_as(format!("{processes} processes: {least} to {most}, in the geometric middle {value:.2}"))
 }
@@ -323,19 +328,23 @@ fn among(facts: &Facts<'_>, processes: u64, case: &Case) -> Result<Prediction, N
     let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
     if processes <= 2 {
         return Ok(Predicting::within_factor(Basis::Derived, switch.value, 1.3)
-            .formula("os.switch.process.pipe: without a working set there is nothing to refill")
+            .formula("as a pipe", "os.switch.process.pipe: without a working set there is nothing to refill")
             .input(switch.clone())
             .derived_as(format!("{:.0} ns with two processes", switch.value)));
     }
     let each = facts.measured(&SWITCH_RING_SWITCHES, case)?;
     let kept = switch.value * each.value;
-    let (most, formula) = match processes > KEPT && facts.machine().architecture == *"x86_64" {
-        true => (2.0, "switch x switches of a pass, and up to twice that for translations that are not kept"),
-        false => (1.0, "switch x switches of a pass"),
+    let (most, name, formula) = match processes > KEPT && facts.machine().architecture == *"x86_64" {
+        true => (
+            2.0,
+            "switches and translations",
+            "switch x switches of a pass, and up to twice that for translations that are not kept",
+        ),
+        false => (1.0, "switches of a pass", "switch x switches of a pass"),
     };
     let value = kept * f64::sqrt(most);
     Ok(Predicting::between(Basis::Derived, value, kept / 1.3, kept * most * 1.3)
-        .formula(formula)
+        .formula(name, formula)
         .input(switch.clone())
         .input(each.clone())
         .constant("address spaces kept", KEPT as f64, Unit::Count, KEPT_SOURCE)
@@ -352,13 +361,16 @@ fn own(facts: &Facts<'_>, set: u64) -> Result<Prediction, NoPrediction> {
     let predicting = |value: f64| Predicting::within_factor(Basis::Derived, value, 1.3).input(calls.clone());
     if set == 0 {
         return Ok(predicting(calls.value)
-            .formula(calls.name.clone())
+            .formula("own calls", calls.name.clone())
             .derived_as(format!("{:.0} ns, the same calls", calls.value)));
     }
     let writing = Writing::of(facts, set, set)?;
     let value = calls.value + writing.nanoseconds;
     Ok(predicting(value)
-        .formula("os.switch.process.pipe.own + writing the working set where it lies")
+        .formula(
+            format!("own calls and writing, {}", writing.place),
+            "os.switch.process.pipe.own + writing the working set where it lies",
+        )
         .input(writing.input)
         .derived_as(format!(
             "{:.0} ns + {set} B in {:.0} ns ({}) = {value:.0} ns",

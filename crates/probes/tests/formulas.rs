@@ -1,0 +1,173 @@
+//! What tells one formula from another, over all that there are: figures of other machines correct a formula of the same name only, and
+//! never beyond what a machine states.
+
+mod composed;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kelvin_catalogue::{cpu, mem, net};
+use kelvin_harness::{Effort, Facts, Hardware, MeasuredValue, ProbeKind, bounds, predictions};
+use kelvin_model::{Case, Fact, Machine, Metric, Name, Nic, PathToAgent, Planned, Prediction, Unit};
+use kelvin_probes::{all, bounded, elsewhere, other_machines};
+
+/// A headline for every metric: what matters is by which formula others are predicted.
+fn plausible(metric: &str) -> Option<MeasuredValue> {
+    let definition = all().into_iter().flat_map(|probe| probe.metrics).find(|known| known.id == metric)?;
+    let value = match definition.unit {
+        Unit::Nanoseconds => 100.0,
+        Unit::Cycles => 400.0,
+        Unit::Hertz => 4.0e9,
+        Unit::Bytes => 4096.0,
+        Unit::BytesPerSecond => 1.0e10,
+        Unit::PerSecond => 1.0e7,
+        Unit::Ratio => 1.0,
+        Unit::Count => 2.0,
+    };
+    Some(MeasuredValue { value, half_width: value / 100.0 })
+}
+
+/// A machine that states its frequencies and the peak of its memory, hardly more than what the headlines above predict of reading.
+fn stating() -> Machine {
+    let mut machine = composed::machine();
+    machine.memory.peak_bytes_per_second = Fact::known(1.2e9, "a test");
+    machine
+}
+
+/// Machines that state more or less of themselves, and those whose figures are kept.
+fn machines() -> Vec<Machine> {
+    let composed = composed::machine();
+    let mut no_maximum = composed.clone();
+    no_maximum.cpu.maximum_hz = Fact::unknown("a test");
+    let mut no_peak = composed.clone();
+    no_peak.memory.peak_bytes_per_second = Fact::unknown("a test");
+    let kept = other_machines().iter().map(|known| known.machine.clone());
+    [composed, no_maximum, no_peak, stating()].into_iter().chain(kept).collect()
+}
+
+/// Every prediction by a formula, on each of these machines.
+fn formulas(mut look: impl FnMut(&'static Metric, &Case, Prediction)) {
+    let probes = all();
+    let kinds = [ProbeKind::Measure, ProbeKind::Study, ProbeKind::Truth];
+    for machine in machines() {
+        let measured = |metric: &str, _: &Case| plausible(metric);
+        let facts = Facts::new(&machine, &measured);
+        for probe in probes.iter().filter(|probe| kinds.contains(&probe.kind)) {
+            for case in (probe.cases)(&machine, Effort::Thorough) {
+                for metric in probe.metrics {
+                    if let Ok(prediction) = (probe.predict)(&facts, metric, &case) {
+                        look(metric, &case, prediction);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Terms of formulas that are nothing on some machines or in some cases: mitigations not in force, sets that no page table is read for,
+/// a share of a cache that is known or assumed, and steps of a transfer that another method does not have.
+const OPTIONAL: &[(&str, &[&str])] = &[
+    ("mem.fault.minor", &["mitigated returns", "cpu.frequency"]),
+    ("os.syscall.null", &["for mitigated returns"]),
+    ("mem.latency", &["cpu.frequency", "share of L3", "share of L3, for each CPU"]),
+    ("mem.tlb", &["mem.latency"]),
+    ("transfer.rate", &["net.bandwidth.tcp.way"]),
+    ("transfer.time", &["net.bandwidth.tcp.way"]),
+    ("transfer.sender.cpu", &["net.bandwidth.tcp.way"]),
+    ("transfer.receiver.cpu", &["net.bandwidth.tcp.way"]),
+];
+
+/// What a formula rests on: its basis and its inputs, without their cases and without terms that may be nothing.
+fn rests_on(metric: &Metric, prediction: &Prediction) -> BTreeSet<String> {
+    let optional = OPTIONAL.iter().find(|(of, _)| *of == metric.id.as_str()).map_or(&[][..], |(_, terms)| *terms);
+    let inputs = prediction.inputs.iter().map(|one| one.name.split(" (").next().unwrap_or(&one.name));
+    let inputs = inputs.filter(|name| !optional.contains(name)).map(str::to_owned);
+    inputs.chain([format!("{:?}", prediction.basis)]).collect()
+}
+
+#[test]
+fn a_formula_has_a_name_and_what_has_one_name_rests_on_the_same() {
+    let mut found: BTreeMap<(Name, String), BTreeSet<String>> = BTreeMap::new();
+    let mut problems = BTreeSet::new();
+    formulas(|metric, case, prediction| {
+        if prediction.formula_name.is_empty() {
+            problems.insert(format!("{} ({case}): its formula has no name", metric.id));
+        }
+        let now = rests_on(metric, &prediction);
+        let key = (metric.id, prediction.formula_name.to_string());
+        let before = found.entry(key).or_insert_with(|| now.clone());
+        if *before != now {
+            let apart: Vec<&String> = before.symmetric_difference(&now).collect();
+            problems.insert(format!("{} {:?}: {apart:?}", metric.id, prediction.formula_name));
+        }
+    });
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+/// A path to an agent by an interface with a line rate, which is added to the machine.
+fn path(machine: &mut Machine) -> PathToAgent {
+    let rate = Fact::known(1e9, "a test");
+    let mtu = Fact::known(1500, "a test");
+    machine.nics = vec![Nic {
+        name: "eth0".into(),
+        bits_per_second: rate.clone(),
+        line_rate: rate,
+        mtu: mtu.clone(),
+        ..Nic::default()
+    }];
+    PathToAgent {
+        protocol: 4,
+        interface: Fact::known("eth0".into(), "a test"),
+        advertised_there: Fact::unknown("a test"),
+        mtu_there: mtu,
+    }
+}
+
+#[test]
+fn no_correction_raises_a_prediction_above_what_the_machine_states() {
+    let (probes, mut stated) = (all(), BTreeSet::new());
+    let mut machine = stating();
+    let way = path(&mut machine);
+    // No machine that is kept is of this kind, so that all of them correct its predictions.
+    machine.cpu.model = Fact::known(0xffff, "a test");
+    let is_planned = |probe: &&&kelvin_harness::Probe| probe.kind != ProbeKind::Fault;
+    let plan: Vec<Planned> = probes
+        .iter()
+        .filter(is_planned)
+        .flat_map(|probe| {
+            (probe.cases)(&machine, Effort::Default).into_iter().map(|case| Planned {
+                probe: Name::new(probe.id),
+                metrics: probe.metrics.iter().map(|metric| metric.id).collect(),
+                case,
+                only_input: false,
+            })
+        })
+        .collect();
+    let measured = |metric: &str, _: &Case| plausible(metric);
+    let elsewhere = elsewhere(&machine, &plan);
+    let bounds = bounds(&bounded(), &plan, Hardware { machine: &machine, way: Some(&way) });
+    let facts = Facts::new(&machine, &measured).by_way(Some(&way)).beside(&elsewhere).within(&bounds);
+    for record in predictions(&probes, &plan, &facts) {
+        let Some(found) = record.prediction else { continue };
+        let of = format!("{} ({}): {found:?}", record.metric, record.case);
+        if let Some(ceiling) = found.ceiling {
+            stated.insert(record.metric);
+            assert!(found.value <= ceiling.most && found.high <= ceiling.range_end, "{of}");
+        }
+        let bound = bounds.iter().find(|bound| (bound.metric, &bound.case) == (record.metric, &record.case));
+        assert!(bound.is_none_or(|bound| found.high <= bound.bound.most), "{of}: {bound:?}");
+        if record.metric == cpu::FREQUENCY.id
+            && let Some(maximum) = machine.cpu.maximum_hz.get()
+        {
+            assert!(found.value <= *maximum && found.calibration.is_none(), "{of}");
+        }
+        if [mem::BANDWIDTH_READ.id, mem::BANDWIDTH_NTWRITE.id].contains(&record.metric)
+            && let (Some(peak), Some(set)) = (machine.memory.peak_bytes_per_second.get(), mem::BYTES.of(&record.case))
+            && set >= 1 << 30
+        {
+            assert!(found.value <= *peak && found.high <= *peak, "{of}");
+        }
+    }
+    for metric in [&cpu::FREQUENCY, &mem::BANDWIDTH_READ, &mem::BANDWIDTH_COPY, &net::PEER_BANDWIDTH] {
+        assert!(stated.contains(&metric.id), "{} is never stated as the most", metric.id);
+    }
+}
