@@ -10,6 +10,7 @@ use kelvin_catalogue::file::{
 use kelvin_model::Case;
 use serde::Deserialize;
 
+use crate::json::{holds, is_only_object, only_object};
 use crate::table::{Found, Row, version};
 
 const SAME_READ: &str =
@@ -52,6 +53,14 @@ static OPTIONS: Row = Row::other(
     "a job with options beyond those of order, block, queue, size and time",
     "what they change is not known",
 );
+static GROUPED: Row = Row::other(
+    "several jobs in one result (group_reporting)",
+    "its rate is the sum of them; leave group_reporting out",
+);
+static BRIEF: Row =
+    Row::other("a job of less than half a second", "the caches of the device decide what so few requests take");
+static FILES: Row = Row::other("a job on several files", "each has a place of its own in the queue of the device");
+static MIXED: Row = Row::other("reads and writes in one result (unified_rw_reporting)", "they are different work");
 static WORK: Row = Row::other(
     "another order, block or queue depth",
     "kelvin's are: random reads of 4 KiB at any depth, reads and writes in order of 1 MiB at depth 16",
@@ -73,8 +82,15 @@ pub(crate) static TABLE: &[Row] = &[
     NO_QUEUE,
     NOT_REACHED,
     OPTIONS,
+    GROUPED,
+    BRIEF,
+    FILES,
+    MIXED,
     WORK,
 ];
+
+/// The shortest time for which a job counts, in milliseconds.
+const LEAST_MILLISECONDS: f64 = 500.0;
 
 /// Options that do not change what is measured, or that are looked at.
 const KNOWN: [&str; 26] = [
@@ -114,8 +130,7 @@ struct File {
     timestamp_ms: Option<i64>,
     #[serde(rename = "global options", default)]
     global: BTreeMap<String, String>,
-    #[serde(default)]
-    jobs: Vec<Job>,
+    jobs: Option<Vec<Job>>,
 }
 
 #[derive(Deserialize)]
@@ -124,46 +139,53 @@ struct Job {
     error: i64,
     #[serde(rename = "job options", default)]
     options: BTreeMap<String, String>,
-    read: Direction,
-    write: Direction,
+    read: Option<Direction>,
+    write: Option<Direction>,
+    mixed: Option<serde::de::IgnoredAny>,
+    /// Milliseconds of all jobs of the result together.
+    job_runtime: Option<f64>,
     #[serde(default)]
     iodepth_level: BTreeMap<String, f64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Direction {
     iops: f64,
     bw_bytes: f64,
+    /// In milliseconds.
+    runtime: Option<f64>,
     lat_ns: Latency,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Latency {
     mean: f64,
 }
 
 /// Whether it is an object with the version that fio writes first.
 pub(crate) fn is_signed(text: &str) -> bool {
+    is_only_object(text, is_signed_object)
+}
+
+fn is_signed_object(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Signature {
         #[serde(rename = "fio version")]
         version: String,
     }
-    text.trim_start().starts_with('{')
-        && serde_json::from_str::<Signature>(text).is_ok_and(|signature| signature.version.starts_with("fio-"))
+    holds(text, |signature: &Signature| signature.version.starts_with("fio-"))
 }
 
 pub(crate) fn read(text: &str) -> Result<Found, String> {
-    if !is_signed(text) {
-        return Err("it is no JSON object with \"fio version\" (--output-format=json --output=FILE)".into());
-    }
-    let file: File = serde_json::from_str(text).map_err(|error| format!("{error} (fio 3 or newer is needed)"))?;
+    let object = only_object(text, is_signed_object)?;
+    let file: File = serde_json::from_str(object).map_err(|error| format!("{error} (fio 3 or newer is needed)"))?;
+    let jobs = file.jobs.ok_or("\"jobs\" is missing: results of --client are not read")?;
     let mut found = Found { version: version(file.version.trim_start_matches("fio-")), ..Found::default() };
     found.made_at = file.timestamp_ms.or_else(|| file.timestamp?.checked_mul(1000));
     let is_new_group = |options: &BTreeMap<String, String>| options.contains_key("new_group");
-    let groups_are_apart = !is_new_group(&file.global) && !file.jobs.iter().any(|job| is_new_group(&job.options));
-    for (index, job) in file.jobs.iter().enumerate() {
-        let mut others = file.jobs.iter().enumerate().filter(|(other, _)| *other != index);
+    let groups_are_apart = !is_new_group(&file.global) && !jobs.iter().any(|job| is_new_group(&job.options));
+    for (index, job) in jobs.iter().enumerate() {
+        let mut others = jobs.iter().enumerate().filter(|(other, _)| *other != index);
         let is_alone = groups_are_apart && others.all(|(_, other)| other.groupid != job.groupid);
         // Its own options count before the global ones.
         let mut options = file.global.clone();
@@ -174,20 +196,50 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
 }
 
 fn of_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, found: &mut Found) {
-    match asked(job, options, is_alone) {
-        Err(row) => found.leave_out(row),
-        Ok((Work::RandomRead, depth)) => {
+    let (work, depth) = match asked(job, options, is_alone) {
+        Err(NotOurs::Row(row)) => return found.leave_out(row),
+        Err(NotOurs::Option(name)) => return found.leave_out_by(&OPTIONS, &name),
+        Ok(asked) => asked,
+    };
+    let side = if matches!(work, Work::Write) { &job.write } else { &job.read };
+    let Some(done) = side else { return found.leave_out(&MIXED) };
+    if let Some(row) = odd_time(job, done) {
+        return found.leave_out(row);
+    }
+    match work {
+        Work::RandomRead => {
             let at = || Case::new().with(QUEUE_DEPTH, depth);
-            found.keep(&RATE, at(), job.read.iops);
-            found.keep(&LATENCY, at(), job.read.lat_ns.mean);
+            found.keep(&RATE, at(), done.iops);
+            found.keep(&LATENCY, at(), done.lat_ns.mean);
             match depth {
-                1 => found.keep(&ALONE, Case::new(), job.read.lat_ns.mean),
-                64 => found.keep(&REQUESTS, Case::new(), job.read.iops),
+                1 => found.keep(&ALONE, Case::new(), done.lat_ns.mean),
+                64 => found.keep(&REQUESTS, Case::new(), done.iops),
                 _ => {}
             }
         }
-        Ok((Work::Read, _)) => found.keep(&READ, Case::new(), job.read.bw_bytes),
-        Ok((Work::Write, _)) => found.keep(&WRITE, Case::new(), job.write.bw_bytes),
+        Work::Read => found.keep(&READ, Case::new(), done.bw_bytes),
+        Work::Write => found.keep(&WRITE, Case::new(), done.bw_bytes),
+    }
+}
+
+/// What its times tell: that it was too short, or that jobs were added up, which took longer together than the result says.
+fn odd_time(job: &Job, done: &Direction) -> Option<&'static Row> {
+    let taken = done.runtime?;
+    let is_sum = job.job_runtime.is_some_and(|together| together > 1.2 * taken + LEAST_MILLISECONDS);
+    if is_sum { Some(&GROUPED) } else { (taken < LEAST_MILLISECONDS).then_some(&BRIEF) }
+}
+
+/// Why a job is no metric of kelvin.
+#[derive(Debug)]
+enum NotOurs {
+    Row(&'static Row),
+    /// An option that is not known.
+    Option(String),
+}
+
+impl From<&'static Row> for NotOurs {
+    fn from(row: &'static Row) -> Self {
+        Self::Row(row)
     }
 }
 
@@ -200,28 +252,34 @@ enum Work {
 }
 
 /// What a job did and how many requests it had in flight, or why that is no metric of kelvin.
-fn asked(job: &Job, options: &BTreeMap<String, String>, is_alone: bool) -> Result<(Work, u64), &'static Row> {
+fn asked(job: &Job, options: &BTreeMap<String, String>, is_alone: bool) -> Result<(Work, u64), NotOurs> {
     let of = |names: &[&str], usual: &str| -> String {
         let named = names.iter().find_map(|name| options.get(*name));
         named.map_or(usual, String::as_str).to_ascii_lowercase()
     };
-    let require = |holds: bool, row: &'static Row| if holds { Ok(()) } else { Err(row) };
+    let require = |holds: bool, row: &'static Row| if holds { Ok(()) } else { Err(NotOurs::Row(row)) };
     require(job.error == 0, &FAILED)?;
     require(is_alone, &TOGETHER)?;
-    require(options.keys().all(|option| KNOWN.contains(&option.as_str())), &OPTIONS)?;
+    require(job.mixed.is_none(), &MIXED)?;
+    if let Some(unknown) = options.keys().find(|option| !KNOWN.contains(&option.as_str())) {
+        return Err(NotOurs::Option(unknown.clone()));
+    }
+    // Without a backslash a colon parts names.
+    let has_several = |names: &String| names.replace("\\:", "").contains(':');
+    require(!["filename", "directory"].iter().any(|name| options.get(*name).is_some_and(has_several)), &FILES)?;
     require(of(&["numjobs"], "1") == "1", &SEVERAL)?;
     require(["1", "true"].contains(&of(&["direct"], "0").as_str()), &CACHED)?;
-    let depth: u64 = of(&["iodepth"], "1").parse().map_err(|_| &WORK)?;
+    let depth: u64 = of(&["iodepth"], "1").parse().map_err(|_| NotOurs::Row(&WORK))?;
     match of(&["ioengine"], "psync").as_str() {
         "libaio" | "io_uring" => require(reached(job, depth), &NOT_REACHED)?,
         "psync" | "sync" | "pvsync" | "pvsync2" => require(depth == 1, &NO_QUEUE)?,
-        _ => return Err(&ENGINE),
+        _ => return Err(NotOurs::Row(&ENGINE)),
     }
     match (of(&["rw", "readwrite"], "read").as_str(), bytes(&of(&["bs", "blocksize"], "4k")), depth) {
         ("randread", Some(4096), 1..) => Ok((Work::RandomRead, depth)),
         ("read", Some(1_048_576), 16) => Ok((Work::Read, depth)),
         ("write", Some(1_048_576), 16) => Ok((Work::Write, depth)),
-        _ => Err(&WORK),
+        _ => Err(NotOurs::Row(&WORK)),
     }
 }
 
@@ -282,17 +340,44 @@ mod tests {
     #[test]
     fn what_is_something_else_is_left_out_with_its_reason() {
         for (options, row) in [
-            (format!(r#"{QUEUED},"rate_iops":"100""#), &OPTIONS),
             (format!(r#"{QUEUED},"numjobs":"2""#), &SEVERAL),
             (r#""rw":"randread","bs":"4k""#.into(), &CACHED),
             (r#""rw":"randread","direct":"1","ioengine":"psync","iodepth":"8""#.into(), &NO_QUEUE),
             (r#""rw":"randread","direct":"1","ioengine":"mmap""#.into(), &ENGINE),
             (r#""rw":"randwrite","direct":"1""#.into(), &WORK),
+            (r#""rw":"randread:8","direct":"1""#.into(), &WORK),
+            (r#""rw":"randrw","direct":"1""#.into(), &WORK),
+            (r#""rw":"randread","direct":"1","bs":"4k,8k""#.into(), &WORK),
+            (r#""rw":"randread","direct":"1","filename":"a:b""#.into(), &FILES),
             (r#""rw":"read","bs":"1m","direct":"1""#.into(), &WORK),
         ] {
             let found = job(&options, "1").unwrap();
             assert!(found.values.is_empty(), "{options}");
             assert_eq!(found.left_out, [row.left_out()], "{options}");
         }
+        let unknown = |option: &str| job(&format!(r#"{QUEUED},"{option}":"100""#), "1").unwrap().left_out.remove(0);
+        for option in
+            ["rate_iops", "rwmixread", "bsrange", "fsync", "verify", "zonemode", "buffered", "percentage_random"]
+        {
+            assert!(unknown(option).starts_with(&format!("not imported: {} ({option}): ", OPTIONS.theirs)), "{option}");
+        }
+        assert!(unknown("a b").contains("size and time: "), "only a name is shown");
+    }
+
+    #[test]
+    fn a_result_of_several_jobs_or_of_a_moment_is_left_out() {
+        let text = |runtime: u32, together: u32| {
+            let side =
+                format!(r#"{{"iops":1000.0,"bw_bytes":4096000,"runtime":{runtime},"lat_ns":{{"mean":8000.0}}}}"#);
+            format!(
+                r#"{{"fio version":"fio-3.33","jobs":[{{"groupid":0,"error":0,"job_runtime":{together},
+                    "job options":{{"rw":"randread","bs":"4k","direct":"1"}},"read":{side},"write":{side}}}]}}"#
+            )
+        };
+        assert_eq!(read(&text(1001, 1000)).unwrap().values.len(), 3);
+        assert_eq!(read(&text(1004, 2003)).unwrap().left_out, [GROUPED.left_out()]);
+        assert_eq!(read(&text(20, 20)).unwrap().left_out, [BRIEF.left_out()]);
+        let error = read(r#"{"fio version":"fio-3.33","client_stats":[]}"#).unwrap_err();
+        assert!(error.contains("--client"), "{error}");
     }
 }

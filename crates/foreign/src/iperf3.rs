@@ -1,9 +1,14 @@
-//! iperf3: the JSON of `--json`.
+//! iperf3: the JSON of `--json`, or of `--json-stream`, by the client or the server.
+//!
+//! A file counts as a stream of kelvin's only if it says itself that nothing limited it: what a version does not say is a metric of its own.
 
-use kelvin_catalogue::net::{PEER_BANDWIDTH, STREAMS, StreamDirection};
+use kelvin_catalogue::net::{PEER_BANDWIDTH, PEER_BANDWIDTH_PERHAPS_LIMITED, STREAMS, StreamDirection};
 use kelvin_model::{Case, Fact};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
+use crate::json::{holds, is_only_object, only_object};
 use crate::lmbench::architecture;
 use crate::table::{Found, Row, version};
 
@@ -12,21 +17,56 @@ static STREAM: Row = Row::same(
     &PEER_BANDWIDTH,
     "bytes that arrive at the other end, counted there, from a sender that never waits",
 );
+static NOT_SAID: Row = Row::same(
+    "the same by an iperf3 before 3.10, which does not say whether --bitrate limited it",
+    &PEER_BANDWIDTH_PERHAPS_LIMITED,
+    "a metric of its own, as a limit may be what was measured",
+);
 static LOCAL: Row =
     Row::other("TCP within one host", "where sender and receiver run is left to the scheduler, and decides the rate");
 static DATAGRAMS: Row = Row::other("UDP", "iperf3 paces its datagrams; kelvin's sender never waits");
 static SCTP: Row = Row::other("another protocol than TCP", "kelvin measures none");
-static LIMITED: Row = Row::other("a stream limited to a rate (--bitrate)", "it measures the limit");
+static LIMITED: Row = Row::other("a stream limited to a rate (--bitrate, --fq-rate)", "it measures the limit");
 static BOTH_WAYS: Row = Row::other("both directions at once (--bidir)", "kelvin's streams go one way");
+static WINDOW: Row = Row::other(
+    "a socket buffer of a size of its own (--window)",
+    "it limits what is in flight; kelvin leaves it to the system",
+);
+static BLOCK: Row =
+    Row::other("blocks of another size than 128 KiB (--length)", "short calls limit the rate; kelvin's are long");
+static AMOUNT: Row = Row::other(
+    "a limited number of bytes or blocks (--bytes, --blockcount, --file)",
+    "it ends while the connection still speeds up, and much of it may lie in buffers",
+);
+static SEGMENT: Row =
+    Row::other("a maximum segment of its own (--set-mss)", "kelvin's segments are as long as the path allows");
+static CLASS: Row =
+    Row::other("a class of service (--tos, --dscp)", "the network may treat it otherwise than kelvin's");
+static BRIEF: Row = Row::other(
+    "a test that ended before 90 % of its time, or within half a second",
+    "the connection still speeds up, and much of it may lie in buffers",
+);
+static OF_SENDER: Row =
+    Row::other("the server's file of --reverse", "it has no count of the receiver's: import the client's file");
 static ONE_THREAD: Row =
     Row::other("several streams by an iperf3 before 3.16", "one thread sends them all; kelvin's have a thread each");
 
 /// All of it.
-pub(crate) static TABLE: &[Row] = &[STREAM, LOCAL, DATAGRAMS, SCTP, LIMITED, BOTH_WAYS, ONE_THREAD];
+pub(crate) static TABLE: &[Row] = &[
+    STREAM, NOT_SAID, LOCAL, DATAGRAMS, SCTP, LIMITED, BOTH_WAYS, WINDOW, BLOCK, AMOUNT, SEGMENT, CLASS, BRIEF,
+    OF_SENDER, ONE_THREAD,
+];
+
+/// The block that iperf3 sends unless it is asked for another one, in bytes.
+const BLOCK_BYTES: u64 = 128 << 10;
+
+/// The shortest time for which the rate is that of the stream and not of its beginning, in seconds.
+const LEAST_SECONDS: f64 = 0.5;
 
 #[derive(Deserialize)]
 struct File {
     start: Start,
+    #[serde(default)]
     end: End,
     error: Option<String>,
 }
@@ -39,6 +79,17 @@ struct Start {
     timestamp: Option<Stamp>,
     #[serde(default)]
     connected: Vec<Connected>,
+    /// Of a client.
+    connecting_to: Option<serde::de::IgnoredAny>,
+    /// Of a server.
+    accepted_connection: Option<serde::de::IgnoredAny>,
+    /// Bytes, 0 for the system's choice; an iperf3 before 3.2 does not say it.
+    sock_bufsize: Option<f64>,
+    /// Only where it was asked for; otherwise there is a tcp_mss_default.
+    tcp_mss: Option<f64>,
+    target_bitrate: Option<f64>,
+    #[serde(default)]
+    fq_rate: f64,
     test_start: Option<Test>,
 }
 
@@ -57,43 +108,87 @@ struct Connected {
 struct Test {
     protocol: String,
     num_streams: u64,
+    blksize: Option<u64>,
+    #[serde(default)]
+    duration: f64,
+    #[serde(default)]
+    bytes: f64,
+    #[serde(default)]
+    blocks: f64,
     #[serde(default)]
     reverse: u64,
     #[serde(default)]
     bidir: u64,
     #[serde(default)]
-    target_bitrate: f64,
+    tos: u64,
+    /// Bits per second, 0 for none; an iperf3 before 3.10 does not say it.
+    target_bitrate: Option<f64>,
+    #[serde(default)]
+    fqrate: f64,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct End {
     sum_received: Option<Sum>,
+    sum_received_bidir_reverse: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 struct Sum {
+    seconds: Option<f64>,
     bits_per_second: f64,
 }
 
-/// Whether it is an object whose start says which iperf it is.
+/// The end of the connection that wrote the file.
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Client,
+    Server,
+}
+
+/// Whether it is an object whose start says which iperf it is, or the first event of a stream of them.
 pub(crate) fn is_signed(text: &str) -> bool {
+    is_only_object(text, is_signed_object)
+        || text.lines().next().is_some_and(|line| event(line, "start").is_some_and(is_start))
+}
+
+fn is_signed_object(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Signature {
         start: Who,
     }
-    #[derive(Deserialize)]
-    struct Who {
-        version: String,
+    holds(text, |signature: &Signature| signature.start.is_iperf3())
+}
+
+#[derive(Deserialize)]
+struct Who {
+    version: String,
+}
+
+impl Who {
+    fn is_iperf3(&self) -> bool {
+        self.version.starts_with("iperf 3")
     }
-    text.trim_start().starts_with('{')
-        && serde_json::from_str::<Signature>(text).is_ok_and(|signature| signature.start.version.starts_with("iperf 3"))
+}
+
+fn is_start(data: &str) -> bool {
+    holds(data, Who::is_iperf3)
+}
+
+/// The data of a line of `--json-stream` with this event.
+fn event<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        event: &'a str,
+        #[serde(borrow)]
+        data: &'a RawValue,
+    }
+    let line: Line<'a> = serde_json::from_str(line).ok()?;
+    (line.event == name).then(|| line.data.get())
 }
 
 pub(crate) fn read(text: &str) -> Result<Found, String> {
-    if !is_signed(text) {
-        return Err("it is no JSON object with start.version \"iperf 3\" (--json)".into());
-    }
-    let File { start, end, error } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let File { start, end, error } = parse(text)?;
     if error.is_some() {
         return Err("it says that the test failed (error)".into());
     }
@@ -101,30 +196,92 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
     let mut found = Found { version: version(start.version.trim_start_matches("iperf ")), ..Found::default() };
     found.made_at = start.timestamp.as_ref().and_then(|stamp| stamp.timesecs.checked_mul(1000));
     machine(&start.system_info, &mut found);
-    match (differs(&start, test), &end.sum_received) {
-        (Some(row), _) => found.leave_out(row),
-        (None, None) => return Err("end.sum_received is missing: the receiver's count".into()),
-        (None, Some(sum)) => {
-            let direction = if test.reverse == 0 { StreamDirection::ToAgent } else { StreamDirection::FromAgent };
-            let case = Case::new().with(STREAMS, test.num_streams).at(direction);
-            found.keep(&STREAM, case, sum.bits_per_second / 8.0);
+    let role = match (&start.connecting_to, &start.accepted_connection) {
+        (Some(_), None) => Role::Client,
+        (None, Some(_)) => Role::Server,
+        _ => {
+            return Err(
+                "it does not say whose it is: start.connecting_to or start.accepted_connection is missing".into()
+            );
         }
+    };
+    if let Some(row) =
+        differs(&start, test, &end).or_else(|| (role == Role::Server && test.reverse != 0).then_some(&OF_SENDER))
+    {
+        found.leave_out(row);
+        return Ok(found);
     }
+    let sum = end.sum_received.as_ref().ok_or("end.sum_received is missing: the receiver's count")?;
+    let seconds = sum.seconds.ok_or("end.sum_received.seconds is missing")?;
+    if seconds < LEAST_SECONDS.max(0.9 * test.duration) {
+        found.leave_out(&BRIEF);
+        return Ok(found);
+    }
+    // The client sends unless it is asked to receive.
+    let direction = match role == Role::Client && test.reverse == 0 {
+        true => StreamDirection::ToAgent,
+        false => StreamDirection::FromAgent,
+    };
+    let says_rate = test.target_bitrate.or(start.target_bitrate).is_some() && start.sock_bufsize.is_some();
+    let case = Case::new().with(STREAMS, test.num_streams).at(direction);
+    found.keep(if says_rate { &STREAM } else { &NOT_SAID }, case, sum.bits_per_second / 8.0);
+    if !says_rate {
+        found.note(
+            "this iperf3 does not say whether --bitrate or --window was asked for: the figure is a metric of its own",
+        );
+    }
+    found.note("iperf3 does not say whether --congestion, --zerocopy or --skip-rx-copy was asked for, nor --fq-rate before 3.13");
     Ok(found)
 }
 
-/// Why it is no metric of kelvin.
-fn differs(start: &Start, test: &Test) -> Option<&'static Row> {
+/// What a file holds: one object, or events of which the first and the last are what it consists of.
+fn parse(text: &str) -> Result<File, String> {
+    let starts: Vec<&str> =
+        text.lines().filter_map(|line| event(line, "start")).filter(|data| is_start(data)).collect();
+    match starts[..] {
+        [] => {
+            let object = only_object(text, is_signed_object)?;
+            fields(object).map_err(|error| error.to_string())
+        }
+        [start] => {
+            let of = |name| text.lines().find_map(|line| event(line, name));
+            let end = of("end").ok_or("the event \"end\" is missing: the test did not end")?;
+            Ok(File {
+                start: fields(start).map_err(|error| format!("event \"start\": {error}"))?,
+                end: fields(end).map_err(|error| format!("event \"end\": {error}"))?,
+                error: of("error").map(str::to_owned),
+            })
+        }
+        _ => Err(format!("it holds {} results: keep one of them, alone in its file", starts.len())),
+    }
+}
+
+/// The fields of an object, in which iperf3 writes some once for each stream.
+fn fields<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+    serde_json::from_str(text).and_then(serde_json::from_value::<T>)
+}
+
+/// Why it is no stream of kelvin's.
+fn differs(start: &Start, test: &Test, end: &End) -> Option<&'static Row> {
     let is_local = start.connected.is_empty() || start.connected.iter().any(|pair| pair.local_host == pair.remote_host);
     match test.protocol.as_str() {
         "TCP" => {}
         "UDP" => return Some(&DATAGRAMS),
         _ => return Some(&SCTP),
     }
+    let limits = [test.target_bitrate.unwrap_or(0.0), start.target_bitrate.unwrap_or(0.0), test.fqrate, start.fq_rate];
+    // Before 3.13 only the sums of the other direction tell of both.
+    let is_both_ways =
+        test.bidir != 0 || end.sum_received_bidir_reverse.is_some() || start.connected.len() as u64 > test.num_streams;
     [
         (is_local, &LOCAL),
-        (test.bidir != 0, &BOTH_WAYS),
-        (test.target_bitrate != 0.0, &LIMITED),
+        (is_both_ways, &BOTH_WAYS),
+        (limits.iter().any(|limit| *limit != 0.0), &LIMITED),
+        (start.sock_bufsize.is_some_and(|bytes| bytes != 0.0), &WINDOW),
+        (test.blksize != Some(BLOCK_BYTES), &BLOCK),
+        (test.bytes != 0.0 || test.blocks != 0.0, &AMOUNT),
+        (start.tcp_mss.is_some_and(|bytes| bytes != 0.0), &SEGMENT),
+        (test.tos != 0, &CLASS),
         (test.num_streams != 1 && !has_threads(&start.version), &ONE_THREAD),
     ]
     .into_iter()
@@ -139,14 +296,16 @@ fn has_threads(version: &str) -> bool {
     minor.and_then(|minor| minor.parse::<u32>().ok()).is_some_and(|minor| minor >= 16)
 }
 
-/// Of what uname says, the kernel's release and the architecture: not the host's name.
+/// Of what uname says, the kernel's release and the architecture: not the host's name. Up to 3.1 it is what `uname -a` prints, which
+/// ends with the operating system.
 fn machine(system_info: &str, found: &mut Found) {
     const SOURCE: &str = "iperf3";
-    let words: Vec<&str> = system_info.split(' ').collect();
+    let words: Vec<&str> = system_info.split_whitespace().collect();
     if let ["Linux", _host, release, ..] = words[..] {
         found.machine.kernel.release = Fact::known(version(release), SOURCE);
     }
-    if let Some(architecture) = words.last().and_then(|word| architecture(word)) {
+    // Behind the name of the host, which may be any word.
+    if let Some(architecture) = words.iter().skip(3).rev().find_map(|word| architecture(word)) {
         found.machine.architecture = architecture;
     }
 }
@@ -159,5 +318,20 @@ mod tests {
     fn streams_have_threads_from_a_version_on() {
         let versions = ["iperf 3.12", "iperf 3.9", "iperf 3.16", "iperf 3.17.1+", "iperf 4.0", "iperf 3."];
         assert_eq!(versions.map(has_threads), [false, false, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_machine_is_known_by_both_forms_of_uname() {
+        for (text, architecture) in [
+            ("Linux host 6.1.0 #1 SMP x86_64", "x86_64"),
+            ("Linux host 4.4.0 #1 SMP x86_64 x86_64 x86_64 GNU/Linux\n", "x86_64"),
+            ("Linux x86_64 5.4.0 #2 SMP PREEMPT aarch64 aarch64 aarch64 GNU/Linux\n", "aarch64"),
+            ("Linux x86_64 5.4.0 #2 SMP riscv64", ""),
+            ("", ""),
+        ] {
+            let mut found = Found::default();
+            machine(text, &mut found);
+            assert_eq!(found.machine.architecture, *architecture, "{text}");
+        }
     }
 }

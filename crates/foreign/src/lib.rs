@@ -9,6 +9,7 @@
 
 mod fio;
 mod iperf3;
+mod json;
 mod lmbench;
 mod run;
 mod sysbench;
@@ -80,6 +81,18 @@ impl Tool {
         })
     }
 
+    /// The program whose words stand somewhere in a file, behind or before text of others: to be recommended, not to be taken.
+    pub fn quoted_in(file: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(file).ok()?;
+        let begins_a_line = |words: &str| text.lines().any(|line| line.trim_start().starts_with(words));
+        Self::ALL.into_iter().find(|tool| match tool {
+            Self::Lmbench => begins_a_line(lmbench::BEGINS),
+            Self::Fio => begins_a_line("\"fio version\"") || begins_a_line("{\"fio version\""),
+            Self::Iperf3 => text.contains("\"iperf 3"),
+            Self::Sysbench => begins_a_line(sysbench::BEGINS),
+        })
+    }
+
     /// What of its results is a metric of kelvin, and what is not, each with the reason.
     pub fn table(self) -> Vec<Row> {
         match self {
@@ -97,6 +110,8 @@ impl Tool {
     pub fn read(self, file: &[u8], import: &Import<'_>) -> Result<Run, Error> {
         let not_of = |problem: String| Error::NotOf { tool: self, problem };
         let text = std::str::from_utf8(file).map_err(|_| not_of("it is no text".into()))?;
+        // A byte-order mark, which shells of other systems write before what they redirect.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let found = match self {
             Self::Lmbench => lmbench::read(text),
             Self::Fio => fio::read(text),

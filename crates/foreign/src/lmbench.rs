@@ -3,6 +3,7 @@
 use kelvin_catalogue::os::{NullCall, SIGNAL_INSTALL, SYSCALL_NULL, SYSCALL_READ, SYSCALL_WRITE};
 use kelvin_model::{Case, Fact, Name};
 
+use crate::json::from_line;
 use crate::table::{Found, Row, version};
 
 /// A line of its results.
@@ -110,20 +111,28 @@ pub(crate) static TABLE: &[Line] = &[
 static PARALLEL: Row =
     Row::other("results of several processes at once (SYNC_MAX)", "each is disturbed by the others; kelvin's is alone");
 
+/// What its results begin with.
+pub(crate) const BEGINS: &str = "[lmbench3.";
+
 /// Whether it begins as lmbench's results do.
 pub(crate) fn is_signed(text: &str) -> bool {
-    text.starts_with("[lmbench3.") && text.contains("\n[LMBENCH_VER")
-        || text.starts_with("[lmbench3.") && text.contains("\n[LMBENCH VERSION: ")
+    text.starts_with(BEGINS) && has_version(text)
+}
+
+fn has_version(text: &str) -> bool {
+    text.contains("\n[LMBENCH_VER") || text.contains("\n[LMBENCH VERSION: ")
 }
 
 pub(crate) fn read(text: &str) -> Result<Found, String> {
-    if !is_signed(text) {
-        return Err("its first line is not [lmbench3.0 results for ...]".into());
+    let text = from_line(text, BEGINS)?;
+    if !has_version(text) {
+        return Err("the line [LMBENCH_VER: ...] is missing".into());
     }
+    let copies = header(text, "SYNC_MAX").ok_or("the line [SYNC_MAX: ...] is missing: how many ran at once")?;
     let mut found = Found { made_at: text.lines().find_map(date), ..Found::default() };
     found.version = version(header(text, "LMBENCH VERSION").or(header(text, "LMBENCH_VER")).unwrap_or_default());
     machine(text, &mut found);
-    if header(text, "SYNC_MAX").is_some_and(|number| number != "1") {
+    if copies != "1" {
         found.leave_out(&PARALLEL);
         return Ok(found);
     }

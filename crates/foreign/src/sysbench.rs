@@ -3,6 +3,7 @@
 use kelvin_catalogue::file::{DEPTH_RATE, QUEUE_DEPTH};
 use kelvin_model::Case;
 
+use crate::json::from_line;
 use crate::table::{Found, Row, version};
 
 static READS: Row = Row::same(
@@ -15,6 +16,9 @@ static OTHER_FILES: Row = Row::other(
     "fileio in another mode, by other blocks, through the page cache, or by several threads",
     "no metric of kelvin is the same work",
 );
+static LIMITED: Row = Row::other("events at a limited rate (--rate)", "it measures the limit");
+static BRIEF: Row =
+    Row::other("a test of less than half a second", "the caches of the device decide what so few requests take");
 static CPU: Row = Row::other("cpu: events per second", "an event is a search for primes of sysbench's own");
 static MEMORY: Row = Row::other(
     "memory: MiB/sec",
@@ -23,26 +27,45 @@ static MEMORY: Row = Row::other(
 static OTHERS: Row = Row::other("threads, mutex, scripts", "no metric of kelvin is the same work");
 
 /// All of it.
-pub(crate) static TABLE: &[Row] = &[READS, LATENCY, OTHER_FILES, CPU, MEMORY, OTHERS];
+pub(crate) static TABLE: &[Row] = &[READS, LATENCY, OTHER_FILES, LIMITED, BRIEF, CPU, MEMORY, OTHERS];
+
+/// What its text begins with.
+pub(crate) const BEGINS: &str = "sysbench 1.";
+
+/// The shortest time for which a test counts, in seconds.
+const LEAST_SECONDS: f64 = 0.5;
 
 /// Whether it begins as sysbench does.
 pub(crate) fn is_signed(text: &str) -> bool {
-    text.starts_with("sysbench 1.") && text.contains("\nRunning the test with following options:")
+    text.starts_with(BEGINS) && text.contains(OPTIONS)
 }
 
+/// What stands before the options of a test that runs.
+const OPTIONS: &str = "\nRunning the test with following options:";
+
 pub(crate) fn read(text: &str) -> Result<Found, String> {
-    if !is_signed(text) {
-        return Err("it does not begin with \"sysbench 1.\" and the options of the test".into());
+    let text = from_line(text, BEGINS)?;
+    if !text.contains(OPTIONS) {
+        return Err("the options of the test are missing: it is not what `run` prints".into());
+    }
+    if let Some(line) = text.lines().find(|line| line.starts_with("FATAL: ")) {
+        let problem: String = line.chars().filter(|letter| !letter.is_control()).take(200).collect();
+        return Err(format!("it says that the test failed ({problem})"));
     }
     let has = |line: &str| text.lines().any(|known| known.trim() == line);
+    let begins = |line: &str| text.lines().any(|known| known.trim().starts_with(line));
     let mut found = Found { version: version(text["sysbench ".len()..].trim_start()), ..Found::default() };
     if has("File operations:") {
         let is_same = has("Doing random read test")
             && has("Block size 4KiB")
             && has("Extra file open flags: directio")
             && has("Using synchronous I/O mode")
-            && has("Number of threads: 1");
+            && has("Number of threads: 1")
+            && !begins("Using checksums validation");
+        let is_brief = number(text, "total time:").is_some_and(|seconds| seconds < LEAST_SECONDS);
         match number(text, "reads/s:").filter(|_| is_same) {
+            Some(_) if begins("Target transaction rate:") => found.leave_out(&LIMITED),
+            Some(_) if is_brief => found.leave_out(&BRIEF),
             Some(rate) => {
                 found.keep(&READS, Case::new().with(QUEUE_DEPTH, 1), rate);
                 found.leave_out(&LATENCY);
@@ -59,6 +82,7 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
     Ok(found)
 }
 
+/// The number behind a label; a unit of seconds may follow it.
 fn number(text: &str, label: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.trim().strip_prefix(label)?.trim().parse().ok())
+    text.lines().find_map(|line| line.trim().strip_prefix(label)?.trim().trim_end_matches('s').parse().ok())
 }

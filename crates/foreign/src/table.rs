@@ -48,7 +48,7 @@ pub(crate) struct Found {
     pub made_at: Option<i64>,
     pub machine: Machine,
     pub values: Vec<Value>,
-    /// What is not imported, each once.
+    /// What is not imported, or not known of what is, each once.
     pub left_out: Vec<String>,
 }
 
@@ -68,6 +68,19 @@ impl Found {
     /// Says that a result is not imported.
     pub fn leave_out(&mut self, row: &Row) {
         self.say(row.left_out());
+    }
+
+    /// Says what the file does not say of the values that are kept.
+    pub fn note(&mut self, words: &str) {
+        self.say(words.to_owned());
+    }
+
+    /// The same, with the option that is the reason; a text of a file that is no name of one is not shown.
+    pub fn leave_out_by(&mut self, row: &Row, option: &str) {
+        let is_name =
+            option.len() <= 40 && option.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        let of = if is_name { format!(" ({option})") } else { String::new() };
+        self.say(format!("not imported: {}{of}: {}", row.theirs, row.why));
     }
 
     fn say(&mut self, words: String) {

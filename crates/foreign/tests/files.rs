@@ -73,6 +73,151 @@ fn a_file_is_known_by_who_wrote_it_and_by_nobody_else() {
 }
 
 #[test]
+fn text_around_is_left_out_by_its_program_and_only_recommended_to_others() {
+    for (tool, file) in FILES {
+        let alone = told(&read(tool, file.as_bytes()));
+        // Of sysbench's and lmbench's text nobody knows where it ends.
+        let after = if matches!(tool, Tool::Fio | Tool::Iperf3) { "\nend: { of it }\n" } else { "" };
+        let around = format!("\u{feff}warning: {{ a }}\nand {}\n{file}{after}", tool.name());
+        assert_eq!(Tool::that_wrote(around.as_bytes()), None);
+        assert_eq!(Tool::quoted_in(around.as_bytes()), Some(tool));
+        assert_eq!(told(&read(tool, around.as_bytes())), alone, "{tool:?}");
+        let twice = read(tool, format!("{file}\n{file}").as_bytes());
+        assert!(matches!(&twice, Err(Error::NotOf { problem, .. }) if problem.contains("2 results")), "{twice:?}");
+    }
+    let quoted = [&b"iperf 3"[..], b"{\"format\": 1}", b"", b"see fio-3.33"];
+    assert!(quoted.iter().all(|file| Tool::quoted_in(file).is_none()));
+}
+
+/// A client's file of iperf3 3.16 with parts replaced.
+fn iperf3(replacements: &[(&str, &str)]) -> Result<Run, Error> {
+    let text = r#"{"start": {"connected": [{"local_host": "192.0.2.1", "remote_host": "192.0.2.2"}], "version": "iperf 3.16",
+        "system_info": "Linux host 6.1.0 #1 SMP x86_64", "timestamp": {"timesecs": 1700000000}, "sock_bufsize": 0,
+        "connecting_to": {"host": "192.0.2.2"}, "test_start": {"protocol": "TCP", "num_streams": 1, "blksize": 131072,
+        "duration": 10, "bytes": 0, "blocks": 0, "reverse": 0, "tos": 0, "target_bitrate": 0, "bidir": 0, "fqrate": 0}},
+        "end": {"sum_received": {"seconds": 10, "bits_per_second": 8e9}}}"#;
+    let changed = replacements.iter().fold(text.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replacen(from, to, 1)
+    });
+    read(Tool::Iperf3, changed.as_bytes())
+}
+
+#[test]
+fn an_iperf3_of_other_work_is_no_plain_stream() {
+    let kept = |run: Result<Run, Error>| values(&run.unwrap()).map(|(name, _)| name).collect::<Vec<_>>();
+    let plain = ["net.peer.bandwidth direction=to_agent streams=1"];
+    let from_agent = ["net.peer.bandwidth direction=from_agent streams=1"];
+    assert_eq!(kept(iperf3(&[])), plain);
+    assert_eq!(kept(iperf3(&[("\"reverse\": 0", "\"reverse\": 1")])), from_agent);
+    // The server receives what the client sends.
+    let server = ("connecting_to", "accepted_connection");
+    assert_eq!(kept(iperf3(&[server])), from_agent);
+    for (part, other, reason) in [
+        ("\"bidir\": 0", "\"bidir\": 1", "both directions"),
+        ("\"end\": {", "\"end\": {\"sum_received_bidir_reverse\": {},", "both directions"),
+        ("{\"local_host\"", "{\"local_host\":\"a\",\"remote_host\":\"b\"},{\"local_host\"", "both directions"),
+        ("\"sock_bufsize\": 0", "\"sock_bufsize\": 8192", "--window"),
+        ("131072", "64", "--length"),
+        ("\"blksize\": 131072,", "", "--length"),
+        ("\"bytes\": 0", "\"bytes\": 10240", "--bytes"),
+        ("\"blocks\": 0", "\"blocks\": 3", "--bytes"),
+        ("\"sock_bufsize\"", "\"tcp_mss\": 500, \"sock_bufsize\"", "--set-mss"),
+        ("\"tos\": 0", "\"tos\": 8", "--tos"),
+        ("\"target_bitrate\": 0", "\"target_bitrate\": 10000000", "--bitrate"),
+        ("\"sock_bufsize\"", "\"target_bitrate\": 10000000, \"sock_bufsize\"", "--bitrate"),
+        ("\"fqrate\": 0", "\"fqrate\": 10000000", "--bitrate"),
+        ("\"seconds\": 10", "\"seconds\": 4", "ended before"),
+        ("\"duration\": 10", "\"duration\": 0", "within half a second"),
+        ("\"TCP\"", "\"UDP\"", "UDP"),
+        ("192.0.2.2", "192.0.2.1", "within one host"),
+        (", \"bits_per_second\": 8e9", ", \"bits_per_second\": 0", "its value is 0"),
+        ("\"connecting_to\": {\"host\": \"192.0.2.2\"},", "", "whose it is"),
+        ("\"sum_received\"", "\"sum_sent\"", "sum_received is missing"),
+        ("\"seconds\": 10, ", "", "seconds is missing"),
+        ("{\"start\"", "{\"error\": \"interrupt\", \"start\"", "test failed"),
+    ] {
+        let also = if reason.contains("half a second") {
+            vec![(part, other), ("\"seconds\": 10", "\"seconds\": 0.3")]
+        } else {
+            vec![(part, other)]
+        };
+        let error = iperf3(&also).unwrap_err().to_string();
+        assert!(error.contains(reason) && !error.contains('\n'), "{other}: {error}");
+    }
+    let error = iperf3(&[server, ("\"reverse\": 0", "\"reverse\": 1")]).unwrap_err().to_string();
+    assert!(error.contains("import the client's file"), "{error}");
+}
+
+#[test]
+fn an_iperf3_that_does_not_say_its_limits_is_a_metric_of_its_own() {
+    for part in ["\"target_bitrate\": 0, ", "\"sock_bufsize\": 0,"] {
+        let run = iperf3(&[(part, "")]).unwrap();
+        let kept: Vec<String> = values(&run).map(|(name, _)| name).collect();
+        assert_eq!(kept, ["net.peer.bandwidth.perhaps_limited direction=to_agent streams=1"], "{part}");
+        assert_eq!(run.outline.machine.architecture, *"x86_64");
+    }
+    let uname =
+        iperf3(&[("\"target_bitrate\": 0, ", ""), ("SMP x86_64", "SMP x86_64 x86_64 x86_64 GNU/Linux\\n")]).unwrap();
+    assert_eq!(uname.outline.machine.architecture, *"x86_64");
+}
+
+#[test]
+fn events_of_an_iperf3_are_its_result() {
+    let event = |name: &str, data: &str| format!("{{\"event\":\"{name}\",\"data\":{data}}}\n");
+    let start = event("start", r#"{"connected":[{"local_host":"192.0.2.1","remote_host":"192.0.2.2"}],"version":"iperf 3.17",
+        "connecting_to":{},"sock_bufsize":0,"test_start":{"protocol":"TCP","num_streams":2,"blksize":131072,"duration":10,
+        "target_bitrate":0}}"#.replace('\n', "").as_str());
+    let end = event("end", r#"{"sum_received":{"seconds":10,"bits_per_second":8e9}}"#);
+    let interval = event("interval", "{}");
+    let whole = format!("{start}{interval}{end}");
+    assert_eq!(Tool::that_wrote(whole.as_bytes()), Some(Tool::Iperf3));
+    let run = read(Tool::Iperf3, whole.as_bytes()).unwrap();
+    assert_eq!(values(&run).collect::<Vec<_>>(), [("net.peer.bandwidth direction=to_agent streams=2".into(), 1e9)]);
+    let cut = read(Tool::Iperf3, format!("{start}{interval}").as_bytes()).unwrap_err();
+    assert!(cut.to_string().contains("did not end"), "{cut}");
+    let failed = format!("{start}{}{end}", event("error", "\"lost\""));
+    assert!(read(Tool::Iperf3, failed.as_bytes()).unwrap_err().to_string().contains("test failed"));
+}
+
+#[test]
+fn a_sysbench_of_other_work_is_no_read_at_a_random_place() {
+    let file = include_str!("data/sysbench-fileio.txt");
+    for (part, other, reason) in [
+        (
+            "Running the test with following options:",
+            "Running the test with following options:\nTarget transaction rate: 50/sec",
+            "--rate",
+        ),
+        ("Number of threads: 1", "Number of threads: 2", "several threads"),
+        ("Doing random read test", "Doing random r/w test", "another mode"),
+        ("Block size 4KiB", "Block size 16KiB", "other blocks"),
+        ("directio", "sync ", "through the page cache"),
+        ("synchronous I/O mode", "asynchronous I/O mode", "another mode"),
+        ("Doing random", "Using checksums validation.\nDoing random", "another mode"),
+        ("1.0001s", "0.0043s", "half a second"),
+        (
+            "File operations:",
+            "FATAL: Failed to read file!\nFile operations:",
+            "test failed (FATAL: Failed to read file!)",
+        ),
+    ] {
+        assert!(file.contains(part), "{part}");
+        let error = read(Tool::Sysbench, file.replacen(part, other, 1).as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(reason) && !error.contains('\n'), "{other}: {error}");
+    }
+}
+
+#[test]
+fn an_lmbench_of_several_copies_is_not_imported() {
+    let file = include_str!("data/lmbench.out");
+    let of =
+        |line: &str| read(Tool::Lmbench, file.replacen("[SYNC_MAX: 1]", line, 1).as_bytes()).unwrap_err().to_string();
+    assert!(of("[SYNC_MAX: 2]").contains("several processes at once"));
+    assert!(of("").contains("SYNC_MAX: ...] is missing"));
+}
+
+#[test]
 fn the_same_file_is_the_same_run() {
     let file = FILES[1].1.as_bytes();
     let [one, other] = [read(Tool::Fio, file), read(Tool::Fio, file)].map(Result::unwrap);

@@ -71,6 +71,13 @@ pub static PEER_BANDWIDTH: Metric = rate(
 )
 .version(2);
 
+/// Streams over TCP of another program, which does not say whether their rate was limited. No probe measures it.
+pub static PEER_BANDWIDTH_PERHAPS_LIMITED: Metric = rate(
+    "net.peer.bandwidth.perhaps_limited",
+    "Bytes per second that arrive at another host over TCP, or from it, of a sender that may have been limited to a rate",
+    [STREAMS, StreamDirection::AXIS],
+);
+
 /// The burst before that rate.
 pub static PEER_BANDWIDTH_BURST: Metric = rate(
     "net.peer.bandwidth.burst",

@@ -38,17 +38,19 @@ pub(super) fn read(file: &Path, from: Option<WrittenBy>) -> Result<Run, Fault> {
         Some(program) => Some(tool(program)),
         None => Tool::that_wrote(&begun).filter(|_| is_whole),
     };
+    let import = Import { written, kelvin: env!("CARGO_PKG_VERSION") };
     let Some(tool) = tool else {
+        let quoted = Tool::quoted_in(&begun).filter(|_| from.is_none() && is_whole);
         let run = kelvin_store::import(begun.as_slice().chain(from_where));
-        return run.map_err(|error| match from {
-            None => Fault::new(&name, format!("{error} (a file of another program: name it with --from)")),
-            Some(_) => Fault::new(&name, error),
+        return run.map_err(|error| match quoted.map(|tool| (tool.name(), tool.read(&begun, &import))) {
+            None => Fault::new(&name, error),
+            Some((_, Err(problem @ kelvin_foreign::Error::NotOf { .. }))) => Fault::new(&name, problem),
+            Some((tool, _)) => Fault::new(&name, format_args!("{tool} wrote a part of it, which --from {tool} reads")),
         });
     };
     if !is_whole {
         return Err(Fault::new(&name, format!("longer than what {} writes: {LIMIT} bytes at most", tool.name())));
     }
-    let import = Import { written, kelvin: env!("CARGO_PKG_VERSION") };
     tool.read(&begun, &import).map_err(|error| Fault::new(&name, error))
 }
 

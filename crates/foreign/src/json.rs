@@ -1,0 +1,127 @@
+//! The one JSON object that a program wrote, alone in its file or with text around it.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Most places at which an object may begin and not end: text of a user has a few, a hostile file has millions.
+const MOST_BEGINNINGS: usize = 64;
+
+/// The only object in a text for which `is_signed` holds, whatever stands before and after it.
+///
+/// # Errors
+/// If there is none, or several, in words.
+pub(crate) fn only_object<'a>(text: &'a str, is_signed: fn(&str) -> bool) -> Result<&'a str, String> {
+    let mut objects = signed_objects(text, is_signed)?;
+    match objects.len() {
+        1 => Ok(objects.remove(0)),
+        0 => Err("it holds no JSON object that names the program and its version".into()),
+        several => Err(format!("it holds {several} results: keep one of them, alone in its file")),
+    }
+}
+
+/// Whether a text is such an object, and nothing else.
+pub(crate) fn is_only_object(text: &str, is_signed: fn(&str) -> bool) -> bool {
+    let text = text.trim();
+    text.starts_with('{') && is_signed(text)
+}
+
+fn signed_objects(text: &str, is_signed: fn(&str) -> bool) -> Result<Vec<&str>, String> {
+    let mut found = Vec::new();
+    let mut broken: Option<String> = None;
+    let (mut at, mut beginnings) = (0, 0);
+    while at < text.len() {
+        let rest = &text[at..];
+        let line = rest.lines().next().unwrap_or_default();
+        let next = at + line.len() + usize::from(rest.len() > line.len());
+        let indent = line.len() - line.trim_start().len();
+        if !line.trim_start().starts_with('{') || beginnings >= MOST_BEGINNINGS {
+            at = next.max(at + 1);
+            continue;
+        }
+        let begin = at + indent;
+        match serde_json::Deserializer::from_str(&text[begin..]).into_iter::<&RawValue>().next() {
+            Some(Ok(object)) => {
+                if is_signed(object.get()) {
+                    found.push(object.get());
+                }
+                at = begin + object.get().len();
+            }
+            Some(Err(error)) => {
+                beginnings += 1;
+                let line = text[..begin].lines().count() + error.line();
+                broken.get_or_insert_with(|| format!("its JSON is broken near line {line}: {}", plain(&error)));
+                at = next.max(at + 1);
+            }
+            None => at = text.len(),
+        }
+    }
+    match (found.is_empty(), broken) {
+        (true, Some(problem)) => Err(problem),
+        _ => Ok(found),
+    }
+}
+
+/// What is wrong, without the place, which is counted from where the object begins.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+/// A text from its first line that begins with these words: what a program wrote behind warnings.
+///
+/// # Errors
+/// If no line does, or several do, in words.
+pub(crate) fn from_line<'a>(text: &'a str, begins: &str) -> Result<&'a str, String> {
+    let mut places = text.match_indices(begins).map(|(at, _)| at).filter(|at| text[..*at].ends_with('\n') || *at == 0);
+    let first = places.next().ok_or_else(|| format!("no line begins with {begins:?}"))?;
+    match places.count() {
+        0 => Ok(&text[first..]),
+        others => Err(format!("it holds {} results: keep one of them, alone in its file", others + 1)),
+    }
+}
+
+/// Whether an object deserializes to something: what programs sign with.
+pub(crate) fn holds<'a, T: Deserialize<'a>>(text: &'a str, is_it: impl Fn(&T) -> bool) -> bool {
+    serde_json::from_str::<T>(text).is_ok_and(|found| is_it(&found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_signed(text: &str) -> bool {
+        text.contains("signed")
+    }
+
+    #[test]
+    fn the_object_is_found_between_other_text() {
+        let object = "{\n \"signed\": {\"a\": [1]}\n}";
+        for text in [
+            object.to_owned(),
+            format!("warning\n{object}\nend {{\n"),
+            format!("{{\"another\": 1}}\n  {object}"),
+            format!("{{ a job }}\r\n{object}"),
+        ] {
+            assert_eq!(only_object(&text, is_signed), Ok(object), "{text}");
+        }
+        assert!(is_only_object(object, is_signed) && !is_only_object("x\n{\"signed\": 1}", is_signed));
+    }
+
+    #[test]
+    fn none_several_and_a_broken_one_are_said() {
+        let told = |text: &str| only_object(text, is_signed).unwrap_err();
+        assert_eq!(told("nothing"), "it holds no JSON object that names the program and its version");
+        assert_eq!(told("{\"signed\": 1}\n{\"signed\": 2}"), "it holds 2 results: keep one of them, alone in its file");
+        let broken = told("a\n{\"signed\": 1,\nwarning\n}");
+        assert!(broken.starts_with("its JSON is broken near line 3: "), "{broken}");
+        assert!(told(&"{\"a\":\n".repeat(5_000)).starts_with("its JSON is broken"));
+    }
+
+    #[test]
+    fn a_text_begins_with_its_own_first_line() {
+        assert_eq!(from_line("WARNING: a\nprogram 1\nx", "program "), Ok("program 1\nx"));
+        assert_eq!(from_line("program 1\n", "program "), Ok("program 1\n"));
+        assert!(from_line("a program 1\n", "program ").is_err());
+        assert!(from_line("program 1\nprogram 2\n", "program ").unwrap_err().contains("2 results"));
+    }
+}
