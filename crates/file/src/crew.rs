@@ -20,6 +20,12 @@ pub(crate) trait Mover {
     /// Makes requests until there are no more or the observer has enough.
     fn make<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()>;
 
+    /// Nothing more is to be done: that all was taken of what was written, if anything was.
+    ///
+    /// # Errors
+    /// Those of close.
+    fn end(&self) -> Result<()>;
+
     /// What was done that its name does not say.
     fn notes(&self) -> Vec<String>;
 
@@ -264,6 +270,7 @@ fn work<'a, M: Mover, O: Observer>(
     let begun = monotonic();
     let passes = make_all(&mut mover, asked, &mut observer)?;
     let ended = monotonic();
+    mover.end()?;
     let (mut paced, digest, latencies) = apart(observer);
     paced.note(ended);
     Ok(Member {

@@ -236,6 +236,10 @@ impl Mover for Reader {
         self.read(requests, observer)
     }
 
+    fn end(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn notes(&self) -> Vec<String> {
         self.notes()
     }

@@ -21,6 +21,7 @@ pub mod job;
 pub mod noise;
 mod observe;
 mod pace;
+pub mod rename;
 mod requests;
 mod search;
 mod target;

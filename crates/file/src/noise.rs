@@ -74,7 +74,8 @@ fn whole(path: &Path, bytes: u64, seed: u64, flushed: bool) -> io::Result<()> {
     unfinished.push(format!(".{}", std::process::id()));
     let unfinished = PathBuf::from(unfinished);
     let result = write(&unfinished, bytes, seed)
-        .and_then(|file| if flushed { file.sync_all() } else { Ok(()) })
+        .and_then(|file| if flushed { file.sync_all().map(|()| file) } else { Ok(file) })
+        .and_then(kelvin_sys::fs::close)
         .and_then(|()| std::fs::rename(&unfinished, path));
     if result.is_err() {
         // This error says more than a failure to tidy up after it.

@@ -196,6 +196,12 @@ impl Files {
         Self(Workshop::open(base, FILE))
     }
 
+    /// Whether it is known that no other machine can use them: then they are locked while they are open, and nothing that was written
+    /// to them fails when they are closed.
+    pub fn are_of_one_machine(&self) -> bool {
+        self.0.reach == Reach::OneMachine
+    }
+
     /// Makes an empty one, as [`file()`] does.
     ///
     /// # Errors

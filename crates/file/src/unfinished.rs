@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kelvin_sys::fs::{NO_FOLLOW, NONBLOCK, PATH, effective_user};
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::TempPath;
 
+use crate::rename::{self, At};
 use crate::target::{Target, special};
 use crate::temporary::{self, Files, reach};
 use crate::{Error, Result};
@@ -106,6 +107,21 @@ impl Place {
         self.directory().join(&self.name)
     }
 
+    /// Flushes its name: what is there survives a crash under it.
+    ///
+    /// # Errors
+    /// Those of fsync.
+    pub(crate) fn flush_name(&self) -> Result<()> {
+        let flushed = match kelvin_sys::fs::flush_directory(&self.directory()) {
+            // File systems flush the newest name of a file with it.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                File::open(self.at()).and_then(|file| file.sync_all())
+            }
+            flushed => flushed,
+        };
+        flushed.map_err(|error| Error::call("flush the directory of", &self.path, error))
+    }
+
     /// What is there, if anything. A link is not followed.
     ///
     /// # Errors
@@ -139,13 +155,20 @@ impl Place {
 /// A file that is being made. Dropped before it is finished, it is removed; an existing one is not touched until then.
 #[derive(Debug)]
 pub struct Unfinished {
-    file: NamedTempFile,
+    /// Other threads may write to it too.
+    file: Arc<File>,
+    /// Its first name.
+    first: TempPath,
+    /// Whether a lock shows to others that it is in use.
+    is_locked: bool,
     place: Arc<Place>,
     /// Its final permissions.
     rights: u32,
     /// Whether it may replace a file, and whether there is one.
     may_replace: bool,
     replaces: bool,
+    /// Whether all of it is on its device.
+    is_flushed: bool,
 }
 
 impl Unfinished {
@@ -169,15 +192,26 @@ impl Unfinished {
         }
         let failed = |error| Error::call("make a file beside", &place.path, error);
         let mode = if replaced.is_some() { PRIVATE } else { USUAL };
-        let file = files.make(mode).map_err(failed)?;
-        let made = file.as_file().metadata().map_err(failed)?;
-        let rights = replaced.as_ref().unwrap_or(&made).mode() & RIGHTS;
+        let (file, first) = files.make(mode).map_err(failed)?.into_parts();
+        let made = file.metadata().map_err(failed)?;
         // Not every file system has permissions.
-        let _ = set_rights(file.as_file(), PRIVATE);
-        if let Some(replaced) = &replaced {
-            take_owner(&file, &made, replaced).map_err(|error| Error::call("keep the owner of", &place.path, error))?;
-        }
-        Ok(Self { file, place: Arc::clone(place), rights, may_replace, replaces: replaced.is_some() })
+        let _ = set_rights(&file, PRIVATE);
+        Self { is_locked: files.are_of_one_machine(), ..Self::new((file, first), place, may_replace) }
+            .in_place_of(replaced, made)
+    }
+
+    fn new((file, first): (File, TempPath), place: &Arc<Place>, may_replace: bool) -> Self {
+        let (file, place) = (Arc::new(file), Arc::clone(place));
+        Self { file, first, is_locked: true, place, rights: PRIVATE, may_replace, replaces: false, is_flushed: false }
+    }
+
+    /// With owner and permissions of the file that it replaces, else with permissions as it was made.
+    fn in_place_of(mut self, replaced: Option<Metadata>, made: Metadata) -> Result<Self> {
+        self.rights = replaced.as_ref().unwrap_or(&made).mode() & RIGHTS;
+        self.replaces = replaced.is_some();
+        let taken = replaced.map_or(Ok(()), |replaced| take_owner(&self.file, &made, &replaced));
+        taken.map_err(|error| Error::call("keep the owner of", &self.place.path, error))?;
+        Ok(self)
     }
 
     /// Goes on with a file that [`Unfinished::leave`] left under this name, or makes an empty one. It is locked.
@@ -192,27 +226,27 @@ impl Unfinished {
         let failed = |error| Error::call("go on with a part of", &place.path, error);
         let path = place.directory().join(left);
         let file = temporary::left(&path, PRIVATE).map_err(failed)?;
-        let file = NamedTempFile::from_parts(file, TempPath::try_from_path(path).map_err(failed)?);
-        let usual = file.as_file().metadata().map_err(failed)?;
-        let rights = replaced.as_ref().unwrap_or(&usual).mode() & RIGHTS;
-        if let Some(replaced) = &replaced {
-            take_owner(&file, &usual, replaced)
-                .map_err(|error| Error::call("keep the owner of", &place.path, error))?;
-        }
-        Ok(Self { file, place: Arc::clone(place), rights, may_replace, replaces: replaced.is_some() })
+        let first = TempPath::try_from_path(path).map_err(failed)?;
+        let usual = file.metadata().map_err(failed)?;
+        Self::new((file, first), place, may_replace).in_place_of(replaced, usual)
     }
 
     /// Ends without finishing, and leaves the file under its temporary name, for [`Unfinished::resume`].
     pub fn leave(mut self) {
-        self.file.disable_cleanup(true);
+        self.first.disable_cleanup(true);
         // A child that another thread has just forked holds it until it executes its program: then closing frees no lock. One that
         // cannot be freed is freed then.
-        let _ = self.file.as_file().unlock();
+        let _ = self.file.unlock();
     }
 
     /// The file to write to.
     pub fn file(&self) -> &File {
-        self.file.as_file()
+        &self.file
+    }
+
+    /// The same for other threads, which let it go before it is finished.
+    pub fn shared(&self) -> Arc<File> {
+        Arc::clone(&self.file)
     }
 
     /// Gives it these permissions in the end: for reading, writing and executing, and no others.
@@ -256,34 +290,61 @@ impl Unfinished {
 
     /// The file as it was when it was made: empty.
     pub(crate) fn target(&self) -> Result<Target> {
-        Target::find(self.file.path())
+        Target::find(&self.first)
     }
 
     /// Whether there is a file that it will replace.
-    pub(crate) fn replaces(&self) -> bool {
+    pub fn replaces(&self) -> bool {
         self.replaces
     }
 
-    /// Flushes it to its device.
-    pub(crate) fn flush(&self) -> Result<()> {
-        self.file().sync_all().map_err(|error| Error::call("flush", &self.place.path, error))
-    }
-
-    /// Renames the whole file to its place; where nothing was there it replaces nothing that came meanwhile, unless that is
-    /// allowed.
+    /// Flushes all of it to its device.
     ///
     /// # Errors
-    /// Those of renaming; something there that is no regular file. Then it is removed, and what is there stays.
-    pub fn finish(self) -> Result<File> {
-        let Self { file, place, rights, may_replace, .. } = self;
-        let failed = |error: io::Error| match error.kind() {
+    /// Those of fsync.
+    pub fn flush(&mut self) -> Result<()> {
+        self.file.sync_all().map_err(|error| Error::call("flush", &self.place.path, error))?;
+        self.is_flushed = true;
+        Ok(())
+    }
+
+    /// Closes the whole file, and renames it to its place; where nothing was there it replaces nothing that came meanwhile, unless
+    /// that is allowed. A file that it replaces goes only once the new one is on its device: else a crash could take both (XFS and
+    /// Btrfs then leave an empty file).
+    ///
+    /// # Errors
+    /// Those of flushing, closing and renaming; something there that is no regular file. Then it is removed, and what is there stays.
+    pub fn finish(mut self) -> Result<()> {
+        let failed = |place: &Place, error: io::Error| match error.kind() {
             ErrorKind::AlreadyExists => Error::Exists { path: place.path.clone() },
             _ => Error::call("put a file in the place of", &place.path, error),
         };
-        set_rights(file.as_file(), rights).map_err(failed)?;
-        place.regular()?;
-        let named = if may_replace { file.persist(place.at()) } else { file.persist_noclobber(place.at()) };
-        named.map_err(|named| failed(named.error))
+        set_rights(&self.file, self.rights).map_err(|error| failed(&self.place, error))?;
+        if self.place.regular()?.is_some() && self.may_replace && !self.is_flushed {
+            self.flush()?;
+        }
+        let Self { file, mut first, is_locked, place, may_replace, .. } = self;
+        let lock = close(file, is_locked).map_err(|error| Error::call("close", &place.path, error))?;
+        let last = place.at();
+        let renamed = match may_replace {
+            true => fs::rename(&first, &last),
+            false => rename::to_new_name(At::path(&first), At::path(&last)).map_err(io::Error::from),
+        };
+        renamed.map_err(|error| failed(&place, error))?;
+        first.disable_cleanup(true);
+        drop(lock);
+        Ok(())
+    }
+}
+
+/// Closes a file, and returns what must stay open until it has its name. Where a lock keeps others from it, a duplicate is closed,
+/// which tells the same: no file system learns which of two descriptors is closed.
+fn close(file: Arc<File>, is_locked: bool) -> io::Result<Option<Arc<File>>> {
+    match Arc::try_unwrap(file) {
+        Ok(file) if !is_locked => kelvin_sys::fs::close(file).map(|()| None),
+        Ok(file) => file.try_clone().and_then(kelvin_sys::fs::close).map(|()| Some(Arc::new(file))),
+        // Another thread has not let it go yet.
+        Err(shared) => shared.try_clone().and_then(kelvin_sys::fs::close).map(|()| Some(shared)),
     }
 }
 
@@ -314,12 +375,12 @@ fn set_rights(file: &File, rights: u32) -> io::Result<()> {
 }
 
 /// Gives a file the owner of the one that it will replace.
-fn take_owner(file: &NamedTempFile, made: &Metadata, replaced: &Metadata) -> io::Result<()> {
+fn take_owner(file: &File, made: &Metadata, replaced: &Metadata) -> io::Result<()> {
     let owner = |of: &Metadata| (of.uid(), of.gid());
     if owner(made) == owner(replaced) {
         return Ok(());
     }
-    fchown(file.as_file(), Some(replaced.uid()), Some(replaced.gid()))
+    fchown(file, Some(replaced.uid()), Some(replaced.gid()))
 }
 
 #[cfg(test)]
@@ -353,7 +414,7 @@ mod tests {
         assert!(names(directory.path()).is_empty());
         let file = Unfinished::make(&place, false).unwrap();
         file.file().write_all(b"whole").unwrap();
-        assert_eq!((path.exists(), names(directory.path()).len(), mode(file.file.path())), (false, 1, PRIVATE));
+        assert_eq!((path.exists(), names(directory.path()).len(), mode(&file.first)), (false, 1, PRIVATE));
         file.finish().unwrap();
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(directory.path()).len()), ("whole", 1));
         // As any program would have made it.
@@ -374,7 +435,7 @@ mod tests {
         assert_eq!(names(directory.path()), [".left"]);
         let mut again = Unfinished::resume(&place, left, false).unwrap();
         assert_eq!(fs::read(directory.path().join(".left")).unwrap(), b"half");
-        (&again.file).seek(SeekFrom::End(0)).unwrap();
+        again.file().seek(SeekFrom::End(0)).unwrap();
         again.file().write_all(b" and half").unwrap();
         again.set_mode(0o640);
         again.finish().unwrap();

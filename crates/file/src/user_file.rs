@@ -60,40 +60,47 @@ impl UserFile {
         Err(place.special(NOWHERE))
     }
 
-    /// Writes what `content` produces, and flushes it to its device.
+    /// Writes what `content` produces, and flushes it, and its name, to its device.
     ///
     /// # Errors
     /// Those of writing; the old content then stays, unless it was written in place.
     pub fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-        self.put(content, |file| file.flush())
+        let Self { place, open } = self;
+        if let Some(open) = open {
+            return put(open, &place, content);
+        }
+        let mut file = filled(&place, content)?;
+        file.flush()?;
+        file.finish()?;
+        place.flush_name()
     }
 
-    /// The same without flushing: for what can be produced again if the machine crashes in this moment.
+    /// The same without flushing what is new: for what can be produced again if the machine crashes in this moment.
     ///
     /// # Errors
     /// As for [`UserFile::write`].
     pub fn write_passing(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-        self.put(content, |_| Ok(()))
-    }
-
-    fn put(
-        self,
-        content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-        flush: impl FnOnce(&Unfinished) -> Result<()>,
-    ) -> Result<()> {
-        let failed = |error| Error::call("write", self.place.path(), error);
-        if let Some(open) = &self.open {
-            return match fill(open, content) {
-                // The reader of a pipe has left.
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-                written => written.map_err(failed),
-            };
+        match self.open {
+            Some(open) => put(open, &self.place, content),
+            None => filled(&self.place, content)?.finish(),
         }
-        let file = Unfinished::make(&self.place, true)?;
-        fill(file.file(), content).map_err(failed)?;
-        flush(&file)?;
-        file.finish().map(drop)
     }
+}
+
+/// Writes it in place.
+fn put(open: File, place: &Place, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    match fill(&open, content).and_then(|()| kelvin_sys::fs::close(open)) {
+        // The reader of a pipe has left.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| Error::call("write", place.path(), error)),
+    }
+}
+
+/// Writes it to a new file.
+fn filled(place: &Arc<Place>, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Unfinished> {
+    let file = Unfinished::make(place, true)?;
+    fill(file.file(), content).map_err(|error| Error::call("write", place.path(), error))?;
+    Ok(file)
 }
 
 /// Checks that the directory of a file exists.

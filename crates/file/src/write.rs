@@ -74,13 +74,10 @@ pub fn run(job: &WriteJob) -> Result<Written> {
     file.check_room(job.bytes, matches!(job.pattern, Pattern::Noise { .. }))?;
     // Its temporary name means nothing to the user.
     let written = file.target().and_then(|empty| fill(job, asked, &empty)).map_err(|error| error.naming(&job.path))?;
-    if file.replaces() {
-        file.flush()?;
-    }
-    let file = file.finish()?;
+    file.finish()?;
     if matches!(job.sync, Sync::Fsync | Sync::Dsync) {
         // What is to survive a loss of power must do so under its name.
-        file.sync_all().map_err(|error| Error::call("flush", &job.path, error))?;
+        place.flush_name()?;
     }
     Ok(written)
 }

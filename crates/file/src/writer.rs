@@ -173,6 +173,7 @@ pub(crate) struct HowWritten {
 /// A file that is open to be written in one way.
 #[derive(Debug)]
 pub(crate) struct Writer {
+    target: Target,
     pattern: Pattern,
     kind: OpenWriter,
 }
@@ -204,7 +205,7 @@ impl Writer {
                 OpenWriter::Ring(ring) => ring.each_buffer(|buffer| buffer.fill(byte)),
             }
         }
-        Ok(Self { pattern, kind })
+        Ok(Self { target: target.clone(), pattern, kind })
     }
 }
 
@@ -216,6 +217,16 @@ impl Mover for Writer {
             OpenWriter::Plain(plain) => plain.make(requests, observer, prepare),
             OpenWriter::Ring(ring) => ring.make(requests, observer, prepare),
         }
+    }
+
+    fn end(&self) -> Result<()> {
+        let file = match &self.kind {
+            OpenWriter::Plain(plain) => plain.file(),
+            OpenWriter::Ring(ring) => ring.file(),
+        };
+        // That of a duplicate tells what that of the file would.
+        let closed = file.try_clone().and_then(kelvin_sys::fs::close);
+        closed.map_err(|error| Error::call("close", self.target.path(), error))
     }
 
     fn notes(&self) -> Vec<String> {

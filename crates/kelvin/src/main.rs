@@ -29,5 +29,6 @@ use fault::Fault;
 fn main() -> ExitCode {
     let ready = kelvin_sys::interrupt::write_errors_only().map_err(Fault::because);
     let result = ready.and_then(|()| cli::parse()).and_then(commands::dispatch);
+    let result = result.and_then(|code| output::end().map(|()| code));
     result.unwrap_or_else(|fault| fault.report())
 }

@@ -2,6 +2,7 @@
 //! foreign texts reach them.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use kelvin_file::user_file::UserFile;
@@ -16,6 +17,9 @@ use crate::fault::Fault;
 
 /// Goes to the beginning of a terminal's line, and erases it.
 pub const ERASE: &str = "\r\x1b[2K";
+
+/// What failed.
+const UNWRITTEN: &str = "cannot write to standard output";
 
 /// Columns when the terminal does not say.
 const USUAL_WIDTH: usize = 80;
@@ -80,11 +84,16 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Fault> {
 pub fn print_as_it_is(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Fault::new("cannot write to standard output", error))
-        }
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Fault::new(UNWRITTEN, error)),
         _ => Ok(()),
     }
+}
+
+/// That all was taken of what was written to standard output: a file system of another machine or program may say only when a file is
+/// closed that it was not.
+pub fn end() -> Result<(), Fault> {
+    let closed = io::stdout().as_fd().try_clone_to_owned().and_then(kelvin_sys::fs::close);
+    closed.map_err(|error| Fault::new(UNWRITTEN, error))
 }
 
 /// A line on standard error, for what is not the answer. Errors are ignored.

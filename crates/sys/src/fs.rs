@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
@@ -189,6 +189,31 @@ pub const NOT_IN_USE: i32 = libc::O_EXCL;
 /// The error of open(2) for a non-blocking write to a pipe without a reader (ENXIO).
 pub const NOBODY_READS: i32 = libc::ENXIO;
 
+/// Closes a file, and says whether all that was written to it was taken. A file system of another machine or program, or one with a
+/// quota there, may find out only now that it has no room; a file that is dropped hides that.
+///
+/// It is closed in any case, also on an error and on EINTR: on Linux it is not to be closed again (close(2)).
+///
+/// # Errors
+/// Those of close, such as EDQUOT, ENOSPC, EIO or EINTR: what was written may be lost.
+pub fn close(file: impl Into<OwnedFd>) -> Result<()> {
+    let number = file.into().into_raw_fd();
+    // SAFETY: the descriptor was owned, and nobody has it any more.
+    check(unsafe { libc::close(number) }).map(drop)
+}
+
+/// Flushes a directory, so that the names in it survive a crash. Where a file system has no such call (CIFS, 9p), the server keeps
+/// names by itself.
+///
+/// # Errors
+/// Those of open and fsync, such as `PermissionDenied` for a directory that may not be read.
+pub fn flush_directory(path: &Path) -> Result<()> {
+    match File::open(path)?.sync_all() {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        flushed => flushed,
+    }
+}
+
 /// The effective user of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing and cannot fail.
@@ -314,6 +339,16 @@ mod tests {
         for number in [own.as_raw_fd(), i32::MAX] {
             assert_eq!(given_to_write(number).unwrap_err().raw_os_error(), Some(libc::EBADF));
         }
+    }
+
+    #[test]
+    fn closing_frees_the_descriptor_and_a_directory_is_flushed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        close(writer).unwrap();
+        assert_eq!(std::io::Read::read(&mut reader, &mut [0]).unwrap(), 0);
+        flush_directory(directory.path()).unwrap();
+        assert!(flush_directory(&directory.path().join("none")).is_err());
     }
 
     #[test]

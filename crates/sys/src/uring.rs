@@ -72,6 +72,11 @@ impl Ring {
         unsafe { submitter.register_buffers(&vectors) }
     }
 
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Where a buffer begins.
     fn place(&mut self, slot: usize) -> *mut u8 {
         let spacing = spacing(self.setup.block);

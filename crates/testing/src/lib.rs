@@ -1,11 +1,12 @@
-//! What the tests of several crates share: how one says that it cannot run here, file systems that are mounted for one, and which
-//! control groups there are.
+//! What the tests of several crates share: how one says that it cannot run here, file systems that are mounted or served for one,
+//! and which control groups there are.
 
 #![forbid(unsafe_code)]
 
 pub mod groups;
 pub mod mounted;
 pub mod postgres;
+pub mod served;
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

@@ -6,12 +6,15 @@ use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::UnmountFlags;
 
 use crate::Missing;
+use crate::served::{self, Asked, Behaviour};
 
 /// How the names of the places begin; the process that made one follows, and then the kind.
 const PREFIX: &str = "kelvin-mounted-";
@@ -99,6 +102,21 @@ impl Mounted {
         Ok(mounted)
     }
 
+    /// One that the test serves itself, and what it is asked for.
+    ///
+    /// # Errors
+    /// What is missing for it here.
+    pub fn served(behaviour: Behaviour, base: &Path) -> Result<(Self, Arc<Asked>), Missing> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        sweep(base);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let place = base.join(format!("{PREFIX}{}-served-{number}", std::process::id()));
+        let mounted = Self { place, programs: Vec::new() };
+        mounted.directory(MOUNT)?;
+        let asked = served::serve(&mounted.path(), behaviour)?;
+        Ok((mounted, asked))
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> PathBuf {
         self.place.join(MOUNT)
@@ -121,7 +139,7 @@ impl Mounted {
                 let behind = self.directory("behind")?;
                 let mut command = Command::new("bindfs");
                 self.start(kind.package(), command.arg("-f").arg(behind).arg(self.path()).stderr(Stdio::null()))?;
-                self.served()
+                self.is_served()
             }
         }
     }
@@ -157,7 +175,7 @@ impl Mounted {
         // Without kernel_cache the page cache loses the file whenever it is opened.
         client.args(["-f", "-o", "passive,kernel_cache"]).stdin(from).stdout(to).stderr(Stdio::null());
         self.start(FileSystemKind::Sshfs.package(), &mut client)?;
-        self.served()
+        self.is_served()
     }
 
     /// Starts a program that serves it.
@@ -167,7 +185,7 @@ impl Mounted {
     }
 
     /// Waits until a program has mounted what it serves.
-    fn served(&self) -> Result<(), Missing> {
+    fn is_served(&self) -> Result<(), Missing> {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             if is_mounted(&self.path()) {

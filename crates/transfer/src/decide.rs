@@ -3,13 +3,15 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::ErrorKind;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelvin_file::Error as FileError;
-use rustix::fs::{AtFlags, FileType, Gid, RenameFlags, Stat, Uid};
+use kelvin_file::rename::{self, At};
+use rustix::fs::{AtFlags, FileType, Gid, Stat, Uid};
 
 use crate::blocks::BLOCK;
 use crate::deposit::{Deposit, Taken};
@@ -337,10 +339,13 @@ fn link(tree: &mut Tree, entry: &Entry, target: &[u8], overwrite: bool) -> Resul
     // One that a killed receiver left.
     let _ = rustix::fs::unlinkat(directory, &other, AtFlags::empty());
     rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target), directory, &other).map_err(failed)?;
-    let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-    let described = describe(directory, &other, entry);
-    let put =
-        described.and_then(|()| rustix::fs::renameat_with(directory, &other, directory, entry.name.as_os_str(), flags));
+    let put = describe(directory, &other, entry).and_then(|()| {
+        let (from, to) = (Path::new(&other), entry.name.as_os_str());
+        match overwrite {
+            true => rustix::fs::renameat(directory, from, directory, to),
+            false => rename::to_new_name(At::inside(directory.as_fd(), from), At::inside(directory.as_fd(), to)),
+        }
+    });
     put.map_err(|error| {
         let _ = rustix::fs::unlinkat(directory, &other, AtFlags::empty());
         failed(error).into()

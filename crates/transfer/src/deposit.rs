@@ -224,14 +224,13 @@ impl Deposit {
     /// The file for streams that have joined.
     ///
     /// # Errors
-    /// Those of duplicating a descriptor; a file that must come in order.
+    /// A file that must come in order.
     pub(crate) fn split(&self) -> Result<SplitFile> {
         let file = match &self.sink {
-            Sink::File(file) => file.file().try_clone().map(Arc::new).map(Some),
-            Sink::Nothing => Ok(None),
+            Sink::File(file) => Some(file.shared()),
+            Sink::Nothing => None,
             Sink::Output(_) => return Err(Error::Nonsense("it splits a file that must come in order")),
         };
-        let file = file.map_err(|error| FileError::call("write", &self.path, error))?;
         Ok(SplitFile { file, path: self.path.clone(), arrivals: Arc::clone(&self.arrivals) })
     }
 
@@ -340,17 +339,25 @@ impl Deposit {
     /// # Errors
     /// Those of flushing.
     pub fn flush_some(&mut self) -> Result<()> {
-        if self.unflushed < FLUSHED { Ok(()) } else { self.flush() }
+        if self.unflushed < FLUSHED {
+            return Ok(());
+        }
+        self.unflushed = 0;
+        let Sink::File(file) = &self.sink else { return Ok(()) };
+        Ok(file.file().sync_all().map_err(|error| FileError::call("flush", &self.path, error))?)
     }
 
-    /// Flushes it.
+    /// Flushes all of it.
     ///
     /// # Errors
     /// Those of flushing.
     pub fn flush(&mut self) -> Result<()> {
-        self.unflushed = 0;
-        let Sink::File(file) = &self.sink else { return Ok(()) };
-        Ok(file.file().sync_all().map_err(|error| FileError::call("flush", &self.path, error))?)
+        if let Sink::File(file) = &mut self.sink { Ok(file.flush()?) } else { Ok(()) }
+    }
+
+    /// Whether another file goes when it gets its name.
+    pub fn replaces(&self) -> bool {
+        matches!(&self.sink, Sink::File(file) if file.replaces())
     }
 
     /// Whether all of it is there.
@@ -380,14 +387,21 @@ impl Deposit {
         describe(file.file(), &|| self.path.clone(), entry)
     }
 
-    /// Gives it its permissions and name.
+    /// Gives it its permissions, closes it, and gives it its name.
     ///
     /// # Errors
-    /// Those of renaming; something that has come there meanwhile. Then it is removed.
+    /// Those of closing and renaming; something that has come there meanwhile. Then it is removed.
     pub fn keep(self, entry: &Entry) -> Result<()> {
-        let Sink::File(mut file) = self.sink else { return Ok(()) };
-        file.set_mode(entry.mode);
-        Ok(file.finish().map(drop)?)
+        match self.sink {
+            Sink::File(mut file) => {
+                file.set_mode(entry.mode);
+                Ok(file.finish()?)
+            }
+            Sink::Output(output) => {
+                Ok(kelvin_sys::fs::close(output).map_err(|error| FileError::call("close", &self.path, error))?)
+            }
+            Sink::Nothing => Ok(()),
+        }
     }
 
     /// The connection has ended: a part of a large file is left, to be gone on with; anything else is removed. Returns whether

@@ -612,7 +612,8 @@ impl<'a, S: Stream> Session<'a, S> {
             }
             deposit.describe(&entry)
         });
-        let flushed = match sync {
+        // A file that is replaced goes, and must not be all that a crash would have left.
+        let flushed = match sync || deposit.replaces() {
             true => described.and_then(|()| timed(&mut times.sync, || deposit.flush())),
             false => described,
         };

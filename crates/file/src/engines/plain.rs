@@ -63,6 +63,11 @@ impl Plain {
         Ok(Self { target, file, call, buffer, alignment, position: 0 })
     }
 
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// The buffer, to fill before the first request.
     pub(crate) fn buffer_mut(&mut self) -> &mut [u8] {
         self.buffer.as_mut_slice()

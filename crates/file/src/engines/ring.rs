@@ -55,6 +55,11 @@ impl Ringed {
         Ok(Self { target, ring, direction, alignment, free, slots, done: 0, depths: 0 })
     }
 
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        self.ring.file()
+    }
+
     /// The buffers, to fill before the first request.
     pub(crate) fn each_buffer(&mut self, mut fill: impl FnMut(&mut [u8])) {
         (0..self.slots.len()).for_each(|slot| fill(self.ring.buffer_mut(slot)));

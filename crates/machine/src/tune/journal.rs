@@ -82,14 +82,16 @@ impl Journal {
             file.set_permissions(Permissions::from_mode(FILE_MODE))?;
             file.write_all(&text)?;
             file.sync_all()?;
+            kelvin_sys::fs::close(file)?;
             fs::rename(&temporary, path)?;
-            sync_directory(path)
+            kelvin_sys::fs::flush_directory(directory(path))
         };
         write().map_err(|source| failed(path, "written", source))
     }
 
     pub(super) fn remove(path: &Path) -> Result<(), TuneError> {
-        fs::remove_file(path).and_then(|()| sync_directory(path)).map_err(|source| failed(path, "removed", source))
+        let removed = fs::remove_file(path).and_then(|()| kelvin_sys::fs::flush_directory(directory(path)));
+        removed.map_err(|source| failed(path, "removed", source))
     }
 }
 
@@ -140,10 +142,6 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.push(".");
     name.push(suffix);
     PathBuf::from(name)
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(directory(path))?.sync_all()
 }
 
 /// The right to change settings: a kernel lock on a file beside the journal. It ends with its process, so a kill leaves

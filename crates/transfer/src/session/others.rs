@@ -31,13 +31,7 @@ impl<S: Stream> Session<'_, S> {
         if self.place(file).is_none() && !self.failed.contains(&file) {
             self.begin(file)?;
         }
-        let split = match self.place(file).map(|place| self.arriving[place].deposit.split()).transpose() {
-            Err(why) if why.is_of_one_file() => {
-                self.fail(file, why)?;
-                None
-            }
-            split => split?,
-        };
+        let split = self.place(file).map(|place| self.arriving[place].deposit.split()).transpose()?;
         if let Some(streams) = &self.streams {
             streams.split(file, split);
         }

@@ -1,0 +1,449 @@
+//! A file system in memory that a test serves by FUSE itself (include/uapi/linux/fuse.h): it behaves as those of other machines and
+//! programs do that no test can have here.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
+
+use crate::Missing;
+
+/// How it behaves.
+#[derive(Clone, Debug)]
+pub struct Behaviour {
+    /// Most bytes of a file that it stores: a longer one is refused when it is closed or flushed, and is empty then (a quota of NFS or
+    /// of a store behind FUSE).
+    pub most_stored: u64,
+    /// Whether it states the size of a file: else it states 0, and has it read until its end, as /proc does.
+    pub states_sizes: bool,
+    /// Whether it renames without replacing.
+    pub renames_without_replacing: bool,
+    /// The error of making a hard link; none if it makes them.
+    pub refuses_links: Option<Errno>,
+    /// The unit of the times that it keeps, in nanoseconds.
+    pub time_unit: u64,
+    /// Most bytes of a name.
+    pub longest_name: usize,
+}
+
+impl Default for Behaviour {
+    /// As a usual one.
+    fn default() -> Self {
+        Self {
+            most_stored: u64::MAX,
+            states_sizes: true,
+            renames_without_replacing: true,
+            refuses_links: None,
+            time_unit: 1,
+            longest_name: 255,
+        }
+    }
+}
+
+/// What it was asked for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// How often a directory was opened to be listed.
+    pub listings: AtomicU64,
+}
+
+/// Mounts it, and serves it until it is unmounted, by a thread of its own.
+///
+/// # Errors
+/// What is missing for it here.
+pub(crate) fn serve(path: &Path, behaviour: Behaviour) -> Result<Arc<Asked>, Missing> {
+    let failed = |why: std::io::Error| Missing::right(format!("FUSE: {why}"));
+    let device = File::options().read(true).write(true).open("/dev/fuse").map_err(failed)?;
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,default_permissions", device.as_raw_fd());
+    let options = CString::new(options).map_err(|error| failed(error.into()))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("kelvin-testing", path, "fuse", flags, options.as_c_str()).map_err(|error| failed(error.into()))?;
+    let asked = Arc::new(Asked::default());
+    let mut server = Server::new(behaviour, Arc::clone(&asked));
+    std::thread::Builder::new().name("fuse".into()).spawn(move || server.serve(&device)).map_err(failed)?;
+    Ok(asked)
+}
+
+/// Bytes of a request: those of a write, and what goes before them.
+const REQUEST: usize = WRITTEN + (8 << 10);
+/// Most bytes of a write.
+const WRITTEN: usize = 128 << 10;
+/// Bytes of what goes before a request and an answer.
+const IN_HEADER: usize = 40;
+const OUT_HEADER: usize = 16;
+const ROOT: u64 = 1;
+/// Types of files, as `st_mode` has them.
+const DIRECTORY: u32 = 0o040_000;
+const REGULAR: u32 = 0o100_000;
+const LINK: u32 = 0o120_000;
+/// FOPEN_DIRECT_IO.
+const DIRECT: u32 = 1;
+
+mod operation {
+    pub const LOOKUP: u32 = 1;
+    pub const FORGET: u32 = 2;
+    pub const GETATTR: u32 = 3;
+    pub const SETATTR: u32 = 4;
+    pub const READLINK: u32 = 5;
+    pub const SYMLINK: u32 = 6;
+    pub const MKDIR: u32 = 9;
+    pub const UNLINK: u32 = 10;
+    pub const RMDIR: u32 = 11;
+    pub const RENAME: u32 = 12;
+    pub const LINK: u32 = 13;
+    pub const OPEN: u32 = 14;
+    pub const READ: u32 = 15;
+    pub const WRITE: u32 = 16;
+    pub const STATFS: u32 = 17;
+    pub const RELEASE: u32 = 18;
+    pub const FSYNC: u32 = 20;
+    pub const FLUSH: u32 = 25;
+    pub const INIT: u32 = 26;
+    pub const OPENDIR: u32 = 27;
+    pub const READDIR: u32 = 28;
+    pub const RELEASEDIR: u32 = 29;
+    pub const FSYNCDIR: u32 = 30;
+    pub const CREATE: u32 = 35;
+    pub const INTERRUPT: u32 = 36;
+    pub const BATCH_FORGET: u32 = 42;
+    pub const RENAME2: u32 = 45;
+}
+
+/// A file, directory or link.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    mode: u32,
+    owner: [u32; 2],
+    /// In nanoseconds since 1970.
+    modified: u64,
+    links: u32,
+    /// The bytes of a file, or the path of a link.
+    content: Vec<u8>,
+    names: BTreeMap<Vec<u8>, u64>,
+}
+
+/// The fields of a request after its header, one after the other.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (first, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        first
+    }
+
+    fn u32(&mut self) -> u32 {
+        self.bytes(4).try_into().map_or(0, u32::from_ne_bytes)
+    }
+
+    fn u64(&mut self) -> u64 {
+        self.bytes(8).try_into().map_or(0, u64::from_ne_bytes)
+    }
+
+    /// A text that ends in a NUL.
+    fn text(&mut self) -> Vec<u8> {
+        let text = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        self.bytes(text.len() + 1);
+        text.to_vec()
+    }
+}
+
+/// The fields of an answer.
+#[derive(Default)]
+struct Answer(Vec<u8>);
+
+impl Answer {
+    fn u32s(&mut self, fields: &[u32]) -> &mut Self {
+        fields.iter().for_each(|field| self.0.extend(field.to_ne_bytes()));
+        self
+    }
+
+    fn u64s(&mut self, fields: &[u64]) -> &mut Self {
+        fields.iter().for_each(|field| self.0.extend(field.to_ne_bytes()));
+        self
+    }
+}
+
+type Answered = Result<Answer, Errno>;
+
+struct Server {
+    behaviour: Behaviour,
+    asked: Arc<Asked>,
+    nodes: HashMap<u64, Node>,
+    last: u64,
+}
+
+impl Server {
+    fn new(behaviour: Behaviour, asked: Arc<Asked>) -> Self {
+        let root = Node { mode: DIRECTORY | 0o755, links: 2, ..Node::default() };
+        Self { behaviour, asked, nodes: HashMap::from([(ROOT, root)]), last: ROOT }
+    }
+
+    fn serve(&mut self, mut device: &File) {
+        let mut request = vec![0; REQUEST];
+        loop {
+            let count = match device.read(&mut request) {
+                Ok(count) => count,
+                // A request that was withdrawn before it was read (fuse(4)).
+                Err(error) if [ErrorKind::Interrupted, ErrorKind::NotFound].contains(&error.kind()) => continue,
+                Err(_unmounted) => return,
+            };
+            let mut fields = Fields(&request[..count]);
+            let (_length, operation, unique, node) = (fields.u32(), fields.u32(), fields.u64(), fields.u64());
+            if [operation::FORGET, operation::BATCH_FORGET, operation::INTERRUPT].contains(&operation) {
+                continue;
+            }
+            let mut rest = Fields(&request[IN_HEADER.min(count)..count]);
+            let (error, answer) = match self.answer(operation, node, &mut rest) {
+                Ok(answer) => (0, answer.0),
+                Err(error) => (-error.raw_os_error(), Vec::new()),
+            };
+            let mut whole = Answer::default();
+            whole.u32s(&[(OUT_HEADER + answer.len()) as u32, error as u32]).u64s(&[unique]);
+            whole.0.extend(answer);
+            // One that was interrupted waits for none.
+            let _ = device.write(&whole.0);
+        }
+    }
+
+    fn answer(&mut self, operation: u32, node: u64, fields: &mut Fields<'_>) -> Answered {
+        match operation {
+            operation::INIT => Ok(init()),
+            operation::LOOKUP => {
+                let name = self.name(fields)?;
+                let found = self.node(node)?.names.get(&name).copied().ok_or(Errno::NOENT)?;
+                self.entry(found)
+            }
+            operation::GETATTR => self.attributes(node),
+            operation::SETATTR => self.set_attributes(node, fields),
+            operation::READLINK => Ok(Answer(self.node(node)?.content.clone())),
+            operation::SYMLINK => {
+                let name = self.name(fields)?;
+                let content = fields.text();
+                self.add(node, name, Node { mode: LINK | 0o777, content, links: 1, ..Node::default() })
+            }
+            operation::MKDIR => {
+                let (mode, _umask, name) = (fields.u32(), fields.u32(), self.name(fields)?);
+                self.add(node, name, Node { mode: DIRECTORY | mode & 0o7777, links: 2, ..Node::default() })
+            }
+            operation::CREATE => {
+                let (_flags, mode, _umask, _open) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
+                let name = self.name(fields)?;
+                let mut made =
+                    self.add(node, name, Node { mode: REGULAR | mode & 0o7777, links: 1, ..Node::default() })?;
+                made.0.extend(self.opened().0);
+                Ok(made)
+            }
+            operation::UNLINK | operation::RMDIR => {
+                let name = self.name(fields)?;
+                let removed = self.node(node)?.names.get(&name).copied().ok_or(Errno::NOENT)?;
+                if !self.node(removed)?.names.is_empty() {
+                    return Err(Errno::NOTEMPTY);
+                }
+                self.remove(node, &name)
+            }
+            operation::RENAME => {
+                let to = fields.u64();
+                self.rename(node, to, 0, fields)
+            }
+            operation::RENAME2 if !self.behaviour.renames_without_replacing => Err(Errno::NOSYS),
+            operation::RENAME2 => {
+                let (to, flags, _padding) = (fields.u64(), fields.u32(), fields.u32());
+                self.rename(node, to, flags, fields)
+            }
+            operation::LINK => self.behaviour.refuses_links.map_or(Ok(()), Err).and_then(|()| {
+                let (linked, name) = (fields.u64(), self.name(fields)?);
+                if self.node(node)?.names.contains_key(&name) {
+                    return Err(Errno::EXIST);
+                }
+                self.node(linked)?.links += 1;
+                self.node(node)?.names.insert(name, linked);
+                self.entry(linked)
+            }),
+            operation::OPEN => Ok(self.opened()),
+            operation::OPENDIR => {
+                self.asked.listings.fetch_add(1, Ordering::Relaxed);
+                Ok(self.opened())
+            }
+            operation::READ => {
+                let (_handle, offset, size) = (fields.u64(), fields.u64() as usize, fields.u32() as usize);
+                let content = &self.node(node)?.content;
+                let begin = offset.min(content.len());
+                Ok(Answer(content[begin..content.len().min(begin + size)].to_vec()))
+            }
+            operation::WRITE => self.write(node, fields),
+            operation::READDIR => self.listing(node, fields),
+            operation::STATFS => {
+                let mut answer = Answer::default();
+                answer.u64s(&[1 << 20; 5]).u32s(&[4096, self.behaviour.longest_name as u32, 4096, 0]).u32s(&[0; 6]);
+                Ok(answer)
+            }
+            operation::FLUSH | operation::FSYNC => {
+                let most = self.behaviour.most_stored;
+                let node = self.node(node)?;
+                if node.content.len() as u64 > most {
+                    node.content.clear();
+                    return Err(Errno::DQUOT);
+                }
+                Ok(Answer::default())
+            }
+            operation::RELEASE | operation::RELEASEDIR | operation::FSYNCDIR => Ok(Answer::default()),
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    fn node(&mut self, number: u64) -> Result<&mut Node, Errno> {
+        self.nodes.get_mut(&number).ok_or(Errno::STALE)
+    }
+
+    fn name(&self, fields: &mut Fields<'_>) -> Result<Vec<u8>, Errno> {
+        let name = fields.text();
+        if name.len() > self.behaviour.longest_name { Err(Errno::NAMETOOLONG) } else { Ok(name) }
+    }
+
+    fn add(&mut self, above: u64, name: Vec<u8>, node: Node) -> Answered {
+        if self.node(above)?.names.contains_key(&name) {
+            return Err(Errno::EXIST);
+        }
+        self.last += 1;
+        let number = self.last;
+        self.nodes.insert(number, node);
+        self.node(above)?.names.insert(name, number);
+        self.entry(number)
+    }
+
+    /// Takes a name away. A file stays for whoever has it open.
+    fn remove(&mut self, above: u64, name: &[u8]) -> Answered {
+        if let Some(number) = self.node(above)?.names.remove(name) {
+            let node = self.node(number)?;
+            node.links = node.links.saturating_sub(1);
+        }
+        Ok(Answer::default())
+    }
+
+    fn rename(&mut self, from: u64, to: u64, flags: u32, fields: &mut Fields<'_>) -> Answered {
+        const NOREPLACE: u32 = 1;
+        let (old, new) = (self.name(fields)?, self.name(fields)?);
+        if flags & !NOREPLACE != 0 {
+            return Err(Errno::INVAL);
+        }
+        let moved = self.node(from)?.names.get(&old).copied().ok_or(Errno::NOENT)?;
+        if self.node(to)?.names.contains_key(&new) {
+            if flags == NOREPLACE {
+                return Err(Errno::EXIST);
+            }
+            self.remove(to, &new)?;
+        }
+        self.node(from)?.names.remove(&old);
+        self.node(to)?.names.insert(new, moved);
+        Ok(Answer::default())
+    }
+
+    fn write(&mut self, node: u64, fields: &mut Fields<'_>) -> Answered {
+        let (_handle, offset, size) = (fields.u64(), fields.u64() as usize, fields.u32());
+        let _rest = fields.bytes(20);
+        let (bytes, content) = (fields.bytes(size as usize), &mut self.node(node)?.content);
+        content.resize(content.len().max(offset + bytes.len()), 0);
+        content[offset..offset + bytes.len()].copy_from_slice(bytes);
+        let mut answer = Answer::default();
+        answer.u32s(&[size, 0]);
+        Ok(answer)
+    }
+
+    fn set_attributes(&mut self, number: u64, fields: &mut Fields<'_>) -> Answered {
+        const MODE: u32 = 1;
+        const USER: u32 = 2;
+        const GROUP: u32 = 4;
+        const SIZE: u32 = 8;
+        const MODIFIED: u32 = 32;
+        let (valid, _padding, _handle, size, _owner) =
+            (fields.u32(), fields.u32(), fields.u64(), fields.u64(), fields.u64());
+        let (_accessed, seconds, _changed) = (fields.u64(), fields.u64(), fields.u64());
+        let (_accessed, nanoseconds, _changed) = (fields.u32(), fields.u32(), fields.u32());
+        let (mode, _unused, user, group) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
+        let unit = self.behaviour.time_unit;
+        let node = self.node(number)?;
+        if valid & MODE != 0 {
+            node.mode = node.mode & !0o7777 | mode & 0o7777;
+        }
+        if valid & USER != 0 {
+            node.owner[0] = user;
+        }
+        if valid & GROUP != 0 {
+            node.owner[1] = group;
+        }
+        if valid & SIZE != 0 {
+            node.content.resize(size as usize, 0);
+        }
+        if valid & MODIFIED != 0 {
+            let time = seconds * 1_000_000_000 + u64::from(nanoseconds);
+            node.modified = time / unit * unit;
+        }
+        self.attributes(number)
+    }
+
+    fn attributes(&mut self, number: u64) -> Answered {
+        let mut answer = Answer::default();
+        answer.u64s(&[0]).u32s(&[0, 0]);
+        answer.0.extend(self.described(number)?);
+        Ok(answer)
+    }
+
+    fn entry(&mut self, number: u64) -> Answered {
+        let mut answer = Answer::default();
+        answer.u64s(&[number, 0, 0, 0]).u32s(&[0, 0]);
+        answer.0.extend(self.described(number)?);
+        Ok(answer)
+    }
+
+    fn described(&mut self, number: u64) -> Result<Vec<u8>, Errno> {
+        let states_sizes = self.behaviour.states_sizes;
+        let Node { mode, owner, modified, links, ref content, .. } = *self.node(number)?;
+        let size = if mode & REGULAR == REGULAR && !states_sizes { 0 } else { content.len() as u64 };
+        let (seconds, nanoseconds) = (modified / 1_000_000_000, (modified % 1_000_000_000) as u32);
+        let mut answer = Answer::default();
+        answer.u64s(&[number, size, size.div_ceil(512), seconds, seconds, seconds]);
+        answer.u32s(&[nanoseconds, nanoseconds, nanoseconds, mode, links, owner[0], owner[1], 0, 4096, 0]);
+        Ok(answer.0)
+    }
+
+    fn opened(&self) -> Answer {
+        let mut answer = Answer::default();
+        answer.u64s(&[0]).u32s(&[if self.behaviour.states_sizes { 0 } else { DIRECT }, 0]);
+        answer
+    }
+
+    fn listing(&mut self, number: u64, fields: &mut Fields<'_>) -> Answered {
+        let (_handle, offset, size) = (fields.u64(), fields.u64() as usize, fields.u32() as usize);
+        let names: Vec<(Vec<u8>, u64)> = self.node(number)?.names.clone().into_iter().collect();
+        let all = [(b".".to_vec(), number), (b"..".to_vec(), ROOT)].into_iter().chain(names);
+        let mut answer = Answer::default();
+        for (position, (name, number)) in all.enumerate().skip(offset) {
+            let kind = self.node(number)?.mode >> 12;
+            let length = (24 + name.len()).next_multiple_of(8);
+            if answer.0.len() + length > size {
+                break;
+            }
+            let end = answer.0.len() + length;
+            answer.u64s(&[number, position as u64 + 1]).u32s(&[name.len() as u32, kind]);
+            answer.0.extend(name);
+            answer.0.resize(end, 0);
+        }
+        Ok(answer)
+    }
+}
+
+/// What both sides can do: version 7.31, large writes, names that are no directories looked up one by one.
+fn init() -> Answer {
+    const BIG_WRITES: u32 = 1 << 5;
+    let mut answer = Answer::default();
+    answer.u32s(&[7, 31, 0, BIG_WRITES, 0, WRITTEN as u32, 1]).u32s(&[0; 9]);
+    answer
+}
