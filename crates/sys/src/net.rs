@@ -125,8 +125,11 @@ pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }
 
-/// Has a receiver be woken only when so many bytes have come (SO_RCVLOWAT), at least one; the end of a stream wakes it too. A
+/// Has poll and its like call a socket readable only when so many bytes have come (SO_RCVLOWAT), at least one, or the stream ends. A
 /// kernel makes the receive buffer as large as that needs.
+///
+/// A read that waits is not to be combined with it: it takes what has come, and then sleeps until as many bytes have come again,
+/// which at the end of what is sent is never.
 ///
 /// # Errors
 /// Those of setsockopt.
@@ -145,14 +148,15 @@ pub fn set_most_unsent(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
-/// Drops what a TCP connection has received, at most so many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)); waits for
-/// some as a read does. Says how many were dropped: none at the end of the stream.
+/// Drops what a TCP connection has received, at most so many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)). Says how many
+/// were dropped: none at the end of the stream.
 ///
 /// # Errors
-/// Those of recv.
+/// Those of recv: `WouldBlock` where nothing has come.
 pub fn drop_received(socket: &TcpStream, bytes: usize) -> Result<usize> {
     // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer.
-    let dropped = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), bytes, libc::MSG_TRUNC) };
+    let dropped =
+        unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), bytes, libc::MSG_TRUNC | libc::MSG_DONTWAIT) };
     usize::try_from(dropped).map_err(|_| Error::last_os_error())
 }
 

@@ -25,14 +25,14 @@ pub fn writable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
     Ok(wanted[0].revents != 0)
 }
 
-/// Whether there is something to read now, or the end. A socket that has only reports of what was sent without a copy has neither,
-/// though poll calls it ready: a read would wait.
+/// Whether there is something to read within a time, as much as the socket has a receiver wait for, or the end. A socket that has only
+/// reports of what was sent without a copy has neither, though poll calls it ready, and ends the wait: a read would wait.
 ///
 /// # Errors
 /// What the system call says.
-pub fn has_input(descriptor: BorrowedFd<'_>) -> Result<bool> {
+pub fn has_input(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
     let mut wanted = [to_read(descriptor)];
-    wait(&mut wanted, Duration::ZERO)?;
+    wait(&mut wanted, within)?;
     Ok(wanted[0].revents & (libc::POLLIN | libc::POLLHUP) != 0)
 }
 
@@ -80,11 +80,11 @@ mod tests {
         std::io::Read::read_exact(&mut far, &mut vec![0; 4096]).unwrap();
         far.write_all(b"x").unwrap();
         // Both have come: the report makes it ready, the byte is input.
-        while !has_input(near.as_fd()).unwrap() {}
+        while !has_input(near.as_fd(), Duration::ZERO).unwrap() {}
         std::io::Read::read_exact(&mut &near, &mut [0]).unwrap();
-        assert!(!has_input(near.as_fd()).unwrap());
+        assert!(!has_input(near.as_fd(), Duration::ZERO).unwrap());
         drop(far);
-        while !has_input(near.as_fd()).unwrap() {}
+        while !has_input(near.as_fd(), Duration::ZERO).unwrap() {}
     }
 
     #[test]

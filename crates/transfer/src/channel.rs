@@ -14,6 +14,7 @@ use kelvin_sys::interrupt;
 use kelvin_wire::deadline::Connection;
 use kelvin_wire::sealed::{Opener, SEALED, Sealer, TAG};
 use kelvin_wire::{Error as WireError, Hasher};
+use rustix::net::{RecvFlags, recv};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -48,23 +49,32 @@ const LOOK: Duration = Duration::from_micros(60);
 const MOST_PASSED: u32 = 64;
 /// How often an end that waits checks whether it is to stop.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
-/// What is waited for.
+/// What is done, and what is waited for.
+const LOOK_FOR: &str = "look for an answer";
 pub(crate) const TO_TAKE: &str = "take what was sent";
 pub(crate) const TO_SEND: &str = "send anything";
 
 /// A connection of which can be seen whether something has come.
 pub trait Stream: Connection {
-    /// Whether a read would return at once.
+    /// Whether as many bytes as are waited for have come, or the stream has ended, within this time.
     ///
     /// # Errors
     /// A failed call.
-    fn is_readable(&self) -> std::io::Result<bool>;
+    fn is_readable(&self, within: Duration) -> std::io::Result<bool>;
 
-    /// From now on a waiting read returns when so many bytes are there, or the stream ends.
+    /// From now on so many bytes are waited for; a read that waits is sure to return with them only if it is one.
     ///
     /// # Errors
     /// A failed call.
     fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()>;
+
+    /// Reads what has come, and does not wait where a connection can tell.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn read_come(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.read(buffer)
+    }
 
     /// Most bytes that may come before any is read.
     ///
@@ -72,13 +82,13 @@ pub trait Stream: Connection {
     /// A failed call.
     fn window(&self) -> std::io::Result<usize>;
 
-    /// Drops at most so many bytes of what comes, which are not to be seen; none at the end of the stream.
+    /// Drops at most so many bytes of what has come, which are not to be seen, as [`Self::read_come`] reads them.
     ///
     /// # Errors
     /// Those of reading.
-    fn skip(&mut self, bytes: usize, buffer: &mut [u8]) -> std::io::Result<usize> {
+    fn skip_come(&mut self, bytes: usize, buffer: &mut [u8]) -> std::io::Result<usize> {
         let room = bytes.min(buffer.len());
-        self.read(&mut buffer[..room])
+        self.read_come(&mut buffer[..room])
     }
 
     /// Another descriptor of its socket, if it is one by which files can be sent.
@@ -91,8 +101,8 @@ pub trait Stream: Connection {
 }
 
 impl Stream for TcpStream {
-    fn is_readable(&self) -> std::io::Result<bool> {
-        kelvin_sys::ready::has_input(self.as_fd())
+    fn is_readable(&self, within: Duration) -> std::io::Result<bool> {
+        kelvin_sys::ready::has_input(self.as_fd(), within)
     }
 
     fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()> {
@@ -103,7 +113,11 @@ impl Stream for TcpStream {
         Ok(kelvin_sys::net::tcp_known(self)?.receive_window as usize)
     }
 
-    fn skip(&mut self, bytes: usize, _: &mut [u8]) -> std::io::Result<usize> {
+    fn read_come(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        Ok(recv(self, buffer, RecvFlags::DONTWAIT)?.0)
+    }
+
+    fn skip_come(&mut self, bytes: usize, _: &mut [u8]) -> std::io::Result<usize> {
         kelvin_sys::net::drop_received(self, bytes)
     }
 
@@ -125,13 +139,15 @@ pub struct Channel<S = TcpStream> {
     input: Window,
     /// Decrypted bytes that were not looked at.
     content: Window,
-    /// With how many bytes a read returns.
+    /// How many bytes are waited for.
     least: usize,
     /// Whether the window was found to be wide.
     is_wide: bool,
     looking: Looking,
     /// How long this end was at its stages.
     pub times: Times,
+    /// Waits that a tick ended although all that was waited for had come: the kernel had not woken this end.
+    overslept: u32,
 }
 
 impl<S: Stream> Channel<S> {
@@ -156,7 +172,13 @@ impl<S: Stream> Channel<S> {
             is_wide: false,
             looking,
             times,
+            overslept: 0,
         })
+    }
+
+    /// Waits that a tick ended although all that was waited for had come: none, unless a reader sleeps beside what it reads.
+    pub fn overslept(&self) -> u32 {
+        self.overslept
     }
 
     /// From now on the bytes of files go plain, or not.
@@ -268,7 +290,7 @@ impl<S: Stream> Channel<S> {
     /// # Errors
     /// A failed call.
     pub(crate) fn has_come(&self) -> Result<bool> {
-        let is_readable = || self.stream.is_readable().map_err(WireError::call("look for an answer"));
+        let is_readable = || self.stream.is_readable(Duration::ZERO).map_err(WireError::call(LOOK_FOR));
         Ok(self.input.len() > 0 || is_readable()?)
     }
 
@@ -278,12 +300,15 @@ impl<S: Stream> Channel<S> {
     /// # Errors
     /// Another side that is gone, silent, or breaks the protocol.
     pub fn data_into(&mut self, buffer: &mut [u8], bytes: usize) -> Result<()> {
-        let mut filled = 0;
+        let (mut filled, mut patience) = (0, Patience::new());
         while filled < bytes {
             // What has come need not come again, encrypted or not.
             self.expect((bytes - filled).saturating_sub(self.input.len() + self.content.len()))?;
             let (room, wanted) = (&mut buffer[filled..], bytes - filled);
-            filled += if self.plain { self.plain_into(&mut room[..wanted])? } else { self.sealed_into(room, wanted)? };
+            filled += match self.plain {
+                true => self.plain_into(&mut room[..wanted], &mut patience)?,
+                false => self.sealed_into(room, wanted, &mut patience)?,
+            };
         }
         Ok(())
     }
@@ -314,8 +339,11 @@ impl<S: Stream> Channel<S> {
         Ok((*hasher.finalize().as_bytes(), written))
     }
 
-    /// Has a read wait for all of so many bytes, if they are many: to be woken for each segment costs the sender more than to send
+    /// Has this end wait for all of so many bytes, if they are many: to be woken for each segment costs the sender more than to send
     /// it, where that means waking another processor.
+    ///
+    /// A read that waits for many first takes what has come, and is then woken only when as many come again: at the end of what is
+    /// sent, that is never. So it is polled for many, and then read without waiting.
     ///
     /// Not before the window is wide: a reader that waits for a whole window has the sender wait for it as well, and the kernel, which
     /// widens a window that is read in less than a round trip, lets it be for ever.
@@ -334,29 +362,47 @@ impl<S: Stream> Channel<S> {
     }
 
     /// What came already, or what comes next.
-    fn plain_into(&mut self, room: &mut [u8]) -> Result<usize> {
+    fn plain_into(&mut self, room: &mut [u8], patience: &mut Patience) -> Result<usize> {
         if self.input.len() > 0 {
             let came = self.input.take(room.len());
             room[..came.len()].copy_from_slice(came);
             return Ok(came.len());
         }
-        self.wait_to(|stream| stream.read(room))
+        self.wait_to(patience, |channel, reading| reading.of(&mut channel.stream, room))
     }
 
     /// Waits until something can be done with the bytes that come next; as many as it says.
-    fn wait_to(&mut self, mut take: impl FnMut(&mut S) -> std::io::Result<usize>) -> Result<usize> {
+    fn wait_to(
+        &mut self,
+        patience: &mut Patience,
+        mut take: impl FnMut(&mut Self, Reading) -> std::io::Result<usize>,
+    ) -> Result<usize> {
         let begun = Instant::now();
-        let patience = Patience::new();
-        self.look(begun)?;
         let taken = loop {
-            match take(&mut self.stream) {
+            let (reading, is_late) = self.wait()?;
+            match take(self, reading) {
                 Ok(0) => return Err(WireError::Gone.into()),
-                Ok(count) => break count,
+                Ok(count) => {
+                    patience.progress(count);
+                    self.overslept += u32::from(is_late && count >= self.least);
+                    break count;
+                }
                 Err(error) => patience.pass(error, TO_SEND)?,
             }
         };
         self.times.connection += begun.elapsed().as_nanos() as u64;
         Ok(taken)
+    }
+
+    /// Waits until as many bytes have come as are expected, a tick at most, if they are more than a read can wait for; how they are
+    /// to be read then, and whether the tick was over first.
+    fn wait(&mut self) -> Result<(Reading, bool)> {
+        let has_come = self.look()?;
+        if self.least == 1 {
+            return Ok((Reading::Coming, false));
+        }
+        let has_come = has_come || self.stream.is_readable(TICK).map_err(WireError::call(LOOK_FOR))?;
+        Ok((Reading::Come, !has_come))
     }
 
     /// What has come of the next plain bytes; those behind them may be received past this channel.
@@ -373,11 +419,18 @@ impl<S: Stream> Channel<S> {
     /// # Errors
     /// As [`Channel::data_into`].
     pub(crate) fn pass_over(&mut self, mut bytes: usize, buffer: &mut [u8]) -> Result<()> {
+        let mut patience = Patience::new();
         while bytes > 0 {
             bytes -= if self.plain {
                 self.expect(bytes.saturating_sub(self.input.len()))?;
                 match self.input.take(bytes).len() {
-                    0 => self.wait_to(|stream| stream.skip(bytes, buffer))?,
+                    0 => self.wait_to(&mut patience, |channel, reading| match reading {
+                        Reading::Come => channel.stream.skip_come(bytes, buffer),
+                        Reading::Coming => {
+                            let room = bytes.min(buffer.len());
+                            channel.stream.read(&mut buffer[..room])
+                        }
+                    })?,
                     came => came,
                 }
             } else {
@@ -389,9 +442,9 @@ impl<S: Stream> Channel<S> {
         Ok(())
     }
 
-    fn sealed_into(&mut self, room: &mut [u8], wanted: usize) -> Result<usize> {
+    fn sealed_into(&mut self, room: &mut [u8], wanted: usize, patience: &mut Patience) -> Result<usize> {
         if self.content.len() == 0 {
-            let length = self.whole_frame()?;
+            let length = self.whole_frame(patience)?;
             if length <= room.len() && length.saturating_sub(TAG) <= wanted {
                 let sealed = &self.input.take(HEAD + length)[HEAD..];
                 let opener = &mut self.opener;
@@ -408,16 +461,16 @@ impl<S: Stream> Channel<S> {
     /// Waits for a whole frame, and returns the length of its content.
     fn frame(&mut self) -> Result<usize> {
         self.expect(1)?;
-        self.whole_frame()
+        self.whole_frame(&mut Patience::new())
     }
 
-    fn whole_frame(&mut self) -> Result<usize> {
+    fn whole_frame(&mut self, patience: &mut Patience) -> Result<usize> {
         if self.content.len() > 0 {
             return Err(Error::Nonsense("it sent more bytes of a file than it had announced"));
         }
-        self.wait_for(HEAD)?;
+        self.wait_for(HEAD, patience)?;
         let length = self.length()?.unwrap_or_default();
-        self.wait_for(HEAD + length)?;
+        self.wait_for(HEAD + length, patience)?;
         Ok(length)
     }
 
@@ -447,29 +500,18 @@ impl<S: Stream> Channel<S> {
     }
 
     /// Waits until so many bytes are there that were not looked at.
-    fn wait_for(&mut self, bytes: usize) -> Result<()> {
-        if self.input.len() >= bytes {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        let mut patience = Patience::new();
+    fn wait_for(&mut self, bytes: usize, patience: &mut Patience) -> Result<()> {
         while self.input.len() < bytes {
-            self.look(Instant::now())?;
-            match self.read_some(bytes) {
-                Ok(0) => return Err(WireError::Gone.into()),
-                Ok(count) => patience.progress(count),
-                Err(error) => patience.pass(error, TO_SEND)?,
-            }
+            self.wait_to(patience, |channel, reading| channel.read_some(bytes, reading))?;
         }
-        self.times.connection += begun.elapsed().as_nanos() as u64;
         Ok(())
     }
 
     /// Reads what has come, if anything has, and if there is room for it.
     fn take_what_came(&mut self) -> Result<()> {
-        let failed = WireError::call("look for an answer");
-        if self.input.len() < INPUT / 2 && self.stream.is_readable().map_err(failed)? {
-            match self.read_some(INPUT) {
+        let failed = WireError::call(LOOK_FOR);
+        if self.input.len() < INPUT / 2 && self.stream.is_readable(Duration::ZERO).map_err(failed)? {
+            match self.read_some(INPUT, Reading::Come) {
                 Ok(0) => return Err(WireError::Gone.into()),
                 Ok(_) => {}
                 Err(error) => Patience::new().pass(error, TO_SEND)?,
@@ -478,19 +520,20 @@ impl<S: Stream> Channel<S> {
         Ok(())
     }
 
-    /// Looks for a moment whether something has come, where that is likely, before a read that would sleep.
-    fn look(&mut self, begun: Instant) -> Result<()> {
+    /// Looks for a moment whether what is waited for has come, where that is likely, before a call that would sleep.
+    fn look(&mut self) -> Result<bool> {
         if !self.looking.is_due() {
-            return Ok(());
+            return Ok(false);
         }
+        let begun = Instant::now();
         loop {
-            if self.stream.is_readable().map_err(WireError::call("look for an answer"))? {
+            if self.stream.is_readable(Duration::ZERO).map_err(WireError::call(LOOK_FOR))? {
                 self.looking.found();
-                return Ok(());
+                return Ok(true);
             }
             if begun.elapsed() > LOOK {
                 self.looking.found_nothing();
-                return Ok(());
+                return Ok(false);
             }
             // Whoever else wants this processor has it, the other end maybe.
             std::thread::yield_now();
@@ -498,12 +541,12 @@ impl<S: Stream> Channel<S> {
     }
 
     /// Reads what has come: of plain bytes not many more than are waited for.
-    fn read_some(&mut self, wanted: usize) -> std::io::Result<usize> {
+    fn read_some(&mut self, wanted: usize, reading: Reading) -> std::io::Result<usize> {
         let most = if self.plain { wanted.saturating_sub(self.input.len()).max(AHEAD) } else { INPUT };
         let stream = &mut self.stream;
         self.input.fill(|room| {
             let most = most.min(room.len());
-            stream.read(&mut room[..most])
+            reading.of(stream, &mut room[..most])
         })
     }
 
@@ -511,6 +554,24 @@ impl<S: Stream> Channel<S> {
     fn seal(&mut self, content: &[u8]) -> Result<()> {
         self.output.extend_from_slice(&((content.len() + TAG) as u32).to_le_bytes());
         Ok(self.sealer.seal(content, &mut self.output)?)
+    }
+}
+
+/// Which bytes a read takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// Those that come next: it waits for one.
+    Coming,
+    /// Those that have come: it does not wait.
+    Come,
+}
+
+impl Reading {
+    fn of(self, stream: &mut impl Stream, room: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Coming => stream.read(room),
+            Self::Come => stream.read_come(room),
+        }
     }
 }
 

@@ -92,8 +92,8 @@ impl Connection for DeviceStream {
 }
 
 impl Stream for DeviceStream {
-    fn is_readable(&self) -> io::Result<bool> {
-        readable(self.end.as_fd(), Duration::ZERO)
+    fn is_readable(&self, within: Duration) -> io::Result<bool> {
+        readable(self.end.as_fd(), within)
     }
 
     /// A device has no such option: a read returns with what is there.

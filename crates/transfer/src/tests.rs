@@ -12,6 +12,7 @@ mod parts;
 mod streams;
 mod trees;
 mod unfinished;
+mod woken;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -91,8 +92,8 @@ impl Connection for Local {
 }
 
 impl Stream for Local {
-    fn is_readable(&self) -> std::io::Result<bool> {
-        kelvin_sys::ready::readable(self.stream.as_fd(), Duration::ZERO)
+    fn is_readable(&self, within: Duration) -> std::io::Result<bool> {
+        kelvin_sys::ready::readable(self.stream.as_fd(), within)
     }
 
     /// Its reads return with what is there.
@@ -174,8 +175,9 @@ impl Connection for Scripted {
 }
 
 impl Stream for Scripted {
-    fn is_readable(&self) -> std::io::Result<bool> {
-        Ok(self.says.borrow().front().is_some_and(|said| !said.is_late))
+    fn is_readable(&self, within: Duration) -> std::io::Result<bool> {
+        // One that waits hears what is late too.
+        Ok(!within.is_zero() || self.says.borrow().front().is_some_and(|said| !said.is_late))
     }
 
     fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()> {
