@@ -52,6 +52,7 @@ fn a_law_with_a_peak_is_found_with_its_coefficients() {
     assert!(contention.text.starts_with("cached, in blocks of 64 KiB: ") && contention.test.contains("bootstrap"));
     let peak = saying(&found, "the rate falls before 32 threads");
     assert_eq!(peak.holds, Some(true), "{}", peak.text);
+    assert!(peak.text.ends_with(" with 10 threads"), "{}", peak.text);
     let Analysis { laws, best_cells, .. } = analyse(&run);
     let [law] = &laws[..] else { panic!("{laws:?}") };
     assert!(
@@ -61,7 +62,7 @@ fn a_law_with_a_peak_is_found_with_its_coefficients() {
     for (found, truth) in [(law.lambda, 1e9), (law.sigma, 0.1), (law.kappa, 0.009)] {
         assert!(found.lower < truth && truth < found.upper && found.upper < 1.5 * truth, "{law:?}");
     }
-    assert!(law.peak_lower.unwrap() < 10.0 && 10.0 < law.peak_upper.unwrap(), "{law:?}");
+    assert!(law.peak_lower.unwrap() <= 10.0 && 10.0 <= law.peak_upper.unwrap(), "{law:?}");
     assert!(best_cells.is_empty(), "one block is no grid");
     // Eight and sixteen threads read about the same.
     assert_eq!(saying(&found, "more than 8 threads help: 16 read").holds, Some(false));
@@ -73,6 +74,27 @@ fn without_coherency_the_rate_never_falls_and_more_threads_help() {
     assert_eq!(saying(&found, "contention takes").holds, Some(false));
     assert_eq!(saying(&found, "falls before 8 threads").holds, Some(false));
     assert_eq!(saying(&found, "more than 4 threads help: 8 read").holds, Some(true));
+}
+
+#[test]
+fn a_rate_that_only_falls_peaks_at_one_whole_thread() {
+    // n* = sqrt(0.1 / 0.9) = 0.33.
+    let run = run_of(&[1, 2, 4, 8], &[4 * KIB], 6, law(1e9, 0.9, 0.9));
+    let peak = saying(&conclusions(&run), "falls before 8 threads").clone();
+    assert_eq!(peak.holds, Some(true));
+    assert!(peak.text.ends_with(" with 1 thread"), "{}", peak.text);
+    let [law] = &analyse(&run).laws[..] else { panic!() };
+    assert_eq!((law.peak, law.peak_lower, law.peak_upper), (Some(1.0), Some(1.0), Some(1.0)));
+}
+
+#[test]
+fn beyond_what_was_measured_the_law_names_no_peak() {
+    // n* = 100.
+    let run = run_of(&[1, 2, 4, 8], &[4 * KIB], 6, law(1e9, 0.1, 9e-5));
+    let peak = saying(&conclusions(&run), "falls before 8 threads").clone();
+    assert_eq!(peak.holds, Some(false));
+    assert!(peak.text.ends_with("it does not fall up to there"), "{}", peak.text);
+    assert_eq!(analyse(&run).laws[0].peak, None);
 }
 
 #[test]

@@ -396,7 +396,7 @@ pub enum LawClaim {
         held: Case,
         /// Most workers that were measured.
         most: u64,
-        /// Workers at which the rate is highest; ends that are not finite are `None`.
+        /// Whole numbers of workers at which the rate is highest; `None` beyond the most that were measured.
         at: [Option<f64>; 3],
         /// The highest rate, in bytes per second.
         rate: Option<f64>,

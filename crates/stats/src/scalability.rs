@@ -20,14 +20,21 @@ pub struct Scalability {
 }
 
 impl Scalability {
-    /// The throughput of so many workers.
+    /// The throughput of so many workers, at least one: of fewer the law says nothing.
     pub fn at(&self, n: f64) -> f64 {
+        debug_assert!(n >= 1.0, "the law begins at one worker, not at {n}");
         self.lambda * n / stretch(n, self.sigma, self.kappa)
     }
 
-    /// The number of workers with the most throughput, n* = sqrt((1 - sigma) / kappa); infinite without coherency cost,
-    /// when throughput never falls.
+    /// The number of workers with the most throughput: a whole one, and at least one; infinite without coherency cost, when
+    /// throughput never falls.
     pub fn peak(&self) -> f64 {
+        let below = self.stationary_point().floor().max(1.0);
+        if below.is_finite() && self.at(below + 1.0) > self.at(below) { below + 1.0 } else { below }
+    }
+
+    /// Where the law has no slope, n* = sqrt((1 - sigma) / kappa); below one where throughput falls from the first worker on.
+    fn stationary_point(&self) -> f64 {
         if self.kappa > 0.0 { ((1.0 - self.sigma) / self.kappa).sqrt() } else { f64::INFINITY }
     }
 }
@@ -84,7 +91,9 @@ const BOUNDS: [Held; 5] = [
 ];
 
 fn nearest(problem: &Problem<'_>, start: Vector) -> Option<Scalability> {
-    let makes_sense = |&[_, sigma, kappa]: &Vector| (0.0..=1.0).contains(&sigma) && kappa >= 0.0;
+    let makes_sense = |&[logarithm, sigma, kappa]: &Vector| {
+        (0.0..=1.0).contains(&sigma) && kappa >= 0.0 && logarithm.exp().is_normal()
+    };
     let inside = problem.descend(start, [None; 3]).filter(makes_sense);
     let found = inside.or_else(|| {
         let on_bounds = BOUNDS.iter().filter_map(|&held| problem.descend(start, held)).filter(makes_sense);
@@ -235,7 +244,7 @@ pub struct FittedScalability {
     pub sigma: (f64, f64),
     /// 95 % interval of coherency.
     pub kappa: (f64, f64),
-    /// 95 % interval of the number of workers with the most throughput; its ends may be infinite.
+    /// 95 % interval of the number of workers with the most throughput; its ends are whole or infinite.
     pub peak: (f64, f64),
     /// The worst misfit of the law, as a ratio.
     pub furthest: Furthest,
@@ -370,7 +379,8 @@ mod tests {
         near(sdm91.sigma, 0.027_728_5, 2e-6);
         near(sdm91.kappa, 0.000_104_4, 5e-4);
         near(sdm91.lambda, 89.995_233_0, 1e-7);
-        near(sdm91.peak(), 96.519_56, 1e-6);
+        near(sdm91.stationary_point(), 96.519_56, 1e-6);
+        assert_eq!(sdm91.peak(), 97.0);
         let fitted = SDM91.map(|(n, _)| sdm91.at(n).round());
         assert_eq!(fitted, [90.0, 1078.0, 1541.0, 1850.0, 1879.0, 1822.0, 1646.0]);
         let raytracer = scalability(&RAYTRACER, Errors::Absolute).unwrap();
@@ -382,7 +392,7 @@ mod tests {
         near(cisco.sigma, 0.026_715_91, 2e-4);
         near(cisco.kappa, 7.690_945e-4, 2e-4);
         near(cisco.lambda, 995.648_6, 2e-4);
-        assert_eq!((cisco.peak().floor(), cisco.at(35.0).floor()), (35.0, 12_341.0), "whole numbers, cut");
+        assert_eq!((cisco.stationary_point().floor(), cisco.at(35.0).floor()), (35.0, 12_341.0), "whole numbers, cut");
     }
 
     #[test]
@@ -404,7 +414,16 @@ mod tests {
         // A falling throughput is full contention, and more.
         let points: Vec<(f64, f64)> = [1.0f64, 2.0, 4.0, 8.0].map(|n| (n, 1.0 / n)).to_vec();
         let law = scalability(&points, Errors::Relative).unwrap();
-        assert!(law.sigma <= 1.0 && law.kappa > 0.0 && law.peak() < 2.0, "{law:?}");
+        assert!(law.sigma <= 1.0 && law.kappa > 0.0 && law.peak() == 1.0, "{law:?}");
+    }
+
+    #[test]
+    fn the_peak_of_a_law_that_only_falls_is_one_worker() {
+        let peak = |sigma, kappa| Scalability { lambda: 1e9, sigma, kappa }.peak();
+        assert_eq!([peak(1.0, 0.5), peak(0.9, 0.9), peak(0.0, 2.0)], [1.0; 3]);
+        // n* = 1.41, where one and two workers do as much; n* = 1.73, where two do more.
+        assert_eq!([peak(0.0, 0.5), peak(0.1, 0.3)], [1.0, 2.0]);
+        assert_eq!(peak(1.0, 0.0), f64::INFINITY);
     }
 
     /// Rounds of a law with so much relative noise.
@@ -468,7 +487,28 @@ mod tests {
         fn the_peak_is_where_the_law_is_highest(sigma in 0.0f64..0.9, kappa in 0.0001f64..0.2) {
             let law = Scalability { lambda: 1.0, sigma, kappa };
             let peak = law.peak();
-            prop_assert!(law.at(peak) >= law.at(peak * 0.99) && law.at(peak) >= law.at(peak * 1.01));
+            prop_assert!(peak >= 1.0 && peak.fract() == 0.0);
+            prop_assert!(law.at(peak) >= law.at((peak - 1.0).max(1.0)) && law.at(peak) >= law.at(peak + 1.0));
+        }
+
+        #[test]
+        fn any_rates_give_a_law_of_numbers_or_none(
+            rates in prop::collection::vec(prop::collection::vec(-3.0f64..13.0, 1..5), 1..7),
+            tens in -290i32..290,
+        ) {
+            let rate = |power: &f64| 10f64.powf(*power) * 10f64.powi(tens);
+            let rounds: Vec<Vec<f64>> = rates.iter().map(|powers| powers.iter().map(rate).collect()).collect();
+            let loads: Vec<Repeated<'_>> =
+                rounds.iter().enumerate().map(|(index, rounds)| (f64::from(1 << index), rounds.as_slice())).collect();
+            if let Some(found) = fitted_by(&loads, 20) {
+                let Scalability { lambda, sigma, kappa } = found.law;
+                let ends = [found.lambda, found.sigma, found.kappa].map(|(low, high)| [low, high]);
+                let all = [lambda, sigma, kappa, found.furthest.ratio].into_iter().chain(ends.into_iter().flatten());
+                prop_assert!(all.into_iter().all(|value| value.is_finite() && value >= 0.0), "{found:?}");
+                for peak in [found.law.peak(), found.peak.0, found.peak.1] {
+                    prop_assert!(peak >= 1.0 && (peak.fract() == 0.0 || peak.is_infinite()), "{found:?}");
+                }
+            }
         }
     }
 }

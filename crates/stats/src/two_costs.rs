@@ -32,7 +32,7 @@ impl TwoCosts {
 /// Weighted least squares with weights of 1/time squared: errors count as shares of the time, else the largest load alone would
 /// decide. `None` with fewer than three loads (two are met exactly), or where pieces and units are in proportion.
 pub fn two_costs(loads: &[Load]) -> Option<TwoCosts> {
-    if loads.len() < 3 || loads.iter().any(|load| load.time <= 0.0) {
+    if loads.len() < 3 || loads.iter().any(|load| !(load.time > 0.0 && load.time.is_finite())) {
         return None;
     }
     let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();

@@ -26,11 +26,11 @@ pub struct FittedLaw {
     pub sigma: Coefficient,
     /// Coherency: the cost of coordinating with one other worker, as a share of the work.
     pub kappa: Coefficient,
-    /// The number of workers with the highest rate; `None` where it never falls.
+    /// The whole number of workers with the highest rate; `None` where it does not fall up to the most that were measured.
     pub peak: Option<f64>,
-    /// Lower end of its 95 % interval; `None` where even there it never falls.
+    /// Lower end of its 95 % interval; `None` where even there it does not fall up to the most.
     pub peak_lower: Option<f64>,
-    /// Upper end of its 95 % interval; `None` where it may never fall.
+    /// Upper end of its 95 % interval; `None` where it may not fall up to the most.
     pub peak_upper: Option<f64>,
     /// Whether it describes the measurements: at no number of workers is it off by more than a tenth and more than that rate's
     /// interval.

@@ -170,7 +170,9 @@ impl Saturated<'_> {
     /// What the disk reads for each byte that is served, where files come from it.
     fn amplification(&self, visits: usize) -> Option<Conclusion> {
         let is_from_disk = CacheState::of(&self.sweep.held) == Some(CacheState::Uncached);
-        let ratio = |visit: &sweep::Visit| Some(visit.get(&FROM_DISK)? / visit.get(&RATE)?);
+        // Of a visit that was served nothing there is no such ratio.
+        let ratio =
+            |visit: &sweep::Visit| Some(visit.get(&FROM_DISK)? / visit.get(&RATE).filter(|&served| served > 0.0)?);
         let times = estimate(&self.visits().filter_map(ratio).filter(|_| is_from_disk).collect::<Vec<f64>>())?;
         let resource = name(Resource::Disk);
         let claim = LoadClaim::Amplification { held: self.sweep.held.clone(), resource, times };
@@ -254,6 +256,7 @@ fn response(sweep: &Sweep) -> Option<Conclusion> {
 
 /// The universal scalability law of throughput by users.
 fn law_of_users(sweep: &Sweep) -> Option<Conclusion> {
+    let most = sweep.loads.last()?.users;
     let throughputs: Vec<Vec<f64>> = sweep.loads.iter().map(sweep::Load::throughputs).collect();
     let users = sweep.loads.iter().map(|load| load.users as f64);
     let repeated: Vec<Repeated<'_>> = users.zip(throughputs.iter().map(Vec::as_slice)).collect();
@@ -263,7 +266,8 @@ fn law_of_users(sweep: &Sweep) -> Option<Conclusion> {
         held: sweep.held.clone(),
         contention: coefficient(law.sigma, sigma),
         coherency: coefficient(law.kappa, kappa),
-        peak: Some(law.peak()).filter(|peak| peak.is_finite()),
+        // Beyond the most users that were there the law says nothing.
+        peak: Some(law.peak()).filter(|&peak| peak <= most as f64),
         furthest: Furthest { workers: furthest.n as u64, ratio: furthest.ratio },
     };
     let evidence = Test::Visits { loads: sweep.loads.len(), visits: sweep.least_visits() };
@@ -274,7 +278,8 @@ fn law_of_users(sweep: &Sweep) -> Option<Conclusion> {
 fn leak(sweep: &Sweep, of_server: bool, metric: &Metric) -> Option<Conclusion> {
     let growth = growth(sweep, metric)?;
     let visits: Vec<f64> = sweep.loads.iter().flat_map(|load| load.all(&THROUGHPUT)).collect();
-    let bytes_a_request = growth.a_second.over(mean(&visits));
+    let throughput = Some(mean(&visits)).filter(|&throughput| throughput > 0.0)?;
+    let bytes_a_request = growth.a_second.over(throughput);
     let claim = LoadClaim::Growth { of_server, bytes_a_second: growth.a_second, bytes_a_request };
     let evidence = Test::Slope { visits: growth.visits, seconds: growth.seconds };
     let leaks = bytes_a_request.is_above(LEAK);

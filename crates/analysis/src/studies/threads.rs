@@ -85,7 +85,7 @@ impl Line<'_> {
         }
         let by_law = match self.fitted() {
             Some(fitted) => self.of_law(&fitted),
-            None => vec![self.undetermined()],
+            None => self.undetermined().into_iter().collect(),
         };
         self.enough().into_iter().chain(by_law).collect()
     }
@@ -126,21 +126,29 @@ impl Line<'_> {
             lambda: coefficient(fitted.law.lambda, fitted.lambda),
             sigma: coefficient(fitted.law.sigma, fitted.sigma),
             kappa: coefficient(fitted.law.kappa, fitted.kappa),
-            peak: finite(fitted.law.peak()),
-            peak_lower: finite(fitted.peak.0),
-            peak_upper: finite(fitted.peak.1),
+            peak: self.within(fitted.law.peak()),
+            peak_lower: self.within(fitted.peak.0),
+            peak_upper: self.within(fitted.peak.1),
             describes: fitted.describes,
             furthest_at: fitted.furthest.n as u64,
             furthest_ratio: fitted.furthest.ratio,
         }
     }
 
-    /// The claim that too little was measured for the law.
-    fn undetermined(&self) -> Conclusion {
+    /// A number of workers of the law, where it is among those measured: beyond them the law says nothing.
+    fn within(&self, workers: f64) -> Option<f64> {
+        (workers <= self.most() as f64).then_some(workers)
+    }
+
+    /// The claim that too little was measured for the law; `None` if there is another reason why none was found.
+    fn undetermined(&self) -> Option<Conclusion> {
         let rounds = self.points.iter().map(|point| point.values.len()).min().unwrap_or(0);
         let (held, points) = (self.held.clone(), self.points.len());
         let law = LawClaim::Determined { held, points, rounds, needed: LEAST_LOADS };
-        Conclusion { claim: Claim::Law(law), holds: Some(false), evidence: Test::TooFewPoints, tested: None }
+        let is_too_little = points < LEAST_LOADS || rounds < 2;
+        let refuted =
+            Conclusion { claim: Claim::Law(law), holds: Some(false), evidence: Test::TooFewPoints, tested: None };
+        is_too_little.then_some(refuted)
     }
 
     /// What the law says, or that it does not hold.
@@ -166,14 +174,10 @@ impl Line<'_> {
     /// Whether the rate peaks within the measured range.
     fn peak(&self, fitted: &FittedScalability) -> (LawClaim, Option<bool>) {
         let (most, peak, (low, high)) = (self.most(), fitted.law.peak(), fitted.peak);
-        let at = [peak, low, high].map(finite);
+        let at = [peak, low, high].map(|workers| self.within(workers));
         let law = LawClaim::Peak { held: self.held.clone(), most, at, rate: at[0].map(|peak| fitted.law.at(peak)) };
         (law, Estimate { value: peak, low, high, is_range: false }.is_below(most as f64))
     }
-}
-
-fn finite(value: f64) -> Option<f64> {
-    value.is_finite().then_some(value)
 }
 
 /// The best cell in one page cache state; `None` unless threads and blocks were both varied.

@@ -44,9 +44,10 @@ fn gain(evidence: &Evidence<'_>, best: &Rounds<'_>) -> Option<Conclusion> {
     })
 }
 
-/// The most frequent value that searches found for one part of a setting, and how often.
+/// The most frequent value that searches found for one part of a setting, a whole number from one on, and how often.
 fn found(evidence: &Evidence<'_>, part: &Metric, case: &Case) -> Option<(f64, usize)> {
-    most_frequent(&evidence.at(part, case)?.values)
+    let counts: Vec<f64> = evidence.at(part, case)?.values.iter().map(|value| value.round().max(1.0)).collect();
+    most_frequent(&counts)
 }
 
 /// Whether the best engine of a state certainly beats all others, each at its own best setting.

@@ -502,23 +502,33 @@ fn of_law(law: &LawClaim) -> String {
             )
         }
         LawClaim::Peak { held, most, at, rate } => {
-            let end = |at: Option<f64>| at.map_or("any number of".into(), number);
             let limit = match (at, rate) {
                 ([Some(peak), low, high], Some(rate)) => format!(
-                    "it peaks at {} with {} ({} to {}) threads",
+                    "it peaks at {} with {peak}{} {}",
                     plain(*rate, Unit::BytesPerSecond),
-                    number(*peak),
-                    end(*low),
-                    end(*high)
+                    ends_of_peak(*low, *high, *most),
+                    if *peak == 1.0 { "thread" } else { "threads" }
                 ),
-                ([_, Some(low), _], _) => format!("it never falls, or falls from {} threads up", number(*low)),
-                _ => "it never falls".into(),
+                ([_, Some(low), _], _) => {
+                    format!("it does not fall up to there, or falls from {} up", counted(*low as u64, "thread"))
+                }
+                _ => "it does not fall up to there".into(),
             };
             format!(
                 "{}: the rate falls before {most} threads: by the universal scalability law {limit}",
                 state_and_block(held)
             )
         }
+    }
+}
+
+/// The interval of a peak, where it is more than one number: ` (9 to 12)`, ` (9 to more than 32)`.
+fn ends_of_peak(low: Option<f64>, high: Option<f64>, most: u64) -> String {
+    match (low, high) {
+        (Some(low), Some(high)) if low == high => String::new(),
+        (Some(low), Some(high)) => format!(" ({low} to {high})"),
+        (Some(low), None) => format!(" ({low} to more than {most})"),
+        (None, _) => String::new(),
     }
 }
 

@@ -332,7 +332,10 @@ fn users(count: u64) -> String {
 
 fn scalability(contention: &Estimate, coherency: &Estimate, peak: Option<f64>, furthest: &Furthest) -> String {
     let span = |of: &Estimate| format!("{} ({} to {})", percent(of.value), percent(of.low), percent(of.high));
-    let peak = peak.map_or_else(|| "it never falls".to_owned(), |peak| format!("highest with {} users", number(peak)));
+    let peak = peak.map_or_else(
+        || "it does not fall within the measured range".to_owned(),
+        |peak| format!("highest with {}", users(peak as u64)),
+    );
     format!(
         "the universal scalability law describes throughput by users: contention {}, coherency {}, {peak}; at {} users it is {} \
          times what was measured",

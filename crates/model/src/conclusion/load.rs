@@ -22,7 +22,7 @@ pub enum LoadClaim {
         contention: Estimate,
         /// Coherency: the cost of each other user, as a share of a request.
         coherency: Estimate,
-        /// The number of users with the highest throughput; `None` where it never falls.
+        /// The whole number of users with the highest throughput; `None` where it does not fall up to the most that were there.
         peak: Option<f64>,
         /// Its largest deviation.
         furthest: Furthest,

@@ -30,7 +30,9 @@ pub(crate) struct Checked {
 
 /// The laws whose quantities were measured.
 pub(crate) fn laws(sweep: &Sweep, saturated: Option<&Saturated<'_>>) -> Vec<Checked> {
-    let shortest = sweep.loads.iter().flat_map(|load| &load.visits).filter_map(service).fold(f64::INFINITY, f64::min);
+    let services =
+        sweep.loads.iter().flat_map(|load| &load.visits).filter_map(service).filter(|&seconds| seconds > 0.0);
+    let shortest = services.fold(f64::INFINITY, f64::min);
     let little = Law {
         law: LoadLaw::Little,
         tolerance: SAME + UNKNOWN / shortest,

@@ -160,9 +160,10 @@ impl<'a> Cells<'a> {
         let loads: Vec<(Load, u64)> = Files::ALL.iter().map(load).collect::<Option<_>>()?;
         let n = loads.iter().map(|(_, n)| n).sum();
         let fit = two_costs(&loads.iter().map(|(load, _)| *load).collect::<Vec<_>>())?;
-        // A byte that costs nothing, or less, has no rate.
+        // A file or a byte that costs nothing, or less, is outside of the sum: there is no such time, and no such rate.
+        let of_a_file = (fit.of_a_piece > 0.0).then(|| alone(fit.of_a_piece, n));
         let rate = (fit.of_a_unit > 0.0).then(|| alone(1e9 / fit.of_a_unit, n));
-        let cells = vec![Some(alone(fit.of_a_piece, n)), rate, Some(alone(100.0 * fit.residual, n))];
+        let cells = vec![of_a_file, rate, Some(alone(100.0 * fit.residual, n))];
         Some(StudyRow { label: cell(&without(case, &[Files::AXIS])), cells })
     }
 }

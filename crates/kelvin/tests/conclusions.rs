@@ -1,0 +1,169 @@
+//! Whatever was measured, no conclusion of any study has a figure that cannot be: no number that is none, no part of a thread.
+
+#[path = "../../probes/tests/composed/mod.rs"]
+mod composed;
+
+use kelvin_analysis::testing::load::Planted;
+use kelvin_analysis::testing::{self, add_scalars};
+use kelvin_analysis::{Study, studies};
+use kelvin_harness::Effort;
+use kelvin_model::{Attempt, Case, Metric, Readings, Run, Unit};
+use kelvin_stats::Random;
+use proptest::prelude::*;
+
+/// Beginnings of the ids of the probes whose figures are concluded from together.
+const AREAS: [&str; 13] = [
+    "os.tasks",
+    "mem.page",
+    "mem.latency",
+    "file.device",
+    "file.blocksize",
+    "file.depth",
+    "file.threads",
+    "file.engines",
+    "file.remote",
+    "file.tune",
+    "net.",
+    "transfer",
+    "os.",
+];
+
+/// What is counted whole.
+const COUNTED: [&str; 12] =
+    ["thread", "threads", "user", "users", "stream", "streams", "CPU", "CPUs", "round", "rounds", "worker", "workers"];
+
+/// How a figure depends on the number of its case in the plan.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// The power of ten of the first.
+    tens: f64,
+    /// The power of its number by which each grows or falls.
+    power: f64,
+    /// Relative deviation of rounds.
+    noise: f64,
+    /// Share of the rounds in which it is zero.
+    zeros: f64,
+    rounds: usize,
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let noise = prop_oneof![Just(0.0), Just(0.01), Just(0.3), Just(3.0)];
+    let zeros = prop_oneof![4 => Just(0.0), 1 => Just(0.2), 1 => Just(1.0)];
+    let shape = |(tens, power, noise, zeros, rounds)| Shape { tens, power, noise, zeros, rounds };
+    (-3.0f64..12.0, -4.0f64..4.0, noise, zeros, 1usize..8).prop_map(shape)
+}
+
+impl Shape {
+    /// The figures of all rounds of the case of this number, in the range that the unit has.
+    fn values(&self, metric: &Metric, number: usize, random: &mut Random) -> Vec<f64> {
+        let level = 10f64.powf(self.tens) * (1.0 + number as f64).powf(self.power);
+        let value = |random: &mut Random| {
+            let value = level * (self.noise * random.normal()).exp();
+            match metric.unit {
+                _ if random.uniform() < self.zeros => 0.0,
+                Unit::Ratio => value % 1.5,
+                _ => value,
+            }
+        };
+        (0..self.rounds).map(|_| value(random)).collect()
+    }
+}
+
+/// A run of all probes of an area, each metric of a shape of its own.
+fn run_of(area: &str, shapes: &[Shape], seed: u64) -> Run {
+    let machine = composed::machine();
+    let chosen: Vec<_> = kelvin_probes::all().into_iter().filter(|probe| probe.id.starts_with(area)).collect();
+    assert!(!chosen.is_empty(), "{area}");
+    let metrics: Vec<Metric> = chosen.iter().flat_map(|probe| probe.metrics).map(|metric| **metric).collect();
+    let mut run = testing::run(&metrics);
+    run.outline.machine = machine.clone();
+    let mut random = Random::new(seed);
+    for probe in chosen {
+        for (place, metric) in probe.metrics.iter().enumerate() {
+            let cases: Vec<Case> = (probe.cases)(&machine, Effort::Thorough);
+            let shape = &shapes[place % shapes.len()];
+            for (number, case) in cases.into_iter().filter(|case| metric.is_of(case)).enumerate() {
+                add_scalars(&mut run, metric, case, &shape.values(metric, number, &mut random));
+            }
+        }
+    }
+    run
+}
+
+/// The same run, with some of its figures many times as large, or zero.
+fn disfigured(mut run: Run, seed: u64) -> Run {
+    let mut random = Random::new(seed);
+    let attempts = run.measurements.iter_mut().flat_map(|one| &mut one.rounds).map(|round| &mut round.attempt);
+    let readings = attempts.filter_map(|attempt| match attempt {
+        Attempt::Measured(readings) => Some(readings),
+        _ => None,
+    });
+    for reading in readings.flatten() {
+        let Readings::Scalars(values) = &mut reading.readings else { continue };
+        for value in values {
+            match random.uniform() {
+                share if share < 0.02 => *value = 0.0,
+                share if share < 0.1 => *value *= 10f64.powf(6.0 * random.normal()),
+                _ => {}
+            }
+        }
+    }
+    run
+}
+
+/// The words of a text, numbers among them.
+fn words(text: &str) -> Vec<&str> {
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '.')).map(|word| word.trim_matches('.'));
+    words.filter(|word| !word.is_empty()).collect()
+}
+
+/// A number in a text that is none.
+fn no_number(text: &str) -> Option<String> {
+    words(text).into_iter().find(|word| ["NaN", "inf", "infinity"].contains(word)).map(str::to_owned)
+}
+
+/// A part of something that is whole, in a text.
+fn part_of_a_whole(text: &str) -> Option<String> {
+    let is_part =
+        |pair: &&[&str]| pair[0].contains('.') && pair[0].parse::<f64>().is_ok() && COUNTED.contains(&pair[1]);
+    words(text).windows(2).find(is_part).map(|pair| pair.join(" "))
+}
+
+fn check(studies: &[Study]) -> Result<(), TestCaseError> {
+    for conclusion in studies.iter().flat_map(|study| &study.conclusions) {
+        let (text, test, claim) = (&conclusion.text, &conclusion.test, format!("{:?}", conclusion.conclusion));
+        let found = [text, test, &claim].into_iter().find_map(|text| no_number(text));
+        let found = found.or_else(|| part_of_a_whole(text)).or_else(|| part_of_a_whole(test));
+        prop_assert!(found.is_none(), "{found:?} in: {text} ({test}) {claim}");
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_conclusion_of_any_figures_has_an_impossible_one(
+        area in prop::sample::select(&AREAS[..]), shapes in prop::collection::vec(shapes(), 3), seed: u64,
+    ) {
+        check(&studies(&run_of(area, &shapes, seed)))?;
+    }
+
+    #[test]
+    fn no_conclusion_of_any_load_study_has_an_impossible_figure(number in 0u64..1000, seed: u64) {
+        check(&studies(&disfigured(Planted::random(number).study.run(), seed)))?;
+    }
+}
+
+#[test]
+fn what_cannot_be_is_found_in_a_text() {
+    let found = |text| no_number(text).or_else(|| part_of_a_whole(text));
+    for (text, wrong) in [
+        ("it peaks at NaN with 3 threads", Some("NaN")),
+        ("from 0.34 threads up", Some("0.34 threads")),
+        ("at most inf.", Some("inf")),
+        ("information on 12 threads and 3.5 times", None),
+    ] {
+        assert_eq!(found(text).as_deref(), wrong, "{text}");
+    }
+}
