@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::thread::Builder;
 
 use kelvin_model::{
     Among, Better, Case, Chance, FactDiffers, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint,
@@ -148,13 +149,18 @@ fn followed(series: &[Recorded], frequencies: &[Option<f64>]) -> Vec<Vec<Followe
     let of = |one: &Recorded| one.followed(frequencies);
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let share = series.len().div_ceil(threads).max(1);
+    let of_part = |part: &[Recorded]| part.iter().map(of).collect::<Vec<Vec<Followed>>>();
     std::thread::scope(|scope| {
-        let parts: Vec<_> = series
-            .chunks(share)
-            .map(|part| scope.spawn(move || part.iter().map(of).collect::<Vec<Vec<Followed>>>()))
-            .collect();
-        // A part that panicked is a bug of ours, and told as one.
-        parts.into_iter().flat_map(|part| part.join().expect("arithmetic does not panic")).collect()
+        let of_part = &of_part;
+        let start = |part| (part, Builder::new().spawn_scoped(scope, move || of_part(part)));
+        let parts: Vec<_> = series.chunks(share).map(start).collect();
+        let found = parts.into_iter().flat_map(|(part, thread)| match thread {
+            // A part that panicked is a bug of ours, and told as one.
+            Ok(thread) => thread.join().expect("arithmetic does not panic"),
+            // No thread for it: this one does it.
+            Err(_) => of_part(part),
+        });
+        found.collect()
     })
 }
 

@@ -8,6 +8,7 @@ use kelvin_catalogue::net::{BANDWIDTH_TCP_WAY, MESSAGE, STACK_UDP, SendMethod};
 use kelvin_model::{Case, MetricAt, Reason};
 use kelvin_sys::net::connect_here;
 use kelvin_sys::net::sending::{Completed, completed, send_without_copy, set_zero_copy};
+use kelvin_sys::spawn::Thread;
 
 use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
 
@@ -56,7 +57,7 @@ fn trial() -> std::io::Result<Completed> {
     let (near, mut far) = connect_here(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, |_| Ok(()))?;
     set_zero_copy(&near)?;
     let message = vec![1; TRIAL];
-    let reader = std::thread::spawn(move || far.read_exact(&mut vec![0; TRIAL]).map(|()| far));
+    let reader = Thread::named("reader").start(move || far.read_exact(&mut vec![0; TRIAL]).map(|()| far))?;
     let calls = send_without_copy(&near, &message)?;
     let _open = reader.join().map_err(|_| std::io::Error::other("its reader is gone"))??;
     let (mut all, begun) = (Completed::default(), Instant::now());

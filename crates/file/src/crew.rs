@@ -2,17 +2,19 @@
 
 use std::ops::{ControlFlow, Range};
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
 
 use kelvin_stats::Histogram;
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::interrupt;
+use kelvin_sys::spawn::Thread;
 
 use crate::digest::{Digest, Digesting};
 use crate::observe::{Latencies, Observer, Tally};
 use crate::pace::{Paced, Until};
 use crate::requests::{Order, Request, Requests};
+use crate::start_line::StartLine;
 use crate::{Error, Result};
 
 /// One thread's source of requests: a reader or a writer.
@@ -212,28 +214,32 @@ pub(crate) fn together<M: Mover>(
     asked: Vec<Asked>,
     open: impl Fn() -> Result<M> + Sync,
 ) -> Result<Vec<Member>> {
-    let (barrier, stop) = (Barrier::new(asked.len()), AtomicBool::new(false));
+    let (line, stop) = (StartLine::of(asked.len()), AtomicBool::new(false));
     let pieces = asked.iter().find_map(|asked| match asked {
         Asked::Own(_) => None,
         Asked::Shared(pieces) => Some(Arc::clone(pieces)),
     });
-    let results: Vec<Result<Member>> = std::thread::scope(|scope| {
+    let mut members = std::thread::scope(|scope| {
         let member = |asked: Asked| {
-            let (barrier, stop, open) = (&barrier, &stop, &open);
-            scope.spawn(move || {
+            let (line, stop, open) = (&line, &stop, &open);
+            let work = move || {
                 let mover = open();
-                barrier.wait();
+                if !line.wait() {
+                    return None;
+                }
                 let result = mover.and_then(|mover| member(wanted, mover, asked, stop));
                 if result.is_err() {
                     stop.store(true, Ordering::Relaxed);
                 }
-                result
-            })
+                Some(result)
+            };
+            Thread::named("member").start_in(scope, work).inspect_err(|_| line.cancel()).map_err(Error::Thread)
         };
-        let handles: Vec<_> = asked.into_iter().map(member).collect();
-        handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    });
-    let mut members = results.into_iter().collect::<Result<Vec<Member>>>()?;
+        let handles = asked.into_iter().map(member).collect::<Result<Vec<_>>>()?;
+        let results = handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        // All have ended before the first error is looked at.
+        results.collect::<Vec<_>>().into_iter().flatten().collect::<Result<Vec<Member>>>()
+    })?;
     if let Some(pieces) = pieces {
         members.iter_mut().for_each(|member| member.passes = pieces.passes());
     }

@@ -108,6 +108,9 @@ pub enum Error {
         /// What was found instead.
         found: String,
     },
+    /// A thread could not be started.
+    #[error("{0}")]
+    Thread(io::Error),
     /// A signal stopped it.
     #[error("interrupted by {0}")]
     Interrupted(&'static str),
@@ -143,7 +146,7 @@ impl Error {
             | Self::Changed { path, .. }
             | Self::NoDirect { path, .. }
             | Self::Cache { path, .. } => *path = name.to_owned(),
-            Self::NoRing(_) | Self::NoGroup(_) | Self::Setting { .. } | Self::Interrupted(_) => {}
+            Self::NoRing(_) | Self::NoGroup(_) | Self::Setting { .. } | Self::Thread(_) | Self::Interrupted(_) => {}
         }
         self
     }

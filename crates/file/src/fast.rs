@@ -10,6 +10,7 @@ use std::thread::Scope;
 
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::interrupt;
+use kelvin_sys::spawn::Thread;
 
 use crate::cache;
 use crate::digest::Digest;
@@ -301,7 +302,11 @@ impl<'a> Work<'a> {
         queue.started = new.end;
         drop(queue);
         for other in new {
-            scope.spawn(move || self.thread(scope, other));
+            // Where a limit forbids more, those that are there read all of it.
+            if Thread::named("digest").start_in(scope, move || self.thread(scope, other)).is_err() {
+                lock(&self.queue).search.limit_threads(other);
+                break;
+            }
         }
         Some(Piece { range, turn })
     }

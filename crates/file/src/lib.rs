@@ -24,6 +24,7 @@ mod pace;
 pub mod rename;
 mod requests;
 mod search;
+pub mod start_line;
 mod target;
 pub mod temporary;
 pub mod unfinished;

@@ -85,6 +85,17 @@ impl Search {
         self.found
     }
 
+    /// Reports that there can be no more than so many threads.
+    pub(crate) fn limit_threads(&mut self, threads: u32) {
+        self.most = threads.clamp(1, self.most);
+        if self.threads > self.most {
+            // What was tried with fewer is what there is to go back to.
+            self.before = self.before.filter(|&(_, before, _)| before < self.most);
+            self.threads = self.most;
+            self.forget();
+        }
+    }
+
     /// Ends it before it has begun: its setting is the initial one.
     pub(crate) fn settle(&mut self) {
         self.settled = true;
@@ -218,6 +229,24 @@ mod tests {
             search.done(thread as u32, turn, 1.0 / took, |more| more <= left);
         }
         (search, counts)
+    }
+
+    #[test]
+    fn search_goes_on_with_the_threads_that_could_be_started() {
+        for (first, limit) in [(1, 1), (1, 3), (8, 3), (8, 1)] {
+            let mut search = Search::new(2, ROUNDS, (0, first), 64);
+            // Two stages of one thread and two, then the third cannot be started; or all at once.
+            while search.threads() <= limit {
+                for thread in 0..search.threads() {
+                    let turn = search.next(thread).unwrap();
+                    search.done(thread, turn, 1.0, |_| true);
+                }
+            }
+            search.limit_threads(limit);
+            assert_eq!((search.threads(), search.next(limit)), (limit, None));
+            let (search, _) = read(search, 1000, |way, _| [1.0, 0.5][way]);
+            assert!(search.settled && search.threads() <= limit, "{first} {limit}: {search:?}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use kelvin_model::{
 use kelvin_stats::median;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
+use kelvin_sys::spawn::Thread;
 
 use crate::canary::Canaries;
 use crate::crew::Crew;
@@ -213,7 +214,9 @@ impl<'a> Bench<'a> {
             for (number, (member, &cpu)) in others().enumerate() {
                 let (crew, operation) = (&crew, &operation);
                 let canaries = self.canaries;
-                scope.spawn(move || crew.work(number, cpu, canaries, &|iterations| operation(member, iterations)));
+                let work = move || crew.work(number, cpu, canaries, &|iterations| operation(member, iterations));
+                // Those that were started wait for a round, until they are dismissed.
+                Thread::named("worker").start_in(scope, work).inspect_err(|_| crew.dismiss())?;
             }
             self.crew = Some(Arc::clone(&crew));
             let outcome = lead(self, &mut |iterations| {

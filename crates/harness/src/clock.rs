@@ -5,6 +5,7 @@ use std::io;
 use kelvin_model::{ClockInfo, ClockKind, Fact};
 use kelvin_sys::clock::{self, Calibration, Clock};
 use kelvin_sys::cpu;
+use kelvin_sys::spawn::Thread;
 
 use crate::cycle::multiply_cycles;
 
@@ -27,6 +28,9 @@ pub enum ClockError {
         /// The kernel's reason.
         source: io::Error,
     },
+    /// There can be no thread for it.
+    #[error("{0}")]
+    NoThread(io::Error),
     /// A bug in kelvin.
     #[error("calibrating the clock panicked")]
     Panicked,
@@ -62,7 +66,7 @@ pub(crate) fn of_kind(kind: ClockKind) -> Clock {
 pub fn calibrate_clock(cpu: u32) -> Result<ClockInfo, ClockError> {
     let (kind, chosen, note) = best_clock();
     // In a separate thread, so that this process keeps all its CPUs.
-    let thread = std::thread::spawn(move || calibrate_on(cpu, chosen));
+    let thread = Thread::named("clock").start(move || calibrate_on(cpu, chosen)).map_err(ClockError::NoThread)?;
     let found = thread.join().map_err(|_| ClockError::Panicked)?.map_err(|source| ClockError::Pin { cpu, source })?;
     let hertz = found.calibration.hertz;
     Ok(ClockInfo {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use kelvin_model::Canary;
 use kelvin_stats::{Samples, fastest_mode};
 use kelvin_sys::cpu;
+use kelvin_sys::spawn::Thread;
 
 use crate::canary::Canaries;
 use crate::clock::best_clock;
@@ -26,7 +27,7 @@ const LEAST_STATE: f64 = 0.02;
 /// that is too short for all of them, or no state of theirs is steady.
 ///
 /// # Errors
-/// If a CPU cannot be used.
+/// If a CPU cannot be used, or no thread can be started.
 pub fn undisturbed_shares(cpus: &[u32], limit: Duration) -> io::Result<Option<Vec<f64>>> {
     let pass = (LOOK + WAKING) * cpus.len() as u32;
     let passes = (limit.as_secs_f64() / pass.as_secs_f64().max(1e-9)).min(f64::from(MOST_PASSES)) as u32;
@@ -36,7 +37,7 @@ pub fn undisturbed_shares(cpus: &[u32], limit: Duration) -> io::Result<Option<Ve
     let cpus = cpus.to_vec();
     let until = Instant::now() + limit;
     // In a separate thread, so that this process keeps all its CPUs.
-    let looked = std::thread::spawn(move || readings(&cpus, passes, until)).join();
+    let looked = Thread::named("canaries").start(move || readings(&cpus, passes, until))?.join();
     let readings = looked.map_err(|_| io::Error::other("reading canaries panicked"))??;
     Ok(shares(&readings))
 }

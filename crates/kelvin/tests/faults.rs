@@ -297,6 +297,67 @@ fn on_one_cpu_what_needs_two_is_skipped_with_the_reason() {
     }
 }
 
+/// The program as a user who may start no other process or thread; why not, if that cannot be had.
+fn without_threads(place: &Place, arguments: &[&str]) -> Result<Output, Missing> {
+    if !is_root() {
+        return Err(Missing::right("the right to become another user (root)"));
+    }
+    let program = place.path().join("kelvin");
+    if !program.exists() {
+        // A copy that anybody may execute: the build directory may lie where only root may look.
+        std::fs::copy(KELVIN, &program).unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(place.path(), open).unwrap();
+    }
+    // A user that has no processes.
+    let user = (60_000 + std::process::id() % 5_000).to_string();
+    let limited = ["--reuid", &user, "--clear-groups", "--inh-caps=-all", "prlimit", "--nproc=1"];
+    let mut command = place.command("setpriv", &[&limited[..], &[program.to_str().unwrap()], arguments].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let has_ended = within(PATIENCE, || child.try_wait().unwrap().is_some());
+    if !has_ended {
+        child.kill().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(has_ended, "{arguments:?} goes on: {}{}", stdout(&output), stderr(&output));
+    Ok(output)
+}
+
+#[test]
+fn where_no_thread_may_be_started_one_line_says_so() {
+    let place = Place::new();
+    std::fs::write(place.path().join("data"), vec![7; 9 << 20]).unwrap();
+    let no_thread: [&[&str]; 7] = [
+        &["serve", ".", "--listen", "127.0.0.1:0"],
+        &["serve", ".", "--listen", "127.0.0.1:0", "--model", "pool"],
+        &["serve", ".", "--listen", "127.0.0.1:0", "--model", "uring"],
+        &["run", "cpu", "--quick", "--budget", "5s", "--no-report", "--no-store"],
+        &["agent", "--listen", "127.0.0.1:0"],
+        &["receive", ".", "--once", "--listen", "127.0.0.1:0"],
+        &["file", "read", "data", "--threads", "3"],
+    ];
+    let no_process: [&[&str]; 2] =
+        [&["serve", ".", "--listen", "127.0.0.1:0", "--model", "fork"], &["ab", "--a-cmd", "true", "--b-cmd", "true"]];
+    for arguments in no_thread.iter().chain(&no_process) {
+        let output = match without_threads(&place, arguments) {
+            Ok(output) => output,
+            Err(missing) => return missing.skips("a user who may start no thread"),
+        };
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(!said.contains("panicked") && said.contains("ulimit -u allows this user 1 "), "{arguments:?}: {said}");
+        assert_eq!(
+            said.lines().filter(|line| line.starts_with("kelvin: ") && line.contains("ulimit")).count(),
+            1,
+            "{said}"
+        );
+    }
+    // What needs no other thread goes on with one.
+    let output = without_threads(&place, &["digest", "data"]).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
 #[test]
 fn without_root_a_run_does_its_work() {
     let place = Place::new();

@@ -49,6 +49,16 @@ const KEPT_BEHIND: &[(&str, &str)] = &[
     ("parquet", "kelvin-report"),
 ];
 
+/// What panics where a limit forbids more threads, in a crate's code but not its tests, and what is right instead. `scope` and `thread` are
+/// what a scope and the module are called here.
+const PANICS_WITHOUT_THREADS: &[&str] = &["thread::spawn(", "scope.spawn(", ".spawn(move ||", ".spawn(||"];
+/// What starts a thread and says no limit: only the one place that adds it, and one crate that may not import that.
+const WITHOUT_LIMIT: &[&str] = &["thread::Builder", "Builder::new().name(", "spawn_scoped("];
+const STARTS_THREADS: &[&str] = &["crates/sys/src/spawn.rs", "crates/analysis/src/history.rs"];
+/// What starts a process: its error must go through what adds the limit.
+const STARTS_PROCESSES: &str = "Command::new(";
+const OF_PROCESS: &str = "of_process";
+
 /// The only crate with unsafe code.
 const UNSAFE: &str = "kelvin-sys";
 
@@ -155,6 +165,56 @@ fn what_belongs_to_one_crate_is_imported_by_no_other() {
         let owners: Vec<&str> = packages.iter().filter(having).map(|package| package.name.as_str()).collect();
         assert_eq!(owners, [*owner], "{dependency}");
     }
+}
+
+/// The sources of all crates but their tests, by their paths in the workspace: what follows `#[cfg(test)]`, and files of tests, are none.
+fn sources() -> Vec<(String, String)> {
+    fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true if path.ends_with("tests") || path.ends_with("testing") => {}
+                true => collect(&path, files),
+                false if path.ends_with("tests.rs") || path.ends_with("fuzz.rs") => {}
+                false => files.push(path),
+            }
+        }
+    }
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let mut files = Vec::new();
+    packages().iter().for_each(|package| {
+        if package.name != OF_TESTS {
+            collect(&package.manifest.parent().unwrap().join("src"), &mut files);
+        }
+    });
+    let rust = files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        (path.strip_prefix(workspace).unwrap().display().to_string(), code.join("\n"))
+    };
+    rust.map(read).collect()
+}
+
+#[test]
+fn every_thread_is_started_where_a_refusal_is_an_error() {
+    let sources = sources();
+    assert!(sources.len() > 300 && sources.iter().any(|(path, _)| path == STARTS_THREADS[0]), "{}", sources.len());
+    let mut wrong = Vec::new();
+    for (path, code) in &sources {
+        let is_allowed = STARTS_THREADS.contains(&path.as_str());
+        let forbidden = PANICS_WITHOUT_THREADS.iter().chain(WITHOUT_LIMIT.iter().filter(|_| !is_allowed));
+        wrong.extend(forbidden.filter(|words| code.contains(**words)).map(|words| format!("{path}: {words}")));
+    }
+    assert_eq!(wrong, Vec::<String>::new(), "kelvin_sys::spawn::Thread is right");
+}
+
+#[test]
+fn every_process_is_started_where_a_refusal_names_the_limit() {
+    let starts = |(_, code): &&(String, String)| code.contains(STARTS_PROCESSES) && !code.contains(OF_PROCESS);
+    let wrong: Vec<String> = sources().iter().filter(starts).map(|(path, _)| path.clone()).collect();
+    assert_eq!(wrong, Vec::<String>::new(), "kelvin_sys::spawn::of_process is right");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use kelvin_harness::{Bench, Stop};
 use kelvin_model::{Basis, Prediction, Unit};
 
 use crate::predict::Predicting;
+use kelvin_sys::spawn::of_process;
 
 /// Both sides of a comparison, kelvin's first, done one right after the other in an order that alternates from round to round.
 pub(crate) fn in_turn<T>(
@@ -90,7 +91,7 @@ impl Program {
     /// Runs it to its end, well or not.
     pub(crate) fn run(&self, command: &mut Command) -> Result<Output, Stop> {
         let cannot = |error: io::Error| Stop::fail(format!("cannot run {}: {error}", self.path.display()));
-        let done = command.output().map_err(cannot)?;
+        let done = command.output().map_err(of_process).map_err(cannot)?;
         Ok(Output {
             printed: String::from_utf8_lossy(&done.stdout).into_owned(),
             complaint: String::from_utf8_lossy(&done.stderr).into_owned(),

@@ -45,6 +45,9 @@ pub enum Error {
     /// The process that accepts connections and forks.
     #[error("the process that accepts connections {0}")]
     Ended(String),
+    /// A thread could not be started.
+    #[error("{0}")]
+    Thread(std::io::Error),
     /// A call of the kernel.
     #[error("cannot {doing}: {source}")]
     Call {

@@ -23,6 +23,7 @@ use crate::request::{Method, Received, Request, read};
 use crate::server::LOOK;
 use crate::status::Status;
 use crate::watch::Watch;
+use kelvin_sys::spawn::Thread;
 
 /// Where a look is.
 pub const PATH: &str = "/.kelvin/resources";
@@ -113,8 +114,8 @@ pub(crate) struct Threads {
 
 impl Threads {
     fn add(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
-        let started = std::thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work);
-        self.threads.push(started.map_err(Error::call("start a thread"))?);
+        let started = Thread::named(name).stack_bytes(STACK).start(work);
+        self.threads.push(started.map_err(Error::Thread)?);
         Ok(())
     }
 }
@@ -180,7 +181,7 @@ impl Desk {
             let _ = desk.attend(&client);
             desk.leave(number);
         };
-        if std::thread::Builder::new().name("look".into()).stack_size(STACK).spawn(work).is_err() {
+        if Thread::named("look").stack_bytes(STACK).start(work).is_err() {
             self.leave(number);
         }
     }

@@ -28,6 +28,7 @@ use crate::threads::{self, Threads};
 use crate::uring;
 use crate::watch::Watch;
 use crate::words;
+use kelvin_sys::spawn::Thread;
 
 /// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
@@ -312,7 +313,7 @@ impl Server {
         let (house, make) = self.house_of_events()?;
         let start = |number| {
             let (house, hall) = (Arc::clone(&house), make());
-            std::thread::Builder::new().name("serve".into()).spawn(move || work(number, house, hall))
+            Thread::named("serve").start(move || work(number, house, hall))
         };
         let threads: std::io::Result<Vec<_>> = (0..self.setup.threads).map(start).collect();
         let goes_on = |threads: &Vec<JoinHandle<_>>| !threads.iter().any(JoinHandle::is_finished);
@@ -320,7 +321,7 @@ impl Server {
             std::thread::sleep(LOOK);
         }
         house.end(Instant::now() + self.setup.limits.drain);
-        let threads = threads.map_err(Error::call("start a thread"))?;
+        let threads = threads.map_err(Error::Thread)?;
         let mut served = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Ok(Served::default())));
         served.try_fold(Served::default(), |sum, served| Ok(sum + served?))
     }

@@ -18,6 +18,7 @@ use crate::hall::Hall;
 use crate::registered::Registered;
 use crate::server::{LAST, LOOK, Served, close};
 use crate::watch::Watch;
+use kelvin_sys::spawn::Thread;
 
 /// Bytes of a thread's stack: a request needs a few KiB.
 const STACK: usize = 256 << 10;
@@ -186,7 +187,7 @@ impl<H: Fn() -> Hall + Send + Sync + Clone + 'static> House<H> {
     /// Starts a thread for a connection.
     fn start(&self, present: &Arc<Present>, number: u64) -> bool {
         let (present, make) = (Arc::clone(present), self.hall.clone());
-        named().spawn(move || present.attend(number, make)).is_ok()
+        SERVING.start(move || present.attend(number, make)).is_ok()
     }
 
     /// Starts threads that take connections from a queue.
@@ -197,12 +198,11 @@ impl<H: Fn() -> Hall + Send + Sync + Clone + 'static> House<H> {
             let (present, make, taken) = (Arc::clone(present), self.hall.clone(), Arc::clone(&taken));
             let next = move || taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let work = move || std::iter::from_fn(|| next().ok()).for_each(|number| present.attend(number, &make));
-            named().spawn(work).map_err(Error::call("start a thread"))?;
+            SERVING.start(work).map_err(Error::Thread)?;
         }
         Ok(queue)
     }
 }
 
-fn named() -> std::thread::Builder {
-    std::thread::Builder::new().name("serve".into()).stack_size(STACK)
-}
+/// A thread that serves connections.
+const SERVING: Thread<'static> = Thread::named("serve").stack_bytes(STACK);

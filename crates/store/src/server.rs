@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::future::Future;
 use std::io::{self, ErrorKind};
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -64,8 +64,8 @@ impl Server {
     pub(crate) fn connect(address: &Address) -> Result<Self, OpenError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|source| OpenError::NoRuntime { source })?;
-        look_up(address)?;
-        let (client, connection) = runtime.block_on(reach(address))?;
+        let config = looked_up(address)?;
+        let (client, connection) = runtime.block_on(reach(address, &config))?;
         let server = Self {
             runtime,
             client: Some(client),
@@ -252,22 +252,34 @@ impl Engine for Server {
     }
 }
 
-/// Says that there is no such host, which the client library does not tell from other faults.
-fn look_up(address: &Address) -> Result<(), OpenError> {
-    let Some((host, port)) = address.host() else { return Ok(()) };
-    let found = (host.as_str(), port).to_socket_addrs().is_ok_and(|mut addresses| addresses.next().is_some());
-    if found { Ok(()) } else { Err(OpenError::NoSuchHost { store: address.name().to_owned(), host }) }
+/// The configuration with the addresses of its host. The client library would start a thread to look them up, and panic where a limit
+/// forbids it; nor does it tell from other faults that there is no such host.
+fn looked_up(address: &Address) -> Result<Config, OpenError> {
+    let mut config = address.config.clone();
+    let Some((host, port)) = address.host() else { return Ok(config) };
+    let found: Vec<IpAddr> =
+        (host.as_str(), port).to_socket_addrs().map_or_else(|_| Vec::new(), |all| all.map(|one| one.ip()).collect());
+    let Some((first, rest)) = found.split_first() else {
+        return Err(OpenError::NoSuchHost { store: address.name().to_owned(), host });
+    };
+    if config.get_hosts().len() == 1 && config.get_hostaddrs().is_empty() {
+        config.hostaddr(*first);
+        rest.iter().for_each(|&one| {
+            config.host(&host).hostaddr(one);
+        });
+    }
+    Ok(config)
 }
 
-async fn reach(address: &Address) -> Result<(Client, JoinHandle<()>), OpenError> {
+async fn reach(address: &Address, config: &Config) -> Result<(Client, JoinHandle<()>), OpenError> {
     let refusal = |error: tokio_postgres::Error| refusal_of(address, &error);
     match address.tls.mode {
-        TlsMode::Disable => reach_plainly(&address.config).await.map_err(refusal),
-        TlsMode::Allow => match reach_plainly(&address.config).await {
+        TlsMode::Disable => reach_plainly(config).await.map_err(refusal),
+        TlsMode::Allow => match reach_plainly(config).await {
             Ok(reached) => Ok(reached),
-            Err(_) => reach_by_tls(address, SslMode::Require).await,
+            Err(_) => reach_by_tls(address, config, SslMode::Require).await,
         },
-        mode => reach_by_tls(address, mode.first()).await,
+        mode => reach_by_tls(address, config, mode.first()).await,
     }
 }
 
@@ -276,10 +288,14 @@ async fn reach_plainly(config: &Config) -> Result<(Client, JoinHandle<()>), toki
     Ok((client, spawn(connection)))
 }
 
-async fn reach_by_tls(address: &Address, mode: SslMode) -> Result<(Client, JoinHandle<()>), OpenError> {
+async fn reach_by_tls(
+    address: &Address,
+    config: &Config,
+    mode: SslMode,
+) -> Result<(Client, JoinHandle<()>), OpenError> {
     let wrong = |problem| OpenError::Tls { store: address.name().to_owned(), problem };
     let tls = MakeRustlsConnect::new(tls::config(&address.tls).map_err(wrong)?);
-    let mut config = address.config.clone();
+    let mut config = config.clone();
     config.ssl_mode(mode);
     let (client, connection) = config.connect(tls).await.map_err(|error| refusal_of(address, &error))?;
     Ok((client, spawn(connection)))

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::listed::Listed;
+use kelvin_sys::spawn::Thread;
 
 /// Files that are read at the same time: more than one, since a disk may serve requests in parallel, and some can wait in it.
 const AT_ONCE: usize = 8;
@@ -116,7 +117,11 @@ fn together(
     let (is_over, begun) = (&AtomicBool::new(false), Instant::now());
     let counts: Result<Vec<u64>> = std::thread::scope(|scope| {
         let own = targets.chunks(targets.len().div_ceil(AT_ONCE)).zip(SEED..);
-        let readers: Vec<_> = own.map(|(own, seed)| scope.spawn(move || read(own, seed, is_over))).collect();
+        let reader = |(own, seed)| {
+            let started = Thread::named("reader").start_in(scope, move || read(own, seed, is_over));
+            started.inspect_err(|_| is_over.store(true, Ordering::Relaxed))
+        };
+        let readers = own.map(reader).collect::<std::io::Result<Vec<_>>>()?;
         while begun.elapsed() < time && kelvin_sys::interrupt::requested().is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -17,6 +17,7 @@ use kelvin_resources::Watched;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::used::Used;
+use kelvin_sys::spawn::Thread;
 
 /// Time after which an answer is no longer waited for.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -94,9 +95,8 @@ impl Visitor {
         let before = ends.look()?;
         let begun = Instant::now();
         let (load, looks) = std::thread::scope(|scope| {
-            let generator = std::thread::Builder::new()
-                .name("load".into())
-                .spawn_scoped(scope, || kelvin_load::load(&setup, &peer, &mut |_| {}).map_err(Error::from))?;
+            let generator = Thread::named("load")
+                .start_in(scope, || kelvin_load::load(&setup, &peer, &mut |_| {}).map_err(Error::from))?;
             let looks = {
                 let _under_load = UnderLoad(&goes_on);
                 ends.looks_at(begun, [from, to])

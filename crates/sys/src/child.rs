@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::clock::monotonic;
 use crate::process::Ended;
+use crate::spawn::of_process;
 use crate::{Error, Result, check};
 
 /// The result of a guarded child.
@@ -105,7 +106,7 @@ impl Guarded {
                 Ok(())
             });
         }
-        let child = command.spawn()?;
+        let child = command.spawn().map_err(of_process)?;
         let group = child.id() as libc::pid_t;
         Ok(Self { child, group, reaped: false })
     }

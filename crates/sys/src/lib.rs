@@ -35,6 +35,7 @@ pub mod random;
 pub mod ready;
 pub mod shared;
 pub mod signals;
+pub mod spawn;
 pub mod stdio;
 pub mod stream;
 pub mod terminal;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use crate::shared::{Scope, Shared, Zeroed, futex_wait, futex_wake};
+use crate::spawn::{Thread, of_process};
 use crate::usage::{Who, usage};
 use crate::{Error, Result, check, child, cpu};
 
@@ -131,8 +132,8 @@ impl PartnerTask {
             Task::Process => Self::fork(cpu, board, life)?,
             Task::Thread => {
                 let board = Arc::clone(board);
-                let thread = std::thread::Builder::new().name("partner".into());
-                Self(Some(Running::Thread(thread.spawn(move || live(cpu, &board, life))?)))
+                let thread = Thread::named("partner").start(move || live(cpu, &board, life))?;
+                Self(Some(Running::Thread(thread)))
             }
         };
         while board.arrived.load(Ordering::Acquire) == before {
@@ -147,7 +148,7 @@ impl PartnerTask {
         let parent = std::process::id();
         // SAFETY: the child runs `life` on its copy of the memory and leaves by `_exit`: neither destructors nor the
         // stack frames of the caller run a second time, because a panic is caught.
-        match check(unsafe { libc::fork() })? {
+        match check(unsafe { libc::fork() }).map_err(of_process)? {
             0 => {
                 child::die_with_parent(parent);
                 live(cpu, board, life);

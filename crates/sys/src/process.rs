@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock::Clock;
+use crate::spawn::of_process;
 use crate::{Error, Result, check};
 
 /// Whether a [`SmallImage`](crate::image::SmallImage) is in force, so that forked children lack most of this process's memory.
@@ -113,6 +114,12 @@ fn reap(pid: libc::pid_t) -> Result<Ended> {
     Ok(Ended::Exited(libc::WEXITSTATUS(status)))
 }
 
+/// The child that a fork returned to its parent, or why there is none: `EAGAIN` with the limit of processes.
+#[inline(always)]
+fn started(pid: libc::pid_t) -> Result<Child> {
+    if pid == -1 { Err(of_process(Error::last_os_error())) } else { Ok(Child { pid }) }
+}
+
 /// A cell in a page that this process shares with the children it forks, for one reading of a clock.
 #[derive(Debug)]
 pub struct SharedCell {
@@ -183,7 +190,7 @@ pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
             libc::_exit(0);
         }
     }
-    Ok(Child { pid: check(pid)? })
+    started(pid)
 }
 
 /// Forks a child that exits at once with status 0.
@@ -199,7 +206,7 @@ pub fn fork_and_exit() -> Result<Child> {
         // SAFETY: ends the child without running anything of ours.
         unsafe { libc::_exit(0) };
     }
-    Ok(Child { pid: check(pid)? })
+    started(pid)
 }
 
 /// Forks a child that does `work` and exits with the status that it returns. It is killed when its parent ends.
@@ -225,7 +232,7 @@ pub fn fork_to_work(work: impl FnOnce() -> u8) -> Result<Child> {
         // SAFETY: ends the child without running anything of the parent's.
         unsafe { libc::_exit(i32::from(status)) };
     }
-    Ok(Child { pid: check(pid)? })
+    started(pid)
 }
 
 /// The same, in a child that has no descriptors but the standard ones and these: it keeps no file, pipe or connection of others open.
@@ -280,7 +287,7 @@ pub(crate) fn routines_of_children() -> [usize; 3] {
 pub fn vfork_and_exit() -> Result<Child> {
     let result = vfork_exit_raw();
     if result < 0 {
-        return Err(Error::from_raw_os_error(-result as i32));
+        return Err(of_process(Error::from_raw_os_error(-result as i32)));
     }
     Ok(Child { pid: result as libc::pid_t })
 }
@@ -373,7 +380,7 @@ impl Program {
                 libc::_exit(127);
             }
         }
-        Ok(Child { pid: check(pid)? })
+        started(pid)
     }
 
     /// Starts the program by posix_spawn, without attributes or file actions.
@@ -397,7 +404,7 @@ impl Program {
             )
         };
         if error != 0 {
-            return Err(Error::from_raw_os_error(error));
+            return Err(of_process(Error::from_raw_os_error(error)));
         }
         Ok(Child { pid })
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Clock;
+use crate::spawn::Thread;
 use crate::{Error, Result};
 
 /// What the new thread needs: the clock to read, and where to leave the reading.
@@ -51,7 +52,7 @@ impl Starter {
             )
         };
         if error != 0 {
-            return Err(Error::from_raw_os_error(error));
+            return Err(Thread::named("to be timed").refusal(&Error::from_raw_os_error(error)));
         }
         // SAFETY: pthread_create succeeded, so it has filled the handle.
         Ok(Started { thread: unsafe { thread.assume_init() }, start, joined: false })

@@ -4,9 +4,10 @@ use std::io::{PipeReader, PipeWriter};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
-use std::thread::{Builder, Scope};
+use std::thread::Scope;
 use std::time::Duration;
 
+use kelvin_sys::spawn::Thread;
 use kelvin_wire::Error as WireError;
 use kelvin_wire::address::is_loopback;
 use kelvin_wire::deadline::Deadline;
@@ -177,9 +178,9 @@ impl Receiver {
             self.meet(stream, from, newcomer);
             self.open().retain(|(number, _)| *number != own);
         };
-        if let Err(source) = Builder::new().name("sender".into()).stack_size(STACK).spawn_scoped(scope, serve) {
+        if let Err(error) = Thread::named("sender").stack_bytes(STACK).start_in(scope, serve) {
             self.open().retain(|(number, _)| *number != own);
-            (self.tell)(from, Event::Fault(WireError::Call { doing: "start a thread", source }.into()));
+            (self.tell)(from, Event::Fault(WireError::Thread(error).into()));
         }
     }
 

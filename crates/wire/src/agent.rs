@@ -22,6 +22,7 @@ use crate::secret::Secret;
 use crate::service::{self, Means};
 use crate::{Error, Result};
 use crowd::{Crowd, Newcomer};
+use kelvin_sys::spawn::Thread;
 
 /// How often the agent checks whether it is to stop while no connection arrives.
 const LOOK: Duration = Duration::from_millis(200);
@@ -166,8 +167,8 @@ impl House {
             drop(seat);
         };
         // Without a thread the connection ends, and the client sees that.
-        if let Err(source) = std::thread::Builder::new().name("client".into()).stack_size(STACK).spawn(serve) {
-            (self.log)(from, &Event::Fault(Error::Call { doing: "start a thread", source }));
+        if let Err(error) = Thread::named("client").stack_bytes(STACK).start(serve) {
+            (self.log)(from, &Event::Fault(Error::Thread(error)));
         }
     }
 

@@ -18,6 +18,9 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// A thread could not be started.
+    #[error("{0}")]
+    Thread(io::Error),
     /// One of too many unauthenticated connections.
     #[error("too many other connections are unauthenticated")]
     Crowded,

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kelvin_model::Reason;
+use kelvin_sys::spawn::Thread;
 use kelvin_sys::{cpu, kernels};
 
 /// Iterations between two looks at whether to stop: some microseconds.
@@ -37,9 +38,9 @@ impl Spinners {
         let (ready, started) = channel();
         for &cpu in cpus {
             let (stop, ready) = (Arc::clone(&spinners.stop), ready.clone());
-            let named = std::thread::Builder::new().name(format!("spinner-{cpu}"));
-            let thread = named.spawn(move || spin((cpu, purpose), &stop, &ready));
-            spinners.threads.push(thread.map_err(|error| Reason::new(format!("cannot start a spinner: {error}")))?);
+            let name = format!("spinner-{cpu}");
+            let thread = Thread::named(&name).start(move || spin((cpu, purpose), &stop, &ready));
+            spinners.threads.push(thread.map_err(|error| Reason::new(error.to_string()))?);
         }
         drop(ready);
         for outcome in started.iter().take(cpus.len()) {

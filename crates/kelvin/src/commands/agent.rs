@@ -31,7 +31,7 @@ pub fn agent(args: &AgentArgs) -> Done {
     // With fewer descriptors it serves fewer clients.
     let _ = kelvin_sys::process::raise_open_files();
     let limits = Limits { clients: args.clients, ..Limits::default() };
-    let log = Arc::new(Log::over(std::io::stderr()));
+    let log = Arc::new(Log::over(std::io::stderr())?);
     let told = Arc::clone(&log);
     let tell = Box::new(move |from: SocketAddr, event: &Event| tell(&told, from, event));
     let agent = Agent::listen(args.listen, secret, limits, tell).map_err(|error| match error {

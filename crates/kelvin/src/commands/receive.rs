@@ -33,7 +33,7 @@ pub fn receive(args: &ReceiveArgs) -> Done {
     kelvin_sys::interrupt::watch()?;
     // With fewer descriptors it takes fewer connections.
     let _ = kelvin_sys::process::raise_open_files();
-    let log = Log::over(std::io::stderr());
+    let log = Log::over(std::io::stderr())?;
     let device = args.device.then_some(Device::Receiver);
     let (shows_progress, failed) = (output::shows_progress(), AtomicBool::default());
     let teller = Arc::new(Teller { log, json: args.json, is_output, device, shows_progress, failed });

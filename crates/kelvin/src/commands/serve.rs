@@ -28,7 +28,7 @@ pub fn serve(args: &ServeArgs) -> Done {
     output::print(|out| {
         [Some(address), resources].into_iter().flatten().try_for_each(|one| writeln!(out, "{}", Shown(one)))
     })?;
-    let log = Log::over(std::io::stderr());
+    let log = Log::over(std::io::stderr())?;
     let most = server.connections();
     log.line(
         About::Client,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_sys::spawn::Thread;
 use kelvin_sys::{cpu, kernels};
 
 use crate::predict::Predicting;
@@ -84,7 +85,11 @@ fn with_others_busy(bench: &mut Bench<'_>) -> Result<(), Stop> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let over = &over;
-        let busy: Vec<_> = others.iter().map(|&cpu| scope.spawn(move || keep_busy(cpu, over))).collect();
+        let start = |&cpu: &u32| {
+            let started = Thread::named("busy").start_in(scope, move || keep_busy(cpu, over));
+            started.inspect_err(|_| over.store(true, Ordering::Relaxed))
+        };
+        let busy = others.iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
         let outcome = time_chain(bench);
         over.store(true, Ordering::Relaxed);
         for thread in busy {

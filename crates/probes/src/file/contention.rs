@@ -3,14 +3,14 @@
 //! It shows whether a device is shared evenly, and whether many readers slow it down altogether. It must not be used for cached
 //! files, which share processors and memory instead.
 
-use std::sync::Barrier;
-
 use kelvin_catalogue::file::{BLOCK, BYTES, CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
+use kelvin_file::start_line::StartLine;
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target, job};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
+use kelvin_sys::spawn::Thread;
 
 use super::cases::{known, predictable};
 use super::data::{self, KIB, MIB, SHARED_BYTES};
@@ -130,22 +130,28 @@ fn shared(target: Target, threads: u64, block: u64) -> Vec<Part> {
 
 /// Has threads read a part each for so many nanoseconds: the bytes of each, and its time.
 fn together(parts: &[Part], nanoseconds: u64) -> Result<Vec<(Tally, u64)>, Stop> {
-    let line = Barrier::new(parts.len());
+    let line = StartLine::of(parts.len());
     std::thread::scope(|scope| {
         let line = &line;
-        let members: Vec<_> = parts.iter().map(|part| scope.spawn(move || member(part, nanoseconds, line))).collect();
+        let start = |part| {
+            let started = Thread::named("reader").start_in(scope, move || member(part, nanoseconds, line));
+            started.inspect_err(|_| line.cancel())
+        };
+        let members = parts.iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
         let died = || Err(Stop::fail("a reading thread panicked"));
         members.into_iter().map(|member| member.join().unwrap_or_else(|_| died())).collect()
     })
 }
 
-fn member(part: &Part, nanoseconds: u64, line: &Barrier) -> Result<(Tally, u64), Stop> {
+fn member(part: &Part, nanoseconds: u64, line: &StartLine) -> Result<(Tally, u64), Stop> {
     let order = Order::Sequential;
     let block = part.block as usize;
     let how = How { access: Access::Direct, block, order };
     let reader = Engine::Pread.open(&part.target, how);
     // A thread that cannot read must come to the barrier too, or the others would wait for ever.
-    line.wait();
+    if !line.wait() {
+        return Err(Stop::fail("another thread could not be started"));
+    }
     let mut reader = reader.map_err(data::stopped)?;
     let mut requests = Requests::new(part.range.clone(), block, order).endless();
     let (mut tally, begun) = (Tally::default(), monotonic());

@@ -10,6 +10,7 @@ use kelvin_harness::Stop;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::direct::FLAG;
 use kelvin_sys::memory::Arena;
+use kelvin_sys::spawn::Thread;
 use kelvin_sys::uring::{Direction, Ring, Setup};
 
 use super::data::{MIB, WIDTH};
@@ -200,7 +201,8 @@ fn by_threads(target: &Target, seed: u64) -> Result<Stretch, Stop> {
         Ok(())
     };
     std::thread::scope(|scope| {
-        let members: Vec<_> = (0..u64::from(WIDTH)).map(|member| scope.spawn(move || thread(member))).collect();
+        let start = |member| Thread::named("writer").start_in(scope, move || thread(member));
+        let members = (0..u64::from(WIDTH)).map(start).collect::<std::io::Result<Vec<_>>>()?;
         let died = || Err(Stop::fail("a writing thread panicked"));
         members.into_iter().try_for_each(|member| member.join().unwrap_or_else(|_| died()))
     })?;

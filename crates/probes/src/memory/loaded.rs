@@ -14,6 +14,7 @@ use kelvin_sys::clock::Clock;
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::{Kernel, Operation};
 use kelvin_sys::memory::{LINE, Pages, Ring};
+use kelvin_sys::spawn::Thread;
 
 use super::allowance::{allowance, allowed, last_level};
 use super::axes::{number, obtained};
@@ -96,7 +97,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let own = of_an_injector(bytes, others.len());
     std::thread::scope(|scope| {
         let injection = &injection;
-        let threads: Vec<_> = others.iter().map(|&cpu| scope.spawn(move || injection.live(cpu, own))).collect();
+        let start = |&cpu: &u32| {
+            let started = Thread::named("injector").start_in(scope, move || injection.live(cpu, own));
+            started.inspect_err(|_| injection.over.store(true, Ordering::Release))
+        };
+        let threads = others.iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
         let outcome = injection.await_all().and_then(|()| measure(bench, injection, &mut ring, load));
         injection.over.store(true, Ordering::Release);
         let ends: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();

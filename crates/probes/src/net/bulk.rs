@@ -11,6 +11,7 @@ use kelvin_harness::Stop;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::Shared;
+use kelvin_sys::spawn::Thread;
 use kelvin_sys::usage::{Who, usage};
 use kelvin_sys::{Error, Result, cpu, net};
 use kelvin_wire::busy::FULL;
@@ -225,7 +226,7 @@ impl Bulk {
                 let achieved = send_until(&stop, sender, &links[number], &accounts[number], message)?;
                 Ok(Ended { used: Use { busy: used() - busy, passed: monotonic() - begun }, achieved })
             };
-            self.senders.push(std::thread::Builder::new().name("sender".into()).spawn(sending)?);
+            self.senders.push(Thread::named("sender").start(sending)?);
         }
         Ok(())
     }
@@ -377,12 +378,13 @@ fn receive_all(plan: &Plan, links: &[Link], accounts: &[Account], board: &Board)
             .zip(accounts)
             .zip(&plan.streams)
             .map(|((link, account), at)| {
-                scope.spawn(move || {
+                let work = move || {
                     cpu::pin(&[at.receiver])?;
                     receive(link, account, plan.message, board).inspect_err(|error| board.fail(error))
-                })
+                };
+                Thread::named("receiver").start_in(scope, work).inspect_err(|error| board.fail(error))
             })
-            .collect();
+            .collect::<Result<_>>()?;
         all.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::other("a receiver panicked"))?)
     })
 }

@@ -12,6 +12,7 @@ use kelvin_catalogue::{Placement, Rival};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::net;
+use kelvin_sys::spawn::of_process;
 
 use super::bulk::{Bulk, Ends, Plan};
 use super::link::{Link, Protocol};
@@ -113,7 +114,7 @@ impl Stream<'_> {
         server.args(["--server", "--one-off", "--bind", &here, "--port", &port]);
         server.args(["--affinity", &self.ends.receiver.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
         let cannot = |error| Stop::fail(format!("cannot run {}: {error}", iperf.path.display()));
-        let _server = Server(server.spawn().map_err(cannot)?);
+        let _server = Server(server.spawn().map_err(of_process).map_err(cannot)?);
         let mut output = None;
         for _ in 0..TRIES {
             std::thread::sleep(PAUSE);

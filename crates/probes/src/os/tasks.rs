@@ -11,6 +11,7 @@ use kelvin_catalogue::os::{
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::process::{Child, fork_to_work};
+use kelvin_sys::spawn::Thread;
 use kelvin_sys::usage::{Usage, Who, clock_ticks, usage};
 use kelvin_sys::{cpu, kernels};
 
@@ -107,7 +108,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 fn work_in_threads(tasks: u64) -> Result<(), Stop> {
     std::thread::scope(|scope| {
         let started: Result<Vec<_>, _> = (0..tasks)
-            .map(|task| std::thread::Builder::new().spawn_scoped(scope, move || kernels::chain_add(share(tasks, task))))
+            .map(|task| Thread::named("task").start_in(scope, move || kernels::chain_add(share(tasks, task))))
             .collect();
         let joined = started?.into_iter().map(|thread| thread.join());
         joined.collect::<Result<(), _>>().map_err(|_| Stop::fail("a thread of the work panicked"))

@@ -16,6 +16,7 @@ use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::tap::Tap;
 use kelvin_sys::ready::readable;
+use kelvin_sys::spawn::Thread;
 
 use super::link::configure;
 use crate::net::echo::Echo;
@@ -115,18 +116,30 @@ impl RelayedPath {
         near.connect(far.local_addr()?)?;
         far.connect(near.local_addr()?)?;
         let (delay, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        // Those that were started would go on for ever, but for that.
+        Self::start([near, far], [near_tap, far_tap], delay, &is_over)
+            .inspect_err(|_| is_over.store(true, Ordering::Relaxed))
+    }
+
+    fn start(
+        [near, far]: [UdpSocket; 2],
+        [near_tap, far_tap]: [Tap; 2],
+        delay: Arc<AtomicU64>,
+        is_over: &Arc<AtomicBool>,
+    ) -> Result<Self, Stop> {
         let (near_tap, far_tap) = (Arc::new(near_tap), Arc::new(far_tap));
-        let relays = [(&near_tap, &far_tap), (&far_tap, &near_tap)].map(|(from, to)| {
+        let mut relays = Vec::new();
+        for (from, to) in [(&near_tap, &far_tap), (&far_tap, &near_tap)] {
             let (from, to, delay, is_over) =
-                (Arc::clone(from), Arc::clone(to), Arc::clone(&delay), Arc::clone(&is_over));
-            std::thread::spawn(move || relay(&from, &to, &delay, &is_over))
-        });
-        let stop = Arc::clone(&is_over);
-        let far = std::thread::spawn(move || give_back(&far, &stop));
-        let stop = Arc::clone(&is_over);
-        let awake = std::thread::spawn(move || stay_awake(&stop));
+                (Arc::clone(from), Arc::clone(to), Arc::clone(&delay), Arc::clone(is_over));
+            relays.push(Thread::named("relay").start(move || relay(&from, &to, &delay, &is_over))?);
+        }
+        let stop = Arc::clone(is_over);
+        let far = Thread::named("far").start(move || give_back(&far, &stop))?;
+        let stop = Arc::clone(is_over);
+        let awake = Thread::named("awake").start(move || stay_awake(&stop))?;
         let echo = Echo::over(Link::Udp(near), MESSAGE)?;
-        Ok(Self { echo, delay, is_over, relays: relays.into(), far, awake })
+        Ok(Self { echo, delay, is_over: Arc::clone(is_over), relays, far, awake })
     }
 
     /// The median round trip, in ticks.

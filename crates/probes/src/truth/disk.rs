@@ -20,6 +20,7 @@ use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::fs::{enter_own_mounts, major, minor, room};
+use kelvin_sys::spawn::of_process;
 
 /// Bytes per second that the group may read: far below the rate of memory, which backs the loop device.
 const RATE: u64 = 32 << 20;
@@ -234,7 +235,7 @@ fn done(command: &mut Command, name: &str) -> Result<(), Stop> {
     // These programs are often not in the PATH of ordinary users.
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
-    let output = command.env("PATH", path).output().map_err(|error| match error.kind() {
+    let output = command.env("PATH", path).output().map_err(of_process).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Stop::skip(format!("needs the program {name}")),
         _ => Stop::fail(format!("cannot start {name}: {error}")),
     })?;

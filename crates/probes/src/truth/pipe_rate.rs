@@ -7,6 +7,7 @@ use kelvin_catalogue::truth::PIPE;
 use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::spawn::Thread;
 
 const CHUNK: usize = 16 << 10;
 const PERIOD: u64 = 1_000_000;
@@ -31,7 +32,7 @@ pub(super) static PROBE: Probe = Probe {
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let (mut reader, writer) = std::io::pipe()?;
     std::thread::scope(|scope| {
-        let feeding = scope.spawn(|| feed(writer));
+        let feeding = Thread::named("feed").start_in(scope, || feed(writer))?;
         let rate = drain(bench, &mut reader);
         drop(reader);
         feeding.join().map_err(|_| Stop::fail("the writing thread panicked"))??;

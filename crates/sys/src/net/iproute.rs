@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use crate::spawn::of_process;
+
 /// Bytes that pass a limited link at once: what is due in 5 ms, and at least this much. A smaller burst loses rate to late timers.
 const LEAST_BURST: u64 = 128 << 10;
 const BURSTS_PER_SECOND: u64 = 200;
@@ -32,7 +34,7 @@ pub enum Unconfigured {
 /// # Errors
 /// Without the program, the right or the kernel for it.
 pub fn configure(program: &str, arguments: &[&str]) -> Result<(), Unconfigured> {
-    let output = Command::new(program).args(arguments).output();
+    let output = Command::new(program).args(arguments).output().map_err(of_process);
     let output = output.map_err(|error| Unconfigured::Program { name: program.to_owned(), error })?;
     if output.status.success() {
         return Ok(());

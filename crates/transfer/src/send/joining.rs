@@ -3,9 +3,9 @@
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, channel};
-use std::thread::Builder;
 
 use kelvin_sys::interrupt;
+use kelvin_sys::spawn::Thread;
 use kelvin_wire::Hasher;
 use kelvin_wire::secret::Secret;
 
@@ -101,7 +101,7 @@ impl Others {
             // Where all was sent, nobody listens any more.
             let _ = (0..more).all(|_| told.send(door.join(session)).is_ok());
         };
-        Builder::new().name("joining".into()).spawn(open)?;
+        Thread::named("joining").start(open)?;
         self.missing = more;
         self.opening = Some(opening);
         Ok(())

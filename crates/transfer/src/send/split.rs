@@ -19,6 +19,7 @@ use crate::channel::Stream;
 use crate::message::{FromSender, Number, Piece};
 use crate::pace::Pace;
 use crate::source::Source;
+use kelvin_sys::spawn::Thread;
 
 /// How often the first stream says something while it waits for the others, so that the receiver does not take it for gone, and
 /// looks whether it is to stop.
@@ -133,16 +134,18 @@ impl<'scope, 'env> Team<'scope, 'env> {
         if self.stopping.is_empty() { self.since.elapsed() } else { Duration::ZERO }
     }
 
-    fn start(&mut self, mut joined: Joined) {
-        let Some(told) = self.told.clone() else { return };
+    fn start(&mut self, mut joined: Joined) -> std::io::Result<()> {
+        let Some(told) = self.told.clone() else { return Ok(()) };
         let (is_to_stop, split) = (Arc::new(AtomicBool::new(false)), self.split);
         let leg = Leg { is_to_stop: Arc::clone(&is_to_stop), told };
-        let thread = self.scope.spawn(move || {
+        let work = move || {
             let sent = joined.send(split, &leg);
             (joined, sent)
-        });
+        };
+        let thread = Thread::named("stream").start_in(self.scope, work)?;
         self.running.push(Running { is_to_stop, thread });
         self.since = Instant::now();
+        Ok(())
     }
 
     /// Has all but so many stop after their blocks.
@@ -300,7 +303,13 @@ impl<S: Stream> Sending<'_, S> {
         if !std::mem::replace(&mut team.is_said, true) {
             self.channel.send(&FromSender::Split { file: team.split.number })?;
         }
-        self.others.joined.drain(..more).for_each(|joined| team.start(joined));
+        let started = self.others.joined.drain(..more).try_for_each(|joined| team.start(joined));
+        match (started, &mut self.choosing) {
+            // Those that could be started are enough where none were asked for.
+            (Err(_), Some(choosing)) => choosing.give_up(),
+            (Err(error), None) => return Err(kelvin_wire::Error::Thread(error).into()),
+            (Ok(()), _) => {}
+        }
         Ok(())
     }
 

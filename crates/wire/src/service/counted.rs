@@ -8,6 +8,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 use kelvin_sys::net;
+use kelvin_sys::spawn::Thread;
 
 use super::{QUIET, Served, accept, broken, cpu_time, introduced, is_in_time, late, listen};
 use crate::busy::{Threads, Watch};
@@ -101,7 +102,7 @@ impl Moved {
     }
 }
 
-type Thread<'scope> = ScopedJoinHandle<'scope, Result<[u64; 2]>>;
+type Moving<'scope> = ScopedJoinHandle<'scope, Result<[u64; 2]>>;
 
 impl Counting {
     fn new(sources: Vec<Moved>) -> Self {
@@ -117,15 +118,13 @@ impl Counting {
 
     fn serve(&self, channel: &mut Channel, limits: &Limits, served: &Served<'_>) -> Result<Seen> {
         std::thread::scope(|scope| {
-            let begin = |source| scope.spawn(move || self.count(source, limits));
-            let threads: Vec<_> = self.sources.iter().map(begin).collect();
+            let begin = |source| Thread::named("moves").start_in(scope, move || self.count(source, limits));
+            // Those that were started wait for the client.
+            let threads = self.sources.iter().map(begin).collect::<std::io::Result<Vec<_>>>();
+            let threads = threads.inspect_err(|_| self.end()).map_err(Error::Thread)?;
             let outcome = self.answer(channel, &threads, limits, served);
             let stream = self.sources.iter().find_map(Moved::stream).and_then(|first| TcpEnd::of(first).ok());
-            self.is_over.store(true, Ordering::Relaxed);
-            for stream in self.sources.iter().filter_map(Moved::stream) {
-                // One that is closed already needs no shutdown. It ends a blocked call, too.
-                let _ = stream.shutdown(Shutdown::Both);
-            }
+            self.end();
             let ends: Vec<[u64; 2]> = threads.into_iter().map(end).collect::<Result<_>>()?;
             outcome?;
             let mut seen = Seen { arrived: self.bytes.load(Ordering::Relaxed), stream, ..Seen::default() };
@@ -136,11 +135,20 @@ impl Counting {
         })
     }
 
+    /// Has all threads end.
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for stream in self.sources.iter().filter_map(Moved::stream) {
+            // One that is closed already needs no shutdown. It ends a blocked call, too.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
     /// Answers the client's requests meanwhile.
     fn answer(
         &self,
         channel: &mut Channel,
-        threads: &[Thread<'_>],
+        threads: &[Moving<'_>],
         limits: &Limits,
         served: &Served<'_>,
     ) -> Result<()> {
@@ -253,7 +261,7 @@ impl Counting {
     }
 }
 
-fn end(thread: Thread<'_>) -> Result<[u64; 2]> {
+fn end(thread: Moving<'_>) -> Result<[u64; 2]> {
     let panicked = |_| Error::Refused("a thread of the agent panicked".into());
     thread.join().map_err(panicked).and_then(|outcome| outcome)
 }

@@ -9,6 +9,7 @@ use kelvin_catalogue::command::{ALL, CPU_SYSTEM, CPU_USER, MINOR_FAULTS, PEAK_ME
 use kelvin_model::{Attempt, Case, FactDiffers, Metric, Name, OverheadReading, Reading, Readings, Round};
 use kelvin_sys::child::{End, Guarded, Patience};
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::spawn::of_process;
 use kelvin_sys::usage::{Who, usage};
 use serde::{Deserialize, Serialize};
 
@@ -147,7 +148,11 @@ pub fn command_process() -> Done {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", &command]).stdin(Stdio::null()).stdout(Stdio::null());
     let begun = monotonic();
-    let status = shell.spawn().and_then(|mut child| child.wait()).map_err(|error| Fault::new("/bin/sh", error))?;
+    let status = shell
+        .spawn()
+        .map_err(of_process)
+        .and_then(|mut child| child.wait())
+        .map_err(|error| Fault::new("/bin/sh", error))?;
     let nanoseconds = monotonic() - begun;
     let used = usage(Who::Children);
     let ran = if status.success() {

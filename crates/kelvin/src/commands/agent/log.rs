@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use kelvin_wire::bounded::cut;
 
 use crate::output::ERASE;
+use kelvin_sys::spawn::Thread;
 
 /// Maximum bytes of a line.
 const LONGEST: usize = 300;
@@ -48,18 +49,21 @@ pub struct Log {
 
 impl Log {
     /// Over a writer that may block for ever.
-    pub fn over(out: impl Write + Send + 'static) -> Self {
+    ///
+    /// # Errors
+    /// If the thread that writes cannot be started.
+    pub fn over(out: impl Write + Send + 'static) -> std::io::Result<Self> {
         let (queue, said) = sync_channel(WAITING);
         let (written, is_written) = sync_channel(1);
         let left_out = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&left_out);
-        std::thread::spawn(move || {
+        Thread::named("log").start(move || {
             write(out, &said, &counted);
             // The program may be exiting already.
             let _ = written.send(());
-        });
+        })?;
         let allowances = [(); 2].map(|()| Mutex::new(Allowance::new(Instant::now())));
-        Self { queue, is_written: Mutex::new(is_written), allowances, left_out }
+        Ok(Self { queue, is_written: Mutex::new(is_written), allowances, left_out })
     }
 
     /// Logs a line about a client, unless there are too many.
@@ -166,7 +170,7 @@ mod tests {
     #[test]
     fn lines_are_short_show_what_they_hide_and_are_left_out_if_they_come_too_often() {
         let kept = Kept::default();
-        let log = Log::over(kept.clone());
+        let log = Log::over(kept.clone()).unwrap();
         log.line(About::Unauthenticated, &format!("\u{1b}[2J{}\nsecond", "x".repeat(70_000)));
         (0..10_000).for_each(|_| log.line(About::Unauthenticated, "called"));
         log.line(About::Client, "came");
@@ -184,7 +188,7 @@ mod tests {
     #[test]
     fn what_passes_is_replaced_by_the_next_line_and_by_the_end() {
         let kept = Kept::default();
-        let log = Log::over(kept.clone());
+        let log = Log::over(kept.clone()).unwrap();
         log.line(About::Client, "came");
         log.passing("1 %");
         log.passing("2 %");
@@ -210,7 +214,7 @@ mod tests {
     fn nobody_waits_for_a_reader_who_is_stuck() {
         let kept = Kept::default();
         let stuck = kept.0.lock().unwrap();
-        let log = Log::over(kept.clone());
+        let log = Log::over(kept.clone()).unwrap();
         (0..1000).for_each(|_| log.line(About::Client, "one"));
         log.end(Duration::from_millis(10));
         drop(stuck);

@@ -12,6 +12,7 @@ use kelvin_file::cache::State;
 use kelvin_file::{Order, Target};
 use kelvin_harness::Stop;
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::spawn::of_process;
 
 use super::{Side, Task};
 use crate::program::Program;
@@ -215,7 +216,10 @@ fn megabytes(text: &str) -> Option<f64> {
 fn block_seen(cat: &Path, target: &Target) -> Result<u64, Stop> {
     let mut command = Command::new(cat);
     command.arg(target.path()).arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = command.spawn().map_err(|error| Stop::fail(format!("cannot run {}: {error}", cat.display())))?;
+    let child = command
+        .spawn()
+        .map_err(of_process)
+        .map_err(|error| Stop::fail(format!("cannot run {}: {error}", cat.display())))?;
     let reading = Waiting(child);
     let counters = format!("/proc/{}/io", reading.0.id());
     let deadline = monotonic() + PATIENCE.as_nanos() as u64;

@@ -15,6 +15,7 @@ use kelvin_catalogue::net::{
 use kelvin_harness::{Bench, Bounded, Effort, Facts, Hardware, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Bound, Case, Input, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::spawn::Thread;
 use kelvin_wire::message::Direction;
 use kelvin_wire::numbered::NUMBER;
 
@@ -151,7 +152,7 @@ fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures
     let slice = Duration::from_nanos(bench.slice() as u64);
     let moving = Moving::default();
     let Sustained { windows, burst } = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| send(&socket, bytes, rate, &moving));
+        let sender = Thread::named("sender").start_in(scope, || send(&socket, bytes, rate, &moving))?;
         let windows = Watched::begin(&mut test, &moving, Direction::ToAgent, &[]).windows(slice, FEWEST);
         moving.is_over.store(true, Ordering::Relaxed);
         sender.join().map_err(|_| Stop::fail("the sender panicked"))??;

@@ -12,6 +12,7 @@ use super::{AGENT, client, over, stopped, told};
 use crate::net::echo::Echo;
 use crate::net::link::Link;
 use crate::net::messages::SMALL;
+use kelvin_sys::spawn::Thread;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_LOADED.id.as_str(),
@@ -49,7 +50,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let wanted =
         Wanted { direction: Direction::ToAgent, streams: 1, way: SendMethod::Send, message: MESSAGE, windows: 1 };
     let windows = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| moved(&links[0], &wanted, &moving));
+        let sender = Thread::named("sender").start_in(scope, || moved(&links[0], &wanted, &moving))?;
         let mut watched = Watched::begin(&mut stream, &moving, wanted.direction, &links);
         let timed = watched.settle().and_then(|begun| {
             bench.time_each([&PEER_LOADED], |clock| Ok([messages.timed(clock)?]))?;

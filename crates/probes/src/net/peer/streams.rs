@@ -8,6 +8,7 @@ use std::time::Duration;
 use kelvin_catalogue::net::SendMethod;
 use kelvin_harness::{Bench, Stop};
 use kelvin_stats::Burst;
+use kelvin_sys::spawn::Thread;
 use kelvin_sys::{cpu, net};
 use kelvin_wire::address::Shown;
 use kelvin_wire::busy::Busy;
@@ -66,12 +67,14 @@ pub(super) fn stream(bench: &Bench<'_>, wanted: Wanted) -> Result<Streamed, Stop
     let (Sustained { windows, burst }, mut notes) = std::thread::scope(|scope| {
         let place = |(number, link)| {
             let (cpu, moving) = (cpus[number % cpus.len()], &moving);
-            scope.spawn(move || {
+            let work = move || {
                 cpu::pin(&[cpu])?;
                 moved(link, &wanted, moving)
-            })
+            };
+            // Those that were started wait for the other host.
+            Thread::named("stream").start_in(scope, work).inspect_err(|_| end(moving, &links, wanted.direction))
         };
-        let threads: Vec<_> = links.iter().enumerate().map(place).collect();
+        let threads = links.iter().enumerate().map(place).collect::<std::io::Result<Vec<_>>>()?;
         let windows = Watched::begin(&mut test, &moving, wanted.direction, &links).windows(slice, wanted.windows);
         known = links[0].describe()?;
         end(&moving, &links, wanted.direction);

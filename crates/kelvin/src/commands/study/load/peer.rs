@@ -10,6 +10,7 @@ use kelvin_model::units::bytes;
 use kelvin_serve::target::encode;
 use kelvin_sweep::{DiskRate, KnownFiles, ROUNDS, RequestRate, Running};
 use kelvin_sys::interrupt;
+use kelvin_sys::spawn::Thread;
 use kelvin_wire::address::InUrl;
 use kelvin_wire::client::{Client, FileServer};
 use kelvin_wire::files::{Cache, Design, Rate, Served};
@@ -140,7 +141,7 @@ impl Kept {
             // One that is gone has ended it.
             let _ = server.end();
         };
-        let thread = std::thread::Builder::new().name("heartbeat".into()).spawn(keep)?;
+        let thread = Thread::named("heartbeat").start(keep)?;
         Ok(Self { is_over: Some(is_over), thread: Some(thread) })
     }
 }
