@@ -85,6 +85,8 @@ mod tests {
             derivation: String::new(),
             sources: Vec::new(),
             calibration: None,
+            formula_name: "a test".into(),
+            ceiling: None,
         }
     }
 

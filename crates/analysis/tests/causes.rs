@@ -224,6 +224,8 @@ fn what_is_longer_than_predicted_without_any_cause_is_not_explained() {
             derivation: "derived".into(),
             sources: Vec::new(),
             calibration: None,
+            formula_name: "a test".into(),
+            ceiling: None,
         }),
         none_because: None,
     };

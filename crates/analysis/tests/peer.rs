@@ -62,6 +62,8 @@ fn predict(run: &mut Run, case: Case, value: f64) {
         derivation: "125.0 MB/s x 1448 / 1538 = 117.7 MB/s".into(),
         sources: Vec::new(),
         calibration: None,
+        formula_name: "a test".into(),
+        ceiling: None,
     };
     let record = PredictionRecord { metric: RATE.id, case, prediction: Some(prediction), none_because: None };
     run.predictions.push(record);

@@ -318,6 +318,8 @@ fn predicted(run: &mut Run, value: f64, low: f64, high: f64) {
         derivation: "50 ns published".into(),
         sources: vec!["a table".into()],
         calibration: None,
+        formula_name: "a test".into(),
+        ceiling: None,
     };
     let record =
         PredictionRecord { metric: VALUE.id, case: Case::new(), prediction: Some(prediction), none_because: None };

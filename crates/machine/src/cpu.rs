@@ -96,9 +96,16 @@ impl Info {
 
     fn architecture(&self, root: Root<'_>) -> Name {
         match () {
-            () if self.get("vendor_id").is_some() => Name::new("x86_64"),
-            () if self.is_arm() => Name::new("aarch64"),
             () if root.is_live() => Name::new(std::env::consts::ARCH),
+            // Other processors have a vendor too; flags are x86's.
+            () if self.get("vendor_id").is_some() && self.get("flags").is_some() => Name::new("x86_64"),
+            () if self.get("vendor_id") == Some("IBM/S390") => Name::new("s390x"),
+            () if self.is_arm()
+                && self.get("CPU architecture").and_then(integer).is_some_and(|version| version < 8) =>
+            {
+                Name::new("arm")
+            }
+            () if self.is_arm() => Name::new("aarch64"),
             () => Name::new("unknown"),
         }
     }

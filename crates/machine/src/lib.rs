@@ -7,6 +7,7 @@
 
 mod boot;
 pub mod cgroups;
+mod container;
 pub mod counters;
 mod cpu;
 mod cpuid;
@@ -44,6 +45,7 @@ use crate::text::Root;
 pub use file_cache::{Bound, FileCache, Term, file_cache, pages_of_files};
 pub use hazards::{hazards, neighbours};
 pub use identity::hardware;
+pub use topology::allowed;
 pub use watch::Watch;
 
 /// Those of these CPUs that are of the same kind as one of them and share its package and its last cache, so that a metric is the same

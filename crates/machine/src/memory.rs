@@ -39,6 +39,7 @@ fn page_bytes(root: Root<'_>, architecture: Name) -> Fact<u64> {
     match root.bytes(VECTOR).map(|bytes| page_size_entry(&bytes)) {
         Ok(Some(bytes)) => Fact::known(bytes, VECTOR),
         _ if architecture == "x86_64" => Fact::known(4096, "x86-64 has one base page size"),
+        _ if architecture == "s390x" => Fact::known(4096, "s390x has one base page size"),
         Ok(None) => Fact::unknown(format!("{VECTOR} has no page size")),
         Err(reason) => Fact::unknown(reason),
     }
@@ -99,7 +100,13 @@ impl Modules<'_> {
     }
 
     fn transfers_per_second(&self) -> Fact<f64> {
-        self.common("rate", |module| module.megatransfers).map(|rate| f64::from(rate) * 1e6)
+        let rate = self.common("rate", |module| module.megatransfers).map(|rate| f64::from(rate) * 1e6);
+        match (rate, self.common("clock", |module| module.clock)) {
+            (Fact::Known { value, source }, Fact::Known { value: clock, .. }) => {
+                Fact::known(value, format!("{source}, two transfers for each cycle of the {clock} MHz that it states"))
+            }
+            (rate, _) => rate,
+        }
     }
 
     fn channels(&self) -> Fact<u32> {

@@ -2,9 +2,9 @@
 
 use kelvin_model::{Fact, Name, Platform};
 
+use crate::container;
 use crate::cpu;
 use crate::cpuid::Cpuid;
-use crate::disks::{self, MountLine};
 use crate::text::{Root, value};
 
 const DMI: &str = "/sys/class/dmi/id";
@@ -12,7 +12,11 @@ const DEVICE_TREE: &str = "/sys/firmware/devicetree/base";
 const VIRTIO: &str = "/sys/bus/virtio/devices";
 
 pub(crate) fn read(root: Root<'_>, architecture: Name, cpuid: &Cpuid) -> Platform {
-    Platform { product: product(root), hypervisor: hypervisor(root, architecture, cpuid), container: container(root) }
+    Platform {
+        product: product(root),
+        hypervisor: hypervisor(root, architecture, cpuid),
+        container: container::container(root),
+    }
 }
 
 fn product(root: Root<'_>) -> Fact<String> {
@@ -75,7 +79,24 @@ fn hypervisor(root: Root<'_>, architecture: Name, cpuid: &Cpuid) -> Fact<Option<
     }
     let product = product(root);
     let named = product.get().filter(|name| !name.contains(".metal")).and_then(|name| virtual_product(name));
-    if architecture == "x86_64" { x86_hypervisor(root, cpuid, named) } else { other_hypervisor(root, &product, named) }
+    match architecture.as_str() {
+        "x86_64" => x86_hypervisor(root, cpuid, named),
+        "s390x" => s390_hypervisor(root),
+        _ => other_hypervisor(root, &product, named),
+    }
+}
+
+/// On s390x the machine states the control programs between it and the kernel; without one, its own firmware parts it.
+fn s390_hypervisor(root: Root<'_>) -> Fact<Option<String>> {
+    const SYSTEM: &str = "/proc/sysinfo";
+    root.fact(SYSTEM, |text| {
+        let program = value(text, "VM00 Control Program", ':').map(|program| match program.contains("KVM") {
+            true => "KVM".to_owned(),
+            // `z/VM    6.4.0`
+            false => program.split_ascii_whitespace().next().unwrap_or("z/VM").to_owned(),
+        });
+        program.or_else(|| value(text, "LPAR Number", ':').map(|_| "PR/SM".to_owned())).map(Some)
+    })
 }
 
 fn virtual_product(product: &str) -> Option<String> {
@@ -117,70 +138,4 @@ fn other_hypervisor(root: Root<'_>, product: &Fact<String>, named: Option<String
         Fact::Known { source, .. } => Fact::known(None, format!("{source} names no hypervisor, no virtio devices")),
         Fact::Unknown { reason } => Fact::unknown(reason.as_str()),
     }
-}
-
-/// Words in cgroup paths that identify their creator.
-const CGROUP_WORDS: [(&str, &str); 7] = [
-    ("kubepods", "kubernetes"),
-    ("docker", "docker"),
-    ("libpod", "podman"),
-    ("containerd", "containerd"),
-    ("lxc", "lxc"),
-    ("machine.slice", "systemd-nspawn"),
-    ("garden", "garden"),
-];
-
-fn container(root: Root<'_>) -> Fact<Option<String>> {
-    if let Some((name, source)) = declared_container(root) {
-        return Fact::known(Some(name), source);
-    }
-    let cgroup = root.read("/proc/self/cgroup");
-    let paths = cgroup.clone().unwrap_or_default();
-    if let Some((_, name)) = CGROUP_WORDS.iter().find(|(word, _)| paths.contains(word)) {
-        return Fact::known(Some((*name).into()), "/proc/self/cgroup");
-    }
-    let mounts = disks::mount_lines(root);
-    let base = mounts.iter().rfind(|mount| mount.target == "/");
-    let marker = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
-    if let Some((file, name)) = marker.into_iter().find(|(file, _)| root.exists(file)) {
-        return match base.filter(|mount| is_whole_disk(mount)) {
-            // A container image unpacked onto a virtual machine's disk keeps its marker.
-            Some(mount) => Fact::known(
-                None,
-                format!("{file} exists, but / is a whole {} on {}: the file is a left-over", mount.kind, mount.source),
-            ),
-            None => Fact::known(Some(name.into()), file),
-        };
-    }
-    if base.is_some_and(|mount| mount.kind == "overlay") {
-        return Fact::known(Some("one that does not name itself".into()), "/ is an overlay in /proc/self/mountinfo");
-    }
-    if root.text("/proc/self/uid_map").is_some_and(|map| !is_whole_uid_map(&map)) {
-        return Fact::known(Some("a user namespace".into()), "/proc/self/uid_map");
-    }
-    match (cgroup, base) {
-        (Ok(_), Some(_)) => Fact::known(None, "/proc/self/cgroup and /proc/self/mountinfo show none"),
-        (Err(reason), _) => Fact::unknown(reason),
-        (_, None) => Fact::unknown("/proc/self/mountinfo shows no root file system"),
-    }
-}
-
-/// A container manager that identifies itself in the environment of process 1 or in a file of systemd.
-fn declared_container(root: Root<'_>) -> Option<(String, &'static str)> {
-    if let Some(name) = root.text("/run/systemd/container").filter(|name| !name.is_empty()) {
-        return Some((name, "/run/systemd/container"));
-    }
-    let environment = root.bytes("/proc/1/environ").ok()?;
-    let name = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"container="))?;
-    (!name.is_empty()).then(|| (String::from_utf8_lossy(name).into_owned(), "/proc/1/environ"))
-}
-
-/// Whether a mount is a whole file system on a block device, which no container manager uses as a root.
-fn is_whole_disk(mount: &MountLine) -> bool {
-    mount.root == "/" && mount.source.starts_with("/dev/") && !mount.source.starts_with("/dev/mapper/docker")
-}
-
-/// `0 0 4294967295`: user ids are not mapped.
-fn is_whole_uid_map(map: &str) -> bool {
-    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }

@@ -21,6 +21,8 @@ pub(crate) struct Module {
     pub(crate) kind: Option<&'static str>,
     /// Configured mega-transfers per second, else rated.
     pub(crate) megatransfers: Option<u32>,
+    /// The clock in MHz, where the firmware states that in place of transfers.
+    pub(crate) clock: Option<u32>,
     /// Width of its data path in bits.
     pub(crate) data_bits: Option<u16>,
     /// Slot: `DIMM_A1`.
@@ -167,14 +169,38 @@ impl<'t> Structure<'t> {
             Some(0xffff) => self.double_word(long).map(|rate| rate & 0x7fff_ffff).filter(|&rate| rate != 0),
             short => short.and_then(known),
         };
+        let kind = self.byte(0x12).and_then(generation);
+        let stated = rate(0x20, 0x58).or_else(|| rate(0x15, 0x54));
+        let clock = stated.filter(|&rate| kind.is_some_and(|kind| rate < least_rate(kind)));
         Some(Module {
-            kind: self.byte(0x12).and_then(generation),
-            megatransfers: rate(0x20, 0x58).or_else(|| rate(0x15, 0x54)),
+            kind,
+            megatransfers: clock.map(of_clock).or(stated),
+            clock,
             data_bits: self.word(0x0a).filter(|&bits| bits != 0 && bits != 0xffff),
             slot: self.string(0x10).unwrap_or_default(),
             bank: self.string(0x11).unwrap_or_default(),
         })
     }
+}
+
+/// The lowest rate of a generation in MT/s, by JEDEC; 0 where it has none, as memory of portable devices slows down to save power. Until
+/// SMBIOS 3.1 the field was called MHz, and firmware stated the clock there: less than this is one.
+fn least_rate(kind: &str) -> u32 {
+    match kind {
+        "DDR" => 200,
+        "DDR2" => 400,
+        "DDR3" => 800,
+        "DDR4" => 1600,
+        "DDR5" => 3200,
+        _ => 0,
+    }
+}
+
+/// MT/s of a clock in MHz: two transfers each. Clocks are multiples of 33 1/3 MHz, which the firmware has rounded.
+fn of_clock(megahertz: u32) -> u32 {
+    let (stated, third) = (f64::from(megahertz), 100.0 / 3.0);
+    let exact = (stated / third).round() * third;
+    (2.0 * if (exact - stated).abs() < 1.0 { exact } else { stated }).round() as u32
 }
 
 /// Memory generations of DSP0134 table "Memory Device: Type"; `RAM`, `Other` and `Unknown` are not generations.
@@ -260,6 +286,23 @@ mod tests {
     fn an_unstated_configured_rate_falls_back_to_the_rated_one() {
         assert_eq!(parse(&module(8192, 0x1a, 3200, 0, "A", "")).modules[0].megatransfers, Some(3200));
         assert_eq!(parse(&module(8192, 0x07, 0, 0, "DIMM 0", "")).modules[0].kind, None);
+    }
+
+    #[test]
+    fn a_rate_that_a_generation_does_not_have_is_its_clock() {
+        let rate = |kind, stated| {
+            let found = parse(&module(8192, kind, stated, stated, "A", "")).modules[0].clone();
+            (found.megatransfers, found.clock)
+        };
+        assert_eq!(rate(0x18, 667), (Some(1333), Some(667)));
+        assert_eq!(rate(0x18, 533), (Some(1067), Some(533)));
+        assert_eq!(rate(0x18, 800), (Some(800), None));
+        assert_eq!(rate(0x18, 1333), (Some(1333), None));
+        assert_eq!(rate(0x13, 333), (Some(667), Some(333)));
+        assert_eq!(rate(0x12, 133), (Some(267), Some(133)));
+        assert_eq!(rate(0x1a, 1200), (Some(2400), Some(1200)));
+        assert_eq!(rate(0x1b, 166), (Some(166), None), "memory of portable devices slows down");
+        assert_eq!(rate(0x07, 667), (Some(667), None), "nothing is known of it");
     }
 
     #[test]

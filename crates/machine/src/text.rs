@@ -25,7 +25,7 @@ impl<'a> Root<'a> {
     }
 
     /// Whether this is the running machine, whose processor and system calls can be queried too.
-    pub(crate) fn is_live(self) -> bool {
+    pub fn is_live(self) -> bool {
         self.path == Path::new("/")
     }
 
@@ -34,9 +34,10 @@ impl<'a> Root<'a> {
         self.path.join(name.trim_start_matches('/'))
     }
 
-    /// The text of a file without surrounding white space, or why there is none.
+    /// The text of a file without surrounding white space and NULs, with which some recorders end it, or why there is none.
     pub(crate) fn read(self, name: &str) -> Result<String, String> {
-        self.bytes(name).map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
+        let around = |sign: char| sign.is_whitespace() || sign == '\0';
+        self.bytes(name).map(|bytes| String::from_utf8_lossy(&bytes).trim_matches(around).to_owned())
     }
 
     /// The text of a file, if it can be read.
@@ -131,6 +132,19 @@ pub fn cpu_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
+/// A mask such as `ff` or `00000001,0000000f`: hexadecimal, the highest CPUs first, a comma after each 32 of them; `None` is not a mask.
+pub(crate) fn cpu_mask(text: &str) -> Option<Vec<u32>> {
+    let words: Vec<&str> = text.trim().split(',').collect();
+    let mut cpus = Vec::new();
+    for (number, word) in words.iter().rev().enumerate() {
+        let is_word = (1..=8).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let bits = u32::from_str_radix(word, 16).ok().filter(|_| is_word)?;
+        let first = u32::try_from(number).ok()?.checked_mul(u32::BITS).filter(|&first| first <= HIGHEST_CPU)?;
+        cpus.extend((0..u32::BITS).filter(|bit| bits & (1 << bit) != 0).map(|bit| first + bit));
+    }
+    Some(cpus)
+}
+
 /// The word in brackets of a line such as `always [madvise] never`.
 pub(crate) fn bracketed(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once('[')?;
@@ -182,6 +196,16 @@ mod tests {
         assert_eq!(cpu_list("3-1"), None);
         assert_eq!(cpu_list("0-4294967295"), None);
         assert_eq!(cpu_list("x"), None);
+    }
+
+    #[test]
+    fn masks_are_read_from_their_end() {
+        assert_eq!(cpu_mask("3"), Some(vec![0, 1]));
+        assert_eq!(cpu_mask("00000001,80000000\n"), Some(vec![31, 32]));
+        assert_eq!(cpu_mask("0"), Some(vec![]));
+        for text in ["", "0x3", "123456789", "1,,1", "g", "-1"] {
+            assert_eq!(cpu_mask(text), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kelvin_model::{Cache, CacheKind, Fact, NumaNode, Topology};
+use kelvin_model::{Cache, CacheKind, Fact, NumaNode, Topology, cpu_ranges};
 
 use crate::cpu;
-use crate::text::{Root, cpu_list, suffixed_size, value};
+use crate::text::{Root, cpu_list, cpu_mask, suffixed_size, value};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
 pub(crate) fn read(root: Root<'_>) -> Topology {
     let online = online(root);
-    let allowed = allowed(root);
+    let allowed = allowed(root, None);
     let first = first_allowed(&allowed);
     let places = places(root, &online);
     Topology {
@@ -59,11 +59,54 @@ fn online(root: Root<'_>) -> Fact<Vec<u32>> {
     }
     let blocks = cpu::parse(&root.text(cpu::CPUINFO).unwrap_or_default());
     let cpus: Vec<u32> = blocks.iter().filter_map(|block| block.get("processor")?.parse().ok()).collect();
-    if cpus.is_empty() { listed } else { Fact::known(cpus, cpu::CPUINFO) }
+    if !cpus.is_empty() {
+        return Fact::known(cpus, cpu::CPUINFO);
+    }
+    // Those that have a directory, and do not say that they are offline.
+    let is_online = |cpu: &u32| root.text(&format!("{CPUS}/cpu{cpu}/online")).is_none_or(|state| state != "0");
+    let cpus: Vec<u32> = numbered(root, CPUS, "cpu").into_iter().filter(is_online).collect();
+    if cpus.is_empty() { listed } else { Fact::known(cpus, CPUS) }
 }
 
-pub(crate) fn allowed(root: Root<'_>) -> Fact<Vec<u32>> {
-    root.fact("/proc/self/status", |text| some_cpus(value(text, "Cpus_allowed_list", ':')?))
+/// The numbers of the directories of this name: 0 and 1 of `cpu0`, `cpu1` and `cpufreq`.
+fn numbered(root: Root<'_>, directory: &str, name: &str) -> Vec<u32> {
+    root.names(directory).iter().filter_map(|entry| entry.strip_prefix(name)?.parse().ok()).collect()
+}
+
+/// The CPUs of the first of these files that is there and has any, by its list, or else by its mask: kernels have had both since 2.6.26,
+/// and some recorders keep only masks.
+fn cpus_of(root: Root<'_>, files: &[(String, String)]) -> Option<Vec<u32>> {
+    let read = |name: &str, parse: fn(&str) -> Option<Vec<u32>>| parse(&root.text(name)?);
+    files.iter().find_map(|(list, mask)| read(list, some_cpus).or_else(|| read(mask, some_of_mask)))
+}
+
+fn some_of_mask(text: &str) -> Option<Vec<u32>> {
+    cpu_mask(text).filter(|cpus| !cpus.is_empty())
+}
+
+/// CPUs that a process (this one, if none is named) may run on and that are online. The list of its status may name all that the kernel can have (virtual machines
+/// with room for more, `nosmt`): the running kernel is asked what of it can be used, and in a recorded tree the list is cut to the CPUs
+/// that were online there.
+pub fn allowed(root: Root<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
+    if root.is_live()
+        && let Ok(cpus) = kelvin_sys::cpu::allowed_of(process.unwrap_or_else(std::process::id))
+    {
+        return Fact::known(cpus, "sched_getaffinity(2)");
+    }
+    let file = format!("/proc/{}/status", process.map_or("self".into(), |process| process.to_string()));
+    let listed = root.fact(&file, |text| some_cpus(value(text, "Cpus_allowed_list", ':')?));
+    let (Fact::Known { value: listed, source }, Fact::Known { value: online, .. }) = (&listed, online(root)) else {
+        return listed;
+    };
+    let usable: Vec<u32> = listed.iter().copied().filter(|cpu| online.contains(cpu)).collect();
+    match usable.is_empty() {
+        true => Fact::unknown(format!(
+            "{source} allows CPUs {}, of which none of the online ones ({}) is",
+            cpu_ranges(listed),
+            cpu_ranges(&online)
+        )),
+        false => Fact::known(usable, source.as_str()),
+    }
 }
 
 /// The place of a CPU: its socket, and the CPUs of its core.
@@ -86,15 +129,28 @@ fn places(root: Root<'_>, online: &Fact<Vec<u32>>) -> Fact<Vec<Place>> {
     }
     match places_of_cpuinfo(&root.text(cpu::CPUINFO).unwrap_or_default()) {
         Some(places) => Fact::known(places, cpu::CPUINFO),
-        None => Fact::unknown(format!("neither {CPUS}/cpu*/topology nor /proc/cpuinfo shows which CPUs share a core")),
+        None => Fact::unknown(not_shown(root, cpus)),
+    }
+}
+
+/// Why it is not known which CPUs share a core.
+fn not_shown(root: Root<'_>, cpus: &[u32]) -> String {
+    let none = cpus.iter().find(|&&cpu| place(root, cpu).is_none());
+    match none.map(|cpu| format!("{CPUS}/cpu{cpu}/topology")).filter(|directory| root.exists(directory)) {
+        Some(directory) => format!(
+            "{directory} lacks physical_package_id, or which CPUs share the core (core_cpus_list, thread_siblings_list, or their masks), and \
+             /proc/cpuinfo does not show it either"
+        ),
+        None => format!("neither {CPUS}/cpu*/topology nor /proc/cpuinfo shows which CPUs share a core"),
     }
 }
 
 fn place(root: Root<'_>, cpu: u32) -> Option<Place> {
-    let file = |name: &str| root.text(&format!("{CPUS}/cpu{cpu}/topology/{name}"));
-    // `core_cpus_list` is the name since 5.3, `thread_siblings_list` the one before.
-    let threads = file("core_cpus_list").or_else(|| file("thread_siblings_list"))?;
-    Some(Place { socket: file("physical_package_id")?.parse().ok(), threads: some_cpus(&threads)? })
+    let file = |name: &str| format!("{CPUS}/cpu{cpu}/topology/{name}");
+    // `core_cpus` is the name since 5.3, `thread_siblings` the one before.
+    let names = ["core_cpus", "thread_siblings"].map(|name| (file(&format!("{name}_list")), file(name)));
+    let threads = cpus_of(root, &names)?;
+    Some(Place { socket: root.text(&file("physical_package_id"))?.parse().ok(), threads })
 }
 
 fn places_of_cpuinfo(text: &str) -> Option<Vec<Place>> {
@@ -162,17 +218,23 @@ fn cache(root: Root<'_>, directory: &str) -> Option<Cache> {
         bytes: suffixed_size(&file("size")?).filter(|&bytes| bytes > 0)?,
         ways: stated("ways_of_associativity"),
         line_bytes: stated("coherency_line_size"),
-        shared_by: file("shared_cpu_list").and_then(|list| cpu_list(&list)).unwrap_or_default(),
+        shared_by: cpus_of(root, &[(format!("{directory}/shared_cpu_list"), format!("{directory}/shared_cpu_map"))])
+            .unwrap_or_default(),
     })
 }
 
 fn nodes(root: Root<'_>) -> Fact<Vec<NumaNode>> {
-    let ids = root.text(&format!("{NODES}/online")).and_then(|list| cpu_list(&list)).unwrap_or_default();
-    let nodes: Vec<NumaNode> = ids.into_iter().filter_map(|id| node(root, id)).collect();
-    if nodes.is_empty() {
-        return Fact::unknown(format!("there is no {NODES}: a kernel without NUMA has one node"));
+    let present = numbered(root, NODES, "node");
+    let listed = root.text(&format!("{NODES}/online")).and_then(|list| some_cpus(&list));
+    let ids = listed.unwrap_or_else(|| present.clone());
+    let nodes: Vec<NumaNode> = ids.iter().filter_map(|&id| node(root, id)).collect();
+    match (nodes.is_empty(), ids.first()) {
+        (false, _) => Fact::known(nodes, NODES),
+        (true, Some(id)) => {
+            Fact::unknown(format!("{NODES}/node{id} states neither a list of its CPUs (cpulist) nor a mask (cpumap)"))
+        }
+        (true, None) => Fact::unknown(format!("there are no nodes in {NODES}: a kernel without NUMA has one")),
     }
-    Fact::known(nodes, NODES)
 }
 
 fn node(root: Root<'_>, id: u32) -> Option<NumaNode> {
@@ -180,7 +242,8 @@ fn node(root: Root<'_>, id: u32) -> Option<NumaNode> {
     let distances = file("distance").unwrap_or_default();
     Some(NumaNode {
         id,
-        cpus: cpu_list(&file("cpulist")?)?,
+        // A node may have memory and no CPUs.
+        cpus: file("cpulist").and_then(|list| cpu_list(&list)).or_else(|| cpu_mask(&file("cpumap")?))?,
         bytes: file("meminfo").and_then(|text| node_memory(&text)),
         distances: distances.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect(),
     })

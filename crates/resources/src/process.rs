@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use kelvin_machine::counters::{ProcessStat, parse_process_stat};
 use kelvin_machine::memory::kibibytes;
-use kelvin_machine::text::{Root, cpu_list, value};
+use kelvin_machine::text::{Root, value};
 use kelvin_model::resources::Process;
 
 use crate::host::nanoseconds;
@@ -131,8 +131,7 @@ impl Member {
 
 /// CPUs that a process may run on; none if that is unknown.
 pub(crate) fn allowed(root: Root<'_>, process: u32) -> Vec<u32> {
-    let status = root.text(&format!("/proc/{process}/status")).unwrap_or_default();
-    value(&status, "Cpus_allowed_list", ':').and_then(cpu_list).unwrap_or_default()
+    kelvin_machine::allowed(root, Some(process)).get().cloned().unwrap_or_default()
 }
 
 fn stat(root: Root<'_>, process: u32) -> Option<ProcessStat> {
@@ -270,6 +269,9 @@ mod tests {
         };
         assert_eq!(used, expected);
         assert_eq!(allowed(root, 9), [0, 1, 2, 7]);
+        // The list names all that the kernel can have; CPU 2 is not there.
+        tree.fill("sys/devices/system/cpu/online", "0-1,7");
+        assert_eq!(allowed(root, 9), [0, 1, 7]);
         assert_eq!(Family::read(root, 8, Scope::Family), None);
         let alone = Family::read(root, 9, Scope::Alone).unwrap().used(root, &mut Threads::default());
         let threads = BTreeMap::from([(9, 1000.0), (12, 2000.0)]);

@@ -2,12 +2,20 @@
 
 use crate::{Result, check};
 
-/// CPUs that the calling thread may run on, ascending.
+/// CPUs that the calling thread may run on, ascending. They are online: the kernel keeps a mask of possible CPUs, and states what of it
+/// can be used.
 pub fn allowed() -> Result<Vec<u32>> {
+    // To the kernel, 0 is the calling thread.
+    allowed_of(0)
+}
+
+/// CPUs that the first thread of a process may run on, ascending: none that is offline.
+pub fn allowed_of(process: u32) -> Result<Vec<u32>> {
     let mut bytes = vec![0u8; 1024];
     // SAFETY: the buffer is valid for its length; the kernel writes at most that and returns how much it wrote.
     let written =
-        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, bytes.len(), bytes.as_mut_ptr()) } as libc::c_int;
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, process as libc::pid_t, bytes.len(), bytes.as_mut_ptr()) }
+            as libc::c_int;
     bytes.truncate(check(written)? as usize);
     let set = |cpu: &u32| bytes[*cpu as usize / 8] & (1 << (cpu % 8)) != 0;
     Ok((0..bytes.len() as u32 * 8).filter(set).collect())

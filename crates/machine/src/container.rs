@@ -1,0 +1,223 @@
+//! The container that this process is in, if any.
+//!
+//! A host runs services called docker or lxcfs, and may have an overlay as its root. So a group names a container only where its path has
+//! what a container manager writes there for each container, and an overlay only where its directories are those of one.
+
+use kelvin_model::Fact;
+
+use crate::disks::{self, MountLine};
+use crate::text::Root;
+
+/// The name of the container manager, or `None` on a host.
+pub(crate) fn container(root: Root<'_>) -> Fact<Option<String>> {
+    if let Some((name, source)) = declared(root) {
+        return Fact::known(Some(name), source);
+    }
+    let cgroup = root.read("/proc/self/cgroup");
+    let paths: Vec<String> = cgroup.as_deref().unwrap_or_default().lines().filter_map(group_path).collect();
+    if let Some(name) = paths.iter().find_map(|path| manager_of_group(path)) {
+        return Fact::known(Some(name.into()), "/proc/self/cgroup");
+    }
+    let mounts = disks::mount_lines(root);
+    let base = mounts.iter().rfind(|mount| mount.target == "/");
+    let marker = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
+    if let Some((file, name)) = marker.into_iter().find(|(file, _)| root.exists(file)) {
+        return match base.filter(|mount| is_whole_disk(mount) || is_overlay_of_a_host(mount)) {
+            // A container image unpacked onto a virtual machine's disk keeps its marker.
+            Some(mount) => Fact::known(
+                None,
+                format!("{file} exists, but / is a whole {} on {}: the file is a left-over", mount.kind, mount.source),
+            ),
+            None => Fact::known(Some(name.into()), file),
+        };
+    }
+    if let Some(name) = mounts.iter().find_map(manager_of_bound_file) {
+        return Fact::known(Some(name.into()), "files below /etc in /proc/self/mountinfo");
+    }
+    if let Some(name) = base.and_then(|mount| manager_of_overlay(mount, &paths)) {
+        return Fact::known(Some(name.into()), "/ is an overlay in /proc/self/mountinfo");
+    }
+    if root.text("/proc/self/uid_map").is_some_and(|map| !is_whole_uid_map(&map)) {
+        return Fact::known(Some("a user namespace".into()), "/proc/self/uid_map");
+    }
+    match (cgroup, base) {
+        (Ok(_), Some(_)) => Fact::known(None, "/proc/self/cgroup and /proc/self/mountinfo show none"),
+        (Err(reason), _) => Fact::unknown(reason),
+        (_, None) => Fact::unknown("/proc/self/mountinfo shows no root file system"),
+    }
+}
+
+/// A container manager that identifies itself in a file of systemd or in the environment of process 1.
+fn declared(root: Root<'_>) -> Option<(String, &'static str)> {
+    for file in ["/run/host/container-manager", "/run/systemd/container"] {
+        if let Some(name) = root.text(file).filter(|name| !name.is_empty()) {
+            return Some((name, file));
+        }
+    }
+    let environment = root.bytes("/proc/1/environ").ok()?;
+    let name = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"container="))?;
+    (!name.is_empty()).then(|| (String::from_utf8_lossy(name).into_owned(), "/proc/1/environ"))
+}
+
+/// The path of a line of /proc/self/cgroup.
+fn group_path(line: &str) -> Option<String> {
+    line.splitn(3, ':').nth(2).map(str::to_owned)
+}
+
+/// The manager of the container that a group belongs to: the innermost part that is written for one container.
+fn manager_of_group(path: &str) -> Option<&'static str> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    if is_of_kubernetes(&parts) {
+        return Some("kubernetes");
+    }
+    (0..parts.len()).rev().find_map(|at| manager_of_part(&parts, at))
+}
+
+/// What begins the name of a container's group, before its identifier: `docker-0f3a....scope`, `libpod-...`.
+const BEFORE_IDENTIFIER: [(&str, &str); 7] = [
+    ("docker", "docker"),
+    ("libpod", "podman"),
+    ("libpod-payload", "podman"),
+    ("cri-containerd", "containerd"),
+    ("nerdctl", "containerd"),
+    ("containerd", "containerd"),
+    ("crio", "cri-o"),
+];
+
+fn manager_of_part(parts: &[&str], at: usize) -> Option<&'static str> {
+    let (part, before) = (parts[at], parts[..at].last().copied());
+    let named = |name: &str| BEFORE_IDENTIFIER.iter().find(|(own, _)| *own == name).map(|(_, manager)| *manager);
+    // runc with systemd's paths not expanded: `system.slice:docker:0f3a...`.
+    if let [.., name, identifier] = part.split(':').collect::<Vec<_>>()[..]
+        && is_identifier(identifier)
+    {
+        return named(name);
+    }
+    let unit = part.strip_suffix(".scope").unwrap_or(part);
+    if let Some((name, identifier)) = unit.rsplit_once('-')
+        && is_identifier(identifier)
+        && let Some(manager) = named(name)
+    {
+        return Some(manager);
+    }
+    match (before, part) {
+        (Some(parent), _) if is_identifier(part) && named(parent).is_some() => named(parent),
+        (Some(_), _) if is_identifier(part) && part.len() == 64 => Some("one that does not name itself"),
+        // BuildKit's own groups, and those of LXC: `/lxc/NAME`, `/lxc.payload.NAME`; its monitors are on the host.
+        (Some("buildkit"), _) if parts[..at - 1].last() == Some(&"docker") => Some("docker"),
+        (Some("lxc" | "lxc.payload"), _) => Some("lxc"),
+        _ if part.strip_prefix("lxc.payload.").is_some_and(|name| !name.is_empty()) => Some("lxc"),
+        (Some("garden"), _) => Some("garden"),
+        _ if is_nspawn(part, before, parts.get(at + 1).copied()) => Some("systemd-nspawn"),
+        _ => None,
+    }
+}
+
+/// A machine of systemd-nspawn: its payload, and neither its supervisor nor a virtual machine of libvirt.
+fn is_nspawn(part: &str, before: Option<&str>, after: Option<&str>) -> bool {
+    let is_service = part.starts_with("systemd-nspawn@") && part.ends_with(".service");
+    let machine = part.strip_prefix("machine-").filter(|name| name.ends_with(".scope"));
+    let is_machine = machine.is_some_and(|name| !name.starts_with("qemu")) && before == Some("machine.slice");
+    after != Some("supervisor") && (is_machine || is_service && after.is_some())
+}
+
+/// A pod of a kubelet: `/kubepods/burstable/podUID/...`, or the same as slices.
+fn is_of_kubernetes(parts: &[&str]) -> bool {
+    let within = parts.iter().position(|part| ["kubepods", "kubepods.slice"].contains(part));
+    let pod = |part: &str| {
+        // systemd's names have underscores in the identifier, as dashes part slices.
+        let slice = part.strip_suffix(".slice").filter(|slice| slice.starts_with("kubepods-"));
+        let last = slice.and_then(|slice| slice.rsplit('-').next()).unwrap_or(part);
+        last.strip_prefix("pod").is_some_and(|identifier| is_identifier(&identifier.replace(['-', '_'], "")))
+    };
+    // Before version 1.27 containerd's own service holds them where it does not know systemd's paths.
+    within.is_some_and(|at| parts[at..].iter().any(|part| pod(part)))
+        || parts.iter().any(|part| part.starts_with("kubepods") && part.contains(":cri-containerd:"))
+}
+
+/// The identifier of a container or of a pod: hexadecimal digits, 64 or 32 of them, or 12 in short.
+fn is_identifier(text: &str) -> bool {
+    text.len() >= 12
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && text.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+/// Files that a manager binds into a container are those of its own store, also where the process sees no group above its own.
+const BOUND: [(&str, &str); 5] = [
+    ("/docker/containers/", "docker"),
+    ("/overlay-containers/", "podman"),
+    ("/kubelet/pods/", "kubernetes"),
+    ("/io.containerd.grpc.v1.cri/sandboxes/", "kubernetes"),
+    ("/io.containerd.", "containerd"),
+];
+
+fn manager_of_bound_file(mount: &MountLine) -> Option<&'static str> {
+    let is_bound = ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf"].contains(&mount.target.as_str());
+    let found = BOUND.iter().find(|(part, _)| is_bound && mount.root.contains(part));
+    found.map(|(_, manager)| *manager)
+}
+
+/// Where container managers keep the layers of overlays.
+const STORES: [(&str, &str); 9] = [
+    ("/containers/storage/", "podman"),
+    ("/docker/", "docker"),
+    ("/overlay2/", "docker"),
+    ("io.containerd.", "containerd"),
+    ("/snapshots/", "containerd"),
+    ("/buildkit/", "buildkit"),
+    ("/lxc/", "lxc"),
+    ("/grootfs/", "garden"),
+    ("/apptainer/", "apptainer"),
+];
+
+/// What only hosts have in the options of an overlay at their root: a deployment of ostree or composefs, a writable layer beside an image
+/// that is read only (OpenWrt, overlayroot), a live system's image.
+const OF_HOSTS: [&str; 16] = [
+    "cfsroot",
+    "/ostree",
+    "/composefs",
+    "upperdir=/overlay",
+    "upperdir=/cow",
+    "/casper",
+    "squashfs",
+    "erofs",
+    "rootfsbase",
+    "/run/overlayfs",
+    "/run/archiso",
+    "/run/live",
+    "/run/initramfs",
+    "/lib/live",
+    "/media/root-r",
+    "/run/miso",
+];
+
+fn is_overlay_of_a_host(mount: &MountLine) -> bool {
+    let is_known = |options: &str| OF_HOSTS.iter().any(|part| options.contains(part));
+    mount.kind == "overlay"
+        && store(mount).is_none()
+        && (mount.source.starts_with("overlayfs:") || mount.source == "composefs" || is_known(&mount.super_options))
+}
+
+fn store(mount: &MountLine) -> Option<&'static str> {
+    STORES.iter().find(|(part, _)| mount.super_options.contains(part)).map(|(_, manager)| *manager)
+}
+
+/// The manager of an overlay at the root. Where its directories say nothing, it is a container's if the process sees no group above its
+/// own: on a host it is in a group of a session or of a service.
+fn manager_of_overlay(mount: &MountLine, groups: &[String]) -> Option<&'static str> {
+    if mount.kind != "overlay" || is_overlay_of_a_host(mount) {
+        return None;
+    }
+    let is_alone = groups.iter().all(|path| path == "/");
+    store(mount).or(is_alone.then_some("one that does not name itself"))
+}
+
+/// Whether a mount is a whole file system on a block device, which no container manager uses as a root.
+fn is_whole_disk(mount: &MountLine) -> bool {
+    mount.root == "/" && mount.source.starts_with("/dev/") && !mount.source.starts_with("/dev/mapper/docker")
+}
+
+/// `0 0 4294967295`: user ids are not mapped.
+fn is_whole_uid_map(map: &str) -> bool {
+    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
+}

@@ -1,0 +1,276 @@
+//! Hosts and containers as their groups and mounts show them, and what recorders of other projects leave out.
+
+use std::path::Path;
+
+use kelvin_machine::read;
+
+/// A tree of these files.
+fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let tree = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = tree.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    tree
+}
+
+const DISK: &str = "ext4 /dev/sda1 rw";
+const SHORT: &str = "0f3a9c1d2e4b";
+const LONG: &str = "0f3a9c1d2e4b5a6978877665544332211000ffeeddccbbaa9988776655443322";
+
+/// The container of a process in a group, with this root file system and other files.
+fn container(cgroup: &str, mount: &str, others: &[(&str, &str)]) -> Option<String> {
+    let mounts = format!("22 1 0:20 / / rw - {mount}\n");
+    let files = [
+        ("proc/self/cgroup", cgroup),
+        ("proc/self/mountinfo", mounts.as_str()),
+        ("proc/self/uid_map", "0 0 4294967295"),
+    ];
+    let tree = tree(&[&files[..], others].concat());
+    let found = read(tree.path()).platform.container;
+    found.get().unwrap_or_else(|| panic!("{cgroup}: {found:?}")).clone()
+}
+
+#[test]
+fn a_host_is_no_container_whatever_its_root_and_its_services_are() {
+    let session = "0::/user.slice/user-1000.slice/session-2.scope";
+    let roots = [
+        (
+            session,
+            "overlay composefs ro,lowerdir+=/run/ostree/.private/cfsroot-lower,datadir+=/sysroot/ostree/repo/objects",
+        ),
+        (
+            session,
+            "overlay composefs ro,seclabel,lowerdir=/run/ostree/.private/cfsroot-lower::/sysroot/ostree/repo/objects",
+        ),
+        (
+            "0::/services/dropbear",
+            "overlay overlayfs:/overlay rw,lowerdir=/,upperdir=/overlay/upper,workdir=/overlay/work",
+        ),
+        ("0::/", "overlay overlayfs:/overlay rw,noatime,lowerdir=/,upperdir=/overlay/upper,workdir=/overlay/work"),
+        ("0::/init.scope", "overlay /cow rw,lowerdir=/filesystem.squashfs,upperdir=/cow/upper,workdir=/cow/work"),
+        (session, "overlay airootfs rw,lowerdir=/run/archiso/airootfs,upperdir=/run/archiso/cowspace/x/upperdir"),
+        ("0::/", "overlay overlay rw,lowerdir=/run/live/rootfs/filesystem.squashfs/,upperdir=/run/live/overlay/rw"),
+        (session, "overlay LiveOS_rootfs rw,lowerdir=/run/rootfsbase,upperdir=/run/overlayfs,workdir=/run/ovlwork"),
+        (session, "overlay overlayroot rw,lowerdir=/media/root-ro,upperdir=/media/root-rw/overlay"),
+        (session, "overlay overlay rw,lowerdir=/some/where,upperdir=/some/where/else"),
+        (session, DISK),
+    ];
+    for (cgroup, mount) in roots {
+        assert_eq!(container(cgroup, mount, &[]), None, "{cgroup} {mount}");
+    }
+    let services = [
+        "0::/system.slice/docker.service",
+        "0::/system.slice/docker.socket",
+        "0::/system.slice/lxcfs.service",
+        "0::/system.slice/lxc.service",
+        "0::/system.slice/lxc-net.service",
+        "0::/system.slice/containerd.service",
+        "0::/system.slice/gardener-api.service",
+        "0::/system.slice/garden.service",
+        "0::/system.slice/kubepods-exporter.service",
+        "0::/docker.slice/docker-cleanup.service",
+        "0::/kubepods.slice/kubepods-exporter.slice/exporter.service",
+        "0::/system.slice/podman-libpod-prune.service",
+        "0::/user.slice/user-1000.slice/user@1000.service/app.slice/docker-desktop.service",
+        "0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-docker-abcdef.scope",
+        "0::/machine.slice/libvirtd-lxc.service",
+        "0::/machine.slice/machine-qemu\\x2d1\\x2dguest.scope/libvirt",
+        "0::/machine.slice/systemd-nspawn@build.service/supervisor",
+        "0::/lxc.monitor/c1",
+        "0::/lxc.monitor.c1",
+        "12:pids:/system.slice/docker.service\n1:name=systemd:/system.slice/docker.service",
+        &format!("0::/machine.slice/libpod-conmon-{LONG}.scope"),
+    ];
+    for cgroup in services {
+        assert_eq!(container(cgroup, DISK, &[]), None, "{cgroup}");
+    }
+}
+
+#[test]
+fn containers_are_named_by_their_groups() {
+    let pod = "pod1f0c6d2a-7d4e-4d8b-9a51-0c2f7e9b1a23";
+    let slice = "kubepods-burstable-pod1f0c6d2a_7d4e_4d8b_9a51_0c2f7e9b1a23.slice";
+    let groups = [
+        (format!("12:pids:/docker/{LONG}\n0::/system.slice/containerd.service"), "docker"),
+        (format!("0::/system.slice/docker-{LONG}.scope"), "docker"),
+        (format!("0::/docker/{SHORT}"), "docker"),
+        (format!("0::/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{LONG}.scope/init"), "docker"),
+        ("0::/docker/buildkit/zq3x0k".into(), "docker"),
+        (format!("4:memory:/system.slice:docker:{LONG}"), "docker"),
+        (format!("0::/machine.slice/libpod-{LONG}.scope/container"), "podman"),
+        (format!("0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{LONG}.scope"), "podman"),
+        (format!("9:pids:/libpod_parent/libpod-{LONG}"), "podman"),
+        (format!("0::/kubepods.slice/kubepods-burstable.slice/{slice}/cri-containerd-{LONG}.scope"), "kubernetes"),
+        (
+            format!("0::/kubepods.slice/kubepods-burstable.slice/{slice}/crio-{LONG}.scope/system.slice/a.service"),
+            "kubernetes",
+        ),
+        (format!("11:memory:/kubepods/besteffort/{pod}/{LONG}"), "kubernetes"),
+        (format!("11:memory:/kubelet/kubepods/{pod}/{LONG}"), "kubernetes"),
+        (format!("0::/system.slice/containerd.service/{slice}:cri-containerd:{LONG}"), "kubernetes"),
+        (format!("0::/system.slice/nerdctl-{LONG}.scope"), "containerd"),
+        (format!("0::/ecs/0123456789abcdef0123456789abcdef/{LONG}"), "one that does not name itself"),
+        ("0::/lxc/c1/init.scope".into(), "lxc"),
+        ("12:pids:/lxc/100".into(), "lxc"),
+        ("0::/lxc.payload.web/system.slice/nginx.service".into(), "lxc"),
+        ("0::/lxc.payload/web".into(), "lxc"),
+        ("0::/machine.slice/machine-build.scope/payload/init.scope".into(), "systemd-nspawn"),
+        ("0::/machine.slice/systemd-nspawn@build.service/payload".into(), "systemd-nspawn"),
+        ("5:cpu:/garden/0c2f7e9b-1a23-4d8b-9a51-7d4e1f0c6d2a".into(), "garden"),
+    ];
+    for (cgroup, name) in groups {
+        assert_eq!(container(&cgroup, DISK, &[]).as_deref(), Some(name), "{cgroup}");
+    }
+}
+
+/// With a namespace of groups all paths are `/`, and there may be no marker.
+#[test]
+fn containers_that_see_no_group_above_their_own_are_found_by_files_and_mounts() {
+    let overlay = |options: &str| container("0::/", &format!("overlay overlay rw,{options}"), &[]);
+    let docker =
+        "lowerdir=/var/lib/docker/overlay2/l/A:/var/lib/docker/overlay2/l/B,upperdir=/var/lib/docker/overlay2/x/diff";
+    assert_eq!(overlay(docker).as_deref(), Some("docker"));
+    let podman = "lowerdir=/var/lib/containers/storage/overlay/l/A,upperdir=/var/lib/containers/storage/overlay/x/diff";
+    assert_eq!(overlay(podman).as_deref(), Some("podman"));
+    let snapshots = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots";
+    let containerd = format!("lowerdir={snapshots}/1/fs,upperdir={snapshots}/2/fs,workdir={snapshots}/2/work");
+    assert_eq!(overlay(&containerd).as_deref(), Some("containerd"));
+    assert_eq!(overlay("lowerdir=/l/A:/l/B,upperdir=/u/diff").as_deref(), Some("one that does not name itself"));
+    // A root of another kind, and a file that the manager keeps.
+    let bound = |source: &str, target: &str| {
+        container(
+            "0::/",
+            &format!("btrfs /dev/sda2 rw,subvol=/x\n23 22 8:2 {source} {target} rw - ext4 /dev/sda1 rw"),
+            &[],
+        )
+    };
+    let hosts = format!("/var/lib/docker/containers/{LONG}/hosts");
+    assert_eq!(bound(&hosts, "/etc/hosts").as_deref(), Some("docker"));
+    assert_eq!(bound(&hosts, "/mnt/hosts"), None);
+    assert_eq!(bound("/var/lib/kubelet/pods/x/etc-hosts", "/etc/hosts").as_deref(), Some("kubernetes"));
+    let marked = |mount: &str, file: &str| container("0::/", mount, &[(file, "")]);
+    assert_eq!(marked("btrfs rpool/x rw", ".dockerenv").as_deref(), Some("docker"));
+    assert_eq!(marked("xfs none rw", "run/.containerenv").as_deref(), Some("podman"));
+    assert_eq!(marked("overlay /cow rw,lowerdir=/filesystem.squashfs,upperdir=/cow/upper", ".dockerenv"), None);
+    let named = |file: &str, text: &str| container("0::/", DISK, &[(file, text)]);
+    assert_eq!(named("run/host/container-manager", "systemd-nspawn\n").as_deref(), Some("systemd-nspawn"));
+    assert_eq!(named("proc/1/environ", "A=b\0container=lxc\0").as_deref(), Some("lxc"));
+}
+
+/// Four CPUs that are online, each of a core of its own.
+const CPUS: &str = "sys/devices/system/cpu";
+
+fn allowed(online: &str, listed: &str) -> Result<Vec<u32>, String> {
+    let status = format!("Cpus_allowed_list:\t{listed}\n");
+    let tree = tree(&[(&format!("{CPUS}/online"), online), ("proc/self/status", &status)]);
+    let allowed = read(tree.path()).topology.allowed;
+    allowed.get().cloned().ok_or_else(|| allowed.source_or_reason().to_owned())
+}
+
+#[test]
+fn cpus_that_are_not_online_are_not_allowed() {
+    assert_eq!(allowed("0-3", "0-127"), Ok(vec![0, 1, 2, 3]));
+    assert_eq!(allowed("0,2,4,6", "0-7"), Ok(vec![0, 2, 4, 6]));
+    assert_eq!(allowed("0-3", "2-3"), Ok(vec![2, 3]));
+    let reason = allowed("0-3", "8-15").unwrap_err();
+    assert!(reason.contains("8-15") && reason.contains("0-3"), "{reason}");
+}
+
+#[test]
+fn of_this_machine_the_kernel_is_asked_what_can_be_used() {
+    let topology = read(Path::new("/")).topology;
+    let usable = kelvin_sys::cpu::allowed_of(std::process::id()).unwrap();
+    assert_eq!(topology.allowed.get(), Some(&usable));
+    assert_eq!(topology.allowed.source_or_reason(), "sched_getaffinity(2)");
+}
+
+/// A core of two threads and a node, as recorders keep them.
+fn recorded(threads: (&str, &str), cpus: (&str, &str), online: bool) -> tempfile::TempDir {
+    let node = "sys/devices/system/node/node0";
+    let mut files = vec![
+        (format!("{CPUS}/online"), "0-1\n\0"),
+        (format!("{CPUS}/cpu0/cache/index0/type"), "Unified"),
+        (format!("{CPUS}/cpu0/cache/index0/level"), "2"),
+        (format!("{CPUS}/cpu0/cache/index0/size"), "512K"),
+        (format!("{CPUS}/cpu0/cache/index0/shared_cpu_map"), "00000000,00000003"),
+        (format!("{node}/{}", cpus.0), cpus.1),
+        (format!("{node}/meminfo"), "Node 0 MemTotal: 1024 kB"),
+        (format!("{node}/distance"), "10"),
+    ];
+    for cpu in 0..2 {
+        files.push((format!("{CPUS}/cpu{cpu}/topology/physical_package_id"), "0"));
+        files.push((format!("{CPUS}/cpu{cpu}/topology/{}", threads.0), threads.1));
+    }
+    if online {
+        files.push(("sys/devices/system/node/online".into(), "0\n\0"));
+    }
+    tree(&files.iter().map(|(name, text)| (name.as_str(), *text)).collect::<Vec<_>>())
+}
+
+#[test]
+fn masks_directories_and_lists_that_end_in_a_nul_are_read() {
+    let all = [
+        (("thread_siblings", "3"), ("cpumap", "00000000,00000003")),
+        (("core_cpus", "00000003\n\0"), ("cpumap", "3\n\0")),
+        (("core_cpus_list", "0-1\n\0"), ("cpulist", "0-1\n\0")),
+        (("thread_siblings_list", "0-1"), ("cpulist", "0-1")),
+    ];
+    for (threads, cpus) in all {
+        for online in [false, true] {
+            let topology = read(recorded(threads, cpus, online).path()).topology;
+            assert_eq!(topology.cores.get(), Some(&1), "{threads:?}: {:?}", topology.cores);
+            assert_eq!(topology.siblings.get(), Some(&vec![vec![0, 1]; 2]));
+            let nodes = topology.nodes.get().unwrap_or_else(|| panic!("{cpus:?}: {:?}", topology.nodes));
+            assert_eq!((nodes.len(), &nodes[0].cpus), (1, &vec![0, 1]), "{cpus:?}");
+            assert_eq!(topology.caches.get().unwrap()[0].shared_by, [0, 1]);
+        }
+    }
+}
+
+#[test]
+fn a_reason_says_what_is_not_there() {
+    let tree = recorded(("threads", "3"), ("cpus", "3"), false);
+    let topology = read(tree.path()).topology;
+    let [cores, nodes] = [topology.cores.source_or_reason(), topology.nodes.source_or_reason()];
+    assert!(cores.contains("cpu0/topology lacks"), "{cores}");
+    assert!(nodes.contains("node0 states neither"), "{nodes}");
+    let empty = tempfile::tempdir().unwrap();
+    let nodes = read(empty.path()).topology.nodes;
+    assert!(nodes.source_or_reason().contains("there are no nodes"), "{nodes:?}");
+}
+
+#[test]
+fn without_a_list_the_cpus_that_are_online_are_those_with_a_directory() {
+    let topology = |files: &[(&str, &str)]| read(tree(files).path()).topology;
+    let cpus = |number: u32, state: &str| (format!("{CPUS}/cpu{number}/online"), state.to_owned());
+    let files = [cpus(1, "1"), cpus(2, "0"), (format!("{CPUS}/cpu0/topology/physical_package_id"), "0".into())];
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    assert_eq!(topology(&files).online.get(), Some(&vec![0, 1]));
+}
+
+#[test]
+fn an_s390_is_no_x86() {
+    let info = "vendor_id       : IBM/S390\n# processors    : 2\nfeatures\t: esan3 zarch stfle\n\n\
+                processor 0: version = FF,  identification = 0133E8,  machine = 2964\n";
+    let machine = |system: &str| {
+        let mut files = vec![("proc/cpuinfo", info)];
+        if !system.is_empty() {
+            files.push(("proc/sysinfo", system));
+        }
+        read(tree(&files).path())
+    };
+    let logical = "Manufacturer: IBM\nLPAR Number: 37\nLPAR Name: X\n";
+    for (system, name) in [
+        (format!("{logical}VM00 Name: GUEST\nVM00 Control Program: KVM/Linux\n"), "KVM"),
+        (format!("{logical}VM00 Name: GUEST\nVM00 Control Program: z/VM    6.4.0\n"), "z/VM"),
+        (logical.to_owned(), "PR/SM"),
+    ] {
+        let found = machine(&system);
+        assert_eq!(found.architecture, *"s390x");
+        assert_eq!(found.platform.hypervisor.get(), Some(&Some(name.to_owned())), "{system}");
+        assert!(!found.memory.page_bytes.source_or_reason().contains("x86"), "{:?}", found.memory.page_bytes);
+    }
+    assert!(machine("").platform.hypervisor.get().is_none(), "nothing is known without /proc/sysinfo");
+}
