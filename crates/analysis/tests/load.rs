@@ -6,7 +6,7 @@ use kelvin_analysis::{Answer, Concluded, Study, studies};
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, Workers};
 use kelvin_catalogue::load::hosts::{CPU_STEAL, CPU_THROTTLED, LISTEN_OVERFLOWS, RETRANSMITTED};
-use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, Pattern, SENT, UTILISATION};
+use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, Pattern, SENT, THROUGHPUT, UTILISATION};
 use kelvin_model::{
     Attempt, Case, Claim, Hindrance, LoadClaim, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLimit, LoadVerdict,
     LoadWhatIf, Metric, Name, Readings, Run, UnknownLimit,
@@ -260,6 +260,26 @@ fn laws_hold_and_planted_violations_are_found() {
     let mut lost = certain.clone();
     times(&mut lost, &SENT, 1.05, |_| true);
     assert_eq!(law(&lost, LoadLaw::FlowBalance), Some(false));
+}
+
+#[test]
+fn a_saturation_that_was_not_reached_has_no_figure() {
+    let run = Simulated { think: 9_000, ..published() }.run();
+    let found = limit(&run);
+    let at_most = run.measurements.iter().filter(|one| kelvin_catalogue::load::USERS.of(&one.planned.case) == Some(22));
+    let readings = at_most.flat_map(|one| &one.rounds).filter_map(|round| match &round.attempt {
+        Attempt::Measured(readings) => readings.iter().find(|one| one.metric == THROUGHPUT.id),
+        _ => None,
+    });
+    let seen: Vec<f64> = readings
+        .flat_map(|reading| match &reading.readings {
+            Readings::Scalars(values) => values.clone(),
+            _ => Vec::new(),
+        })
+        .collect();
+    let most = seen.iter().sum::<f64>() / seen.len() as f64;
+    assert!((found.saturation.value / most - 1.0).abs() < 1e-9, "{:?} {most}", found.saturation);
+    assert_eq!(found.knee, None);
 }
 
 #[test]

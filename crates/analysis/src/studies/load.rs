@@ -7,7 +7,7 @@ use kelvin_catalogue::load::{
 };
 use kelvin_model::{
     Case, Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadDoubt, LoadLimit, LoadVerdict, LoadWhatIf, Metric,
-    Name, ResourceUse, Run, Test, WhatIf,
+    Name, ResourceUse, Run, Test, UnknownLimit, WhatIf,
 };
 use kelvin_stats::{FittedScalability, Repeated, fitted_scalability, mean};
 
@@ -48,7 +48,7 @@ const LEAKED: f64 = (1 << 20) as f64;
 const WAITING: f64 = 0.5;
 /// Use of the generator's CPU below which it cannot have been the limit.
 const AT_EASE: f64 = 0.85;
-/// Lateness as a share of the response time that cannot matter.
+/// Lateness as a share of a user's time from one request to the next that cannot matter.
 const IN_TIME: f64 = 0.1;
 
 /// Conclusions from the metrics `load.*`; `None` where they were not measured.
@@ -132,13 +132,16 @@ impl Saturated<'_> {
         };
         let bytes = |visit: &sweep::Visit| Some(visit.get(&RATE)? / visit.throughput);
         let bytes: Vec<f64> = self.visits().filter_map(bytes).collect();
+        // What was not reached has no figure: what is known is the throughput with the most users.
+        let is_growing = matches!(verdict, LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } });
+        let furthest = self.sweep.loads.last().filter(|_| is_growing).and_then(|load| estimate(&load.throughputs()));
         LoadLimit {
             held: self.sweep.held.clone(),
             verdict,
             rule: rule.says.into(),
             doubts,
-            knee: Some(self.at.knee),
-            saturation: self.at.throughput,
+            knee: Some(self.at.knee).filter(|_| furthest.is_none()),
+            saturation: furthest.unwrap_or(self.at.throughput),
             request_bytes: (!bytes.is_empty()).then(|| mean(&bytes)).or(self.sweep.file_bytes()),
             used: self.used.iter().map(|one| self.resource(one)).collect(),
         }
@@ -182,21 +185,25 @@ impl Saturated<'_> {
     /// Whether the generator kept up.
     fn generator(&self, limit: &LoadLimit) -> Option<(LoadClaim, Option<bool>)> {
         let cpu = self.used.iter().find(|one| one.resource == Resource::Generator).map(|one| one.utilisation);
+        // A user who asks late asks so much less often, of his time from one request to the next.
+        let think = self.sweep.think() * 1e9;
         let of_load = |load: &sweep::Load| {
             let (late, response) = (load.all(&LATENESS), load.all(&RESPONSE_P99));
-            (!late.is_empty() && !response.is_empty()).then(|| (mean(&late), mean(&response)))
+            (!late.is_empty() && !response.is_empty()).then(|| (mean(&late), mean(&response) + think))
         };
-        let latest = self.sweep.loads.iter().filter_map(of_load).max_by(|one, other| one.0.total_cmp(&other.0));
-        let is_in_time = latest.is_none_or(|(late, response)| late <= IN_TIME * response);
+        let lateness: Vec<(f64, f64)> = self.sweep.loads.iter().filter_map(of_load).collect();
+        let latest = lateness.iter().map(|(late, _)| *late).max_by(f64::total_cmp);
+        let is_in_time = lateness.iter().all(|(late, cycle)| *late <= IN_TIME * cycle);
         let is_at_ease = cpu.is_none_or(|cpu| cpu.high < AT_EASE);
-        let is_client = matches!(limit.verdict, LoadVerdict::Client { .. });
+        // The CPUs of the client may be full of what others do there.
+        let is_client = limit.verdict == LoadVerdict::Client { by: name(Resource::Generator) };
         // Where something of the server is full, and at saturation requests were in time, lateness elsewhere limited nothing.
         let is_of_server = matches!(
             limit.verdict,
             LoadVerdict::Resource { .. } | LoadVerdict::Both { .. } | LoadVerdict::OneOf { .. }
         ) && !limit.doubts.contains(&LoadDoubt::LateGenerator);
         (cpu.is_some() || latest.is_some()).then(|| {
-            let claim = LoadClaim::Generator { cpu, late: latest.map(|(late, _)| late) };
+            let claim = LoadClaim::Generator { cpu, late: latest };
             (claim, Some(is_at_ease && !is_client && (is_in_time || is_of_server)))
         })
     }

@@ -131,7 +131,8 @@ pub struct LoadLimit {
     pub doubts: Vec<LoadDoubt>,
     /// The least number of users with 95 % of the saturation throughput; `None` where there is no saturation.
     pub knee: Option<Knee>,
-    /// The highest throughput, over neighbouring numbers of users, in requests a second; of too few a single one.
+    /// The highest throughput, over neighbouring numbers of users, in requests a second; of too few a single one, and where it still
+    /// grows that with the most users.
     pub saturation: Estimate,
     /// Bytes of an answer, on average.
     pub request_bytes: Option<f64>,

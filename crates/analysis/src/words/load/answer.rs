@@ -183,7 +183,14 @@ fn doubted(doubts: &[LoadDoubt]) -> String {
 
 /// `5.6 requests/s of 2 MB (11.2 MB/s) are 97 % of the 11.6 MB/s that the network carries`.
 fn used(limit: &LoadLimit) -> String {
-    let at_most = if is_unknown(limit) { "It serves at most " } else { "" };
+    let seen = match limit.verdict {
+        LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users: count } } => {
+            format!("With {} it serves ", users(count))
+        }
+        LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "The highest throughput that was seen is ".into(),
+        LoadVerdict::Unknown { .. } => "At saturation it serves ".into(),
+        _ => String::new(),
+    };
     let taken: Vec<String> =
         limit.used.iter().filter(|one| is_named(limit, one)).map(|one| super::takes(limit, one)).collect();
     let taken = if taken.is_empty() {
@@ -191,7 +198,7 @@ fn used(limit: &LoadLimit) -> String {
     } else {
         format!(" {}", taken.join(" and ").replace(" and are ", " and "))
     };
-    format!("{at_most}{}{taken}.", super::requests(limit))
+    format!("{seen}{}{taken}.", super::requests(limit))
 }
 
 /// Whether the verdict names this resource.
@@ -286,12 +293,14 @@ fn generator(claim: &LoadClaim, holds: Option<bool>, limit: &LoadVerdict) -> Opt
     let LoadClaim::Generator { cpu, late } = claim else { return None };
     let cpu = cpu.as_ref().map(|cpu| format!("{} of its CPU", percent(cpu.value)));
     let late = late.map(|late| format!("at most {} late", plain(late, Unit::Nanoseconds)));
-    let used = cpu.into_iter().chain(late).collect::<Vec<String>>().join(", ");
     let verdict = match (holds, limit) {
         (Some(true), _) => "was not",
         (_, LoadVerdict::Client { by }) if *by == *Resource::Generator.name() => "was",
         _ => "may have been",
     };
+    // Of a generator that is at ease, its lateness is the reason.
+    let reasons = if verdict == "may have been" { [late, cpu] } else { [cpu, late] };
+    let used = reasons.into_iter().flatten().collect::<Vec<String>>().join(", ");
     Some(format!("The load generator {verdict} the limit: {used}."))
 }
 
