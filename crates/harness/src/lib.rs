@@ -39,7 +39,7 @@ pub use kelvin_model::MeasuredValue;
 pub use laboratory::{Laboratory, Wanted};
 pub use plan::{Plan, Rank, Room, USUAL_ROUND, Unit, UnknownName};
 pub use probe::{Effort, Method, Probe, ProbeKind, predictions};
-pub use quiet::undisturbed_shares;
+pub use quiet::{looked_at_within, undisturbed_shares};
 pub use schedule::Limit;
 pub use serve::serve;
 pub use setup::{OtherHost, Placement, Setup, SocketOptions};

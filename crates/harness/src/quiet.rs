@@ -23,6 +23,11 @@ const WIDTH: f64 = 0.02;
 /// Least share of all readings that is a state.
 const LEAST_STATE: f64 = 0.02;
 
+/// How many CPUs can be looked at within so long.
+pub fn looked_at_within(limit: Duration) -> usize {
+    (limit.as_secs_f64() / ((LOOK + WAKING) * FEWEST_PASSES).as_secs_f64()) as usize
+}
+
 /// The share of the time in which each of these CPUs is left alone by a sibling thread, by canaries over at most so long; `None` where
 /// that is too short for all of them, or no state of theirs is steady.
 ///

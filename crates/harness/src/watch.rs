@@ -21,10 +21,14 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(cpu: u32, throttle_file: Option<&str>) -> Self {
+        Self::of(cpu, "/proc/stat", throttle_file)
+    }
+
+    fn of(cpu: u32, stat_file: &str, throttle_file: Option<&str>) -> Self {
         let mut watch = Self {
             cpu,
             last: usage(Who::Thread),
-            stat: CounterFile::open("/proc/stat").ok(),
+            stat: CounterFile::open(stat_file).ok(),
             stolen: 0,
             throttle: throttle_file.and_then(|path| CounterFile::open(path).ok()),
             throttled: 0,
@@ -92,6 +96,22 @@ fn throttled(cpu_stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_stolen_from_the_last_of_many_cpus_is_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stat");
+        let write = |stolen: u64| {
+            let line = |cpu: u32| format!("cpu{cpu} 123456 0 234567 345678901 4567 0 5678 {stolen} 0 0\n");
+            let lines: String = (0..512).map(line).collect();
+            std::fs::write(&path, format!("cpu  1 2 3 4 5 6 7 8 9 10\n{lines}intr 1 2 3\n")).unwrap();
+        };
+        write(7);
+        let mut watch = Watch::of(511, path.to_str().unwrap(), None);
+        assert!(!watch.files().any(Tags::STOLEN));
+        write(8);
+        assert!(watch.files().any(Tags::STOLEN));
+    }
 
     #[test]
     fn counters_are_found_in_their_files() {

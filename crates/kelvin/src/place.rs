@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kelvin_harness::{Placement, undisturbed_shares};
+use kelvin_harness::{Placement, looked_at_within, undisturbed_shares};
 use kelvin_model::{Hazard, Machine};
 
 use crate::fault::Fault;
@@ -58,7 +58,9 @@ impl Here {
         let usual = self.placement(None)?;
         // As in the usual choice, not where most interrupts land.
         let away: Vec<u32> = self.allowed.iter().copied().filter(|&cpu| cpu > 0 || cpu == usual.cpu).collect();
-        let alike = spread(&kelvin_machine::alike(Path::new("/"), &away, usual.cpu), MOST_LOOKED_AT);
+        let alike = kelvin_machine::alike(Path::new("/"), &away, usual.cpu);
+        // Of many CPUs in a short time some are looked at, and not none.
+        let alike = spread(&alike, MOST_LOOKED_AT.min(looked_at_within(limit)).max(1));
         let looked = undisturbed_shares(&alike, limit)
             .map_err(|error| Fault::new("cannot look at the CPUs that may be used", error))?;
         let Some(shares) = looked else { return Ok((usual, None)) };

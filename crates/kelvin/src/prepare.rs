@@ -8,7 +8,7 @@ use kelvin_harness::{Options, Placement, Plan, Setup, calibrate_clock};
 use kelvin_model::{Hazard, Machine, PathToAgent};
 
 use crate::budget::{self, Budget};
-use crate::cli::MeasureArgs;
+use crate::cli::{MINIMUM, MeasureArgs};
 use crate::fault::Fault;
 use crate::other_host::Agent;
 use crate::place::{self, Here};
@@ -38,7 +38,7 @@ impl Prepared {
     pub fn new(here: Here, plan: &Plan, args: &MeasureArgs) -> Result<Self, Fault> {
         let (placement, neighbours) = match args.cpu {
             // Without canaries it is not wanted to know.
-            None if !args.no_canaries => here.quiet_placement(look(args))?,
+            None if !args.no_canaries => here.quiet_placement(look(args.budget))?,
             wish => (here.placement(wish)?, None),
         };
         let sockets = sockets::asked(args, plan)?;
@@ -98,8 +98,10 @@ const LONGEST_LOOK: Duration = Duration::from_secs(1);
 const SHARE_OF_LOOK: f64 = 0.02;
 
 /// How long they are looked at at most.
-fn look(args: &MeasureArgs) -> Duration {
-    args.budget.map_or(LONGEST_LOOK, |budget| LONGEST_LOOK.min(budget.mul_f64(SHARE_OF_LOOK)))
+fn look(budget: Option<Duration>) -> Duration {
+    // The minimum of rounds states no time: they are looked at as before a usual run.
+    let stated = budget.filter(|&budget| budget != MINIMUM);
+    stated.map_or(LONGEST_LOOK, |budget| LONGEST_LOOK.min(budget.mul_f64(SHARE_OF_LOOK)))
 }
 
 /// A directory for files in the one that an argument names. Its path is absolute, since processes may change directory.
@@ -110,4 +112,19 @@ pub fn scratch_in(base: &Path, argument: &str) -> Result<Scratch, Fault> {
         let place = base.display();
         Fault::new(format!("cannot make a scratch directory in {place} (choose another by {argument})"), error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minimum_of_rounds_leaves_time_to_choose_a_quiet_cpu() {
+        assert_eq!(look(Some(MINIMUM)), look(None));
+        assert_eq!(look(Some(Duration::from_secs(10))), Duration::from_millis(200));
+        assert_eq!(look(Some(Duration::from_secs(3600))), LONGEST_LOOK);
+        for budget in [None, Some(MINIMUM), Some(Duration::from_secs(4))] {
+            assert!(kelvin_harness::looked_at_within(look(budget)) > 1, "{budget:?}");
+        }
+    }
 }

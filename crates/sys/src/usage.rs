@@ -1,6 +1,7 @@
 //! Kernel counters of a thread, a process, or its children: switches, faults, CPU time.
 
 use std::fs::File;
+use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 use crate::Result;
@@ -82,7 +83,7 @@ pub fn usage(who: Who) -> Usage {
     }
 }
 
-/// A small kernel file that is read repeatedly without reopening.
+/// A kernel file that is read repeatedly without reopening, however long it becomes.
 #[derive(Debug)]
 pub struct CounterFile {
     file: File,
@@ -95,12 +96,28 @@ impl CounterFile {
         Ok(Self { file: File::open(path)?, buffer: vec![0; 4096] })
     }
 
-    /// Its first 4096 bytes now.
+    /// Its whole text now.
+    ///
+    /// # Errors
+    /// What the system call says; `InvalidData` where it is no text, or longer than any such file.
     pub fn read(&mut self) -> Result<&str> {
-        let length = self.file.read_at(&mut self.buffer, 0)?;
-        Ok(std::str::from_utf8(&self.buffer[..length]).unwrap_or(""))
+        let invalid = |what: &str| Error::new(ErrorKind::InvalidData, what);
+        loop {
+            // In one call: the kernel makes the text anew for each, with other figures.
+            let length = self.file.read_at(&mut self.buffer, 0)?;
+            if length < self.buffer.len() {
+                return std::str::from_utf8(&self.buffer[..length]).map_err(|_| invalid("it is no text"));
+            }
+            if length >= LONGEST {
+                return Err(invalid("it is longer than any file of counters"));
+            }
+            self.buffer.resize(2 * length, 0);
+        }
     }
 }
+
+/// Bytes of the longest file of counters: /proc/stat of 8192 CPUs has less than 1 MiB, and its line of interrupts as much again.
+const LONGEST: usize = 16 << 20;
 
 /// Ticks per second of the times in /proc/stat.
 pub fn clock_ticks() -> u64 {
@@ -112,6 +129,25 @@ pub fn clock_ticks() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// That of 8192 CPUs is longer than the buffer at the beginning, and may be shorter at the next look.
+    #[test]
+    fn a_file_of_counters_is_read_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stat");
+        let text = |cpus: u32| (0..cpus).map(|cpu| format!("cpu{cpu} 1 2 3 4 5 6 7 8 9 10\n")).collect::<String>();
+        std::fs::write(&path, "").unwrap();
+        let mut file = CounterFile::open(path.to_str().unwrap()).unwrap();
+        for cpus in [1, 57, 8192, 2] {
+            std::fs::write(&path, text(cpus)).unwrap();
+            assert_eq!(file.read().unwrap(), text(cpus), "{cpus}");
+        }
+        let exact = "x".repeat(file.buffer.len());
+        std::fs::write(&path, &exact).unwrap();
+        assert_eq!(file.read().unwrap(), exact);
+        std::fs::write(&path, [0xff]).unwrap();
+        assert!(file.read().is_err());
+    }
 
     #[test]
     fn counters_count() {
