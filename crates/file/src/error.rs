@@ -76,6 +76,14 @@ pub enum Error {
         /// What changed.
         what: String,
     },
+    /// It has more bytes than its size says.
+    #[error("{} has more than the {bytes} bytes that it states: its size is known only when it was read to its end", path.display())]
+    Unstated {
+        /// The file.
+        path: PathBuf,
+        /// The size that it states.
+        bytes: u64,
+    },
     /// Direct I/O is unavailable, or is none.
     #[error("{} cannot be read or written past the page cache: {why}", path.display())]
     NoDirect {
@@ -144,6 +152,7 @@ impl Error {
             | Self::TooLarge { path, .. }
             | Self::Truncated { path, .. }
             | Self::Changed { path, .. }
+            | Self::Unstated { path, .. }
             | Self::NoDirect { path, .. }
             | Self::Cache { path, .. } => *path = name.to_owned(),
             Self::NoRing(_) | Self::NoGroup(_) | Self::Setting { .. } | Self::Thread(_) | Self::Interrupted(_) => {}

@@ -3,6 +3,7 @@
 //! XOR does not depend on the order of its words, so each trial is a part of the work: threads read one piece of the file after
 //! another, first in each way and then in the best.
 
+use std::io::{ErrorKind, Read};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -175,14 +176,40 @@ pub struct Plan<'a> {
 /// A file that cannot be read, or that changes meanwhile; a signal.
 pub fn digest(target: &Target, plan: Plan<'_>) -> Result<Digested> {
     let begun = monotonic();
+    if target.bytes() == 0 {
+        return to_its_end(target, begun);
+    }
     let cached = cache::glance(target)?;
     let source = if cached >= MOSTLY { Source::Memory } else { Source::Device };
     let work = Work::new(target, source, &plan);
     work.read()?;
     let nanoseconds = monotonic() - begun;
     target.check_unchanged()?;
+    target.check_end()?;
     let (digest, setting, found) = work.result();
     Ok(Digested { digest, bytes: target.bytes(), nanoseconds, source, setting, found, cached })
+}
+
+/// The digest of a file that states no bytes: it may have some all the same, as those of /proc have, and is read until its end.
+fn to_its_end(target: &Target, begun: u64) -> Result<Digested> {
+    let (way, mut digest, mut bytes) = (CACHED[0], Digest::default(), 0);
+    let (mut file, mut block) = (target.open(Access::Buffered)?, vec![0; way.block]);
+    loop {
+        if let Some(signal) = interrupt::requested() {
+            return Err(Error::Interrupted(signal));
+        }
+        match file.read(&mut block) {
+            Ok(0) => break,
+            Ok(read) => {
+                digest.add(bytes, &block[..read]);
+                bytes += read as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(target.read_error(bytes, way.block, error)),
+        }
+    }
+    let (nanoseconds, setting) = (monotonic() - begun, Setting { way, threads: 1 });
+    Ok(Digested { digest, bytes, nanoseconds, source: Source::Memory, setting, found: false, cached: 1.0 })
 }
 
 /// A file, and the state its threads share.

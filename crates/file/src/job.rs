@@ -46,9 +46,11 @@ pub struct Job {
 /// Reads.
 ///
 /// # Errors
-/// A file that cannot be read so, or not to its end; a state of the page cache that cannot be reached; a signal.
+/// A file that cannot be read so, or not to its end, or that has another one than it states; a state of the page cache that cannot be
+/// reached; a signal.
 pub fn run(job: &Job) -> Result<Done> {
     let asked = asked(job)?;
+    job.target.check_end()?;
     let before = cache::bring(&job.target, job.state)?;
     let watched = Watched::begin(Device::below(&job.target));
     let wanted = Wanted { until: job.until, digest: job.digest, latencies: job.latencies };
@@ -56,7 +58,9 @@ pub fn run(job: &Job) -> Result<Done> {
     let members = crew::together(wanted, asked, || job.engine.open(&job.target, how))?;
     let watched = watched.end();
     let after = cache::residency(&job.target)?;
-    Ok(Done::of(wanted, &members, watched, (before, after)))
+    let mut done = Done::of(wanted, &members, watched, (before, after));
+    done.notes.extend(job.target.check_unchanged().err().map(|changed| changed.to_string()));
+    Ok(done)
 }
 
 fn asked(job: &Job) -> Result<Vec<Asked>> {

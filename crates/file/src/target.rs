@@ -1,7 +1,8 @@
 //! A regular file that may be read or written, and how it is opened.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kelvin_sys::direct::{self, Support};
@@ -125,6 +126,25 @@ impl Target {
         Error::NoDirect { path: self.path.clone(), why }
     }
 
+    /// That nothing is behind the end that it states: files of /proc state 0 bytes, and some of other machines or programs a size that
+    /// is out of date.
+    ///
+    /// # Errors
+    /// [`Error::Unstated`]; those of open and read.
+    pub fn check_end(&self) -> Result<()> {
+        let file = self.open(Access::Buffered)?;
+        let behind = loop {
+            match file.read_at(&mut [0], self.bytes) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                behind => break behind,
+            }
+        };
+        match behind.map_err(|error| self.read_error(self.bytes, 1, error))? {
+            0 => Ok(()),
+            _ => Err(Error::Unstated { path: self.path.clone(), bytes: self.bytes }),
+        }
+    }
+
     /// An error if the file is not the one that was found: another size, or written since.
     ///
     /// # Errors
@@ -218,6 +238,20 @@ mod tests {
         std::fs::rename(&path, directory.path().join("old")).unwrap();
         std::fs::write(&path, "some words").unwrap();
         assert!(matches!(target.open(Access::Buffered), Err(Error::Changed { .. })));
+    }
+
+    #[test]
+    fn a_file_that_states_no_size_and_has_content_is_refused() {
+        let stated = Target::find(Path::new("/proc/version")).unwrap();
+        assert_eq!(stated.bytes(), 0);
+        assert!(matches!(stated.check_end(), Err(Error::Unstated { bytes: 0, .. })));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        Target::find(file.path()).unwrap().check_end().unwrap();
+        std::fs::write(file.path(), "some words").unwrap();
+        let target = Target::find(file.path()).unwrap();
+        target.check_end().unwrap();
+        std::fs::write(file.path(), "some more words").unwrap();
+        assert!(target.check_end().unwrap_err().to_string().contains("more than the 10 bytes that it states"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! another one is made. So a sweep can never remove what is in use.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
+use std::fs::{self, DirBuilder, DirEntry, File, Metadata, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -118,30 +118,28 @@ impl Scratch {
     /// # Errors
     /// Those of making it.
     pub fn make(base: &Path) -> io::Result<Self> {
-        Self::make_as(base, DIRECTORY)
+        let workshop = Workshop::new(base, DIRECTORY);
+        workshop.sweep();
+        Self::make_by(&workshop)
     }
 
-    /// The same under a name that begins with a dot: where a user looks for other files.
+    /// One under a name that begins with a dot, where a user looks for other files: in a directory in which the dead have left none, or
+    /// that was swept.
     ///
     /// # Errors
     /// Those of making it.
     pub fn make_hidden(base: &Path) -> io::Result<Self> {
-        Self::make_as(base, HIDDEN)
+        Self::make_by(&Workshop::new(base, HIDDEN))
     }
 
-    /// Removes those of them that dead processes left in a directory, where none is to be made.
-    pub fn sweep_hidden(base: &Path) {
-        Workshop::open(base, HIDDEN);
-    }
-
-    fn make_as(base: &Path, prefix: &'static str) -> io::Result<Self> {
-        let workshop = Workshop::open(base, prefix);
+    fn make_by(workshop: &Workshop) -> io::Result<Self> {
         let is_kept = |made: &Self| {
             let path = made.path.join(LOCK);
             made.lock.as_ref().map_or(Ok(true), |lock| workshop.take(lock, &path))
         };
         workshop.make(is_kept, |builder| {
-            let ((directory, lock), path) = builder.make_in(base, new_directory)?.keep().map_err(|kept| kept.error)?;
+            let ((directory, lock), path) =
+                builder.make_in(&workshop.base, new_directory)?.keep().map_err(|kept| kept.error)?;
             Ok(Self { path, directory, lock: (workshop.reach == Reach::OneMachine).then_some(lock) })
         })
     }
@@ -193,7 +191,14 @@ pub struct Files(Workshop);
 impl Files {
     /// Removes the files that dead processes left in a directory.
     pub fn at(base: &Path) -> Self {
-        Self(Workshop::open(base, FILE))
+        let files = Self::in_swept(base);
+        files.0.sweep();
+        files
+    }
+
+    /// In a directory in which nobody has left any, or that was swept.
+    pub fn in_swept(base: &Path) -> Self {
+        Self(Workshop::new(base, FILE))
     }
 
     /// Whether it is known that no other machine can use them: then they are locked while they are open, and nothing that was written
@@ -230,30 +235,32 @@ pub(crate) fn left(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Removes the files of this user in a directory whose names begin so, that nobody has locked, and that were last written so
-/// long ago; says how many younger ones stay, and their bytes.
-pub fn remove_old(base: &Path, prefix: &[u8], age: Duration) -> (u64, u64) {
-    let entries = fs::read_dir(base).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().as_bytes().starts_with(prefix));
-    named.fold((0, 0), |(count, bytes), entry| match remove_if_old(&entry.path(), age) {
-        Ok(Some(kept)) => (count + 1, bytes + kept),
-        // What cannot be removed is left to its maker.
-        Ok(None) | Err(_) => (count, bytes),
-    })
+/// Removes what dead processes left among the files of a user in a directory, and the files of this user there whose names begin so,
+/// that nobody has locked, and that were last written so long ago; returns how many younger ones of these stay. The directory is
+/// listed once.
+pub fn sweep(base: &Path, prefix: &[u8], age: Duration) -> usize {
+    let workshops = AMONG_OTHERS.map(|prefix| Workshop::new(base, prefix));
+    let mut young = 0;
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        workshops.iter().for_each(|workshop| workshop.remove_if_dead(&entry));
+        if entry.file_name().as_bytes().starts_with(prefix) {
+            // What cannot be removed is left to its maker.
+            young += usize::from(remove_if_old(&entry.path(), age).unwrap_or(false));
+        }
+    }
+    young
 }
 
-/// The bytes of a file that is too young to be removed.
-fn remove_if_old(path: &Path, age: Duration) -> io::Result<Option<u64>> {
+/// Removes a file unless it is too young; whether it is.
+fn remove_if_old(path: &Path, age: Duration) -> io::Result<bool> {
     let held = hold(path)?;
     own(&held, Metadata::is_file)?;
-    let found = held.metadata()?;
-    if found.modified()?.elapsed().unwrap_or_default() < age {
-        // Blocks of 512 bytes (stat(2)): it may have holes.
-        return Ok(Some(found.blocks() * 512));
+    if held.metadata()?.modified()?.elapsed().unwrap_or_default() < age {
+        return Ok(true);
     }
     let lock = File::open(reach(&held))?;
     lock.try_lock()?;
-    if is_at(&held, path) { fs::remove_file(path).map(|()| None) } else { Ok(None) }
+    if is_at(&held, path) { fs::remove_file(path).map(|()| false) } else { Ok(false) }
 }
 
 /// A directory in which things of one kind are made.
@@ -266,11 +273,8 @@ struct Workshop {
 }
 
 impl Workshop {
-    /// Removes what dead processes left behind there.
-    fn open(base: &Path, prefix: &'static str) -> Self {
-        let workshop = Self { base: base.to_owned(), prefix, maker: Maker::here(), reach: Reach::of(base) };
-        workshop.sweep();
-        workshop
+    fn new(base: &Path, prefix: &'static str) -> Self {
+        Self { base: base.to_owned(), prefix, maker: Maker::here(), reach: Reach::of(base) }
     }
 
     /// Makes something that no sweep removes.
@@ -307,12 +311,15 @@ impl Workshop {
 
     /// Removes what dead processes of this user left behind. What cannot be removed is left to its maker.
     fn sweep(&self) {
-        for entry in fs::read_dir(&self.base).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let rest = name.as_bytes().strip_prefix(self.prefix.as_bytes());
-            if rest.is_some_and(|rest| self.may_be_left(OsStr::from_bytes(rest))) {
-                let _ = self.remove_if_left(&entry.path());
-            }
+        fs::read_dir(&self.base).into_iter().flatten().flatten().for_each(|entry| self.remove_if_dead(&entry));
+    }
+
+    /// Removes one thing that is there, if a dead process of this user left it.
+    fn remove_if_dead(&self, entry: &DirEntry) {
+        let name = entry.file_name();
+        let rest = name.as_bytes().strip_prefix(self.prefix.as_bytes());
+        if rest.is_some_and(|rest| self.may_be_left(OsStr::from_bytes(rest))) {
+            let _ = self.remove_if_left(&entry.path());
         }
     }
 
@@ -479,9 +486,12 @@ mod tests {
             File::options().write(true).open(path).unwrap().set_modified(aged).unwrap();
         }
         let _lock = left(&used, 0o600).unwrap();
-        let (count, bytes) = remove_old(base.path(), b".part-", Duration::from_secs(50));
-        assert_eq!((count, bytes >= 4096), (1, true));
+        let [hidden, file] = AMONG_OTHERS.map(|prefix| base.path().join(left_by_the_dead(prefix)));
+        fs::create_dir(&hidden).unwrap();
+        fs::write(&file, "half").unwrap();
+        assert_eq!(super::sweep(base.path(), b".part-", Duration::from_secs(50)), 1);
         assert_eq!([&old, &young, &used, &foreign].map(|path| path.exists()), [false, true, true, true]);
+        assert!(!hidden.exists() && !file.exists());
     }
 
     #[test]

@@ -112,12 +112,12 @@ impl Place {
     /// # Errors
     /// Those of fsync.
     pub(crate) fn flush_name(&self) -> Result<()> {
-        let flushed = match kelvin_sys::fs::flush_directory(&self.directory()) {
+        let flushed = match File::open(self.directory()) {
             // File systems flush the newest name of a file with it.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 File::open(self.at()).and_then(|file| file.sync_all())
             }
-            flushed => flushed,
+            opened => opened.and_then(|directory| kelvin_sys::fs::flush_directory(&directory)),
         };
         flushed.map_err(|error| Error::call("flush the directory of", &self.path, error))
     }

@@ -3,13 +3,14 @@
 
 mod place;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
 use std::sync::Arc;
 
-use kelvin_testing::mounted::Mounted;
+use kelvin_testing::mounted::{FileSystemKind, Mounted};
 use kelvin_testing::served::{Asked, Behaviour};
 use place::{KELVIN, Place, assert_refused, finished, names, stderr, stdout};
 
@@ -152,4 +153,242 @@ fn outputs_that_could_not_be_stored_are_errors() {
     let mut rest = String::new();
     log.read_to_string(&mut rest).unwrap();
     assert_ne!(finished(child, &["receive", "-"]).status.code(), Some(0), "{rest}");
+}
+
+/// A unit of time, in nanoseconds, and a time that it does not divide.
+const COARSE: [(&str, u64, &str); 4] = [
+    ("whole seconds (NFS of ext3, SFTP)", 1_000_000_000, "2020-01-01 00:00:00.5"),
+    ("two seconds (FAT)", 2_000_000_000, "2020-01-01 00:00:01.25"),
+    ("hundredths of a second (exFAT)", 10_000_000, "2020-01-01 00:00:01.123456789"),
+    ("100 ns (NTFS, SMB)", 100, "2020-01-01 00:00:01.123456789"),
+];
+
+#[test]
+fn what_is_there_with_a_coarse_time_is_unchanged() {
+    for (kind, time_unit, time) in COARSE {
+        let Some((mounted, _)) = served(kind, Behaviour { time_unit, ..Behaviour::default() }) else { return };
+        settles(&mounted.path(), time);
+    }
+    // As ext3 is, and ext4 with small inodes.
+    let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    match Mounted::of_ext4(&["-I", "128"], base) {
+        Ok(mounted) => settles(&mounted.path(), COARSE[0].2),
+        Err(missing) => missing.skips("unchanged files on ext4 with times of whole seconds"),
+    }
+}
+
+/// That a second sending moves nothing, and a changed file is found.
+fn settles(target: &Path, time: &str) {
+    let place = Place::new();
+    fs::create_dir_all(place.path().join("tree/below")).unwrap();
+    for name in ["tree/a", "tree/below/b", "tree/empty"] {
+        place.file(name, if name.ends_with("empty") { 0 } else { 100 });
+        let touched = place.command("touch", &["-d", time, name]).status().unwrap();
+        assert!(touched.success());
+    }
+    let update = |more: &[&str]| {
+        let send = [&["-r", "--update", "tree"], more].concat();
+        let (sent, (_, log)) = moved(&place, (&[target.to_str().unwrap(), "--overwrite"], &send));
+        assert_eq!(sent.status.code(), Some(0), "{}{log}", stderr(&sent));
+        stdout(&sent).to_owned()
+    };
+    assert!(update(&[]).contains("moved 3 files"));
+    for more in [&[][..], &["--dry-run"]] {
+        let said = update(more);
+        assert!(said.contains("unchanged: 3 files"), "{said}");
+    }
+    // Of the same size, and written three seconds later.
+    fs::write(place.path().join("tree/a"), [7; 100]).unwrap();
+    let touched = place.command("touch", &["-d", &format!("{time} + 3 seconds"), "tree/a"]).status().unwrap();
+    assert!(touched.success());
+    let said = update(&[]);
+    assert!(said.contains("unchanged: 2 files") && said.contains("moved 1 file"), "{said}");
+    assert_eq!(read(target.join("tree/a")), [7; 100]);
+    assert_eq!(names(&target.join("tree")), ["a", "below", "empty"]);
+}
+
+#[test]
+fn files_that_state_no_size_are_read_until_their_end() {
+    let behaviour = Behaviour { stated_size: Some(0), ..Behaviour::default() };
+    let Some((mounted, _)) = served("sending files that state no size", behaviour) else { return };
+    let place = Place::new();
+    let target = place.path().join("in");
+    let source = mounted.path().join("tree");
+    fs::create_dir(&source).unwrap();
+    let content = [("a", 5), ("b", 70_000), ("c", 9 << 20), ("empty", 0)].map(|(name, bytes)| {
+        let content: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 11) as u8).collect();
+        fs::write(source.join(name), &content).unwrap();
+        (name, content)
+    });
+    let tree = source.to_str().unwrap();
+    for how in [&["--streams", "1"][..], &["--streams", "3"], &["--connection", "per-file"], &["--plain"]] {
+        fs::create_dir(&target).unwrap();
+        let (sent, (_, log)) = moved(&place, (&["in"], &[how, &["-r", tree]].concat()));
+        assert_eq!(sent.status.code(), Some(0), "{how:?}: {}{log}", stderr(&sent));
+        assert!(stdout(&sent).contains("state a size of 0 bytes: 3 files"), "{}", stdout(&sent));
+        for (name, content) in &content {
+            assert!(read(target.join("tree").join(name)) == *content, "{how:?} {name}");
+        }
+        fs::remove_dir_all(&target).unwrap();
+    }
+    for (name, content) in &content {
+        let output = place.run(&["digest", source.join(name).to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(stdout(&output).split("  ").next().unwrap(), place::defined(content), "{name}");
+        assert_eq!(stderr(&output).contains("states 0 bytes"), !content.is_empty(), "{}", stderr(&output));
+        let output = place.run(&["file", "read", source.join(name).to_str().unwrap(), "--block", "4k"]);
+        if !content.is_empty() {
+            assert_refused(&output, &[name, "more than the 0 bytes that it states"]);
+        }
+    }
+    let version = place.run(&["digest", "/proc/version"]);
+    let content = read("/proc/version".into());
+    assert_eq!(stdout(&version), format!("{}  /proc/version\n", place::defined(&content)));
+    fs::create_dir(&target).unwrap();
+    let (sent, _) = moved(&place, (&["in"], &["/proc/version"]));
+    assert_eq!((sent.status.code(), read(target.join("version"))), (Some(0), content), "{}", stderr(&sent));
+}
+
+#[test]
+fn files_with_other_sizes_than_they_state_do_not_arrive() {
+    // As those of /sys, which state a page, and those of servers whose answers are out of date.
+    for (stated, bytes, why) in
+        [(4096, 5, "it ended after 5 of 4096 bytes"), (3, 5, "more than the 3 bytes that it states")]
+    {
+        let behaviour = Behaviour { stated_size: Some(stated), ..Behaviour::default() };
+        let Some((mounted, _)) = served("sending files with other sizes than they state", behaviour) else { return };
+        let place = Place::new();
+        fs::create_dir(place.path().join("in")).unwrap();
+        let source = mounted.path().join("file");
+        fs::write(&source, vec![7; bytes]).unwrap();
+        let (sent, _) = moved(&place, (&["in"], &[source.to_str().unwrap()]));
+        assert_eq!((sent.status.code(), names(&place.path().join("in"))), (Some(1), vec![]), "{}", stderr(&sent));
+        assert!(stderr(&sent).contains(why), "{}", stderr(&sent));
+        assert_ne!(place.run(&["digest", source.to_str().unwrap()]).status.code(), Some(0));
+    }
+}
+
+#[test]
+fn long_names_arrive_where_they_can_be_and_are_said_elsewhere() {
+    let behaviour = || Behaviour { longest_name: 1000, ..Behaviour::default() };
+    let Some((from, _)) = served("sending long names", behaviour()) else { return };
+    let Some((to, _)) = served("receiving long names", behaviour()) else { return };
+    let place = Place::new();
+    let long = "\u{4e00}".repeat(255);
+    let tree = from.path().join("tree");
+    fs::create_dir_all(tree.join(&long)).unwrap();
+    for path in [tree.join(&long).join("below"), tree.join("short"), tree.join(format!("{long}x"))] {
+        fs::write(path, "some bytes").unwrap();
+    }
+    let send = ["-r", tree.to_str().unwrap()];
+    let (sent, (_, log)) = moved(&place, (&[to.path().to_str().unwrap()], &send));
+    assert_eq!(sent.status.code(), Some(0), "{}{log}", stderr(&sent));
+    let all = ["short".to_owned(), long.clone(), format!("{long}x")];
+    assert_eq!(names(&to.path().join("tree")), all);
+    assert_eq!(read(to.path().join("tree").join(&long).join("below")), b"some bytes");
+    // A local file system takes 255 bytes.
+    fs::create_dir(place.path().join("in")).unwrap();
+    let (sent, (_, log)) = moved(&place, (&["in"], &send));
+    assert_eq!(sent.status.code(), Some(1), "{}{log}", stdout(&sent));
+    assert!(stderr(&sent).matches("File name too long").count() == 3 && stdout(&sent).contains("moved 1 file"));
+    assert_eq!(names(&place.path().join("in/tree")), ["short"]);
+}
+
+#[test]
+fn files_and_links_take_new_names_where_nothing_can_be_renamed_exclusively_or_linked() {
+    use rustix::io::Errno;
+    for refuses_links in [None, Some(Errno::ROFS), Some(Errno::NOSYS), Some(Errno::PERM)] {
+        let behaviour = Behaviour { renames_without_replacing: false, refuses_links, ..Behaviour::default() };
+        let Some((mounted, _)) = served("receiving where nothing is renamed exclusively", behaviour) else { return };
+        let (place, target) = (Place::new(), mounted.path());
+        fs::create_dir(place.path().join("tree")).unwrap();
+        for (name, bytes) in [("tree/small", 10), ("tree/large", 5 << 20), ("tree/taken", 10)] {
+            place.file(name, bytes);
+        }
+        std::os::unix::fs::symlink("small", place.path().join("tree/link")).unwrap();
+        fs::create_dir(target.join("tree")).unwrap();
+        fs::write(target.join("tree/taken"), "theirs").unwrap();
+        let (sent, (_, log)) = moved(&place, (&[target.to_str().unwrap()], &["-r", "--links", "tree"]));
+        assert_eq!(sent.status.code(), Some(1), "{log}");
+        assert!(stderr(&sent).lines().count() == 1 && stderr(&sent).contains("taken exists"), "{}", stderr(&sent));
+        assert_eq!(names(&target.join("tree")), ["large", "link", "small", "taken"]);
+        assert_eq!(read(target.join("tree/taken")), b"theirs");
+        for name in ["small", "large"] {
+            assert!(read(target.join("tree").join(name)) == read(place.path().join("tree").join(name)), "{name}");
+        }
+        assert_eq!(fs::read_link(target.join("tree/link")).unwrap(), Path::new("small"));
+    }
+}
+
+/// File systems on a device that can be copied as it is at an instant.
+const ON_DEVICES: [FileSystemKind; 3] = [FileSystemKind::Ext4, FileSystemKind::Xfs, FileSystemKind::Btrfs];
+
+/// An empty one, and what is on its device once this is called.
+fn on_device(kind: FileSystemKind) -> Option<(Mounted, impl FnOnce(&Mounted) -> Mounted)> {
+    let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mounted = Mounted::of(kind, base).inspect_err(|missing| missing.skips(format!("a crash of {}", kind.name())));
+    let crash = move |mounted: &Mounted| mounted.as_after_a_crash(kind, base).unwrap();
+    Some((mounted.ok()?, crash))
+}
+
+fn sync(path: &Path) {
+    assert!(std::process::Command::new("sync").arg("-f").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn what_was_reported_as_flushed_is_there_after_a_crash() {
+    for kind in ON_DEVICES {
+        let Some((mounted, crash)) = on_device(kind) else { continue };
+        let (place, target) = (Place::new(), mounted.path());
+        for directory in ["tree/there/deep", "tree/new/below", "tree/emptied"] {
+            fs::create_dir_all(place.path().join(directory)).unwrap();
+        }
+        // Directories that were there before get entries of each kind.
+        fs::create_dir_all(target.join("tree/there/deep")).unwrap();
+        sync(&target);
+        let files = ["tree/there/small", "tree/there/deep/large", "tree/new/below/file", "tree/top"];
+        for name in files {
+            place.file(name, if name.ends_with("large") { 5 << 20 } else { 100 });
+        }
+        std::os::unix::fs::symlink("small", place.path().join("tree/there/link")).unwrap();
+        fs::set_permissions(place.path().join("tree/new"), Permissions::from_mode(0o750)).unwrap();
+        let send = ["-r", "--links", "--sync", "tree"];
+        let (sent, (_, log)) = moved(&place, (&[target.to_str().unwrap()], &send));
+        let crashed = crash(&mounted);
+        assert_eq!(sent.status.code(), Some(0), "{}{log}", stderr(&sent));
+        for name in files {
+            let found = fs::read(crashed.path().join(name));
+            assert!(found.as_ref().is_ok_and(|found| *found == read(place.path().join(name))), "{kind:?} {name}");
+        }
+        assert_eq!(fs::read_link(crashed.path().join("tree/there/link")).unwrap(), Path::new("small"), "{kind:?}");
+        assert_eq!(names(&crashed.path().join("tree")), ["emptied", "new", "there", "top"], "{kind:?}");
+        let mode = |path: &str| crashed.path().join(path).metadata().unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode("tree/new"), 0o750, "{kind:?}");
+    }
+}
+
+#[test]
+fn of_a_replaced_file_the_old_or_the_new_one_is_there_after_a_crash() {
+    for kind in ON_DEVICES {
+        let Some((mounted, crash)) = on_device(kind) else { continue };
+        let (place, target) = (Place::new(), mounted.path());
+        let files = [("small", 100), ("middle", 200_000), ("large", 5 << 20)];
+        for (name, bytes) in files {
+            place.file(name, bytes);
+            fs::write(target.join(name), "old").unwrap();
+        }
+        place.file("unrelated", 10);
+        sync(&target);
+        let (sent, (_, log)) =
+            moved(&place, (&[target.to_str().unwrap(), "--overwrite"], &["small", "middle", "large"]));
+        assert_eq!(sent.status.code(), Some(0), "{}{log}", stderr(&sent));
+        // Somebody else has the names flushed, and not what is in the files.
+        File::open(&target).unwrap().sync_all().unwrap();
+        let crashed = crash(&mounted);
+        for (name, _) in files {
+            let found = read(crashed.path().join(name));
+            let is_one = found == b"old" || found == read(place.path().join(name));
+            assert!(is_one, "{kind:?}: {name} has {} bytes", found.len());
+        }
+    }
 }

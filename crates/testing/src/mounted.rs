@@ -20,8 +20,9 @@ use crate::served::{self, Asked, Behaviour};
 const PREFIX: &str = "kelvin-mounted-";
 /// Where the file system is, in its place.
 const MOUNT: &str = "mount";
-/// Room on a loop device: xfs and btrfs make no smaller file systems.
-const IMAGE: u64 = 512 << 20;
+/// What is on a loop device, and its room: xfs and btrfs make no smaller file systems.
+const IMAGE: &str = "image";
+const ROOM: u64 = 512 << 20;
 /// How long a program may take to mount what it serves.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The program that serves files over a pipe, where distributions have it, and its package.
@@ -102,17 +103,47 @@ impl Mounted {
         Ok(mounted)
     }
 
+    /// A fresh ext4 on a loop device, made with these arguments.
+    ///
+    /// # Errors
+    /// What is missing for it here.
+    pub fn of_ext4(arguments: &[&str], base: &Path) -> Result<Self, Missing> {
+        let mounted = Self::beside(base)?;
+        mounted.on_loop_device(FileSystemKind::Ext4, &[&["-q", "-F"], arguments].concat())?;
+        Ok(mounted)
+    }
+
+    /// A copy of one on a loop device, with what had reached its device by now and nothing else: as after a crash.
+    ///
+    /// # Errors
+    /// What is missing for it here.
+    pub fn as_after_a_crash(&self, kind: FileSystemKind, base: &Path) -> Result<Self, Missing> {
+        let mounted = Self::beside(base)?;
+        let image = mounted.place.join(IMAGE);
+        done("coreutils", Command::new("cp").arg("--sparse=always").arg(self.place.join(IMAGE)).arg(&image))?;
+        // Both have one identity.
+        let options = if kind == FileSystemKind::Xfs { "loop,nosuid,nodev,nouuid" } else { "loop,nosuid,nodev" };
+        mounted.by_mount(&["-o", options, &image.to_string_lossy()])?;
+        Ok(mounted)
+    }
+
+    /// A place for one more.
+    fn beside(base: &Path) -> Result<Self, Missing> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        sweep(base);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let place = base.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        let mounted = Self { place, programs: Vec::new() };
+        mounted.directory(MOUNT)?;
+        Ok(mounted)
+    }
+
     /// One that the test serves itself, and what it is asked for.
     ///
     /// # Errors
     /// What is missing for it here.
     pub fn served(behaviour: Behaviour, base: &Path) -> Result<(Self, Arc<Asked>), Missing> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        sweep(base);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let place = base.join(format!("{PREFIX}{}-served-{number}", std::process::id()));
-        let mounted = Self { place, programs: Vec::new() };
-        mounted.directory(MOUNT)?;
+        let mounted = Self::beside(base)?;
         let asked = served::serve(&mounted.path(), behaviour)?;
         Ok((mounted, asked))
     }
@@ -151,8 +182,8 @@ impl Mounted {
     }
 
     fn on_loop_device(&self, kind: FileSystemKind, arguments: &[&str]) -> Result<(), Missing> {
-        let image = self.place.join("image");
-        let made = File::create(&image).and_then(|file| file.set_len(IMAGE));
+        let image = self.place.join(IMAGE);
+        let made = File::create(&image).and_then(|file| file.set_len(ROOM));
         made.map_err(|error| Missing::right(format!("{}: {error}", image.display())))?;
         done(kind.package(), Command::new(format!("mkfs.{}", kind.name())).args(arguments).arg(&image))?;
         self.by_mount(&["-o", "loop,nosuid,nodev", &image.to_string_lossy()])

@@ -21,8 +21,9 @@ pub struct Behaviour {
     /// Most bytes of a file that it stores: a longer one is refused when it is closed or flushed, and is empty then (a quota of NFS or
     /// of a store behind FUSE).
     pub most_stored: u64,
-    /// Whether it states the size of a file: else it states 0, and has it read until its end, as /proc does.
-    pub states_sizes: bool,
+    /// What it states as the size of every file that has some bytes, and has it read until its end, as /proc does; none if it states
+    /// the sizes that they have.
+    pub stated_size: Option<u64>,
     /// Whether it renames without replacing.
     pub renames_without_replacing: bool,
     /// The error of making a hard link; none if it makes them.
@@ -38,7 +39,7 @@ impl Default for Behaviour {
     fn default() -> Self {
         Self {
             most_stored: u64::MAX,
-            states_sizes: true,
+            stated_size: None,
             renames_without_replacing: true,
             refuses_links: None,
             time_unit: 1,
@@ -404,9 +405,12 @@ impl Server {
     }
 
     fn described(&mut self, number: u64) -> Result<Vec<u8>, Errno> {
-        let states_sizes = self.behaviour.states_sizes;
+        let stated_size = self.behaviour.stated_size;
         let Node { mode, owner, modified, links, ref content, .. } = *self.node(number)?;
-        let size = if mode & REGULAR == REGULAR && !states_sizes { 0 } else { content.len() as u64 };
+        let size = match stated_size {
+            Some(stated) if mode & REGULAR == REGULAR && !content.is_empty() => stated,
+            _ => content.len() as u64,
+        };
         let (seconds, nanoseconds) = (modified / 1_000_000_000, (modified % 1_000_000_000) as u32);
         let mut answer = Answer::default();
         answer.u64s(&[number, size, size.div_ceil(512), seconds, seconds, seconds]);
@@ -416,7 +420,7 @@ impl Server {
 
     fn opened(&self) -> Answer {
         let mut answer = Answer::default();
-        answer.u64s(&[0]).u32s(&[if self.behaviour.states_sizes { 0 } else { DIRECT }, 0]);
+        answer.u64s(&[0]).u32s(&[if self.behaviour.stated_size.is_some() { DIRECT } else { 0 }, 0]);
         answer
     }
 

@@ -15,8 +15,9 @@ use rustix::fs::{AtFlags, FileType, Gid, Stat, Uid};
 
 use crate::blocks::BLOCK;
 use crate::deposit::{Deposit, Taken};
+use crate::kept_time::KeptTimes;
 use crate::load::Storage;
-use crate::message::{Decision, Entry, EntryKind, Settings};
+use crate::message::{Decision, Entry, EntryKind, Modified, Settings};
 use crate::staging::Small;
 use crate::tree::{Held, Root, Tree, is_own, part_name, times};
 use crate::{Error, Result};
@@ -48,6 +49,8 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Desk {
     place: Place,
+    /// What file systems keep of times, where files may be there already.
+    times: KeptTimes,
     overwrite: bool,
     /// Bytes of room that were promised to none, where known, when it looked last.
     unpromised: Cell<Option<Option<u64>>>,
@@ -71,7 +74,8 @@ impl Desk {
             }
             Destination::Nothing => Place::Nothing,
         };
-        Ok(Self { place, overwrite, unpromised: Cell::default(), promised: 0, taken: Arc::default() })
+        let times = KeptTimes::default();
+        Ok(Self { place, times, overwrite, unpromised: Cell::default(), promised: 0, taken: Arc::default() })
     }
 
     /// Whether the bytes of a file may come in any order.
@@ -171,7 +175,7 @@ impl Desk {
             if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
                 return Err(FileError::Special { path, kind: kind(&found) }.into());
             }
-            if settings.update && is_same(entry, &found) {
+            if settings.update && is_same(entry, &found, |modified| self.times.of(&held, modified)) {
                 return Ok((Decision::Unchanged, None));
             }
             if !self.overwrite {
@@ -186,6 +190,7 @@ impl Desk {
         }
         if has_part && may_resume {
             let deposit = Deposit::make(&held, tree.path(entry), entry, self.overwrite)?;
+            tree.gets_name(entry.parent);
             // A receiver that was killed before it wrote anything left an empty one, of which there is nothing to say.
             let decision = if deposit.resumed().is_some() { Decision::Resumed } else { Decision::Wanted };
             return Ok((decision, Some(deposit)));
@@ -204,6 +209,7 @@ impl Desk {
         match &mut self.place {
             Place::Directory(tree) => {
                 let made = Deposit::make(&*tree.held(entry.parent)?, path, entry, self.overwrite)?;
+                tree.gets_name(entry.parent);
                 Ok(made.taking(Taken::of(entry, &self.taken)))
             }
             Place::Output(output, _) => Deposit::to_output(output, path, entry),
@@ -220,6 +226,7 @@ impl Desk {
             // What may be replaced is looked at closely first.
             Place::Directory(tree) if !self.overwrite => {
                 let staging = tree.staging(entry.parent)?;
+                tree.gets_name(entry.parent);
                 staging.put(&Small { entry, content, path: &|| tree.path(entry), sync })
             }
             _ => {
@@ -295,11 +302,12 @@ fn look(held: &Held, entry: &Entry, path: &Path) -> Result<Option<Stat>> {
     }
 }
 
-/// Whether a file is there already, by its size and time.
-fn is_same(entry: &Entry, found: &Stat) -> bool {
+/// Whether a file is there already, by its size and its time, or what its file system keeps of that.
+fn is_same(entry: &Entry, found: &Stat, kept: impl FnOnce(Modified) -> std::io::Result<Modified>) -> bool {
     let EntryKind::File { bytes, .. } = entry.kind else { return false };
-    let modified = (found.st_mtime, i64::try_from(found.st_mtime_nsec).unwrap_or(-1));
-    u64::try_from(found.st_size) == Ok(bytes) && modified == (entry.modified.seconds, entry.modified.nanoseconds.into())
+    let there = Modified { seconds: found.st_mtime, nanoseconds: found.st_mtime_nsec as u32 };
+    u64::try_from(found.st_size) == Ok(bytes)
+        && (there == entry.modified || kept(entry.modified).is_ok_and(|kept| kept == there))
 }
 
 fn kind(found: &Stat) -> &'static str {
@@ -348,8 +356,10 @@ fn link(tree: &mut Tree, entry: &Entry, target: &[u8], overwrite: bool) -> Resul
     });
     put.map_err(|error| {
         let _ = rustix::fs::unlinkat(directory, &other, AtFlags::empty());
-        failed(error).into()
-    })
+        failed(error)
+    })?;
+    tree.gets_name(entry.parent);
+    Ok(())
 }
 
 /// Gives a link its time and owner.

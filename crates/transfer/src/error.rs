@@ -110,8 +110,30 @@ impl Error {
         Self::During { name: name.to_owned(), why: Box::new(self) }
     }
 
-    /// As much of its words as the other side accepts.
+    /// As much of its words as the other side accepts: of a long path less, since why it is stands at the end.
     pub(crate) fn told(&self) -> String {
-        cut(&self.to_string(), REASON)
+        const BETWEEN: &str = " ... ";
+        let shown = cut(&self.to_string(), usize::MAX);
+        if shown.len() <= REASON {
+            return shown;
+        }
+        let end = &shown[shown.ceil_char_boundary(shown.len() - REASON / 2)..];
+        format!("{}{BETWEEN}{end}", cut(&shown, REASON - BETWEEN.len() - end.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_long_a_path_is_the_other_side_learns_why() {
+        for name in ["a".repeat(4000), "\u{4e00}".repeat(255), "\n".repeat(255), "a".repeat(300)] {
+            let why = std::io::Error::from_raw_os_error(36);
+            let told = Error::File(kelvin_file::Error::call("make", &PathBuf::from(name), why)).told();
+            assert!(told.len() <= REASON && told.starts_with("cannot make") && told.contains("File name too long"));
+            assert!(told.chars().all(kelvin_model::text::is_visible), "{told}");
+        }
+        assert_eq!(Error::Digest.told(), Error::Digest.to_string());
     }
 }

@@ -24,6 +24,7 @@ pub mod device;
 pub mod error;
 pub mod expected;
 pub mod joined;
+mod kept_time;
 pub mod load;
 pub mod message;
 pub mod moving;
@@ -52,7 +53,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caller: Part { program: "kelvin send", role: "sender" },
     magic: *b"kelvin transfer\n",
     context: "kelvin 2026 transfer, Noise pre-shared key",
-    version: 9,
+    version: 10,
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

@@ -8,8 +8,9 @@ use std::path::Path;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Most bytes of a name (NAME_MAX of limits.h).
-const LONGEST: usize = 255;
+/// Most bytes of a name: a path of this system has no longer one (PATH_MAX of limits.h, with its NUL). Most file systems take 255 bytes;
+/// exFAT, NTFS and CIFS take 255 units of UTF-16, which are up to 765 bytes here, and some of FUSE more.
+const LONGEST: usize = 4095;
 
 /// A name. It is sent as bytes, as file systems have it: not every name is UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +38,7 @@ impl TryFrom<Vec<u8>> for Name {
         match &bytes[..] {
             [] => Err("an empty name"),
             b"." | b".." => Err("a name that stands for a directory"),
-            long if long.len() > LONGEST => Err("a name of more than 255 bytes"),
+            long if long.len() > LONGEST => Err("a name of more than 4095 bytes"),
             path if path.contains(&b'/') => Err("a name with a slash"),
             text if text.contains(&0) => Err("a name with a NUL byte"),
             _ => Ok(Self(OsString::from_vec(bytes))),
@@ -84,13 +85,15 @@ mod tests {
 
     #[test]
     fn a_name_is_one_component_and_any_bytes() {
-        for right in [&b"a"[..], b"a b", b".hidden", b"...", b"\xff\xfe", b"new\nline", b"-", &[b'x'; 255]] {
+        for right in
+            [&b"a"[..], b"a b", b".hidden", b"...", b"\xff\xfe", b"new\nline", b"-", &[b'x'; 255], &[b'x'; 4095]]
+        {
             let name = Name::try_from(right.to_vec()).unwrap();
             let sent = postcard::to_stdvec(&name).unwrap();
             assert_eq!(sent, postcard::to_stdvec(right).unwrap(), "a length, and the bytes as they are");
             assert_eq!(postcard::from_bytes::<Name>(&sent).unwrap().as_os_str().as_bytes(), right);
         }
-        for wrong in [&b""[..], b".", b"..", b"/", b"/etc/x", b"../x", b"a/b", b"a/", b"a\0b", &[b'x'; 256]] {
+        for wrong in [&b""[..], b".", b"..", b"/", b"/etc/x", b"../x", b"a/b", b"a/", b"a\0b", &[b'x'; 4096]] {
             assert!(Name::try_from(wrong.to_vec()).is_err(), "{wrong:?}");
             assert!(postcard::from_bytes::<Name>(&postcard::to_stdvec(wrong).unwrap()).is_err(), "{wrong:?}");
         }

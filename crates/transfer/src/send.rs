@@ -80,6 +80,8 @@ pub struct Sent {
     pub unchanged: u64,
     /// What was left out.
     pub left_out: LeftOut,
+    /// Files that state no bytes and have some: they were read until their end.
+    pub unstated: u64,
     /// In a dry run: what would be sent.
     pub planned: Vec<PathBuf>,
 }
@@ -155,7 +157,8 @@ impl<S: Stream> Sender<S> {
         let unread = unread.into_iter().map(|(path, why)| Unsent { path, why });
         let unsent: Vec<Unsent> = unread.chain(failed).collect();
         let summary = self.finish(&sources, Ended { moved, failed: unsent.len() as u64, method, chosen })?;
-        Ok(Sent { summary, unsent, unchanged, left_out, planned })
+        let unstated = sources.iter().filter(|source| source.is_unstated()).count() as u64;
+        Ok(Sent { summary, unsent, unchanged, left_out, unstated, planned })
     }
 }
 
@@ -362,10 +365,11 @@ impl<'a, S: Stream> Sending<'a, S> {
         (self.progress)(self.passed, self.all);
     }
 
-    /// The buffer, of at least [`BATCH_BYTES`], to be put back after use; a new one where it was not.
+    /// The buffer, of at least [`BATCH_BYTES`] and one more, to be put back after use; a new one where it was not.
     fn take_buffer(&mut self) -> Vec<u8> {
+        const BUFFER: usize = BATCH_BYTES as usize + 1;
         let buffer = std::mem::take(&mut self.buffer);
-        if buffer.len() < BATCH_BYTES as usize { vec![0; BATCH_BYTES as usize] } else { buffer }
+        if buffer.len() < BUFFER { vec![0; BUFFER] } else { buffer }
     }
 
     fn stop_if_asked(&self) -> Result<()> {

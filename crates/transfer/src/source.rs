@@ -96,12 +96,27 @@ impl Source {
         matches!(self.entry.kind, EntryKind::File { .. } | EntryKind::Stream)
     }
 
+    /// Whether it is standard input.
+    pub fn is_input(&self) -> bool {
+        self.path.as_os_str().is_empty()
+    }
+
+    /// Whether it is a file that states no bytes and has some.
+    pub fn is_unstated(&self) -> bool {
+        self.entry.kind == EntryKind::Stream && !self.is_input()
+    }
+
+    /// Its path, for an error.
+    pub(crate) fn shown(&self) -> &Path {
+        if self.is_input() { Path::new("-") } else { &self.path }
+    }
+
     /// Opens a file; whether it is still the same one, [`Source::check`] says.
     ///
     /// # Errors
     /// Those of open.
     pub fn open(&self) -> Result<File> {
-        if self.path.as_os_str().is_empty() {
+        if self.is_input() {
             let input = std::io::stdin().as_fd().try_clone_to_owned();
             return Ok(input.map_err(|error| FileError::call("open", Path::new("-"), error))?.into());
         }
@@ -139,6 +154,24 @@ impl Source {
             return Err(self.changed("it was written".into()));
         }
         Ok(())
+    }
+
+    /// The same, when all that it stated was read; and that nothing is behind that.
+    ///
+    /// # Errors
+    /// As for [`Source::check`]; more bytes than it states.
+    pub fn check_end(&self, file: &File) -> Result<()> {
+        self.check(file)?;
+        let behind = retry_on_intr(|| rustix::io::pread(file, &mut [0], self.bytes()));
+        match behind.map_err(|error| FileError::call("read", &self.path, error.into()))? {
+            0 => Ok(()),
+            _ => Err(self.longer()),
+        }
+    }
+
+    /// The error that it has more bytes than it states.
+    pub(crate) fn longer(&self) -> Error {
+        FileError::Unstated { path: self.path.clone(), bytes: self.bytes() }.into()
     }
 
     /// The error that it changed.
@@ -374,7 +407,7 @@ impl Collection {
         if let Some(kind) = special(kind) {
             return Err(FileError::Special { path: path.to_owned(), kind }.into());
         }
-        self.add(path.to_owned(), 0, name, (&found, true), file(&found))?;
+        self.add(path.to_owned(), 0, name, (&found, true), file((CWD, path, READING), &found))?;
         // What may not be read is said before anything is sent.
         self.sources.last().map_or(Ok(()), |file| file.open().map(drop))
     }
@@ -382,7 +415,13 @@ impl Collection {
     /// Adds what has a name in a directory; returns it if it is a directory itself.
     fn look(&mut self, level: &Level, name: OsString) -> Result<Option<Level>> {
         let (path, parent, keep) = (level.path.join(&name), level.number, self.keep);
-        let Ok(own) = Name::try_from(name.into_vec()) else { return Ok(None) };
+        let own = match Name::try_from(name.into_vec()) {
+            Ok(own) => own,
+            Err(why) => {
+                self.could_not("send", path, invalid(why));
+                return Ok(None);
+            }
+        };
         let (above, from_there) = level.at(own.as_os_str(), &path);
         let found = match rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => found,
@@ -399,7 +438,10 @@ impl Collection {
                 }
                 Err(error) => self.unread.push((path, error)),
             },
-            FileType::RegularFile => self.add(path, parent, own, (&found, false), file(&found))?,
+            FileType::RegularFile => {
+                let kind = file((above, from_there, READING | OFlags::NOFOLLOW), &found);
+                self.add(path, parent, own, (&found, false), kind)?;
+            }
             FileType::Symlink if keep.links => match fs::read_link(&path) {
                 Ok(target) => {
                     let target = target.into_os_string().into_vec();
@@ -499,7 +541,17 @@ fn invalid(why: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned())
 }
 
-fn file(found: &Stat) -> EntryKind {
+/// As what a regular file is sent. One that states no bytes may have some all the same, as those of /proc have, and some of programs
+/// behind FUSE: then it is read until its end.
+fn file((directory, path, flags): (BorrowedFd<'_>, &Path, OFlags), found: &Stat) -> EntryKind {
+    let has_bytes = || {
+        let opened = retry_on_intr(|| rustix::fs::openat(directory, path, flags, Mode::empty()))?;
+        retry_on_intr(|| rustix::io::read(&opened, &mut [0]))
+    };
+    // One that cannot be read says so when it is sent.
+    if found.st_size == 0 && has_bytes().is_ok_and(|read| read > 0) {
+        return EntryKind::Stream;
+    }
     EntryKind::File { bytes: found.st_size as u64, stored: found.st_blocks as u64 * STAT_BLOCK }
 }
 

@@ -101,7 +101,7 @@ impl Staging {
         let linked = made.map_or(Ok(None), |file| self.fill(file, small).map(Some))?;
         match linked.map(|file| link(&file, &self.held.directory, small.entry.name.as_os_str())) {
             Some(Ok(())) => Ok(true),
-            Some(Err(Errno::EXIST)) => Err(small.unplaced(Errno::EXIST)),
+            Some(Err(error @ (Errno::EXIST | Errno::NAMETOOLONG))) => Err(small.unplaced(error)),
             // By name it will be done, or shown why not.
             Some(Err(_)) | None => {
                 self.takes_nameless.store(false, Ordering::Relaxed);

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelvin_file::Error as FileError;
-use kelvin_file::temporary::{AMONG_OTHERS, Files, Scratch, reach, remove_old};
+use kelvin_file::temporary::{AMONG_OTHERS, Files, reach, sweep};
+use kelvin_sys::fs::flush_directory;
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 
 use crate::expected;
@@ -40,7 +41,7 @@ const UNFINISHED: Mode = Mode::RWXU.union(Mode::SVTX);
 /// Permissions that are kept.
 pub(crate) const RIGHTS: u32 = 0o777;
 
-/// A directory that is held open, and swept of what the dead left.
+/// A directory that is held open.
 #[derive(Debug)]
 pub struct Held {
     /// The directory (O_PATH).
@@ -52,12 +53,15 @@ pub struct Held {
 }
 
 impl Held {
-    fn new(directory: File) -> Arc<Self> {
-        let path = reach(&directory);
-        let (parts, _) = remove_old(&path, PART.as_bytes(), KEPT);
-        // All that comes now may be large, or there already: then no directory for small files is made, nor swept.
-        Scratch::sweep_hidden(&path);
-        Arc::new(Self { directory: Arc::new(directory), files: Files::at(&path), has_parts: parts > 0 })
+    /// With nothing in it that the dead left.
+    fn swept(directory: File) -> Arc<Self> {
+        let parts = sweep(&reach(&directory), PART.as_bytes(), KEPT);
+        Self::new(directory, parts > 0)
+    }
+
+    fn new(directory: File, has_parts: bool) -> Arc<Self> {
+        let files = Files::in_swept(&reach(&directory));
+        Arc::new(Self { directory: Arc::new(directory), files, has_parts })
     }
 }
 
@@ -79,7 +83,7 @@ impl Root {
         if !held.metadata().is_ok_and(|found| found.is_dir()) {
             return Err(FileError::call("receive into", path, ErrorKind::NotADirectory.into()));
         }
-        let held = Held::new(held);
+        let held = Held::swept(held);
         held.files.make(0o600).map_err(|error| FileError::call("make files in", path, error))?;
         Ok(Self { held })
     }
@@ -96,6 +100,10 @@ struct Offered {
     found: Found,
     /// Whether it gets the sender's permissions and time in the end.
     is_to_be_set: bool,
+    /// Whether something in it got a name.
+    has_new_names: bool,
+    /// Whether nothing of the dead is in it: a large directory is listed once, however often it is opened.
+    is_swept: bool,
 }
 
 /// What was under the name of a directory.
@@ -113,6 +121,7 @@ enum Found {
 #[derive(Debug)]
 pub struct Tree {
     root: Root,
+    root_has_new_names: bool,
     offered: Vec<Offered>,
     /// Bytes of their names.
     names: usize,
@@ -126,7 +135,7 @@ impl Tree {
     /// With none but the one that is served.
     pub fn new(root: Root) -> Self {
         let (offered, open, staging) = (Vec::new(), VecDeque::new(), VecDeque::new());
-        Self { root, offered, names: 0, open, staging, last_path: RefCell::default() }
+        Self { root, root_has_new_names: false, offered, names: 0, open, staging, last_path: RefCell::default() }
     }
 
     /// Adds a directory, and makes it unless it is there, or nothing is to be written.
@@ -153,6 +162,8 @@ impl Tree {
             depth,
             found: Found::Directory,
             is_to_be_set: false,
+            has_new_names: false,
+            is_swept: false,
         });
         if is_own(&entry.name) {
             return Err(Error::OwnName { path: self.path(entry) });
@@ -180,7 +191,13 @@ impl Tree {
         let made = rustix::fs::mkdirat(&*above.directory, entry.name.as_os_str(), UNFINISHED);
         let number = self.offered.len() as u32;
         match made {
-            Ok(()) => self.held(number).map(|_| Found::Nothing),
+            Ok(()) => {
+                self.gets_name(entry.parent);
+                if let Some(new) = self.offered.last_mut() {
+                    new.is_swept = true;
+                }
+                self.held(number).map(|_| Found::Nothing)
+            }
             Err(rustix::io::Errno::EXIST) => {
                 let held = self.held(number)?;
                 let found = is_unfinished(&held.directory, entry);
@@ -202,10 +219,20 @@ impl Tree {
         if let Some((_, held)) = self.open.iter().find(|(open, _)| *open == number) {
             return Ok(Arc::clone(held));
         }
-        let held = Held::new(self.descend(number)?);
+        let directory = self.descend(number)?;
+        let is_swept = self.offered_mut(number).is_none_or(|offered| std::mem::replace(&mut offered.is_swept, true));
+        let held = if is_swept { Held::new(directory, false) } else { Held::swept(directory) };
         self.open.truncate(OPEN - 1);
         self.open.push_front((number, Arc::clone(&held)));
         Ok(held)
+    }
+
+    /// Something in a directory gets a name: where names are to be flushed, this one's are.
+    pub fn gets_name(&mut self, number: u32) {
+        match self.offered_mut(number) {
+            Some(offered) => offered.has_new_names = true,
+            None => self.root_has_new_names = true,
+        }
     }
 
     /// Whether a directory was made by this session, so that nothing is in it that it did not bring.
@@ -254,6 +281,10 @@ impl Tree {
 
     fn offered(&self, number: u32) -> Result<&Offered> {
         self.offered.get((number as usize).wrapping_sub(1)).ok_or(Error::Nonsense(UNKNOWN))
+    }
+
+    fn offered_mut(&mut self, number: u32) -> Option<&mut Offered> {
+        self.offered.get_mut((number as usize).wrapping_sub(1))
     }
 
     /// Free bytes of the file system of the directory that is served, if known.
@@ -316,7 +347,8 @@ impl Tree {
         names.iter().rev().collect()
     }
 
-    /// Gives the directories their permissions and times, the deepest first, and flushes them if asked to.
+    /// Gives the directories their permissions and times, the deepest first, and flushes them if asked to: those that it sets, and those
+    /// in which something got a name, also where they were there before.
     ///
     /// # Errors
     /// The first failure; the others are still done.
@@ -328,26 +360,29 @@ impl Tree {
                 failure.get_or_insert(error);
             }
         }
-        if sync && failure.is_none() {
-            failure = flush(&self.root.held.directory).err().map(|error| self.failed("flush", 0, error));
+        if sync && self.root_has_new_names && failure.is_none() {
+            let flushed = opened(&self.root.held.directory).and_then(|root| flush_directory(&root));
+            failure = flushed.err().map(|error| self.failed("flush", 0, error));
         }
         failure.map_or(Ok(()), Err)
     }
 
     fn finish_one(&mut self, number: u32, sync: bool) -> Result<()> {
-        if !self.offered(number)?.is_to_be_set {
+        let &Offered { is_to_be_set, has_new_names, mode, modified, .. } = self.offered(number)?;
+        let is_to_be_flushed = sync && (is_to_be_set || has_new_names);
+        if !is_to_be_set && !is_to_be_flushed {
             return Ok(());
         }
         let held = self.held(number)?;
-        let offered = self.offered(number)?;
-        let set = || {
-            if sync {
-                flush(&held.directory)?;
-            }
-            set_rights(&held.directory, offered.mode)?;
-            set_time(&held.directory, offered.modified)
-        };
-        set().map_err(|error| self.failed("keep time and permissions of", number, error))
+        // Opened first: its permissions may not let it be read.
+        let opened = is_to_be_flushed.then(|| opened(&held.directory)).transpose();
+        let opened = opened.map_err(|error| self.failed("flush the directory", number, error))?;
+        if is_to_be_set {
+            let set = set_rights(&held.directory, mode).and_then(|()| set_time(&held.directory, modified));
+            set.map_err(|error| self.failed("keep time and permissions of", number, error))?;
+        }
+        let flushed = opened.as_ref().map_or(Ok(()), flush_directory);
+        flushed.map_err(|error| self.failed("flush the directory", number, error))
     }
 
     fn failed(&self, doing: &str, number: u32, error: std::io::Error) -> Error {
@@ -380,8 +415,8 @@ fn is_unfinished(directory: &File, entry: &Entry) -> std::io::Result<bool> {
 }
 
 /// A held directory cannot be flushed or changed itself (O_PATH), but what it leads to can.
-fn flush(directory: &File) -> std::io::Result<()> {
-    File::open(reach(directory))?.sync_all()
+fn opened(directory: &File) -> std::io::Result<File> {
+    File::open(reach(directory))
 }
 
 fn set_rights(directory: &File, mode: u32) -> std::io::Result<()> {

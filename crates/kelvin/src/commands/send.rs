@@ -120,14 +120,21 @@ struct Answer {
     unsent: Vec<BTreeMap<&'static str, String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     planned: Vec<String>,
+    /// Files that state no bytes and have some.
+    #[serde(skip_serializing_if = "is_none")]
+    unstated: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<&'static str>,
 }
 
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
 fn conclude(args: &SendArgs, sent: &Sent) -> Done {
-    let Sent { summary, unsent, unchanged, planned, left_out: left } = sent;
+    let Sent { summary, unsent, unchanged, planned, unstated, left_out: left } = sent;
     let left = left_out(left);
     let device = args.device.then_some(Device::Sender);
     unsent.iter().for_each(report);
@@ -137,7 +144,7 @@ fn conclude(args: &SendArgs, sent: &Sent) -> Done {
         let unsent = unsent.iter().map(why).collect();
         let planned = planned.iter().map(|path| path.display().to_string()).collect();
         let (moved, unchanged, device) = (summary.into(), *unchanged, device.map(Device::path));
-        output::print_json(&Answer { moved, unchanged, unsent, planned, left_out: left, device })?;
+        output::print_json(&Answer { moved, unchanged, unsent, planned, unstated: *unstated, left_out: left, device })?;
     } else {
         output::print(|out| {
             for path in planned {
@@ -148,6 +155,13 @@ fn conclude(args: &SendArgs, sent: &Sent) -> Done {
             }
             if let Some(left) = &left {
                 writeln!(out, "{left}")?;
+            }
+            if *unstated > 0 {
+                writeln!(
+                    out,
+                    "read until their end, since they state a size of 0 bytes: {}",
+                    kelvin_model::units::files(*unstated)
+                )?;
             }
             if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::in_kernel(device)) }
         })?;

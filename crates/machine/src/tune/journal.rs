@@ -84,13 +84,13 @@ impl Journal {
             file.sync_all()?;
             kelvin_sys::fs::close(file)?;
             fs::rename(&temporary, path)?;
-            kelvin_sys::fs::flush_directory(directory(path))
+            flush_directory(path)
         };
         write().map_err(|source| failed(path, "written", source))
     }
 
     pub(super) fn remove(path: &Path) -> Result<(), TuneError> {
-        let removed = fs::remove_file(path).and_then(|()| kelvin_sys::fs::flush_directory(directory(path)));
+        let removed = fs::remove_file(path).and_then(|()| flush_directory(path));
         removed.map_err(|source| failed(path, "removed", source))
     }
 }
@@ -142,6 +142,10 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.push(".");
     name.push(suffix);
     PathBuf::from(name)
+}
+
+fn flush_directory(path: &Path) -> io::Result<()> {
+    File::open(directory(path)).and_then(|directory| kelvin_sys::fs::flush_directory(&directory))
 }
 
 /// The right to change settings: a kernel lock on a file beside the journal. It ends with its process, so a kill leaves

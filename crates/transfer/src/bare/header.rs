@@ -12,7 +12,7 @@ const REPLY: u16 = 2;
 /// Permissions that a header may have.
 const RIGHTS: u32 = 0o777;
 /// Most bytes of a name (NAME_MAX of limits.h).
-const LONGEST: u16 = 255;
+pub(super) const LONGEST: u16 = 255;
 
 /// What goes before a file, or after the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

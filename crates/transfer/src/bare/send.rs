@@ -10,6 +10,7 @@ use kelvin_file::Error as FileError;
 use kelvin_wire::Hasher;
 
 use super::ends::{OwnSend, Prepare, SendEnd};
+use super::header::LONGEST;
 use super::{Connection, DIGEST, HAVE, Header, Moved, connection, digest};
 use crate::moving::SendSetup;
 use crate::name::Name;
@@ -60,7 +61,11 @@ pub(super) fn all<Setup>(
 
 fn one<Setup>(end: &mut dyn SendEnd, from: &Path, how: &Sending<Setup>) -> Result<u64> {
     let failed = |doing| move |error| Error::File(FileError::call(doing, from, error));
-    let name = Name::of(from).map_err(|why| Error::Refused(format!("{}: {why}", from.display())))?;
+    let refused = |why| Error::Refused(format!("{}: {why}", from.display()));
+    let name = Name::of(from).map_err(refused)?;
+    if name.as_os_str().len() > LONGEST.into() {
+        return Err(refused("a name of more than 255 bytes"));
+    }
     let file = File::open(from).map_err(failed("open"))?;
     let known = file.metadata().map_err(failed("stat"))?;
     let (name, size) = (Vec::from(name), known.len());

@@ -11,7 +11,7 @@ use crate::channel::Stream;
 use crate::chosen::Chosen;
 use crate::expected::{self, Costs, Expected, Work};
 use crate::load::Storage;
-use crate::message::{EntryKind, FromReceiver, FromSender, Measured, Reason, Settings};
+use crate::message::{FromReceiver, FromSender, Measured, Reason, Settings};
 use crate::moving::SendMethod;
 use crate::session::{SMALL, is_small};
 use crate::source::{Opener, Source};
@@ -85,7 +85,7 @@ impl<S: Stream> Sender<S> {
 /// What lies under what is sent.
 fn storage(sources: &[Arc<Source>]) -> Storage {
     match sources.iter().find(|source| source.is_file()) {
-        Some(source) if source.entry.kind == EntryKind::Stream => Storage::Pipe,
+        Some(source) if source.is_input() => Storage::Pipe,
         source => source.map_or(Storage::Nothing, |source| Storage::of(&source.path)),
     }
 }
@@ -101,9 +101,9 @@ fn reading(sources: &[Arc<Source>]) -> Result<u64> {
 fn opening(sources: &[Arc<Source>]) -> Result<u64> {
     let small: Vec<&Arc<Source>> =
         sources.iter().filter(|source| is_small(&source.entry)).take(expected::FILES).collect();
-    let (mut content, mut opener) = (vec![0; SMALL as usize], Opener::default());
+    let (mut content, mut opener) = (vec![0; SMALL as usize + 1], Opener::default());
     let mut one =
-        |source: &&Arc<Source>| read_whole(source, opener.open(source)?, &mut content[..source.bytes() as usize]);
+        |source: &&Arc<Source>| read_whole(source, opener.open(source)?, &mut content[..=source.bytes() as usize]);
     let mut failed = Ok(());
     let spent = expected::cpu_time(|| {
         failed = small.iter().try_for_each(&mut one);

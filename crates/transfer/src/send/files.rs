@@ -1,5 +1,6 @@
 //! The files that a receiver wants, sent one after the other: small ones together, large ones block by block.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
@@ -47,7 +48,7 @@ impl<S: Stream> Sending<'_, S> {
         while let Some(Wanted { number, .. }) = next {
             let source = Arc::clone(&self.collection.sources[number]);
             let end = filled + source.bytes() as usize;
-            match self.read_small(&source, &mut content[filled..end]) {
+            match self.read_small(&source, &mut content[filled..=end]) {
                 Ok(()) => {
                     self.unjudged.insert(number, Amount::sent(source.bytes()));
                     files.push(Whole { file: number as Number, bytes: source.bytes() as u32 });
@@ -76,7 +77,7 @@ impl<S: Stream> Sending<'_, S> {
         Ok(())
     }
 
-    /// Reads the content of a small file, if it is what was offered.
+    /// Reads the content of a small file, as [`read_whole`] does.
     fn read_small(&mut self, source: &Source, content: &mut [u8]) -> Result<()> {
         let (opener, without) = (&mut self.opener, self.counts_attributes.then_some(&mut self.without_attributes));
         self.channel.times.file(|| {
@@ -108,7 +109,7 @@ impl<S: Stream> Sending<'_, S> {
             return Ok(());
         }
         let sent = match source.open() {
-            Ok(file) if source.entry.kind == EntryKind::Stream => self.send_stream(number, &file),
+            Ok(file) if source.entry.kind == EntryKind::Stream => self.send_stream((source, number), &file),
             Ok(file) => {
                 self.without_attributes += u64::from(self.counts_attributes && source.has_attributes(&file));
                 source.check(&file).and_then(|()| self.send_blocks(source, wanted, &file))
@@ -166,7 +167,7 @@ impl<S: Stream> Sending<'_, S> {
 
     fn send_hole(&mut self, source: &Source, file: &File, piece: Piece) -> Result<()> {
         if piece.is_last {
-            source.check(file)?;
+            source.check_end(file)?;
         }
         self.apart.or(self.channel).queue(&FromSender::Hole(piece))?;
         self.count(piece.file as usize, |amount| amount.holes += u64::from(piece.bytes));
@@ -185,7 +186,7 @@ impl<S: Stream> Sending<'_, S> {
         let mut buffer = self.take_buffer();
         let content = &mut buffer[..bytes as usize];
         let read = self.channel.times.file(|| file.read_exact_at(content, end.offset));
-        let is_right = read.map_err(|_| shortened(source, file)).and_then(|()| source.check(file));
+        let is_right = read.map_err(|_| shortened(source, file)).and_then(|()| source.check_end(file));
         let sent = is_right.and_then(|()| self.send_end(end, content));
         self.buffer = buffer;
         sent
@@ -208,13 +209,13 @@ impl<S: Stream> Sending<'_, S> {
         if is_whole { Ok(()) } else { Err(shortened(source, file)) }
     }
 
-    /// Sends what is read from a pipe until its end.
-    fn send_stream(&mut self, number: usize, input: &File) -> Result<()> {
+    /// Sends what is read from a pipe, or a file that states no size, until its end.
+    fn send_stream(&mut self, (source, number): (&Source, usize), input: &File) -> Result<()> {
         let mut offset = 0;
         let mut buffer = vec![0; self.pace.most(PART as u64) as usize];
         loop {
             let read = self.channel.times.file(|| read(input, &mut buffer));
-            let count = read.map_err(|error| FileError::call("read", std::path::Path::new("-"), error))?;
+            let count = read.map_err(|error| FileError::call("read", source.shown(), error))?;
             self.stop_if_asked()?;
             let piece = Piece { file: number as Number, offset, bytes: count as u32, is_last: count == 0 };
             self.apart.or(self.channel).queue(&FromSender::Block(piece))?;
@@ -231,12 +232,29 @@ impl<S: Stream> Sending<'_, S> {
     }
 }
 
-/// Reads the content of a small file, if it is what was offered.
+/// Reads the content of a small file, if it is what was offered, into room for a byte more: that there is none shows its end without
+/// another call.
 pub(super) fn read_whole(source: &Source, mut file: File, content: &mut [u8]) -> Result<()> {
-    let read = file.read_exact(content);
-    // A file that became shorter says so itself.
+    let (bytes, mut done) = (source.bytes() as usize, 0);
+    let read = loop {
+        match file.read(&mut content[done..]) {
+            Ok(0) => break Ok(()),
+            Ok(read) => done += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+        if done >= bytes {
+            break Ok(());
+        }
+    };
+    // A file that was written says so itself.
     source.check(&file)?;
-    Ok(read.map_err(|error| FileError::call("read", &source.path, error))?)
+    read.map_err(|error| FileError::call("read", &source.path, error))?;
+    match done.cmp(&bytes) {
+        Ordering::Less => Err(source.changed(format!("it ended after {done} of {bytes} bytes"))),
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(source.longer()),
+    }
 }
 
 /// The parts of a range of a file, and whether they are holes.

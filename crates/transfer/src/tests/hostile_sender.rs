@@ -97,7 +97,7 @@ fn names_that_lead_elsewhere_are_refused_where_they_are_read() {
     let (outer, inner) = place();
     let link = EntryKind::Link { target: b"x".to_vec() };
     for kind in [EntryKind::File { bytes: 1, stored: 1 }, EntryKind::Stream, EntryKind::Directory, link] {
-        for name in [&b"../x"[..], b"/etc/x", b"a/b", b"a/", b"/", b"..", b".", b"", b"a\0b", &[b'x'; 256]] {
+        for name in [&b"../x"[..], b"/etc/x", b"a/b", b"a/", b"/", b"..", b".", b"", b"a\0b", &[b'x'; 4096]] {
             let Entry { mode, modified, .. } = file("a", 1);
             let (kind, attributes) = (kind.clone(), Vec::new());
             let forged = ForgedEntry { parent: 0, name, kind, mode, modified, owner: None, attributes };

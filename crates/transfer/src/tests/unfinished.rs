@@ -4,13 +4,15 @@
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use kelvin_testing::mounted::{FileSystemKind, Mounted};
+use kelvin_testing::served::Behaviour;
 
 use super::{Heard, Hostile, content, directory, entry, file, into, names, piece, place};
 use crate::blocks::BLOCK;
 use crate::message::{Decision, Entry, EntryKind, FromReceiver, FromSender};
-use crate::tree::PART;
+use crate::tree::{PART, Root, Tree};
 
 fn rights_and_time(path: &Path) -> (u32, i64) {
     let found = path.metadata().unwrap();
@@ -118,4 +120,29 @@ fn room_that_an_arriving_file_has_taken_is_not_promised_as_well() {
     let heard = hostile.heard_by(&into(&mounted.path()), false, &|_| {});
     let refused: Vec<_> = refused(&heard).iter().map(Option::is_some).collect();
     assert_eq!(refused, [false, false, true, false, true], "{}", heard.errors());
+}
+
+#[test]
+fn a_directory_is_listed_once_however_often_it_is_opened() {
+    /// More than are held open at one time.
+    const DIRECTORIES: u32 = 40;
+    let base = tempfile::tempdir().unwrap();
+    let (mounted, asked) = match Mounted::served(Behaviour::default(), base.path()) {
+        Ok(served) => served,
+        Err(missing) => return missing.skips("listings of directories that are opened again"),
+    };
+    let listings = || asked.listings.swap(0, Ordering::Relaxed);
+    (0..DIRECTORIES).for_each(|number| fs::create_dir(mounted.path().join(number.to_string())).unwrap());
+    let mut tree = Tree::new(Root::open(&mounted.path()).unwrap());
+    assert_eq!(listings(), 1);
+    (0..DIRECTORIES).for_each(|number| tree.add(&directory(0, &number.to_string()), (false, false)).unwrap());
+    assert_eq!(listings(), DIRECTORIES.into());
+    for _ in 0..2 {
+        (1..=DIRECTORIES).for_each(|number| drop(tree.held(number).unwrap()));
+    }
+    assert_eq!(listings(), 0);
+    // Nothing of others can be in one that was made now.
+    tree.add(&directory(0, "new"), (false, false)).unwrap();
+    drop(tree.held(DIRECTORIES + 1).unwrap());
+    assert_eq!(listings(), 0);
 }

@@ -219,6 +219,10 @@ impl Reader {
         if let (true, Some(known)) = (found.found, self.remembered.borrow_mut().as_mut()) {
             known.note(self.circumstances(&target, found.source)?, found.setting);
         }
+        if target.bytes() == 0 && found.bytes > 0 {
+            let (path, bytes) = (file.display(), found.bytes);
+            remark(format_args!("kelvin: note: {path} states 0 bytes, and was read until its end: {bytes} bytes"));
+        }
         if self.verbose {
             remark(verbose_line(file, &found));
         }

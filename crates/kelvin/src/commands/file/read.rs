@@ -101,6 +101,7 @@ pub(super) fn autosize(args: &AutosizeArgs) -> Done {
 /// What both share: passes over a file by one method.
 fn described(path: &Path, how: &HowArgs, size: Option<u64>) -> Result<Job, Fault> {
     let target = Target::find(path).map_err(fault)?;
+    target.check_end().map_err(fault)?;
     let engine = how.engine.with_depth(how.depth).map_err(fault)?;
     let range = 0..size.unwrap_or(target.bytes());
     if range.end > target.bytes() {
