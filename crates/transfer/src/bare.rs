@@ -6,7 +6,8 @@
 //!
 //! The socket of either end belongs to its process, or is in the kernel behind a device of kelvin's module.
 //!
-//! Nothing is encrypted and nobody is authenticated: both ends refuse a peer that is not this machine.
+//! Nothing is encrypted and nobody is authenticated: both ends refuse a peer that is not this machine. The first process of this machine
+//! that connects is taken for the sender: TCP tells nothing of its user, and to ask the kernel (/proc/net/tcp) would be measured with it.
 
 mod ends;
 mod header;
