@@ -15,10 +15,12 @@ pub struct Validators {
 }
 
 impl Validators {
-    /// Those of a file of this size that was modified so many seconds and nanoseconds after 1970; one of before has that time.
-    pub fn of(size: u64, (seconds, nanoseconds): (i64, u32)) -> Self {
+    /// Those of a file of this size that was modified so many seconds and nanoseconds after 1970; one of before has that time. A time
+    /// that is still to come is said to be now (RFC 9110, section 8.8.2.1).
+    pub fn of(size: u64, (seconds, nanoseconds): (i64, u32), now: SystemTime) -> Self {
         let seconds = u64::try_from(seconds).unwrap_or(0).min(LATEST);
-        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(since));
         Self { tag: format!("\"{seconds:x}.{nanoseconds:x}-{size:x}\""), modified }
     }
 
@@ -85,7 +87,22 @@ mod tests {
     const AFTER: &str = "Sunday, 06-Nov-94 08:49:38 GMT";
 
     fn file() -> Validators {
-        Validators::of(0x64, (784_111_777, 0xab))
+        Validators::of(0x64, (784_111_777, 0xab), later())
+    }
+
+    fn later() -> SystemTime {
+        date("Sun, 06 Nov 1994 09:00:00 GMT").unwrap()
+    }
+
+    #[test]
+    fn a_time_that_is_still_to_come_is_said_to_be_now() {
+        let to_come = Validators::of(1, (7_258_118_400, 0), later());
+        assert_eq!((to_come.modified, &*to_come.tag), (later(), "\"1b09e1900.0-1\""));
+        assert!(
+            to_come
+                .instead(&Fields { if_unmodified_since: Some("Sun, 06 Nov 1994 09:00:00 GMT"), ..Fields::default() })
+                .is_none()
+        );
     }
 
     fn instead(fields: Fields<'_>) -> Option<u16> {
@@ -95,8 +112,8 @@ mod tests {
     #[test]
     fn a_tag_changes_with_size_and_time_to_the_nanosecond() {
         assert_eq!(file().tag, "\"2ebc98a1.ab-64\"");
-        assert_ne!(Validators::of(0x64, (784_111_777, 0xac)).tag, file().tag);
-        assert_ne!(Validators::of(0x65, (784_111_777, 0xab)).tag, file().tag);
+        assert_ne!(Validators::of(0x64, (784_111_777, 0xac), later()).tag, file().tag);
+        assert_ne!(Validators::of(0x65, (784_111_777, 0xab), later()).tag, file().tag);
     }
 
     #[test]
@@ -147,7 +164,9 @@ mod tests {
     #[test]
     fn a_time_that_no_date_can_have_is_one_that_can() {
         for seconds in [i64::MIN, -1, i64::MAX] {
-            httpdate::fmt_http_date(Validators::of(1, (seconds, 0)).modified);
+            for now in [later(), SystemTime::UNIX_EPOCH - Duration::from_secs(1)] {
+                httpdate::fmt_http_date(Validators::of(1, (seconds, 0), now).modified);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use rustix::io::{Errno, pread};
 use crate::body::{Body, Part, Parts};
 use crate::files::Opened;
 use crate::registered::Registered;
-use crate::request::{Received, read};
+use crate::request::{Received, read, to_known_version};
 use crate::site::Site;
 use crate::status::Status;
 
@@ -39,6 +39,8 @@ pub struct Connection {
     answered: u64,
     /// Who is told what it does, if anybody is.
     watched: Option<Registered>,
+    /// Whether its client is on this host.
+    is_local: bool,
 }
 
 /// What a connection waits for.
@@ -88,6 +90,17 @@ impl Connection {
     pub fn watched(watched: Option<Registered>) -> Self {
         watched.iter().for_each(Registered::attend);
         Self { watched, ..Self::default() }
+    }
+
+    /// The same one, of a client on this host or elsewhere.
+    pub fn local(self, is_local: bool) -> Self {
+        Self { is_local, ..self }
+    }
+
+    /// Whether its client is on this host.
+    #[inline]
+    pub fn is_local(&self) -> bool {
+        self.is_local
     }
 
     /// What it waits for.
@@ -181,7 +194,13 @@ impl Connection {
                 self.retry_at = (2 * rest.len()).min(site.limits().head - 1);
                 return false;
             }
-            Received::Refused(status) => self.refuse(status, site),
+            Received::Refused(status) => {
+                let is_later = status == Status::VersionNotSupported && to_known_version(&mut self.input[self.taken..]);
+                // It is read again, as one that is known.
+                if !is_later {
+                    self.refuse(status, site);
+                }
+            }
             Received::Whole(request, length) => {
                 self.watched.iter_mut().for_each(Registered::begin);
                 let begin = self.output.len();

@@ -5,10 +5,13 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::condition::Validators;
 use crate::root::{Found, Identity, Root};
@@ -36,16 +39,29 @@ pub struct Opened {
     head: String,
     /// Where those end that every answer about it has.
     common: usize,
+    /// Of a page, which is not a file of the root.
+    _permit: Option<Permit>,
 }
 
 impl Opened {
-    fn new(file: File, identity: Identity, name: &[u8]) -> Self {
-        let (validators, media_type) = (Validators::of(identity.size, identity.modified), types::of(name));
+    fn new(file: File, identity: Identity, name: &[u8], now: SystemTime) -> Self {
+        let (validators, media_type) = (Validators::of(identity.size, identity.modified, now), types::of(name));
         let modified = httpdate::fmt_http_date(validators.modified);
         let mut head = format!("Last-Modified: {modified}\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.tag);
         let common = head.len();
         head += &format!("Content-Type: {media_type}\r\nContent-Length: {}\r\n\r\n", identity.size);
-        Self { file, identity, validators, media_type, head, common }
+        Self { file, identity, validators, media_type, head, common, _permit: None }
+    }
+
+    /// A page that is in memory alone, and was made at this time. It counts as one of an allowance until nobody sends it any more.
+    ///
+    /// # Errors
+    /// Those of memfd_create and write.
+    pub fn page(text: &str, permit: Permit, now: SystemTime) -> std::io::Result<Self> {
+        let mut file = File::from(memfd_create("page", MemfdFlags::CLOEXEC)?);
+        file.write_all(text.as_bytes())?;
+        let identity = Identity::of(&file)?;
+        Ok(Self { _permit: Some(permit), ..Self::new(file, identity, b"page.html", now) })
     }
 
     /// The header fields of an answer with all of it, and the empty line.
@@ -108,6 +124,8 @@ pub struct Files {
     allowance: Option<Arc<Allowance>>,
     /// The name in the root that is not that of a file.
     reserved: Option<&'static [u8]>,
+    /// The time of day.
+    wall: SystemTime,
 }
 
 #[derive(Debug)]
@@ -124,7 +142,7 @@ pub struct Allowance(AtomicUsize);
 
 /// A file of an allowance: dropped, it may be another one's.
 #[derive(Debug)]
-struct Permit(Arc<Allowance>);
+pub struct Permit(Arc<Allowance>);
 
 impl Allowance {
     /// So many.
@@ -132,7 +150,8 @@ impl Allowance {
         Arc::new(Self(AtomicUsize::new(files)))
     }
 
-    fn permit(self: &Arc<Self>) -> Option<Permit> {
+    /// One of what is left.
+    pub fn permit(self: &Arc<Self>) -> Option<Permit> {
         let taken = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         taken.is_ok().then(|| Permit(Arc::clone(self)))
     }
@@ -148,7 +167,7 @@ impl Files {
     /// Holds at most so many files.
     pub fn new(root: Arc<Root>, most: usize) -> Self {
         let (young, old) = Default::default();
-        Self { root, young, old, most: most / 2, allowance: None, reserved: None }
+        Self { root, young, old, most: most / 2, allowance: None, reserved: None, wall: SystemTime::now() }
     }
 
     /// Holds only what is left of an allowance that others have too.
@@ -159,6 +178,14 @@ impl Files {
     /// Finds nothing below this name in the root.
     pub fn reserving(self, name: Option<&'static [u8]>) -> Self {
         Self { reserved: name, ..self }
+    }
+
+    /// Says the time of day, which answers have. Where it was set back, files may have been modified later than that.
+    pub fn tell_time(&mut self, wall: SystemTime) {
+        if wall < self.wall {
+            self.forget_all();
+        }
+        self.wall = wall;
     }
 
     /// The directory that is served.
@@ -214,7 +241,7 @@ impl Files {
         let Found::File(file, identity) = found else { return Ok(Entry::Directory(target)) };
         let (same, permit) = known.map(|held| (held.opened, held.permit)).unzip();
         let same = same.filter(|opened| opened.identity == identity);
-        let opened = same.unwrap_or_else(|| Arc::new(Opened::new(file, identity, target.name())));
+        let opened = same.unwrap_or_else(|| Arc::new(Opened::new(file, identity, target.name(), self.wall)));
         self.keep(path, (&opened, now), permit.flatten());
         Ok(Entry::File(opened))
     }

@@ -1,19 +1,87 @@
-//! A page that lists a directory.
+//! Pages that list directories, and how many of them may be held for clients who do not read them.
 
 use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::SystemTime;
 
 use rustix::fs::{Dir, FileType};
 
+use crate::files::{Allowance, Opened};
 use crate::root::Root;
 use crate::status::Status;
 use crate::target::{Target, encode};
 
 /// Most names on a page: a directory of millions must not become memory.
 const MOST: usize = 10_000;
-/// Bytes of a page after which no further name is written: whoever asks for pages and does not read them has them kept.
+/// Bytes of a page after which no further name is written.
 const ENOUGH: usize = 512 << 10;
 /// Most entries that are looked at for a page, shown or not, since other clients wait meanwhile.
 const LOOKED_AT: usize = 100_000;
+
+/// Bytes of a page up to which each connection has its own, as it has small files.
+const SMALL: usize = 16 << 10;
+/// Most different larger pages that all threads of a process hold at one time: 32 MiB, and a descriptor each.
+const HELD: usize = 64;
+
+/// A page to be sent.
+#[derive(Debug)]
+pub enum Page {
+    /// It goes with its head.
+    Small(String),
+    /// It is sent as a file is, to all who ask for the same at one time.
+    Held(Arc<Opened>),
+}
+
+impl Page {
+    /// Its bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Small(text) => text.len() as u64,
+            Self::Held(opened) => opened.identity.size,
+        }
+    }
+}
+
+/// The larger pages that are being sent: whoever does not read one holds no more than others who read it, and all of them together
+/// no more than so many.
+#[derive(Debug)]
+pub struct Lists {
+    allowance: Arc<Allowance>,
+    /// By a hash of their text that nobody can know before.
+    pages: Mutex<Vec<(u64, Weak<Opened>)>>,
+    random: RandomState,
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self { allowance: Allowance::of(HELD), pages: Mutex::default(), random: RandomState::new() }
+    }
+}
+
+impl Lists {
+    /// Has a page be sent.
+    ///
+    /// # Errors
+    /// What is answered if there are too many others.
+    pub fn hold(&self, text: String) -> Result<Page, Status> {
+        if text.len() <= SMALL {
+            return Ok(Page::Small(text));
+        }
+        let hash = self.random.hash_one(&text);
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = pages.iter().find(|(other, _)| *other == hash).and_then(|(_, page)| page.upgrade());
+        if let Some(page) = same {
+            return Ok(Page::Held(page));
+        }
+        pages.retain(|(_, page)| page.strong_count() > 0);
+        let permit = self.allowance.permit().ok_or(Status::ServiceUnavailable)?;
+        let page = Opened::page(&text, permit, SystemTime::now()).map_err(|_| Status::ServiceUnavailable)?;
+        let page = Arc::new(page);
+        pages.push((hash, Arc::downgrade(&page)));
+        Ok(Page::Held(page))
+    }
+}
 
 /// The page: directories first, each with a slash; hidden files, links and special files are left out.
 ///
@@ -98,6 +166,27 @@ mod tests {
         assert!(
             page.contains("<title>/</title>") && page.contains("<a href=\"./s%3Cb%3E/\">") && !page.contains("../")
         );
+    }
+
+    #[test]
+    fn larger_pages_are_held_once_and_no_more_than_so_many() {
+        let lists = Lists::default();
+        let text = |number: usize| format!("{number}{}", "x".repeat(SMALL));
+        let hold = |number| match lists.hold(text(number)) {
+            Ok(Page::Held(page)) => Ok(page),
+            Ok(page) => panic!("{page:?}"),
+            Err(status) => Err(status),
+        };
+        assert!(matches!(lists.hold("small".into()), Ok(Page::Small(_))));
+        let first = hold(0).unwrap();
+        assert!(Arc::ptr_eq(&first, &hold(0).unwrap()), "the same for all");
+        let mut out = Vec::new();
+        assert!(first.append_to(&mut out) && out == text(0).as_bytes());
+        let others: Vec<_> = (1..HELD).map(|number| hold(number).unwrap()).collect();
+        assert_eq!(hold(HELD).unwrap_err(), Status::ServiceUnavailable);
+        assert!(hold(0).is_ok());
+        drop(others);
+        assert!(hold(HELD).is_ok(), "there is room again");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use kelvin_resources::Watched;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::passing::Told;
-use crate::request::{Method, Received, Request, read};
+use crate::request::{Method, Received, Request, read, to_known_version};
 use crate::server::LOOK;
 use crate::status::Status;
 use crate::watch::Watch;
@@ -195,6 +195,7 @@ impl Desk {
         let until = Instant::now() + TIME;
         let mut received = Vec::new();
         let answer = loop {
+            to_known_version(&mut received);
             match self.answer(read(&received, &Limits::default())) {
                 Some(answer) => break answer,
                 None => receive(client, &mut received, until)?,

@@ -28,6 +28,8 @@ pub struct Request<'a> {
     pub method: Method,
     /// With what: its path, still encoded, without the query.
     pub path: &'a str,
+    /// The query after it, without its question mark.
+    pub query: Option<&'a str>,
     /// The host that it is meant for, without the port; version 1.0 need not name one.
     pub host: Option<&'a str>,
     /// Whether the client can be told more than version 1.0 knows.
@@ -119,6 +121,19 @@ fn first_line(bytes: &[u8]) -> Option<&[u8]> {
     Some(&bytes[begin..begin + end])
 }
 
+/// Makes a request of HTTP/1.2 or later one of 1.1, which means the same to whoever knows no later one (RFC 9110, section 6.2); whether
+/// it was one.
+pub fn to_known_version(bytes: &mut [u8]) -> bool {
+    if !names_a_version(bytes) {
+        return false;
+    }
+    let begin = bytes.iter().position(|&byte| !b"\r\n".contains(&byte)).unwrap_or(0);
+    let end = memchr::memchr(b'\n', &bytes[begin..]).map_or(bytes.len(), |length| begin + length);
+    let Some(place) = memchr::memmem::rfind(&bytes[begin..end], b" HTTP/1.") else { return false };
+    bytes[begin + place + b" HTTP/1.".len()] = b'1';
+    true
+}
+
 /// Whether the first line is one of three words, the last of which is a version of HTTP that is not spoken here.
 fn names_a_version(bytes: &[u8]) -> bool {
     let mut words = first_line(bytes).unwrap_or_default().trim_ascii().split(|&byte| byte == b' ').skip(2);
@@ -157,6 +172,7 @@ fn of<'a>(parsed: &httparse::Request<'_, 'a>, limits: &Limits) -> Result<Request
     Ok(Request {
         method,
         path: path(origin)?,
+        query: origin.split_once('?').map(|(_, query)| query),
         host: named.or(host),
         is_current: version == 1,
         keeps,
@@ -406,6 +422,23 @@ mod tests {
         let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "a:\r\n".repeat(FIELDS));
         assert_eq!(refused(&many), Some(Status::HeaderFieldsTooLarge));
         assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n", "a".repeat(1000))), Some(Status::UriTooLong));
+    }
+
+    #[test]
+    fn a_later_version_of_http_1_is_read_as_the_one_that_is_known() {
+        for (line, known) in [
+            ("GET /a HTTP/1.2\r\n", Some("GET /a HTTP/1.1\r\n")),
+            ("\r\nGET /HTTP/1.3 HTTP/1.9\r\n", Some("\r\nGET /HTTP/1.3 HTTP/1.1\r\n")),
+            ("GET /a HTTP/1.1\r\n", None),
+            ("GET /a HTTP/2.0\r\n", None),
+            ("GET /a HTTP/1.x\r\n", None),
+            ("GET /a HTTP/1.2", None),
+            ("", None),
+        ] {
+            let mut bytes = line.as_bytes().to_vec();
+            assert_eq!(to_known_version(&mut bytes), known.is_some(), "{line:?}");
+            assert_eq!(bytes, known.unwrap_or(line).as_bytes());
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The directory that is served: what is found below it, and never anything else.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, readlink, readlinkat};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
@@ -18,10 +20,15 @@ const TO_READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOC
 /// How often a path is resolved again while somebody renames what it goes through (openat2 says EAGAIN).
 const TRIES: usize = 8;
 
+/// Links that one path may go through, as the kernel has it (path_resolution(7)).
+const LINKS: usize = 40;
+
 /// The directory that is served.
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
+    /// Its path as it was given, from the top.
+    given: PathBuf,
 }
 
 /// What is under a path.
@@ -73,7 +80,9 @@ impl Root {
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |error: Errno| Error::Root { path: path.to_owned(), source: error.into() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = Self { directory: rustix::fs::open(path, flags, Mode::empty()).map_err(failed)? };
+        let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+        let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let root = Self { directory, given };
         root.open_below(&Target::default(), OFlags::PATH).map_err(|error| Error::NotBeneath(error.into()))?;
         Ok(root)
     }
@@ -113,7 +122,59 @@ impl Root {
     }
 
     fn open_below(&self, target: &Target, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let open = || openat2(&self.directory, target.path(), flags, Mode::empty(), BENEATH);
+        match self.open_beneath(target.path(), flags) {
+            // A link out of the root, or one with a path from the top, which may lead back into it.
+            Err(Errno::XDEV) => self.open_by_links(target.path(), flags),
+            opened => opened,
+        }
+    }
+
+    /// Opens what is below, where links may have paths from the top that begin with that of the root. Each of them is replaced by what
+    /// follows there, and all else is left to the kernel, so that nothing outside is opened here either.
+    fn open_by_links(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let mut path = path.to_owned();
+        for _ in 0..LINKS {
+            path = self.without_first_link(&path)?.ok_or(Errno::XDEV)?;
+            match self.open_beneath(&path, flags) {
+                Err(Errno::XDEV) => {}
+                opened => return opened,
+            }
+        }
+        Err(Errno::LOOP)
+    }
+
+    /// The path with what the first link on it leads to in its place; `None` if it has none.
+    fn without_first_link(&self, path: &Path) -> rustix::io::Result<Option<PathBuf>> {
+        let parts: Vec<Component<'_>> = path.components().collect();
+        for number in 0..parts.len() {
+            let link: PathBuf = parts[..=number].iter().collect();
+            let itself = self.open_beneath(&link, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
+            if FileType::from_raw_mode(fstat(&itself)?.st_mode) != FileType::Symlink {
+                continue;
+            }
+            let leads = readlinkat(&itself, "", Vec::new())?;
+            let leads = Path::new(OsStr::from_bytes(leads.to_bytes()));
+            let rest: PathBuf = parts[number + 1..].iter().collect();
+            let to = match leads.is_absolute() {
+                true => self.below(leads).ok_or(Errno::XDEV)?,
+                false => link.parent().unwrap_or(Path::new("")).join(leads),
+            };
+            // An empty name would ask for a directory.
+            let whole = if rest.as_os_str().is_empty() { to } else { to.join(rest) };
+            return Ok(Some(if whole.as_os_str().is_empty() { PathBuf::from(".") } else { whole }));
+        }
+        Ok(None)
+    }
+
+    /// What follows the path of the root, as it was given or as it is now.
+    fn below(&self, path: &Path) -> Option<PathBuf> {
+        let now = || readlink(format!("/proc/self/fd/{}", self.directory.as_raw_fd()), Vec::new()).ok();
+        let below = |root: &Path| path.strip_prefix(root).ok().map(Path::to_owned);
+        below(&self.given).or_else(|| below(Path::new(OsStr::from_bytes(now()?.to_bytes()))))
+    }
+
+    fn open_beneath(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let open = || openat2(&self.directory, path, flags, Mode::empty(), BENEATH);
         (1..TRIES).find_map(|_| Some(open()).filter(|opened| !matches!(opened, Err(Errno::AGAIN)))).unwrap_or_else(open)
     }
 }
@@ -155,6 +216,15 @@ mod tests {
         symlink("../outside", directory.join("out")).unwrap();
         symlink(top.path().join("outside"), directory.join("absolute")).unwrap();
         symlink(top.path(), directory.join("above")).unwrap();
+        symlink(directory.join("a"), directory.join("from-top")).unwrap();
+        symlink(directory.join("sub"), directory.join("sub/itself")).unwrap();
+        symlink("../from-top", directory.join("sub/twice")).unwrap();
+        symlink(&directory, directory.join("sub/root")).unwrap();
+        symlink(directory.join("sub/../../outside"), directory.join("round")).unwrap();
+        symlink(directory.join("cycle"), directory.join("cycle")).unwrap();
+        fs::create_dir(top.path().join("root-of-others")).unwrap();
+        fs::write(top.path().join("root-of-others/secret"), "secret").unwrap();
+        symlink(top.path().join("root-of-others/secret"), directory.join("neighbour")).unwrap();
         symlink("/proc/self/root", directory.join("magic")).unwrap();
         symlink("loop", directory.join("loop")).unwrap();
         let _socket = UnixListener::bind(directory.join("socket")).unwrap();
@@ -172,6 +242,17 @@ mod tests {
             ("/out", Err(404)),
             ("/absolute", Err(404)),
             ("/above/outside", Err(404)),
+            ("/from-top", Ok(3)),
+            ("/sub/itself/b", Ok(1)),
+            ("/sub/itself/itself/within", Ok(3)),
+            ("/sub/twice", Ok(3)),
+            ("/sub/root/sub", Ok(u64::MAX)),
+            ("/sub/root", Ok(u64::MAX)),
+            ("/sub/root/out", Err(404)),
+            ("/sub/itself/none", Err(404)),
+            ("/round", Err(404)),
+            ("/cycle", Err(404)),
+            ("/neighbour", Err(404)),
             ("/magic/etc/passwd", Err(404)),
             ("/loop", Err(404)),
             ("/socket", Err(403)),
@@ -180,6 +261,23 @@ mod tests {
             assert_eq!(found(&root, path), expected, "{path}");
         }
         assert_eq!(found(&root, &format!("/{}", "a".repeat(300))), Err(404));
+    }
+
+    #[test]
+    fn a_link_from_the_top_leads_by_any_path_of_the_root() {
+        let top = tempfile::tempdir().unwrap();
+        let (directory, other) = (top.path().join("root"), top.path().join("other"));
+        fs::create_dir(&directory).unwrap();
+        symlink(&directory, &other).unwrap();
+        fs::write(directory.join("a"), "abc").unwrap();
+        symlink(directory.join("a"), directory.join("by-path")).unwrap();
+        symlink(other.join("a"), directory.join("by-other")).unwrap();
+        let root = Root::open(&other).unwrap();
+        assert_eq!([found(&root, "/by-path"), found(&root, "/by-other")], [Ok(3); 2]);
+        let root = Root::open(&directory).unwrap();
+        assert_eq!([found(&root, "/by-path"), found(&root, "/by-other")], [Ok(3), Err(404)]);
+        fs::rename(&directory, top.path().join("moved")).unwrap();
+        assert_eq!(found(&root, "/a"), Ok(3));
     }
 
     #[test]

@@ -36,8 +36,8 @@ const BACKLOG: i32 = 4096;
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// How often some connections are accepted at the end: whoever waits then is served, and a crowd keeps no server from ending.
 pub(crate) const LAST: usize = 64;
-/// Descriptors that are neither connections nor files.
-const OTHERS: u64 = 64;
+/// Descriptors that are neither connections nor files of the root, of which lists may have a half.
+const OTHERS: u64 = 128;
 /// Most files that each thread holds open.
 const HELD: u64 = 4096;
 /// Most files that a process or thread of one connection holds open: a client comes back to few, and there may be many of them.
@@ -346,7 +346,8 @@ impl Server {
     /// Makes what each thread needs.
     fn halls(&self) -> impl Fn() -> Hall + Send + Sync + Clone + 'static {
         let (root, held, Setup { sending, lists, limits, .. }) = (Arc::clone(&self.root), self.held, self.setup);
-        let manner = Manner { names: self.names.clone(), lists, inline: sending.inline(), limits };
+        let (names, shown) = (self.names.clone(), Arc::default());
+        let manner = Manner { names, lists, held: shown, inline: sending.inline(), limits };
         let watch = self.watch.clone();
         let reserved = self.is_exposed.then_some(looks::RESERVED);
         let allowance = Allowance::of(held.all);

@@ -10,7 +10,7 @@ use crate::body::{Body, Part, Parts, content_range};
 use crate::files::{Entry, Files, Opened};
 use crate::host::Names;
 use crate::limits::Limits;
-use crate::listing;
+use crate::listing::{self, Lists, Page};
 use crate::range::{Wanted, wanted};
 use crate::request::{Method, Request};
 use crate::status::Status;
@@ -25,6 +25,8 @@ pub struct Manner {
     pub names: Names,
     /// Whether directories are listed.
     pub lists: bool,
+    /// The lists that are being sent.
+    pub held: Arc<Lists>,
     /// Files up to this size are read into memory behind their heads, so that one call sends both.
     pub inline: u64,
     /// The limits.
@@ -50,7 +52,9 @@ type Answered = Result<Option<Body>, Changed>;
 impl Site {
     /// Of these files.
     pub fn new(files: Files, manner: Manner) -> Self {
-        Self { files, manner, clock: Clock::new(), is_draining: false }
+        let (mut files, clock) = (files, Clock::new());
+        files.tell_time(clock.wall);
+        Self { files, manner, clock, is_draining: false }
     }
 
     /// The limits.
@@ -65,7 +69,9 @@ impl Site {
 
     /// Says what time it is.
     pub fn tick(&mut self, now: Instant) {
-        self.clock.tick(now);
+        if self.clock.tick(now) {
+            self.files.tell_time(self.clock.wall);
+        }
     }
 
     /// The time that was said last.
@@ -83,7 +89,10 @@ impl Site {
             let opened = match self.files.find(request.path, self.clock.now) {
                 Ok(Entry::File(opened)) => opened,
                 Ok(Entry::Directory(target)) if target.is_directory => return self.directory(request, &target, out),
-                Ok(Entry::Directory(target)) => return self.moved(request, &target.location(), out),
+                Ok(Entry::Directory(target)) => {
+                    let query = request.query.map_or_else(String::new, |query| format!("?{query}"));
+                    return self.moved(request, &(target.location() + &query), out);
+                }
                 Err(status) => return self.error(request, status, out),
             };
             match self.file(request, &opened, out) {
@@ -100,7 +109,8 @@ impl Site {
     /// Appends the answer to what is no request that can be obeyed; the connection ends after it.
     pub fn refuse(&self, status: Status, out: &mut Vec<u8>) {
         let fields = Default::default();
-        let request = Request { method: Method::Get, path: "", host: None, is_current: true, keeps: false, fields };
+        let request =
+            Request { method: Method::Get, path: "", query: None, host: None, is_current: true, keeps: false, fields };
         self.error(&request, status, out);
     }
 
@@ -187,20 +197,28 @@ impl Site {
         if !self.manner.lists {
             return self.error(request, Status::Forbidden, out);
         }
-        match listing::of(self.files.root(), target) {
-            Ok(page) => self.page(request, &page, out),
+        let page = listing::of(self.files.root(), target).and_then(|page| self.manner.held.hold(page));
+        match page {
+            Ok(page) => self.page(request, page, out),
             Err(status) => self.error(request, status, out),
         }
     }
 
-    fn page(&self, request: &Request<'_>, page: &str, out: &mut Vec<u8>) -> Option<Body> {
+    fn page(&self, request: &Request<'_>, page: Page, out: &mut Vec<u8>) -> Option<Body> {
         self.begin(request, Status::Ok, out);
-        let fields = format!("Content-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n", page.len());
+        let fields = format!("Content-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n", page.bytes());
         out.extend_from_slice(fields.as_bytes());
-        if request.method == Method::Get {
-            out.extend_from_slice(page.as_bytes());
+        match page {
+            _ if request.method == Method::Head => None,
+            Page::Small(text) => {
+                out.extend_from_slice(text.as_bytes());
+                None
+            }
+            Page::Held(opened) => {
+                let range = 0..opened.identity.size;
+                Some(Body::Part(Part { opened, range }))
+            }
         }
-        None
     }
 
     fn moved(&self, request: &Request<'_>, location: &str, out: &mut Vec<u8>) -> Option<Body> {
@@ -268,12 +286,15 @@ impl Clock {
         clock
     }
 
+    /// Says what time it is; whether that is another second.
     #[inline]
-    fn tick(&mut self, now: Instant) {
+    fn tick(&mut self, now: Instant) -> bool {
         self.now = now;
-        if now >= self.next {
+        let is_another = now >= self.next;
+        if is_another {
             self.write(now);
         }
+        is_another
     }
 
     fn write(&mut self, now: Instant) {

@@ -2,6 +2,7 @@
 
 #[path = "../../tests/hostile/mod.rs"]
 mod hostile;
+mod lists;
 mod smuggling;
 mod traversal;
 

@@ -2,7 +2,7 @@
 //! published collections of request smuggling: CL.TE, TE.CL, TE.TE, CL.0, and line endings).
 
 /// The bytes of a request, and its status: after an error nothing that follows is read.
-pub const ALL: [(&[u8], u16); 81] = [
+pub const ALL: [(&[u8], u16); 82] = [
     // A body, on methods that have none.
     (b"GET /a.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 31\r\n\r\n", 413),
     (b"GET /a.txt HTTP/1.0\r\nContent-Length: 31\r\n\r\n", 413),
@@ -88,7 +88,8 @@ pub const ALL: [(&[u8], u16); 81] = [
     (b"GET /a.txt HTTP/1.10\r\nHost: localhost\r\n\r\n", 400),
     (b"GET /a.txt http/1.1\r\nHost: localhost\r\n\r\n", 400),
     (b"GET /a.txt HTTP/1,1\r\nHost: localhost\r\n\r\n", 400),
-    (b"GET /a.txt HTTP/1.2\r\nHost: localhost\r\n\r\n", 505),
+    (b"GET /a.txt HTTP/1.2\r\n\r\n", 400),
+    (b"GET /a.txt HTTP/1.22\r\nHost: localhost\r\n\r\n", 400),
     (b"GET /a.txt HTTP/3.0\r\nHost: localhost\r\n\r\n", 505),
     (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
     // Whom it is for.
