@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use kelvin_model::resources::{LONGEST, Look};
-use kelvin_wire::address::InHost;
 
 use crate::error::{Error, Result};
 
@@ -39,7 +38,9 @@ impl Endpoint {
         let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let (host, token) = (InHost(self.address), &self.token);
+        // Without the zone of an address of one link, which means nothing to the server (RFC 6874, section 4).
+        let host = SocketAddr::new(self.address.ip(), self.address.port());
+        let token = &self.token;
         let request = format!(
             "GET /.kelvin/resources HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         );
