@@ -29,6 +29,7 @@ pub fn analyse(run: &Run) -> Analysis {
     let mut drawn = studies::drawn(run);
     let of_levels = found.iter_mut().flat_map(|found| &mut found.conclusions);
     studies::correct(drawn.iter_mut().flat_map(|study| &mut study.conclusions).chain(of_levels).collect());
+    studies::answer(&mut drawn);
     if let Some(found) = &found {
         results.iter_mut().for_each(|result| levels::name_modes(result, found));
     }

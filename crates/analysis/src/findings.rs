@@ -13,10 +13,10 @@ use crate::studies::{network, peer};
 use crate::summary::ALPHA;
 use crate::{levels, placement, words};
 
-/// Lines of the verdict, at most.
-const VERDICT_LINES: usize = 10;
-/// Gaps between measured and predicted that get their own line in the verdict.
-const GAPS_IN_VERDICT: usize = 3;
+/// Findings that a reader is shown before all others.
+const LEADING: usize = 5;
+/// Figures worse than predicted among them, unless there is nothing else.
+const LEADING_GAPS: usize = 3;
 /// Makes the findings of one kind.
 type Find = fn(&Run, &Analysis) -> Vec<Raw>;
 
@@ -46,23 +46,50 @@ pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     all.into_iter().map(|raw| words::findings::worded(raw, run, analysis)).collect()
 }
 
-/// The run in at most ten lines: what the machine is, what its studies answer, then the findings that matter most.
+/// The run in a few lines: what the machine is, what its studies answer, then the findings that matter most.
 pub(crate) fn verdict(run: &Run, analysis: &Analysis) -> Vec<String> {
-    let mut gaps = 0;
-    let worth = |finding: &&Finding| {
-        let is_gap = matches!(finding.found, Found::Gap(_));
-        let tells = finding.importance >= Importance::Notable;
-        gaps += usize::from(is_gap && tells);
-        tells && (!is_gap || gaps <= GAPS_IN_VERDICT)
-    };
     let answers = analysis.studies.iter().flat_map(|study| &study.answers).map(|answer| answer.says.clone());
-    let told = analysis.findings.iter().filter(worth).map(|finding| finding.text.clone());
+    let leading = analysis.leading_findings().into_iter().map(|at| analysis.findings[at].text.clone());
     let mut lines = vec![words::findings::machine_line(&run.outline.machine)];
-    lines.extend(answers.chain(told).take(VERDICT_LINES - 1));
+    lines.extend(answers.chain(leading));
     if lines.len() == 1 {
         lines.push("Nothing odd was found.".into());
     }
     lines
+}
+
+impl Analysis {
+    /// The places, among its findings, of the five that matter most.
+    pub fn leading_findings(&self) -> Vec<usize> {
+        leading(self)
+    }
+}
+
+/// The places of the five findings that matter most: what changes how to read the run, then what is worse than predicted by most, then the
+/// rest in their order. Details are never among them.
+fn leading(analysis: &Analysis) -> Vec<usize> {
+    let findings = &analysis.findings;
+    let places = |is_wanted: &dyn Fn(&Finding) -> bool| -> Vec<usize> {
+        (0..findings.len()).filter(|&at| is_wanted(&findings[at])).collect()
+    };
+    let major = places(&|finding| finding.importance == Importance::Major);
+    let worse = places(&|finding| is_worse(finding, analysis));
+    let others = places(&|finding| finding.importance == Importance::Notable && !is_gap(finding));
+    let mut leading: Vec<usize> =
+        major.into_iter().chain(worse.iter().copied().take(LEADING_GAPS)).chain(others).collect();
+    leading.extend(worse.into_iter().skip(LEADING_GAPS));
+    leading.truncate(LEADING);
+    leading
+}
+
+fn is_gap(finding: &Finding) -> bool {
+    matches!(finding.found, Found::Gap(_))
+}
+
+fn is_worse(finding: &Finding, analysis: &Analysis) -> bool {
+    let Found::Gap(gap) = &finding.found else { return false };
+    let result = analysis.results.iter().find(|result| result.place() == gap.at);
+    result.and_then(how_odd).is_some_and(|(is_worse, _)| is_worse)
 }
 
 fn clock_changed(run: &Run, _: &Analysis) -> Vec<Raw> {

@@ -6,7 +6,7 @@ mod rates;
 pub(crate) mod spot;
 mod stand_outs;
 
-pub(crate) use ladder::{Climbed, climbed};
+pub(crate) use ladder::{Climbed, climbed, next_level};
 pub(crate) use stand_outs::{Amount, Says, Within};
 
 use std::collections::BTreeSet;
@@ -65,7 +65,12 @@ fn do_first(hazards: &[Hazard]) -> Vec<Remedy> {
                 known.hazards.push(id);
                 known.against.push(summary);
             }
-            None => remedies.push(Remedy { command: command.clone(), hazards: vec![id], against: vec![summary] }),
+            None => remedies.push(Remedy {
+                command: command.clone(),
+                is_command: hazard.remedy_is_command,
+                hazards: vec![id],
+                against: vec![summary],
+            }),
         }
     }
     remedies

@@ -91,9 +91,9 @@ fn a_slice_of_a_shared_cache_is_told_from_the_cache() {
     assert_eq!((third.reported_bytes, third.agrees), (Some(32 << 20), Some(false)));
     let conclusion = &found.conclusions[2];
     assert_eq!(conclusion.holds, Some(false));
-    assert!(conclusion.text.starts_with("L3: "), "{}", conclusion.text);
+    assert!(conclusion.text.starts_with("L3 has the size that the machine reports, 32 MiB: "), "{}", conclusion.text);
     assert!(
-        conclusion.text.contains("ending between 4 MiB and 8 MiB: less than the 32 MiB that the machine reports"),
+        conclusion.text.contains("ending between 4 MiB and 8 MiB, less, as with a shared or partitioned cache"),
         "{}",
         conclusion.text
     );
@@ -231,7 +231,10 @@ fn what_is_slower_than_any_cache_is_memory_though_a_larger_cache_is_reported() {
     let found = beside_neighbours(|point| point.is_known);
     assert_eq!(names(&found), ["L1", "L2", "DRAM"], "{found:#?}");
     let last = found.conclusions.last().unwrap();
-    assert_eq!(last.text, "L3: the machine reports 300 MiB, but the curve has no plateau for it");
+    assert_eq!(
+        last.text,
+        "L3, 300 MiB by what the machine reports, has a plateau of its own in the curve: none is seen"
+    );
     // A slow machine may have a slow cache: its size shows that it is one.
     let slow = |bytes: u64| match bytes {
         0..=0xC000 => 10.0,
@@ -262,7 +265,7 @@ fn a_cache_without_a_plateau_is_said_to_be_unseen() {
     let n100 = published().into_iter().find(|published| published.machine.starts_with("Intel N100")).unwrap();
     let found = found_on(&n100);
     let last = found.conclusions.last().unwrap();
-    assert_eq!(last.text, "L3: the machine reports 6 MiB, but the curve has no plateau for it");
+    assert_eq!(last.text, "L3, 6 MiB by what the machine reports, has a plateau of its own in the curve: none is seen");
 }
 
 /// Sizes from 4 KiB to 256 MiB, two an octave.

@@ -97,7 +97,9 @@ fn bytes_cost_more_than_calls_from_where_they_do() {
         saying(&study.conclusions, "bytes cost more than calls in a TCP stream from messages of about 5.01 KiB up");
     assert_eq!(even.holds, Some(true));
     assert!(
-        even.text.contains("(between 4 KiB and 64 KiB): one of 64 KiB takes 13.9 times as long as one of 64 B (95 %: "),
+        even.text.contains(
+            "which doubles the time of a message: one of 64 KiB takes 13.9 times as long as one of 64 B (95 %: "
+        ),
         "{}",
         even.text
     );
@@ -113,7 +115,9 @@ fn calls_that_always_cost_more_are_said_to() {
     let study = testing::study(&run, "net.bandwidth").unwrap();
     let [never] = &study.conclusions[..] else { panic!("{study:#?}") };
     assert!(
-        never.text.starts_with("bytes cost more than calls in a TCP stream: one of 1 KiB takes 1.19 times"),
+        never.text.starts_with(
+            "bytes cost more than calls in a TCP stream, which doubles the time of a message: one of 1 KiB takes 1.19 "
+        ),
         "{never:?}"
     );
     assert_eq!(never.holds, Some(false));
@@ -188,7 +192,8 @@ fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
     let (text, holds) = limited(&[1.0, 0.99, 0.98]);
     assert_eq!(
         text,
-        "TCP streams on this machine are CPU-limited in all 3 cases: the busiest CPU is busy at least 98 % of the time"
+        "TCP streams on this machine are CPU-limited in all 3 cases, with a CPU busy for more than 95 % of the time: the busiest is \
+         busy for 98 % in the case with most idle time"
     );
     assert_eq!(holds, Some(true));
     assert_eq!(limited(&[1.0, 0.5, 1.0]).1, Some(false));

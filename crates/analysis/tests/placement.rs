@@ -62,5 +62,5 @@ fn a_move_is_reported_though_no_rate_shows_it() {
     let analysis = of([40.0, 40.2, 40.4, 39.8, 40.3, 40.1], [NEAR, FAR, NEAR, NEAR, FAR, NEAR]);
     assert!(names(&analysis).is_empty());
     let text = finding(&analysis).unwrap();
-    assert!(text.ends_with("this run's bandwidths of all CPUs are those at 62.0 ns."), "{text}");
+    assert!(text.ends_with("the bandwidths of all CPUs in this run belong to 62.0 ns."), "{text}");
 }

@@ -113,7 +113,7 @@ fn what_the_systems_congestion_control_costs_is_said_where_it_does() {
     let text = with(3.17e9).unwrap();
     assert_eq!(
         text,
-        "A local TCP stream carries 3.17 GB/s under bbr, the congestion control of this system, but 8.60 GB/s under another."
+        "A local TCP stream reaches 3.17 GB/s with bbr, the default congestion control of this system, but 8.60 GB/s with another."
     );
     assert!(text.split_whitespace().count() <= 25);
     assert_eq!(with(8.5e9), None);
@@ -149,8 +149,8 @@ fn the_worst_figure_is_the_one_furthest_beyond_its_range() {
     let worst = answer(&guest::run(), Question::WorstTime).unwrap();
     assert_eq!(
         worst.text,
-        "Slowest against its prediction: a TCP round trip between two CPUs, 62.4 µs instead of 29 µs; two \
-         wake-ups of 29.2 µs are in it."
+        "Furthest from its prediction: a TCP round trip between two CPUs, 62.4 µs instead of 29 µs; it \
+         includes two wake-ups of 29.2 µs."
     );
     assert_eq!(worst.sides[0].metric, net::RTT_TCP.id);
 }
@@ -161,7 +161,7 @@ fn why_the_worst_figure_is_so_slow_is_told_only_where_the_run_measured_it() {
     // Two wake-ups are now a small part of the round trip.
     guest::replace(&mut run, &os::SWITCH_CROSS_CPU, &guest::cases::wake_up(), 4_000.0);
     let worst = answer(&run, Question::WorstTime).unwrap().text;
-    assert!(worst.ends_with("instead of 29 µs; nothing measured explains it."), "{worst}");
+    assert!(worst.ends_with("instead of 29 µs; no measured cause explains it."), "{worst}");
     assert!(worst.split_whitespace().count() <= 25, "{worst}");
 }
 
@@ -177,11 +177,11 @@ fn what_of_idle_files_left_the_page_cache_is_said_where_all_rounds_miss_it() {
     let some = with(&[0.751, 0.75, 0.75, 0.748]).unwrap();
     assert_eq!(
         some.text,
-        "Of every 100 pages of files that nothing touched for 2 min 20 s, 25 left the page cache: the next read goes to disk."
+        "Of every 100 file pages unused for 2 min 20 s, 25 were evicted from the page cache: the next read goes to the disk."
     );
     assert!(some.text.split_whitespace().count() <= 25);
     let all = with(&[0.0; 7]).unwrap();
-    assert!(all.text.starts_with("All pages of files that nothing touched for 2 min 20 s left"), "{}", all.text);
+    assert!(all.text.starts_with("All file pages unused for 2 min 20 s were evicted"), "{}", all.text);
     assert!(all.factor > some.factor && all.factor.is_finite());
     assert_eq!(with(&[1.0; 7]), None);
     assert_eq!(with(&[0.75, 0.75, 0.96]), None, "one round still finds nearly all");
@@ -246,7 +246,7 @@ fn what_was_never_left_alone_is_shown_as_found_and_has_no_figure() {
 }
 
 #[test]
-fn a_level_that_the_curve_does_not_show_is_not_told_apart() {
+fn a_level_that_the_curve_does_not_show_is_not_distinguishable() {
     let mut run = guest::run();
     let is_l3 = |one: &kelvin_model::Measurement| {
         let bytes = mem::BYTES.of(&one.planned.case);
@@ -255,7 +255,7 @@ fn a_level_that_the_curve_does_not_show_is_not_told_apart() {
     run.measurements.retain(|one| !is_l3(one));
     let rungs = screen(&run).rungs;
     let rung = rungs.iter().find(|rung| rung.what == "L3 hit").unwrap();
-    assert_eq!((rung.figure.text.as_str(), &rung.figure.measured), ("not told apart", &None));
+    assert_eq!((rung.figure.text.as_str(), &rung.figure.measured), ("not distinguishable from DRAM", &None));
     assert!(rung.figure.why_not.as_ref().unwrap().contains("L1, L2"), "{rung:?}");
 }
 
@@ -284,7 +284,9 @@ fn hazards_with_remedies_come_first_and_findings_that_change_everything_are_caut
     run.status = RunStatus::Complete;
     let screen = screen(&run);
     let remedies: Vec<&str> = screen.do_first.iter().map(|remedy| remedy.command.as_str()).collect();
-    assert_eq!(remedies, ["kelvin tune --apply"], "a note is no reason to act");
+    let advice = "find the other work with top, stop it, and wait until the load falls";
+    assert_eq!(remedies, ["sudo kelvin tune --apply", advice], "a note is no reason to act");
+    assert_eq!(screen.do_first.iter().map(|remedy| remedy.is_command).collect::<Vec<_>>(), [true, false]);
     assert_eq!(screen.cautions, [""; 0]);
     run.outline.clock.source_after = Some("hpet".into());
     assert!(self::screen(&run).cautions[0].contains("clock source changed"));
@@ -322,7 +324,11 @@ fn cpus_that_move_apart_stand_out() {
     let rounds = [66.0, 67.0, 200.0, 66.5, 201.0, 199.0, 67.5, 66.2, 200.5, 198.5];
     add_scalars(&mut run, &mem::BANDWIDTH_CORE_TO_CORE, case, &rounds);
     let moved = answer(&run, Question::Distance).unwrap();
-    assert!(moved.text.starts_with("The CPUs move apart at times") && moved.text.ends_with("."), "{}", moved.text);
+    assert!(
+        moved.text.starts_with("Core-to-core latency alternates between ") && moved.text.ends_with("."),
+        "{}",
+        moved.text
+    );
     assert!(moved.text.split_whitespace().count() <= 25 && moved.factor > 2.9, "{moved:?}");
 }
 

@@ -116,6 +116,7 @@ fn mmap_wins_from_the_files_up_from_which_it_does() {
         effect: "no disk is measured".into(),
         affects: Vec::new(),
         remedy: None,
+        remedy_is_command: false,
         source: "a test".into(),
     });
     let study = kelvin_analysis::testing::study(&run, "transfer").unwrap();

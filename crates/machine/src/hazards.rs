@@ -87,16 +87,22 @@ pub(crate) fn hazard(id: &'static str, severity: Severity, summary: impl Into<St
         effect: effect.to_owned(),
         affects: Vec::new(),
         remedy: None,
+        remedy_is_command: false,
         source: String::new(),
     }
 }
+
+/// The command that puts the machine in a quiet state: it writes settings of the kernel, which root may.
+pub(crate) const TUNE: &str = "sudo kelvin tune --apply";
 
 /// The optional parts of a hazard.
 pub(crate) trait With {
     /// Prefixes of the affected metrics; all by default.
     fn touching(self, prefixes: &[&'static str]) -> Self;
-    /// The command that removes it.
-    fn remedy(self, command: impl Into<String>) -> Self;
+    /// The command that removes it, with sudo where it needs the rights of root.
+    fn command(self, command: impl Into<String>) -> Self;
+    /// What removes it, in words.
+    fn advice(self, advice: impl Into<String>) -> Self;
     /// Where it was read.
     fn read_in(self, source: impl Into<String>) -> Self;
 }
@@ -107,9 +113,12 @@ impl With for Hazard {
         self
     }
 
-    fn remedy(mut self, command: impl Into<String>) -> Self {
-        self.remedy = Some(command.into());
-        self
+    fn command(self, command: impl Into<String>) -> Self {
+        Self { remedy: Some(command.into()), remedy_is_command: true, ..self }
+    }
+
+    fn advice(self, advice: impl Into<String>) -> Self {
+        Self { remedy: Some(advice.into()), remedy_is_command: false, ..self }
     }
 
     fn read_in(mut self, source: impl Into<String>) -> Self {

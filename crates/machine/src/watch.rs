@@ -144,7 +144,7 @@ impl Span<'_> {
         let effect = "other work competes for CPU time, caches and memory bandwidth";
         Some(
             hazard("other_work", severity, summary, effect)
-                .remedy("find it with top and stop it")
+                .advice("find the other work with top, and stop it")
                 .read_in("/proc/stat less /proc/self/stat"),
         )
     }
@@ -155,7 +155,7 @@ impl Span<'_> {
         let effect = "the frequency fell during measurements";
         Some(
             hazard("thermal_throttling_during", Severity::Serious, summary, effect)
-                .remedy("improve cooling, or pause between runs")
+                .advice("improve cooling, or pause between runs")
                 .read_in("/sys/devices/system/cpu/cpu*/thermal_throttle"),
         )
     }

@@ -246,6 +246,7 @@ fn a_bare_server_with_two_sockets() {
     let expected = "the control group limits block I/O: nvme0n1 writes 104.9 MB/s, 8:0 reads 120 per second";
     assert_eq!(limit.summary, expected);
     let remedy = limit.remedy.as_deref().unwrap();
+    assert!(limit.remedy_is_command);
     let file = "/sys/fs/cgroup/user.slice/user-1000.slice/io.max";
     assert_eq!(remedy, format!("echo '259:0 wbps=max' | sudo tee {file}; echo '8:0 riops=max' | sudo tee {file}"));
     assert_eq!(limit.source, file);

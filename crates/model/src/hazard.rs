@@ -21,8 +21,11 @@ pub struct Hazard {
     /// Prefixes of the ids of the metrics it affects; empty means all.
     #[schemars(with = "Vec<Beginning>")]
     pub affects: Vec<Name>,
-    /// The command that removes it, if there is one.
+    /// What removes it, if anything does: a command of a shell, or advice in words.
     pub remedy: Option<String>,
+    /// Whether that is a command. Runs that were stored before this was told have none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub remedy_is_command: bool,
     /// Its source.
     pub source: String,
 }

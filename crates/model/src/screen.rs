@@ -26,7 +26,7 @@ pub struct Screen {
     pub rates: Vec<RateLine>,
     /// What stands out, most consequential first.
     pub stand_outs: Vec<StandOut>,
-    /// Commands that remove hazards of this machine, and those hazards.
+    /// What removes hazards of this machine, and those hazards.
     pub do_first: Vec<Remedy>,
     /// How precise the figures of the run are; `None` where none has an interval.
     pub precision: Option<Precision>,
@@ -191,11 +191,14 @@ pub enum Question {
     Disk,
 }
 
-/// A command that removes hazards.
+/// What removes hazards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Remedy {
-    /// The command, or the advice.
+    /// The command, or the advice in words.
     pub command: String,
+    /// Whether it is a command.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_command: bool,
     /// Ids of those hazards.
     #[schemars(with = "Vec<Id>")]
     pub hazards: Vec<Name>,

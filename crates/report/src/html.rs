@@ -3,6 +3,7 @@
 mod back;
 mod detail;
 mod figure;
+mod findings;
 mod first;
 mod front;
 mod group;
@@ -21,6 +22,7 @@ use crate::picture::{Look, MOST_RANGES, Picture};
 use crate::safe::{Markup, html};
 use crate::sections::{Entry, Section, sections};
 use crate::svg::Margins;
+use crate::terminal::is_study;
 use crate::text::script_json;
 use crate::{Render, Report, palette, svg, words};
 
@@ -126,26 +128,26 @@ fn without_implied_ends(markup: &str) -> String {
 }
 
 fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> Vec<Part> {
-    let mut parts = vec![Part::new("verdict", front::title(report), front::verdict(report, sections))];
-    if report.analysis.screen.is_some() {
-        parts.push(Part::new("findings", "Findings", front::findings_apart(report)));
-    }
-    parts.push(Part::new("hazards", "Hazards", front::hazards(report)));
-    parts.push(Part::new("machine", "Machine", front::machine(report)));
-    if let Some(canaries) = figures.iter().find(|figure| figure.id == "canaries") {
-        parts.push(Part::new("quiet", "How quiet it was", front::quiet(report, canaries)));
-    }
     let area = |section: &Section<'_>| {
         let id = anchor("area", section.area);
         Part::new(id.clone(), section.title.clone(), results::area(report, section, figures, &id))
     };
     let (inputs, asked): (Vec<&Section<'_>>, Vec<&Section<'_>>) =
         sections.iter().partition(|section| section.entries.iter().all(Entry::only_input));
-    parts.extend(asked.into_iter().map(area));
+    // A study begins with its answer, a run with its machine.
+    let mut parts = Vec::new();
+    if is_study(report) {
+        parts.push(Part::new("studies", "Study", back::study(report, figures)));
+        parts.extend(asked.into_iter().map(area));
+        parts.extend(front(report, sections, figures));
+    } else {
+        parts.extend(front(report, sections, figures));
+        parts.extend(asked.into_iter().map(area));
+    }
     if !report.analysis.rivals.is_empty() {
         parts.push(Part::new("rivals", "Other programs", back::rivals(report)));
     }
-    if !report.analysis.studies.is_empty() {
+    if !report.analysis.studies.is_empty() && !is_study(report) {
         parts.push(Part::new("studies", "Studies", back::studies(report, figures)));
     }
     // Nobody asked for these.
@@ -158,6 +160,20 @@ fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> V
         parts.push(Part::new("methods", "Methods of the probes", back::methods(report)));
     }
     parts.push(Part::new("glossary", "Words", back::glossary()));
+    parts
+}
+
+/// What the machine is, what was found, and what can spoil the figures.
+fn front(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> Vec<Part> {
+    let mut parts = vec![Part::new("verdict", front::title(report), front::verdict(report, sections))];
+    if report.analysis.screen.is_some() {
+        parts.push(Part::new("findings", "Findings", front::findings_apart(report)));
+    }
+    parts.push(Part::new("hazards", "Hazards", front::hazards(report)));
+    parts.push(Part::new("machine", "Machine", front::machine(report)));
+    if let Some(canaries) = figures.iter().find(|figure| figure.id == "canaries") {
+        parts.push(Part::new("quiet", "How quiet it was", front::quiet(report, canaries)));
+    }
     parts
 }
 

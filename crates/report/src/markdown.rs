@@ -3,13 +3,13 @@
 use std::io;
 
 use kelvin_analysis::words::hazards::measured;
-use kelvin_analysis::{Answer, MetricResult, StudyTable};
+use kelvin_analysis::{Answer, Concluded, MetricResult, StudyTable};
 use kelvin_model::{Hazard, Remedy, RunStatus, Screen};
 
 use crate::beside::beside;
 use crate::safe::{Marked, md};
 use crate::sections::{Alike, Entry, Section, sections};
-use crate::terminal::ladder_lines;
+use crate::terminal::{is_study, ladder_lines, leading_conclusions, of_purpose, title};
 use crate::{Render, Report, rivals, studies as tables, units, words};
 
 /// The Markdown report (GitHub's flavour: tables).
@@ -20,6 +20,9 @@ impl Render for Markdown {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let sections = sections(report);
         let nothing = sections.is_empty().then(|| md!("Nothing was measured.\n\n"));
+        if is_study(report) {
+            return out.write_all(study_page(report, &sections).as_str().as_bytes());
+        }
         let page = md!(
             "{}{}{}{}{}{}{}{}{}{}",
             head(report),
@@ -37,17 +40,41 @@ impl Render for Markdown {
     }
 }
 
-fn head(report: &Report<'_>) -> Marked {
+/// A study begins with its answer; what it was measured on, and what with, follows.
+fn study_page(report: &Report<'_>, sections: &[Section<'_>]) -> Marked {
+    let [asked, inputs] = [false, true].map(|only_input| of_purpose(sections, only_input));
+    let areas = |sections: &[Section<'_>]| sections.iter().map(|one| section(report, one)).collect::<Marked>();
+    md!(
+        "# {}\n\n{}{}{}{}{}{}{}{}{}{}",
+        title(report),
+        partial(report),
+        studies(report),
+        areas(&asked),
+        other_programs(report),
+        published(report),
+        md!("{}\n\n{}\n\n", words::machine_line(report.run), words::run_line(report.run)),
+        list("Verdict", &report.analysis.verdict),
+        hazards(report),
+        areas(&inputs),
+        list("Notes", &report.run.notes)
+    )
+}
+
+/// That a run was not finished.
+fn partial(report: &Report<'_>) -> Option<Marked> {
     let why = if let RunStatus::Partial(why) = &report.run.status { Some(why) } else { None };
-    let partial = why.map(|why| md!("> **This run is partial:** {}\n\n", why));
-    md!("# kelvin: {}\n\n{}\n\n{}", words::machine_line(report.run), words::run_line(report.run), partial)
+    why.map(|why| md!("> **This run is partial:** {}\n\n", why))
+}
+
+fn head(report: &Report<'_>) -> Marked {
+    md!("# kelvin: {}\n\n{}\n\n{}", words::machine_line(report.run), words::run_line(report.run), partial(report))
 }
 
 /// The ladder as text, what stands out, what to do first, and how sure the run is.
 fn first_screen(report: &Report<'_>, screen: &Screen) -> Marked {
     let cautions: Marked = screen.cautions.iter().map(|caution| md!("> {}\n\n", caution)).collect();
     let sentences = list("What stands out", screen.stand_outs.iter().map(|one| one.text.as_str()));
-    let remedy = |remedy: &Remedy| md!("{}: {}", remedy.against.join("; "), Marked::code(&remedy.command));
+    let remedy = |one: &Remedy| md!("{}: {}", one.against.join("; "), remedy(&one.command, one.is_command));
     let sure = words::precision(report.analysis).into_iter().chain(screen.missing.iter().map(words::missing));
     md!(
         "{}{}\n{}{}{}",
@@ -57,6 +84,11 @@ fn first_screen(report: &Report<'_>, screen: &Screen) -> Marked {
         list("Do first", screen.do_first.iter().map(remedy)),
         list("Precision", sure)
     )
+}
+
+/// A command as code, advice as it is.
+fn remedy(text: &str, is_command: bool) -> Marked {
+    if is_command { Marked::code(text) } else { md!("{}", text) }
 }
 
 /// Rival programs.
@@ -120,7 +152,7 @@ fn hazards(report: &Report<'_>) -> Marked {
     let mut hazards: Vec<_> = report.run.outline.hazards.iter().collect();
     hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     let line = |hazard: &Hazard| {
-        let remedy = hazard.remedy.as_ref().map(|remedy| md!("; remedy: {}", Marked::code(remedy)));
+        let remedy = hazard.remedy.as_ref().map(|text| md!("; remedy: {}", remedy(text, hazard.remedy_is_command)));
         let cost = measured(&hazard.id, report.analysis).map(|cost| md!("; {}", cost));
         md!("**{}** {} ({}){}{}", words::severity(hazard.severity), hazard.summary, hazard.effect, cost, remedy)
     };
@@ -186,15 +218,23 @@ fn studies(report: &Report<'_>) -> Marked {
     for study in &report.analysis.studies {
         page.push(md!("## Study {}\n\n", Marked::code(&study.id)));
         page.push(study.answers.iter().map(answer).collect());
-        page.push(md!("{}\n\n", study.design));
         page.push(study.tables.iter().map(study_table).collect());
-        for conclusion in &study.conclusions {
-            let word = tables::verdict(conclusion);
-            page.push(md!("- **{}** {} ({})\n", word, conclusion.text, conclusion.test));
+        page.push(md!("{}\n\n", study.design));
+        let leading = leading_conclusions(study);
+        page.push(leading.iter().map(|one| conclusion(one)).collect());
+        let mut rest =
+            study.conclusions.iter().filter(|one| !leading.iter().any(|known| std::ptr::eq(*known, *one))).peekable();
+        if rest.peek().is_some() {
+            let rest: Marked = rest.map(conclusion).collect();
+            page.push(md!("\n<details><summary>More conclusions</summary>\n\n{}\n</details>\n", rest));
         }
         page.push(md!("\n"));
     }
     page
+}
+
+fn conclusion(one: &Concluded) -> Marked {
+    md!("- **{}** {} ({})\n", tables::verdict(one), one.text, one.test)
 }
 
 /// What a study answers, and what that rests on.

@@ -62,8 +62,17 @@ impl Alike {
 
     /// The rest of a case, as it is written beside a metric.
     pub fn rest(&self, metric: &Metric, case: &Case) -> String {
-        let rest: Case = case.iter().filter(|(name, _)| self.case.get(name).is_none()).collect();
-        units::case(metric, &rest)
+        units::case(metric, &self.rest_of(case))
+    }
+
+    /// The rest of a case.
+    pub(crate) fn rest_of(&self, case: &Case) -> Case {
+        case.iter().filter(|(name, _)| self.case.get(name).is_none()).collect()
+    }
+
+    /// What a case has alike with the others.
+    pub(crate) fn same_in(&self, case: &Case) -> Case {
+        case.iter().filter(|(name, _)| self.case.get(name).is_some()).collect()
     }
 }
 

@@ -5,13 +5,13 @@ use kelvin_model::{Conclusion, Metric};
 
 use crate::{Report, units};
 
-/// The word for a conclusion that holds, or does not.
+/// Whether the claim of a conclusion is so, in one word: its sentence is the claim with its limit, then the figure.
 pub(crate) fn verdict(conclusion: &Conclusion) -> &'static str {
     match conclusion.holds {
-        Some(true) => "holds",
-        Some(false) => "refuted",
+        Some(true) => "true",
+        Some(false) => "false",
         None if conclusion.same_within().is_some() => "same",
-        None => "open",
+        None => "not known",
     }
 }
 

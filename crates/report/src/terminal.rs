@@ -1,8 +1,10 @@
 //! Terminal: the first screen; or hazards, then the verdict, then a table for each area, in 80 columns or more.
 
 mod drawing;
+mod points;
 pub(crate) mod screen;
 mod study;
+mod study_screen;
 mod table;
 
 use std::io;
@@ -10,7 +12,7 @@ use std::io;
 use anstyle::{AnsiColor, Style};
 use kelvin_analysis::words::half_widths;
 use kelvin_analysis::words::hazards::measured;
-use kelvin_analysis::{Answer, Study};
+use kelvin_analysis::{Answer, Concluded, Study};
 use kelvin_model::text::visible_lines;
 use kelvin_model::{RunStatus, Severity};
 
@@ -22,9 +24,13 @@ use crate::{Render, Report, rivals, studies, words};
 pub use drawing::drawn;
 pub(crate) use screen::ladder_lines;
 pub use screen::{FirstScreen, MOST_LINES};
+pub(crate) use study_screen::{leading_conclusions, title};
 
 /// Minimum columns of the tables; a narrower terminal wraps them.
 const LEAST_WIDTH: usize = 80;
+
+/// What tells a command from advice in words.
+const PROMPT: &str = "$ ";
 
 /// Column widths of the comparisons with a published machine.
 const HERE: usize = 24;
@@ -55,6 +61,20 @@ const PROGRAM: usize = 10;
 const RATE: usize = 9;
 const PEER_RATIO: usize = 16;
 const PEER_VERDICT: usize = 8;
+
+/// What sections have for its own sake, or only as inputs.
+pub(crate) fn of_purpose<'a>(sections: &[Section<'a>], only_input: bool) -> Vec<Section<'a>> {
+    let of = |section: &Section<'a>| {
+        let wanted = |entry: &&Entry<'a>| entry.only_input() == only_input;
+        Section { entries: section.entries.iter().filter(wanted).cloned().collect(), ..section.clone() }
+    };
+    sections.iter().map(of).filter(|section| !section.entries.is_empty()).collect()
+}
+
+/// Whether a run answers one question.
+pub(crate) fn is_study(report: &Report<'_>) -> bool {
+    report.run.outline.settings.mode.as_str() == "study"
+}
 
 /// Colours of words; nothing is shown by colour alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +163,8 @@ impl Terminal {
                 self.hanging(out, (paint, ""), 9, &cost)?;
             }
             if let Some(remedy) = &hazard.remedy {
-                self.hanging(out, (paint, ""), 9, &format!("remedy: {remedy}"))?;
+                let prompt = if hazard.remedy_is_command { PROMPT } else { "" };
+                self.hanging(out, (paint, ""), 9, &format!("remedy: {prompt}{remedy}"))?;
             }
         }
         Ok(())
@@ -237,6 +258,11 @@ impl Terminal {
 
     fn study(&self, study: &Study, out: &mut dyn io::Write) -> io::Result<()> {
         self.heading(out, &format!("Study {}", clean(&study.id)))?;
+        self.concluded(study, out)
+    }
+
+    /// The answer, design, tables and conclusions of a study.
+    fn concluded(&self, study: &Study, out: &mut dyn io::Write) -> io::Result<()> {
         for answer in &study.answers {
             self.answer(answer, out)?;
         }
@@ -247,16 +273,18 @@ impl Terminal {
         if !study.tables.is_empty() && !study.conclusions.is_empty() {
             writeln!(out)?;
         }
-        for conclusion in &study.conclusions {
-            let paint = match conclusion.holds {
-                Some(true) => Paint::Good,
-                Some(false) => Paint::Odd,
-                None => Paint::Faint,
-            };
-            let (word, text) = (studies::verdict(conclusion), &conclusion.text);
-            self.hanging(out, (paint, word), 9, &format!("{text} ({})", conclusion.test))?;
-        }
-        Ok(())
+        study.conclusions.iter().try_for_each(|conclusion| self.conclusion(conclusion, true, out))
+    }
+
+    /// A conclusion behind its verdict, with or without its test.
+    fn conclusion(&self, conclusion: &Concluded, with_test: bool, out: &mut dyn io::Write) -> io::Result<()> {
+        let paint = match conclusion.holds {
+            Some(true) => Paint::Good,
+            Some(false) => Paint::Odd,
+            None => Paint::Faint,
+        };
+        let test = if with_test { format!(" ({})", conclusion.test) } else { String::new() };
+        self.hanging(out, (paint, studies::verdict(conclusion)), 11, &format!("{}{test}", conclusion.text))
     }
 
     /// What a study answers, and below it, indented, what that rests on.
@@ -304,19 +332,47 @@ impl Terminal {
         safe
     }
 
+    /// A study begins with its answer and ends with what it was measured on; a run begins with what can spoil its figures.
     fn page(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let sections = sections(report);
+        if is_study(report) {
+            for line in wrap(&title(report), self.width()) {
+                writeln!(out, "{}", self.paint(Paint::Title, &line))?;
+            }
+            writeln!(out)?;
+            let [asked, inputs] = [false, true].map(|only_input| of_purpose(&sections, only_input));
+            report.analysis.studies.iter().try_for_each(|study| self.concluded(study, out))?;
+            self.measured(report, &asked, out)?;
+            self.rivals(report, out)?;
+            self.beside(report, out)?;
+            writeln!(out)?;
+            self.head(report, out)?;
+            self.hazards(report, out)?;
+            self.verdict(report, out)?;
+            self.measured(report, &inputs, out)?;
+            return self.notes(report, out);
+        }
         self.head(report, out)?;
         self.hazards(report, out)?;
         self.verdict(report, out)?;
-        let sections = sections(report);
         if sections.is_empty() {
             writeln!(out, "\nNothing was measured.")?;
         }
-        if report.analysis.results.iter().any(|result| half_widths(result).is_some()) {
+        self.measured(report, &sections, out)?;
+        self.rivals(report, out)?;
+        self.beside(report, out)?;
+        self.studies(report, out)?;
+        self.notes(report, out)
+    }
+
+    /// The tables of some areas, without what the tables of studies have.
+    fn measured(&self, report: &Report<'_>, sections: &[Section<'_>], out: &mut dyn io::Write) -> io::Result<()> {
+        let results = || sections.iter().flat_map(|section| &section.entries).flat_map(Entry::results);
+        if results().any(|result| !result.only_input && half_widths(result).is_some()) {
             writeln!(out)?;
             self.hanging(out, (Paint::Faint, ""), 0, DISTANCE)?;
         }
-        for section in &sections {
+        for section in sections {
             let is_elsewhere = |entry: &&Entry<'_>| entry.results().iter().all(|result| studies::has(report, result));
             let entries = section.entries.iter().filter(|entry| !is_elsewhere(entry)).cloned().collect();
             let section = Section { entries, ..section.clone() };
@@ -324,9 +380,6 @@ impl Terminal {
                 self.section(&section, out)?;
             }
         }
-        self.rivals(report, out)?;
-        self.beside(report, out)?;
-        self.studies(report, out)?;
-        self.notes(report, out)
+        Ok(())
     }
 }

@@ -26,21 +26,7 @@ pub fn area(id: &str) -> String {
 pub const AREAS: [&str; 7] = ["cpu", "os", "mem", "file", "net", "transfer", "load"];
 
 /// A measurement against its prediction, in one word.
-///
-/// For speeds the word is what a user feels (`slower`), for other quantities the side of the range.
-pub fn verdict(result: &MetricResult) -> &'static str {
-    let metric = &result.metric;
-    let is_speed =
-        matches!(metric.unit, Unit::Nanoseconds | Unit::Cycles | Unit::Hertz | Unit::BytesPerSecond | Unit::PerSecond);
-    match (result.verdict, metric.better) {
-        (Verdict::AsPredicted, _) => "expected",
-        (Verdict::Above, Better::Lower) | (Verdict::Below, Better::Higher) if is_speed => "slower",
-        (Verdict::Above, Better::Higher) | (Verdict::Below, Better::Lower) if is_speed => "faster",
-        (Verdict::Above, _) => "above",
-        (Verdict::Below, _) => "below",
-        (Verdict::NotPredicted | Verdict::NotMeasured, _) => "",
-    }
-}
+pub use kelvin_analysis::words::verdict;
 
 /// Whether a verdict is a gap that needs an explanation.
 pub fn is_gap(verdict: Verdict) -> bool {
@@ -253,12 +239,12 @@ pub fn against(against: AgainstPrediction) -> &'static str {
     }
 }
 
-/// The mark behind a figure that is not as predicted, or only as found.
-pub fn mark(figure: &ScreenFigure) -> &'static str {
+/// What stands behind a figure that is not as predicted, or only as found. A word means the same for a time and a rate, where an arrow
+/// would point the other way.
+pub fn behind(figure: &ScreenFigure) -> &'static str {
     match figure.against {
-        AgainstPrediction::Slower => " ▲",
-        AgainstPrediction::Faster => " ▼",
-        AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared if figure.as_found.is_some() => " ◇",
+        AgainstPrediction::Slower | AgainstPrediction::Faster => against(figure.against),
+        AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared if figure.as_found.is_some() => "◇",
         AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared => "",
     }
 }

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kelvin_analysis::Warning;
+use kelvin_analysis::{Finding, Found, Gap, Importance, MetricResult, Verdict, Warning};
 use kelvin_model::text::{is_visible, visible};
-use kelvin_model::{AgainstPrediction, FoundFigure};
+use kelvin_model::{AgainstPrediction, Better, FoundFigure, Unit};
 use kelvin_report::{Html, Render};
 use sha2::{Digest, Sha256};
 use synthetic::Sample;
@@ -52,7 +52,6 @@ fn the_page_begins_with_the_ladder_and_what_stands_out() {
     let screen = sample.analysis.screen.as_ref().unwrap();
     assert!(at("class=\"static ladder\"") < at("What stands out"));
     assert!(at("What stands out") < at("id=\"findings\"") && at("id=\"findings\"") < at("class=\"results\""));
-    assert!(at("id=\"findings\"") < at(&sample.analysis.verdict[1]), "the verdict comes after the screen");
     for one in &screen.stand_outs {
         assert!(page.contains(&one.text), "{}", one.text);
     }
@@ -76,7 +75,7 @@ fn what_is_only_as_found_has_a_hollow_mark_and_says_so() {
     let page = markup(&render(&sample)).replace('\u{a0}', " ");
     // Wide and narrow, and in the legend of each.
     assert_eq!(page.matches("<path class=\"ladder-found\"").count(), 4);
-    assert_eq!(page.matches("84.3 ns ◇</text>").count(), 2);
+    assert_eq!(page.matches(">◇</tspan></text>").count(), 2);
     assert!(page.contains("<title>system call: not known, 84.3 ns as found\n"));
     assert!(page.contains("<td>not known, 84.3 ns as found"));
 }
@@ -87,7 +86,70 @@ fn a_page_without_a_screen_begins_with_its_verdict() {
     sample.analysis.screen = None;
     let page = markup(&render(&sample));
     assert!(!page.contains("class=\"static ladder\"") && !page.contains("id=\"findings\""));
-    assert!(page.contains("<ul class=\"verdict\">") && page.contains("<h2>Findings</h2>"));
+    assert!(page.contains("<h2>Findings</h2><ul class=\"findings\">"));
+}
+
+/// A gap between measured and predicted, of a result.
+fn gap(result: &MetricResult) -> Finding {
+    let gap = Gap { at: result.place(), ratio: 2.0, level: None, hazards: Vec::new(), causes: None };
+    Finding {
+        importance: Importance::Notable,
+        text: format!("{} is a gap.", result.metric.id),
+        because: String::new(),
+        found: Found::Gap(gap),
+        metrics: vec![result.metric.id],
+    }
+}
+
+#[test]
+fn five_findings_lead_and_the_rest_is_folded_by_direction() {
+    let mut sample = synthetic::full();
+    let results = &mut sample.analysis.results;
+    let timed = |result: &&mut MetricResult| {
+        result.metric.unit == Unit::Nanoseconds
+            && result.metric.better == Better::Lower
+            && result.outcome.summary().is_some()
+    };
+    let mut findings = Vec::new();
+    for (index, result) in results.iter_mut().filter(timed).take(20).enumerate() {
+        result.verdict = if index < 12 { Verdict::Above } else { Verdict::Below };
+        findings.push(gap(result));
+    }
+    assert_eq!(findings.len(), 20);
+    sample.analysis.findings = findings;
+    let page = markup(&render(&sample));
+    let from = page.find("<ul class=\"findings\">").unwrap();
+    let shown = &page[from..][..page[from..].find("</ul>").unwrap()];
+    assert_eq!(shown.matches("<li>").count(), 5, "{shown}");
+    assert_eq!(shown.matches("<span class=\"pill odd\">slower</span>").count(), 5, "{shown}");
+    assert!(page.contains("<summary>7 more figures slower than predicted</summary>"));
+    assert!(page.contains("<summary>8 more figures faster than predicted</summary>"));
+}
+
+#[test]
+fn no_arrow_says_slower_of_a_time_and_faster_of_a_rate() {
+    let sample = slow_rates();
+    let page = markup(&render(&sample)).replace('\u{a0}', " ");
+    assert!(!page.contains(['▲', '▼']));
+    assert!(page.contains(" read (slower than predicted)"));
+    assert!(page.contains("84.3 ns<tspan"), "the word stands behind the figure");
+    let text = |out: &dyn Render| {
+        let mut text = Vec::new();
+        out.render(&sample.report(), &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let markdown = text(&kelvin_report::Markdown);
+    assert!(markdown.contains(" read (slower)") && markdown.contains("84.3 ns slower"), "{markdown}");
+    assert!(!markdown.contains(['▲', '▼']));
+}
+
+/// A report of which every rate is slower than predicted.
+fn slow_rates() -> synthetic::Sample {
+    let mut sample = synthetic::full();
+    let screen = sample.analysis.screen.as_mut().unwrap();
+    let rates = screen.rates.iter_mut().flat_map(|line| &mut line.rates);
+    rates.for_each(|rate| rate.figure.against = AgainstPrediction::Slower);
+    sample
 }
 
 #[test]

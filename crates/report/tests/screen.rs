@@ -4,7 +4,7 @@ mod synthetic;
 
 use kelvin_analysis::testing::guest;
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_model::{Missing, MissingWhy, Name, Remedy, Run, RunStatus, Screen};
+use kelvin_model::{AgainstPrediction, Missing, MissingWhy, Name, Remedy, Run, RunStatus, Screen};
 use kelvin_report::{FirstScreen, Render, Report, Terminal};
 
 /// What the command line says of more.
@@ -86,7 +86,7 @@ fn crowded() -> (Run, Analysis) {
     let line = screen.rates[0].clone();
     screen.rates.resize(7, line);
     screen.cautions = vec![long.clone(); 9];
-    let remedy = Remedy { command: long.clone(), hazards: Vec::new(), against: vec![long; 3] };
+    let remedy = Remedy { command: long.clone(), is_command: true, hazards: Vec::new(), against: vec![long; 3] };
     screen.do_first = vec![remedy; 9];
     let metrics: Vec<Name> = run.outline.metrics.iter().map(|metric| metric.id).cycle().take(300).collect();
     screen.missing = vec![Missing { why: MissingWhy::Failed, figures: 900, metrics }];
@@ -129,6 +129,49 @@ fn the_ladder_yields_to_the_sentences() {
     let has = |what: &str| text.lines().any(|line| line.trim_start().starts_with(what));
     assert!(rungs.iter().filter(|(_, is_spare)| !is_spare).all(|(what, _)| has(what)), "{text}");
     assert!(!has("pipe round trip") && plain(&run).contains("pipe round trip"), "{text}");
+}
+
+#[test]
+fn times_and_rates_are_slower_in_the_same_word() {
+    let run = guest::run();
+    let mut analysis = analyse(&run);
+    let screen = analysis.screen.as_mut().unwrap();
+    let rates = screen.rates.iter_mut().flat_map(|line| &mut line.rates);
+    rates.for_each(|rate| rate.figure.against = AgainstPrediction::Slower);
+    let text = drawn(&run, &analysis, |screen| screen);
+    assert_fits(&text);
+    for said in [
+        "84.3 ns slower",
+        "memory, one CPU   18.6 GB/s read (slower), 25.0 copy (slower)",
+        "pipe              8.27 GB/s on one CPU (slower)",
+    ] {
+        assert!(text.contains(said), "{said} is missing:\n{text}");
+    }
+    assert!(!text.contains(['▲', '▼']), "an arrow means more of a rate:\n{text}");
+}
+
+#[test]
+fn a_command_stands_alone_and_advice_is_prose() {
+    let text = plain(&guest::run());
+    assert!(text.contains("Do first     $ sudo kelvin tune --apply\n"), "{text}");
+    let advice = "             the load average of the last minute is 1.90 on 2 CPUs: find the\n";
+    assert!(text.contains(advice) && !text.contains("$ find"), "{text}");
+}
+
+#[test]
+fn a_level_that_is_not_distinguishable_says_from_what() {
+    let run = guest::run();
+    let mut analysis = analyse(&run);
+    let rung = analysis.screen.as_mut().unwrap().rungs.iter_mut().find(|rung| rung.what == "L3 hit").unwrap();
+    rung.figure.measured = None;
+    rung.figure.predicted = None;
+    rung.figure.text = "not distinguishable from DRAM".into();
+    let text = drawn(&run, &analysis, |screen| screen);
+    assert_fits(&text);
+    let line = text.lines().find(|line| line.contains("L3 hit")).unwrap();
+    assert!(line.ends_with("not distinguishable from DRAM"), "{line}");
+    let axis = |text: &str| text.lines().find(|line| line.contains("100 µs")).map(str::to_owned);
+    assert_eq!(axis(&text), axis(&plain(&run)), "its words leave the axis as wide as it was");
 }
 
 #[test]

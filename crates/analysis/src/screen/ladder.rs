@@ -13,6 +13,7 @@ use super::spot::Spot;
 use crate::levels::{MEMORY, is_reported, largest_cache};
 use crate::reference::{Standing, references, standing};
 use crate::result::{Analysis, MemoryLevel, MetricResult};
+use crate::words;
 
 /// Bytes of a block of a file.
 const BLOCK: u64 = 4 << 10;
@@ -212,7 +213,7 @@ fn missing_level(step: &Step, name: &str, run: &Run, analysis: &Analysis) -> Opt
         [] => "latency over the working set shows no levels".to_owned(),
         found => format!("latency over the working set shows {} only", found.join(", ")),
     };
-    let figure = unknown("not told apart", why);
+    let figure = unknown(&words::screen::not_distinguishable(next_level(name, &found)), why);
     let rung = Rung {
         what: step.what.into(),
         continues: step.continues,
@@ -221,6 +222,13 @@ fn missing_level(step: &Step, name: &str, run: &Run, analysis: &Analysis) -> Opt
         published: Vec::new(),
     };
     Some(Climbed { rung, named: step.named, from: None })
+}
+
+/// The level found next beyond one that was not.
+pub(crate) fn next_level<'n>(name: &str, found: &[&'n str]) -> Option<&'n str> {
+    // Names sort by their level, and main memory comes after every cache.
+    let place = |name: &str| (name == MEMORY, name.to_owned());
+    found.iter().copied().find(|other| place(other) > place(name))
 }
 
 /// Core-to-core latency between the run's CPU and its partner; on a machine that measured others, between the first pair.

@@ -85,9 +85,9 @@ static LINES: [Line; 7] = [
     Line {
         what: "disk",
         rates: &[
-            work("read", "reading the disk in order", Spot::new(&file::DEVICE_READ)),
-            work("write", "writing to the disk in order", Spot::new(&file::DEVICE_WRITE)),
-            work("reads of 4 KiB", "reading 4 KiB anywhere on the disk", Spot::new(&file::DEVICE_REQUESTS)),
+            work("read", "reading the disk sequentially", Spot::new(&file::DEVICE_READ)),
+            work("write", "writing to the disk sequentially", Spot::new(&file::DEVICE_WRITE)),
+            work("reads of 4 KiB", "random reads of 4 KiB from the disk", Spot::new(&file::DEVICE_REQUESTS)),
         ],
     },
     Line {

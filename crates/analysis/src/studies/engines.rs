@@ -1,6 +1,7 @@
 //! The engines that read a file: the request size from which one beats another, and which is fastest.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use kelvin_catalogue::file::{BLOCK, ENGINES, ReadEngine};
 use kelvin_model::units::bytes;
@@ -9,7 +10,8 @@ use kelvin_stats::{headline, median};
 
 use super::crossing::{Line, Standing, chance_of_best, chance_of_side, crossings, lines, standing, standings};
 use crate::evidence::{Evidence, chance_of_all, decided_by};
-use crate::result::Study;
+use crate::result::{Figure, Study, StudyColumn, StudyRow, StudyTable};
+use crate::words;
 
 /// The engine that every other is compared with.
 const BASE: ReadEngine = ReadEngine::Read;
@@ -22,26 +24,57 @@ const LEAST_ENGINES: usize = 3;
 pub(crate) fn engines(evidence: &Evidence<'_>) -> Option<Study> {
     let lines = lines(evidence.all(&ENGINES), BLOCK);
     let base = lines.iter().find(|line| BASE.point().is_of(&line.held))?;
-    let others: Vec<&Line> = lines.iter().filter(|line| line.held != base.held).collect();
-    let against = others.iter().filter_map(|other| compared(base, other));
-    // Other pairs are included only if they certainly cross.
-    let pairs = others
-        .iter()
-        .enumerate()
-        .flat_map(|(index, first)| others[index + 1..].iter().map(move |second| (first, second)));
-    let crossing = pairs.filter_map(|(first, second)| compared(first, second)).filter(is_crossed);
-    let conclusions = against.chain(crossing).chain(fastest(&lines)).collect();
+    // Other pairs stand beside each other in the table of all engines.
+    let others = lines.iter().filter(|line| line.held != base.held);
+    let conclusions = others.filter_map(|other| compared(base, other)).chain(fastest(&lines)).collect();
     let design = format!(
         "A cached file was read sequentially by {} engines, in requests of {} to {}; each request was timed, in several rounds.",
         lines.len(),
         bytes(base.points.first()?.at),
         bytes(base.points.last()?.at),
     );
-    Study::new(ENGINES.id, design, conclusions)
+    Some(Study { tables: vec![table(&lines)], ..Study::new(ENGINES.id, design, conclusions)? })
 }
 
-fn is_crossed(conclusion: &Conclusion) -> bool {
-    matches!(&conclusion.claim, Claim::Crossing { crossings, .. } if !crossings.is_empty())
+/// Columns of the table of engines that fit on a terminal.
+const MAIN_SIZES: usize = 7;
+
+/// The time of a request of each engine at each size.
+fn table(lines: &[Line]) -> StudyTable {
+    let sizes = sizes(lines);
+    let is_main = |index: usize| {
+        let last = sizes.len() - 1;
+        sizes.len() <= MAIN_SIZES || (0..MAIN_SIZES).any(|place| place * last / (MAIN_SIZES - 1) == index)
+    };
+    let column =
+        |(index, &size): (usize, &u64)| StudyColumn { label: bytes(size), unit: ENGINES.unit, is_main: is_main(index) };
+    let cell = |line: &Line, size: u64| {
+        let rounds = line.at(size)?;
+        Some(Figure { value: headline(rounds), interval: None, n: rounds.len() as u64 })
+    };
+    let row =
+        |line: &Line| StudyRow { label: line.name(), cells: sizes.iter().map(|&size| cell(line, size)).collect() };
+    StudyTable {
+        id: ENGINES.id.to_string(),
+        title: "Time of a request by its size".into(),
+        columns: sizes.iter().enumerate().map(column).collect(),
+        rows: lines.iter().map(row).collect(),
+        metrics: vec![ENGINES.id],
+        bars: None,
+    }
+}
+
+/// All sizes of requests, ascending.
+fn sizes(lines: &[Line]) -> Vec<u64> {
+    let sizes: BTreeSet<u64> = lines.iter().flat_map(|line| line.points.iter().map(|point| point.at)).collect();
+    sizes.into_iter().collect()
+}
+
+/// Gives the study its answer, once its conclusions are corrected for one another.
+pub(super) fn answer(study: &mut Study) {
+    if study.id == ENGINES.id {
+        study.answers.extend(words::engines::answer(&study.conclusions));
+    }
 }
 
 /// One against another; `None` where too few sizes were measured with both.
@@ -77,10 +110,7 @@ fn together(standings: &[Standing]) -> Test {
 
 /// Which one is fastest at each size that enough of them have.
 fn fastest(lines: &[Line]) -> Vec<Conclusion> {
-    let mut sizes: Vec<u64> = lines.iter().flat_map(|line| line.points.iter().map(|point| point.at)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes.into_iter().filter_map(|at| fastest_at(lines, at)).collect()
+    sizes(lines).into_iter().filter_map(|at| fastest_at(lines, at)).collect()
 }
 
 fn fastest_at(lines: &[Line], at: u64) -> Option<Conclusion> {

@@ -41,9 +41,9 @@ pub(super) const LOAD: Name = Name::new("load");
 /// Bytes that a device moves for each byte served from which it does more than was asked for.
 const MORE: f64 = 1.1;
 /// Growth of memory that matters, in bytes a request: below it the allocator's pages cannot be told from a leak.
-const LEAK: f64 = 64.0;
+pub(crate) const LEAK: f64 = 64.0;
 /// Growth over a study that matters, in bytes: below it the allocator's arenas fill up, and the client keeps what it measures.
-const LEAKED: f64 = (1 << 20) as f64;
+pub(crate) const LEAKED: f64 = (1 << 20) as f64;
 /// Requests that wait for all of a visit from which on it is no chance of the visit's ends.
 const WAITING: f64 = 0.5;
 /// Use of the generator's CPU below which it cannot have been the limit.

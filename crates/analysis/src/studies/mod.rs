@@ -75,7 +75,13 @@ pub fn published_load() -> Study {
 pub fn studies(run: &Run) -> Vec<Study> {
     let mut studies = drawn(run);
     correct(studies.iter_mut().flat_map(|study| &mut study.conclusions).collect());
+    answer(&mut studies);
     studies
+}
+
+/// Gives studies the answers that follow from their conclusions, once these are corrected for one another.
+pub(crate) fn answer(studies: &mut [Study]) {
+    studies.iter_mut().for_each(engines::answer);
 }
 
 /// The same, each conclusion on its own.

@@ -241,11 +241,23 @@ fn hazards() -> Vec<Hazard> {
         effect: "figures of the machine change meanwhile".into(),
         affects: Vec::new(),
         remedy: remedy.map(Into::into),
+        remedy_is_command: remedy.is_some_and(|text| text.starts_with("sudo ")),
         source: "a made-up machine".into(),
     };
     vec![
         hazard("virtual_machine", Severity::Warning, "this is a virtual machine on KVM", None),
-        hazard("damon", Severity::Warning, "idle memory is reclaimed proactively (DAMON)", Some("kelvin tune --apply")),
+        hazard(
+            "damon",
+            Severity::Warning,
+            "idle memory is reclaimed proactively (DAMON)",
+            Some("sudo kelvin tune --apply"),
+        ),
+        hazard(
+            "load",
+            Severity::Warning,
+            "the load average of the last minute is 1.90 on 2 CPUs",
+            Some("find the other work with top, stop it, and wait until the load falls"),
+        ),
         hazard("mitigations", Severity::Note, "mitigations in force: spectre_v1", Some("boot with mitigations=off")),
     ]
 }

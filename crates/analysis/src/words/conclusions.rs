@@ -50,7 +50,9 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
             });
             let as_long = format!("as long as one of {}", bytes(*smallest));
             let shown = format!("one of {} takes {}", bytes(*shown_at), times(ratio, &as_long));
-            format!("bytes cost more than calls in a TCP stream{where_from}: {shown}")
+            format!(
+                "bytes cost more than calls in a TCP stream{where_from}, which doubles the time of a message: {shown}"
+            )
         }
         Claim::MoreTasksThanCpus { other, longer, .. } => more_tasks(&other.case, longer, conclusion.holds),
         Claim::Law(law) => of_law(law),
@@ -141,14 +143,15 @@ impl Compared<'_> {
                 self.limit,
                 times(&self.ratio, "as fast")
             ),
-            RatioQuestion::Enough => self.enough("is enough"),
-            RatioQuestion::NotEnough => self.enough("is not enough"),
+            RatioQuestion::Enough => self.enough("is enough for"),
+            RatioQuestion::NotEnough => self.enough("is not enough for"),
             RatioQuestion::MoreThreads => {
                 let [few, many] = [self.base, self.other].map(|side| THREAD_COUNT.of(&side.case).unwrap_or(0));
                 format!(
-                    "{}: more than {} help: {many} read {}, {}",
+                    "{}: more than {} help by more than {}: {many} read {}, {}",
                     state_and_block(&self.base.case),
                     counted(few, "thread"),
+                    percent(self.limit - 1.0),
                     times(&self.ratio, "as much"),
                     amount(self.other)
                 )
@@ -176,10 +179,10 @@ impl Compared<'_> {
         let efficiency = self.ratio.over(tasks as f64);
         match question {
             RatioQuestion::TasksFaster => {
-                format!("{tasks} {kind} finish the work {}", times(&self.ratio, "as fast as one"))
+                format!("{tasks} {kind} finish the work earlier than one: {}", times(&self.ratio, "as fast"))
             }
             RatioQuestion::TasksEfficient => format!(
-                "{tasks} {kind} use the CPUs with an efficiency of at least {}: it is {}",
+                "{tasks} {kind} use the CPUs with an efficiency of at least {}: {}",
                 percent(self.limit / tasks as f64),
                 share(&efficiency)
             ),
@@ -194,10 +197,11 @@ impl Compared<'_> {
     fn enough(&self, claim: &str) -> String {
         let (what, at) = curve(self.other);
         format!(
-            "{what} {at} {claim}: it reaches {} of the rate with {}, {}",
-            share(&self.ratio),
+            "{what} {at} {claim} {} of the rate with {}, {}: it reaches {}",
+            percent(self.limit),
             curve(self.base).1,
-            amount(self.base)
+            amount(self.base),
+            share(&self.ratio)
         )
     }
 
@@ -294,7 +298,7 @@ fn state_and_block(case: &Case) -> String {
     BLOCK.of(case).map_or_else(|| state(case).into(), |block| format!("{}, in blocks of {}", state(case), bytes(block)))
 }
 
-fn engine(case: &Case) -> &'static str {
+pub(super) fn engine(case: &Case) -> &'static str {
     TunedEngine::AXIS.word_of(case).or(ReadEngine::AXIS.word_of(case)).unwrap_or("unnamed engine")
 }
 
@@ -316,7 +320,9 @@ fn part(question: ShareQuestion, of: &Side, part: &Estimate, limit: f64, conclus
                 _ => "this case".into(),
             };
             format!(
-                "TCP streams on this machine are CPU-limited in {cases}: the busiest CPU is busy at least {} of the time",
+                "TCP streams on this machine are CPU-limited in {cases}, with a CPU busy for more than {} of the time: the busiest is busy \
+                 for {} in the case with most idle time",
+                percent(limit),
                 percent(part.value)
             )
         }
@@ -583,7 +589,10 @@ fn of_level(level: &LevelClaim) -> String {
         ),
         LevelClaim::Found { .. } => found_level(level),
         LevelClaim::Unseen { level, bytes: size } => {
-            format!("L{level}: the machine reports {}, but the curve has no plateau for it", bytes(*size))
+            format!(
+                "L{level}, {} by what the machine reports, has a plateau of its own in the curve: none is seen",
+                bytes(*size)
+            )
         }
         LevelClaim::Translation { bytes: set, latencies: [base, huge], shows_from, reach } => {
             let reaches =
@@ -607,20 +616,22 @@ fn found_level(level: &LevelClaim) -> String {
     let LevelClaim::Found { name, latency, ends, to_bytes, reported, is_memory } = level else { return String::new() };
     let nanoseconds = |value| plain(value, Unit::Nanoseconds);
     let [value, low, high] = [latency.value, latency.low, latency.high].map(nanoseconds);
-    let load = format!("{name}: {value} per load ({low} to {high})");
+    let load = format!("{value} per load ({low} to {high})");
     let Some([from, to]) = *ends else {
-        return format!("{load}, up to the largest working set, {}", bytes(*to_bytes));
+        return format!("{name}: {load}, up to the largest working set, {}", bytes(*to_bytes));
     };
-    let ending = format!("{load}, ending between {} and {}", bytes(from), bytes(to));
+    let ending = format!("ending between {} and {}", bytes(from), bytes(to));
     match *reported {
-        _ if *is_memory => format!("{ending}, beyond which address translation takes longer"),
-        None => format!("{ending}; the machine reports no such cache"),
-        Some(size) if size > to => format!(
-            "{ending}: less than the {} that the machine reports, as with a shared or partitioned cache",
-            bytes(size)
-        ),
-        Some(size) if size < from => format!("{ending}: more than the {} that the machine reports", bytes(size)),
-        Some(size) => format!("{ending}, matching the {} that the machine reports", bytes(size)),
+        _ if *is_memory => format!("{name}: {load}, {ending}, beyond which address translation takes longer"),
+        None => format!("{name}: {load}, {ending}; the machine reports no such cache"),
+        Some(size) => {
+            let differs = match size {
+                size if size > to => ", less, as with a shared or partitioned cache",
+                size if size < from => ", more",
+                _ => "",
+            };
+            format!("{name} has the size that the machine reports, {}: {load}, {ending}{differs}", bytes(size))
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use kelvin_model::units::{bytes, metric_at, number, percent, plain};
 use kelvin_model::{Canary, Case, Claim, Fact, Hazard, LevelClaim, Machine, Name, Place, Run, Unit};
 
 use super::conclusions::{limited_by, of_range, peer_streams};
+use super::screen::not_distinguishable;
 use super::why::shares;
 use super::{claim, evidence};
 use crate::raw::{QUIET, Raw};
@@ -12,6 +13,7 @@ use crate::result::{
     Analysis, CanaryHistory, CountOf, Finding, Found, Gap, GapCauses, MemoryLevel, MemoryLevels, MetricResult, Moved,
     Outcome, ShownCause, Warning,
 };
+use crate::screen::next_level;
 use crate::studies::peer::{Essence, EssentialStream};
 use crate::summary::modes_in_words;
 
@@ -109,10 +111,7 @@ fn of_quiet(share: f64, analysis: &Analysis) -> (String, String) {
     let steady = |history: &CanaryHistory| format!("{} steady {}", name(history.canary), percent(history.steady_share));
     let steady = analysis.canaries.iter().map(steady).collect::<Vec<String>>().join(", ");
     let slowed = analysis.slowed.filter(|_| share < QUIET).map(|slowed| {
-        format!(
-            "; on average work took {} longer than on the core left alone, in another run more or less",
-            percent(slowed)
-        )
+        format!("; on average work took {} longer than undisturbed, in another run more or less", percent(slowed))
     });
     (
         format!("{what}: {} of the guarded samples were undisturbed", percent(share)),
@@ -163,14 +162,15 @@ fn of_levels(found: &MemoryLevels) -> (String, String) {
         [] => String::new(),
         names => format!("; {} not of the size that the machine reports", names.join(", ")),
     };
+    let all: Vec<&str> = found.levels.iter().map(|level| level.name.as_str()).collect();
     let unseen = found.conclusions.iter().filter_map(|conclusion| match &conclusion.claim {
-        Claim::Level(LevelClaim::Unseen { level, .. }) => Some(format!("L{level}")),
+        Claim::Level(LevelClaim::Unseen { level, .. }) => {
+            let name = format!("L{level}");
+            Some(format!("; {name} {}", not_distinguishable(next_level(&name, &all))))
+        }
         _ => None,
     });
-    let unseen = match unseen.collect::<Vec<_>>().as_slice() {
-        [] => String::new(),
-        names => format!("; {} not told apart", names.join(", ")),
-    };
+    let unseen: String = unseen.collect();
     let test = found.conclusions.first().map(|conclusion| evidence(conclusion)).unwrap_or_default();
     (format!("Latency by working set: {}{differs}{unseen}", each.collect::<Vec<_>>().join(", ")), test)
 }
@@ -182,18 +182,18 @@ fn of_moved(moved: &Moved, analysis: &Analysis) -> (String, String) {
         return Default::default();
     };
     let (unit, of) = (result.metric.unit, summary.modes_of.words());
-    let changes = format!(
-        "The distance between this machine's CPUs changes: core-to-core latency is bimodal, {} of the {of}",
-        modes_in_words(summary.states(), unit)
-    );
+    let changes =
+        format!("Core-to-core latency alternates between {} of the {of}", modes_in_words(summary.states(), unit));
     let rate = moved.most.and_then(|metric| at(analysis, &Place { metric, case: moved.case.clone() }));
     let text = match rate.and_then(|rate| Some((rate, rate.outcome.summary()?))) {
         Some((rate, states)) => format!(
-            "{changes}; the bandwidth of all CPUs changes with it, {} the most: {}",
+            "{changes}; the bandwidth of all CPUs follows it, {} the most: {}",
             rate.metric.id,
             modes_in_words(states.states(), rate.metric.unit)
         ),
-        None => format!("{changes}; this run's bandwidths of all CPUs are those at {}", plain(summary.headline, unit)),
+        None => {
+            format!("{changes}; the bandwidths of all CPUs in this run belong to {}", plain(summary.headline, unit))
+        }
     };
     (text, format!("two modes of core-to-core latency, separated over the {of} at {}", moved.case))
 }
@@ -237,11 +237,12 @@ fn of_gap(gap: &Gap, analysis: &Analysis) -> (String, String) {
         states => format!("bimodal, {} of the {}", modes_in_words(states, unit), summary.modes_of.words()),
     };
     let text = format!(
-        "{}: measured {measured}, {} times the predicted {}; {}",
+        "{}: {measured}, {}: {} times the predicted {}; {}",
         named(analysis, &gap.at),
+        super::against_prediction(result),
         number(gap.ratio),
         plain(prediction.value, unit),
-        explained(gap)
+        explanation(gap).unwrap_or_else(|| to_explain(gap))
     );
     let interval = summary.interval.map_or_else(
         || plain(summary.headline, unit),
@@ -258,16 +259,15 @@ fn of_gap(gap: &Gap, analysis: &Analysis) -> (String, String) {
     (text, because)
 }
 
-/// What explains a gap: only what was shown. A hazard that was not tried as a cause explains nothing.
-fn explained(gap: &Gap) -> String {
-    if let Some(level) = &gap.level {
-        return less_than_reported(level);
-    }
-    if let Some(causes) = &gap.causes {
-        return of_causes(causes);
-    }
+/// What explains a gap: only what was shown. A hazard that was not tried as a cause explains nothing. `None` where no cause was tried.
+pub(crate) fn explanation(gap: &Gap) -> Option<String> {
+    gap.level.as_ref().map(less_than_reported).or_else(|| gap.causes.as_ref().map(of_causes))
+}
+
+/// How to look for the cause of a gap.
+fn to_explain(gap: &Gap) -> String {
     let of_one = format!("{} {}", gap.at.metric, gap.at.case);
-    format!("not explained (to try causes: kelvin why {})", of_one.trim_end())
+    format!("no cause was tried (kelvin why {})", of_one.trim_end())
 }
 
 /// `waking an idle CPU takes 51 to 64 % of it`.
@@ -285,9 +285,9 @@ fn of_causes(causes: &GapCauses) -> String {
     };
     if causes.shown.is_empty() {
         return match causes.ruled_out.as_slice() {
-            [] if open.is_empty() => "not explained: no cause of it could be taken away here".into(),
+            [] if open.is_empty() => "not explained: no cause could be tried on this machine".into(),
             [] => format!("not explained{open}"),
-            tried => format!("not explained, and not by {}{open}", names(tried, " or ")),
+            tried => format!("not explained; ruled out: {}{open}", names(tried, ", ")),
         };
     }
     let shown: Vec<String> = causes.shown.iter().map(takes).collect();

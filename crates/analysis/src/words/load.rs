@@ -8,6 +8,8 @@ use kelvin_model::{
     WhatIf,
 };
 
+use crate::studies::load::{LEAK, LEAKED};
+
 mod answer;
 
 pub(crate) use answer::{across, answer, told_apart};
@@ -41,8 +43,10 @@ pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
             number(waiting.high)
         ),
         LoadClaim::Growth { of_server, bytes_a_second, bytes_a_request } => format!(
-            "the memory of the {} grows with the requests: by {} a request ({} to {}), {} a second",
+            "the memory of the {} grows by more than {} a request and {} in the study: by {} a request ({} to {}), {} a second",
             if *of_server { "server" } else { "load generator" },
+            bytes(LEAK),
+            plain(LEAKED, Unit::Bytes),
             bytes(bytes_a_request.value),
             bytes(bytes_a_request.low),
             bytes(bytes_a_request.high),

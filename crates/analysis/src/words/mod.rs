@@ -2,6 +2,7 @@
 
 pub mod compare;
 mod conclusions;
+pub(crate) mod engines;
 pub(crate) mod findings;
 pub mod hazards;
 pub mod history;
@@ -11,10 +12,10 @@ pub(crate) mod screen;
 pub(crate) mod transfer;
 pub mod why;
 
-use kelvin_model::Unit;
 use kelvin_model::units::{Quantity, percent, plain, quantity, with_interval, without_cycles};
+use kelvin_model::{Better, Unit};
 
-use crate::result::{Figure, MetricResult, Mode, Summary, Verdict};
+use crate::result::{Figure, Gap, MetricResult, Mode, Summary, Verdict};
 
 pub(crate) use conclusions::{claim, evidence};
 
@@ -26,6 +27,35 @@ pub fn measured(summary: &Summary, unit: Unit) -> String {
         [] => with_interval(summary.headline, summary.interval, unit).to_string(),
         states => states.iter().map(mode).collect::<Vec<_>>().join(" or "),
     }
+}
+
+/// A result against its prediction in one word: for speeds what a user feels (`slower`), for other quantities the side of the range; the same
+/// word for a time and a rate. Empty without a prediction.
+pub fn verdict(result: &MetricResult) -> &'static str {
+    let metric = &result.metric;
+    let is_speed =
+        matches!(metric.unit, Unit::Nanoseconds | Unit::Cycles | Unit::Hertz | Unit::BytesPerSecond | Unit::PerSecond);
+    match (result.verdict, metric.better) {
+        (Verdict::AsPredicted, _) => "expected",
+        (Verdict::Above, Better::Lower) | (Verdict::Below, Better::Higher) if is_speed => "slower",
+        (Verdict::Above, Better::Higher) | (Verdict::Below, Better::Lower) if is_speed => "faster",
+        (Verdict::Above, _) => "above",
+        (Verdict::Below, _) => "below",
+        (Verdict::NotPredicted | Verdict::NotMeasured, _) => "",
+    }
+}
+
+/// The same in a sentence: `slower than predicted`, `above its prediction`.
+pub(crate) fn against_prediction(result: &MetricResult) -> String {
+    match verdict(result) {
+        speed @ ("slower" | "faster") => format!("{speed} than predicted"),
+        side => format!("{side} its prediction"),
+    }
+}
+
+/// What explains a gap between measured and predicted, by what was shown; `None` where no cause was tried.
+pub fn explanation(gap: &Gap) -> Option<String> {
+    findings::explanation(gap)
 }
 
 /// How far outside its predicted range a result lies, where it does: `outside by 2.4 times its half-width`.

@@ -39,52 +39,59 @@ pub(crate) fn no_figure(outcome: &Outcome) -> (String, Option<String>) {
     (word.into(), reason)
 }
 
+/// A level of the memory hierarchy that the curve of latency does not show apart from the next one.
+pub(crate) fn not_distinguishable(next: Option<&str>) -> String {
+    match next {
+        Some(next) => format!("not distinguishable from {next}"),
+        None => "not distinguishable".into(),
+    }
+}
+
 /// The sentence about what stands out.
 pub(crate) fn stand_out(says: &Says) -> String {
     let time = |amount: &Amount| brief(amount.value, amount.half_width, Unit::Nanoseconds);
     let rate = |amount: &Amount| brief(amount.value, amount.half_width, Unit::BytesPerSecond);
     match says {
         Says::WakeUp { wake, times: more } => format!(
-            "Waking an idle CPU costs {}, {} times a switch on one: work that hops between CPUs pays it at every hop.",
+            "Waking an idle CPU takes {}, {} times a context switch: work that moves between CPUs pays it each time.",
             time(wake),
             times(*more)
         ),
         Says::CacheSize { ends, reported, name, beyond } => format!(
-            "Only {} of the reported {} of {name} answer: larger working sets wait {} for each load.",
+            "Only {} of the reported {} of {name} are effective: loads of larger working sets take {}.",
             between(*ends),
             bytes(*reported),
             time(beyond)
         ),
         Says::Distance { modes: [near, far] } => format!(
-            "The CPUs move apart at times: a cache line then takes {1} from one to the other, else {0}.",
-            plain(*near, Unit::Nanoseconds),
-            plain(*far, Unit::Nanoseconds)
+            "Core-to-core latency alternates between {}: what two CPUs share varies with it.",
+            both(*near, *far)
         ),
         Says::StreamsAcross { apart, together } => format!(
-            "Two local TCP streams carry {} with each on one CPU, but {} with their ends on two.",
+            "Two local TCP streams reach {} with both ends of each on one CPU, but {} with the ends on two CPUs.",
             rate(apart),
             rate(together)
         ),
         Says::CongestionControl { name, systems, other } => format!(
-            "A local TCP stream carries {} under {name}, the congestion control of this system, but {} under another.",
+            "A local TCP stream reaches {} with {name}, the default congestion control of this system, but {} with another.",
             rate(systems),
             rate(other)
         ),
         Says::WorstTime { named, figure, predicted, within } => {
             let why = match within {
-                Some(Within::WakeUps(wake)) => format!("two wake-ups of {} are in it", time(wake)),
-                Some(Within::Cache { name, ends }) => format!("only {} of {name} answer", between(*ends)),
+                Some(Within::WakeUps(wake)) => format!("it includes two wake-ups of {}", time(wake)),
+                Some(Within::Cache { name, ends }) => format!("only {} of {name} are effective", between(*ends)),
                 Some(Within::Causes(causes)) => largest_cause(causes),
-                None => "nothing measured explains it".into(),
+                None => "no measured cause explains it".into(),
             };
-            format!("Slowest against its prediction: {named}, {figure} instead of {predicted}; {why}.")
+            format!("Furthest from its prediction: {named}, {figure} instead of {predicted}; {why}.")
         }
         Says::FreshMemory { page, touch, again, in_huge } => fresh_memory(*page, touch, again.as_ref(), *in_huge),
         Says::IdleCache { left, seconds: idle } => {
             let many = (left * 100.0).round();
             let (of, gone) = if many < 100.0 { ("Of every 100", format!(", {many}")) } else { ("All", String::new()) };
             format!(
-                "{of} pages of files that nothing touched for {}{gone} left the page cache: the next read goes to disk.",
+                "{of} file pages unused for {}{gone} were evicted from the page cache: the next read goes to the disk.",
                 seconds(*idle)
             )
         }
@@ -101,7 +108,7 @@ pub(crate) fn stand_out(says: &Says) -> String {
             times(*more)
         ),
         Says::Disk { read, requests, latency } => format!(
-            "The disk reads {} in order, and {} random blocks of 4 KiB a second; one alone takes {}.",
+            "The disk reads {} sequentially, and {} random blocks of 4 KiB a second; a single one takes {}.",
             rate(read),
             thousands(requests),
             time(latency)
@@ -113,8 +120,17 @@ pub(crate) fn stand_out(says: &Says) -> String {
 fn largest_cause(causes: &GapCauses) -> String {
     match (causes.shown.first(), causes.ruled_out.first()) {
         (Some(cause), _) => takes(cause),
-        (None, Some(tried)) => format!("not explained, and not by {tried}"),
+        (None, Some(tried)) => format!("not explained; ruled out: {tried}"),
         (None, None) => "not explained".into(),
+    }
+}
+
+/// `42 and 159 ns`: two times in one unit, where that suits both.
+fn both(low: f64, high: f64) -> String {
+    let [from, to] = [low, high].map(|time| plain(time, Unit::Nanoseconds));
+    match (from.split_once(' '), to.split_once(' ')) {
+        (Some((value, unit)), Some((_, same))) if unit == same => format!("{value} and {to}"),
+        _ => format!("{from} and {to}"),
     }
 }
 

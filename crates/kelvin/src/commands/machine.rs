@@ -65,7 +65,8 @@ fn write_terminal(out: &mut dyn Write, machine: &Machine, hazards: &[Hazard]) ->
         writeln!(out, "  {severity:8} {}", hazard.summary)?;
         writeln!(out, "           {}", hazard.effect)?;
         if let Some(remedy) = &hazard.remedy {
-            writeln!(out, "           remedy: {remedy}")?;
+            let prompt = if hazard.remedy_is_command { "$ " } else { "" };
+            writeln!(out, "           remedy: {prompt}{remedy}")?;
         }
     }
     Ok(())

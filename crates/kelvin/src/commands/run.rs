@@ -94,7 +94,7 @@ fn with_rivals(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<
 /// What a run prints for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text {
-    /// The first screen, or all tables where there is none.
+    /// The first screen, or that of a study; all tables where there is none.
     Screen,
     /// The same, then the tables of what was asked for.
     ScreenAndTables,
@@ -119,14 +119,14 @@ pub struct Destination<'a> {
 }
 
 impl<'a> Destination<'a> {
-    /// The command line, and the machines that it names; all is printed in full.
+    /// The command line, and the machines that it names; the screen is printed where there is one.
     pub fn new(args: &'a DestinationArgs, references: Vec<Reference>) -> Self {
         Self {
             store: (!args.no_store).then_some(&args.store),
             labels: labels(&args.tags, args.note.as_deref()),
             page: (!args.no_report).then_some(&args.report),
             json: args.json,
-            text: Text::Full,
+            text: Text::Screen,
             references,
         }
     }

@@ -43,7 +43,7 @@ pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
     vec![
         hazard("block_io_limit", Severity::Serious, summary, effect)
             .touching(&["file.", FAULT_MAJOR.id.as_str()])
-            .remedy(commands.join("; "))
+            .command(commands.join("; "))
             .read_in(first.file.as_str()),
     ]
 }

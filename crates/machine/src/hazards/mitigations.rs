@@ -99,7 +99,7 @@ pub(super) fn in_force(look: &Look<'_>) -> Option<Hazard> {
     Some(
         hazard("mitigations", Severity::Note, summary, &effect)
             .touching(&["os.", "file.", "net."])
-            .remedy("boot with mitigations=off, only on a machine that runs no untrusted code")
+            .advice("boot with mitigations=off, only on a machine that runs no untrusted code")
             .read_in(fact.source_or_reason()),
     )
 }

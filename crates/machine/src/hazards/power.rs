@@ -36,7 +36,7 @@ fn idle_states(look: &Look<'_>) -> Option<Hazard> {
     Some(
         hazard("idle_states", Severity::Note, summary, effect)
             .touching(TOUCHED)
-            .remedy(format!("sudo cpupower idle-set -D {NOTICED}"))
+            .command(format!("sudo cpupower idle-set -D {NOTICED}"))
             .read_in(directory),
     )
 }
@@ -53,7 +53,7 @@ fn battery(look: &Look<'_>) -> Option<Hazard> {
     let effect = "firmware and kernel lower the frequency to save power";
     Some(
         hazard("battery", Severity::Serious, "the machine runs on battery", effect)
-            .remedy("plug in the power supply")
+            .advice("plug in the power supply")
             .read_in(format!("{SUPPLIES}/{discharging}/status")),
     )
 }
@@ -64,7 +64,7 @@ fn thermal(look: &Look<'_>) -> Option<Hazard> {
     let effect = "under sustained load the frequency falls";
     Some(
         hazard("thermal_throttling", Severity::Note, summary, effect)
-            .remedy("improve cooling, or pause between runs")
+            .advice("improve cooling, or pause between runs")
             .read_in("/sys/devices/system/cpu/cpu*/thermal_throttle"),
     )
 }

@@ -2,7 +2,7 @@
 
 use kelvin_model::{Hazard, Severity, cpu_ranges};
 
-use super::{Look, With, hazard, percent};
+use super::{Look, TUNE, With, hazard, percent};
 
 const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
 /// Share of a sibling's time above which it counts as busy; less is the kernel's own work.
@@ -24,10 +24,8 @@ pub fn neighbours(looked_at: &[(u32, f64)]) -> Option<Hazard> {
     let worst = looked_at.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)).filter(|worst| worst.1 < LEFT_ALONE)?;
     let severity = if share < HARDLY_LEFT_ALONE { Severity::Warning } else { Severity::Note };
     let beside = if worst.0 == cpu { String::new() } else { format!("; CPU {} is for {}", worst.0, percent(worst.1)) };
-    let summary = format!(
-        "CPU {cpu}, where this runs, is left alone by a sibling thread for {} of the time{beside}",
-        percent(share)
-    );
+    let summary =
+        format!("the sibling thread of CPU {cpu}, where this runs, is idle for {} of the time{beside}", percent(share));
     let effect = "work beside another thread of the core takes up to twice as long; the canaries set it apart";
     Some(
         hazard("neighbours", severity, summary, effect)
@@ -48,7 +46,7 @@ fn governor(look: &Look<'_>) -> Option<Hazard> {
     let effect = "the core starts slow and speeds up under load: short probes look slow, and spread grows";
     Some(
         hazard("governor", Severity::Warning, format!("the frequency governor is '{name}', not 'performance'"), effect)
-            .remedy("kelvin tune --apply")
+            .command(TUNE)
             .read_in(governor.source_or_reason()),
     )
 }
@@ -58,9 +56,7 @@ fn boost(look: &Look<'_>) -> Option<Hazard> {
         .map(|(file, on)| (file.to_owned(), on));
     let (file, _) = switches.into_iter().find(|(file, on)| look.root.text(file).as_deref() == Some(on))?;
     let effect = "the frequency depends on temperature, power budget and the load of other cores";
-    Some(
-        hazard("boost", Severity::Warning, "frequency boost is on", effect).remedy("kelvin tune --apply").read_in(file),
-    )
+    Some(hazard("boost", Severity::Warning, "frequency boost is on", effect).command(TUNE).read_in(file))
 }
 
 fn smt(look: &Look<'_>) -> Option<Hazard> {
@@ -79,7 +75,7 @@ fn smt(look: &Look<'_>) -> Option<Hazard> {
     let control = "/sys/devices/system/cpu/smt/control";
     let hazard = hazard("smt", severity, summary, effect).read_in(look.machine.topology.siblings.source_or_reason());
     let can_change = look.root.text(control).as_deref() == Some("on");
-    Some(if can_change { hazard.remedy(format!("echo off | sudo tee {control}")) } else { hazard })
+    Some(if can_change { hazard.command(format!("echo off | sudo tee {control}")) } else { hazard })
 }
 
 fn virtual_machine(look: &Look<'_>) -> Option<Hazard> {

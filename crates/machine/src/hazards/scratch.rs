@@ -57,7 +57,7 @@ fn full(scratch: &Path) -> Option<Hazard> {
     Some(
         hazard("file_system_full", severity, summary, effect)
             .touching(&["file."])
-            .remedy("free some space, or choose another scratch directory")
+            .advice("free some space, or choose another scratch directory")
             .read_in(format!("statvfs of {}", existing.display())),
     )
 }
@@ -88,7 +88,7 @@ fn kind(mount: &Mount, scratch: &Path) -> Option<Hazard> {
     Some(
         found
             .touching(&["file."])
-            .remedy("choose a scratch directory on a local disk")
+            .advice("choose a scratch directory on a local disk")
             .read_in(format!("{MOUNTS}, {}", mount.target)),
     )
 }

@@ -3,7 +3,7 @@
 use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, PAGE};
 use kelvin_model::{Hazard, Severity};
 
-use super::{Look, With, hazard};
+use super::{Look, TUNE, With, hazard};
 
 /// Virtio device ID of the memory balloon, and the feature bits by which a guest returns free pages (virtio 1.3, 5.5).
 const BALLOON: &str = "0x0005";
@@ -29,7 +29,7 @@ fn proactive_reclaim(look: &Look<'_>) -> Option<Hazard> {
     Some(
         hazard("proactive_reclaim", Severity::Warning, "idle memory is reclaimed proactively (DAMON)", effect)
             .touching(&["file.", FAULT_MINOR.id.as_str(), FAULT_MAJOR.id.as_str(), PAGE.as_str()])
-            .remedy("kelvin tune --apply")
+            .command(TUNE)
             .read_in(file),
     )
 }
@@ -64,7 +64,7 @@ fn clock_source(look: &Look<'_>) -> Option<Hazard> {
         .read_in(fact.source_or_reason());
     let can_change = available.split_ascii_whitespace().any(|one| one == "tsc");
     Some(if can_change {
-        hazard.remedy(format!("echo tsc | sudo tee {DIRECTORY}/current_clocksource"))
+        hazard.command(format!("echo tsc | sudo tee {DIRECTORY}/current_clocksource"))
     } else {
         hazard
     })
@@ -79,7 +79,7 @@ fn transparent_huge_pages(look: &Look<'_>) -> Option<Hazard> {
     Some(
         hazard("transparent_huge_pages", Severity::Warning, "transparent huge pages are on for all memory", effect)
             .touching(&["mem.", "os.process", "os.fork"])
-            .remedy("kelvin tune --apply")
+            .command(TUNE)
             .read_in(fact.source_or_reason()),
     )
 }
@@ -103,7 +103,7 @@ fn numa_balancing(look: &Look<'_>) -> Option<Hazard> {
             effect,
         )
         .touching(&["mem.", "os.", "file."])
-        .remedy("kelvin tune --apply")
+        .command(TUNE)
         .read_in(SWITCH),
     )
 }
@@ -150,7 +150,7 @@ fn unknown_facts(look: &Look<'_>) -> Option<Hazard> {
     let effect = "predictions and ceilings that need them are omitted, and sizes are chosen without them";
     Some(
         hazard("unknown_facts", Severity::Note, format!("unknown: {}", names.join(", ")), effect)
-            .remedy("sudo kelvin machine, as root may read more")
+            .advice("run kelvin machine as root, who may read more")
             .read_in("the machine's facts, each with its reason"),
     )
 }

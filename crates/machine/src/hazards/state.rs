@@ -29,7 +29,7 @@ fn load(look: &Look<'_>) -> Option<Hazard> {
     let effect = "other work competes for CPU time, caches and memory bandwidth";
     Some(
         hazard("load", severity, summary, effect)
-            .remedy("find it with top, stop it, and wait until the load falls")
+            .advice("find the other work with top, stop it, and wait until the load falls")
             .read_in(FILE),
     )
 }
@@ -100,7 +100,7 @@ fn memory(look: &Look<'_>) -> Option<Hazard> {
     Some(
         hazard("memory_pressure", severity, format!("only {} of memory is available", percent(share)), effect)
             .touching(&["mem.", "file.", "os."])
-            .remedy("find what uses the memory and stop it: ps aux --sort=-rss | head")
+            .advice("find what uses the memory with top, and stop it")
             .read_in(memory.available_bytes.source_or_reason()),
     )
 }
@@ -116,7 +116,7 @@ fn swap(look: &Look<'_>) -> Option<Hazard> {
     Some(
         hazard("swap", severity, format!("{} MiB are swapped out", used >> 20), effect)
             .touching(&["mem.", "os.", "file."])
-            .remedy("sudo swapoff -a && sudo swapon -a")
+            .command("sudo swapoff -a && sudo swapon -a")
             .read_in(FILE),
     )
 }

@@ -1,12 +1,13 @@
 //! The back of the page: studies, published machines, how it was measured, and the glossary.
 
 use kelvin_analysis::words::compare::program;
-use kelvin_analysis::{Answer, StudyColumn, StudyTable};
+use kelvin_analysis::{Answer, Concluded, Study, StudyColumn, StudyTable};
 use kelvin_model::Foreign;
 
-use super::{detail, heading, list, scrolling, terms};
+use super::{detail, figure, front, heading, list, scrolling, terms};
 use crate::figures::{Figure, file_name};
 use crate::safe::{Markup, html};
+use crate::terminal::{is_study, leading_conclusions, title};
 use crate::{Report, rivals, studies as tables, svg, units, words};
 
 /// Studies with their conclusions and the test of each.
@@ -16,25 +17,65 @@ pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
         page.push(html!("<h3><code>{}</code></h3>", study.id));
         page.push(study.answers.iter().map(answer).collect());
         page.push(html!("<p class=\"lead\">{}</p>", study.design));
-        let conclusions = study.conclusions.iter().map(|conclusion| {
-            let class = match conclusion.holds {
-                Some(true) => "good",
-                Some(false) => "odd",
-                None => "quiet",
-            };
-            html!(
-                "<span class=\"pill {}\">{}</span> {} <span class=\"why\">{}</span>",
-                class,
-                tables::verdict(conclusion),
-                conclusion.text,
-                conclusion.test
-            )
-        });
-        page.push(list("findings", conclusions));
+        page.push(conclusions(study));
         page.push(study.tables.iter().map(study_table).collect());
         page.push(figures_of(&study.id, figures));
     }
     page
+}
+
+/// The beginning of the page of a study: its answer, its figures as tables and pictures, then its conclusions and its method.
+pub(super) fn study(report: &Report<'_>, figures: &[Figure]) -> Markup {
+    let mut page = html!("<h1 id=\"studies-title\">{}</h1>{}", title(report), front::partial(report));
+    for study in &report.analysis.studies {
+        page.push(study.answers.iter().map(answer).collect());
+        if study.answers.is_empty() {
+            page.push(conclusions(study));
+        }
+        page.push(study.tables.iter().map(study_table).collect());
+        for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| belongs(&study.id, figure)) {
+            page.push(figure::figure(figure, index));
+        }
+        if !study.answers.is_empty() {
+            page.push(conclusions(study));
+        }
+        page.push(html!("<p class=\"lead\">{}</p>", study.design));
+    }
+    page
+}
+
+/// Whether a figure stands in the part of a study, and so not among those of its area.
+pub(super) fn is_in_study(report: &Report<'_>, figure: &Figure) -> bool {
+    is_study(report) && report.analysis.studies.iter().any(|study| belongs(&study.id, figure))
+}
+
+/// Conclusions with the test of each: the first ones, and the rest folded below them.
+fn conclusions(study: &Study) -> Markup {
+    let line = |conclusion: &Concluded| {
+        let class = match conclusion.holds {
+            Some(true) => "good",
+            Some(false) => "odd",
+            None => "quiet",
+        };
+        html!(
+            "<span class=\"pill {}\">{}</span> {} <span class=\"why\">{}</span>",
+            class,
+            tables::verdict(conclusion),
+            conclusion.text,
+            conclusion.test
+        )
+    };
+    let leading = leading_conclusions(study);
+    let rest: Vec<&Concluded> =
+        study.conclusions.iter().filter(|one| !leading.iter().any(|known| std::ptr::eq(*known, *one))).collect();
+    let folded = (!rest.is_empty()).then(|| {
+        html!(
+            "<details class=\"folded\"><summary>{}</summary>{}</details>",
+            words::plural(rest.len() as u64, "more conclusion"),
+            list("findings", rest.iter().map(|conclusion| line(conclusion)))
+        )
+    });
+    html!("{}{}", list("findings", leading.iter().map(|conclusion| line(conclusion))), folded)
 }
 
 /// What a study answers, and what that rests on.
@@ -79,10 +120,14 @@ fn grid(table: &StudyTable, title: &str, columns: &[(usize, &StudyColumn)]) -> M
     scrolling(title, all)
 }
 
-/// Links to the figures of a study: those of the metrics whose ids begin with its own.
+/// Whether a figure is of a study: of a metric whose id begins with that of the study.
+fn belongs(study: &str, figure: &Figure) -> bool {
+    figure.id.strip_prefix(study).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+}
+
+/// Links to the figures of a study.
 fn figures_of(study: &str, figures: &[Figure]) -> Markup {
-    let belongs =
-        |figure: &&Figure| figure.id.strip_prefix(study).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let belongs = |figure: &&Figure| belongs(study, figure);
     let link = |figure: &Figure| html!("<a href=\"#figure-{}\">{0}</a>", figure.id);
     let links: Vec<Markup> = figures.iter().filter(belongs).map(link).collect();
     if links.is_empty() { Markup::new() } else { html!("<p>Figures: {}.</p>", Markup::joined(links, ", ")) }

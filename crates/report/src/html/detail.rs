@@ -26,13 +26,12 @@ pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> Markup {
     page
 }
 
-/// The verdict as a word with its own sign, readable without colour.
+/// The verdict as a word with its own sign, readable without colour; the same sign for a time and a rate.
 pub(super) fn verdict(result: &MetricResult) -> Markup {
     let word = words::verdict(result);
     match result.verdict {
         Verdict::AsPredicted => html!("<b class=\"good\">● {}</b>", word),
-        Verdict::Above => html!("<b class=\"odd\">▲ {}</b>", word),
-        Verdict::Below => html!("<b class=\"odd\">▼ {}</b>", word),
+        Verdict::Above | Verdict::Below => html!("<b class=\"odd\">◆ {}</b>", word),
         Verdict::NotPredicted => html!("<b class=\"quiet\">no prediction</b>"),
         Verdict::NotMeasured => Markup::new(),
     }

@@ -1,6 +1,6 @@
 //! The first screen of the page: the ladder, the rates, what stands out, and what to do first.
 
-use kelvin_model::{AgainstPrediction, Name, RateLine, Remedy, Rung, Screen, ScreenFigure, StandOut};
+use kelvin_model::{AgainstPrediction, Name, Rate, RateLine, Remedy, Rung, Screen, ScreenFigure, StandOut};
 
 use super::{anchor, list, scrolling, terms};
 use crate::ladder::{label, published, reference};
@@ -90,22 +90,17 @@ impl First<'_> {
 
     fn rates(&self) -> Markup {
         let screen = self.screen;
-        let line = |line: &RateLine| {
-            let each = line.rates.iter().map(|rate| {
-                let figure = self.figure(&rate.figure);
-                html!("{} {}", figure, rate.of)
-            });
-            Markup::joined(each, ", ")
-        };
+        let line = |line: &RateLine| Markup::joined(line.rates.iter().map(|rate| self.rate(rate)), ", ");
         let lines: Vec<Markup> = screen.rates.iter().map(line).collect();
         if lines.is_empty() {
             return Markup::new();
         }
-        html!("<h2>How much it carries</h2>{}", terms(screen.rates.iter().map(|line| line.what.as_str()).zip(lines)))
+        html!("<h2>Rates</h2>{}", terms(screen.rates.iter().map(|line| line.what.as_str()).zip(lines)))
     }
 
     /// A rate that leads to its section, with its prediction for a pointer that rests on it.
-    fn figure(&self, figure: &ScreenFigure) -> Markup {
+    fn rate(&self, rate: &Rate) -> Markup {
+        let figure = &rate.figure;
         let class = match figure.against {
             AgainstPrediction::Slower => "odd",
             AgainstPrediction::Faster => "good",
@@ -115,7 +110,6 @@ impl First<'_> {
             Some(found) => format!("{} as found", found.text),
             None => figure.text.clone(),
         };
-        // Beside a rate a mark that points up would be taken for more.
         let verdict = match figure.against {
             AgainstPrediction::Slower | AgainstPrediction::Faster => {
                 format!(" ({} than predicted)", words::against(figure.against))
@@ -123,11 +117,12 @@ impl First<'_> {
             AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared => String::new(),
         };
         let why = figure.why_not.clone().or_else(|| figure.predicted.as_ref().map(|range| range.derivation.clone()));
-        let shown = html!("<span class=\"figure-link {}\">{}{}</span>", class, text, verdict);
-        match self.target(figure) {
+        let shown = html!("<span class=\"figure-link {}\">{}</span>", class, text);
+        let shown = match self.target(figure) {
             Some(target) => html!("<a href=\"#{}\" title=\"{}\">{}</a>", target, why, shown),
             None => shown,
-        }
+        };
+        html!("{} {}{}", shown, rate.of, verdict)
     }
 
     fn stand_outs(&self) -> Markup {
@@ -155,7 +150,11 @@ impl First<'_> {
         };
         let remedy = |remedy: &Remedy| {
             let all = remedy.against.iter().zip(&remedy.hazards).map(against);
-            html!("{}: <code>{}</code>", Markup::joined(all, "; "), remedy.command)
+            let against = Markup::joined(all, "; ");
+            match remedy.is_command {
+                true => html!("{}: <code>{}</code>", against, remedy.command),
+                false => html!("{}: {}", against, remedy.command),
+            }
         };
         let remedies = list("do-first", self.screen.do_first.iter().map(remedy));
         if remedies.is_empty() { remedies } else { html!("<h2>Do first</h2>{}", remedies) }

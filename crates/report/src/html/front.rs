@@ -1,14 +1,16 @@
 //! The front of the page: verdict, hazards, machine, and how quiet it was.
 
 use kelvin_analysis::words::hazards::measured;
-use kelvin_analysis::{Importance, Outcome, Verdict};
+use kelvin_analysis::{Outcome, Verdict};
 use kelvin_model::{FactRow, RunStatus, Severity};
 
+use super::findings::findings;
 use super::first::First;
-use super::{anchor, figure, heading, list, scrolling};
+use super::{anchor, figure, heading, scrolling};
 use crate::figures::Figure;
 use crate::safe::{Markup, html};
 use crate::sections::Section;
+use crate::terminal::is_study;
 use crate::{Report, units, words};
 
 /// What the first part of the page is called.
@@ -18,32 +20,36 @@ pub(super) fn title(report: &Report<'_>) -> &'static str {
 
 /// The first part: what the machine is, and its first screen; where it has none, what is odd and why.
 pub(super) fn verdict(report: &Report<'_>, sections: &[Section<'_>]) -> Markup {
-    let mut page = html!("<h1 id=\"verdict-title\">{}</h1>", words::machine_line(report.run));
-    if let RunStatus::Partial(why) = &report.run.status {
-        page.push(html!("<p class=\"notice\"><strong>This run is partial:</strong> {}</p>", why));
-    }
+    let machine = words::machine_line(report.run);
+    // A study has its own title, and its page begins with that.
+    let mut page = match is_study(report) {
+        true => heading("verdict", &machine),
+        false => html!("<h1 id=\"verdict-title\">{}</h1>{}", machine, partial(report)),
+    };
     if let Some(screen) = &report.analysis.screen {
         page.push(First { report, screen, sections }.markup());
         page.push(tiles(report));
         return page;
     }
     page.push(tiles(report));
-    page.push(list("verdict", &report.analysis.verdict));
     if report.analysis.results.is_empty() {
         page.push(html!("<p>Nothing was measured.</p>"));
     }
-    if !report.analysis.findings.is_empty() {
-        page.push(html!("<h2>Findings</h2>{}", findings(report)));
-    }
+    page.push(html!("<h2>Findings</h2>{}", findings(report)));
     page
 }
 
-/// Verdict and findings, where the first screen has their place.
+/// That a run was not finished.
+pub(super) fn partial(report: &Report<'_>) -> Markup {
+    match &report.run.status {
+        RunStatus::Partial(why) => html!("<p class=\"notice\"><strong>This run is partial:</strong> {}</p>", why),
+        RunStatus::Complete => Markup::new(),
+    }
+}
+
+/// The findings, where the first screen has their place.
 pub(super) fn findings_apart(report: &Report<'_>) -> Markup {
-    let mut page = heading("findings", "Findings");
-    page.push(list("verdict", &report.analysis.verdict));
-    page.push(findings(report));
-    page
+    html!("{}{}", heading("findings", "Findings"), findings(report))
 }
 
 /// Four figures on how far to trust the run.
@@ -72,29 +78,6 @@ fn tiles(report: &Report<'_>) -> Markup {
     )
 }
 
-fn findings(report: &Report<'_>) -> Markup {
-    let items = report.analysis.findings.iter().map(|finding| {
-        let class = match finding.importance {
-            Importance::Major => "bad",
-            Importance::Notable => "odd",
-            Importance::Detail => "quiet",
-        };
-        let word = match finding.importance {
-            Importance::Major => "major",
-            Importance::Notable => "notable",
-            Importance::Detail => "detail",
-        };
-        html!(
-            "<span class=\"pill {}\">{}</span> {} <span class=\"why\">{}</span>",
-            class,
-            word,
-            finding.text,
-            finding.because
-        )
-    });
-    list("findings", items)
-}
-
 /// Hazards, the most severe first.
 pub(super) fn hazards(report: &Report<'_>) -> Markup {
     let mut page = heading("hazards", "Hazards");
@@ -112,7 +95,10 @@ pub(super) fn hazards(report: &Report<'_>) -> Markup {
         };
         let affects: Vec<Markup> = hazard.affects.iter().map(|prefix| html!("<code>{}</code>", prefix)).collect();
         let affects = if affects.is_empty() { "everything".into() } else { Markup::joined(affects, ", ") };
-        let remedy = hazard.remedy.as_ref().map(|remedy| html!("<p>Remedy: <code>{}</code></p>", remedy));
+        let remedy = hazard.remedy.as_ref().map(|remedy| match hazard.remedy_is_command {
+            true => html!("<p>Remedy: <code>{}</code></p>", remedy),
+            false => html!("<p>Remedy: {}.</p>", remedy),
+        });
         let cost = measured(&hazard.id, report.analysis).map(|cost| html!(" ({})", cost));
         page.push(html!(
             "<li id=\"{}\" class=\"{}\"><p><span class=\"pill {1}\">{}</span> <strong>{}</strong></p>\

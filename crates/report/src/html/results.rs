@@ -3,6 +3,7 @@
 use kelvin_analysis::{MetricResult, Outcome, Verdict};
 use kelvin_model::{Metric, Treatment, Unit};
 
+use super::back::is_in_study;
 use super::group::Group;
 use super::{detail, figure, heading, plots};
 use crate::figures::Figure;
@@ -48,7 +49,8 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
     page.push(table(&section.title, lines));
     folded.into_iter().for_each(|group| page.push(group.html(&section.title)));
     page.push(in_tables(&section.title, &elsewhere, &format!("{id}-in-tables")));
-    for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| figure.is_of(section.area)) {
+    let is_here = |figure: &Figure| figure.is_of(section.area) && !is_in_study(report, figure);
+    for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| is_here(figure)) {
         page.push(figure::figure(figure, index));
     }
     page
@@ -309,10 +311,9 @@ fn line_verdict(results: &[&MetricResult]) -> Markup {
     let gaps: Vec<&MetricResult> = results.iter().copied().filter(|result| words::is_gap(result.verdict)).collect();
     match gaps.first() {
         Some(first) if gaps.iter().all(|result| words::verdict(result) == words::verdict(first)) => {
-            let sign = if first.verdict == Verdict::Above { "▲" } else { "▼" };
-            html!("<b class=\"odd\">{} {} {}</b>", sign, gaps.len(), words::verdict(first))
+            html!("<b class=\"odd\">◆ {} {}</b>", gaps.len(), words::verdict(first))
         }
-        Some(_) => html!("<b class=\"odd\">▲▼ {} differ</b>", gaps.len()),
+        Some(_) => html!("<b class=\"odd\">◆ {} differ</b>", gaps.len()),
         None => results
             .iter()
             .find(|result| result.verdict == Verdict::AsPredicted)

@@ -19,6 +19,8 @@ const TITLE: f64 = 24.0;
 const MOST_OF_TITLE: usize = 80;
 /// The class of a mark where a figure is only as found.
 const AS_FOUND: &str = "ladder-found";
+/// Room at the right edge for the word behind a figure: `slower`.
+const VERDICT: f64 = 48.0;
 /// White to either side of a file's ladder.
 const MARGIN: f64 = 14.0;
 
@@ -105,8 +107,13 @@ impl<'a> Ladder<'a> {
         let text_class = if figure.measured.is_some() { dot_class(figure.against) } else { "" };
         let hover = hover(self.report, rung);
         let row = Row { what: &rung.what, continues: rung.continues, middle, hover, class: text_class };
-        let text = html!("{}{}", figure.drawn_text(), words::mark(figure));
-        self.frame.row(&row, &html!("{}{}{}", range, there, drawn), (&text, 14.0))
+        let text = html!(
+            "{}<tspan x=\"{}\" text-anchor=\"start\">{}</tspan>",
+            figure.drawn_text(),
+            self.frame.layout.width - VERDICT + 5.0,
+            words::behind(figure)
+        );
+        self.frame.row(&row, &html!("{}{}{}", range, there, drawn), (&text, VERDICT))
     }
 
     /// The marks that are there, and what they mean.

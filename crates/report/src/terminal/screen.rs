@@ -3,9 +3,10 @@
 
 use std::io;
 
-use kelvin_model::{AgainstPrediction, Estimate, MissingWhy, RateLine, RunStatus, Rung, Screen, ScreenFigure};
+use kelvin_model::{AgainstPrediction, Estimate, MissingWhy, RateLine, Remedy, RunStatus, Rung, Screen, ScreenFigure};
 
-use super::{Paint, Terminal};
+use super::study_screen::StudyScreen;
+use super::{PROMPT, Paint, Terminal, is_study};
 use crate::ladder::{Axis, label, reference};
 use crate::sections::{Entry, Section, sections};
 use crate::text::{clean, columns, left, right, wrap};
@@ -26,8 +27,8 @@ const MOST_CAUTIONS: usize = 2;
 /// Characters of the name of a published machine: with them all marks are explained in 80 columns.
 const MOST_OF_TITLE: usize = 18;
 
-/// What a legend says of a slower figure if there is room.
-const THAN_PREDICTED: &str = " than predicted";
+/// Columns of the word behind a figure that is not as predicted.
+const VERDICT: usize = 6;
 
 /// Columns of the words before the last paragraphs.
 const WORD: usize = 13;
@@ -58,44 +59,38 @@ struct Marks {
     measured: char,
     as_found: char,
     published: char,
-    slower: char,
-    faster: char,
 }
 
-const UNICODE: Marks = Marks {
-    grid: '┊',
-    predicted: '━',
-    interval: '─',
-    measured: '●',
-    as_found: '◇',
-    published: '○',
-    slower: '▲',
-    faster: '▼',
-};
+const UNICODE: Marks =
+    Marks { grid: '┊', predicted: '━', interval: '─', measured: '●', as_found: '◇', published: '○' };
 
-const ASCII: Marks = Marks {
-    grid: ':',
-    predicted: '=',
-    interval: '-',
-    measured: 'o',
-    as_found: '~',
-    published: '*',
-    slower: '!',
-    faster: '+',
-};
+const ASCII: Marks = Marks { grid: ':', predicted: '=', interval: '-', measured: 'o', as_found: '~', published: '*' };
 
 impl Render for FirstScreen<'_> {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let Some(screen) = &report.analysis.screen else { return self.terminal.render(report, out) };
-        let lines = Drawing { of: *self, report, screen }.lines();
+        let lines = match &report.analysis.screen {
+            Some(screen) => Drawing { of: *self, report, screen }.lines(),
+            None if is_study(report) => StudyScreen { of: *self, report }.lines()?,
+            None => return self.terminal.render(report, out),
+        };
         let page: String = lines.iter().map(|line| format!("{}\n", line.trim_end())).collect();
         let page = self.terminal.without_foreign_controls(&page);
         out.write_all(if self.unicode { page } else { ascii(&page) }.as_bytes())?;
-        if self.tables { self.asked_tables(report, out) } else { Ok(()) }
+        if self.tables && report.analysis.screen.is_some() { self.asked_tables(report, out) } else { Ok(()) }
     }
 }
 
 impl FirstScreen<'_> {
+    /// Where more is, a line each.
+    pub(super) fn more_lines(&self) -> Vec<String> {
+        let widest = self.more.iter().map(|(command, _)| columns(&clean(command))).max().unwrap_or(0);
+        let line = |(command, what): &(String, String)| {
+            let both = format!("{}   {}", left(&clean(command), widest), clean(what));
+            if columns(&both) > self.terminal.width().min(WIDEST) { clean(command) } else { both }
+        };
+        self.more.iter().map(line).collect()
+    }
+
     /// The tables of what was measured for its own sake.
     fn asked_tables(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let mut page = Vec::new();
@@ -158,7 +153,7 @@ impl Drawing<'_> {
         let mut after = self.remedies();
         after.extend(self.precision());
         after.extend(self.missing());
-        let more = self.more();
+        let more = self.of.more_lines();
         if !more.is_empty() {
             after.push(String::new());
             after.extend(more);
@@ -223,35 +218,52 @@ impl Drawing<'_> {
 
     fn ladder(&self, rungs: &[&Rung]) -> Vec<String> {
         let named = rungs.iter().map(|&rung| columns(&label(rung))).max().unwrap_or(0) + 3;
-        let figures = rungs.iter().map(|rung| columns(rung.figure.drawn_text())).max().unwrap_or(0);
-        let plot = self.width().saturating_sub(named + figures + 3).max(LEAST_PLOT);
+        let known = rungs.iter().filter(|rung| is_short(&rung.figure));
+        let figures = known.map(|rung| columns(rung.figure.drawn_text())).max().unwrap_or(0);
+        let behind = rungs.iter().map(|rung| columns(&self.behind(&rung.figure))).max().unwrap_or(0);
+        let plot = self.width().saturating_sub(named + figures + 1 + behind).max(LEAST_PLOT);
         let axis = Axis::of(&self.screen.rungs);
         let mut lines = vec![format!("{}{}", " ".repeat(named), self.paint(Paint::Faint, &scale(&axis, plot)))];
         for rung in rungs {
+            let name = left(&format!("  {}", clean(&label(rung))), named);
+            if !is_short(&rung.figure) {
+                let text = right(&clean(rung.figure.drawn_text()), plot + 1 + figures);
+                lines.push(format!("{name}{}", self.painted(&rung.figure, &text)));
+                continue;
+            }
             lines.push(format!(
-                "{}{} {}",
-                left(&format!("  {}", clean(&label(rung))), named),
+                "{name}{} {}",
                 self.track(rung, &axis, plot),
-                self.figure(&rung.figure, rung.figure.drawn_text(), figures)
+                self.painted(
+                    &rung.figure,
+                    &format!("{}{}", right(&clean(rung.figure.drawn_text()), figures), self.behind(&rung.figure))
+                )
             ));
         }
         lines.push(self.legend(named));
         lines
     }
 
-    /// A figure in these words, with a mark if it is not as predicted or only as found.
-    fn figure(&self, figure: &ScreenFigure, text: &str, width: usize) -> String {
-        let text = right(&clean(text), width);
-        let (paint, mark) = match figure.against {
-            AgainstPrediction::Slower => (Paint::Odd, self.marks().slower),
-            AgainstPrediction::Faster => (Paint::Good, self.marks().faster),
-            AgainstPrediction::AsPredicted | AgainstPrediction::NotCompared if figure.measured.is_some() => {
-                return text;
+    /// What stands behind a figure of the ladder: a word where it is not as predicted, a mark where it is only as found. The word is the
+    /// same for a time and a rate, where an arrow would point the other way.
+    fn behind(&self, figure: &ScreenFigure) -> String {
+        match figure.against {
+            against @ (AgainstPrediction::Slower | AgainstPrediction::Faster) => {
+                format!(" {}", left(words::against(against), VERDICT))
             }
-            _ if figure.as_found.is_some() => (Paint::Faint, self.marks().as_found),
-            _ => return self.paint(Paint::Faint, &text),
-        };
-        self.paint(paint, &format!("{text} {mark}"))
+            _ if figure.as_found.is_some() => format!(" {}", self.marks().as_found),
+            _ => String::new(),
+        }
+    }
+
+    /// A text of a figure in the colour of its verdict.
+    fn painted(&self, figure: &ScreenFigure, text: &str) -> String {
+        match figure.against {
+            AgainstPrediction::Slower => self.paint(Paint::Odd, text),
+            AgainstPrediction::Faster => self.paint(Paint::Good, text),
+            _ if figure.measured.is_some() => text.to_owned(),
+            _ => self.paint(Paint::Faint, text),
+        }
     }
 
     /// The line of a rung between name and figure.
@@ -284,23 +296,24 @@ impl Drawing<'_> {
     /// What the marks mean, below the axis if there is room.
     fn legend(&self, named: usize) -> String {
         let marks = self.marks();
-        let has = |against| self.figures().any(|figure| figure.against == against);
         let mut parts = vec![format!("{} predicted", marks.predicted), format!("{} measured", marks.measured)];
         if let Some((_, title)) = reference(self.report) {
             let machine: String = title.chars().take(MOST_OF_TITLE).collect();
             parts.push(format!("{} {}", marks.published, clean(&machine)));
         }
-        if has(AgainstPrediction::Slower) {
-            parts.push(format!("{} slower{THAN_PREDICTED}", marks.slower));
-        }
-        if has(AgainstPrediction::Faster) {
-            parts.push(format!("{} faster", marks.faster));
-        }
+        let words = [AgainstPrediction::Slower, AgainstPrediction::Faster];
+        let words: Vec<&str> = words
+            .into_iter()
+            .filter(|against| self.figures().any(|figure| figure.against == *against))
+            .map(words::against)
+            .collect();
         if self.figures().any(|figure| figure.as_found.is_some()) {
             parts.push(format!("{} {}", marks.as_found, words::AS_FOUND));
         }
-        let whole = parts.join("  ");
-        let legend = if columns(&whole) <= self.width() { whole } else { whole.replace(THAN_PREDICTED, "") };
+        // A word is clear without the legend, which has it if there is room.
+        let words = if words.is_empty() { String::new() } else { format!("  {}: than predicted", words.join(", ")) };
+        let legend = parts.join("  ");
+        let legend = if columns(&legend) + columns(&words) <= self.width() { legend + &words } else { legend };
         let indent = named.min(self.width().saturating_sub(columns(&legend)));
         format!("{}{}", " ".repeat(indent), self.paint(Paint::Faint, &legend))
     }
@@ -312,25 +325,39 @@ impl Drawing<'_> {
     }
 
     fn rates(&self) -> Vec<String> {
-        self.screen
-            .rates
-            .iter()
-            .map(|line| format!("  {}{}", left(&clean(&line.what), RATE), self.rate(line)))
-            .collect()
+        self.screen.rates.iter().flat_map(|line| self.rate(line)).collect()
     }
 
-    /// `41.9 GB/s read, 55.6 copy, 40.8 fill`: a unit is said once.
-    fn rate(&self, line: &RateLine) -> String {
-        let mut said = "";
-        let each = line.rates.iter().map(|rate| {
+    /// `41.9 GB/s read (slower), 55.6 copy, 40.8 fill`: a unit is said once. What does not fit goes on in the next line.
+    fn rate(&self, line: &RateLine) -> Vec<String> {
+        const INDENT: usize = 2 + RATE;
+        let mut lines = vec![format!("  {}", left(&clean(&line.what), RATE))];
+        let (mut said, mut used) = ("", INDENT);
+        for (index, rate) in line.rates.iter().enumerate() {
             let (text, has_value) = (rate.figure.drawn_text(), rate.figure.drawn().is_some());
             let (value, unit) = text.rsplit_once(' ').unwrap_or((text, ""));
-            let figure = self.figure(&rate.figure, if has_value && unit == said { value } else { text }, 0);
+            let text = clean(if has_value && unit == said { value } else { text });
             said = if has_value { unit } else { "" };
             let of = clean(&rate.of);
-            if has_value { format!("{figure} {of}") } else { format!("{of} {figure}") }
-        });
-        each.collect::<Vec<_>>().join(", ")
+            let text = if has_value { format!("{text} {of}") } else { format!("{of} {text}") };
+            let text = match self.behind(&rate.figure).trim() {
+                "" => text,
+                word if rate.figure.measured.is_none() => format!("{text} {word}"),
+                word => format!("{text} ({word})"),
+            };
+            let comma = if index + 1 < line.rates.len() { "," } else { "" };
+            let width = columns(&text) + comma.len();
+            if used > INDENT && used + 1 + width > self.width() {
+                lines.push(" ".repeat(INDENT));
+                used = INDENT;
+            }
+            let gap = if used > INDENT { " " } else { "" };
+            used += gap.len() + width;
+            if let Some(last) = lines.last_mut() {
+                *last = format!("{last}{gap}{}{comma}", self.painted(&rate.figure, &text));
+            }
+        }
+        lines
     }
 
     /// As many sentences as there is room for, the first ones.
@@ -353,12 +380,26 @@ impl Drawing<'_> {
         let mut lines = Vec::new();
         for remedy in &self.screen.do_first {
             let word = if lines.is_empty() { "Do first" } else { "" };
-            let text = format!("{}: {}", remedy.against.join("; "), remedy.command);
-            let remedy = self.hanging((Paint::Title, word), WORD, &text, 3);
+            let remedy = self.remedy(remedy, word);
             if lines.len() + remedy.len() <= MOST_OF_REMEDIES {
                 lines.extend(remedy);
             }
         }
+        lines
+    }
+
+    /// A command stands on a line of its own, beside what it removes if there is room; advice goes on from that.
+    fn remedy(&self, remedy: &Remedy, word: &str) -> Vec<String> {
+        let against = remedy.against.join("; ");
+        if !remedy.is_command {
+            return self.hanging((Paint::Title, word), WORD, &format!("{against}: {}", remedy.command), 3);
+        }
+        let command = format!("{PROMPT}{}", clean(&remedy.command));
+        if WORD + columns(&command) + 3 + columns(&against) <= self.width() {
+            return self.hanging((Paint::Title, word), WORD, &format!("{command} \u{a0} {against}"), 1);
+        }
+        let mut lines = self.hanging((Paint::Title, word), WORD, &command, 2);
+        lines.extend(self.hanging((Paint::Title, ""), WORD, &against, 2));
         lines
     }
 
@@ -377,15 +418,14 @@ impl Drawing<'_> {
         let paint = if self.screen.missing.iter().any(|one| is_bad(one.why)) { Paint::Bad } else { Paint::Title };
         self.hanging((paint, "No figure"), WORD, &all.join("; "), MOST_OF_MISSING)
     }
+}
 
-    fn more(&self) -> Vec<String> {
-        let widest = self.of.more.iter().map(|(command, _)| columns(&clean(command))).max().unwrap_or(0);
-        let line = |(command, what): &(String, String)| {
-            let both = format!("{}   {}", left(&clean(command), widest), clean(what));
-            if columns(&both) > self.width() { clean(command) } else { both }
-        };
-        self.of.more.iter().map(line).collect()
-    }
+/// Most columns of a reason that stands where figures do; a longer one takes the place of the axis.
+const SHORT: usize = 12;
+
+/// Whether a figure, or why there is none, stands behind the axis.
+fn is_short(figure: &ScreenFigure) -> bool {
+    figure.drawn().is_some() || columns(&figure.text) <= SHORT
 }
 
 /// The times along the axis, each centred on its place.

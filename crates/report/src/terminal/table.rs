@@ -163,13 +163,25 @@ impl Terminal {
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
         let label = format!("{}{}", label(result, columns.alike), footnotes.marks(&[result]));
+        self.figures(&label, result, columns, out)?;
+        if result.outcome.summary().is_some() { self.best(words::best(result), columns, out) } else { Ok(()) }
+    }
+
+    /// The figures of a result behind a label, or why there are none.
+    fn figures(
+        &self,
+        label: &str,
+        result: &MetricResult,
+        columns: Columns<'_>,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
         if let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) {
-            return self.without_number(&label, word, &reason, columns, out);
+            return self.without_number(label, word, &reason, columns, out);
         }
         let Outcome::Measured(summary) = &result.outcome else { return Ok(()) };
         let measured = units::measured(summary, result.metric.unit);
         let gap = columns.gap;
-        self.label_and_value(&label, &measured, columns, out)?;
+        self.label_and_value(label, &measured, columns, out)?;
         let prediction = result.prediction.as_ref();
         let predicted = prediction.map(|prediction| units::plain(prediction.value, result.metric.unit));
         let line = format!(
@@ -180,8 +192,7 @@ impl Terminal {
         );
         let distance = half_widths(result).map_or_else(String::new, |times| format!(" {times}"));
         let verdict = format!("{}{distance}", words::verdict(result));
-        self.with_verdict(&line, verdict_paint(result.verdict), &verdict, gap, out)?;
-        self.best(words::best(result), columns, out)
+        self.with_verdict(&line, verdict_paint(result.verdict), &verdict, gap, out)
     }
 
     /// The best sample of a rate, below its median.
@@ -260,7 +271,12 @@ impl Terminal {
         let rest = columns.alike.rest(curve.metric, &line.held);
         let label = if rest.is_empty() { format!("{} to {}", at(*first), at(*last)) } else { clean(&rest) };
         let results: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
-        self.span_of(&Span { label, plot: sparkline(line), results }, columns, out)
+        self.span_of(&Span { label, plot: sparkline(line), results }, columns, out)?;
+        // A point without a figure is among the reasons below.
+        for (x, result) in line.points.iter().filter(|(_, result)| result.outcome.summary().is_some()) {
+            self.figures(&format!("    {}", at(*x)), result, columns, out)?;
+        }
+        Ok(())
     }
 
     /// A matrix: its range in one line, then the pairs, if the terminal has room for them.
@@ -308,7 +324,12 @@ impl Terminal {
     }
 
     /// The points of a curve, or pairs of a matrix, without a number, grouped by reason.
-    fn missing_points(&self, results: &[&MetricResult], alike: &Alike, out: &mut dyn io::Write) -> io::Result<()> {
+    pub(super) fn missing_points(
+        &self,
+        results: &[&MetricResult],
+        alike: &Alike,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
         let mut reasons: Vec<(&'static str, String, Vec<String>)> = Vec::new();
         for result in results {
             let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };

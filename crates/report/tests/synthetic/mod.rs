@@ -425,6 +425,7 @@ fn hazards() -> Vec<Hazard> {
             effect: "samples are interrupted for milliseconds at a time; tails and rates suffer most".into(),
             affects: vec!["os.switch".into(), "os.timer".into()],
             remedy: None,
+            remedy_is_command: false,
             source: "/proc/stat".into(),
         },
         Hazard {
@@ -434,6 +435,7 @@ fn hazards() -> Vec<Hazard> {
             effect: "a busy sibling halves the core's throughput".into(),
             affects: vec![],
             remedy: Some("echo off | sudo tee /sys/devices/system/cpu/smt/control".into()),
+            remedy_is_command: true,
             source: "/sys/devices/system/cpu/cpu1/topology/thread_siblings_list".into(),
         },
         Hazard {
@@ -443,6 +445,7 @@ fn hazards() -> Vec<Hazard> {
             effect: "lengthen every entry into the kernel".into(),
             affects: vec!["os".into()],
             remedy: Some("boot with mitigations=off (a trade against security)".into()),
+            remedy_is_command: false,
             source: "/sys/devices/system/cpu/vulnerabilities".into(),
         },
     ]

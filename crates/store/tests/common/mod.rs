@@ -112,6 +112,7 @@ pub fn sample_outline(id: &str) -> Outline {
             effect: "the hypervisor takes time that no counter shows".into(),
             affects: vec![Name::new("os."), Name::new("cpu.")],
             remedy: None,
+            remedy_is_command: false,
             source: "cpuid leaf 0x40000000".into(),
         }],
         metrics: sample_metrics(),

@@ -1,0 +1,97 @@
+//! The findings of a run: the five that matter most, and the rest folded below them, what is slower apart from what is faster.
+
+use kelvin_analysis::words::explanation;
+use kelvin_analysis::{Finding, Found, Gap, Importance, MetricResult};
+use kelvin_model::units::metric_at;
+
+use super::{list, scrolling};
+use crate::safe::{Markup, html};
+use crate::{Report, units, words};
+
+/// The findings of a report.
+pub(super) fn findings(report: &Report<'_>) -> Markup {
+    let all = &report.analysis.findings;
+    if all.is_empty() {
+        return html!("<p>Nothing odd was found.</p>");
+    }
+    let leading = report.analysis.leading_findings();
+    let rest: Vec<&Finding> = (0..all.len()).filter(|at| !leading.contains(at)).map(|at| &all[at]).collect();
+    let mut page = list("findings", leading.iter().map(|&at| line(report, &all[at])));
+    for (verdict, title) in GROUPS {
+        let gaps: Vec<(&Gap, &MetricResult)> = rest
+            .iter()
+            .filter_map(|finding| gap(report, finding))
+            .filter(|(_, result)| words::verdict(result) == verdict)
+            .collect();
+        page.push(group(title, &gaps));
+    }
+    let others: Vec<Markup> =
+        rest.iter().filter(|finding| gap(report, finding).is_none()).map(|finding| line(report, finding)).collect();
+    if !others.is_empty() {
+        let title = words::plural(others.len() as u64, "more finding");
+        page.push(html!(
+            "<details class=\"folded\"><summary>{}</summary>{}</details>",
+            title,
+            list("findings", others)
+        ));
+    }
+    page
+}
+
+/// Verdicts of figures outside their range, and what the rest of them is called.
+const GROUPS: [(&str, &str); 4] = [
+    ("slower", "slower than predicted"),
+    ("faster", "faster than predicted"),
+    ("above", "above the prediction"),
+    ("below", "below the prediction"),
+];
+
+/// A finding that is a gap, with its figure.
+fn gap<'a>(report: &Report<'a>, finding: &'a Finding) -> Option<(&'a Gap, &'a MetricResult)> {
+    let Found::Gap(gap) = &finding.found else { return None };
+    Some((gap, report.analysis.results.iter().find(|result| result.place() == gap.at)?))
+}
+
+/// A finding with its evidence, behind a word that says of what kind it is.
+fn line(report: &Report<'_>, finding: &Finding) -> Markup {
+    let pill = match gap(report, finding) {
+        Some((_, result)) => html!("<span class=\"pill odd\">{}</span> ", words::verdict(result)),
+        None if finding.importance == Importance::Major => html!("<span class=\"pill bad\">caution</span> "),
+        None => Markup::new(),
+    };
+    html!("{}{} <span class=\"why\">{}</span>", pill, finding.text, finding.because)
+}
+
+/// Figures outside their range in one direction, a row each.
+fn group(title: &str, gaps: &[(&Gap, &MetricResult)]) -> Markup {
+    if gaps.is_empty() {
+        return Markup::new();
+    }
+    let row = |(gap, result): &(&Gap, &MetricResult)| {
+        let unit = result.metric.unit;
+        let measured = result.outcome.summary().map(|summary| units::measured(summary, unit));
+        let predicted = result.prediction.as_ref().map(|range| units::span(range.low, range.high, unit));
+        html!(
+            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td></tr>",
+            metric_at(&result.metric, &result.case),
+            measured,
+            predicted,
+            units::ratio(gap.ratio),
+            explanation(gap)
+        )
+    };
+    let rows: Markup = gaps.iter().map(row).collect();
+    let table = html!(
+        "<table class=\"plain numbers\"><caption class=\"unseen\">Figures {}</caption><thead><tr><th>Figure</th><th>Measured</th>\
+         <th>Predicted</th><th>Ratio</th><th>Cause</th></tr></thead><tbody>{}</tbody></table>",
+        title,
+        rows
+    );
+    html!(
+        "<details class=\"folded\"><summary>{} {}</summary><p class=\"why\">The ratio is measured over predicted. Without a cause \
+         none was tried: <code>kelvin why NAME</code> tries them.</p>{}</details>",
+        words::plural(gaps.len() as u64, "more figure"),
+        title,
+        scrolling(&format!("Figures {title}"), table)
+    )
+}

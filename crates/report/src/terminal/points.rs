@@ -1,0 +1,313 @@
+//! The points of a curve as a table: a row for each position, a column for each line, and beside them a picture of both.
+
+use std::collections::BTreeSet;
+
+use kelvin_analysis::MetricResult;
+use kelvin_analysis::words::verdict;
+use kelvin_model::{AxisScale, Case, Value};
+
+use super::{Paint, Terminal};
+use crate::figures::spans_wide;
+use crate::sections::{Alike, Curve, CurveSeries};
+use crate::text::{clean, columns, left, right, wrap};
+use crate::{units, words};
+
+/// Between columns.
+const GAP: usize = 2;
+/// Columns of the picture.
+const LEAST_PICTURE: usize = 16;
+const MOST_PICTURE: usize = 40;
+/// Marks of lines in the picture: with more lines it is not drawn.
+const UNICODE: [char; 4] = ['●', '○', '◆', '◇'];
+const ASCII: [char; 4] = ['o', '*', '#', 'x'];
+
+/// The points of one curve.
+pub(super) struct PointTable<'a> {
+    curve: &'a Curve<'a>,
+    title: String,
+    /// The lines of which a point was measured.
+    lines: Vec<&'a CurveSeries<'a>>,
+    /// Their names.
+    names: Vec<String>,
+    positions: Vec<u64>,
+}
+
+/// Text in columns: the first one is the label of a row.
+type Grid = Vec<Vec<String>>;
+
+impl<'a> PointTable<'a> {
+    /// The table of a curve.
+    pub fn of(curve: &'a Curve<'a>) -> Self {
+        // What has no figure at all is said below the table.
+        let measured = |line: &&CurveSeries<'a>| line.points.iter().any(|point| point.1.outcome.summary().is_some());
+        let lines: Vec<&CurveSeries<'a>> = curve.series.iter().filter(measured).collect();
+        let known = lines.iter().flat_map(|line| &line.points).filter(|point| point.1.outcome.summary().is_some());
+        let positions: BTreeSet<u64> = known.map(|point| point.0).collect();
+        let alike = Alike::of(curve.metric, lines.iter().map(|line| &line.held));
+        let held = lines.first().map(|line| name(curve, &alike.same_in(&line.held))).unwrap_or_default();
+        let summary = curve.metric.summary.trim_end_matches('.');
+        Self {
+            title: if held.is_empty() { clean(summary) } else { clean(&format!("{summary}, {held}")) },
+            names: lines.iter().map(|line| clean(&name(curve, &alike.rest_of(&line.held)))).collect(),
+            positions: positions.into_iter().collect(),
+            curve,
+            lines,
+        }
+    }
+
+    /// The table in at most so many rows.
+    pub fn lines(&self, terminal: &Terminal, unicode: bool, most: usize) -> Vec<String> {
+        let mut lines = vec![String::new()];
+        lines.extend(wrap(&self.title, terminal.width()));
+        if self.positions.is_empty() {
+            return lines;
+        }
+        let shown = spread(&self.positions, most.saturating_sub(lines.len() + 3).max(4));
+        let upright = self.grid(&shown);
+        let turned = transposed(&self.grid(&self.positions));
+        if width(&upright) <= terminal.width() {
+            lines.extend(self.with_picture(&upright, &shown, (terminal, unicode)));
+        } else if width(&turned) <= terminal.width() {
+            lines.extend(aligned(&turned, terminal));
+        } else {
+            lines.extend(in_parts(&upright, terminal.width()).iter().flat_map(|part| aligned(part, terminal)));
+        }
+        if shown.len() < self.positions.len() && width(&upright) <= terminal.width() {
+            let text = format!("{} of {} points; all in the full report", shown.len(), self.positions.len());
+            lines.push(terminal.paint(Paint::Faint, &text));
+        }
+        lines.extend(self.against_predictions().map(|text| terminal.paint(Paint::Faint, &text)));
+        lines
+    }
+
+    /// Titles, then a row for each position.
+    fn grid(&self, positions: &[u64]) -> Grid {
+        let first = label_of_axis(self.curve);
+        let lone = || vec!["measured".to_owned()];
+        let names = if self.names.iter().all(String::is_empty) { lone() } else { self.names.clone() };
+        let titles = std::iter::once(first).chain(names).collect();
+        let row = |&at: &u64| {
+            let label = units::axis_value(Value::Integer(at), self.curve.axis.scale);
+            std::iter::once(label).chain(self.lines.iter().map(|line| cell(line, at, self.curve))).collect()
+        };
+        std::iter::once(titles).chain(positions.iter().map(row)).collect()
+    }
+
+    /// The table with its picture to the right, if there is room.
+    fn with_picture(&self, grid: &Grid, shown: &[u64], (terminal, unicode): (&Terminal, bool)) -> Vec<String> {
+        let table = aligned(grid, terminal);
+        let room = terminal.width().saturating_sub(width(grid) + 2 * GAP).min(MOST_PICTURE);
+        let marks = if unicode { UNICODE } else { ASCII };
+        let Some(scale) = Scale::of(self.curve).filter(|_| self.names.len() <= marks.len() && room >= LEAST_PICTURE)
+        else {
+            return table;
+        };
+        let mut lines = Vec::new();
+        for (index, line) in table.into_iter().enumerate() {
+            let picture = match index.checked_sub(1) {
+                None => scale.title(room, self.curve),
+                Some(row) => self.track(shown[row], &scale, (room, marks, unicode)),
+            };
+            lines.push(
+                format!("{}{}{}", left_painted(&line, width(grid)), " ".repeat(2 * GAP), picture).trim_end().to_owned(),
+            );
+        }
+        lines.push(terminal.paint(Paint::Faint, &self.legend(marks, unicode)));
+        lines
+    }
+
+    /// The marks of all lines at one position; of a line alone also the range that was predicted.
+    fn track(&self, at: u64, scale: &Scale, (width, marks, unicode): (usize, [char; 4], bool)) -> String {
+        let mut cells = vec![' '; width];
+        let place = |value: f64| (scale.share(value) * (width - 1) as f64).round() as usize;
+        let result = |line: &CurveSeries<'a>| line.points.iter().find(|point| point.0 == at).map(|point| point.1);
+        if let [line] = self.lines[..]
+            && let Some(range) = result(line).and_then(|result| result.prediction.as_ref())
+        {
+            cells[place(range.low)..=place(range.high)].fill(predicted(unicode));
+        }
+        for (line, mark) in self.lines.iter().copied().zip(marks) {
+            if let Some(summary) = result(line).and_then(|result| result.outcome.summary()) {
+                cells[place(summary.headline)] = mark;
+            }
+        }
+        cells.into_iter().collect()
+    }
+
+    fn legend(&self, marks: [char; 4], unicode: bool) -> String {
+        let named =
+            |(name, mark): (&String, char)| format!("{mark} {}", if name.is_empty() { "measured" } else { name });
+        let mut parts: Vec<String> = self.names.iter().zip(marks).map(named).collect();
+        let is_predicted = self.curve.results().any(|result| result.prediction.is_some());
+        if self.names.len() == 1 && is_predicted {
+            parts.insert(0, format!("{} predicted", predicted(unicode)));
+        }
+        parts.join("  ")
+    }
+
+    /// How many points lie outside of their predicted range: `3 of 12 points slower than predicted`.
+    fn against_predictions(&self) -> Option<String> {
+        let compared: Vec<&MetricResult> = self.curve.results().filter(|result| result.ratio.is_some()).collect();
+        if compared.is_empty() {
+            return None;
+        }
+        let outside = compared.iter().map(|result| side(verdict(result))).filter(|side| !side.is_empty());
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for word in outside {
+            match counts.iter_mut().find(|(known, _)| *known == word) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((word, 1)),
+            }
+        }
+        let all = words::plural(compared.len() as u64, "point");
+        if counts.is_empty() {
+            return Some(format!("all as predicted: {all}"));
+        }
+        let each: Vec<String> = counts.iter().map(|(side, count)| format!("{count} {side}")).collect();
+        Some(format!("of {all} {}", each.join(", ")))
+    }
+}
+
+/// A verdict behind a number of points; nothing of those within their range.
+fn side(verdict: &str) -> &'static str {
+    match verdict {
+        "slower" => "slower than predicted",
+        "faster" => "faster than predicted",
+        "above" => "above the prediction",
+        "below" => "below the prediction",
+        _ => "",
+    }
+}
+
+fn predicted(unicode: bool) -> char {
+    if unicode { '━' } else { '=' }
+}
+
+/// A case in words: words alone, numbers with their names.
+fn name(curve: &Curve<'_>, case: &Case) -> String {
+    let is_word = |axis: &str| matches!(case.iter().find(|(name, _)| name.as_str() == axis), Some((_, Value::Word(_))));
+    let pairs = units::case_pairs(curve.metric, case);
+    // One size alone needs no name: its unit says what it is.
+    let numbers = pairs.iter().filter(|(axis, _)| !is_word(axis)).count();
+    let is_size = |axis: &str| curve.metric.axes().any(|one| one.name == *axis && one.scale == AxisScale::Bytes);
+    let is_bare = |axis: &str| is_word(axis) || (numbers == 1 && is_size(axis));
+    let each = pairs.into_iter().map(|(axis, value)| if is_bare(axis) { value } else { format!("{axis} {value}") });
+    each.collect::<Vec<_>>().join(" ")
+}
+
+/// The axis without its unit, which its values have.
+fn label_of_axis(curve: &Curve<'_>) -> String {
+    clean(curve.axis.label.split(',').next().unwrap_or(&curve.axis.label))
+}
+
+fn cell(line: &CurveSeries<'_>, at: u64, curve: &Curve<'_>) -> String {
+    let Some((_, result)) = line.points.iter().find(|point| point.0 == at) else { return String::new() };
+    result.outcome.summary().map_or_else(|| "-".to_owned(), |summary| units::plain(summary.headline, curve.metric.unit))
+}
+
+/// So many of some positions, evenly spread, the first and the last among them.
+fn spread(positions: &[u64], most: usize) -> Vec<u64> {
+    if positions.len() <= most {
+        return positions.to_vec();
+    }
+    (0..most).map(|index| positions[index * (positions.len() - 1) / (most - 1)]).collect()
+}
+
+fn transposed(grid: &Grid) -> Grid {
+    let cells = grid.first().map_or(0, Vec::len);
+    (0..cells).map(|column| grid.iter().map(|row| row[column].clone()).collect()).collect()
+}
+
+/// The widths of the columns of a grid.
+fn widths(grid: &Grid) -> Vec<usize> {
+    let cells = grid.first().map_or(0, Vec::len);
+    (0..cells).map(|column| grid.iter().map(|row| columns(&row[column])).max().unwrap_or(0)).collect()
+}
+
+fn width(grid: &Grid) -> usize {
+    let widths = widths(grid);
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) + GAP
+}
+
+/// A grid in lines: labels and figures end at the same place of each column.
+fn aligned(grid: &Grid, terminal: &Terminal) -> Vec<String> {
+    let widths = widths(grid);
+    let line = |(index, row): (usize, &Vec<String>)| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let text: String = cells
+            .map(
+                |(column, (cell, &width))| {
+                    if column == 0 { format!("  {}", left(cell, width)) } else { format!("  {}", right(cell, width)) }
+                },
+            )
+            .collect();
+        if index == 0 { terminal.paint(Paint::Faint, &text) } else { text }
+    };
+    grid.iter().enumerate().map(line).collect()
+}
+
+/// A grid in parts of as many columns as fit, each with the labels.
+fn in_parts(grid: &Grid, most: usize) -> Vec<Grid> {
+    let mut parts = Vec::new();
+    let mut columns = 1..grid.first().map_or(0, Vec::len);
+    let part = |from: usize, to: usize| -> Grid {
+        grid.iter().map(|row| std::iter::once(&row[0]).chain(&row[from..to]).cloned().collect()).collect()
+    };
+    while !columns.is_empty() {
+        let fits = |to: &usize| width(&part(columns.start, *to)) <= most;
+        let to = (columns.start + 1..=columns.end).take_while(fits).last().unwrap_or(columns.start + 1);
+        parts.push(part(columns.start, to));
+        columns.start = to;
+    }
+    parts
+}
+
+/// A line with styles, padded to the columns that it shows.
+fn left_painted(line: &str, width: usize) -> String {
+    let plain = anstyle_free(line);
+    format!("{line}{}", " ".repeat(width.saturating_sub(columns(&plain))))
+}
+
+/// A line without its styles.
+fn anstyle_free(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
+}
+
+/// The axis of the picture: linear from zero, or logarithmic where values are of many magnitudes.
+struct Scale {
+    low: f64,
+    high: f64,
+    is_log: bool,
+}
+
+impl Scale {
+    /// That of all points of a curve; `None` where there is nothing to draw.
+    fn of(curve: &Curve<'_>) -> Option<Self> {
+        let values: Vec<f64> = curve.results().filter_map(|result| Some(result.outcome.summary()?.headline)).collect();
+        let high = values.iter().copied().filter(|value| value.is_finite()).reduce(f64::max)?;
+        let least = values.iter().copied().filter(|value| value.is_finite()).reduce(f64::min)?;
+        let is_log = spans_wide(values.iter().copied());
+        let low = if is_log { least } else { least.min(0.0) };
+        (high > low).then_some(Self { low, high, is_log })
+    }
+
+    fn share(&self, value: f64) -> f64 {
+        let share = match self.is_log {
+            true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low),
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// Its ends above the picture.
+    fn title(&self, width: usize, curve: &Curve<'_>) -> String {
+        let text = |value: f64| if value == 0.0 { "0".to_owned() } else { units::plain(value, curve.metric.unit) };
+        let (low, high) = (text(self.low), text(self.high));
+        let kind = if self.is_log { " log " } else { "" };
+        let between = width.saturating_sub(columns(&low) + columns(&high));
+        let half = between.saturating_sub(columns(kind)) / 2;
+        format!("{low}{}{kind}{}{high}", " ".repeat(half), " ".repeat(between.saturating_sub(columns(kind) + half)))
+    }
+}

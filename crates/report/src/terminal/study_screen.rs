@@ -1,0 +1,182 @@
+//! What a terminal shows of a study: its answer, its figures as a table with a picture, and its conclusions on one screen. Method, inputs,
+//! hazards and the machine are in the full report.
+
+use std::io;
+
+use kelvin_analysis::{Concluded, MetricResult, Study};
+use kelvin_model::{RunStatus, Severity};
+
+use super::points::PointTable;
+use super::{FirstScreen, MOST_LINES, Paint, of_purpose};
+use crate::sections::{Entry, Section, sections};
+use crate::text::{clean, columns, right};
+use crate::{Report, studies, units, words};
+
+/// Sentences of a study's conclusions, at most.
+pub(crate) const MOST_SENTENCES: usize = 8;
+/// Lines of a table that has more points than the screen has room for.
+const LEAST_ROWS: usize = 8;
+
+/// The screen of a study.
+pub(super) struct StudyScreen<'a> {
+    pub of: FirstScreen<'a>,
+    pub report: &'a Report<'a>,
+}
+
+impl StudyScreen<'_> {
+    /// Its lines: whole tables where they fit, else every so many points of them.
+    pub(super) fn lines(&self) -> io::Result<Vec<String>> {
+        let (head, after) = (self.head()?, self.after()?);
+        let room = MOST_LINES.saturating_sub(head.len() + after.len());
+        Ok([head, self.tables(room)?, after].concat())
+    }
+
+    /// The title with the time that the study took, what cut it short, and the answer.
+    fn head(&self) -> io::Result<Vec<String>> {
+        let (run, width) = (self.report.run, self.of.terminal.width());
+        let title = title(self.report);
+        let extent =
+            format!("{}, {}", units::seconds(run.seconds), words::plural(run.outline.settings.rounds.into(), "round"));
+        let mut lines = crate::text::wrap(&title, width);
+        let last = lines.last().map_or(0, |line| columns(line));
+        match lines.last_mut().filter(|_| last + 2 + columns(&extent) <= width) {
+            Some(line) => *line = format!("{line}{}", right(&extent, width - last)),
+            None => lines.push(right(&extent, width)),
+        }
+        let mut lines: Vec<String> = lines.iter().map(|line| self.of.terminal.paint(Paint::Title, line)).collect();
+        if let RunStatus::Partial(why) = &run.status {
+            lines.extend(self.written(|out| self.of.terminal.hanging(out, (Paint::Bad, "partial"), 9, why))?);
+        }
+        for answer in self.report.analysis.studies.iter().flat_map(|study| &study.answers) {
+            lines.push(String::new());
+            lines.extend(self.written(|out| self.of.terminal.answer(answer, out))?);
+            lines.pop();
+        }
+        Ok(lines)
+    }
+
+    /// Lines that something writes.
+    fn written(&self, write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<Vec<String>> {
+        let mut out = Vec::new();
+        write(&mut out)?;
+        Ok(String::from_utf8_lossy(&out).lines().map(str::to_owned).collect())
+    }
+
+    /// The tables of the study itself, or of what it measured.
+    fn tables(&self, room: usize) -> io::Result<Vec<String>> {
+        let terminal = &self.of.terminal;
+        let mut lines = Vec::new();
+        for table in self.report.analysis.studies.iter().flat_map(|study| &study.tables) {
+            let table = self.written(|out| terminal.study_table(table, out))?;
+            if lines.is_empty() || lines.len() + table.len() <= room {
+                lines.extend(table);
+            }
+        }
+        let asked = asked(self.report);
+        let curves =
+            asked.iter().flat_map(|section| &section.entries).filter(|entry| matches!(entry, Entry::Curve(_))).count();
+        for section in &asked {
+            for entry in &section.entries {
+                let Entry::Curve(curve) = entry else { continue };
+                let each = (room.saturating_sub(lines.len()) / curves.max(1)).max(LEAST_ROWS);
+                lines.extend(PointTable::of(curve).lines(terminal, self.of.unicode, each));
+                let results: Vec<&MetricResult> = curve.results().collect();
+                lines.extend(self.written(|out| terminal.missing_points(&results, &section.alike, out))?);
+            }
+            let others = section.entries.iter().filter(|entry| !matches!(entry, Entry::Curve(_))).cloned().collect();
+            let others = Section { entries: others, ..section.clone() };
+            if !others.entries.is_empty() {
+                lines.extend(self.written(|out| terminal.section(&others, out))?);
+            }
+        }
+        if lines.is_empty() {
+            lines.extend([String::new(), "Nothing was measured.".to_owned()]);
+        }
+        Ok(lines)
+    }
+
+    /// Conclusions, what can spoil them, and where more is.
+    fn after(&self) -> io::Result<Vec<String>> {
+        let mut lines = self.conclusions()?;
+        lines.extend(self.hazards()?);
+        let more = self.of.more_lines();
+        if !more.is_empty() {
+            lines.push(String::new());
+            lines.extend(more);
+        }
+        Ok(lines)
+    }
+
+    /// The conclusions of studies that have no answer in words, those that are decided first.
+    fn conclusions(&self) -> io::Result<Vec<String>> {
+        let all = self.report.analysis.studies.iter().filter(|study| study.answers.is_empty());
+        let (mut lines, mut left_out) = (Vec::new(), 0);
+        for study in all {
+            let leading = leading_conclusions(study);
+            left_out += study.conclusions.len() - leading.len();
+            for conclusion in leading {
+                lines.extend(self.written(|out| self.of.terminal.conclusion(conclusion, false, out))?);
+            }
+        }
+        if left_out > 0 {
+            lines.push(self.of.terminal.paint(
+                Paint::Faint,
+                &format!("{} in the full report", words::plural(left_out as u64, "more conclusion")),
+            ));
+        }
+        if !lines.is_empty() {
+            lines.insert(0, String::new());
+        }
+        Ok(lines)
+    }
+
+    /// How many hazards there are, and the serious ones in words.
+    fn hazards(&self) -> io::Result<Vec<String>> {
+        let hazards = &self.report.run.outline.hazards;
+        let serious: Vec<&str> = hazards
+            .iter()
+            .filter(|hazard| hazard.severity == Severity::Serious)
+            .map(|hazard| hazard.summary.as_str())
+            .collect();
+        if serious.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut lines = vec![String::new()];
+        lines.extend(
+            self.written(|out| self.of.terminal.hanging(out, (Paint::Bad, "serious"), 9, &serious.join("; ")))?,
+        );
+        Ok(lines)
+    }
+}
+
+/// What a study is of: the sentence of its probe.
+pub(crate) fn title(report: &Report<'_>) -> String {
+    let asked = report.analysis.results.iter().find(|result| !result.only_input);
+    let text = asked.and_then(|result| report.probe(&result.probe)).map(|probe| probe.summary.trim_end_matches('.'));
+    match (report.analysis.studies.first().map(|study| study.id).or(asked.map(|result| result.probe)), text) {
+        (Some(id), Some(text)) => format!("Study {}: {}", clean(&id), clean(text)),
+        (Some(id), None) => format!("Study {}", clean(&id)),
+        (None, _) => "Study".to_owned(),
+    }
+}
+
+/// What a study measured for its own sake, without what its own tables have.
+fn asked<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
+    let is_in_table = |entry: &Entry<'_>| {
+        let results = entry.results();
+        let mut measured = results.iter().filter(|result| result.outcome.summary().is_some()).peekable();
+        studies::is_in_tables(report, entry.metric())
+            || (measured.peek().is_some() && measured.all(|result| studies::has(report, result)))
+    };
+    let mut asked = of_purpose(&sections(report), false);
+    asked.iter_mut().for_each(|section| section.entries.retain(|entry| !is_in_table(entry)));
+    asked.retain(|section| !section.entries.is_empty());
+    asked
+}
+
+/// The conclusions of a study that are shown first: what is decided before what is not, each in its order.
+pub(crate) fn leading_conclusions(study: &Study) -> Vec<&Concluded> {
+    let (decided, open): (Vec<&Concluded>, Vec<&Concluded>) =
+        study.conclusions.iter().partition(|one| one.holds.is_some() || one.same_within().is_some());
+    decided.into_iter().chain(open).take(MOST_SENTENCES).collect()
+}

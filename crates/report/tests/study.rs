@@ -1,0 +1,179 @@
+//! The screen, the full report and the page of a study: its answer and its figures first, what it was measured with after them.
+
+mod synthetic;
+
+use kelvin_analysis::testing::{self, add_scalars};
+use kelvin_analysis::{Analysis, analyse};
+use kelvin_model::{Axis, AxisScale, Case, Hazard, Metric, Name, Point, Run, Severity, Treatment};
+use kelvin_report::{FirstScreen, Html, Markdown, ProbeText, Render, Report, Terminal};
+
+const ENGINES: Metric = Metric::duration("file.engines", "One request for the next bytes of a cached file")
+    .headline(Treatment::AsFound)
+    .over([Axis::new("engine", "engine", AxisScale::Category), Axis::new("block", "block", AxisScale::Bytes)]);
+const CONTENTION: Metric = Metric::duration("file.contention", "One read past the page cache beside other threads")
+    .headline(Treatment::AsFound)
+    .over([Axis::new("threads", "threads", AxisScale::Linear)]);
+const THREADS: Metric =
+    Metric::rate("file.threads", "Bytes that several threads read").headline(Treatment::AsFound).over([
+        Axis::new("threads", "threads", AxisScale::Linear),
+        Axis::new("cache", "page cache", AxisScale::Category),
+        Axis::new("block", "block", AxisScale::Bytes),
+    ]);
+const INPUT: Metric = Metric::duration("os.syscall.null", "A null system call").headline(Treatment::AsFound);
+
+fn rounds(value: f64) -> [f64; 6] {
+    [0.99, 1.01, 1.0, 1.002, 0.995, 1.005].map(|share| share * value)
+}
+
+fn study(metrics: &[Metric]) -> Run {
+    let mut run = testing::run(metrics);
+    run.outline.settings.mode = Name::new("study");
+    run.outline.hazards.push(Hazard {
+        id: "smt".into(),
+        severity: Severity::Warning,
+        summary: "a sibling was busy".into(),
+        effect: "halves throughput".into(),
+        affects: Vec::new(),
+        remedy: None,
+        remedy_is_command: false,
+        source: "a test".into(),
+    });
+    run
+}
+
+/// Reads by 1 to 16 threads, and an input of their prediction.
+fn contention() -> Run {
+    let mut run = study(&[CONTENTION, INPUT]);
+    for (threads, time) in [(1, 52_600.0), (2, 61_000.0), (4, 88_100.0), (8, 121_000.0), (16, 211_000.0)] {
+        add_scalars(&mut run, &CONTENTION, Case::new().with("threads", threads), &rounds(time));
+    }
+    add_scalars(&mut run, &INPUT, Case::new(), &rounds(80.0));
+    run.measurements.last_mut().unwrap().planned.only_input = true;
+    run
+}
+
+fn engines(count: usize) -> Run {
+    let mut run = study(&[ENGINES]);
+    for engine in 0..count {
+        let name = if engine == 0 { "read".to_owned() } else { format!("engine{engine}") };
+        for block in [1, 64, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304_u64] {
+            let value = 100.0 - 7.0 * engine as f64 + block as f64 * (0.1 + 0.01 * engine as f64);
+            let point = Point::named("engine", Name::intern(&name).as_str());
+            add_scalars(&mut run, &ENGINES, Case::new().at(point).with("block", block), &rounds(value));
+        }
+    }
+    run
+}
+
+fn threads() -> Run {
+    let mut run = study(&[THREADS]);
+    for cache in ["cached", "uncached", "direct"] {
+        for block in [4096, 16_384, 65_536, 262_144, 1_048_576_u64] {
+            for threads in [1, 2, 4, 8] {
+                let case = Case::new().at(Point::named("cache", cache)).with("block", block).with("threads", threads);
+                add_scalars(&mut run, &THREADS, case, &rounds(1e9 * threads as f64 + block as f64));
+            }
+        }
+    }
+    run
+}
+
+fn text(render: &dyn Render, run: &Run) -> String {
+    of(render, run, &analyse(run))
+}
+
+fn of(render: &dyn Render, run: &Run, analysis: &Analysis) -> String {
+    let probes: Vec<ProbeText> = run.outline.metrics.iter().map(|metric| probe(metric.id)).collect();
+    let mut out = Vec::new();
+    render.render(&Report { run, analysis, references: &[], probes: &probes }, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn probe(id: Name) -> ProbeText {
+    ProbeText {
+        id,
+        summary: format!("What {id} is about."),
+        method: String::new(),
+        prediction: String::new(),
+        pitfalls: Vec::new(),
+        sources: Vec::new(),
+        must_not_be_used_for: None,
+    }
+}
+
+fn screen() -> FirstScreen<'static> {
+    FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &[] }
+}
+
+fn full() -> Terminal {
+    Terminal::default()
+}
+
+#[test]
+fn a_study_of_one_line_is_a_table_with_a_picture() {
+    let text = text(&screen(), &contention());
+    assert!(text.lines().all(|line| line.chars().count() <= 80) && text.lines().count() <= 60, "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn hazards_inputs_and_machine_are_not_on_the_screen_of_a_study() {
+    let run = contention();
+    let text = text(&screen(), &run);
+    for absent in ["sibling", "null", "Hazards", "Verdict", "Linux"] {
+        assert!(!text.contains(absent), "{absent}:\n{text}");
+    }
+    let mut serious = run;
+    serious.outline.hazards[0].severity = Severity::Serious;
+    assert!(self::text(&screen(), &serious).contains("serious  a sibling was busy"));
+}
+
+#[test]
+fn a_study_in_full_has_every_point_before_hazards_and_inputs() {
+    let text = text(&full(), &contention());
+    for point in ["    1 ", "    2 ", "    4 ", "    8 ", "    16 "] {
+        assert!(text.lines().any(|line| line.starts_with(point)), "{point:?} is missing:\n{text}");
+    }
+    let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} is missing:\n{text}"));
+    assert!(place("contention over threads") < place("Hazards") && place("Hazards") < place("syscall.null"), "{text}");
+}
+
+#[test]
+fn engines_are_a_matrix_and_eight_sentences_at_most() {
+    let run = engines(13);
+    let text = text(&screen(), &run);
+    assert!(text.lines().all(|line| line.chars().count() <= 80) && text.lines().count() <= 60, "{text}");
+    insta::assert_snapshot!(text);
+    let page = self::text(&Html, &run);
+    let place = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what} is missing"));
+    assert!(place("The fastest engine is") < place("id=\"study-file.engines\""));
+    assert!(place("id=\"study-file.engines\"") < place("id=\"hazards\""));
+    let markdown = self::text(&Markdown, &run);
+    let place = |what: &str| markdown.find(what).unwrap_or_else(|| panic!("{what} is missing:\n{markdown}"));
+    assert!(markdown.starts_with("# Study"));
+    assert!(place("The fastest engine is") < place("| read |") && place("| read |") < place("## Hazards"));
+    assert!(place("<details>") < place("## Hazards"), "eight conclusions are shown, the others folded");
+}
+
+#[test]
+fn the_page_of_a_study_begins_with_its_answer_and_its_figure() {
+    let page = text(&Html, &contention());
+    let place = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what} is missing"));
+    assert!(page.contains("<h1 id=\"studies-title\">Study file.contention: What file.contention is about</h1>"));
+    assert!(place("id=\"figure-file.contention\"") < place("id=\"hazards\""));
+    assert!(place("id=\"hazards\"") < place("id=\"area-os\""), "inputs come last");
+    assert_eq!(page.matches("<h1").count(), 1);
+}
+
+#[test]
+fn a_table_without_room_for_a_picture_has_all_points() {
+    let text = text(&screen(), &threads());
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_study_in_ascii_has_columns_in_place() {
+    let ascii = text(&FirstScreen { unicode: false, ..screen() }, &contention());
+    assert!(ascii.is_ascii() && !ascii.contains('?'), "{ascii}");
+}
