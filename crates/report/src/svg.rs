@@ -14,6 +14,7 @@ use crate::figures::{Drawing, Figure, Guide, Mark, Point, Role};
 use crate::palette::{self, HEAT_STEPS, SERIES};
 use crate::picture::{Line, Look, Marker, Picture};
 use crate::safe::{Markup, html};
+use crate::text::wrap;
 use path::number;
 
 const WIDTH: f64 = 720.0;
@@ -62,8 +63,24 @@ fn look(role: Role) -> String {
     format!(".line{of}{{stroke-width:{width}{dash}{round}}}.band{of}{{fill-opacity:{band}}}")
 }
 
-/// Height of the title of a file.
-const TITLE: f64 = 26.0;
+/// Height of a line of a file's title, and width of an average character of it, on the wide side.
+const TITLE: f64 = 20.0;
+const TITLE_CHARACTER: f64 = 8.2;
+/// Between the edge and a title, and below that.
+const TITLE_MARGIN: f64 = 12.0;
+const BELOW_TITLE: f64 = 6.0;
+
+/// The title of a file in as many lines as it takes, above what is drawn from 0 down; and its height.
+fn title(figure: &Figure, width: f64) -> (Markup, f64) {
+    let most = ((width - 2.0 * TITLE_MARGIN) / TITLE_CHARACTER) as usize;
+    let lines = wrap(&format!("{}: {}", figure.id, figure.title), most);
+    let height = TITLE * lines.len() as f64 + BELOW_TITLE;
+    let line = |(index, text): (usize, &String)| {
+        let y = TITLE * (index as f64 + 0.8) - height;
+        html!("<text class=\"title\" x=\"{}\" y=\"{}\">{}</text>", TITLE_MARGIN, number(y), text)
+    };
+    (lines.iter().enumerate().map(line).collect(), height)
+}
 
 /// A drawing: what a page shows, with its size, and what a file shows in addition, with its own.
 struct Drawn {
@@ -71,38 +88,40 @@ struct Drawn {
     width: f64,
     height: f64,
     in_file: Markup,
+    /// Height of the title of a file.
+    above: f64,
     whole: (f64, f64),
 }
 
 fn drawn(figure: &Figure) -> Drawn {
-    let title = html!("<text class=\"title\" x=\"12\" y=\"-4\">{}: {}</text>", figure.id, figure.title);
     match &figure.drawing {
         Drawing::Plot(plot) => {
             let (shown, height) = plot_body(&Picture::of(plot));
-            Drawn { shown, width: WIDTH, height, in_file: title, whole: (WIDTH, TITLE + height) }
+            let (in_file, above) = title(figure, WIDTH);
+            Drawn { shown, width: WIDTH, height, in_file, above, whole: (WIDTH, above + height) }
         }
-        Drawing::Heat(heat) => heat::drawn(heat, title),
+        Drawing::Heat(heat) => heat::drawn(heat, |width| title(figure, width)),
     }
 }
 
-/// The ground of a file.
-fn ground() -> Markup {
-    html!("<rect class=\"in-file\" y=\"-{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", TITLE)
+/// The ground of a file, whose title is so high.
+fn ground(above: f64) -> Markup {
+    html!("<rect class=\"in-file\" y=\"-{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", number(above))
 }
 
 /// A figure as a file of its own, with title, colours and a white ground; a heat map with its legend.
 pub fn standalone(figure: &Figure) -> String {
-    let Drawn { shown, in_file, whole: (width, height), .. } = drawn(figure);
+    let Drawn { shown, in_file, above, whole: (width, height), .. } = drawn(figure);
     let svg = html!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" viewBox=\"0 -{} {} {}\" width=\"{1}\" height=\"{2}\" \
          role=\"img\"><title>{}</title><desc>{}</desc><style>{}</style>{}{}{}</svg>\n",
-        TITLE,
+        number(above),
         width,
         height,
         figure.title,
         figure.description.join(" "),
         palette::light(&style_sheet()),
-        ground(),
+        ground(above),
         shown,
         in_file
     );
@@ -112,14 +131,14 @@ pub fn standalone(figure: &Figure) -> String {
 /// A figure for the inside of a page: classes, no colours; the page has the description. A heat map is drawn once, for the
 /// script to make it live, and holds what a file shows of it, which the page hides.
 pub(crate) fn inline(figure: &Figure) -> Markup {
-    let Drawn { shown, width, height, in_file, whole: (file_width, file_height) } = drawn(figure);
+    let Drawn { shown, width, height, in_file, above, whole: (file_width, file_height) } = drawn(figure);
     let file = match figure.drawing {
         Drawing::Plot(_) => Markup::new(),
         Drawing::Heat(_) => html!(
             " width=\"{}\" height=\"{}\" data-file=\"0 -{} {} {}\"",
             width,
             height,
-            TITLE,
+            number(above),
             file_width,
             file_height
         ),
@@ -131,7 +150,7 @@ pub(crate) fn inline(figure: &Figure) -> Markup {
         height,
         figure.title,
         file,
-        if hidden.is_empty() { Markup::new() } else { ground() },
+        if hidden.is_empty() { Markup::new() } else { ground(above) },
         shown,
         hidden
     )
@@ -142,12 +161,18 @@ fn plot_body(picture: &Picture<'_>) -> (Markup, f64) {
     let mut svg = Markup::new();
     picture.guides.iter().for_each(|guide| svg.push(draw_guide(picture, guide)));
     svg.push(axes(picture));
-    draw_marks(picture).into_iter().for_each(|mark| svg.push(mark));
+    let (marks, rows) = draw_marks(picture);
+    svg.push(marks);
     picture.lines.iter().filter(|line| picture.shows_band(line)).for_each(|line| svg.push(draw_band(picture, line)));
     picture.lines.iter().for_each(|line| svg.push(draw_line(picture, line)));
     let (legend, lines) = legend(picture);
     svg.push(legend);
-    (svg, TOP + PLOT_HEIGHT + BOTTOM + lines * LEGEND_LINE)
+    let height = TOP + PLOT_HEIGHT + BOTTOM + lines * LEGEND_LINE;
+    // The first row of names has its place above the plot; further ones are put on top of it.
+    match rows.saturating_sub(1) as f64 * NAME_LINE {
+        0.0 => (svg, height),
+        more => (html!("<g transform=\"translate(0 {})\">{}</g>", number(more), svg), height + more),
+    }
 }
 
 impl Picture<'_> {
@@ -174,11 +199,12 @@ fn draw_guide(picture: &Picture<'_>, guide: &Guide) -> Markup {
     )
 }
 
-/// Distance of names that stand below each other.
+/// Distance of names that stand above each other.
 const NAME_LINE: f64 = 14.0;
 
-/// Vertical lines with their bands and names, in the order of their places; a name that would touch one to its left stands lower.
-fn draw_marks(picture: &Picture<'_>) -> Vec<Markup> {
+/// Vertical lines with their bands and names, in the order of their places, and how many rows the names take: one that would touch another
+/// to its left stands higher.
+fn draw_marks(picture: &Picture<'_>) -> (Markup, usize) {
     let mut marks: Vec<&Mark> = picture.marks.iter().collect();
     marks.sort_by(|one, other| one.at.total_cmp(&other.at));
     let mut free_from: Vec<f64> = Vec::new();
@@ -192,13 +218,14 @@ fn draw_marks(picture: &Picture<'_>) -> Vec<Markup> {
         row
     };
     let rows: Vec<usize> = marks.iter().map(row).collect();
-    marks.into_iter().zip(rows).map(|(mark, row)| draw_mark(picture, mark, row)).collect()
+    let all = rows.iter().max().map_or(0, |last| last + 1);
+    (marks.into_iter().zip(rows).map(|(mark, row)| draw_mark(picture, mark, row)).collect(), all)
 }
 
 /// From where to where the name of a place reaches.
 fn extent(x: f64, name: &str) -> [f64; 2] {
-    let width = name.chars().count() as f64 * CHARACTER;
-    match anchor(x) {
+    let width = width_of(name);
+    match anchor(x, width) {
         "start" => [x, x + width],
         "end" => [x - width, x],
         _ => [x - width / 2.0, x + width / 2.0],
@@ -215,20 +242,21 @@ fn draw_mark(picture: &Picture<'_>, mark: &Mark, row: usize) -> Markup {
         path::begin(x, TOP),
         TOP + PLOT_HEIGHT,
         number(x),
-        TOP - 3.0 + row as f64 * NAME_LINE,
-        anchor(x),
+        number(TOP - 3.0 - row as f64 * NAME_LINE),
+        anchor(x, width_of(&mark.label)),
         mark.label
     )
 }
 
-/// Share of the width at either end in which a name beside a place would leave the drawing if it were centred.
-const EDGE: f64 = 0.08;
+fn width_of(name: &str) -> f64 {
+    name.chars().count() as f64 * CHARACTER
+}
 
-/// How a name stands to its place so that it stays within the drawing.
-fn anchor(x: f64) -> &'static str {
-    match (x - LEFT) / (WIDTH - RIGHT - LEFT) {
-        share if share < EDGE => "start",
-        share if share > 1.0 - EDGE => "end",
+/// How a name of this width stands to its place so that it stays within the drawing.
+fn anchor(x: f64, width: f64) -> &'static str {
+    match width / 2.0 {
+        half if x - half < 0.0 => "start",
+        half if x + half > WIDTH => "end",
         _ => "middle",
     }
 }

@@ -5,7 +5,8 @@ mod synthetic;
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_analysis::{Analysis, analyse};
 use kelvin_model::{Axis, AxisScale, Case, Hazard, Metric, Name, Point, Run, Severity, Treatment};
-use kelvin_report::{FirstScreen, Html, Markdown, ProbeText, Render, Report, Terminal};
+use kelvin_report::figures::{Drawing, figures};
+use kelvin_report::{FirstScreen, Html, Markdown, ProbeText, Render, Report, Terminal, svg};
 
 const ENGINES: Metric = Metric::duration("file.engines", "One request for the next bytes of a cached file")
     .headline(Treatment::AsFound)
@@ -176,4 +177,35 @@ fn a_table_without_room_for_a_picture_has_all_points() {
 fn a_study_in_ascii_has_columns_in_place() {
     let ascii = text(&FirstScreen { unicode: false, ..screen() }, &contention());
     assert!(ascii.is_ascii() && !ascii.contains('?'), "{ascii}");
+}
+
+#[test]
+fn more_lines_than_colours_are_several_figures() {
+    let run = threads();
+    let analysis = analyse(&run);
+    let figures = figures(&Report { run: &run, analysis: &analysis, references: &[], probes: &[] });
+    let of_threads: Vec<_> = figures.iter().filter(|figure| figure.id.starts_with("file.threads-cache=")).collect();
+    let plots = of_threads.iter().filter_map(|figure| match &figure.drawing {
+        Drawing::Plot(plot) => {
+            Some(plot.series.iter().map(|series| series.style).collect::<std::collections::BTreeSet<_>>())
+        }
+        Drawing::Heat(_) => None,
+    });
+    let styles: Vec<usize> = plots.map(|styles| styles.len()).collect();
+    assert_eq!(styles, [5, 5, 5], "each line of a figure has a colour of its own");
+}
+
+#[test]
+fn a_long_title_of_a_file_is_not_cut_off() {
+    let run = contention();
+    let analysis = analyse(&run);
+    let report = Report { run: &run, analysis: &analysis, references: &[], probes: &[] };
+    let mut figure = figures(&report).into_iter().find(|figure| figure.id == "file.contention").unwrap();
+    figure.title = "a title that is longer than a figure is wide ".repeat(5);
+    let drawing = svg::standalone(&figure);
+    let lines: Vec<&str> =
+        drawing.split("class=\"title\"").skip(1).map(|text| text.split_once('>').unwrap().1).collect();
+    let lines: Vec<&str> = lines.into_iter().map(|text| text.split_once('<').unwrap().0).collect();
+    assert!(lines.len() >= 3 && lines.iter().all(|line| line.chars().count() <= 86), "{lines:#?}");
+    assert!(lines.join(" ").contains(figure.title.trim()));
 }

@@ -1,5 +1,7 @@
 //! The figure of one curve, and what all figures of curves share: series, predictions, descriptions.
 
+use std::collections::BTreeMap;
+
 use kelvin_analysis::{
     Coefficient, Concluded, FittedLaw, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, ModelLine,
     Outcome,
@@ -7,11 +9,55 @@ use kelvin_analysis::{
 use kelvin_model::{AxisScale, Case, Metric, Name, Reference, Unit, Value};
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, file_name, spans_magnitudes};
+use crate::palette::SERIES;
 use crate::sections::{Alike, Curve, CurveSeries};
 use crate::{Report, units, words};
 
+/// The figures of a curve: one, or one for each value of a parameter where a single one would need the same colour twice.
+pub(super) fn curve_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figure> {
+    let Some(axis) = parted_by(curve) else { return curve_figure(report, curve).into_iter().collect() };
+    let mut parts: Vec<(Value, Vec<CurveSeries<'_>>)> = Vec::new();
+    for line in &curve.series {
+        let Some(value) = line.held.get(&axis) else { continue };
+        match parts.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, lines)) => lines.push(line.clone()),
+            None => parts.push((value, vec![line.clone()])),
+        }
+    }
+    let figure = |(value, series): (Value, Vec<CurveSeries<'_>>)| {
+        let at = units::case(curve.metric, &std::iter::once((axis, value)).collect());
+        let figure = curve_figure(report, &Curve { series, ..curve.clone() })?;
+        Some(Figure {
+            id: file_name(&format!("{} {at}", curve.metric.id)),
+            title: format!("{}, {at}", figure.title),
+            ..figure
+        })
+    };
+    parts.into_iter().filter_map(figure).collect()
+}
+
+/// The parameter by which a curve of more lines than there are colours is parted into figures of fewer lines, the fewest of them.
+fn parted_by(curve: &Curve<'_>) -> Option<Name> {
+    if curve.series.len() <= SERIES {
+        return None;
+    }
+    let parts = |axis: Name| -> Option<(bool, usize, Name)> {
+        let mut counts: BTreeMap<Value, usize> = BTreeMap::new();
+        for line in &curve.series {
+            *counts.entry(line.held.get(&axis)?).or_default() += 1;
+        }
+        let most = counts.values().copied().max()?;
+        (counts.len() > 1).then_some((most > SERIES, counts.len(), axis))
+    };
+    let axes = curve.series.first()?.held.iter().map(|(axis, _)| axis).collect::<Vec<Name>>();
+    axes.into_iter()
+        .filter_map(parts)
+        .min_by_key(|&(is_crowded, parts, _)| (is_crowded, parts))
+        .map(|(_, _, axis)| axis)
+}
+
 /// The figure of a curve; `None` where nothing of it was measured.
-pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Figure> {
+fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Figure> {
     let names = Names::of(curve);
     let mut series = Vec::new();
     for (style, (line, name)) in curve.series.iter().zip(&names.each).enumerate() {
@@ -138,13 +184,41 @@ fn marks(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Mark> {
     levels.iter().flat_map(|found| &found.levels).filter_map(end).chain(knees(report, curve, names)).collect()
 }
 
-/// The knees of a curve's lines, with the line's name where there are several.
+/// Longest name of a knee that several lines have.
+const LONGEST_KNEE: usize = 48;
+
+/// The knees of a curve's lines, with the line's name where there are several; those at one place have one name.
 fn knees(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Mark> {
+    let mut marks: Vec<Mark> = Vec::new();
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for (mark, name) in each_knee(report, curve, names) {
+        match marks.iter().position(|known| known.at == mark.at) {
+            Some(at) => {
+                let known = &mut marks[at];
+                (known.low, known.high) = (known.low.min(mark.low), known.high.max(mark.high));
+                lines[at].push(name);
+            }
+            None => {
+                marks.push(mark);
+                lines.push(vec![name]);
+            }
+        }
+    }
+    for (mark, lines) in marks.iter_mut().zip(&lines).filter(|(_, lines)| lines.len() > 1) {
+        let all = named(&lines.join("; "), "knee");
+        mark.label = if all.chars().count() <= LONGEST_KNEE { all } else { format!("knee of {} lines", lines.len()) };
+    }
+    marks
+}
+
+/// The knee of each line, and the name of the line.
+fn each_knee(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<(Mark, String)> {
     let mark = |(line, name): (&CurveSeries<'_>, &String)| {
         let is_its = |knee: &&KneeMark| is_of(curve, line, (knee.metric, knee.axis), &knee.held);
         let KneeMark { knee, .. } = report.analysis.knees.iter().find(is_its)?;
         let label = named(if curve.series.len() > 1 { name } else { "" }, "knee");
-        Some(Mark { label, at: knee.users as f64, low: knee.low as f64, high: knee.high as f64 })
+        let mark = Mark { label, at: knee.users as f64, low: knee.low as f64, high: knee.high as f64 };
+        Some((mark, name.clone()))
     };
     curve.series.iter().zip(&names.each).filter_map(mark).collect()
 }

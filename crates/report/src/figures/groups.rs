@@ -4,7 +4,7 @@ use kelvin_analysis::MetricResult;
 use kelvin_model::{Name, Unit, Value};
 
 use super::curves::{
-    KINDS, Names, Reading, curve_figure, describe_line, foreseen, headline, is_measured, lines_of, measured_series,
+    KINDS, Names, Reading, curve_figures, describe_line, foreseen, headline, is_measured, lines_of, measured_series,
     named, prefix, reference_series, standing, x_axis,
 };
 use super::heat::{grid_figures, heat_figure};
@@ -67,7 +67,7 @@ fn own_name(curve: &Curve<'_>) -> &'static str {
 
 fn group_figures(report: &Report<'_>, group: &[&Curve<'_>]) -> Vec<Figure> {
     match (group, against(group)) {
-        ([curve], _) => curve_figure(report, curve).into_iter().collect(),
+        ([curve], _) => curve_figures(report, curve),
         (_, Some(pair)) => loaded_figure(&pair).into_iter().collect(),
         _ => family_figures(report, group),
     }

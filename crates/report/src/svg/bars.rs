@@ -2,14 +2,17 @@
 
 use kelvin_analysis::{Figure, StudyTable};
 
+use super::CHARACTER;
 use super::path::{self, number};
 use crate::safe::{Markup, html};
 use crate::units;
 
 const WIDTH: f64 = 720.0;
-/// Room for the labels, and for the figures behind the bars.
-const LABELS: f64 = 236.0;
+/// Most room for the labels, and that for the figures behind the bars.
+const MOST_LABELS: f64 = 400.0;
 const FIGURES: f64 = 132.0;
+/// Between a label and its bar.
+const GAP: f64 = 8.0;
 /// Height of a row, of its bar, and of the line that is its interval.
 const ROW: f64 = 20.0;
 const BAR: f64 = 11.0;
@@ -27,7 +30,8 @@ pub(crate) fn inline(table: &StudyTable) -> Markup {
     if most <= 0.0 {
         return Markup::new();
     }
-    let scale = Scale { most };
+    let longest = table.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0) as f64;
+    let scale = Scale { most, labels: (longest * CHARACTER + GAP).min(MOST_LABELS) };
     let rows: Markup = (0..table.rows.len()).map(|row| scale.row(table, row, [column, beside])).collect();
     let height = ROW * table.rows.len() as f64;
     html!(
@@ -37,7 +41,7 @@ pub(crate) fn inline(table: &StudyTable) -> Markup {
         table.title,
         table.columns[column].label,
         rows,
-        legend(table, [column, beside], height)
+        legend(table, [column, beside], (height, scale.labels))
     )
 }
 
@@ -48,22 +52,24 @@ fn high(figure: &Figure) -> f64 {
 
 struct Scale {
     most: f64,
+    /// Room for the labels.
+    labels: f64,
 }
 
 impl Scale {
     fn across(&self, value: f64) -> f64 {
-        LABELS + (value / self.most).clamp(0.0, 1.0) * (WIDTH - LABELS - FIGURES)
+        self.labels + (value / self.most).clamp(0.0, 1.0) * (WIDTH - self.labels - FIGURES)
     }
 
     fn row(&self, table: &StudyTable, at: usize, [column, beside]: [usize; 2]) -> Markup {
         let (row, middle) = (&table.rows[at], ROW * (at as f64 + 0.5));
         let Some(figure) = row.cells[column] else { return Markup::new() };
-        let bar = path::rectangle(LABELS, middle - BAR / 2.0, self.across(figure.value) - LABELS, BAR);
+        let bar = path::rectangle(self.labels, middle - BAR / 2.0, self.across(figure.value) - self.labels, BAR);
         let mark = row.cells[beside].map(|figure| self.mark(figure.value, middle));
         html!(
             "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><path class=\"bar s0\" d=\"{}\"/>{}{}\
              <text x=\"{}\" y=\"{1}\">{}</text>",
-            number(LABELS - 8.0),
+            number(self.labels - GAP),
             number(middle + 4.0),
             row.label,
             bar,
@@ -94,15 +100,15 @@ impl Scale {
     }
 }
 
-fn legend(table: &StudyTable, [column, beside]: [usize; 2], height: f64) -> Markup {
+fn legend(table: &StudyTable, [column, beside]: [usize; 2], (height, left): (f64, f64)) -> Markup {
     let baseline = height + 18.0;
-    let bar = path::rectangle(LABELS, baseline - 9.0, 18.0, 9.0);
+    let bar = path::rectangle(left, baseline - 9.0, 18.0, 9.0);
     let has_marks = table.rows.iter().any(|row| row.cells[beside].is_some());
     let marks = has_marks.then(|| {
         html!(
             "<path class=\"beside s1\" d=\"{}v12\"/><text x=\"{}\" y=\"{}\">{} (a triangle: beyond the edge)</text>",
-            path::begin(LABELS + 190.0, baseline - 10.0),
-            number(LABELS + 200.0),
+            path::begin(left + 190.0, baseline - 10.0),
+            number(left + 200.0),
             number(baseline),
             table.columns[beside].label
         )
@@ -110,7 +116,7 @@ fn legend(table: &StudyTable, [column, beside]: [usize; 2], height: f64) -> Mark
     html!(
         "<path class=\"bar s0\" d=\"{}\"/><text x=\"{}\" y=\"{}\">{}, with its interval</text>{}",
         bar,
-        number(LABELS + 26.0),
+        number(left + 26.0),
         number(baseline),
         table.columns[column].label,
         marks

@@ -1,7 +1,7 @@
 //! Heat maps as SVG: a grid of coloured cells with their values, and the legend of the colours.
 
 use super::path::number;
-use super::{BOTTOM, CHARACTER, Drawn, LEFT, RIGHT, TITLE, TOP, WIDTH};
+use super::{BOTTOM, CHARACTER, Drawn, LEFT, RIGHT, TOP, WIDTH};
 use crate::figures::{Cell, Heat, Standing};
 use crate::safe::{Markup, html};
 
@@ -125,12 +125,14 @@ impl<'h> Grid<'h> {
 }
 
 /// A heat map; in a file with the legend below it.
-pub(super) fn drawn(heat: &Heat, title: Markup) -> Drawn {
+pub(super) fn drawn(heat: &Heat, title: impl Fn(f64) -> (Markup, f64)) -> Drawn {
     let grid = Grid::of(heat);
     let (width, height) = (grid.width(), grid.height());
     let (legend, legend_height) = legend(heat, grid.left, height);
-    let whole = (width.max(WIDTH), TITLE + height + legend_height);
-    Drawn { shown: grid.body(), width, height, in_file: html!("{}{}", title, legend), whole }
+    let in_width = width.max(WIDTH);
+    let (title, above) = title(in_width);
+    let whole = (in_width, above + height + legend_height);
+    Drawn { shown: grid.body(), width, height, in_file: html!("{}{}", title, legend), above, whole }
 }
 
 /// What the legend explains: the colours with their ranges, and the frames that are drawn.
