@@ -109,6 +109,8 @@ pub enum Command {
         after_help = "Examples:\n  kelvin serve site             at http://127.0.0.1:8080/, for this host only\n  \
                             kelvin serve site --listen 0.0.0.0:80 --index\n  \
                             kelvin serve site --expose-resources --token-file token\n\n\
+                            SIGHUP opens the directory anew by its path, and connections go on. One that is ignored at the start, as \
+                            by nohup, stays ignored.\n\n\
                             Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 could not be done: one line says why."
     )]
     Serve(ServeArgs),

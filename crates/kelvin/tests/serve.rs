@@ -295,6 +295,65 @@ fn it_ends_by_a_signal_and_says_what_it_did() {
     }
 }
 
+#[test]
+fn hangup_reopens_the_directory_and_connections_go_on() {
+    for model in ["epoll", "pool", "fork"] {
+        let top = tempfile::tempdir().unwrap();
+        let site = |name: &str, content: &str| {
+            let directory = top.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join("which"), content).unwrap();
+            fs::write(directory.join("a b.txt"), "0123456789").unwrap();
+            directory
+        };
+        let (served, next) = (site("served", "old"), site("next", "new"));
+        let server = Running::start(&served, &["--model", model]);
+        let which = || {
+            let mut client = Client::of(&server);
+            client.ask("/which");
+            let mut answer = [0; 4096];
+            let read = client.0.read(&mut answer).unwrap();
+            String::from_utf8_lossy(&answer[..read]).into_owned()
+        };
+        let mut kept = Client::of(&server);
+        assert!(kept.is_served() && which().ends_with("old"), "{model}");
+        // A deployment by renaming: the directory that was opened has another name now.
+        fs::rename(&served, top.path().join("before")).unwrap();
+        assert!(which().ends_with("old"), "{model}");
+        // Nothing is there to be opened: what was opened is served on.
+        signal("-HUP", server.child.id());
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(which().ends_with("old"), "{model}");
+        fs::rename(&next, &served).unwrap();
+        signal("-HUP", server.child.id());
+        until(|| which().ends_with("new"));
+        assert!(kept.is_served(), "{model}");
+        let (status, told) = server.end("-TERM");
+        assert_eq!(status, Some(0), "{model}: {told}");
+        assert!(told.contains("serving what was opened before: ") && told.contains(" anew"), "{told}");
+    }
+}
+
+#[test]
+fn signals_that_are_ignored_at_the_start_stay_ignored() {
+    let top = site();
+    for (ignored, others) in [("HUP", "-INT"), ("INT", "-TERM"), ("TERM", "-INT")] {
+        let ignore = format!("--ignore-signal={ignored}");
+        for words in [["serve"].as_slice(), &["receive"], &["agent"]] {
+            let mut command = Command::new("env");
+            command.args([&ignore, KELVIN]).args(words).args(["--listen", "127.0.0.1:0"]);
+            if words != ["agent"] {
+                command.arg(top.path());
+            }
+            let mut server = Running::of(command, Stdio::piped());
+            signal(&format!("-{ignored}"), server.child.id());
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(server.child.try_wait().unwrap().is_none(), "{words:?} ended by SIG{ignored}");
+            assert_eq!(server.end(others).0, Some(0), "{words:?}");
+        }
+    }
+}
+
 /// A server that tells what it uses, and where.
 fn exposed(root: &Path, arguments: &[&str]) -> (Running, String) {
     let token = root.join("token");

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::hall::Hall;
 use crate::passing::Teller;
 use crate::registered::Registered;
+use crate::root::Root;
 use crate::server::{LAST, LOOK, Served, close};
 use crate::watch::Watch;
 
@@ -31,7 +32,7 @@ const END: Duration = Duration::from_millis(2);
 
 /// What the processes tell each other.
 #[derive(Clone, Debug)]
-struct Board(Arc<Shared<[AtomicU64; 5]>>);
+pub struct Board(Arc<Shared<[AtomicU64; 6]>>);
 
 impl Board {
     fn new() -> Result<Self> {
@@ -46,6 +47,15 @@ impl Board {
         self.0[4].load(Ordering::Acquire) != 0
     }
 
+    /// Has the process that forks open the directory anew.
+    pub fn ask_to_reopen(&self) {
+        self.0[5].store(1, Ordering::Release);
+    }
+
+    fn take_reopen_request(&self) -> bool {
+        self.0[5].swap(0, Ordering::AcqRel) != 0
+    }
+
     /// Adds what a process has done.
     fn add(&self, served: Served) {
         let Served { requests, bytes, connections, refused } = served;
@@ -55,7 +65,7 @@ impl Board {
     }
 
     fn served(&self) -> Served {
-        let [requests, bytes, connections, refused, _] = self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+        let [requests, bytes, connections, refused, ..] = self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed));
         Served { requests, bytes, connections, refused }
     }
 }
@@ -64,6 +74,8 @@ impl Board {
 pub struct House<H> {
     /// Makes what a child needs.
     pub hall: H,
+    /// The directory that is served.
+    pub root: Arc<Root>,
     /// The socket that listens, without waiting.
     pub listener: Arc<TcpListener>,
     /// Most connections at one time.
@@ -95,6 +107,11 @@ impl Forking {
         let own = board.clone();
         let child = fork_to_work(|| Door::new(house, own).map_or(1, Door::work)).map_err(Error::call("fork"))?;
         Ok(Self { child: Some(child), board })
+    }
+
+    /// What it shares with this process.
+    pub fn board(&self) -> Board {
+        self.board.clone()
     }
 
     /// Waits until it is to end, and until it has.
@@ -147,6 +164,10 @@ impl<H: Fn() -> Hall> Door<H> {
                 Err(_) => return 1,
             }
             self.reap();
+            if self.board.take_reopen_request() {
+                // The parent has told whether its own could be opened.
+                let _ = self.house.root.reopen();
+            }
             door.let_go(Instant::now());
         }
         for _ in 0..LAST {

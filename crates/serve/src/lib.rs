@@ -39,4 +39,4 @@ pub mod watch;
 mod words;
 
 pub use error::{Error, Result};
-pub use server::{Access, Model, Served, Server, Setup};
+pub use server::{Access, Model, Reopener, Served, Server, Setup};

@@ -27,8 +27,8 @@ const LINKS: usize = 40;
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
-    /// Its path as it was given, from the top.
-    given: PathBuf,
+    /// Its absolute path, as it was given.
+    path: PathBuf,
 }
 
 /// What is under a path.
@@ -78,13 +78,26 @@ impl Root {
     /// # Errors
     /// A path that is no directory; a kernel without openat2.
     pub fn open(path: &Path) -> Result<Self> {
-        let failed = |error: Errno| Error::Root { path: path.to_owned(), source: error.into() };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
-        let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let root = Self { directory, given };
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let root = Self { directory: Self::opened(path)?, path: absolute };
         root.open_below(&Target::default(), OFlags::PATH).map_err(|error| Error::NotBeneath(error.into()))?;
         Ok(root)
+    }
+
+    fn opened(path: &Path) -> Result<OwnedFd> {
+        let failed = |error: Errno| Error::Root { path: path.to_owned(), source: error.into() };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty()).map_err(failed)
+    }
+
+    /// Opens what its path names now: another directory may have been put there, or mounted. All threads look below that from their next
+    /// request on.
+    ///
+    /// # Errors
+    /// A path that is no directory any more: the one that was opened before stays.
+    pub fn reopen(&self) -> Result<()> {
+        let directory = Self::opened(&self.path)?;
+        kelvin_sys::fs::replace(&self.directory, &directory).map_err(Error::call("replace the directory"))
     }
 
     /// What is under a path.
@@ -170,7 +183,7 @@ impl Root {
     fn below(&self, path: &Path) -> Option<PathBuf> {
         let now = || readlink(format!("/proc/self/fd/{}", self.directory.as_raw_fd()), Vec::new()).ok();
         let below = |root: &Path| path.strip_prefix(root).ok().map(Path::to_owned);
-        below(&self.given).or_else(|| below(Path::new(OsStr::from_bytes(now()?.to_bytes()))))
+        below(&self.path).or_else(|| below(Path::new(OsStr::from_bytes(now()?.to_bytes()))))
     }
 
     fn open_beneath(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {

@@ -14,7 +14,7 @@ use rustix::net::{Shutdown, listen, shutdown};
 use crate::epoll;
 use crate::error::{Error, Result};
 use crate::files::{Allowance, Files};
-use crate::fork::{self, Forking};
+use crate::fork::{self, Board, Forking};
 use crate::hall::Hall;
 use crate::host::{Name, Names};
 use crate::house::House;
@@ -185,6 +185,27 @@ pub struct Server {
     told: Option<Told>,
 }
 
+/// Opens the directory of a server anew while it serves.
+#[derive(Debug)]
+pub struct Reopener {
+    root: Arc<Root>,
+    /// What the process that forks looks at, under [`Model::Fork`].
+    forking: Option<Board>,
+}
+
+impl Reopener {
+    /// Opens what the path of the directory names now. Connections go on; a file of the former directory may be sent for a second more,
+    /// and under [`Model::Fork`] until the connections that there are have ended.
+    ///
+    /// # Errors
+    /// A path that is no directory any more: the former one is served on.
+    pub fn reopen(&self) -> Result<()> {
+        self.root.reopen()?;
+        self.forking.iter().for_each(Board::ask_to_reopen);
+        Ok(())
+    }
+}
+
 /// What a server did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
@@ -251,6 +272,11 @@ impl Server {
         // After that, so that no process that serves has its socket.
         server.looks = exposure.map(Looks::listen).transpose()?;
         Ok(server)
+    }
+
+    /// What opens its directory anew.
+    pub fn reopener(&self) -> Reopener {
+        Reopener { root: Arc::clone(&self.root), forking: self.forking.as_ref().map(Forking::board) }
     }
 
     /// Where it answers looks, if it does.
@@ -340,7 +366,7 @@ impl Server {
     fn house_of_processes(&self, teller: Option<Teller>) -> fork::House<impl Fn() -> Hall> {
         let (hall, listener) = (self.halls(), Arc::clone(&self.listener));
         let (most, watch) = (self.connections(), self.watch.clone().zip(teller));
-        fork::House { hall, listener, most, drain: self.setup.limits.drain, watch }
+        fork::House { hall, root: Arc::clone(&self.root), listener, most, drain: self.setup.limits.drain, watch }
     }
 
     /// Makes what each thread needs.

@@ -24,6 +24,15 @@ pub struct Room {
     pub free_files: u64,
 }
 
+/// Has a descriptor name what another one names, at once for all threads: calls that have begun end with what it named before.
+///
+/// # Errors
+/// Those of dup3.
+pub fn replace(descriptor: &OwnedFd, by: &OwnedFd) -> Result<()> {
+    // SAFETY: takes no pointers. Both descriptors are open; the first one stays open, and its owner's.
+    check(unsafe { libc::dup3(by.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) }).map(drop)
+}
+
 /// Space of the file system that holds a path (statvfs(3)).
 ///
 /// # Errors

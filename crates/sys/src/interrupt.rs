@@ -1,13 +1,19 @@
 //! SIGINT, SIGTERM and SIGHUP as a flag that the supervisor checks.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::{Result, check};
 
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
+static IS_REOPEN_REQUESTED: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn note(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
+}
+
+extern "C" fn note_reopen(_: libc::c_int) {
+    IS_REOPEN_REQUESTED.store(true, Ordering::Relaxed);
 }
 
 /// From now on exceeding `ulimit -f` is an error of the write instead of a signal, as the Rust runtime does for a
@@ -18,17 +24,42 @@ pub fn write_errors_only() -> Result<()> {
     if before == libc::SIG_ERR { Err(crate::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process, and interrupt waiting calls.
+/// From now on SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process, and interrupt waiting calls. One that is ignored
+/// stays ignored: nohup(1) ignores SIGHUP, and a shell without job control SIGINT for what it starts in the background.
+///
+/// # Errors
+/// Those of sigaction.
 pub fn watch() -> Result<()> {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: an all-zero sigaction is valid (no flags, so calls are interrupted, not restarted); the handler only
-        // stores to an atomic, which is async-signal-safe.
-        let result = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = note as *const () as usize;
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut())
-        };
-        check(result)?;
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().try_for_each(|signal| handle(signal, note))
+}
+
+/// The same, but SIGHUP asks to read anew what was opened, as servers do: see [`take_reopen_request`].
+///
+/// # Errors
+/// Those of sigaction.
+pub fn watch_server() -> Result<()> {
+    [libc::SIGINT, libc::SIGTERM].into_iter().try_for_each(|signal| handle(signal, note))?;
+    handle(libc::SIGHUP, note_reopen)
+}
+
+/// Whether SIGHUP has come since this was asked last, under [`watch_server`].
+pub fn take_reopen_request() -> bool {
+    IS_REOPEN_REQUESTED.swap(false, Ordering::Relaxed)
+}
+
+/// Has a function handle a signal, unless that is ignored.
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Result<()> {
+    // SAFETY: an all-zero sigaction is valid (no flags, so calls are interrupted, not restarted), and the kernel fills the one that it
+    // gets; each handler only stores to an atomic, which is async-signal-safe.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        check(libc::sigaction(signal, std::ptr::null(), &raw mut before))?;
+        if before.sa_sigaction == libc::SIG_IGN {
+            return Ok(());
+        }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        check(libc::sigaction(signal, &raw const action, std::ptr::null_mut()))?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use kelvin_serve::limits::Limits;
 use kelvin_serve::looks::{Exposure, PATH};
 use kelvin_serve::{Access, Error, Model, Served, Server, Setup};
+use kelvin_sys::interrupt;
 use kelvin_wire::address::{InUrl, Shown};
 
 use super::agent::PATIENCE;
@@ -19,7 +20,7 @@ const POOL: usize = 64;
 
 /// Serves until asked to stop. Prints its address on standard output, and what it did on standard error.
 pub fn serve(args: &ServeArgs) -> Done {
-    kelvin_sys::interrupt::watch()?;
+    interrupt::watch_server()?;
     // With fewer descriptors it serves fewer clients, and says so.
     let _ = kelvin_sys::process::raise_open_files();
     let server = listen(args)?;
@@ -44,7 +45,20 @@ pub fn serve(args: &ServeArgs) -> Done {
             &format!("telling whoever has the token what it uses at http://{}{PATH}", InUrl(resources)),
         );
     }
-    let served = server.serve(|| kelvin_sys::interrupt::requested().is_some());
+    let reopener = server.reopener();
+    let served = server.serve(|| {
+        if interrupt::take_reopen_request() {
+            let root = args.root.display();
+            log.line(
+                About::Client,
+                &match reopener.reopen() {
+                    Ok(()) => format!("opened {root} anew"),
+                    Err(error) => format!("serving what was opened before: {error}"),
+                },
+            );
+        }
+        interrupt::requested().is_some()
+    });
     if let Ok(served) = &served {
         log.line(About::Client, &told(served));
     }
