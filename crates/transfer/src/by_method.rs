@@ -210,6 +210,11 @@ impl<P: Path> Ways<P> {
         }
     }
 
+    /// How the way is set up that most of it went; nothing if that was by parts.
+    pub(crate) fn setup(&self) -> Option<P::Setup> {
+        self.most().flatten()
+    }
+
     /// The setup of the way that most of it went; nothing if nothing went any way.
     fn most(&self) -> Option<Option<P::Setup>> {
         let most = self.all.iter().max_by_key(|tried| tried.bytes).filter(|tried| tried.bytes > 0)?;

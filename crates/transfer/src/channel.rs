@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use kelvin_sys::interrupt;
+use kelvin_sys::net::waiting;
 use kelvin_wire::deadline::Connection;
 use kelvin_wire::sealed::{Opener, SEALED, Sealer, TAG};
 use kelvin_wire::{Error as WireError, Hasher};
@@ -18,6 +19,7 @@ use rustix::net::{RecvFlags, recv};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::carried::{Carried, Meter};
 use crate::load::{Times, timed};
 use crate::message::{Digest, Piece};
 use crate::{Error, Result};
@@ -98,6 +100,11 @@ pub trait Stream: Connection {
     fn socket(&self) -> std::io::Result<Option<TcpStream>> {
         Ok(None)
     }
+
+    /// What the kernel says that it has carried; nothing where none does.
+    fn carried(&self) -> Option<waiting::Carried> {
+        None
+    }
 }
 
 impl Stream for TcpStream {
@@ -124,6 +131,10 @@ impl Stream for TcpStream {
     fn socket(&self) -> std::io::Result<Option<TcpStream>> {
         self.try_clone().map(Some)
     }
+
+    fn carried(&self) -> Option<waiting::Carried> {
+        waiting::carried(self).ok()
+    }
 }
 
 /// One end.
@@ -148,6 +159,10 @@ pub struct Channel<S = TcpStream> {
     pub times: Times,
     /// Waits that a tick ended although all that was waited for had come: the kernel had not woken this end.
     overslept: u32,
+    meter: Meter,
+    /// How often a message was waited for, and for how many nanoseconds.
+    answers: u64,
+    waited: u64,
 }
 
 impl<S: Stream> Channel<S> {
@@ -173,12 +188,41 @@ impl<S: Stream> Channel<S> {
             looking,
             times,
             overslept: 0,
+            meter: Meter::default(),
+            answers: 0,
+            waited: 0,
         })
     }
 
     /// Waits that a tick ended although all that was waited for had come: none, unless a reader sleeps beside what it reads.
     pub fn overslept(&self) -> u32 {
         self.overslept
+    }
+
+    /// Looks at what the connection carries, where some is being sent, now and then.
+    pub(crate) fn look_at_link(&mut self) {
+        let now = Instant::now();
+        if self.meter.is_due(now)
+            && let Some(known) = self.stream.carried()
+        {
+            self.meter.look(now, known);
+        }
+    }
+
+    /// What the connection has carried from this end, where the kernel says.
+    pub(crate) fn carried(&self) -> Option<Carried> {
+        let known = self.stream.carried()?;
+        Some(Carried {
+            bytes: known.bytes,
+            busy: known.busy,
+            by_window: known.limited.by_window,
+            by_buffer: known.limited.by_buffer,
+            most: self.meter.most(),
+            delivered: known.delivered,
+            round_trip: known.least_round_trip,
+            answers: self.answers,
+            waited: self.waited,
+        })
     }
 
     /// From now on the bytes of files go plain, or not.
@@ -269,7 +313,11 @@ impl<S: Stream> Channel<S> {
     /// # Errors
     /// Another side that is gone, silent, or breaks the protocol.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let before = self.times.connection;
         let length = self.frame()?;
+        let waited = self.times.connection - before;
+        self.answers += u64::from(waited > 0);
+        self.waited += waited;
         self.message(length)
     }
 
@@ -576,28 +624,40 @@ impl Reading {
 }
 
 /// The connection of the file that is being moved, if it has one of its own.
-pub(crate) struct Apart<S>(Option<Channel<S>>);
+pub(crate) struct Apart<S> {
+    own: Option<Channel<S>>,
+    /// What those that have ended carried.
+    carried: Carried,
+}
 
 impl<S: Stream> Apart<S> {
     /// It has none.
     pub(crate) fn none() -> Self {
-        Self(None)
+        Self { own: None, carried: Carried::default() }
+    }
+
+    /// What all connections carried, this first one of the session included; nothing where the kernel does not say.
+    pub(crate) fn carried(&self, first: &Channel<S>) -> Option<Carried> {
+        let mut all = first.carried()?;
+        all.add(&self.carried);
+        Some(all)
     }
 
     /// That over which the file goes: its own, else the first one of the session.
     pub(crate) fn or<'c>(&'c mut self, first: &'c mut Channel<S>) -> &'c mut Channel<S> {
-        self.0.as_mut().unwrap_or(first)
+        self.own.as_mut().unwrap_or(first)
     }
 
     /// From now on files go over this one.
     pub(crate) fn begin(&mut self, own: Channel<S>) {
-        self.0 = Some(own);
+        self.own = Some(own);
     }
 
     /// They go over the first one again, which takes over what was measured.
     pub(crate) fn end(&mut self, first: &mut Channel<S>) -> Option<Channel<S>> {
-        let own = self.0.take()?;
+        let own = self.own.take()?;
         first.times.add(&own.times);
+        self.carried.add(&own.carried().unwrap_or_default());
         Some(own)
     }
 }

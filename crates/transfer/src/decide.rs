@@ -18,6 +18,7 @@ use crate::deposit::{Deposit, Taken};
 use crate::kept_time::KeptTimes;
 use crate::load::Storage;
 use crate::message::{Decision, Entry, EntryKind, Modified, Settings};
+use crate::moving::ReceiveSetup;
 use crate::staging::Small;
 use crate::tree::{Held, Root, Tree, is_own, part_name, times};
 use crate::{Error, Result};
@@ -257,14 +258,15 @@ impl Desk {
         }
     }
 
-    /// What writing costs here, in picoseconds a byte, and what a small file costs, in nanoseconds, if there were any.
+    /// What writing costs here, in picoseconds a byte, receiving included where that was by a method of its own, for what is verified or
+    /// not; and what a small file costs, in nanoseconds, if there were any.
     ///
     /// # Errors
     /// Those of writing; files of which it is not known, since others are replaced.
-    pub(crate) fn costs(&self, small: u64) -> Result<(u64, u64)> {
+    pub(crate) fn costs(&self, small: u64, by: Option<(ReceiveSetup, bool)>) -> Result<(u64, u64)> {
         let Place::Directory(tree) = &self.place else { return Ok((0, 0)) };
         let failed = |error| FileError::call("write in", Path::new("."), error);
-        let file = tree.cost_of_writing().map_err(failed)?;
+        let file = by.map_or_else(|| tree.cost_of_writing(), |by| tree.cost_of_receiving(by)).map_err(failed)?;
         let each = match small {
             0 => 0,
             _ if self.overwrite => return Err(failed(ErrorKind::Unsupported.into()).into()),

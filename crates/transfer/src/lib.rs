@@ -4,7 +4,7 @@
 //! [`channel`]: messages ([`message`]), and the bytes of files that they announce, which may go plain. The sender collects what
 //! is to be sent ([`source`]) and offers it; for each sender the receiver has a [`session`], which decides on every entry
 //! ([`decide`]) and has the files arrive ([`deposit`]) in blocks ([`blocks`]). Both ends finish with the same [`summary`]: what
-//! was moved, how fast, what limited it ([`load`]) and what was to be expected ([`expected`]). Blocks of large files may come over
+//! was moved, how fast, what limited it ([`load`], [`carried`]) and what was to be expected ([`expected`]). Blocks of large files may come over
 //! more connections, which have [`joined`] the session, and each file over one of its own.
 //!
 //! Either end can have its socket in the kernel instead ([`device`]), whose module also tells the entry of a [`page`].
@@ -16,6 +16,7 @@
 pub mod bare;
 pub mod blocks;
 mod by_method;
+pub mod carried;
 pub mod channel;
 pub mod chosen;
 pub mod decide;

@@ -14,6 +14,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bare::Connection;
+use crate::carried::Carried;
 use crate::chosen::Chosen;
 use crate::expected::{Costs, Expected};
 use crate::joined::SessionId;
@@ -275,6 +276,8 @@ pub struct Measured {
     pub failed: u64,
     /// What the sender did.
     pub load: Load,
+    /// What its connection carried, if the kernel says.
+    pub carried: Option<Carried>,
     /// The rate that was to be expected, if it was predicted.
     pub expected: Option<Expected>,
     /// By what method the bytes of large files went, if there were any.

@@ -151,13 +151,15 @@ impl<S: Stream> Sender<S> {
         sending.run()?;
         sending.ways.finish()?;
         let (method, chosen) = (sending.ways.method(), sending.choosing.as_ref().and_then(Choosing::chosen));
+        let (carried, setup) = (sending.apart.carried(sending.channel), sending.ways.setup());
         let Sending { collection, unsent: failed, unchanged, without_attributes, planned, moved, .. } = sending;
         let Collection { sources, unread, mut left_out, .. } = collection;
         left_out.attributes += without_attributes;
         let unread = unread.into_iter().map(|(path, why)| Unsent { path, why });
         let unsent: Vec<Unsent> = unread.chain(failed).collect();
-        let summary = self.finish(&sources, Ended { moved, failed: unsent.len() as u64, method, chosen })?;
         let unstated = sources.iter().filter(|source| source.is_unstated()).count() as u64;
+        let summary =
+            self.finish(&sources, Ended { moved, failed: unsent.len() as u64, method, setup, chosen, carried })?;
         Ok(Sent { summary, unsent, unchanged, left_out, unstated, planned })
     }
 }
@@ -362,6 +364,7 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     fn pass(&mut self, bytes: u64) {
         self.passed += bytes;
+        self.apart.or(self.channel).look_at_link();
         (self.progress)(self.passed, self.all);
     }
 

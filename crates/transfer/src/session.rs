@@ -1,6 +1,7 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
 mod by_number;
+mod costs;
 mod others;
 
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use crate::by_method::{self, Received, Way, Ways};
 use crate::channel::{Apart, Channel, Stream};
 use crate::decide::Desk;
 use crate::deposit::{Deposit, digests};
-use crate::expected::{self, Costs};
+use crate::expected;
 use crate::joined::{Joinable, Sessions};
 use crate::load::{Storage, Watch, timed};
 use crate::message::{
@@ -29,6 +30,7 @@ use crate::moving::{ReceiveMethod, ReceivePath, ReceiveSetup, Seen};
 use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, Result};
 use by_number::ByNumber;
+use costs::unwritten;
 
 /// Most files that are wanted and did not arrive yet; and most digests in a message.
 pub const WINDOW: usize = 2048;
@@ -708,7 +710,7 @@ impl<'a, S: Stream> Session<'a, S> {
         let FromSender::Finish(measured) = self.channel.receive()? else {
             return Err(Error::Nonsense("it does not say what it measured"));
         };
-        let Measured { nanoseconds, failed, load: sender, expected, method, chosen } = measured;
+        let Measured { nanoseconds, failed, load: sender, carried, expected, method, chosen } = measured;
         let Settings { plain, verify, sync, connection, .. } = self.settings;
         let chosen = chosen.filter(|_| self.settings.streams == 1);
         Ok(Summary {
@@ -723,18 +725,12 @@ impl<'a, S: Stream> Session<'a, S> {
             connection,
             sender,
             receiver: load,
+            carried,
             expected,
             unwritten,
             method,
             received_by,
         })
-    }
-
-    /// What the receiver's stages cost apart; nothing where that cannot be found out.
-    fn costs(&self) -> Option<Costs> {
-        let [_, receiver] = expected::stages(&self.settings).ok()?;
-        let (file, each) = self.desk.costs(self.moved.small).ok()?;
-        Some(Costs { file, each, ..receiver })
     }
 }
 
@@ -762,16 +758,6 @@ fn receive_rest(
 
 /// What a sender did wrong.
 const UNKNOWN: &str = "it sends a file that is not wanted";
-
-/// At most so many of these bytes are not on their device yet: no more than the system has of such bytes.
-fn unwritten(moved: u64) -> Option<u64> {
-    let known = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kibibytes = |key: &str| {
-        let line = known.lines().find_map(|line| line.strip_prefix(key))?;
-        line.trim_end_matches("kB").trim().parse::<u64>().ok()
-    };
-    Some(moved.min((kibibytes("Dirty:")? + kibibytes("Writeback:")?) << 10))
-}
 
 /// Whether a file comes with others.
 pub(crate) fn is_small(entry: &Entry) -> bool {

@@ -6,6 +6,7 @@ use kelvin_model::{Unit, units};
 use serde::Serialize;
 
 use crate::bare::Connection;
+use crate::carried::Carried;
 use crate::chosen::Chosen;
 use crate::expected::Expected;
 use crate::load::{Load, Storage, Times};
@@ -15,6 +16,8 @@ use crate::session::is_small;
 
 /// The share of the time from which on something is named as what limited a transfer.
 const LIMITING: f64 = 0.6;
+/// The share of the waits of both ends from which on round trips explain them.
+const EXPLAINED: f64 = 0.5;
 /// The share from which on a quota, or other work, is named as what kept an end from running.
 const KEPT: f64 = 0.1;
 
@@ -93,6 +96,8 @@ pub struct Summary {
     pub sender: Load,
     /// What the receiver did.
     pub receiver: Load,
+    /// What the sender's connection carried, if the kernel says.
+    pub carried: Option<Carried>,
     /// The rate that was to be expected, where it was long enough to be predicted.
     pub expected: Option<Expected>,
     /// Most bytes that are not on their device yet; nothing where there is none, or it is unknown.
@@ -124,8 +129,12 @@ enum End {
 enum Limit {
     /// The one that was asked for.
     Asked,
-    /// Both ends waited for it.
+    /// It was full.
     Link,
+    /// Both ends waited while a window of their connection, or a buffer, was full.
+    Window,
+    /// Both ends waited, and neither a link nor a window is known to have been full.
+    Waits,
     /// An end waited for what lies under its files.
     Storage(End),
     /// An end ran, or was ready to.
@@ -161,7 +170,7 @@ impl Summary {
     }
 
     /// How busy everything was that may have limited it.
-    fn limits(&self) -> [(Limit, f64); 6] {
+    fn limits(&self) -> [(Limit, f64); 8] {
         let waited = |end| {
             let Times { file_wait, sync, .. } = self.end(end).times;
             // A call that did not run because others did has not waited for a disk.
@@ -169,18 +178,63 @@ impl Summary {
         };
         let ran = |end| self.share(self.end(end).cpu.saturating_add(self.end(end).ready));
         let asked = self.share(self.sender.times.limit);
-        // What an end did neither of, it waited for the connection: for the other end, or, if that waited too, for the link.
+        // What an end did neither of, it waited for the connection: for the other end, or, if that waited too, for what is between them.
         let sender = 1.0 - waited(End::Sender) - ran(End::Sender) - asked;
         let receiver = 1.0 - waited(End::Receiver) - ran(End::Receiver);
-        let link = sender.min(receiver).max(0.0);
+        let both = sender.min(receiver).max(0.0);
+        let (link, window) = (self.link(both), self.held().min(both));
         [
             (Limit::Storage(End::Sender), waited(End::Sender)),
             (Limit::Cpu(End::Sender), ran(End::Sender)),
             (Limit::Asked, asked),
             (Limit::Link, link),
+            (Limit::Window, window),
+            (Limit::Waits, (both - link.max(window)).max(0.0)),
             (Limit::Cpu(End::Receiver), ran(End::Receiver)),
             (Limit::Storage(End::Receiver), waited(End::Receiver)),
         ]
+    }
+
+    /// For which share of the time the link was full, where both ends waited for this share.
+    fn link(&self, both: f64) -> f64 {
+        let Some(carried) = self.carried else { return 0.0 };
+        if self.streams > 1 {
+            // Of one of several is not known what it could carry alone.
+            return both.min((self.share(carried.busy) - self.held()).max(0.0));
+        }
+        match carried.most {
+            // An end that works meanwhile does not make it less full, unless it never waits for it.
+            Some(_) if both >= KEPT => self.full(),
+            _ => self.full().min(both),
+        }
+    }
+
+    /// For which share of the time the link was full, by what it carried and can carry.
+    fn full(&self) -> f64 {
+        let rate = self.link_rate().unwrap_or_default();
+        // Other streams may have carried some of it, which were no faster and are closed.
+        let bytes = self.carried.unwrap_or_default().bytes.max(self.moved.amount.moved);
+        if rate == 0 { 0.0 } else { self.share((bytes as f64 * 1e9 / rate as f64) as u64) }
+    }
+
+    /// Bytes a second that the link can: by a moment in which nothing else held it back, else by what the kernel reckons.
+    fn link_rate(&self) -> Option<u64> {
+        self.carried.and_then(|carried| carried.most.or(Some(carried.delivered).filter(|&rate| rate > 0)))
+    }
+
+    /// For which share of the time a window or a buffer of the connection was full.
+    fn held(&self) -> f64 {
+        self.carried.map_or(0.0, |carried| self.share(carried.by_window.saturating_add(carried.by_buffer)))
+    }
+
+    /// Whether its rate can be predicted from what the stages of both ends cost, and from what the link can, if that held it back.
+    pub(crate) fn is_predictable(&self) -> bool {
+        let is_link_known = self.carried.is_some_and(|carried| carried.most.is_some());
+        match self.busiest().0 {
+            Limit::Link => is_link_known,
+            Limit::Window | Limit::Waits => false,
+            Limit::Asked | Limit::Storage(_) | Limit::Cpu(_) => true,
+        }
     }
 
     /// The busiest of them.
@@ -190,7 +244,7 @@ impl Summary {
     }
 
     /// How busy everything was that may have limited it, from the source to the target.
-    pub fn utilisation(&self) -> [Share; 6] {
+    pub fn utilisation(&self) -> [Share; 8] {
         self.limits().map(|(limit, share)| Share { name: limit.name(), share })
     }
 
@@ -217,14 +271,53 @@ impl Summary {
         let (limit, share) = self.busiest();
         let most = percent(share);
         if share < LIMITING {
-            return format!("limited by no part alone: {} was the busiest, {most}", limit.words(self));
+            return match limit {
+                Limit::Waits => format!("limited by no part alone: both ends waited for each other {most}"),
+                _ => format!("limited by no part alone: {} was the busiest, {most}", limit.words(self)),
+            };
         }
         match limit {
             Limit::Asked => format!("held back by the limit that was set, {most}"),
-            Limit::Link => format!("limited by the link, for which both ends waited {most}"),
+            Limit::Link if self.streams > 1 => format!("limited by the link, for which both ends waited {most}"),
+            Limit::Link => {
+                let rate = units::plain(self.link_rate().unwrap_or_default() as f64, Unit::BytesPerSecond);
+                format!("limited by the link, which was full {most} at {rate}")
+            }
+            Limit::Window => format!("limited by {}, which was full {most}{}", limit.words(self), self.at_trips()),
+            Limit::Waits => self.waits(share),
             Limit::Storage(_) => format!("limited by {}, which was waited for {most}", limit.words(self)),
             Limit::Cpu(end) => format!("limited by {}", self.processor(end)),
         }
+    }
+
+    /// Both ends waited for this share of the time, and nothing is known to have been full.
+    fn waits(&self, share: f64) -> String {
+        let Some(carried) = self.carried else {
+            return format!(
+                "limited by the connection, for which both ends waited {}, and of which nothing is known",
+                percent(share)
+            );
+        };
+        let Carried { answers, round_trip, .. } = carried;
+        let idle = percent((1.0 - self.full()).max(0.0));
+        if self.share(answers.saturating_mul(round_trip)) >= EXPLAINED * share {
+            let trip = units::seconds(round_trip as f64 / 1e9);
+            return format!(
+                "limited by round trips: the sender waited for {answers} answers, each of which takes {trip} or more; the link was \
+                 idle {idle}"
+            );
+        }
+        let answers = percent(self.share(carried.waited));
+        format!(
+            "limited by neither end nor the link, which was idle {idle}: both ends waited {}, the sender for answers {answers}, not explained",
+            percent(share)
+        )
+    }
+
+    /// What a round trip takes, if that is known.
+    fn at_trips(&self) -> String {
+        let trip = self.carried.map_or(0, |carried| carried.round_trip);
+        if trip == 0 { String::new() } else { format!(", at round trips of {}", units::seconds(trip as f64 / 1e9)) }
     }
 
     /// An end that runs, or would if it could.
@@ -290,6 +383,8 @@ impl Limit {
         match self {
             Self::Asked => "the limit that was set",
             Self::Link => "the link",
+            Self::Window => "the window of the connection",
+            Self::Waits => "waiting for each other",
             Self::Storage(End::Sender) => "the source's disk",
             Self::Storage(End::Receiver) => "the target's disk",
             Self::Cpu(End::Sender) => "the CPU of the sender",
@@ -299,6 +394,14 @@ impl Limit {
 
     /// For people, who want to know what it was.
     fn words(self, summary: &Summary) -> &'static str {
+        if let (Self::Window, Some(carried)) = (self, summary.carried) {
+            let is_buffer = carried.by_buffer > carried.by_window;
+            return if is_buffer {
+                "the send buffer of the connection"
+            } else {
+                "the receive window of the connection"
+            };
+        }
         let Self::Storage(end) = self else { return self.name() };
         match (end, summary.end(end).storage) {
             (End::Sender, Storage::Memory) => "the source's file system",
@@ -348,7 +451,9 @@ pub struct Record {
     unwritten: Option<u64>,
     method: Option<&'static str>,
     received_by: Option<&'static str>,
-    utilisation: [Share; 6],
+    utilisation: [Share; 8],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    carried: Option<Carried>,
     stages: [Share; 10],
     sentence: String,
 }
@@ -378,6 +483,7 @@ impl From<&Summary> for Record {
             method: summary.method.map(SendMethod::word),
             received_by: summary.received_by.map(ReceiveMethod::word),
             utilisation: summary.utilisation(),
+            carried: summary.carried,
             stages: summary.stages(),
             sentence: summary.to_string(),
         }
@@ -470,6 +576,7 @@ mod tests {
             connection: Connection::Persistent,
             sender,
             receiver,
+            carried: None,
             expected: None,
             unwritten: None,
             method: None,
@@ -485,7 +592,6 @@ mod tests {
     fn what_limits_is_named_and_waiting_for_it_is_not() {
         let idle = end(100, 0);
         assert_eq!(limited(end(90, 910), idle), "limited by the source's disk, which was waited for 91 % of the time");
-        assert_eq!(limited(idle, idle), "limited by the link, for which both ends waited 90 % of the time");
         assert_eq!(limited(idle, end(50, 900)), "limited by the target's disk, which was waited for 90 % of the time");
         let flushing = Load { times: Times { sync: part(800), ..Times::default() }, ..idle };
         assert!(limited(idle, flushing).starts_with("limited by the target's disk, "));
@@ -496,6 +602,94 @@ mod tests {
         assert!(mostly.to_string().ends_with("; flushed to the target's disk in 3.00 s more"), "{mostly}");
         let asked = Load { times: Times { limit: part(930), ..Times::default() }, ..end(50, 0) };
         assert_eq!(limited(asked, idle), "held back by the limit that was set, 93 % of the time");
+    }
+
+    /// Ends that wait 90 % of 2 s, in which the connection carried as much as at 10 MB/s takes so many thousandths of that.
+    fn waiting(full: u64, carried: Carried) -> Summary {
+        let bytes = part(full) / 100;
+        let moved = Moved { files: 1, small: 0, amount: Amount::sent(bytes / 2) };
+        Summary { carried: Some(Carried { bytes, ..carried }), moved, ..summary(end(100, 0), end(100, 0)) }
+    }
+
+    const RATE: u64 = 10_000_000;
+
+    #[test]
+    fn a_full_link_is_told_from_an_idle_one() {
+        let known = Carried { most: Some(RATE), ..Carried::default() };
+        let full = waiting(970, known);
+        assert_eq!(full.limited(), "limited by the link, which was full 97 % of the time at 10.0 MB/s");
+        // An end that works meanwhile does not make it less full; one that never waits for it is the limit.
+        let works = Summary { receiver: end(550, 0), ..full };
+        assert_eq!(works.limited(), full.limited());
+        let busy = Summary { receiver: end(970, 0), ..full };
+        assert!(busy.limited().starts_with("limited by the CPU of the receiver, "), "{}", busy.limited());
+        let idle = waiting(200, Carried { waited: part(780), answers: 2, round_trip: 50_000, ..known });
+        assert_eq!(
+            idle.limited(),
+            "limited by neither end nor the link, which was idle 80 % of the time: both ends waited 70 % of the time, the sender for answers \
+             78 % of the time, not explained"
+        );
+        assert!(full.is_predictable() && !idle.is_predictable());
+        // Another stream, which was no faster, has carried some of it.
+        let moved = Moved { amount: Amount::sent(part(970) / 100), ..full.moved };
+        let shared = Summary { moved, ..waiting(500, known) };
+        assert_eq!(shared.limited(), full.limited());
+        let half = waiting(500, known);
+        assert!(
+            half.limited().starts_with("limited by no part alone: the link was the busiest, 50 %"),
+            "{}",
+            half.limited()
+        );
+    }
+
+    #[test]
+    fn what_the_kernel_reckons_stands_for_a_moment_that_was_not_seen_and_predicts_nothing() {
+        let short = waiting(800, Carried { delivered: RATE, ..Carried::default() });
+        assert_eq!(short.limited(), "limited by the link, which was full 80 % of the time at 10.0 MB/s");
+        assert!(!short.is_predictable());
+        // What an end lets through is what is delivered: that tells nothing of a link for which it does not wait.
+        let slow =
+            Summary { receiver: end(900, 0), ..waiting(1000, Carried { delivered: RATE, ..Carried::default() }) };
+        assert!(slow.limited().starts_with("limited by the CPU of the receiver, "), "{}", slow.limited());
+    }
+
+    #[test]
+    fn waits_for_answers_are_round_trips_where_these_take_as_long() {
+        let known =
+            Carried { answers: 40, round_trip: part(20), waited: part(850), most: Some(RATE), ..Carried::default() };
+        assert_eq!(
+            waiting(100, known).limited(),
+            "limited by round trips: the sender waited for 40 answers, each of which takes 40.0 ms or more; the link was idle 90 % of \
+             the time"
+        );
+        let unknown = summary(end(100, 0), end(100, 0));
+        assert_eq!(
+            unknown.limited(),
+            "limited by the connection, for which both ends waited 90 % of the time, and of which nothing is known"
+        );
+        assert!(!unknown.is_predictable());
+    }
+
+    #[test]
+    fn a_window_or_a_buffer_that_is_full_is_named_where_both_ends_wait() {
+        let known = Carried { round_trip: 40_000_000, delivered: RATE, ..Carried::default() };
+        let window = waiting(300, Carried { by_window: part(850), ..known });
+        assert_eq!(
+            window.limited(),
+            "limited by the receive window of the connection, which was full 85 % of the time, at round trips of 40.0 ms"
+        );
+        let buffer = waiting(300, Carried { by_buffer: part(700), by_window: part(100), ..known });
+        assert!(buffer.limited().starts_with("limited by the send buffer of the connection, which was full 80 %"));
+        // A receiver that does not read fills it as well.
+        let slow = Summary { receiver: end(50, 900), ..window };
+        assert!(slow.limited().starts_with("limited by the target's disk, "), "{}", slow.limited());
+    }
+
+    #[test]
+    fn of_several_streams_the_link_is_what_the_first_one_waited_for() {
+        let several =
+            Summary { streams: 4, ..waiting(250, Carried { busy: part(950), most: Some(RATE), ..Carried::default() }) };
+        assert_eq!(several.limited(), "limited by the link, for which both ends waited 90 % of the time");
     }
 
     #[test]
@@ -578,9 +772,29 @@ mod tests {
             Times { file: all, file_wait: all, verify: all, cipher: all, connection: all, sync: all, limit: all };
         let most = Load { times, cpu: all, ready: all, throttled: all, storage: Storage::Disk };
         for load in [Load::default(), most] {
-            let odd = Summary { nanoseconds: 0, sender: load, receiver: load, ..summary(end(0, 0), end(0, 0)) };
-            let shares = odd.stages().into_iter().chain(odd.utilisation());
-            assert!(shares.into_iter().all(|share| (0.0..=1.0).contains(&share.share)), "{odd}");
+            for (most, streams) in [(None, 1), (Some(0), 1), (Some(all), 2)] {
+                let carried = Carried {
+                    bytes: all,
+                    busy: all,
+                    by_window: all,
+                    by_buffer: all,
+                    most,
+                    delivered: all,
+                    round_trip: all,
+                    answers: all,
+                    waited: all,
+                };
+                let odd = Summary {
+                    nanoseconds: 0,
+                    sender: load,
+                    receiver: load,
+                    carried: Some(carried),
+                    streams,
+                    ..summary(end(0, 0), end(0, 0))
+                };
+                let shares = odd.stages().into_iter().chain(odd.utilisation());
+                assert!(shares.into_iter().all(|share| (0.0..=1.0).contains(&share.share)), "{odd}");
+            }
         }
     }
 }

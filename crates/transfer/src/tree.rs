@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 
 use crate::expected;
 use crate::message::{Entry, Modified};
+use crate::moving::ReceiveSetup;
 use crate::name::Name;
 use crate::staging::Staging;
 use crate::{Error, Result};
@@ -310,6 +311,14 @@ impl Tree {
     /// Those of writing one, which is removed.
     pub fn cost_of_writing(&self) -> std::io::Result<u64> {
         expected::writing(self.root.held.files.make(0o600)?.as_file())
+    }
+
+    /// What receiving into a file in it by a method of its own costs, in picoseconds a byte, for what is verified or not.
+    ///
+    /// # Errors
+    /// Those of receiving into one, which is removed.
+    pub fn cost_of_receiving(&self, (setup, verify): (ReceiveSetup, bool)) -> std::io::Result<u64> {
+        expected::receiving_by(self.root.held.files.make(0o600)?.as_file(), setup, verify)
     }
 
     /// What making a small file in it costs beside its bytes, in nanoseconds. Nothing is left when it is known.

@@ -20,6 +20,10 @@ const NOT_SENT: usize = 144;
 /// Where `tcpi_bytes_received` is.
 const RECEIVED: usize = 128;
 const LEAST_ROUND_TRIP: usize = 148;
+/// Where `tcpi_bytes_acked`, `tcpi_delivery_rate` in bytes a second and `tcpi_busy_time` in microseconds are.
+const ACKNOWLEDGED: usize = 120;
+const DELIVERED: usize = 160;
+const BUSY: usize = 168;
 /// Where `tcpi_rwnd_limited` and `tcpi_sndbuf_limited` are, in microseconds.
 const WINDOW_LIMITED: usize = 176;
 const BUFFER_LIMITED: usize = 184;
@@ -31,6 +35,23 @@ pub struct Limited {
     pub by_window: u64,
     /// The send buffer was, with more to be sent behind it.
     pub by_buffer: u64,
+}
+
+/// What a connection has carried from this end since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes that the other end has acknowledged.
+    pub bytes: u64,
+    /// Nanoseconds for which some were to be sent, or were not acknowledged.
+    pub busy: u64,
+    /// Of these, when it could not send them.
+    pub limited: Limited,
+    /// Bytes that were not sent yet.
+    pub not_sent: u32,
+    /// Bytes a second that were delivered last, by the kernel's reckoning; none before there were any.
+    pub delivered: u64,
+    /// The shortest round trip so far, in nanoseconds.
+    pub least_round_trip: u64,
 }
 
 /// What of a connection is on its way.
@@ -98,14 +119,35 @@ pub fn on_the_way(socket: &impl AsFd) -> Result<OnTheWay> {
     })
 }
 
+/// What it has carried.
+///
+/// # Errors
+/// As [`limited`].
+pub fn carried(socket: &impl AsFd) -> Result<Carried> {
+    let info = info(socket)?;
+    let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
+    let large = |at: usize| u64::from_ne_bytes(bytes_at(&info, at));
+    Ok(Carried {
+        bytes: large(ACKNOWLEDGED),
+        busy: large(BUSY).saturating_mul(1000),
+        limited: limited_by(&info),
+        not_sent: number(NOT_SENT),
+        delivered: large(DELIVERED),
+        least_round_trip: u64::from(number(LEAST_ROUND_TRIP)) * 1000,
+    })
+}
+
 /// What kept a connection from sending.
 ///
 /// # Errors
 /// A kernel before 4.10.
 pub fn limited(socket: &impl AsFd) -> Result<Limited> {
-    let info = info(socket)?;
-    let nanoseconds = |at: usize| u64::from_ne_bytes(bytes_at(&info, at)).saturating_mul(1000);
-    Ok(Limited { by_window: nanoseconds(WINDOW_LIMITED), by_buffer: nanoseconds(BUFFER_LIMITED) })
+    Ok(limited_by(&info(socket)?))
+}
+
+fn limited_by(info: &[u8; INFO]) -> Limited {
+    let nanoseconds = |at: usize| u64::from_ne_bytes(bytes_at(info, at)).saturating_mul(1000);
+    Limited { by_window: nanoseconds(WINDOW_LIMITED), by_buffer: nanoseconds(BUFFER_LIMITED) }
 }
 
 /// The queue of a listening socket.
@@ -174,14 +216,22 @@ mod tests {
         }
         let waits = unacknowledged(&near).unwrap();
         assert!(waits > 0 && waits as usize <= written);
+        let carried_before = carried(&near).unwrap();
         let way = on_the_way(&near).unwrap();
         assert!(way.not_sent > 0 && way.not_sent <= waits && !way.is_recovering && way.least_round_trip > 0, "{way:?}");
         while limited(&near).unwrap().by_window == 0 {}
+        let waited = carried(&near).unwrap();
+        assert!(waited.busy >= waited.limited.by_window && waited.busy > carried_before.busy, "{waited:?}");
+        assert!(waited.not_sent > 0 && waited.bytes < written as u64 && waited.least_round_trip > 0, "{waited:?}");
         std::thread::scope(|scope| {
             scope.spawn(|| far.read_exact(&mut vec![0; written]).unwrap());
         });
         while unacknowledged(&near).unwrap() > 0 {}
         let after = on_the_way(&near).unwrap();
         assert_eq!((after.not_sent, after.segments, after.is_recovering), (0, 0, false));
+        let carried = carried(&near).unwrap();
+        // The kernel may count what opened the connection as well.
+        assert!((written as u64..=written as u64 + 1).contains(&carried.bytes), "{carried:?} of {written}");
+        assert!(carried.delivered > 0, "{carried:?}");
     }
 }

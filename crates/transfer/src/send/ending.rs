@@ -7,12 +7,13 @@ use kelvin_file::Error as FileError;
 use super::Sender;
 use super::files::read_whole;
 use crate::bare::Connection;
-use crate::channel::Stream;
+use crate::carried::Carried;
+use crate::channel::{PART, Stream};
 use crate::chosen::Chosen;
 use crate::expected::{self, Costs, Expected, Work};
 use crate::load::Storage;
 use crate::message::{FromReceiver, FromSender, Measured, Reason, Settings};
-use crate::moving::SendMethod;
+use crate::moving::{SendMethod, SendSetup};
 use crate::session::{SMALL, is_small};
 use crate::source::{Opener, Source};
 use crate::summary::{Moved, Summary};
@@ -24,13 +25,16 @@ pub(super) struct Ended {
     /// Files that were not moved.
     pub(super) failed: u64,
     pub(super) method: Option<SendMethod>,
+    /// How that was set up, if it was not by parts.
+    pub(super) setup: Option<SendSetup>,
     pub(super) chosen: Option<Chosen>,
+    pub(super) carried: Option<Carried>,
 }
 
 impl<S: Stream> Sender<S> {
     /// Has the receiver finish, and exchanges what was measured.
     pub(super) fn finish(mut self, sources: &[Arc<Source>], ended: Ended) -> Result<Summary> {
-        let Ended { moved, failed, method, chosen } = ended;
+        let Ended { moved, failed, method, setup, chosen, carried } = ended;
         self.channel.send(&FromSender::End)?;
         let finished = loop {
             match self.channel.receive()? {
@@ -45,11 +49,7 @@ impl<S: Stream> Sender<S> {
         let load = self.watch.load(self.channel.times, storage(sources));
         let Settings { plain, verify, sync, connection, .. } = self.manner.settings;
         let streams = chosen.map_or(self.manner.settings.streams, |chosen| chosen.streams);
-        // What several threads take from each other is not known.
-        let costs = finished.costs.filter(|_| streams == 1);
-        let expected = costs.and_then(|receiver| self.expected(sources, receiver, &moved));
-        self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, load, expected, method, chosen }))?;
-        Ok(Summary {
+        let mut summary = Summary {
             moved,
             failed,
             nanoseconds,
@@ -61,23 +61,46 @@ impl<S: Stream> Sender<S> {
             connection,
             sender: load,
             receiver: finished.load,
+            carried,
             received_by: finished.method,
-            expected,
+            expected: None,
             unwritten: finished.unwritten,
             method,
-        })
+        };
+        // What several threads take from each other is not known.
+        let costs = finished.costs.filter(|_| streams == 1 && summary.is_predictable());
+        summary.expected = costs.and_then(|receiver| self.expected(sources, receiver, (&summary, setup)));
+        let expected = summary.expected;
+        let measured = Measured { nanoseconds, failed, load, carried, expected, method, chosen };
+        self.channel.send(&FromSender::Finish(measured))?;
+        Ok(summary)
     }
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
-    fn expected(&self, sources: &[Arc<Source>], receiver: Costs, moved: &Moved) -> Option<Expected> {
-        if self.manner.settings.connection == Connection::PerFile {
+    fn expected(
+        &self,
+        sources: &[Arc<Source>],
+        receiver: Costs,
+        (summary, setup): (&Summary, Option<SendSetup>),
+    ) -> Option<Expected> {
+        let Settings { connection, verify, .. } = self.manner.settings;
+        if connection == Connection::PerFile {
             // What connecting takes is not known.
             return None;
         }
-        let [sender, _] = expected::stages(&self.manner.settings).ok()?;
-        let (file, each) = (reading(sources).ok()?, opening(sources).ok()?);
-        let sender = Costs { file, each, ..sender };
-        let work = Work { bytes: moved.amount.moved, small: moved.small, limit: self.manner.limit };
+        let at_once = setup.map_or(PART, |setup| setup.buffer.min(PART));
+        let [sender, _] = expected::stages(&self.manner.settings, at_once).ok()?;
+        let (read, each) = (reading(sources).ok()?, opening(sources).ok()?);
+        let sender = match setup {
+            // It reads and sends, and what it does not show is read again to be hashed.
+            Some(setup) => {
+                let file = if verify && !setup.method.shows_bytes() { read } else { 0 };
+                Costs { file, each, connection: sending(sources, setup).ok()?, ..sender }
+            }
+            None => Costs { file: read, each, ..sender },
+        };
+        let (Moved { amount, small, .. }, link) = (summary.moved, summary.carried.and_then(|carried| carried.most));
+        let work = Work { bytes: amount.moved, small, limit: self.manner.limit, link };
         Expected::of([sender, receiver], work)
     }
 }
@@ -95,6 +118,13 @@ fn reading(sources: &[Arc<Source>]) -> Result<u64> {
     let Some(source) = sources.iter().find(|source| source.bytes() > SMALL) else { return Ok(0) };
     let read = expected::reading(&source.open()?, source.bytes());
     Ok(read.map_err(|error| FileError::call("read", &source.path, error))?)
+}
+
+/// What sending the first large file again by a method of its own costs, in picoseconds a byte.
+fn sending(sources: &[Arc<Source>], setup: SendSetup) -> Result<u64> {
+    let Some(source) = sources.iter().find(|source| source.bytes() > SMALL) else { return Ok(0) };
+    let sent = expected::sending_by(&source.open()?, source.bytes(), setup);
+    Ok(sent.map_err(|error| FileError::call("read", &source.path, error))?)
 }
 
 /// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.

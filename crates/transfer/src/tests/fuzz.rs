@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::hostile_receiver::manner;
 use super::{Hostile, SETTINGS, digest, directory, entry, file, into, names, piece};
+use crate::carried::Carried;
 use crate::chosen::Chosen;
 use crate::expected::Costs;
 use crate::load::Load;
@@ -107,6 +108,7 @@ fn from_senders() -> Vec<FromSender> {
             nanoseconds: 5,
             failed: 1,
             load: Load::default(),
+            carried: Some(Carried { most: Some(5), ..Carried::default() }),
             expected: None,
             method: None,
             chosen: Some(Chosen { streams: 2, thousandths: 1900, no_faster: None }),

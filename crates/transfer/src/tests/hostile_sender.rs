@@ -29,6 +29,7 @@ const FINISH: FromSender = FromSender::Finish(Measured {
         throttled: 0,
         storage: Storage::Disk,
     },
+    carried: None,
     expected: None,
     method: None,
     chosen: None,

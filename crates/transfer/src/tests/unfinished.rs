@@ -136,7 +136,7 @@ fn a_directory_is_listed_once_however_often_it_is_opened() {
     let mut tree = Tree::new(Root::open(&mounted.path()).unwrap());
     assert_eq!(listings(), 1);
     (0..DIRECTORIES).for_each(|number| tree.add(&directory(0, &number.to_string()), (false, false)).unwrap());
-    assert_eq!(listings(), DIRECTORIES.into());
+    assert_eq!(listings(), u64::from(DIRECTORIES));
     for _ in 0..2 {
         (1..=DIRECTORIES).for_each(|number| drop(tree.held(number).unwrap()));
     }
