@@ -89,7 +89,7 @@ fn the_end_whose_method_changes_more_decides() {
 }
 
 #[test]
-fn mmap_wins_from_the_files_up_from_which_it_does() {
+fn what_holds_of_some_files_alone_is_said_of_them() {
     let mut run = run(&[TIME]);
     let times = |files| if files == Files::Small { [1.0, 1.5] } else { [1.0, 0.5] };
     for &files in Files::ALL {
@@ -102,10 +102,10 @@ fn mmap_wins_from_the_files_up_from_which_it_does() {
     assert_eq!((*holds, &changes[..]), (Some(true), &[Change::Longer, Change::Shorter, Change::Shorter][..]));
     assert_eq!(
         text,
-        "mmap at both ends is faster than read/write, 256 pages against 512 B a call: 10 files of 2.4 kB 1.50 times as long \
-         (1.49 to 1.51; published 0.44); 1 file of 12 MB 0.50 times as long (0.50 to 0.50; published 0.16); 2 files of 182 MB \
-         0.50 times as long (0.50 to 0.50; published 0.15); it wins from 1 file of 12 MB up; the published means say otherwise of \
-         10 files of 2.4 kB, not explained: with --dir on tmpfs the same study tells whether the file system is the reason"
+        "mmap at both ends is faster than read/write, 256 pages against 512 B a call, with 1 file of 12 MB and 2 files of 182 MB, and \
+         not with 10 files of 2.4 kB: 10 files of 2.4 kB 1.50 times as long (1.49 to 1.51; published 0.44); 1 file of 12 MB 0.50 times \
+         as long (0.50 to 0.50; published 0.16); 2 files of 182 MB 0.50 times as long (0.50 to 0.50; published 0.15); the published \
+         means say otherwise of 10 files of 2.4 kB, not explained: with --dir on tmpfs the same study tells whether the file system is the reason"
     );
     assert!(matches!(study.conclusions[0].evidence, Test::Ratios { count: 3, rounds: 6 }));
     // Where the files were written to memory, the file system is not asked about again.
@@ -151,8 +151,17 @@ fn what_each_connection_and_each_reply_costs_is_told_for_small_files() {
     };
     assert_eq!(each(TransferFactor::ConnectionForEach).unwrap(), [Some(50.0), None, None]);
     assert_eq!(each(TransferFactor::Replies).unwrap(), [Some(30.0), None, None]);
-    let [(holds, changes, _)] = &factors(&study, TransferFactor::Mode)[..] else { panic!("{study:?}") };
+    let [(holds, changes, text)] = &factors(&study, TransferFactor::Mode)[..] else { panic!("{study:?}") };
     assert_eq!((*holds, &changes[..]), (Some(false), &[Change::Same; 3][..]));
+    assert!(
+        text.starts_with("calls that do not block, and signals, in place of calls that block cost time: "),
+        "{text}"
+    );
+    // 30 us are nothing beside the large files.
+    let [(_, _, text)] = &factors(&study, TransferFactor::Replies)[..] else { panic!("{study:?}") };
+    let words =
+        "waiting for a reply to each file before the next costs time, with 10 files of 2.4 kB, and not with 1 file";
+    assert!(text.starts_with(words), "{text}");
 }
 
 #[test]

@@ -407,7 +407,7 @@ pub struct RunArgs {
 pub struct StudyArgs {
     /// The study; `kelvin list --studies` lists all
     pub name: String,
-    /// Measure nothing: judge the published study of that name from its published figures; there is load
+    /// Measure nothing: judge the published study of that name from its published figures, as text or with --json; there is load
     #[arg(long)]
     pub published: bool,
     /// Fewer points and rounds, 2 minutes at most; the report says so

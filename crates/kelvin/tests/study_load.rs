@@ -430,3 +430,13 @@ fn help_and_explanations_are_there() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn the_published_study_is_told_as_text_or_json() {
+    let place = Place::new();
+    let told = place.json(&["study", "load", "--published"]);
+    let conclusions = told["conclusions"].as_array().unwrap();
+    assert!(told["id"] == "load" && !conclusions.is_empty() && conclusions[0]["text"].is_string(), "{told}");
+    let text = place.run(&["study", "load", "--published"]);
+    assert!(text.status.success() && serde_json::from_slice::<Value>(&text.stdout).is_err());
+}

@@ -61,7 +61,13 @@ pub(super) fn claim(claim: &TransferClaim) -> String {
     match claim {
         TransferClaim::Factor { factor, base, other, over, in_memory } => {
             let list: Vec<String> = over.iter().map(over_files).collect();
-            format!("{}: {}{}", statement(*factor, base, other), list.join("; "), conclusion(*factor, over, *in_memory))
+            format!(
+                "{}{}: {}{}",
+                statement(*factor, base, other),
+                of_which(*factor, over),
+                list.join("; "),
+                conclusion(*factor, over, *in_memory)
+            )
         }
         TransferClaim::Gain { over } => {
             let list: Vec<String> = over.iter().map(gain).collect();
@@ -166,34 +172,39 @@ fn over_files(over: &OverFiles) -> String {
     format!("{} {said}{each}", set_of(&over.files))
 }
 
+/// `, with 1 file of 12 MB, and not with 10 files of 2.4 kB`: of which files a claim holds, where it does not hold of all.
+fn of_which(factor: TransferFactor, over: &[OverFiles]) -> String {
+    let claimed = if factor.is_gain() { Change::Shorter } else { Change::Longer };
+    let names = |are: fn(Change, Change) -> bool| {
+        let names: Vec<&str> =
+            over.iter().filter(|one| are(one.change, claimed)).map(|one| set_of(&one.files)).collect();
+        (!names.is_empty()).then(|| names.join(" and "))
+    };
+    let Some(so) = names(|change, claimed| change == claimed) else { return String::new() };
+    let not = names(|change, claimed| change != claimed && change != Change::NotKnown);
+    let open = names(|change, _| change == Change::NotKnown);
+    let rest = [not.map(|not| format!(", and not with {not}")), open.map(|open| format!(", not known with {open}"))];
+    let rest: String = rest.into_iter().flatten().collect();
+    if rest.is_empty() { rest } else { format!(", with {so}{rest}") }
+}
+
 /// `57.1 us (50.2 to 64.0)`.
 fn nanoseconds(of: &Estimate) -> String {
     let [value, low, high] = [of.value, of.low, of.high].map(|value| plain(value, Unit::Nanoseconds));
     format!("{value} ({}{low} to {high})", of_range(of))
 }
 
-/// From which size mmap wins, and whether the published means say the same.
+/// Whether the published means say the same.
 fn conclusion(factor: TransferFactor, over: &[OverFiles], in_memory: bool) -> String {
-    let gains = over.iter().position(|one| one.change == Change::Shorter);
-    let from = match gains {
-        Some(first)
-            if factor == TransferFactor::Mmap && over[first..].iter().all(|one| one.change == Change::Shorter) =>
-        {
-            format!("; it wins from {} up", set_of(&over[first].files))
-        }
-        _ => String::new(),
-    };
     let decided = |one: &&OverFiles| one.change != Change::NotKnown && one.published.is_some();
     let is_unlike = |one: &&OverFiles| one.published.is_some_and(|ratio| Change::of_published(ratio) != one.change);
     let (decided, unlike): (Vec<&OverFiles>, Vec<&OverFiles>) =
         (over.iter().filter(decided).collect(), over.iter().filter(decided).filter(is_unlike).collect());
     let names = |all: &[&OverFiles]| all.iter().map(|one| set_of(&one.files)).collect::<Vec<_>>().join(" and ");
     match (decided.len(), unlike.is_empty()) {
-        (0, _) => from,
-        (_, true) => format!("{from}; the published means say the same of {}", names(&decided)),
-        _ => {
-            format!("{from}; the published means say otherwise of {}{}", names(&unlike), how_to_tell(factor, in_memory))
-        }
+        (0, _) => String::new(),
+        (_, true) => format!("; the published means say the same of {}", names(&decided)),
+        _ => format!("; the published means say otherwise of {}{}", names(&unlike), how_to_tell(factor, in_memory)),
     }
 }
 

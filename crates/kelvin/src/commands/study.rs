@@ -57,7 +57,7 @@ const LONG_ROUND: Duration = Duration::from_secs(100);
 /// `kelvin study`.
 pub fn study(args: &StudyArgs) -> Done {
     if args.published {
-        return published(&args.name);
+        return published(&args.name, args.to.json);
     }
     if args.name == page::NAME {
         return page::page(args);
@@ -123,8 +123,8 @@ fn with_all_combinations(mut plan: Plan, study: &'static Probe) -> Result<Plan, 
     Ok(plan)
 }
 
-/// Prints a published study as its figures alone judge it.
-fn published(name: &str) -> Done {
+/// Prints a published study as its figures alone judge it, as text or JSON.
+fn published(name: &str, as_json: bool) -> Done {
     let study = kelvin_analysis::published_load();
     if study.id != *name {
         return Err(Fault::because(format!(
@@ -132,7 +132,10 @@ fn published(name: &str) -> Done {
             study.id
         )));
     }
-    output::print_as_it_is(|out| output::terminal(output::color()).write_study(&study, out))?;
+    match as_json {
+        true => output::print_json(&study)?,
+        false => output::print_as_it_is(|out| output::terminal(output::color()).write_study(&study, out))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
