@@ -71,6 +71,11 @@ impl Meter {
         })
     }
 
+    /// What it carries from now on tells nothing of the link, until it is looked at again.
+    pub(crate) fn leave(&mut self) {
+        self.begun = None;
+    }
+
     /// Looks at it.
     pub(crate) fn look(&mut self, now: Instant, known: waiting::Carried) {
         if let Some((begun, before)) = self.begun.replace((now, known)) {
@@ -124,6 +129,11 @@ mod tests {
         assert!(!meter.is_due(begun + MOMENT) && meter.is_due(begun + 2 * MOMENT));
         meter.look(begun + SECOND, known(700, 9, 0));
         meter.look(begun + 2 * SECOND, known(1000, 9, 0));
+        assert_eq!(meter.most(), Some(700));
+        // Others took a share of it meanwhile.
+        meter.leave();
+        assert!(meter.is_due(begun + 2 * SECOND));
+        meter.look(begun + 3 * SECOND, known(9000, 9, 0));
         assert_eq!(meter.most(), Some(700));
     }
 

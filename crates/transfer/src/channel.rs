@@ -199,8 +199,12 @@ impl<S: Stream> Channel<S> {
         self.overslept
     }
 
-    /// Looks at what the connection carries, where some is being sent, now and then.
-    pub(crate) fn look_at_link(&mut self) {
+    /// Looks at what the connection carries, where some is being sent, now and then: alone, or beside other streams, which take a share of
+    /// what the link can.
+    pub(crate) fn look_at_link(&mut self, is_alone: bool) {
+        if !is_alone {
+            return self.meter.leave();
+        }
         let now = Instant::now();
         if self.meter.is_due(now)
             && let Some(known) = self.stream.carried()

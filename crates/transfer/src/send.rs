@@ -234,6 +234,8 @@ struct Sending<'a, S> {
     unjudged: BTreeMap<usize, Amount>,
     /// The file that was refused last.
     refused: Option<usize>,
+    /// Whether other streams carry blocks of the file that is being sent.
+    is_beside_others: bool,
     /// Bytes that need not be sent any more.
     passed: u64,
     moved: Moved,
@@ -284,6 +286,7 @@ impl<'a, S: Stream> Sending<'a, S> {
             resumed,
             unjudged,
             refused,
+            is_beside_others: false,
             passed,
             moved,
             unsent,
@@ -364,7 +367,7 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     fn pass(&mut self, bytes: u64) {
         self.passed += bytes;
-        self.apart.or(self.channel).look_at_link();
+        self.apart.or(self.channel).look_at_link(!self.is_beside_others);
         (self.progress)(self.passed, self.all);
     }
 

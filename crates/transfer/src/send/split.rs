@@ -210,6 +210,7 @@ impl<S: Stream> Sending<'_, S> {
             let own = self.send_own_share(&mut team, &news);
             split.give_up();
             let (joined, ended) = team.end();
+            self.is_beside_others = false;
             self.others.joined.extend(joined);
             self.choosing.as_mut().map(Choosing::end_file);
             ended.into_iter().fold(own, worse)
@@ -272,6 +273,7 @@ impl<S: Stream> Sending<'_, S> {
     /// Has as many streams at work as are to be now, where that is chosen.
     fn steer(&mut self, team: &mut Team<'_, '_>) -> Result<()> {
         self.others.joined.extend(team.stopped());
+        self.is_beside_others = team.in_use() > 1 || !team.stopping.is_empty();
         let Some(choosing) = &mut self.choosing else { return Ok(()) };
         let (in_use, settled) = (team.in_use(), team.settled());
         let now = Progress { at: Instant::now(), in_use, settled, passed: self.passed, left: team.split.left() };
@@ -303,6 +305,7 @@ impl<S: Stream> Sending<'_, S> {
         if !std::mem::replace(&mut team.is_said, true) {
             self.channel.send(&FromSender::Split { file: team.split.number })?;
         }
+        self.is_beside_others = true;
         let started = self.others.joined.drain(..more).try_for_each(|joined| team.start(joined));
         match (started, &mut self.choosing) {
             // Those that could be started are enough where none were asked for.
