@@ -63,8 +63,41 @@ pub(super) struct Figures {
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum DeviceBytes {
-    Known { name: String, read: u64, written: u64 },
-    Unknown { reason: String },
+    Known {
+        name: String,
+        /// Bytes that it read and wrote, for whomever.
+        read: u64,
+        written: u64,
+        /// Those that it read for this process.
+        read_for_this: u64,
+    },
+    Unknown {
+        reason: String,
+    },
+}
+
+impl DeviceBytes {
+    /// It beside so many bytes of a file. A kernel counts what it reads for a process, and what a device reads and writes for all.
+    fn line(&self, way: Transfer, bytes: u64) -> String {
+        let share = |moved: u64| units::share(moved as f64 / bytes.max(1) as f64);
+        match self {
+            Self::Known { name, read, read_for_this, .. } if way == Transfer::Read => {
+                let own = match read_for_this {
+                    0 => format!("{name} read nothing for this process"),
+                    &own => format!("{name} read {}, {} of what was read", units::bytes(own), share(own)),
+                };
+                let more = if *read_for_this == 0 { "" } else { "more " };
+                match read - read_for_this {
+                    0 => own,
+                    others => format!("{own}; {} {more}for others", units::bytes(others)),
+                }
+            }
+            Self::Known { name, written, .. } => {
+                format!("{name} wrote {} in all, {} of what was written here", units::bytes(*written), share(*written))
+            }
+            Self::Unknown { reason } => format!("not known: {reason}"),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -113,9 +146,12 @@ impl Figures {
             system_seconds: done.used.system as f64 / 1e9,
             digest: done.digest.map(|digest| digest.to_string()),
             device: match &done.device {
-                Ok((name, moved)) => {
-                    DeviceBytes::Known { name: name.clone(), read: moved.read, written: moved.written }
-                }
+                Ok((name, moved)) => DeviceBytes::Known {
+                    name: name.clone(),
+                    read: moved.read,
+                    written: moved.written,
+                    read_for_this: done.used.read_from_device.min(moved.read),
+                },
                 Err(reason) => DeviceBytes::Unknown { reason: reason.clone() },
             },
             latency,
@@ -137,23 +173,9 @@ impl Figures {
         format!("{depth}, {threads}")
     }
 
-    /// What the device transferred, and how that compares with the file.
+    /// What the device transferred for this file, how that compares with it, and what it did for others.
     pub(super) fn device_line(&self) -> String {
-        match &self.device {
-            DeviceBytes::Known { name, read, written } => {
-                let (doing, moved) = match self.way {
-                    Transfer::Read => ("read", *read),
-                    Transfer::Written => ("wrote", *written),
-                };
-                format!(
-                    "{name} {doing} {}, {} of what was {}",
-                    units::bytes(moved),
-                    units::share(moved as f64 / self.bytes.max(1) as f64),
-                    self.way.done(),
-                )
-            }
-            DeviceBytes::Unknown { reason } => format!("not known: {reason}"),
-        }
+        self.device.line(self.way, self.bytes)
     }
 
     /// The labelled lines for people that reading and writing share.
@@ -241,4 +263,30 @@ pub(super) fn print<T: Serialize>(json: bool, found: &T, lines: impl FnOnce() ->
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_device_reads_for_others_is_not_of_this_file() {
+        const MIB: u64 = 1 << 20;
+        let line = |read, read_for_this| {
+            let device = DeviceBytes::Known { name: "vda".into(), read, written: 0, read_for_this };
+            device.line(Transfer::Read, 200 * MIB)
+        };
+        assert_eq!(line(113 * MIB, 0), "vda read nothing for this process; 113 MiB for others");
+        assert_eq!(line(213 * MIB, 200 * MIB), "vda read 200 MiB, 100 % of what was read; 13 MiB more for others");
+        assert_eq!(line(100 * MIB, 100 * MIB), "vda read 100 MiB, 50 % of what was read");
+        assert_eq!(line(0, 0), "vda read nothing for this process");
+    }
+
+    #[test]
+    fn what_a_device_writes_is_of_all() {
+        let device = DeviceBytes::Known { name: "vda".into(), read: 9, written: 150, read_for_this: 0 };
+        assert_eq!(device.line(Transfer::Written, 100), "vda wrote 150 B in all, 150 % of what was written here");
+        let unknown = DeviceBytes::Unknown { reason: "no block device".into() };
+        assert_eq!(unknown.line(Transfer::Read, 1), "not known: no block device");
+    }
 }
