@@ -17,6 +17,7 @@ pub use reads::*;
 /// The metrics of this area, in the order of reports.
 pub static ALL: &[&Metric] = &[
     &DEVICE_READ,
+    &DEVICE_READ_HUGE,
     &DEVICE_REPEAT,
     &DEVICE_LATENCY,
     &DEVICE_MEAN_LATENCY,

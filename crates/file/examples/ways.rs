@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout)]
 
 use kelvin_file::digest::Digesting;
-use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
+use kelvin_file::{Access, Engine, How, Order, Pages, Requests, Tally, Target};
 
 fn main() {
     let path = std::env::args().nth(1).expect("the name of a file");
@@ -10,7 +10,7 @@ fn main() {
     for _ in 0..3 {
         for engine in [Engine::Pread, Engine::Mmap, Engine::MmapPopulate, Engine::MmapInPlace] {
             for block in [64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20] {
-                let how = How { access: Access::Buffered, block, order: Order::Sequential };
+                let how = How { access: Access::Buffered, block, order: Order::Sequential, pages: Pages::Base };
                 let begun = std::time::Instant::now();
                 let mut reader = engine.open(&target, how).unwrap();
                 let mut observer = Digesting::<Tally>::default();

@@ -13,7 +13,7 @@ use crate::engine::{Engine, How};
 use crate::pace::{Paced, Until};
 use crate::requests::{Order, Requests};
 use crate::target::{Access, Target};
-use crate::{Error, Result};
+use crate::{Error, Pages, Result};
 
 /// How much of a file is to be in memory when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ pub fn bring(target: &Target, state: State) -> Result<Residency> {
 /// Reads the pages missing in memory.
 fn fill(target: &Target) -> Result<Residency> {
     let read = |_| {
-        let how = How { access: Access::Buffered, block: BLOCK, order: Order::Sequential };
+        let how = How { access: Access::Buffered, block: BLOCK, order: Order::Sequential, pages: Pages::Base };
         let mut requests = Requests::new(0..target.bytes(), BLOCK, Order::Sequential);
         Engine::Pread
             .open(target, how)?

@@ -15,12 +15,12 @@ use kelvin_stats::{ChangePoint, ChangeSearch, change_points, median};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::mapping::page_bytes;
 
-use crate::Result;
 use crate::cache::{self, State};
 use crate::engine::{Engine, How, Reader};
 use crate::observe::{Observer, Tally};
 use crate::requests::{Order, Request, Requests};
 use crate::target::{Access, Target};
+use crate::{Pages, Result};
 
 /// Bytes of a block: large enough for a request to a device, small enough that a file has thousands of them.
 pub const BLOCK: usize = 64 << 10;
@@ -233,8 +233,10 @@ pub fn sample(target: &Target, bytes: u64) -> Result<Sample> {
     cache::bring(target, State::Uncached)?;
     // Opened for random order, so that the kernel does not read ahead: up to many MiB beyond the last block would evict pages
     // that are to stay, and a missing block would cost a share of a large request.
-    let open =
-        |block| Engine::Pread.open(target, How { access: Access::Buffered, block, order: Order::Random { seed: 0 } });
+    let open = |block| {
+        Engine::Pread
+            .open(target, How { access: Access::Buffered, block, order: Order::Random { seed: 0 }, pages: Pages::Base })
+    };
     open(FIRST_BLOCK)?.read(&mut Requests::new(0..bytes, FIRST_BLOCK, Order::Sequential), &mut Tally::default())?;
     let between = resident(target)?;
     let mut again = open(BLOCK)?;

@@ -10,6 +10,7 @@ use crate::observe::Observer;
 use crate::requests::{Order, Requests};
 use crate::target::{Access, Target};
 use crate::{Error, Result};
+use kelvin_sys::memory::Pages;
 
 /// A way of reading blocks of a file into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,7 +81,7 @@ impl Engine {
     /// # Errors
     /// A file that cannot be opened so.
     pub fn open(self, target: &Target, how: How) -> Result<Reader> {
-        let How { access, block, order } = how;
+        let How { access, block, order, pages } = how;
         if access == Access::Direct && !self.can_be_direct() {
             return Err(Error::setting("engine", format!("{self} reads through the page cache, and cannot bypass it")));
         }
@@ -92,7 +93,8 @@ impl Engine {
             expect(&file, order == Order::Sequential)
                 .map_err(|error| Error::call("advise on", target.path(), error))?;
         }
-        let plain = |call, file| plain::Plain::new(call, target.clone(), file, block, access).map(OpenReader::Plain);
+        let plain =
+            |call, file| plain::Plain::new((call, target.clone(), file), (block, access, pages)).map(OpenReader::Plain);
         Ok(Reader(match self {
             Self::Read => plain(Call::Read, file)?,
             Self::Pread => plain(Call::Pread, file)?,
@@ -105,7 +107,7 @@ impl Engine {
                 OpenReader::Mapped(mapped::Mapped::new(target.clone(), &file, reading)?)
             }
             Self::Uring { depth, registered } => {
-                let setup = Setup { depth, block, registered };
+                let setup = Setup { depth, block, registered, pages };
                 OpenReader::Ring(Box::new(ring::Ringed::new(target.clone(), file, setup, Direction::Read, access)?))
             }
         }))
@@ -172,6 +174,8 @@ pub struct How {
     pub block: usize,
     /// The order in which blocks will be requested.
     pub order: Order,
+    /// The pages of the buffer that blocks are read into by its own call or ring; other ways have buffers of their own.
+    pub pages: Pages,
 }
 
 /// A file that is open to be read in one way.
@@ -218,6 +222,7 @@ impl Reader {
     pub fn notes(&self) -> Vec<String> {
         match &self.0 {
             OpenReader::Ring(ring) => ring.notes(),
+            OpenReader::Plain(plain) => plain.notes(),
             _ => Vec::new(),
         }
     }

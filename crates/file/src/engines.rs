@@ -12,7 +12,7 @@ mod tests {
     use std::ops::ControlFlow;
 
     use crate::digest::Digesting;
-    use crate::{Access, Engine, Error, How, Observer, Order, Request, Requests, Tally, Target};
+    use crate::{Access, Engine, Error, How, Observer, Order, Pages, Request, Requests, Tally, Target};
 
     /// A file whose bytes are their own offsets.
     fn file(bytes: usize) -> (tempfile::NamedTempFile, Vec<u8>) {
@@ -55,7 +55,7 @@ mod tests {
     /// Reads by every way available here; says which are not.
     fn by_all(target: &Target, access: Access, block: usize, mut check: impl FnMut(Engine, crate::Reader)) {
         for engine in engines().into_iter().filter(|engine| access == Access::Buffered || engine.can_be_direct()) {
-            match engine.open(target, How { access, block, order: Order::Sequential }) {
+            match engine.open(target, How { access, block, order: Order::Sequential, pages: Pages::Base }) {
                 Ok(reader) => check(engine, reader),
                 Err(error) if error.is_absence() => {
                     kelvin_testing::Missing::said(error).skips(format!("reading by {engine}"))
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn by_all_truncated(check: impl Fn(Engine, Error)) {
-        let how = How { access: Access::Buffered, block: 4096, order: Order::Sequential };
+        let how = How { access: Access::Buffered, block: 4096, order: Order::Sequential, pages: Pages::Base };
         for engine in engines() {
             let (file, _) = file(1_000_000);
             let target = Target::find(file.path()).unwrap();

@@ -20,7 +20,7 @@ use crate::observe::Observer;
 use crate::requests::{Order, Request, Requests};
 use crate::search::{Rounds, Search, Turn};
 use crate::target::{Access, Target};
-use crate::{Error, Result};
+use crate::{Error, Pages, Result};
 
 /// A way to read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -387,7 +387,10 @@ impl<'a> Work<'a> {
     }
 
     fn open(&self, way: ReadMethod) -> Result<Reader> {
-        way.engine.open(self.target, How { access: way.access, block: way.block, order: Order::Sequential })
+        way.engine.open(
+            self.target,
+            How { access: way.access, block: way.block, order: Order::Sequential, pages: Pages::of_buffer(way.block) },
+        )
     }
 }
 

@@ -14,7 +14,7 @@ use crate::engine::{Engine, How};
 pub use crate::pace::Until;
 use crate::requests::Order;
 use crate::target::Target;
-use crate::{Error, Result};
+use crate::{Error, Pages, Result};
 
 /// What to read, and how.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct Job {
     pub threads: u32,
     /// How they divide it among them.
     pub division: Division,
+    /// The pages of the buffers that it is read into.
+    pub pages: Pages,
     /// The part of the file that is read, in bytes.
     pub range: Range<u64>,
     /// When to end.
@@ -54,7 +56,7 @@ pub fn run(job: &Job) -> Result<Done> {
     let before = cache::bring(&job.target, job.state)?;
     let watched = Watched::begin(Device::below(&job.target));
     let wanted = Wanted { until: job.until, digest: job.digest, latencies: job.latencies };
-    let how = How { access: job.state.access(), block: job.block, order: job.order };
+    let how = How { access: job.state.access(), block: job.block, order: job.order, pages: job.pages };
     let members = crew::together(wanted, asked, || job.engine.open(&job.target, how))?;
     let watched = watched.end();
     let after = cache::residency(&job.target)?;
@@ -97,6 +99,7 @@ mod tests {
             state: State::AsFound,
             threads: 1,
             division: Division::Parts,
+            pages: Pages::Base,
             range: 0..target.bytes(),
             until: Until::Passes(1),
             digest: true,

@@ -35,6 +35,7 @@ mod writer;
 pub use digest::Digest;
 pub use engine::{Engine, How, Reader};
 pub use error::Error;
+pub use kelvin_sys::memory::Pages;
 pub use observe::{Latencies, Observer, Tally, recording_cost};
 pub use requests::{Order, Request, Requests};
 pub use target::{Access, Target};

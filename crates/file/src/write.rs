@@ -9,6 +9,7 @@ use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::interrupt;
 use kelvin_sys::mapping::unwritten_pages;
 
+use crate::Pages;
 use crate::cache;
 use crate::crew::{self, Asked, Division, Share, Wanted};
 use crate::device::Device;
@@ -41,6 +42,8 @@ pub struct WriteJob {
     pub bytes: u64,
     /// What is written.
     pub pattern: Pattern,
+    /// The pages of the buffers that it is written from.
+    pub pages: Pages,
     /// Whether the digest is wanted.
     pub digest: bool,
     /// The clock that times each request, and its ticks per second; none if latencies are not wanted.
@@ -95,7 +98,8 @@ fn fill(job: &WriteJob, asked: Vec<Asked>, empty: &Target) -> Result<Written> {
     let before = cache::residency(empty)?;
     let watched = Watched::begin(Device::below(empty));
     let wanted = Wanted { until: Until::Passes(1), digest: job.digest, latencies: job.latencies };
-    let how = HowWritten { engine: job.engine, sync: job.sync, block: job.block, pattern: job.pattern };
+    let how =
+        HowWritten { engine: job.engine, sync: job.sync, block: job.block, pattern: job.pattern, pages: job.pages };
     let members = crew::together(wanted, asked, || Writer::open(empty, how))?;
     let completed = complete(job, empty)?;
     let watched = watched.end();
@@ -167,6 +171,7 @@ mod tests {
             threads: 1,
             bytes: 100_003,
             pattern: Pattern::Noise { seed: 3 },
+            pages: Pages::Base,
             digest: true,
             latencies: Some((Clock::MonotonicRaw, 1e9)),
         }

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::memory::Pages;
 use kelvin_sys::uring::{Direction, Setup};
 
 use crate::crew::Mover;
@@ -168,6 +169,7 @@ pub(crate) struct HowWritten {
     pub(crate) sync: Sync,
     pub(crate) block: usize,
     pub(crate) pattern: Pattern,
+    pub(crate) pages: Pages,
 }
 
 /// A file that is open to be written in one way.
@@ -187,15 +189,16 @@ enum OpenWriter {
 impl Writer {
     /// Opens a file to be written.
     pub(crate) fn open(target: &Target, how: HowWritten) -> Result<Self> {
-        let HowWritten { engine, sync, block, pattern } = how;
+        let HowWritten { engine, sync, block, pattern, pages } = how;
         let access = sync.access();
         let file = target.open_to_write(access, sync.flags())?;
-        let plain = |call, file| Plain::new(call, target.clone(), file, block, access).map(OpenWriter::Plain);
+        let plain =
+            |call, file| Plain::new((call, target.clone(), file), (block, access, pages)).map(OpenWriter::Plain);
         let mut kind = match engine {
             WriteEngine::Write => plain(Call::Write, file)?,
             WriteEngine::Pwrite => plain(Call::Pwrite, file)?,
             WriteEngine::Uring { depth, registered } => {
-                let setup = Setup { depth, block, registered };
+                let setup = Setup { depth, block, registered, pages };
                 OpenWriter::Ring(Box::new(Ringed::new(target.clone(), file, setup, Direction::Write, access)?))
             }
         };
@@ -231,7 +234,7 @@ impl Mover for Writer {
 
     fn notes(&self) -> Vec<String> {
         match &self.kind {
-            OpenWriter::Plain(_) => Vec::new(),
+            OpenWriter::Plain(plain) => plain.notes(),
             OpenWriter::Ring(ring) => ring.notes(),
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kelvin_file::cache::{State, bring};
-use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
+use kelvin_file::{Access, Engine, How, Order, Pages, Requests, Tally, Target};
 use kelvin_model::resources::{Disk, Look};
 use kelvin_resources::Watched;
 use kelvin_stats::Random;
@@ -160,7 +160,7 @@ fn read_a_little(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Result<
         }
         let target = &targets[random.below(targets.len())];
         let order = Order::Random { seed };
-        let how = How { access: Access::Direct, block: SMALL, order };
+        let how = How { access: Access::Direct, block: SMALL, order, pages: Pages::Base };
         let mut reader = Engine::Pread.open(target, how).map_err(failed)?;
         let mut requests = Requests::new(0..target.bytes(), SMALL, order).at_most(TO_ONE);
         reader.read(&mut requests, &mut tally).map_err(failed)?;

@@ -15,6 +15,23 @@ pub enum Pages {
     Huge,
 }
 
+impl Pages {
+    /// Those with which a buffer of so many bytes is moved fastest: huge ones from 512 KiB on. Contiguous memory goes to the device in
+    /// one segment; a large direct request of scattered pages has hundreds, more than some devices accept.
+    pub fn of_buffer(bytes: usize) -> Self {
+        const LARGE: usize = 512 << 10;
+        if bytes >= LARGE { Self::Huge } else { Self::Base }
+    }
+
+    /// Their name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Huge => "huge",
+        }
+    }
+}
+
 /// Anonymous private memory, unmapped when dropped.
 #[derive(Debug)]
 pub struct Arena {
@@ -68,21 +85,14 @@ impl Arena {
         Ok(Self { start, bytes })
     }
 
-    /// A resident buffer for reading and writing files: from 512 KiB on in huge pages, if available. Contiguous memory
-    /// goes to the device in one segment; a large direct request of scattered pages has hundreds, more than some
-    /// devices accept.
+    /// A resident buffer in the pages with which it is moved fastest, if available: see [`Pages::of_buffer`].
     pub fn for_files(bytes: usize) -> Result<Self> {
-        Self::populated(bytes, Self::pages_for_files(bytes))
-    }
-
-    fn pages_for_files(bytes: usize) -> Pages {
-        const LARGE: usize = 512 << 10;
-        if bytes >= LARGE { Pages::Huge } else { Pages::Base }
+        Self::populated(bytes, Pages::of_buffer(bytes))
     }
 
     /// Bytes that [`Self::for_files`] makes resident for so many, if huge pages are available.
     pub fn resident_for_files(bytes: usize) -> usize {
-        Self::whole_pages(bytes, Self::pages_for_files(bytes))
+        Self::whole_pages(bytes, Pages::of_buffer(bytes))
     }
 
     fn whole_pages(bytes: usize, pages: Pages) -> usize {

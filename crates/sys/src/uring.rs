@@ -20,6 +20,8 @@ pub struct Setup {
     pub block: usize,
     /// Whether file and buffers are registered with the kernel beforehand, instead of being looked up at each request.
     pub registered: bool,
+    /// The pages of the buffers.
+    pub pages: Pages,
 }
 
 /// What a request does with its buffer.
@@ -54,7 +56,7 @@ impl Ring {
     pub fn new(file: File, setup: Setup) -> Result<Self> {
         let (ring, deferred) = ring(setup.depth)?;
         let count = setup.depth as usize;
-        let buffers = Arena::for_files(spacing(setup.block) * count)?;
+        let buffers = Arena::populated(spacing(setup.block) * count, setup.pages)?;
         let mut ring = Self { ring, file, setup, buffers, busy: vec![false; count], under_way: 0, queued: 0, deferred };
         if setup.registered {
             ring.register()?;
@@ -135,6 +137,25 @@ impl Ring {
         self.busy[slot] = true;
         self.under_way += 1;
         self.queued += 1;
+    }
+
+    /// Requests that are queued and not submitted.
+    pub fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Submits what is queued, and does not wait.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter; interruptions are not among them.
+    #[inline]
+    pub fn submit(&mut self) -> Result<()> {
+        self.wait(0)
+    }
+
+    /// The memory of all buffers.
+    pub fn arena(&self) -> &Arena {
+        &self.buffers
     }
 
     /// Submits what is queued, and waits until at least `count` requests are done.
@@ -225,7 +246,7 @@ mod tests {
 
     /// A ring; `None`, and said, where there is none.
     fn ring_on(file: File, registered: bool) -> Option<Ring> {
-        match Ring::new(file, Setup { depth: 4, block: 512, registered }) {
+        match Ring::new(file, Setup { depth: 4, block: 512, registered, pages: Pages::Base }) {
             Ok(ring) => Some(ring),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
                 kelvin_testing::Missing::machine(format!("no io_uring: {error}")).skips("requests in a ring");

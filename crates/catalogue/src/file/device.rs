@@ -11,7 +11,12 @@ pub const DEVICE: Name = Name::new("file.device");
 pub static DEVICE_READ: Metric = of_disk(Metric::rate(
     "file.device.read",
     "Bytes read per second from the device, in order, with 16 requests of 1 MiB in flight",
-));
+))
+.version(2);
+
+/// The same with buffers in huge pages.
+pub static DEVICE_READ_HUGE: Metric =
+    of_disk(Metric::rate("file.device.read_huge", "The same into buffers in huge pages, of one segment each"));
 
 /// Latency of a small read.
 pub static DEVICE_LATENCY: Metric = of_disk(Metric::duration(
@@ -36,13 +41,15 @@ pub static DEVICE_REPEAT: Metric = of_disk(Metric::rate(
     "file.device.repeat",
     "Rate of later passes over a file, over that of the first pass after it was written",
 ))
+.version(2)
 .unit(Unit::Ratio, Better::Neither);
 
 /// Rate of writing.
 pub static DEVICE_WRITE: Metric = of_disk(Metric::rate(
     "file.device.write",
     "Bytes per second that the device accepts, in order, with 16 requests of 1 MiB in flight, not flushed",
-));
+))
+.version(2);
 
 /// Latency of a small write that is not flushed.
 pub static DEVICE_ACCEPT: Metric = of_disk(Metric::duration(

@@ -37,6 +37,7 @@ const fn of_both(metric: Metric) -> Metric {
 pub static BLOCKSIZE_READ: Metric =
     of_both(Metric::rate("file.blocksize.read", "Bytes read per second by one thread, one pread a block, in order"))
         .over([BLOCK, CacheState::AXIS])
+        .version(2)
         .baseline();
 
 /// Writing by the size of a block.
@@ -44,7 +45,8 @@ pub static BLOCKSIZE_WRITE: Metric = of_both(Metric::rate(
     "file.blocksize.write",
     "Bytes overwritten per second by one thread, one pwrite a block, in order, not flushed",
 ))
-.over([BLOCK, SyncPolicy::AXIS]);
+.over([BLOCK, SyncPolicy::AXIS])
+.version(2);
 
 /// Reading in order and in random order.
 pub static SEQRAND: Metric =
@@ -89,16 +91,14 @@ pub static CONTENTION: Metric = of_disk(Metric::duration(
     "One read past the page cache beside other reading threads, the mean over threads and round",
 ))
 .over([THREAD_COUNT, FileSharing::AXIS, BLOCK, BYTES])
-.version(2)
+.version(3)
 .baseline();
 
 /// Reading by many threads.
 pub static THREADS: Metric =
-    of_disk(Metric::rate("file.threads", "Bytes read per second by all threads together, of one file")).over([
-        THREAD_COUNT,
-        BLOCK,
-        CacheState::AXIS,
-    ]);
+    of_disk(Metric::rate("file.threads", "Bytes read per second by all threads together, of one file"))
+        .over([THREAD_COUNT, BLOCK, CacheState::AXIS])
+        .version(2);
 
 /// Bytes of the file that one-byte calls are made on.
 pub const FILE_BYTES: Axis = Axis::new("file_bytes", "size of the file", AxisScale::Bytes);

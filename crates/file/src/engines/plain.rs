@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{ErrorKind, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
-use kelvin_sys::memory::Arena;
+use kelvin_sys::image::resident_around;
+use kelvin_sys::memory::{Arena, Pages};
 use kelvin_sys::uring::Direction;
 
 use crate::observe::Observer;
@@ -45,6 +46,8 @@ pub(crate) struct Plain {
     alignment: usize,
     /// Offset of the next call that has none of its own.
     position: u64,
+    /// The pages that were asked for.
+    pages: Pages,
 }
 
 /// Whether a call reads or writes.
@@ -55,12 +58,20 @@ struct At<'a> {
 }
 
 impl Plain {
-    pub(crate) fn new(call: Call, target: Target, file: File, block: usize, access: Access) -> Result<Self> {
+    pub(crate) fn new(
+        (call, target, file): (Call, Target, File),
+        (block, access, pages): (usize, Access, Pages),
+    ) -> Result<Self> {
         let alignment = aligned(&target, block, access)?;
         let whole = Request { offset: 0, bytes: block };
         let failed = |error| target.failed(call.direction(), whole, error);
-        let buffer = Arena::for_files(block).map_err(failed)?;
-        Ok(Self { target, file, call, buffer, alignment, position: 0 })
+        let buffer = Arena::populated(block, pages).map_err(failed)?;
+        Ok(Self { target, file, call, buffer, alignment, position: 0, pages })
+    }
+
+    /// What was done that the settings do not say.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        without_huge_pages(&self.buffer, self.pages).into_iter().collect()
     }
 
     /// The file.
@@ -170,6 +181,12 @@ fn in_place(at: &mut At<'_>, call: impl FnOnce(&File) -> std::io::Result<usize>)
     let moved = call(at.file)?;
     *at.position = at.offset + moved as u64;
     Ok(moved)
+}
+
+/// That a buffer has no huge page, though they were asked for.
+pub(super) fn without_huge_pages(buffer: &Arena, asked: Pages) -> Option<String> {
+    let has_none = asked == Pages::Huge && resident_around(buffer.address()).is_ok_and(|resident| resident.huge == 0);
+    has_none.then(|| "huge pages were asked for, and the kernel gave the buffer base pages".to_owned())
 }
 
 /// Unit to which lengths are rounded up: 1, or a file's alignment for direct I/O, which `block` must have.

@@ -9,7 +9,7 @@ use kelvin_catalogue::file::{
 };
 use kelvin_catalogue::mem::{BANDWIDTH, LATENCY};
 use kelvin_file::cache::{self, State};
-use kelvin_file::{Access, Engine, How, Order, Requests, Tally};
+use kelvin_file::{Access, Engine, How, Order, Pages, Requests, Tally};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Point, Prediction};
 
@@ -162,7 +162,7 @@ fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Sto
     }
     let found = cache::bring(&target, state).map_err(data::stopped)?;
     bench.note(format!("before, {found}"));
-    let how = How { access: state.access(), block: block as usize, order: ORDER };
+    let how = How { access: state.access(), block: block as usize, order: ORDER, pages: Pages::Base };
     let mut reader = Engine::Pread.open(&target, how).map_err(data::stopped)?;
     let mut requests = Requests::new(0..target.bytes(), block as usize, ORDER).endless();
     let (mut tally, counters) = (Tally::default(), Counters::look(&target));
@@ -183,7 +183,7 @@ fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Sto
 fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
     let target = data::on_device(bench, WHOLE)?;
     let whole = target.bytes();
-    let how = How { access: Access::Buffered, block: block as usize, order: ORDER };
+    let how = How { access: Access::Buffered, block: block as usize, order: ORDER, pages: Pages::Base };
     let (mut tally, counters) = (Tally::default(), Counters::look(&target));
     bench.note(format!("each pass of {} begins with no page in memory", kelvin_model::units::bytes(whole)));
     bench.time_each_work([&BLOCKSIZE_READ], whole as f64, |clock| {

@@ -5,7 +5,7 @@
 
 use kelvin_catalogue::file::{BLOCK, BYTES, CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
 use kelvin_file::start_line::StartLine;
-use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target, job};
+use kelvin_file::{Access, Engine, How, Order, Pages, Requests, Tally, Target, job};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::monotonic;
@@ -146,7 +146,7 @@ fn together(parts: &[Part], nanoseconds: u64) -> Result<Vec<(Tally, u64)>, Stop>
 fn member(part: &Part, nanoseconds: u64, line: &StartLine) -> Result<(Tally, u64), Stop> {
     let order = Order::Sequential;
     let block = part.block as usize;
-    let how = How { access: Access::Direct, block, order };
+    let how = How { access: Access::Direct, block, order, pages: Pages::Base };
     let reader = Engine::Pread.open(&part.target, how);
     // A thread that cannot read must come to the barrier too, or the others would wait for ever.
     if !line.wait() {

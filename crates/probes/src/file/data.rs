@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kelvin_file::cache::{self, State};
 use kelvin_file::job::{self, Division, Job, Until};
-use kelvin_file::{Access, Engine, How, Order, Target, noise};
+use kelvin_file::{Access, Engine, How, Order, Pages, Target, noise};
 use kelvin_harness::{Bench, Stop};
 use kelvin_model::units;
 use kelvin_sys::clock::monotonic;
@@ -232,6 +232,7 @@ pub(super) fn job(target: &Target, engine: Engine, block: usize) -> Job {
         state: State::Direct,
         threads: 1,
         division: Division::Parts,
+        pages: Pages::Base,
         range: 0..target.bytes(),
         until: Until::Passes(1),
         digest: false,
@@ -243,7 +244,7 @@ pub(super) fn job(target: &Target, engine: Engine, block: usize) -> Job {
 /// threads, with the reason.
 pub(super) fn wide(target: &Target, depth: u32) -> Result<Wide, Stop> {
     let ring = Engine::Uring { depth, registered: false };
-    let how = How { access: Access::Buffered, block: 1, order: Order::Sequential };
+    let how = How { access: Access::Buffered, block: 1, order: Order::Sequential, pages: Pages::Base };
     match ring.open(target, how) {
         Ok(_) => Ok(Wide { engine: ring, threads: 1, words: format!("io_uring, queue depth {depth}") }),
         Err(error @ kelvin_file::Error::NoRing(_)) => Ok(Wide {

@@ -6,15 +6,17 @@
 use std::time::Duration;
 
 use kelvin_catalogue::file::{
-    DEVICE, DEVICE_ACCEPT, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REPEAT, DEVICE_REQUESTS,
-    DEVICE_WRITE, DEVICE_WRITE_LATENCY,
+    DEVICE, DEVICE_ACCEPT, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_READ_HUGE, DEVICE_REPEAT,
+    DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY,
 };
 use kelvin_file::job::{self, Job, Until};
-use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
+use kelvin_file::{Access, Engine, How, Order, Pages, Requests, Tally, Target};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_sys::image::resident_around;
+use kelvin_sys::memory::Arena;
 
-use super::data::{self, MIB, SHARED_BYTES, WIDTH};
+use super::data::{self, MIB, SHARED_BYTES, WIDTH, Wide};
 use super::proof::Counters;
 use super::sustained;
 use super::writing::{Overwriter, stream};
@@ -28,7 +30,9 @@ pub(crate) static PROBE: Probe = Probe {
               the page cache (O_DIRECT) with none of it in memory, by mincore and cachestat. Rate: parts of 16 MiB one \
               after another, or the whole file where a part takes less than 10 ms, in blocks of 1 MiB by io_uring at \
               queue depth 16; by 16 threads of pread where io_uring is unavailable, which is noted. The time is from \
-              the first request of a part to its last completion. Latency: blocks of 4 KiB, each once in random order, \
+              the first request of a part to its last completion. Its buffers lie in base pages, as those of most \
+              programs do; then the same is read into huge pages, where the kernel provides them \
+              (file.device.read_huge). Latency: blocks of 4 KiB, each once in random order, \
               by pread, timed one by one; and their mean over the round, which a few slow reads raise above the \
               median. Requests: the same blocks at queue depth 64, in the same way as the rate, for the round's time \
               and at least 20 ms; where fewer than 5000 a second are done, 0.65 s more, of which the figure is that \
@@ -48,7 +52,8 @@ pub(crate) static PROBE: Probe = Probe {
             "A median taken for a mean: the total time of many reads, and Little's law, need the mean.",
             "One request at a time measures latency, not rate: 16 of 1 MiB are in flight.",
             "Buffers of scattered pages: a request of 1 MiB is then 256 segments, which some devices serve at half the \
-             rate. They lie in huge pages, if the kernel provides them.",
+             rate or less. That is what a program gets that does not ask for huge pages, and the figure; what huge \
+             pages give is another metric.",
         ],
         sources: &[
             "open(2) on O_DIRECT, statx(2) on STATX_DIOALIGN, io_uring(7)",
@@ -56,7 +61,14 @@ pub(crate) static PROBE: Probe = Probe {
             "fio --direct=1 --ioengine=io_uring, which measures the same",
         ],
     },
-    metrics: &[&DEVICE_READ, &DEVICE_REPEAT, &DEVICE_LATENCY, &DEVICE_MEAN_LATENCY, &DEVICE_REQUESTS],
+    metrics: &[
+        &DEVICE_READ,
+        &DEVICE_READ_HUGE,
+        &DEVICE_REPEAT,
+        &DEVICE_LATENCY,
+        &DEVICE_MEAN_LATENCY,
+        &DEVICE_REQUESTS,
+    ],
     inputs: &[],
     cases,
     run: read,
@@ -84,6 +96,7 @@ pub(crate) static WRITE_PROBE: Probe = Probe {
              durable data, if the device is honest about its flushes.",
             "Drives and file systems that compress or deduplicate: every 4 KiB is different.",
             "The first write of a block costs the file system more than the second: the whole file is written before.",
+            "Buffers of scattered pages, as most programs have: the rate is theirs.",
             "Wear: a round writes some 50 MiB, counted against --write-limit.",
         ],
         sources: &[
@@ -128,31 +141,52 @@ fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     requests(bench, &target)
 }
 
-/// Reads part after part, with many blocks in flight.
+/// Reads part after part, with many blocks in flight, into either kind of pages.
 fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
-    let (wide, whole) = (data::wide(target, WIDTH)?, target.bytes());
-    let part = |range| job::run(&wide.job(target, LARGE, range)).map_err(data::stopped);
+    let wide = data::wide(target, WIDTH)?;
+    let mean = rate_into(bench, target, &wide, (Pages::Base, &DEVICE_READ))?;
+    if let Some(first) = data::first_pass(target)? {
+        bench.note(beside_the_first(first, mean));
+        bench.record(&DEVICE_REPEAT, vec![mean / first]);
+    }
+    // Where there are none, it would be the same figure again.
+    if has_huge_pages()? {
+        rate_into(bench, target, &wide, (Pages::Huge, &DEVICE_READ_HUGE))?;
+    }
+    Ok(())
+}
+
+/// Whether the kernel gives huge pages that are asked for.
+fn has_huge_pages() -> Result<bool, Stop> {
+    let arena = Arena::populated(LARGE, Pages::Huge)?;
+    Ok(resident_around(arena.address())?.huge > 0)
+}
+
+/// Reads part after part into buffers of these pages; the mean rate of the round.
+fn rate_into(
+    bench: &mut Bench<'_>,
+    target: &Target,
+    wide: &Wide,
+    (pages, metric): (Pages, &'static Metric),
+) -> Result<f64, Stop> {
+    let whole = target.bytes();
+    let part = |range| job::run(&Job { pages, ..wide.job(target, LARGE, range) }).map_err(data::stopped);
     let most = PART.min(whole);
     let trial = part(0..most)?;
     let bytes = if trial.nanoseconds < LEAST_TIME { whole } else { most };
-    bench.note(wide.words.as_str());
+    bench.note(format!("{}, buffers in {} pages", wide.words, pages.name()));
     let counters = Counters::look(target);
     let mut starts = (0..whole).step_by(bytes as usize).cycle().skip(1);
     let mut times = Vec::new();
     let ticks = bench.ticks(1_000_000) as f64 / 1e6;
-    bench.time_each_work([&DEVICE_READ], bytes as f64, |_| {
+    bench.time_each_work([metric], bytes as f64, |_| {
         let start = starts.next().unwrap_or(0);
         let done = part(start..start + bytes)?;
         times.push(done.nanoseconds as f64);
         Ok([(done.nanoseconds as f64 * ticks) as u64])
     })?;
     bench.note_on_last(counters.have_read(bytes * times.len() as u64)?);
-    let mean = (bytes as usize * times.len()) as f64 * 1e9 / times.iter().sum::<f64>();
-    if let Some(first) = data::first_pass(target)? {
-        bench.note(beside_the_first(first, mean));
-        bench.record(&DEVICE_REPEAT, vec![mean / first]);
-    }
-    Ok(())
+    Ok((bytes as usize * times.len()) as f64 * 1e9 / times.iter().sum::<f64>())
 }
 
 /// The rate of a round beside that of the first pass, and what follows, in words.
@@ -172,7 +206,7 @@ fn beside_the_first(first: f64, now: f64) -> String {
 /// Reads small blocks in random order, one by one.
 fn latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let order = Order::Random { seed: bench.seed() };
-    let how = How { access: Access::Direct, block: SMALL, order };
+    let how = How { access: Access::Direct, block: SMALL, order, pages: Pages::Base };
     let mut reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
     let mut requests = Requests::new(0..target.bytes(), SMALL, order).endless();
     let mut tally = Tally::default();

@@ -5,7 +5,7 @@
 //! for requests in random order.
 
 use kelvin_catalogue::file::{BLOCK, ENGINES, ReadEngine};
-use kelvin_file::{Access, Engine, How, Order, Reader, Requests, Tally, Target};
+use kelvin_file::{Access, Engine, How, Order, Pages, Reader, Requests, Tally, Target};
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine};
 use kelvin_sys::clock::Clock;
@@ -123,7 +123,7 @@ impl Passes {
     fn open(target: &Target, engine: Engine, block: u64) -> Result<Self, Stop> {
         let order = Order::Sequential;
         let bytes = usize::try_from(block).map_err(|_| Stop::fail(format!("a block of {block} bytes is too large")))?;
-        let how = How { access: Access::Buffered, block: bytes, order };
+        let how = How { access: Access::Buffered, block: bytes, order, pages: Pages::of_buffer(bytes) };
         let reader = engine.open(target, how).map_err(data::stopped)?;
         // Whole requests only: a rest would count as one.
         let blocks = target.bytes() / block.max(1);

@@ -44,8 +44,7 @@ const PITFALLS: &[&str] = &[
     "Different blocks: cat chooses its own. It is derived from the calls that the kernel counted, and kelvin uses the \
      same.",
     "Direct requests of many scattered pages: a device receives them in as many segments, and some are slower for it. \
-     kelvin's buffer lies in huge pages, if the kernel provides them, fio's and dd's do not: for large blocks the \
-     ratio shows that too.",
+     kelvin's buffer lies in base pages here, as fio's and dd's do.",
     "bw_file_rd sums what it reads, in blocks of 64 KiB: so does kelvin beside it.",
 ];
 const SOURCES: &[&str] = &[
@@ -104,8 +103,6 @@ pub(crate) static DIRECT_PROBE: Probe = Probe {
 
 /// Bytes read past the page cache: few enough that a pass of dd ends in time on slow disks.
 const DIRECT_PART: u64 = 32 * MIB;
-/// A request that is one segment wherever it lies, in bytes.
-const SMALL: u64 = 4 * KIB;
 /// Time of a side: two hundred steps of fio's clock, many times a program's start.
 const SIDE: Duration = Duration::from_millis(200);
 
@@ -170,9 +167,6 @@ fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &BesideRivals)
     }
     let [kelvin, other] = in_turn(bench, || proven(&task, ours), || proven(&task, |task| tool.read(task)))?;
     bench.note(format!("{} against kelvin, in blocks of {} bytes", tool.words(), task.block));
-    if task.state == State::Direct && task.block > SMALL {
-        bench.note("kelvin's buffer lies in huge pages, if the kernel provides them; the program's does not");
-    }
     bench.record(metrics.ratio, vec![kelvin.rate / other.rate]);
     for (metric, side) in [(metrics.kelvin, kelvin), (metrics.other, other)] {
         bench.note(side.words);

@@ -5,7 +5,7 @@
 use kelvin_catalogue::file::{AccessOrder, BYTES, CacheState, DEVICE, PAGE_READ, READ_AHEAD, SEQRAND, SEQRAND_P99};
 use kelvin_catalogue::mem::{BANDWIDTH, LATENCY};
 use kelvin_file::cache::{self, State};
-use kelvin_file::{Engine, How, Latencies, Order, Requests, Tally, Target, recording_cost};
+use kelvin_file::{Engine, How, Latencies, Order, Pages, Requests, Tally, Target, recording_cost};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 
@@ -149,7 +149,7 @@ impl Round {
     /// ahead must count too.
     fn pass(&mut self, bench: &Bench<'_>, target: &Target, state: State, order: Order) -> Result<(), Stop> {
         cache::bring(target, state).map_err(data::stopped)?;
-        let how = How { access: state.access(), block: BLOCK, order };
+        let how = How { access: state.access(), block: BLOCK, order, pages: Pages::Base };
         let mut reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
         let mut requests = Requests::new(0..target.bytes(), BLOCK, order);
         let (clock, ahead) = (bench.clock(), state == State::Uncached && order == Order::Sequential);

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use kelvin_file::{Access, How, Observer, Order, Request, Requests, Target};
+use kelvin_file::{Access, How, Observer, Order, Pages, Request, Requests, Target};
 use kelvin_harness::Stop;
 use kelvin_stats::{Done, Paced, paced};
 use kelvin_sys::clock::monotonic;
@@ -38,7 +38,7 @@ impl Observer for Course {
 /// Keeps requests of a block each in flight at random places; how they come, and the bytes that were read.
 pub(super) fn requests(target: &Target, wide: &Wide, block: usize, seed: u64) -> Result<(Paced, u64), Stop> {
     let order = Order::Random { seed };
-    let how = How { access: Access::Direct, block, order };
+    let how = How { access: Access::Direct, block, order, pages: Pages::Base };
     let mut reader = wide.engine.open(target, how).map_err(data::stopped)?;
     let mut course = Course { begun: monotonic(), bytes: 0, done: Vec::new() };
     reader.read(&mut Requests::new(0..target.bytes(), block, order).endless(), &mut course).map_err(data::stopped)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kelvin_catalogue::file::{CacheState, TUNE, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_THREADS, TunedEngine};
 use kelvin_file::cache::State;
 use kelvin_file::job::{self, Done, Job, Until};
-use kelvin_file::{Engine, Target, halving};
+use kelvin_file::{Engine, Pages, Target, halving};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
@@ -165,7 +165,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 fn read(target: &Target, state: State, setting: Setting, nanoseconds: f64) -> Result<Done, Stop> {
     let Setting { engine, block, threads } = setting;
     let until = Until::Time(Duration::from_nanos(nanoseconds as u64));
-    job::run(&Job { state, threads, until, ..data::job(target, engine, block) }).map_err(data::stopped)
+    job::run(&Job { state, threads, until, pages: Pages::of_buffer(block), ..data::job(target, engine, block) })
+        .map_err(data::stopped)
 }
 
 /// Where the bytes came from, in words.

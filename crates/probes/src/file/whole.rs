@@ -4,7 +4,7 @@
 //! for the cost of a single request, which `file.engines` has without what is paid once a file.
 
 use kelvin_catalogue::file::{BLOCK, ReadEngine, WHOLE as METRIC, WHOLE_BYTE, WHOLE_REQUEST};
-use kelvin_file::{Access, How, Order, Requests, Tally};
+use kelvin_file::{Access, How, Order, Pages, Requests, Tally};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
@@ -73,7 +73,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let bytes = usize::try_from(block).map_err(|_| Stop::fail(format!("a block of {block} bytes is too large")))?;
     let cached = Cached::open(bench, BYTES)?;
     let order = Order::Sequential;
-    let how = How { access: Access::Buffered, block: bytes, order };
+    let how = How { access: Access::Buffered, block: bytes, order, pages: Pages::of_buffer(bytes) };
     let (mut requests, mut tally) = (Requests::new(0..BYTES, bytes, order), Tally::default());
     let clock = bench.clock();
     let begun = clock.start();

@@ -9,7 +9,7 @@ use kelvin_file::{Access, Request, Target};
 use kelvin_harness::Stop;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::direct::FLAG;
-use kelvin_sys::memory::Arena;
+use kelvin_sys::memory::{Arena, Pages};
 use kelvin_sys::spawn::Thread;
 use kelvin_sys::uring::{Direction, Ring, Setup};
 
@@ -49,7 +49,7 @@ pub(super) struct Overwriter {
 impl Overwriter {
     /// Opens a file to be overwritten in blocks of so many bytes.
     pub(super) fn open(target: &Target, access: Access, block: usize, seed: u64) -> Result<Self, Stop> {
-        let mut buffer = Arena::for_files(block)?;
+        let mut buffer = Arena::populated(block, Pages::Base)?;
         Noise::new(seed).fill(&mut buffer.as_mut_slice()[..block]);
         Ok(Self { file: open(target, access)?, buffer, block, number: seed })
     }
@@ -102,7 +102,7 @@ pub(super) struct Streamed {
 
 /// Overwrites the beginning of a file, many blocks in flight, past the page cache.
 pub(super) fn stream(target: &Target, seed: u64) -> Result<Streamed, Stop> {
-    let setup = Setup { depth: WIDTH, block: BLOCK, registered: false };
+    let setup = Setup { depth: WIDTH, block: BLOCK, registered: false, pages: Pages::Base };
     let file = open(target, Access::Direct)?;
     let flushed = file.try_clone()?;
     let (stretch, words) = match Ring::new(file, setup) {

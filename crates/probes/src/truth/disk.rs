@@ -15,7 +15,7 @@ use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::truth::{DISK, DISK_COUNTED};
 use kelvin_file::cache::{self, State};
 use kelvin_file::group::{Controller, Group};
-use kelvin_file::{Engine, How, Observer, Order, Request, Requests, Target, noise};
+use kelvin_file::{Engine, How, Observer, Order, Pages, Request, Requests, Target, noise};
 use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
@@ -139,7 +139,7 @@ fn read(disk: &Disk, group: &Group, (state, seed): (State, u64)) -> Result<Vec<H
     // In random order, against read-ahead: requested bytes would be counted before they are read.
     let order = Order::Random { seed };
     cache::bring(&disk.target, state).map_err(super::stopped)?;
-    let how = How { access: state.access(), block: BLOCK, order };
+    let how = How { access: state.access(), block: BLOCK, order, pages: Pages::Base };
     let mut reader = Engine::Pread.open(&disk.target, how).map_err(super::stopped)?;
     let mut holds = Holds { group, device: &disk.numbers, last: monotonic(), bytes: 0, found: Ok(Vec::new()) };
     reader.read(&mut Requests::new(0..FILE, BLOCK, order), &mut holds).map_err(super::stopped)?;

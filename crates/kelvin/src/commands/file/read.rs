@@ -119,6 +119,7 @@ fn described(path: &Path, how: &HowArgs, size: Option<u64>) -> Result<Job, Fault
         state: State::from(how.cache),
         threads: how.threads,
         division: Division::Parts,
+        pages: how.pages.into(),
         range,
         until: Until::Passes(1),
         digest: false,
@@ -143,6 +144,7 @@ struct Found {
     order: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
+    pages: &'static str,
     cache: &'static str,
     before: InMemory,
     after: InMemory,
@@ -178,6 +180,7 @@ impl Found {
                 Order::Sequential => None,
                 Order::Random { seed } => Some(seed),
             },
+            pages: job.pages.name(),
             cache: job.state.name(),
             before: done.before.into(),
             after: done.after.into(),
@@ -188,11 +191,12 @@ impl Found {
     /// The labelled lines for people.
     fn lines(&self, done: &Read) -> Vec<(String, String)> {
         let way = format!(
-            "{}, blocks of {}, {}{}",
+            "{}, blocks of {}, {}{}, buffers in {} pages",
             self.engine,
             units::bytes(self.block_bytes as u64),
             self.order,
-            self.figures.concurrency(self.depth, self.threads)
+            self.figures.concurrency(self.depth, self.threads),
+            self.pages
         );
         let file = format!("{}, {}, {}", text::clean(&self.file), units::bytes(self.file_bytes), self.file_system);
         let cache = format!("{}: {} before, {} after", self.cache, in_memory(done.before), in_memory(done.after));

@@ -22,6 +22,7 @@ pub(super) fn write(args: &WriteArgs) -> Done {
         threads: args.threads,
         bytes: size(args)?,
         pattern: pattern(args)?,
+        pages: args.pages.into(),
         digest: !args.no_digest,
         latencies: timer.as_ref().map(Timer::of_job),
     };
@@ -61,6 +62,7 @@ struct Found {
     block_bytes: usize,
     depth: u32,
     threads: u32,
+    pages: &'static str,
     #[serde(skip)]
     policy: Sync,
     sync: &'static str,
@@ -118,6 +120,7 @@ impl Found {
             block_bytes: job.block,
             depth: job.engine.depth(),
             threads: job.threads,
+            pages: job.pages.name(),
             policy: job.sync,
             sync: job.sync.name(),
             pattern: PatternFound::new(job),
@@ -130,10 +133,11 @@ impl Found {
     /// The labelled lines for people.
     fn lines(&self) -> Vec<(String, String)> {
         let way = format!(
-            "{}, blocks of {}{}",
+            "{}, blocks of {}{}, buffers in {} pages",
             self.engine,
             units::bytes(self.block_bytes as u64),
-            self.figures.concurrency(self.depth, self.threads)
+            self.figures.concurrency(self.depth, self.threads),
+            self.pages
         );
         let file = format!("{}, {}, {}", text::clean(&self.file), units::bytes(self.file_bytes), self.file_system);
         let mut lines: Vec<(String, String)> = vec![

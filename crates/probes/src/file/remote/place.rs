@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kelvin_file::cache::{self, State};
-use kelvin_file::{Engine, How, Order, Reader, Requests, Tally, Target, noise};
+use kelvin_file::{Engine, How, Order, Pages, Reader, Requests, Tally, Target, noise};
 use kelvin_harness::{Bench, Stop};
 use kelvin_model::units::bytes as in_words;
 use kelvin_sys::clock::{Clock, monotonic};
@@ -147,7 +147,7 @@ fn pass(target: &Target, reading: Reading, passes: u64) -> Result<(Reader, Reque
         Order::Sequential => Order::Sequential,
         Order::Random { seed } => Order::Random { seed: seed.wrapping_add(passes) },
     };
-    let how = How { access: reading.state.access(), block: BLOCK, order };
+    let how = How { access: reading.state.access(), block: BLOCK, order, pages: Pages::Base };
     let reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
     Ok((reader, Requests::new(0..target.bytes(), BLOCK, order)))
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use kelvin_catalogue::file::{AskedDirectory, REMOTE_ATTRIBUTES, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_ROUND_TRIP};
 use kelvin_file::cache::{self, State};
-use kelvin_file::{Engine, How, Order, Reader, Requests, Tally, Target};
+use kelvin_file::{Engine, How, Order, Pages, Reader, Requests, Tally, Target};
 use kelvin_harness::{Bench, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, NoPrediction};
 use kelvin_sys::clock::Clock;
@@ -211,7 +211,8 @@ struct Request {
 
 impl Request {
     fn of(target: &Target, block: usize) -> Result<Self, Stop> {
-        let how = How { access: State::Direct.access(), block, order: Order::Sequential };
+        let how =
+            How { access: State::Direct.access(), block, order: Order::Sequential, pages: Pages::of_buffer(block) };
         let reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
         Ok(Self { reader, first: Requests::new(0..target.bytes(), block, Order::Sequential).at_most(1) })
     }
