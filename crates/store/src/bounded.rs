@@ -1,11 +1,11 @@
-//! JSON of any shape in which no text is longer than a text of a run may be.
+//! JSON of any shape in which no text is longer than a text of a run may be, or has a NUL.
 
 use std::fmt;
 
 use kelvin_model::grammar::LONGEST_TEXT;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Reads any JSON, keeps nothing of it, and refuses a text, or the name of a field, that is too long.
+/// Reads any JSON, keeps nothing of it, and refuses a text, or the name of a field, that is too long or has a NUL.
 pub(crate) struct Bounded;
 
 impl<'de> Deserialize<'de> for Bounded {
@@ -42,6 +42,10 @@ impl<'de> Visitor<'de> for Bounded {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self, E> {
+        // PostgreSQL cannot store it.
+        if text.contains('\0') {
+            return Err(E::custom("a text with a NUL (\\u0000), which not every store can hold"));
+        }
         // No text has more characters than bytes.
         match text.len() > LONGEST_TEXT && text.chars().count() > LONGEST_TEXT {
             true => Err(E::custom(format!("a text of {} bytes; it may have {LONGEST_TEXT} characters", text.len()))),

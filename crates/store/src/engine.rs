@@ -21,14 +21,20 @@ pub(crate) trait Engine: std::fmt::Debug {
         })
     }
 
-    /// The rows that a statement gives.
+    /// The few rows that a statement gives: more are no answer to it, and not kept.
     fn query(&self, sql: &str, values: &[Value]) -> Outcome<Vec<Row>> {
+        const MOST: usize = 10_000;
         let mut rows = Vec::new();
-        self.each_row(sql, values, &mut |row| {
+        let read = self.each_row(sql, values, &mut |row| {
             rows.push(std::mem::take(row));
-            Ok(())
-        })?;
-        Ok(rows)
+            if rows.len() > MOST { Err(WrongColumn(0)) } else { Ok(()) }
+        });
+        match rows.len() > MOST {
+            true => {
+                Err(Fault::Damaged { store: self.name().to_owned(), source: "it gives rows without end".into() }.into())
+            }
+            false => read.map(|()| rows),
+        }
     }
 
     /// Runs a statement; returns how many rows it changed.
@@ -68,6 +74,8 @@ pub(crate) enum Trouble {
     Orphan,
     /// A row holds something else than it must.
     WrongColumn(WrongColumn),
+    /// The database cannot hold a value, in words.
+    NotStorable(String),
     /// The database failed.
     Fault(Fault),
 }
@@ -85,6 +93,7 @@ impl Trouble {
         match self {
             Self::Fault(fault) => fault,
             Self::WrongColumn(source) => Fault::Damaged { store, source: source.into() },
+            Self::NotStorable(problem) => Fault::Other { store, source: problem.into() },
             Self::Duplicate => Fault::Other { store, source: "a row with this key is there already".into() },
             Self::Orphan => Fault::Other { store, source: "the row that another belongs to is gone".into() },
         }

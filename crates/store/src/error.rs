@@ -105,6 +105,18 @@ pub enum LocationError {
         /// What was asked for.
         found: String,
     },
+    /// The value of an option is no text.
+    #[error("{option}: what its value is decoded to is not UTF-8")]
+    OptionNotText {
+        /// The option, as it was written.
+        option: String,
+    },
+    /// An option that would change what kelvin decides itself.
+    #[error("{option}: kelvin decides that itself: leave it out of the URL")]
+    UnknownOption {
+        /// The option.
+        option: String,
+    },
     /// Others can read the file of passwords.
     #[error("{} holds the password, but others can read it: chmod 600 makes it yours alone", file.display())]
     OpenPasswordFile {
@@ -275,6 +287,14 @@ pub enum AppendError {
     /// The data is inconsistent.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// The database cannot hold a part of it.
+    #[error("run {id} cannot be stored there: {problem}")]
+    NotStorable {
+        /// The run.
+        id: String,
+        /// What of it, and why.
+        problem: String,
+    },
     /// The database failed.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -422,12 +442,21 @@ pub enum DeliveryError {
 }
 
 impl CopyError {
-    /// Whether a store failed, so that the next run will fare no better.
+    /// Whether a store failed, so that the next run will fare no better. A part that is damaged, or that the store cannot hold, is one
+    /// run's.
     pub fn is_of_store(&self) -> bool {
-        matches!(
-            self,
-            Self::Load(LoadError::Find(FindError::Fault(_))) | Self::Insert(InsertError::Append(AppendError::Fault(_)))
-        )
+        match self {
+            Self::Load(LoadError::Find(FindError::Fault(fault)))
+            | Self::Insert(InsertError::Append(AppendError::Fault(fault))) => fault.is_of_store(),
+            _ => false,
+        }
+    }
+}
+
+impl Fault {
+    /// Whether it is not of what was read or written alone.
+    fn is_of_store(&self) -> bool {
+        !matches!(self, Self::Damaged { .. } | Self::Other { .. })
     }
 }
 

@@ -14,6 +14,7 @@ mod copy;
 mod engine;
 mod error;
 mod exchange;
+mod guarded;
 mod history;
 mod labels;
 mod learn;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
 
 use crate::error::LocationError;
 
@@ -17,7 +17,7 @@ use crate::error::LocationError;
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
 /// PostgreSQL's port.
-const PORT: u16 = 5432;
+pub(crate) const PORT: u16 = 5432;
 
 /// How long a host may take to answer, unless the URL says otherwise.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -74,15 +74,6 @@ impl TlsMode {
         ("verify-ca", Self::VerifyCa),
         ("verify-full", Self::VerifyFull),
     ];
-
-    /// The mode of the client library at the first try.
-    pub(crate) fn first(self) -> SslMode {
-        match self {
-            Self::Disable | Self::Allow => SslMode::Disable,
-            Self::Prefer => SslMode::Prefer,
-            Self::Require | Self::VerifyCa | Self::VerifyFull => SslMode::Require,
-        }
-    }
 }
 
 impl Location {
@@ -131,7 +122,7 @@ impl Address {
         };
         let database = config.get_dbname().unwrap_or(&user).to_owned();
         config.user(&user).dbname(&database).application_name("kelvin");
-        config.ssl_mode(tls.mode.first()).tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
+        config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }
@@ -186,18 +177,42 @@ fn without_tls(url: &str) -> Result<(String, Tls), LocationError> {
     let Some((address, options)) = url.split_once('?') else { return Ok((url.to_owned(), tls)) };
     let mut rest: Vec<&str> = Vec::new();
     for option in options.split('&') {
-        match option.split_once('=') {
-            Some(("sslmode", mode)) => {
+        let (key, value) = option.split_once('=').unwrap_or((option, ""));
+        let value = || decoded(value).ok_or_else(|| LocationError::OptionNotText { option: key.to_owned() });
+        match decoded(key).as_deref() {
+            Some("sslmode") => {
+                let mode = value()?;
                 let known = TlsMode::ALL.iter().find(|(name, _)| *name == mode);
-                tls.mode = known.ok_or_else(|| LocationError::TlsMode { found: mode.to_owned() })?.1;
+                tls.mode = known.ok_or(LocationError::TlsMode { found: mode })?.1;
             }
-            Some(("sslrootcert", "system")) => tls.authorities = None,
-            Some(("sslrootcert", file)) => tls.authorities = Some(file.into()),
+            Some("sslrootcert") => tls.authorities = Some(value()?).filter(|file| file != "system").map(PathBuf::from),
+            // What the library makes of it would go round what is read here.
+            Some("sslnegotiation") => return Err(LocationError::UnknownOption { option: "sslnegotiation".into() }),
             _ => rest.push(option),
         }
     }
     let rest = if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
     Ok((rest, tls))
+}
+
+/// A part of a URL with what is written as `%41` decoded; `None` if that is no text.
+fn decoded(part: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let hexadecimal = after.get(..2).filter(|_| byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match hexadecimal.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(decoded) => {
+                bytes.push(decoded);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// Whose password is looked for.
@@ -220,10 +235,11 @@ fn password(
     }
     let file = set("PGPASSFILE").map(PathBuf::from).or_else(|| Some(PathBuf::from(set("HOME")?).join(".pgpass")));
     let Some(file) = file else { return Ok(None) };
-    // One that is not there has no passwords.
+    // One that is not there has no passwords; nor has one that is no file, as libpq has it.
+    let Some(metadata) = fs::metadata(&file).ok().filter(fs::Metadata::is_file) else { return Ok(None) };
     let Ok(lines) = fs::read_to_string(&file) else { return Ok(None) };
     let found = lines.lines().find_map(|line| of_line(line, wanted));
-    let mode = fs::metadata(&file).map_or(0, |metadata| metadata.permissions().mode());
+    let mode = metadata.permissions().mode();
     match found {
         Some(_) if mode & 0o077 != 0 => Err(LocationError::OpenPasswordFile { file }),
         found => Ok(found),
@@ -269,8 +285,8 @@ pub fn without_password(text: &str) -> String {
     };
     let shown: Vec<&str> = hidden.split_inclusive(['?', '&']).collect();
     let option = |part: &&str| match part.split_once('=') {
-        Some(("password", value)) => {
-            format!("password={HIDDEN}{}", if value.ends_with('&') { "&" } else { "" })
+        Some((key, value)) if decoded(key).is_some_and(|key| key.eq_ignore_ascii_case("password")) => {
+            format!("{key}={HIDDEN}{}", if value.ends_with('&') { "&" } else { "" })
         }
         _ => (*part).to_owned(),
     };
@@ -324,6 +340,19 @@ mod tests {
     }
 
     #[test]
+    fn options_are_read_by_their_decoded_names() {
+        let tls = |url: &str| parse(url, &[]).unwrap().tls;
+        assert_eq!(tls("postgres://me@h/d?ssl%6Dode=verify%2Dfull").mode, TlsMode::VerifyFull);
+        let file = tls("postgres://me@h/d?sslrootcert=/a%20b&sslmode=require");
+        assert_eq!((file.authorities, file.mode), (Some("/a b".into()), TlsMode::Require));
+        assert_eq!(tls("postgres://me@h/d?sslrootcert=system").authorities, None);
+        assert_eq!(password_of("postgres://me@h/d?p%61ssword=x", &[]).as_deref(), Some("x"));
+        for url in ["postgres://me@h/d?sslmode=%ff", "postgres://me@h/d?sslnegotiation=direct"] {
+            assert!(!parse(url, &[]).unwrap_err().to_string().contains('\n'), "{url}");
+        }
+    }
+
+    #[test]
     fn passwords_come_from_the_url_the_environment_or_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(".pgpass");
@@ -363,6 +392,9 @@ mod tests {
                 "'postgresql://u:a:b/c@d@h/d?password=x&sslmode=require' and postgres://v:q@i/e",
                 "'postgresql://u:…@h/d?password=…&sslmode=require' and postgres://v:…@i/e",
             ),
+            ("postgres://u@h/d?p%61ssword=x&a=b", "postgres://u@h/d?p%61ssword=…&a=b"),
+            ("postgres://u@h/d?%70%61%73%73%77%6F%72%64=x", "postgres://u@h/d?%70%61%73%73%77%6F%72%64=…"),
+            ("postgres://u@h/d?a=password&%zz=1", "postgres://u@h/d?a=password&%zz=1"),
             ("postgres://u@h/d", "postgres://u@h/d"),
             ("postgres://h:5432/d", "postgres://h:5432/d"),
             ("nothing", "nothing"),

@@ -176,6 +176,7 @@ impl Store {
         match trouble {
             Trouble::Duplicate => AppendError::Duplicate { id: id.to_owned() },
             Trouble::Orphan => AppendError::Gone { id: id.to_owned() },
+            Trouble::NotStorable(problem) => AppendError::NotStorable { id: id.to_owned(), problem },
             trouble => AppendError::Fault(self.fault(trouble)),
         }
     }

@@ -6,27 +6,46 @@ use std::error::Error as _;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, ToSocketAddrs};
-use std::time::Duration;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
+use futures_util::TryStreamExt;
 use futures_util::future::try_join_all;
+use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{Host, SslMode, SslNegotiation};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres::{Client, Config, NoTls, RowStream, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::engine::{Access, Engine, Outcome, Reader, Row, Trouble, Value, values};
+use crate::engine::{Access, Engine, Outcome, Reader, Row, Trouble, Value, WrongColumn, values};
 use crate::error::{Fault, OpenError, Source};
-use crate::location::{Address, TlsMode};
+use crate::guarded::{Connector, Encrypt, Guarded};
+use crate::location::{Address, PORT, TlsMode};
 use crate::migrate::{APPLICATION_ID, SCHEMA_VERSION, server_steps};
 use crate::tls;
 
 /// How long an answer may take: far longer than any statement, so that a server that is gone is not waited for.
 const ANSWER: Duration = Duration::from_secs(60);
+
+/// How long all rows of an answer may take, each of which may take as long as [`ANSWER`].
+const ALL_ROWS: Duration = Duration::from_secs(600);
+
+/// Maximum rows and bytes of an answer: a history of ten thousand runs has a tenth of them. What a server sends beyond is no answer.
+const MOST_ROWS: u64 = 50_000_000;
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Maximum bytes of rows that are kept, of which each takes several times as much memory.
+const MOST_KEPT_BYTES: u64 = 256 << 20;
+
+/// Maximum bytes that are awaited behind a row that is none, until the connection is given up.
+const MOST_BEYOND: u64 = 16 << 20;
 
 /// How long giving space back may take.
 const RECLAIM: Duration = Duration::from_secs(600);
@@ -46,6 +65,8 @@ pub(crate) struct Server {
     runtime: Runtime,
     client: Option<Client>,
     connection: Option<JoinHandle<()>>,
+    /// Why the connection ended, once it has: who waits for an answer is only told that it is closed.
+    ended: Arc<OnceLock<String>>,
     name: String,
     prepared: RefCell<HashMap<String, Statement>>,
 }
@@ -65,11 +86,20 @@ impl Server {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|source| OpenError::NoRuntime { source })?;
         let config = looked_up(address)?;
-        let (client, connection) = runtime.block_on(reach(address, &config))?;
+        // Each address of the host is tried for so long.
+        let tries = u32::try_from(config.get_hostaddrs().len().max(1)).unwrap_or(1);
+        let limit = config.get_connect_timeout().copied().unwrap_or(ANSWER).saturating_mul(tries);
+        let reached = runtime.block_on(async { timeout(limit, reach(address, &config)).await });
+        let silent = |_| OpenError::Unreachable {
+            store: address.name().to_owned(),
+            problem: format!("the server does not answer within {} s", limit.as_secs()),
+        };
+        let Reached { client, connection, ended } = reached.map_err(silent)??;
         let server = Self {
             runtime,
             client: Some(client),
             connection: Some(connection),
+            ended,
             name: address.name().to_owned(),
             prepared: RefCell::default(),
         };
@@ -133,7 +163,11 @@ impl Server {
     /// Waits for an answer, but not for ever.
     fn wait<T>(&self, limit: Duration, answer: impl Future<Output = Outcome<T>>) -> Outcome<T> {
         let waited = self.runtime.block_on(async { timeout(limit, answer).await });
-        waited.unwrap_or_else(|_| Err(self.lost(format!("no answer in {} s", limit.as_secs()).into()).into()))
+        waited.unwrap_or_else(|_| Err(self.silent(limit)))
+    }
+
+    fn silent(&self, limit: Duration) -> Trouble {
+        self.lost(format!("no answer in {} s", limit.as_secs()).into()).into()
     }
 
     /// A statement, prepared once.
@@ -147,13 +181,57 @@ impl Server {
         Ok(statement)
     }
 
+    /// Gives each row of a statement to `read`, as it comes. After its first error the rest is awaited and not read, so that the
+    /// connection can be used for the next statement.
+    fn stream(
+        &self,
+        sql: &str,
+        values: &[Value],
+        most_bytes: u64,
+        read: &mut dyn FnMut(&tokio_postgres::Row) -> Outcome<()>,
+    ) -> Outcome<()> {
+        storable(values)?;
+        let rows: RowStream = self.wait(ANSWER, async {
+            let statement = self.prepared(sql).await?;
+            self.client()?.query_raw(&statement, values.to_vec()).await.map_err(|error| self.trouble(&error))
+        })?;
+        let (mut count, mut bytes, mut beyond) = (0, 0, 0);
+        let mut outcome = Ok(());
+        let deadline = Instant::now() + ALL_ROWS;
+        self.wait(ALL_ROWS, async {
+            let mut rows = pin!(rows);
+            loop {
+                let next = timeout(ANSWER, rows.try_next()).await.map_err(|_| self.silent(ANSWER))?;
+                let Some(row) = next.map_err(|error| self.trouble(&error))? else { return Ok(()) };
+                let size = row.raw_size_bytes() as u64;
+                (count, bytes) = (count + 1, bytes + size);
+                if count > MOST_ROWS || bytes > most_bytes || beyond > MOST_BEYOND || Instant::now() > deadline {
+                    self.hang_up();
+                    let told = format!("it sends rows without end: {count} of {bytes} bytes so far");
+                    return Err(Fault::Damaged { store: self.name.clone(), source: told.into() }.into());
+                }
+                match outcome {
+                    Ok(()) => outcome = read(&row),
+                    Err(_) => beyond += size,
+                }
+            }
+        })?;
+        outcome
+    }
+
+    /// Ends a connection whose server does not keep to the protocol: what waits for it fails at once.
+    fn hang_up(&self) {
+        self.connection.iter().for_each(JoinHandle::abort);
+    }
+
     fn lost(&self, source: Source) -> Fault {
         Fault::Lost { store: self.name.clone(), source }
     }
 
     fn trouble(&self, error: &tokio_postgres::Error) -> Trouble {
         let store = self.name.clone();
-        let source: Source = in_words(error).into();
+        let ended = self.ended.get().filter(|_| error.is_closed()).cloned();
+        let source: Source = ended.unwrap_or_else(|| in_words(error)).into();
         let Some(code) = error.code() else {
             let fault = if is_lost(error) { Fault::Lost { store, source } } else { Fault::Other { store, source } };
             return fault.into();
@@ -170,6 +248,8 @@ impl Server {
             (code, _) if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
                 Fault::Denied { store, source }
             }
+            // Data that this database cannot hold, or a limit of it: the next row may fare better.
+            (_, Some("22" | "23" | "54")) => return Trouble::NotStorable(in_words(error)),
             (_, Some("08" | "57")) => Fault::Lost { store, source },
             (_, Some("XX")) if code.code() != "XX000" => Fault::Damaged { store, source },
             _ => Fault::Other { store, source },
@@ -194,20 +274,23 @@ impl Engine for Server {
     }
 
     fn each_row(&self, sql: &str, values: &[Value], row: &mut Reader<'_>) -> Outcome<()> {
-        let read = async {
-            let statement = self.prepared(sql).await?;
-            let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
-            self.client()?.query(&statement, &values).await.map_err(|error| self.trouble(&error))
-        };
-        for found in self.wait(ANSWER, read)? {
+        self.stream(sql, values, MOST_KEPT_BYTES, &mut |found| {
             let value = |column| found.try_get::<_, Value>(column).map_err(|error| self.trouble(&error));
             let mut one = (0..found.len()).map(value).collect::<Outcome<_>>().map(Row)?;
-            row(&mut one).map_err(Trouble::WrongColumn)?;
-        }
-        Ok(())
+            row(&mut one).map_err(Trouble::WrongColumn)
+        })
+    }
+
+    fn each_pair(&self, sql: &str, values: &[Value], pair: &mut dyn FnMut(i64, f64)) -> Outcome<()> {
+        self.stream(sql, values, MOST_BYTES, &mut |found| {
+            let wrong = |column| move |_| Trouble::WrongColumn(WrongColumn(column));
+            pair(found.try_get(0).map_err(wrong(0))?, found.try_get(1).map_err(wrong(1))?);
+            Ok(())
+        })
     }
 
     fn execute(&self, sql: &str, values: &[Value]) -> Outcome<u64> {
+        storable(values)?;
         self.wait(ANSWER, async {
             let statement = self.prepared(sql).await?;
             let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
@@ -221,6 +304,7 @@ impl Engine for Server {
             if some.is_empty() {
                 return Ok(());
             }
+            some.iter().try_for_each(|values| storable(values))?;
             self.wait(ANSWER, async {
                 let (statement, client) = (self.prepared(sql).await?, self.client()?);
                 let run = |values: &Vec<Value>| client.execute_raw(&statement, values.clone());
@@ -271,41 +355,85 @@ fn looked_up(address: &Address) -> Result<Config, OpenError> {
     Ok(config)
 }
 
-async fn reach(address: &Address, config: &Config) -> Result<(Client, JoinHandle<()>), OpenError> {
-    let refusal = |error: tokio_postgres::Error| refusal_of(address, &error);
+/// A connection, which works while an answer is waited for.
+struct Reached {
+    client: Client,
+    connection: JoinHandle<()>,
+    ended: Arc<OnceLock<String>>,
+}
+
+async fn reach(address: &Address, config: &Config) -> Result<Reached, OpenError> {
     match address.tls.mode {
-        TlsMode::Disable => reach_plainly(config).await.map_err(refusal),
-        TlsMode::Allow => match reach_plainly(config).await {
+        TlsMode::Disable => reach_by(address, config, Encrypt::Never).await,
+        TlsMode::Allow => match reach_by(address, config, Encrypt::Never).await {
             Ok(reached) => Ok(reached),
-            Err(_) => reach_by_tls(address, config, SslMode::Require).await,
+            Err(_) => reach_by(address, config, Encrypt::Always).await,
         },
-        mode => reach_by_tls(address, config, mode.first()).await,
+        TlsMode::Prefer => reach_by(address, config, Encrypt::IfOffered).await,
+        TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => reach_by(address, config, Encrypt::Always).await,
     }
 }
 
-async fn reach_plainly(config: &Config) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
-    let (client, connection) = config.connect(NoTls).await?;
-    Ok((client, spawn(connection)))
-}
-
-async fn reach_by_tls(
-    address: &Address,
-    config: &Config,
-    mode: SslMode,
-) -> Result<(Client, JoinHandle<()>), OpenError> {
+async fn reach_by(address: &Address, config: &Config, encrypt: Encrypt) -> Result<Reached, OpenError> {
+    let refusal = |error: tokio_postgres::Error| refusal_of(address, &error);
+    if let Some(Host::Unix(directory)) = address.config.get_hosts().first() {
+        return reach_here(address, directory).await;
+    }
     let wrong = |problem| OpenError::Tls { store: address.name().to_owned(), problem };
     let tls = MakeRustlsConnect::new(tls::config(&address.tls).map_err(wrong)?);
-    let mut config = config.clone();
-    config.ssl_mode(mode);
-    let (client, connection) = config.connect(tls).await.map_err(|error| refusal_of(address, &error))?;
-    Ok((client, spawn(connection)))
+    let (addresses, mut config) = (config.get_hostaddrs(), config.clone());
+    let is_local = !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback);
+    // The connector asks for TLS itself, so that it has every connection in its hands.
+    config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
+    let (client, connection) = config.connect(Connector { tls, encrypt, is_local }).await.map_err(refusal)?;
+    Ok(Reached::new(client, connection))
 }
 
-/// Lets the connection work while an answer is waited for. Its errors are those of the statements that wait.
-fn spawn(connection: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static) -> JoinHandle<()> {
-    tokio::spawn(async {
-        let _ = connection.await;
-    })
+/// By a socket of this machine, which nobody else can read.
+async fn reach_here(address: &Address, directory: &Path) -> Result<Reached, OpenError> {
+    let port = address.config.get_ports().first().copied().unwrap_or(PORT);
+    let socket = UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).await;
+    let socket = socket.map_err(|error| unreachable(address.name().to_owned(), error.kind(), error.to_string()))?;
+    let mut config = address.config.clone();
+    config.ssl_mode(SslMode::Disable);
+    let connected = config.connect_raw(Guarded::new(socket, true), NoTls).await;
+    let (client, connection) = connected.map_err(|error| refusal_of(address, &error))?;
+    Ok(Reached::new(client, connection))
+}
+
+fn unreachable(store: String, kind: ErrorKind, problem: String) -> OpenError {
+    match kind {
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound => OpenError::Refused { store },
+        _ => OpenError::Unreachable { store, problem },
+    }
+}
+
+/// Refuses what no database of a server can hold, of one run alone.
+fn storable(values: &[Value]) -> Outcome<()> {
+    let has_nul = |value: &&Value| matches!(value, Value::Text(text) if text.contains('\0'));
+    match values.iter().find(has_nul) {
+        Some(Value::Text(text)) => {
+            let shown: String = text.chars().take(60).collect();
+            Err(Trouble::NotStorable(format!("the text {shown:?} has a NUL, which PostgreSQL cannot store")))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Reached {
+    fn new(
+        client: Client,
+        connection: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
+    ) -> Self {
+        let ended = Arc::new(OnceLock::new());
+        let why = ended.clone();
+        let work = async move {
+            if let Err(error) = connection.await {
+                let _ = why.set(in_words(&error));
+            }
+        };
+        Self { client, connection: tokio::spawn(work), ended }
+    }
 }
 
 /// Why a server was not reached.
@@ -325,8 +453,8 @@ fn refusal_of(address: &Address, error: &tokio_postgres::Error) -> OpenError {
             OpenError::Authentication { store, user: user(), problem }
         }
         None => match cause::<io::Error>(error).map(io::Error::kind) {
-            Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound) => OpenError::Refused { store },
-            _ => OpenError::Unreachable { store, problem },
+            Some(ErrorKind::PermissionDenied) => OpenError::Authentication { store, user: user(), problem },
+            kind => unreachable(store, kind.unwrap_or(ErrorKind::Other), problem),
         },
     }
 }

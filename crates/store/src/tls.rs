@@ -55,6 +55,10 @@ impl Believed {
 fn of_file(file: &Path) -> Result<RootCertStore, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("sslrootcert {}: {why}", file.display());
     let mut roots = RootCertStore::empty();
+    // One that waits for a writer would wait for ever.
+    if !file.metadata().map_err(|error| wrong(&error))?.is_file() {
+        return Err(wrong(&"it is not a regular file"));
+    }
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
         let certificate = certificate.map_err(|error| wrong(&error))?;
         roots.add(certificate).map_err(|error| wrong(&error))?;

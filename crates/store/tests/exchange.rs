@@ -225,6 +225,25 @@ fn texts_have_a_longest_length_wherever_they_are() {
 }
 
 #[test]
+fn a_nul_is_in_no_text() {
+    for place in ["/notes/0", "/machine/cpu/model_name/known/value", "/command/0"] {
+        if as_json().pointer(place).is_none() {
+            continue;
+        }
+        let error = says(place, json!("a\0b"));
+        assert!(error.contains("a text with a NUL"), "{place}: {error}");
+    }
+    let mut run = as_json();
+    run["notes"] = json!(["one", "tw\0o"]);
+    let error = import(run.to_string().as_bytes()).unwrap_err().to_string();
+    assert!(error.starts_with("field notes[1]: a text with a NUL"), "{error}");
+    run["notes"] = json!([]);
+    run["later\0"] = json!(1);
+    assert!(import(run.to_string().as_bytes()).is_err());
+    assert!(complains_on_export(|run| run.notes.push("\0".into())).contains("a text with a NUL"));
+}
+
+#[test]
 fn columns_have_one_length() {
     let at = "field measurements[0].rounds[0].readings[0]";
     assert_eq!(

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod history;
+mod hostile;
 mod labels;
 mod recording;
 mod server;

@@ -254,6 +254,44 @@ fn runs_wait_until_the_server_has_them_and_those_that_are_recorded_stay() {
     assert_eq!(there.load("taken").unwrap(), different);
 }
 
+#[test]
+fn a_run_that_a_server_cannot_hold_stays_and_the_others_go() {
+    let Some(server) = Postgres::shared("a run with a NUL") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let local = Store::open(directory.path().join("runs.sqlite")).unwrap();
+    let there = Store::open(location(&server.url(&server.database()))).unwrap();
+    let with_nul = |id: &str| {
+        let mut run = run_called(id);
+        run.status = RunStatus::Partial("killed by \0".into());
+        run
+    };
+    // The one in the middle was stored before such texts were refused.
+    for run in [run_called("a"), with_nul("b"), run_called("c")] {
+        local.insert(&run).unwrap();
+    }
+    let lines = local.list(&Filter::default()).unwrap();
+    let copied: Vec<_> = lines.iter().map(|line| copy(&local, &there, line)).collect();
+    assert!(matches!(copied[..], [Ok(Inserted::New), Err(_), Ok(Inserted::New)]), "{copied:?}");
+    let error = copied[1].as_ref().unwrap_err();
+    assert!(
+        !error.is_of_store() && error.to_string().starts_with("run b cannot be stored there: the text \"killed by"),
+        "{error}"
+    );
+    assert_eq!(ids(&there), ["a", "c"]);
+    assert_eq!(local.load("b").unwrap(), with_nul("b"));
+
+    // Nor does one that waits for the server stop the others.
+    for id in ["d", "e", "f"] {
+        record(&local, there.key().unwrap(), id);
+    }
+    let file = rusqlite::Connection::open(directory.path().join("runs.sqlite")).unwrap();
+    file.execute("UPDATE run SET cpu_model = char(0) || 'x' WHERE id = 'e'", []).unwrap();
+    file.execute("UPDATE run SET outline = x'00' WHERE id = 'f'", []).unwrap();
+    let delivered = local.deliver(&there).unwrap();
+    assert_eq!(delivered.kept.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["f"]);
+    assert_eq!(ids(&there).len(), 4);
+}
+
 /// One server of its own for both, since it takes long to make: what befalls it must befall no other test.
 #[test]
 fn a_server_that_is_killed_or_has_no_space_costs_no_run() {
