@@ -7,6 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::engine::{Engine, Trouble};
@@ -19,6 +21,15 @@ use crate::sqlite::{self, Sqlite};
 /// How long to wait for another process that writes: its transactions are one round each, far below a second even on
 /// a slow disk.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// What a statement may come to: far more than any of ours. A value may have as many bytes as a payload.
+const LIMITS: [(Limit, i32); 6] = [
+    (Limit::SQLITE_LIMIT_LENGTH, 1_000_000_000),
+    (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 20),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 100),
+    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+    (Limit::SQLITE_LIMIT_ATTACHED, 0),
+    (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+];
 /// Time between two tries of a locked store.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -120,6 +131,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     // No SQLITE_OPEN_CREATE: the file is there, and its rights are set.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| refusal(path, error))?;
+    distrust(&connection).map_err(|error| refusal(path, error))?;
     connection.busy_timeout(PATIENCE).map_err(|error| refusal(path, error))?;
     let version = identify(&connection, path)?;
     if version == 0 {
@@ -131,6 +143,28 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     identify(&connection, path)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(|error| refusal(path, error))?;
     Ok(connection)
+}
+
+/// Has SQLite believe nothing that stands in the file: it may come from anybody.
+///
+/// # Errors
+/// Those of SQLite.
+fn distrust(connection: &Connection) -> rusqlite::Result<()> {
+    // No statement writes to the schema or to shadow tables.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // A view, an index or a trigger of the file calls no function that acts beyond its values, and no virtual table.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    // Ours are none of either, and one of the file would run within our own statements.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    // A damaged page is found when it is read, not when it is believed.
+    connection.pragma_update(None, "cell_size_check", true)?;
+    // The file is not mapped: one that is cut while it is read would be a signal.
+    connection.pragma_update(None, "mmap_size", 0)?;
+    for (limit, most) in LIMITS {
+        connection.set_limit(limit, most)?;
+    }
+    Ok(())
 }
 
 /// Creates missing directories and the file, or says in plain words why it cannot.

@@ -129,3 +129,31 @@ fn the_default_path_follows_the_environment() {
     let relative = with(&[("HOME", "/home/k"), ("XDG_DATA_HOME", "data")]).unwrap_err();
     assert!(relative.to_string().starts_with("XDG_DATA_HOME is not an absolute path: data"), "{relative}");
 }
+
+#[test]
+fn nothing_that_somebody_put_into_the_file_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.sqlite");
+    let run = |id: &str| {
+        let mut run = sample_run();
+        run.outline.id = id.into();
+        run
+    };
+    let store = Store::open(&path).unwrap();
+    store.insert(&run("one")).unwrap();
+    drop(store);
+    let theirs = Connection::open(&path).unwrap();
+    theirs
+        .execute_batch(
+            "CREATE TRIGGER theirs AFTER INSERT ON run BEGIN DELETE FROM run WHERE key <> new.key; END;
+             ALTER TABLE note RENAME TO note_of_ours;
+             CREATE VIEW note AS SELECT run, hex(randomblob(1000000000)) AS text FROM note_of_ours;",
+        )
+        .unwrap();
+    let store = Store::open(&path).unwrap();
+    let error = store.list(&Filter::default()).unwrap_err().to_string();
+    assert!(error.contains("access to view \"note\" prohibited") && !error.contains('\n'), "{error}");
+    theirs.execute_batch("DROP VIEW note; ALTER TABLE note_of_ours RENAME TO note;").unwrap();
+    store.insert(&run("two")).unwrap();
+    assert_eq!(store.list(&Filter::default()).unwrap().len(), 2);
+}
