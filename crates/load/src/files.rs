@@ -1,10 +1,10 @@
 //! The list of files that are asked for, and the directory that holds them.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use http::uri::PathAndQuery;
+use kelvin_sys::fs::open_to_read;
 
 use crate::target::Target;
 use crate::verify::{Known, Verify};
@@ -53,7 +53,7 @@ fn path(line: &str, server: &mut Option<Target>) -> Result<String, String> {
 pub fn known(root: &Path, paths: &[String], verify: Verify) -> Result<Vec<Option<Known>>, String> {
     let read = |path: &String| {
         let file = below(root, path);
-        let known = File::open(&file).and_then(|mut open| Known::of(&mut open, verify));
+        let known = open_to_read(&file).and_then(|mut open| Known::of(&mut open, verify));
         known.map(Some).map_err(|error: io::Error| format!("{}: {error}", file.display()))
     };
     paths.iter().map(read).collect()

@@ -151,7 +151,8 @@ fn wrong(file: &Path, why: &dyn std::fmt::Display) -> Error {
 }
 
 fn of_file(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| wrong(file, &error))?;
+    let text = kelvin_sys::fs::read_named(file).map_err(|error| wrong(file, &error))?;
+    let certificates = CertificateDer::pem_slice_iter(&text);
     let certificates: Vec<_> =
         certificates.collect::<std::result::Result<_, _>>().map_err(|error| wrong(file, &error))?;
     if certificates.is_empty() { Err(wrong(file, &"it holds no certificate (PEM)")) } else { Ok(certificates) }

@@ -2,12 +2,57 @@
 
 use std::ffi::CString;
 use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::null;
 
 use crate::{Error, Result, check};
+
+/// Opens a file that a user names, to be read whole: never waits for somebody who would write to a named pipe.
+///
+/// A pipe that a shell made for this program is read as it comes: `/dev/fd/63`, `/dev/stdin`.
+///
+/// # Errors
+/// Those of open; `InvalidInput` for what is no regular file: a directory, a device, a named pipe, a socket.
+pub fn open_to_read(path: &Path) -> Result<File> {
+    if ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"]
+        .iter()
+        .any(|own| path.as_os_str().as_bytes().starts_with(own.as_bytes()))
+    {
+        return File::open(path);
+    }
+    // Without it, to open a pipe to which nobody writes waits for ever. It changes nothing of a regular file.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let kind = file.metadata()?.file_type();
+    let named = match () {
+        () if kind.is_file() => return Ok(file),
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a named pipe",
+        () => "a device",
+    };
+    Err(Error::new(ErrorKind::InvalidInput, format!("it is {named}, not a regular file")))
+}
+
+/// The bytes of a file that a user names; see [`open_to_read`].
+///
+/// # Errors
+/// Those of [`open_to_read`] and of read.
+pub fn read_named(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_to_read(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The text of a file that a user names; see [`open_to_read`].
+///
+/// # Errors
+/// Those of [`read_named`]; `InvalidData` for what is not UTF-8.
+pub fn read_named_text(path: &Path) -> Result<String> {
+    String::from_utf8(read_named(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
+}
 
 /// Space of a file system, in bytes and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,6 +349,32 @@ mod tests {
         let room = room(Path::new("/")).unwrap();
         assert!(room.available_bytes <= room.free_bytes && room.free_bytes < room.total_bytes);
         assert!((0.0..=1.0).contains(&free_share(Path::new("/")).unwrap()));
+    }
+
+    #[test]
+    fn a_named_file_is_read_and_a_named_pipe_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, pipe) = (directory.path().join("file"), directory.path().join("pipe"));
+        std::fs::write(&file, "text").unwrap();
+        assert_eq!(read_named_text(&file).unwrap(), "text");
+        std::fs::write(&file, [0xff]).unwrap();
+        assert_eq!(read_named_text(&file).unwrap_err().kind(), ErrorKind::InvalidData);
+        let name = CString::new(pipe.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the path is a NUL-terminated string.
+        check(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }).unwrap();
+        for (path, kind) in
+            [(pipe.as_path(), "a named pipe"), (directory.path(), "a directory"), (Path::new("/dev/null"), "a device")]
+        {
+            let error = open_to_read(path).unwrap_err();
+            assert_eq!(error.to_string(), format!("it is {kind}, not a regular file"));
+        }
+        assert_eq!(open_to_read(&directory.path().join("none")).unwrap_err().kind(), ErrorKind::NotFound);
+        // What a shell hands to this program.
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"from a shell").unwrap();
+        drop(writer);
+        let given = std::path::PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
+        assert_eq!(read_named_text(&given).unwrap(), "from a shell");
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Secret {
     pub fn read(file: &Path) -> Result<Self> {
         let wrong = |why: String| Error::SecretFile { file: file.display().to_string(), why };
         let failed = |error: std::io::Error| wrong(error.to_string());
-        let opened = std::fs::File::open(file).map_err(failed)?;
+        let opened = kelvin_sys::fs::open_to_read(file).map_err(failed)?;
         let facts = opened.metadata().map_err(failed)?;
         if !facts.is_file() {
             return Err(wrong("is no regular file".into()));

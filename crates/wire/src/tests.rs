@@ -103,7 +103,11 @@ fn a_secret_is_long_and_private() {
     assert!(read(b"0123456789abcde\n", 0o600).unwrap_err().contains("token: has 15 bytes"));
     assert!(read(b"0123456789abcdef\n", 0o640).unwrap_err().contains("to others (mode 640): chmod 600 it"));
     assert!(read(&[b'a'; 4097], 0o600).unwrap_err().contains("at most 4096"));
-    assert!(Secret::read(directory.path()).unwrap_err().to_string().contains("is no regular file"));
+    assert!(Secret::read(directory.path()).unwrap_err().to_string().contains("it is a directory, not a regular file"));
+    // A named pipe to which nobody writes.
+    let pipe = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(Secret::read(&pipe).unwrap_err().to_string().contains("it is a named pipe, not a regular file"));
     assert!(Secret::read(&directory.path().join("none")).unwrap_err().to_string().contains("No such file"));
 }
 

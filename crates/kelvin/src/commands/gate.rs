@@ -1,6 +1,5 @@
 //! The gate of a comparison: `--fail-on` or `--policy`.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,6 +8,7 @@ use kelvin_analysis::Gate;
 use kelvin_analysis::words::compare::{found_by_gate, not_seen_by_gate, unseen_by_gate};
 use kelvin_harness::UnknownName;
 use kelvin_model::{Comparison, Gated, leads};
+use kelvin_sys::fs::open_to_read;
 
 use crate::cli::{CompareFormat, GateArgs, ShownArgs};
 use crate::fault::{Fault, WITH_FAILURES};
@@ -81,7 +81,7 @@ impl AskedGate {
 
 fn read(policy: &Path) -> io::Result<String> {
     let mut text = String::new();
-    if File::open(policy)?.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 > MOST_BYTES {
+    if open_to_read(policy)?.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 > MOST_BYTES {
         return Err(io::Error::other("more than 1 MiB is no policy"));
     }
     Ok(text)

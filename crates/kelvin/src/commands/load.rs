@@ -20,6 +20,7 @@ use kelvin_load::tls::Trust;
 use kelvin_load::verify::{Known, Verify};
 use kelvin_load::{Demand, Peer, Setup, files, tls};
 use kelvin_model::load::{Load, Loads, RateSearch};
+use kelvin_sys::fs::{read_named, read_named_text};
 
 use crate::cli::{LoadArgs, VerifyArg};
 use crate::fault::{Done, Fault, WITH_FAILURES};
@@ -185,7 +186,7 @@ fn right_bodies(args: &LoadArgs, paths: &[String]) -> Result<(Verify, Vec<Option
 /// Has the setup ask for what a log has.
 fn replay(args: &LoadArgs, log: &Path, setup: &mut Setup) -> Result<(), Fault> {
     let wrong = |why: &dyn std::fmt::Display| Fault::new(format!("--replay {}", log.display()), why);
-    let text = fs::read(log).map_err(|error| wrong(&error))?;
+    let text = read_named(log).map_err(|error| wrong(&error))?;
     let replay = Replay::read(&text, args.speed).map_err(|why| wrong(&why))?;
     if replay.left_out.count() > 0 {
         output::remark(format_args!("kelvin: lines of {} that are left out: {}", log.display(), replay.left_out));
@@ -207,7 +208,7 @@ fn target(args: &LoadArgs) -> Result<(Target, Vec<String>), Fault> {
         return Ok((target, vec![path]));
     };
     let wrong = |why: &dyn std::fmt::Display| Fault::new(format!("--files {}", list.display()), why);
-    let text = fs::read_to_string(list).map_err(|error| wrong(&error))?;
+    let text = read_named_text(list).map_err(|error| wrong(&error))?;
     files::list(&text, args.url.clone()).map_err(|why| wrong(&why))
 }
 
@@ -248,7 +249,9 @@ fn form(args: &LoadArgs) -> Result<Form, Fault> {
         args.headers.iter().map(|line| header(line).map_err(|why| Fault::new(format!("-H '{line}'"), why))).collect();
     let body = match args.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
         None => Vec::new(),
-        Some((_, Some(file))) => fs::read(file).map_err(|error| Fault::new(format!("--body @{file}"), error))?,
+        Some((_, Some(file))) => {
+            read_named(Path::new(file)).map_err(|error| Fault::new(format!("--body @{file}"), error))?
+        }
         Some((body, None)) => body.as_bytes().to_vec(),
     };
     let method = method(&args.method).map_err(|why| Fault::new(format!("--method {}", args.method), why))?;

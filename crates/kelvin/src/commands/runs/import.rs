@@ -1,6 +1,5 @@
 //! `kelvin runs import`: a run that kelvin exported, or what another program measured.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
@@ -8,6 +7,7 @@ use jiff::Timestamp;
 use kelvin_foreign::{Import, LIMIT, Row, Tool};
 use kelvin_model::{Foreign, Run};
 use kelvin_report::text::wrap;
+use kelvin_sys::fs::open_to_read;
 
 use crate::cli::WrittenBy;
 use crate::fault::Fault;
@@ -25,7 +25,7 @@ pub(super) fn read(file: &Path, from: Option<WrittenBy>) -> Result<Run, Fault> {
     let (mut from_where, written): (Box<dyn Read>, Timestamp) = if is_input {
         (Box::new(io::stdin().lock()), Timestamp::now())
     } else {
-        let open = File::open(file).map_err(|error| cannot("open", error))?;
+        let open = open_to_read(file).map_err(|error| cannot("open", error))?;
         let written = open.metadata().and_then(|found| found.modified()).map_err(cannot_read)?;
         (Box::new(open), Timestamp::try_from(written).unwrap_or(Timestamp::UNIX_EPOCH))
     };

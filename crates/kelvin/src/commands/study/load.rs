@@ -12,6 +12,7 @@ use kelvin_catalogue::load::{Between, Pattern};
 use kelvin_harness::{Plan, Unit};
 use kelvin_model::units::{bytes, decimal_bytes};
 use kelvin_sweep::{Error, Load, Own, Running, Setup, Study, Target, Wanted, disk_rate as rate_of};
+use kelvin_sys::fs::read_named_text;
 
 use super::Extent;
 use crate::cli::{StudyArgs, StudyLoadArgs};
@@ -253,7 +254,7 @@ fn running(args: &StudyLoadArgs) -> Result<Running, Fault> {
         return Err(Fault::because("--url needs --url-list and --resources-token"));
     };
     let wrong = |why: &dyn std::fmt::Display| Fault::new(format!("--url-list {}", list.display()), why);
-    let text = fs::read_to_string(list).map_err(|error| wrong(&error))?;
+    let text = read_named_text(list).map_err(|error| wrong(&error))?;
     let (_, paths) = kelvin_load::files::list(&text, Some(url.clone())).map_err(|why| wrong(&why))?;
     let resources = match args.resources {
         Some(address) => address,
@@ -263,8 +264,8 @@ fn running(args: &StudyLoadArgs) -> Result<Running, Fault> {
             .first()
             .ok_or_else(|| Fault::new("--url", "no address"))?,
     };
-    let token = fs::read_to_string(token)
-        .map_err(|error| Fault::new(format!("--resources-token {}", token.display()), error))?;
+    let token =
+        read_named_text(token).map_err(|error| Fault::new(format!("--resources-token {}", token.display()), error))?;
     let token = token.trim_end().to_owned();
     Ok(Running { url: url.url.clone(), paths, resources, token, files: None })
 }
