@@ -7,14 +7,51 @@ use std::borrow::Cow;
 pub fn is_visible(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let ends_a_line = matches!(c, '\u{2028}' | '\u{2029}');
-    let is_hidden =
-        matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}');
-    !(c.is_control() || turns || ends_a_line || is_hidden)
+    !(c.is_control() || turns || ends_a_line || is_hidden(c))
+}
+
+/// Whether a character takes no place, or is no character: those of Unicode's Default_Ignorable_Code_Point, its noncharacters, and two
+/// blanks that are letters.
+fn is_hidden(c: char) -> bool {
+    let is_noncharacter = matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe;
+    is_noncharacter
+        || matches!(
+            c,
+            '\u{ad}' | '\u{34f}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200d}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{2800}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// Whether a character chooses the look of the symbol before it, as of an emoji; anywhere else it hides.
+fn chooses_look(before: Option<char>, c: char) -> bool {
+    matches!(c, '\u{fe0e}' | '\u{fe0f}') && before.is_some_and(|symbol| symbol >= '\u{2190}' && is_visible(symbol))
+}
+
+/// Whether all characters stay, of which each is judged by itself and the one before it.
+fn all_stay(text: &str, stays: impl Fn(char) -> bool) -> bool {
+    let mut before = None;
+    text.chars().all(|c| {
+        let before = before.replace(c);
+        stays(c) || chooses_look(before, c)
+    })
 }
 
 /// The text with every other character escaped, as `\u{1b}` or `\n`.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if text.chars().all(is_visible) {
+    if all_stay(text, is_visible) {
         return Cow::Borrowed(text);
     }
     Cow::Owned(spelled_out(text, is_visible))
@@ -23,7 +60,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 /// The same of several lines, which stay lines.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     let stays = |c: char| c == '\n' || is_visible(c);
-    if text.chars().all(stays) {
+    if all_stay(text, stays) {
         return Cow::Borrowed(text);
     }
     Cow::Owned(spelled_out(text, stays))
@@ -31,8 +68,10 @@ pub fn visible_lines(text: &str) -> Cow<'_, str> {
 
 fn spelled_out(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut seen = String::with_capacity(text.len() + 8);
+    let mut before = None;
     for c in text.chars() {
-        if stays(c) {
+        let last = before.replace(c);
+        if stays(c) || chooses_look(last, c) {
             seen.push(c);
         } else {
             seen.extend(c.escape_default());
@@ -54,7 +93,26 @@ mod tests {
             visible("\u{9b}2J\u{202e}\u{2028}\u{feff}\u{7f}\u{e0041}\0"),
             r"\u{9b}2J\u{202e}\u{2028}\u{feff}\u{7f}\u{e0041}\u{0}"
         );
+        // Zero width: space, joiners, soft hyphen, fillers, invisible operators, musical controls, a noncharacter.
+        for hidden in
+            "\u{200b}\u{200c}\u{200d}\u{2060}\u{2064}\u{ad}\u{34f}\u{115f}\u{3164}\u{180e}\u{206a}\u{1d173}\u{1ffff}"
+                .chars()
+        {
+            assert_eq!(visible(&format!("a{hidden}b")), format!("a\\u{{{:x}}}b", u32::from(hidden)));
+        }
         assert_eq!(visible_lines("a\nb\u{1b}\n"), "a\nb\\u{1b}\n");
         assert_eq!(visible(&visible("\u{1b}")), r"\u{1b}");
+    }
+
+    #[test]
+    fn a_variation_selector_stays_behind_its_symbol_only() {
+        assert_eq!(visible("\u{2764}\u{fe0f} ok"), "\u{2764}\u{fe0f} ok");
+        assert_eq!(visible("a\u{fe0f}"), r"a\u{fe0f}");
+        assert_eq!(visible("\u{fe0f}"), r"\u{fe0f}");
+        // Bytes are hidden in rows of them.
+        assert_eq!(
+            visible("\u{2764}\u{fe0f}\u{fe0f}\u{fe01}\u{e0100}"),
+            "\u{2764}\u{fe0f}\\u{fe0f}\\u{fe01}\\u{e0100}"
+        );
     }
 }
