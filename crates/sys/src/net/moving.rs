@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 
 use io_uring::{opcode, squeue, types};
 
-pub use requests::{Done, Request, Requests, is_called_back};
+pub use requests::{Done, Request, Requests, Scope, is_called_back};
 pub use waiting::{Awaited, Socket, Waiting};
 pub use window::{Access, Window};
 

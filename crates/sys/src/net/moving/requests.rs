@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::ErrorKind;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -126,6 +127,12 @@ impl Requests {
         self.in_flight
     }
 
+    /// Those that have ended and are yet to be told.
+    #[cfg(test)]
+    pub(super) fn ended(&self) -> usize {
+        self.ended.len()
+    }
+
     /// Whether the kernel uses a buffer: for a request, or because bytes in it were sent without a copy.
     pub fn is_used(&self, slot: usize) -> bool {
         self.uses[slot].requests > 0 || !self.uses[slot].kept.is_empty()
@@ -149,14 +156,19 @@ impl Requests {
         std::ptr::with_exposed_provenance_mut(first + slot * spacing(self.bytes) + within.start)
     }
 
-    /// Queues a request for the bytes `within` a buffer, which [`Self::submit`] or [`Self::wait`] submits. One that is linked ends
+    /// Has `work` queue requests on files and sockets that live longer than this call: none of them is queued or in flight when it
+    /// returns, however it ends.
+    pub fn scope<'env, T>(&mut self, work: impl FnOnce(&mut Scope<'_, 'env>) -> T) -> T {
+        let mut ended = Ended(Scope { requests: self, files: PhantomData });
+        work(&mut ended.0)
+    }
+
+    /// Queues a request for the bytes `within` a buffer, which the next submission submits. One that is linked ends
     /// before the next one begins, which is cancelled if it moves fewer bytes than asked for.
-    ///
-    /// File and socket must stay open until it is submitted: who queues submits.
     ///
     /// # Panics
     /// If the buffer is used in a way that excludes this one, or the bytes are not inside it.
-    pub fn queue(&mut self, request: Request<'_>, slot: usize, within: Range<usize>, linked: bool) {
+    fn queue(&mut self, request: Request<'_>, slot: usize, within: Range<usize>, linked: bool) {
         let fills = matches!(request, Request::Read(..) | Request::Receive(_));
         assert!(!self.uses[slot].fills && (!fills || !self.is_used(slot)), "buffer {slot} is in use");
         let (place, bytes) = (self.place(slot, &within), counted(within.len()));
@@ -177,7 +189,7 @@ impl Requests {
         };
         let link = if linked { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
         // SAFETY: the buffer belongs to this ring, which waits for its requests before it frees it, and nobody gets a reference
-        // that this use excludes.
+        // that this use excludes. File and socket are open until it is done: they outlive the scope, which ends what is in flight.
         unsafe { self.push(&entry.flags(link).user_data(self.next | slot as u64)) };
         self.next = self.next.wrapping_add(NAME);
         self.uses[slot].requests += 1;
@@ -340,6 +352,94 @@ impl Requests {
                 _ => {}
             }
         }
+    }
+}
+
+/// Queues requests on files and sockets that are open for at least `'env`.
+///
+/// It gives no way to the ring itself: who exchanged that for another one would take requests beyond the lives of their files.
+pub struct Scope<'ring, 'env> {
+    requests: &'ring mut Requests,
+    files: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'env> Scope<'_, 'env> {
+    /// Queues a request for the bytes `within` a buffer, which [`Self::submit`] or [`Self::wait`] submits. One that is linked ends
+    /// before the next one begins, which is cancelled if it moves fewer bytes than asked for.
+    ///
+    /// # Panics
+    /// If the buffer is used in a way that excludes this one, or the bytes are not inside it.
+    pub fn queue(&mut self, request: Request<'env>, slot: usize, within: Range<usize>, linked: bool) {
+        self.requests.queue(request, slot, within, linked);
+    }
+
+    /// How many buffers there are.
+    pub fn slots(&self) -> usize {
+        self.requests.slots()
+    }
+
+    /// Bytes of a buffer.
+    pub fn bytes(&self) -> usize {
+        self.requests.bytes()
+    }
+
+    /// As [`Requests::in_flight`].
+    pub fn in_flight(&self) -> usize {
+        self.requests.in_flight()
+    }
+
+    /// As [`Requests::is_used`].
+    pub fn is_used(&self, slot: usize) -> bool {
+        self.requests.is_used(slot)
+    }
+
+    /// As [`Requests::buffer`].
+    ///
+    /// # Panics
+    /// If a request fills it just now.
+    pub fn buffer(&self, slot: usize) -> &[u8] {
+        self.requests.buffer(slot)
+    }
+
+    /// As [`Requests::submit`].
+    ///
+    /// # Errors
+    /// Those of io_uring_enter.
+    pub fn submit(&mut self) -> Result<()> {
+        self.requests.submit()
+    }
+
+    /// As [`Requests::wait`].
+    ///
+    /// # Errors
+    /// Those of io_uring_enter; `Interrupted` if a signal asked to stop.
+    pub fn wait(&mut self, within: Option<Duration>) -> Result<bool> {
+        self.requests.wait(within)
+    }
+
+    /// As [`Requests::done`].
+    pub fn done(&mut self) -> Option<Done> {
+        self.requests.done()
+    }
+
+    /// As [`Requests::call_back`].
+    pub fn call_back(&mut self) {
+        self.requests.call_back();
+    }
+}
+
+/// Ends what a scope has left in flight, also where it panics.
+struct Ended<'ring, 'env>(Scope<'ring, 'env>);
+
+impl Drop for Ended<'_, '_> {
+    fn drop(&mut self) {
+        self.0.call_back();
+    }
+}
+
+impl std::fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Scope").field(&self.requests).finish()
     }
 }
 

@@ -121,9 +121,11 @@ fn a_request_that_nobody_answers_is_called_back_with_what_it_uses() {
     let mut byte = [0];
     let error = ring.make(Call::Receive(&mut byte), &near, SHORT).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    ring.queue(Request::Receive(near.as_fd()), 1, 0..512, false);
-    assert!(!ring.wait(Some(SHORT)).unwrap() && ring.in_flight() == 1 && ring.is_used(1));
-    ring.call_back();
+    ring.scope(|ring| {
+        ring.queue(Request::Receive(near.as_fd()), 1, 0..512, false);
+        assert!(!ring.wait(Some(SHORT)).unwrap() && ring.in_flight() == 1 && ring.is_used(1));
+        // The scope calls it back.
+    });
     let Some(Done::Moved { slot: 1, bytes: Err(error) }) = ring.done() else { panic!("another request is done") };
     assert!(is_called_back(&error) && ring.in_flight() == 0 && !ring.is_used(1));
     // Nothing of them is left that would take a byte.
@@ -133,12 +135,35 @@ fn a_request_that_nobody_answers_is_called_back_with_what_it_uses() {
 }
 
 #[test]
-fn a_ring_that_is_dropped_waits_for_nobody() {
-    let Some(mut ring) = ring(1) else { return };
-    let (near, _far) = connection();
-    ring.queue(Request::Receive(near.as_fd()), 0, 0..512, false);
-    ring.submit().unwrap();
-    drop(ring);
+fn no_request_outlives_its_scope_and_so_its_socket() {
+    let Some(mut ring) = ring(2) else { return };
+    for is_submitted in [false, true] {
+        let (near, _far) = connection();
+        ring.scope(|ring| {
+            ring.queue(Request::Receive(near.as_fd()), 0, 0..512, false);
+            if is_submitted {
+                ring.submit().unwrap();
+            }
+        });
+        assert_eq!((ring.in_flight(), ring.ended()), (1, 1), "it has ended, and is yet to be told");
+        // Its number is that of the next socket, from which nothing may be taken.
+        drop(near);
+        let (next, mut far) = connection();
+        far.write_all(&[9]).unwrap();
+        assert!(matches!(ring.done(), Some(Done::Moved { slot: 0, bytes: Err(_) })));
+        let mut byte = [0];
+        assert_eq!(ring.make(Call::Receive(&mut byte), &next, PATIENT).unwrap(), 1);
+        assert_eq!((byte, ring.in_flight()), ([9], 0));
+    }
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let (near, _far) = connection();
+        ring.scope(|ring| {
+            ring.queue(Request::Receive(near.as_fd()), 1, 0..512, false);
+            ring.submit().unwrap();
+            panic!("in the scope");
+        });
+    }));
+    assert!(ended.is_err() && ring.ended() == 1);
 }
 
 #[test]
@@ -146,8 +171,10 @@ fn a_ring_that_is_dropped_waits_for_nobody() {
 fn a_buffer_that_is_being_filled_is_not_shown() {
     let (near, _far) = connection();
     let Some(mut ring) = ring(1) else { panic!("it is being filled, had there been a ring") };
-    ring.queue(Request::Receive(near.as_fd()), 0, 0..512, false);
-    ring.buffer(0);
+    ring.scope(|ring| {
+        ring.queue(Request::Receive(near.as_fd()), 0, 0..512, false);
+        ring.buffer(0);
+    });
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Receiving by a ring: the next bytes are received while those before are written, from several buffers.
 
+use std::fs::File;
 use std::io::{ErrorKind, Result};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use kelvin_sys::net::moving::{Done, Request, Requests, is_called_back};
+use kelvin_sys::net::moving::{Done, Request, Scope, is_called_back};
 
 use super::super::course::{Course, some};
 use super::super::link::{Counts, Link};
@@ -19,9 +20,10 @@ struct Piece {
     written: usize,
 }
 
-struct Pipeline<'a> {
-    requests: &'a mut Requests,
-    socket: &'a TcpStream,
+struct Pipeline<'a, 'ring, 'env> {
+    requests: &'a mut Scope<'ring, 'env>,
+    socket: &'env TcpStream,
+    file: &'env File,
     counts: &'a mut Counts,
     patience: Duration,
     /// What is being written of each buffer.
@@ -36,16 +38,18 @@ struct Pipeline<'a> {
 /// Receives the bytes of a course.
 pub(super) fn receive(link: &mut Link, course: &mut Course<'_, '_>) -> Result<()> {
     let Some((socket, requests, counts, patience)) = link.ring() else { return Err(ErrorKind::Unsupported.into()) };
-    let (pieces, ahead, end) = (vec![None; requests.slots()], course.next, course.end);
-    let mut pipeline = Pipeline { requests, socket, counts, patience, pieces, filling: None, ahead, end };
-    let received = pipeline.run(course);
-    if received.is_err() {
-        pipeline.abandon(course);
-    }
-    received
+    let (pieces, ahead, end, file) = (vec![None; requests.slots()], course.next, course.end, course.file);
+    requests.scope(|requests| {
+        let mut pipeline = Pipeline { requests, socket, file, counts, patience, pieces, filling: None, ahead, end };
+        let received = pipeline.run(course);
+        if received.is_err() {
+            pipeline.abandon(course);
+        }
+        received
+    })
 }
 
-impl Pipeline<'_> {
+impl Pipeline<'_, '_, '_> {
     fn run(&mut self, course: &mut Course<'_, '_>) -> Result<()> {
         loop {
             self.fill_next();
@@ -100,7 +104,7 @@ impl Pipeline<'_> {
             course.written(moved);
         }
         if piece.written < piece.bytes {
-            self.write(course, slot);
+            self.write(slot);
         } else {
             self.pieces[slot] = None;
         }
@@ -116,7 +120,7 @@ impl Pipeline<'_> {
         course.taken(bytes);
         self.pieces[slot] = Some(Piece { offset: self.ahead, bytes, written: 0 });
         self.ahead += bytes as u64;
-        self.write(course, slot);
+        self.write(slot);
         self.fill_next();
         if course.is_seen() {
             self.counts.system_calls += 1;
@@ -127,9 +131,9 @@ impl Pipeline<'_> {
     }
 
     /// Writes what is left of a piece.
-    fn write(&mut self, course: &Course<'_, '_>, slot: usize) {
+    fn write(&mut self, slot: usize) {
         if let Some(Piece { offset, bytes, written }) = self.pieces[slot] {
-            self.requests.queue(Request::Write(course.file, offset + written as u64), slot, written..bytes, false);
+            self.requests.queue(Request::Write(self.file, offset + written as u64), slot, written..bytes, false);
         }
     }
 

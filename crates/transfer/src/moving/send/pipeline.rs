@@ -1,12 +1,13 @@
 //! Sending by a ring: the file is read into several buffers while others are sent, in order, as a chain of linked requests.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use kelvin_sys::net::moving::{Done, Follows, Request, Requests, is_called_back};
+use kelvin_sys::net::moving::{Done, Follows, Request, Scope, is_called_back};
 
 use super::super::course::Course;
 use super::super::link::{Counts, Link};
@@ -32,9 +33,10 @@ enum State {
 }
 
 /// The buffers in use, in the order of the file.
-struct Pipeline<'a> {
-    requests: &'a mut Requests,
-    socket: &'a TcpStream,
+struct Pipeline<'a, 'ring, 'env> {
+    requests: &'a mut Scope<'ring, 'env>,
+    socket: &'env TcpStream,
+    file: &'env File,
     counts: &'a mut Counts,
     patience: Duration,
     zero_copy: bool,
@@ -48,15 +50,17 @@ struct Pipeline<'a> {
 /// Sends the bytes of a course.
 pub(super) fn send(link: &mut Link, course: &mut Course<'_, '_>, zero_copy: bool) -> Result<()> {
     let Some((socket, requests, counts, patience)) = link.ring() else { return Err(ErrorKind::Unsupported.into()) };
-    let (pieces, taken, ahead) = (VecDeque::new(), vec![false; requests.slots()], course.next);
-    let mut pipeline = Pipeline { requests, socket, counts, patience, zero_copy, pieces, taken, ahead };
-    let sent = pipeline.run(course);
-    if sent.is_err() {
-        // Nothing may be left to the kernel.
-        pipeline.requests.call_back();
-        while pipeline.requests.done().is_some() {}
-    }
-    sent
+    let (pieces, taken, ahead, file) = (VecDeque::new(), vec![false; requests.slots()], course.next, course.file);
+    requests.scope(|requests| {
+        let mut pipeline = Pipeline { requests, socket, file, counts, patience, zero_copy, pieces, taken, ahead };
+        let sent = pipeline.run(course);
+        if sent.is_err() {
+            // Nothing may be left to the kernel.
+            pipeline.requests.call_back();
+            while pipeline.requests.done().is_some() {}
+        }
+        sent
+    })
 }
 
 /// Waits until no buffer is used by sends without a copy.
@@ -84,7 +88,7 @@ fn released(done: &Done, counts: &mut Counts) {
     }
 }
 
-impl Pipeline<'_> {
+impl Pipeline<'_, '_, '_> {
     fn run(&mut self, course: &mut Course<'_, '_>) -> Result<()> {
         loop {
             self.read_ahead(course);
@@ -111,7 +115,7 @@ impl Pipeline<'_> {
             let left = usize::try_from(course.end - self.ahead).unwrap_or(usize::MAX);
             let wanted = left.min(self.requests.bytes());
             let (offset, state) = (self.ahead, State::Reading);
-            self.requests.queue(Request::Read(course.file, offset), slot, 0..wanted, false);
+            self.requests.queue(Request::Read(self.file, offset), slot, 0..wanted, false);
             self.pieces.push_back(Piece { slot, offset, wanted, read: 0, sent: 0, state, is_seen: false });
             self.taken[slot] = true;
             self.ahead += wanted as u64;
@@ -199,7 +203,7 @@ impl Pipeline<'_> {
         }
         if read != Some(0) && piece.read < piece.wanted {
             let (offset, within) = (piece.offset + piece.read as u64, piece.read..piece.wanted);
-            self.requests.queue(Request::Read(course.file, offset), piece.slot, within, false);
+            self.requests.queue(Request::Read(self.file, offset), piece.slot, within, false);
         } else {
             piece.state = State::Read;
         }
