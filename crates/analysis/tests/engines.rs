@@ -36,10 +36,14 @@ fn engines_cross_where_their_costs_are_equal() {
     let ways = [("read", 100.0, 0.1), ("fread", 1.0, 0.11), ("mmap", 50.0, 0.05), ("pread", 100.0, 0.1)];
     let study = testing::study(&run(&ways, &SIZES), "file.engines").unwrap();
     let all = &study.conclusions;
-    assert!(study.design.contains("4 engines") && study.design.contains("1 B to 977 KiB"), "{}", study.design);
+    assert!(
+        study.design.contains("4 engines") && study.design.contains("1 B to 1\u{202f}000\u{202f}000 B"),
+        "{}",
+        study.design
+    );
     let fread = conclusion(all, "fread beats read");
     assert!(
-        fread.text.contains("at requests below about") && fread.text.contains("(between 100 B and 97.7 KiB)"),
+        fread.text.contains("at requests below about") && fread.text.contains("(between 100 B and 100\u{202f}000 B)"),
         "{fread:?}"
     );
     assert_eq!(fread.holds, Some(true));
@@ -53,7 +57,10 @@ fn engines_cross_where_their_costs_are_equal() {
         "what the table shows needs no sentence: {all:#?}"
     );
     assert_eq!(conclusion(all, "of 4 engines fread is fastest at requests of 1 B").holds, Some(true));
-    assert_eq!(conclusion(all, "of 4 engines mmap is fastest at requests of 977 KiB").holds, Some(true));
+    assert_eq!(
+        conclusion(all, "of 4 engines mmap is fastest at requests of 1\u{202f}000\u{202f}000 B").holds,
+        Some(true)
+    );
 }
 
 #[test]

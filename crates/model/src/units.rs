@@ -161,11 +161,14 @@ pub fn brief(value: f64, half_width: Option<f64>, unit: Unit) -> String {
     join(&[&rounded(scaled, place(scaled, half).max(place(scaled, None))), scale.symbol])
 }
 
-/// A value with an interval: `61.2 ± 0.4 ns`, or `61.2 [60.8 to 61.9] ns` if there are only rounds enough for a range.
+/// A value with an interval: `61.2 ± 0.4 ns`, or `61.2 [60.8 to 61.9] ns` if there are only rounds enough for a range, or if half of it
+/// is as large as the value: what is never below 0 is not 200 ± 600.
 pub fn with_interval(value: f64, interval: Option<Interval>, unit: Unit) -> Quantity {
     let Some(interval) = interval else { return quantity(value, None, unit) };
     let mut text = quantity(value, Some(interval.half_width()), unit);
-    if interval.kind == IntervalKind::Range && value.is_finite() {
+    let is_wide =
+        interval.half_width().is_finite() && interval.half_width() >= value.abs() && interval.half_width() > 0.0;
+    if (interval.kind == IntervalKind::Range || is_wide) && value.is_finite() {
         let scale = scale_for(value, unit);
         let place = place(value / scale.factor, Some(interval.half_width() / scale.factor));
         let end = |bound: f64| rounded(bound / scale.factor, place);
@@ -232,15 +235,31 @@ pub fn seconds(value: f64) -> String {
 /// Bytes from which a size that is no whole number of a unit is rounded.
 const ROUNDED_FROM: u64 = 4 << 10;
 
-/// A number of bytes, exact if small or a whole number of a binary unit: `64 KiB`, `1 GiB`, `1472 B`, `1.43 MiB`.
+/// A number of bytes, exact if small, a whole number of a binary unit, or one that somebody chose in decimal digits: `64 KiB`, `1 GiB`,
+/// `1472 B`, `10000 B`, `1.43 MiB`.
 pub fn bytes(value: u64) -> String {
     let scale = scale_for(value as f64, Unit::Bytes);
     let scaled = value as f64 / scale.factor;
     match value {
         _ if scaled.fract() == 0.0 => format!("{scaled} {}", scale.symbol),
         0..ROUNDED_FROM => format!("{value} B"),
+        _ if is_decimal(value) => format!("{} B", count(value)),
         _ => plain(value as f64, Unit::Bytes),
     }
+}
+
+/// Whether a number has at most two digits before its zeros: it was asked for, and stands beside others such as 1000 B.
+fn is_decimal(value: u64) -> bool {
+    const LARGEST: u64 = 10_000_000;
+    let power = 10_u64.pow(value.max(1).ilog10().saturating_sub(1));
+    value <= LARGEST && value.is_multiple_of(power)
+}
+
+/// A size that was asked for, as it was: whole binary units, or bytes. Never rounded: `4 KiB`, `10 000 B`, `1 500 001 B`.
+pub fn exact_bytes(value: u64) -> String {
+    let scale = scale_for(value as f64, Unit::Bytes);
+    let scaled = value as f64 / scale.factor;
+    if scaled.fract() == 0.0 { format!("{scaled} {}", scale.symbol) } else { format!("{} B", count(value)) }
 }
 
 /// A number of bytes in the decimal units in which rates are: `2 MB`, `4.29 GB`.
@@ -270,7 +289,7 @@ pub fn count(value: u64) -> String {
 /// The value of an axis, for people.
 pub fn axis_value(value: Value, scale: AxisScale) -> String {
     match value {
-        Value::Integer(number) if scale == AxisScale::Bytes => bytes(number),
+        Value::Integer(number) if scale == AxisScale::Bytes => exact_bytes(number),
         Value::Integer(number) => count(number),
         Value::Word(word) => word.to_string(),
     }
@@ -393,7 +412,24 @@ mod tests {
         assert_eq!(bytes(0), "0 B");
         assert_eq!(bytes(100), "100 B");
         assert_eq!(bytes(1472), "1472 B");
-        assert_eq!(bytes(1_500_000), "1.43 MiB");
+        assert_eq!(bytes(1_536_000), "1.46 MiB");
+        // Chosen in decimal digits, beside 1000 B.
+        assert_eq!([bytes(1_000), bytes(10_000), bytes(100_000)], ["1000 B", "10\u{202f}000 B", "100\u{202f}000 B"]);
+        assert_eq!([bytes(1_500_000), bytes(10_123)], ["1\u{202f}500\u{202f}000 B", "9.89 KiB"]);
+        assert_eq!(
+            [exact_bytes(10_123), exact_bytes(4096), exact_bytes(1 << 30)],
+            ["10\u{202f}123 B", "4 KiB", "1 GiB"]
+        );
+    }
+
+    #[test]
+    fn an_error_larger_than_what_cannot_be_below_zero_is_a_range() {
+        let of = |value, lower, upper| {
+            let interval = Interval { kind: IntervalKind::Confidence, level: 0.95, lower, upper };
+            with_interval(value, Some(interval), Unit::Nanoseconds).to_string()
+        };
+        assert_eq!(of(200e6, 20e6, 1220e6), "200 [0 to 1200] ms");
+        assert_eq!(of(200e6, 190e6, 210e6), "200 ± 10 ms");
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub struct WriteArgs {
     /// Bytes to write; the last block may be shorter
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub size: Option<u64>,
-    /// What to write: noise, which neither compresses nor repeats, or one repeated byte such as 0 or 0xff
+    /// What to write: noise, which neither compresses nor repeats, or one repeated byte by its value, such as 0xff; 2 is the byte 0x02
     #[arg(long, value_name = "PATTERN", default_value = "noise", value_parser = Pattern::from_str)]
     pub pattern: Pattern,
     /// Seed of the noise: the same seed makes the same file [default: 0]

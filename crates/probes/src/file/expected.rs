@@ -422,7 +422,10 @@ mod tests {
             assert_eq!(sum.inputs.len(), 2);
             let slow = slower(latency, times(3, stream)).into_time();
             assert_eq!((slow.value, slow.low, slow.high), (6e6, 3e6, 12e6));
-            assert!(slow.derivation.ends_with("6.00 ms for 3 x (977 KiB / 500 MB/s device) = 6.00 ms"), "{slow:?}");
+            assert!(
+                slow.derivation.ends_with("6.00 ms for 3 x (1\u{202f}000\u{202f}000 B / 500 MB/s device) = 6.00 ms"),
+                "{slow:?}"
+            );
         });
     }
 

@@ -81,7 +81,7 @@ pub(super) fn autosize(args: &AutosizeArgs) -> Done {
                     "{} takes {} in blocks of {}",
                     units::bytes(done.total.bytes),
                     units::seconds(done.nanoseconds as f64 / 1e9),
-                    units::bytes(job.block as u64),
+                    units::exact_bytes(job.block as u64),
                 ),
             ),
         );
@@ -193,7 +193,7 @@ impl Found {
         let way = format!(
             "{}, blocks of {}, {}{}, buffers in {} pages",
             self.engine,
-            units::bytes(self.block_bytes as u64),
+            units::exact_bytes(self.block_bytes as u64),
             self.order,
             self.figures.concurrency(self.depth, self.threads),
             self.pages

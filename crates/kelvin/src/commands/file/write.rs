@@ -135,7 +135,7 @@ impl Found {
         let way = format!(
             "{}, blocks of {}{}, buffers in {} pages",
             self.engine,
-            units::bytes(self.block_bytes as u64),
+            units::exact_bytes(self.block_bytes as u64),
             self.figures.concurrency(self.depth, self.threads),
             self.pages
         );
