@@ -111,17 +111,19 @@ fn result<'r>(
     if outcome.summary().is_some() {
         warnings.extend(implausible(metric, cycles));
     }
-    let compared = compare(run, metric, case, &outcome);
-    let record = run.prediction(&metric.id, case);
+    let only_input = measurement.planned.only_input;
+    let compared = compare(run, metric, case, &outcome, only_input);
+    // What is measured only for other predictions is measured briefly and not judged.
+    let record = run.prediction(&metric.id, case).filter(|_| !only_input);
     MetricResult {
         probe: measurement.planned.probe,
         metric: *metric,
         case: case.clone(),
-        only_input: measurement.planned.only_input,
+        only_input,
         outcome,
         cycles,
         prediction: record.and_then(|record| record.prediction.clone()),
-        none_because: record.and_then(none_because),
+        none_because: if only_input { Some(INPUT.into()) } else { record.and_then(none_because) },
         ratio: compared.ratio,
         verdict: compared.verdict,
         outside: compared.outside,
@@ -129,6 +131,9 @@ fn result<'r>(
         warnings,
     }
 }
+
+/// Why an input is not judged.
+const INPUT: &str = "it was measured only as an input of other predictions";
 
 fn none_because(record: &PredictionRecord) -> Option<String> {
     record.none_because.as_ref().map(|reason| reason.0.clone())

@@ -165,7 +165,12 @@ fn invalid(_: &Run, analysis: &Analysis) -> Vec<Raw> {
         }
         _ => None,
     };
-    analysis.results.iter().filter_map(of).collect()
+    asked(analysis).filter_map(of).collect()
+}
+
+/// What the run was asked for: what is measured only as an input of other predictions is no finding.
+fn asked(analysis: &Analysis) -> impl Iterator<Item = &MetricResult> {
+    analysis.results.iter().filter(|result| !result.only_input)
 }
 
 /// How many metrics failed, are not known, or were skipped.
@@ -187,9 +192,9 @@ fn count(analysis: &Analysis, importance: Importance, of: CountOf) -> Option<Raw
                 | (Outcome::Skipped(_), CountOf::Skipped)
         )
     };
-    let first = analysis.results.iter().find(is_of)?.place();
-    let count = analysis.results.iter().filter(is_of).count();
-    let all = if of == CountOf::Skipped { analysis.results.len() } else { tried(analysis) };
+    let first = asked(analysis).find(is_of)?.place();
+    let count = asked(analysis).filter(is_of).count();
+    let all = if of == CountOf::Skipped { asked(analysis).count() } else { tried(analysis) };
     let metrics = measured_of(analysis, |result| is_of(&result));
     Some(Raw { importance, found: Found::Counted { of, count, all, first }, metrics })
 }
@@ -197,12 +202,13 @@ fn count(analysis: &Analysis, importance: Importance, of: CountOf) -> Option<Raw
 /// Figures that the run set out to measure, whatever the outcome.
 fn tried(analysis: &Analysis) -> usize {
     let is_left_out = |outcome: &Outcome| matches!(outcome, Outcome::Skipped(_) | Outcome::NotReached);
-    analysis.results.iter().filter(|result| !is_left_out(&result.outcome)).count()
+    asked(analysis).filter(|result| !is_left_out(&result.outcome)).count()
 }
 
 /// The memory hierarchy, where the curve has levels.
 fn memory_levels(_: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let found = analysis.levels.as_ref().filter(|found| found.levels.len() > 1);
+    let was_asked = asked(analysis).any(|result| result.metric.id == kelvin_catalogue::mem::LATENCY.id);
+    let found = analysis.levels.as_ref().filter(|found| was_asked && found.levels.len() > 1);
     let raw = |_| Raw { metrics: vec![kelvin_catalogue::mem::LATENCY.id], ..Raw::notable(Found::MemoryLevels) };
     found.map(raw).into_iter().collect()
 }
@@ -215,7 +221,8 @@ fn network_in_short(run: &Run, analysis: &Analysis) -> Vec<Raw> {
         return Vec::new();
     }
     let is_local = |result: &MetricResult| result.metric.area() == "net" && !is_to_other_host(result);
-    vec![Raw { metrics: measured_of(analysis, is_local), ..Raw::notable(Found::Network { said }) }]
+    let metrics = measured_of(analysis, is_local);
+    if metrics.is_empty() { Vec::new() } else { vec![Raw { metrics, ..Raw::notable(Found::Network { said }) }] }
 }
 
 fn is_to_other_host(result: &MetricResult) -> bool {
@@ -226,13 +233,14 @@ fn is_to_other_host(result: &MetricResult) -> bool {
 fn other_host_in_short(run: &Run, analysis: &Analysis) -> Vec<Raw> {
     let Some(essence) = peer::essence(&Evidence::of(run), &analysis.studies) else { return Vec::new() };
     let said = words::findings::of_other_host(&essence);
-    vec![Raw { metrics: measured_of(analysis, is_to_other_host), ..Raw::notable(Found::OtherHost { said }) }]
+    let metrics = measured_of(analysis, is_to_other_host);
+    if metrics.is_empty() { Vec::new() } else { vec![Raw { metrics, ..Raw::notable(Found::OtherHost { said }) }] }
 }
 
 /// The metrics of some results, each once.
 fn measured_of(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> bool) -> Vec<Name> {
     let mut metrics: Vec<Name> =
-        analysis.results.iter().filter(|result| is_wanted(result)).map(|result| result.metric.id).collect();
+        asked(analysis).filter(|result| is_wanted(result)).map(|result| result.metric.id).collect();
     metrics.dedup();
     metrics
 }
@@ -241,7 +249,7 @@ fn measured_of(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> bool) -
 /// its range in units of that range's uncertainty; of the points of a curve only the first. Of slow-downs planted in a stored run that
 /// order tells more than the ratio alone: see the book, under predictions.
 fn gaps(run: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let gaps = analysis.results.iter().filter_map(|result| Some((how_odd(result)?, result)));
+    let gaps = asked(analysis).filter_map(|result| Some((how_odd(result)?, result)));
     let mut gaps: Vec<((bool, f64), &MetricResult)> = gaps.collect();
     gaps.sort_by(|(a, _), (b, _)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
     let mut seen = Vec::new();
@@ -309,9 +317,9 @@ fn warnings(_: &Run, analysis: &Analysis) -> Vec<Raw> {
 fn warned(analysis: &Analysis, kind: &WarningKind) -> Option<Raw> {
     let all = tried(analysis);
     let is_hit = |result: &MetricResult| result.warnings.iter().any(kind.is);
-    let first = analysis.results.iter().find(|result| is_hit(result))?;
+    let first = asked(analysis).find(|result| is_hit(result))?;
     let warning = first.warnings.iter().find(|warning| (kind.is)(warning))?.clone();
-    let count = analysis.results.iter().filter(|result| is_hit(result)).count();
+    let count = asked(analysis).filter(|result| is_hit(result)).count();
     let by_chance = kind.alpha * all as f64;
     let is_chance = count as f64 <= 2.0 * by_chance;
     Some(Raw {

@@ -64,7 +64,8 @@ impl Analysis {
             let (metric, version) = (metric.id, metric.version);
             Some(Headline { metric, version, case: Case::new(), value: value?, within_variance: 0.0 })
         });
-        let usual = self.results.iter().filter(|result| is_usual(&result.metric));
+        // An input is measured briefly: it would be another series than the same figure for its own sake.
+        let usual = self.results.iter().filter(|result| !result.only_input && is_usual(&result.metric));
         usual.filter_map(taught).chain(of_core).collect()
     }
 }

@@ -91,12 +91,13 @@ fn in_rounds(summary: &Summary, ways: &Ways, holds: impl Fn(f64) -> bool) -> Opt
 
 /// The finding that the CPUs were moved, within the run or since another one, at the largest working set.
 pub(crate) fn finding(_: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let of_metric = analysis.results.iter().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
+    let asked = || analysis.results.iter().filter(|result| !result.only_input);
+    let of_metric = asked().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
     let Some(largest) = of_metric.max_by_key(|result| BYTES.of(&result.case)) else { return Vec::new() };
     if largest.outcome.summary().is_none_or(|summary| summary.states().is_empty()) {
         return Vec::new();
     }
-    let rates = analysis.results.iter().filter(|result| is_rate(result) && result.case == largest.case);
+    let rates = asked().filter(|result| is_rate(result) && result.case == largest.case);
     let most = rates.filter_map(|result| Some((named_change(result)?, result))).max_by(|a, b| a.0.total_cmp(&b.0));
     let moved = Moved { case: largest.case.clone(), most: most.map(|(_, result)| result.metric.id) };
     vec![Raw { metrics: vec![BANDWIDTH_CORE_TO_CORE.id], ..Raw::notable(Found::Moved(moved)) }]

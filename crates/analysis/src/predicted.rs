@@ -17,9 +17,10 @@ pub(crate) struct Compared {
     pub explained_by: Vec<Name>,
 }
 
-pub(crate) fn compare(run: &Run, metric: &Metric, case: &Case, outcome: &Outcome) -> Compared {
+/// An input of other predictions is not compared.
+pub(crate) fn compare(run: &Run, metric: &Metric, case: &Case, outcome: &Outcome, only_input: bool) -> Compared {
     let nothing = |verdict| Compared { ratio: None, verdict, outside: None, explained_by: Vec::new() };
-    let record = run.prediction(&metric.id, case);
+    let record = run.prediction(&metric.id, case).filter(|_| !only_input);
     let Some(prediction) = record.and_then(|record| record.prediction.as_ref()) else {
         return nothing(Verdict::NotPredicted);
     };

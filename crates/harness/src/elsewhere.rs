@@ -179,6 +179,12 @@ impl Elsewhere {
                 .collect()
         });
         let scaled = scaled.filter(|scaled| !scaled.is_empty());
+        // What a run that measured the yardstick scales is not told unscaled by one that did not: a figure has one prediction.
+        if let (Some((by, _)), None) = (by, &scaled)
+            && figures.iter().any(|(machine, _)| machine.figures.contains_key(&by.id))
+        {
+            return Err(NoPrediction::because(format!("it is scaled by {}, which this run did not measure", by.id)));
+        }
         let own: Vec<f64> = match &scaled {
             Some(scaled) => scaled.iter().map(|one| one.figure + one.slower).collect(),
             None => figures.iter().map(|(_, figure)| *figure).collect(),
@@ -621,6 +627,25 @@ mod tests {
         // With no other machine there is the formula.
         let alone = predicted(&elsewhere(&one_machine(), &rules, 1), &TWICE, 0.0).unwrap();
         assert_eq!((alone.value, alone.basis), (400.0, Basis::Derived));
+    }
+
+    /// A run that measured all of it, and one that did not: either the same prediction or none.
+    #[test]
+    fn a_figure_has_one_prediction_whatever_else_the_run_measured() {
+        let predicted = |rules: &Rules<'_>, metric: &Metric| {
+            let (here, case, elsewhere) = (machine(9), Case::new(), elsewhere(&one_machine(), rules, 9));
+            let facts = Facts::new(&here, &|_, _| None).beside(&elsewhere);
+            facts.predict((metric, &case), |facts| (PROBE.predict)(facts, metric, &case))
+        };
+        let scaled = predicted(&RULES, &WORK).unwrap_err();
+        assert_eq!(scaled.0, "it is scaled by test.call, which this run did not measure");
+        let derived = predicted(&RULES, &TWICE).unwrap_err();
+        assert_eq!(derived.0, "it is derived from test.call, which this run did not measure");
+        let first = Yardstick { before_formula: true, ..by(&TWICE, Some((&CALL, At::AllCases))) };
+        let rules = Rules { yardsticks: &[first], ..Rules::NONE };
+        assert_eq!(predicted(&rules, &TWICE).unwrap_err().0, scaled.0);
+        // What nothing scales is told as it is, in either run.
+        assert!(predicted(&Rules::NONE, &WORK).is_ok());
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Facts<'a> {
     taken: RefCell<Vec<String>>,
     /// The inputs with a headline asked for so far, each once.
     asked_for: RefCell<Vec<String>>,
+    /// Reasons of formulas that lacked an input.
+    missing: RefCell<Vec<String>>,
     /// The input that is taken at an end of its interval, and which end: 1 or -1.
     moved: Option<(&'a str, f64)>,
 }
@@ -46,9 +48,9 @@ impl<'a> Facts<'a> {
     /// Facts from a machine and a look-up of headlines by metric id and case.
     pub fn new(machine: &'a Machine, measured: LookUp<'a, Option<MeasuredValue>>) -> Self {
         let hardware = Hardware { machine, way: None };
-        let (taken, asked_for) = (RefCell::default(), RefCell::default());
+        let (taken, asked_for, missing) = (RefCell::default(), RefCell::default(), RefCell::default());
         let (lacking, elsewhere, bounds, end, moved) = (None, None, &[][..], End::Figure, None);
-        Self { hardware, measured, lacking, elsewhere, bounds, end, taken, asked_for, moved }
+        Self { hardware, measured, lacking, elsewhere, bounds, end, taken, asked_for, missing, moved }
     }
 
     /// The same facts with the network path to the peer, if there is one.
@@ -97,11 +99,16 @@ impl<'a> Facts<'a> {
                 let source = format!("measured in this run, as found: {}", found.why);
                 Ok(input(name, self.end.of(&found, metric.better), source))
             }
-            Some(Lacking::Nothing(what)) => {
-                Err(NoPrediction::because(format!("it is derived from {name}, which {what}")))
-            }
-            None => Err(NoPrediction::because(format!("it is derived from {name}, which this run did not measure"))),
+            Some(Lacking::Nothing(what)) => Err(self.lacks(&name, &what)),
+            None => Err(self.lacks(&name, "this run did not measure")),
         }
+    }
+
+    /// Why there is no prediction without an input.
+    fn lacks(&self, name: &str, what: &str) -> NoPrediction {
+        let reason = NoPrediction::because(format!("it is derived from {name}, which {what}"));
+        once(&self.missing, &reason.0);
+        reason
     }
 
     /// A prediction by a formula over these facts.
@@ -116,8 +123,10 @@ impl<'a> Facts<'a> {
         formula: impl Fn(&Facts<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<Formula, NoPrediction> {
         let at = |end, moved: Option<(&str, f64)>| {
-            let facts = Facts { end, moved, taken: RefCell::default(), asked_for: RefCell::default(), ..*self };
+            let (taken, asked_for, missing) = (RefCell::default(), RefCell::default(), RefCell::default());
+            let facts = Facts { end, moved, taken, asked_for, missing, ..*self };
             let prediction = formula(&facts);
+            facts.missing.borrow().iter().for_each(|reason| once(&self.missing, reason));
             (prediction, facts.taken.into_inner(), facts.asked_for.into_inner())
         };
         let (prediction, taken, asked_for) = at(End::Figure, None);
@@ -178,14 +187,19 @@ impl<'a> Facts<'a> {
     ) -> Result<Prediction, NoPrediction> {
         let first = self.elsewhere.filter(|elsewhere| elsewhere.comes_first(metric));
         let without = || NoPrediction::because("the figure of other machines tells more than its formula");
-        if let Some(Ok(prediction)) = first.map(|elsewhere| elsewhere.of_a_class(self, metric, case, without())) {
-            return Ok(prediction);
+        match first.map(|elsewhere| elsewhere.of_a_class(self, metric, case, without())) {
+            Some(Ok(prediction)) => return Ok(prediction),
+            // Its yardstick was not measured: by the formula it would have another prediction than where it was.
+            Some(Err(reason)) if reason != without() => return Err(reason),
+            Some(Err(_)) | None => {}
         }
         match (self.by_formula(formula), self.elsewhere) {
             (Ok(Formula { prediction, uncertain: Some(inputs) }), Some(elsewhere)) => {
                 Ok(elsewhere.calibrated(prediction, metric, case, inputs))
             }
             (Ok(Formula { prediction, .. }), _) => Ok(prediction),
+            // A run with that input predicts it by the formula.
+            (Err(why), Some(_)) if self.missing.borrow().contains(&why.0) => Err(why),
             (Err(why), Some(elsewhere)) => elsewhere.of_a_class(self, metric, case, why),
             (Err(why), None) => Err(why),
         }

@@ -87,7 +87,8 @@ impl<'a> Series<'a> {
 
     fn add_run(&mut self, run: &'a Run, desk: &Desk<'a>) {
         let chain = desk.references.get(Canary::Chain).map(|chain| chain.nanoseconds);
-        for measurement in &run.measurements {
+        // What was measured only as an input, briefly, is compared with nothing.
+        for measurement in run.measurements.iter().filter(|measurement| !measurement.planned.only_input) {
             let at_case = &measurement.planned.case;
             for metric in metrics_of(run, measurement) {
                 let gathered = Gathered::of(measurement, &metric, &desk.references);

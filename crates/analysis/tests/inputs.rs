@@ -1,0 +1,72 @@
+//! Figures that a run measured only as inputs of other predictions: no finding and no comparison is about them.
+
+use std::slice;
+
+use kelvin_analysis::testing::guest;
+use kelvin_analysis::{Compare, Found, SideOf, Subject, Verdict, analyse};
+use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
+use kelvin_model::{Case, Name, Run};
+
+/// A run that was asked for one figure, whose other figures are far outside of what is predicted of them.
+fn run_of_one(asked: Name) -> Run {
+    let mut run = guest::run();
+    let is_asked = |metrics: &[Name]| metrics == [asked];
+    run.measurements.iter_mut().for_each(|one| one.planned.only_input = !is_asked(&one.planned.metrics));
+    run.outline.plan.iter_mut().for_each(|one| one.only_input = !is_asked(&one.metrics));
+    for record in run.predictions.iter_mut().filter(|record| record.metric != asked) {
+        let Some(prediction) = &mut record.prediction else { continue };
+        for end in [&mut prediction.value, &mut prediction.low, &mut prediction.high] {
+            *end /= 100.0;
+        }
+    }
+    run
+}
+
+#[test]
+fn an_input_is_never_a_finding() {
+    let call = SYSCALL_NULL.id;
+    let analysis = analyse(&run_of_one(call));
+    let asked_for_all = analyse(&{
+        let mut run = run_of_one(call);
+        run.measurements.iter_mut().for_each(|one| one.planned.only_input = false);
+        run
+    });
+    let gaps = |analysis: &kelvin_analysis::Analysis| {
+        let gaps = analysis.findings.iter().filter(|finding| matches!(finding.found, Found::Gap(_)));
+        gaps.filter(|finding| finding.metrics != [call]).count()
+    };
+    assert!(gaps(&asked_for_all) > 10, "the same figures, asked for, are findings");
+    assert_eq!(gaps(&analysis), 0);
+    for finding in &analysis.findings {
+        assert!(finding.metrics.iter().all(|metric| *metric == call), "{finding:?}");
+    }
+    for input in analysis.results.iter().filter(|result| result.only_input) {
+        assert_eq!((input.ratio, input.outside), (None, None), "{}", input.metric.id);
+        let is_judged = !matches!(input.verdict, Verdict::NotPredicted | Verdict::NotMeasured);
+        assert!(!is_judged && input.prediction.is_none() && input.none_because.is_some(), "{}", input.metric.id);
+    }
+    let own = analysis.results.iter().find(|result| !result.only_input).unwrap();
+    assert!(own.prediction.is_some() && own.ratio.is_some());
+}
+
+#[test]
+fn an_input_is_compared_with_nothing() {
+    let call = SYSCALL_NULL.id;
+    let base = run_of_one(call);
+    let mut other = base.clone();
+    let case = Case::new().at(NullCall::Getppid);
+    guest::replace(&mut other, &SYSCALL_NULL, &case, 300.0);
+    other.outline.id = "another".into();
+    let side = |name: &str, run| SideOf { name: name.into(), of: Subject::Runs(slice::from_ref(run)) };
+    let ask = Compare {
+        base: side("A", &base),
+        other: side("B", &other),
+        learned: &[],
+        learned_in_cycles: &[],
+        threshold: 0.01,
+    };
+    let comparison = ask.compare();
+    let figures: Vec<Name> = comparison.figures.iter().map(|figure| figure.metric.id).collect();
+    assert_eq!(figures, [call]);
+    assert!(comparison.not_compared.is_empty(), "{:?}", comparison.not_compared);
+}
