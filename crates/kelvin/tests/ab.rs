@@ -68,6 +68,33 @@ fn two_commands_are_compared_by_what_they_take() {
 }
 
 #[test]
+fn command_with_two_modes_is_compared_by_its_mean() {
+    let place = Place::new();
+    // By turns nothing and half a second: a sleep never ends early.
+    let by_turns = "if rm turn 2>/dev/null; then sleep 0.5; else touch turn; fi";
+    let arguments = ["--a-cmd", by_turns, "--b-cmd", "sleep 0.3", "--rounds", "6", "--budget", "minimum"];
+    let output = run(&place, &[&arguments[..], &["--json", "--with-private"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let comparison: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let figures = comparison["figures"].as_array().unwrap();
+    let time = figures.iter().find(|one| one["metric"]["id"] == "command.time").unwrap();
+    assert_eq!(time["ratio_of"], "means", "{time}");
+    assert_eq!(time["sides"][0]["modes"].as_array().map(Vec::len), Some(2), "{time}");
+    assert!(time["base"].as_f64() >= Some(0.25e9), "{time}");
+    // Whole, since it was asked for.
+    assert_eq!(comparison["base"]["name"], format!("A: {by_turns}"));
+}
+
+#[test]
+fn command_that_leaves_a_child_behind_has_ended() {
+    let place = Place::new();
+    let arguments = ["--a-cmd", "sleep 600 & true", "--b-cmd", "true", "--rounds", "4", "--budget", "minimum"];
+    let child = place.command(KELVIN, &[&["ab"], &arguments[..]].concat()).spawn().unwrap();
+    let output = place::finished(child, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
 fn an_interruption_ends_the_command_that_runs_and_what_it_started() {
     let place = Place::new();
     let mark = place.path().join("began");

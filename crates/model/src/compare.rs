@@ -117,7 +117,7 @@ pub struct ComparedFigure {
     pub metric: Metric,
     /// The case.
     pub case: Case,
-    /// The figure of the base, in the metric's unit: the median of its runs.
+    /// The figure of the base, in the metric's unit: the median of its runs; the mean of its rounds, where both were measured in turn.
     pub base: f64,
     /// The figure of the other.
     pub other: f64,
@@ -128,6 +128,9 @@ pub struct ComparedFigure {
     pub sides: [FigureOfSide; 2],
     /// The other over the base, with an interval that holds for this figure alone; a range, or nothing, with too few rounds.
     pub ratio: Estimate,
+    /// What the ratio is one of, where both were measured in turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_of: Option<RatioOf>,
     /// Where the spread from run to run is known from.
     pub between: KnownFrom,
     /// What follows.
@@ -199,6 +202,28 @@ pub struct FigureOfSide {
     pub interval: Option<[f64; 2]>,
     /// The figures of the rounds of each of its runs, in the metric's unit; none of what is published.
     pub rounds: Vec<Vec<f64>>,
+    /// Its modes, the lower one first, where it was measured in turn and has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modes: Vec<ModeOfSide>,
+}
+
+/// One of several modes of a side.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModeOfSide {
+    /// Its median, in the metric's unit.
+    pub center: f64,
+    /// Its share of all rounds.
+    pub share: f64,
+}
+
+/// What the ratio of two sides that were measured in turn is one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RatioOf {
+    /// The means of all rounds: what many times cost.
+    Means,
+    /// The best rounds of groups of blocks, which are hardly disturbed: the ratio is known better by these, and the means allow it.
+    BestRounds,
 }
 
 impl ComparedFigure {

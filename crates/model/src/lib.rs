@@ -26,6 +26,7 @@ mod metric;
 mod name;
 mod path_to_agent;
 mod prediction;
+pub mod quantity;
 mod readings;
 mod reference;
 pub mod resources;
@@ -41,8 +42,8 @@ pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
 pub use compare::{
     COMPARE_FORMAT, CauseFound, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedRung, ComparedSide,
-    Comparison, FactDiffers, FigureOfSide, InTurn, KnownFrom, NotCompared, NotComparedBecause, NotKnownBecause,
-    worse_by,
+    Comparison, FactDiffers, FigureOfSide, InTurn, KnownFrom, ModeOfSide, NotCompared, NotComparedBecause,
+    NotKnownBecause, RatioOf, worse_by,
 };
 pub use conclusion::{
     BestQuestion, Chance, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, Hindrance, Knee,

@@ -6,7 +6,7 @@ mod markdown;
 
 use std::io;
 
-use kelvin_analysis::words::compare::{apart, control_missing, counts, nothing_differs, remarks, row, side};
+use kelvin_analysis::words::compare::{apart, control_missing, counts, letter, nothing_differs, remarks, row, side};
 use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, FactDiffers};
 use schemars::Schema;
 
@@ -153,7 +153,7 @@ impl Compared<'_> {
     fn title(&self, title: &str, comparison: &Comparison) -> String {
         // Of two settings the letter is enough: what it stands for is told above.
         let short = |name: &str| match comparison.in_turn {
-            Some(_) => name.split(':').next().unwrap_or_default().to_owned(),
+            Some(_) => letter(name).to_owned(),
             None => name.to_owned(),
         };
         let name = |name: &str| shortened(&clean(&short(name)), VALUE - 1);
@@ -182,7 +182,11 @@ impl Compared<'_> {
         lines[0].push_str(&figures);
         let missing = control_missing(figure, comparison).filter(|_| self.full);
         let cause = Some(row.cause).filter(|_| self.full || table < OPEN);
-        for said in [Some(row.needs), cause, missing].into_iter().flatten().filter(|said| !said.is_empty()) {
+        for said in [Some(row.compared_by), Some(row.needs), cause, missing]
+            .into_iter()
+            .flatten()
+            .filter(|said| !said.is_empty())
+        {
             lines.extend(wrap(&said, self.width() - 4).into_iter().map(|line| format!("    {line}")));
         }
         lines

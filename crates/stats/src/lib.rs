@@ -5,6 +5,7 @@
 
 mod alternation;
 mod autocorrelation;
+mod blocked;
 mod bucket;
 mod change;
 mod course;
@@ -28,6 +29,7 @@ mod uncertain;
 
 pub use alternation::{Alternation, alternation};
 pub use autocorrelation::effective_samples;
+pub use blocked::{Best, Block, BlockedRatio, RatioOf, blocked_ratio, modes_of};
 pub use bucket::{Burst, Done, Paced, burst, fallen_from, paced};
 pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use course::{Course, Drift, LEAST_OF_LEVEL, PLACE_LEVEL, STEP_CHANCE, Step, course};

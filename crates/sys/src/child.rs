@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -163,13 +163,14 @@ impl Guarded {
         let mut deadline = Deadline::new(self.group, patience);
         let mut output = Stream::new(self.child.stdout.take());
         let mut complaint = Stream::new(self.child.stderr.take());
-        let mut end = None;
-        while output.open() || complaint.open() {
+        let (exit, mut end) = (Exit::of(self.group), None);
+        // A process that it started may hold its pipes open, and live on.
+        while (output.open() || complaint.open()) && !(exit.0.is_some() && crate::process::has_ended(self.group)) {
             if crate::interrupt::requested().is_some() {
                 end = Some(End::Interrupted);
             } else if output.bytes.len() > bytes {
                 end = Some(End::TooMuchOutput);
-            } else if !wait_readable(&[&output, &complaint], deadline.at)? {
+            } else if !wait_readable(&[&output, &complaint, &exit], deadline.at)? {
                 end = deadline.is_over().then_some(End::TimedOut);
                 if end.is_none() {
                     continue;
@@ -182,6 +183,8 @@ impl Guarded {
             complaint.read(COMPLAINT_BYTES)?;
         }
         if end.is_none() {
+            // What it wrote before it ended is there.
+            while output.read(usize::MAX)? || complaint.read(COMPLAINT_BYTES)? {}
             // All pipes are closed: the child is ending, but a descendant may linger.
             end = self.wait_until(&mut deadline)?;
         }
@@ -332,20 +335,21 @@ impl<R: Read + AsRawFd> Stream<R> {
         self.pipe.is_some()
     }
 
-    /// Reads what is available, keeps the first `keep` bytes in all, and closes itself at the end.
-    fn read(&mut self, keep: usize) -> Result<()> {
-        let Some(pipe) = &mut self.pipe else { return Ok(()) };
+    /// Reads what is available, keeps the first `keep` bytes in all, and closes itself at the end; whether something came.
+    fn read(&mut self, keep: usize) -> Result<bool> {
+        let Some(pipe) = &mut self.pipe else { return Ok(false) };
         let mut chunk = [0; 16 * 1024];
         match pipe.read(&mut chunk) {
             Ok(0) => self.pipe = None,
             Ok(length) => {
                 let room = keep.saturating_sub(self.bytes.len());
                 self.bytes.extend_from_slice(&chunk[..length.min(room)]);
+                return Ok(true);
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -357,6 +361,25 @@ trait Waitable {
 impl<R: AsRawFd> Waitable for Stream<R> {
     fn descriptor(&self) -> Option<libc::c_int> {
         self.pipe.as_ref().map(AsRawFd::as_raw_fd)
+    }
+}
+
+/// What becomes readable when a process has ended; nothing on a kernel before Linux 5.3.
+struct Exit(Option<OwnedFd>);
+
+impl Exit {
+    fn of(process: libc::pid_t) -> Self {
+        // SAFETY: takes no pointers; the descriptor that is returned is new, and nobody else's.
+        Self(unsafe {
+            let descriptor = libc::syscall(libc::SYS_pidfd_open, process, 0);
+            (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor as libc::c_int))
+        })
+    }
+}
+
+impl Waitable for Exit {
+    fn descriptor(&self) -> Option<libc::c_int> {
+        self.0.as_ref().map(AsRawFd::as_raw_fd)
     }
 }
 

@@ -331,6 +331,7 @@ mod tests {
             rounds: [8, 8],
             sides: Default::default(),
             ratio,
+            ratio_of: None,
             between: KnownFrom::Runs(9),
             verdict: if by > 0.01 { ChangeVerdict::Worse } else { ChangeVerdict::Same },
             differs: None,

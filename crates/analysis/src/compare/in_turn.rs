@@ -1,17 +1,19 @@
 //! Two settings of one machine that were measured in turn: in blocks of four, two of either, the first and the last of the same (ABBA).
 //!
 //! What drifts slowly touches both alike: within a block the mean of the first and the last is taken at the same moment as that of the
-//! two between (Student 1931; Box, Hunter and Hunter, Statistics for Experimenters, on blocking). The difference of a block is one
-//! value, whatever happened in it; the error of the figure is what differs from block to block.
+//! two between (Student 1931; Box, Hunter and Hunter, Statistics for Experimenters, on blocking). The error of the figure is what differs
+//! from block to block. Both sides are compared by their means, which are what somebody pays; on a disturbed machine by their best rounds,
+//! where the means allow that.
 
 use std::collections::BTreeMap;
 
 use kelvin_model::units::case;
 use kelvin_model::{
-    COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate, FactDiffers, FigureOfSide,
-    InTurn, KnownFrom, Measurement, Metric, MetricAt, NotCompared, NotComparedBecause, NotKnownBecause,
+    Better, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate, FactDiffers,
+    FigureOfSide, InTurn, KnownFrom, Measurement, Metric, MetricAt, ModeOfSide, NotCompared, NotComparedBecause,
+    NotKnownBecause, RatioOf,
 };
-use kelvin_stats::{Uncertain, median};
+use kelvin_stats::{Best, Block, blocked_ratio, mean, median, modes_of};
 
 use super::causes::{self, Changed};
 use super::verdicts::{Weighed, times_as_good, together};
@@ -99,8 +101,8 @@ fn blocks_of(figure: &ComparedFigure) -> usize {
 struct Blocks {
     /// The rounds of either side, in whole blocks.
     values: [Vec<f64>; 2],
-    /// Logarithm of the other over the base, of each whole block.
-    differences: Vec<f64>,
+    /// The rounds of each whole block.
+    blocks: Vec<Block>,
 }
 
 impl Blocks {
@@ -113,7 +115,7 @@ impl Blocks {
             (true, true) => return Err(NotComparedBecause::Neither(missing(measured.sides[0]))),
             (false, false) => {}
         }
-        let mut found = Self { values: [Vec::new(), Vec::new()], differences: Vec::new() };
+        let mut found = Self { values: [Vec::new(), Vec::new()], blocks: Vec::new() };
         for block in
             base.keys().chain(other.keys()).map(|index| index / OF_A_BLOCK).collect::<std::collections::BTreeSet<u32>>()
         {
@@ -124,11 +126,7 @@ impl Blocks {
                 found.add([base, other])?;
             }
         }
-        if found.differences.is_empty() {
-            Err(NotComparedBecause::Neither("no block is whole".into()))
-        } else {
-            Ok(found)
-        }
+        if found.blocks.is_empty() { Err(NotComparedBecause::Neither("no block is whole".into())) } else { Ok(found) }
     }
 
     /// Adds a whole block.
@@ -136,27 +134,48 @@ impl Blocks {
         if block.iter().flatten().any(|&value| value <= 0.0) {
             return Err(NotComparedBecause::NoRatio);
         }
-        let [base, other] =
-            block.each_ref().map(|values| values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64);
-        self.differences.push(other - base);
-        self.values.iter_mut().zip(block).for_each(|(all, values)| all.extend(values));
+        self.values.iter_mut().zip(&block).for_each(|(all, values)| all.extend(values));
+        self.blocks.push(block);
         Ok(())
     }
 
     fn weigh(self, metric: &Metric, case: &Case) -> Weighed {
-        let error = Uncertain::median(&self.differences, None);
+        let best = match metric.better {
+            Better::Lower => Some(Best::Lowest),
+            Better::Higher => Some(Best::Highest),
+            Better::Neither => None,
+        };
+        let found = blocked_ratio(&self.blocks, best);
+        let [base, other] = self.values.each_ref().map(|values| mean(values));
+        let of_block = |block: &Block| mean(&block[1]) / mean(&block[0]);
         let [low, high] = [f64::min as fn(f64, f64) -> f64, f64::max]
-            .map(|of| self.differences.iter().copied().reduce(of).unwrap_or(f64::NAN).exp());
-        let [base, other] = self.values.each_ref().map(|values| median(values));
+            .map(|of| self.blocks.iter().map(of_block).reduce(of).unwrap_or(f64::NAN));
+        let many = self.blocks.len();
         let figure = ComparedFigure {
             metric: *metric,
             case: case.clone(),
             base,
             other,
             rounds: self.values.each_ref().map(Vec::len),
-            sides: self.values.map(|rounds| FigureOfSide { interval: None, rounds: vec![rounds] }),
-            ratio: Estimate { value: median(&self.differences).exp(), low, high, is_range: true },
-            between: KnownFrom::Blocks(self.differences.len()),
+            sides: self.values.map(|rounds| FigureOfSide {
+                interval: None,
+                modes: modes_of(&rounds)
+                    .iter()
+                    .map(|mode| ModeOfSide { center: mode.center, share: mode.share })
+                    .collect(),
+                rounds: vec![rounds],
+            }),
+            ratio: Estimate {
+                value: found.map_or(other / base, |found| found.ratio.value.exp()),
+                low,
+                high,
+                is_range: true,
+            },
+            ratio_of: found.map(|found| match found.of {
+                kelvin_stats::RatioOf::Means => RatioOf::Means,
+                kelvin_stats::RatioOf::Best => RatioOf::BestRounds,
+            }),
+            between: KnownFrom::Blocks(many),
             verdict: ChangeVerdict::NotKnown(NotKnownBecause::TooFewRounds),
             differs: None,
             same: None,
@@ -164,7 +183,7 @@ impl Blocks {
             times_to_decide: None,
             cause: None,
         };
-        Weighed { figure, error, alone: None, of_clock: [0.0; 2] }
+        Weighed { figure, error: found.map(|found| found.ratio), alone: None, of_clock: [0.0; 2] }
     }
 }
 

@@ -125,7 +125,12 @@ impl<'a> Judge<'a> {
             base: base.value(),
             other: other.value(),
             rounds: [base, other].map(Found::round_count),
-            sides: [base, other].map(|side| FigureOfSide { interval: None, rounds: side.rounds.clone() }),
+            sides: [base, other].map(|side| FigureOfSide {
+                interval: None,
+                rounds: side.rounds.clone(),
+                modes: Vec::new(),
+            }),
+            ratio_of: None,
             ratio: range([base, other]),
             between,
             verdict: ChangeVerdict::NotKnown(because),

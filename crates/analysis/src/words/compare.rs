@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use kelvin_model::units::{brief, case, number, p_value, percent, seconds, span, stated};
 use kelvin_model::{
-    CauseFound, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Estimate, Foreign,
-    GateFinding, GateReason, Gated, InTurn, KnownFrom, KnownIssue, NotCompared, NotComparedBecause, NotKnownBecause,
-    Unit,
+    CauseFound, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Estimate,
+    FigureOfSide, Foreign, GateFinding, GateReason, Gated, InTurn, KnownFrom, KnownIssue, NotCompared,
+    NotComparedBecause, NotKnownBecause, RatioOf, Unit,
 };
 use kelvin_stats::{LEAST_HISTORY, median};
 
@@ -14,6 +14,8 @@ use kelvin_stats::{LEAST_HISTORY, median};
 const WIDENED: f64 = 1.1;
 /// More runs of a side than this are not counted: nobody makes them.
 const MOST_RUNS: f64 = 100.0;
+/// Characters of a command in a title.
+const NAME: usize = 44;
 /// Nor more blocks of measurements in turn.
 const MOST_BLOCKS: f64 = 10_000.0;
 
@@ -34,6 +36,8 @@ pub struct Row {
     pub needs: String,
     /// What explains the difference, in part or all; nothing where that is not known.
     pub cause: String,
+    /// Modes of the sides and what they are compared by, where that is not told by the figures alone.
+    pub compared_by: String,
 }
 
 /// A verdict in a word or two.
@@ -60,7 +64,38 @@ pub fn row(figure: &ComparedFigure, comparison: &Comparison) -> Row {
         interval: if figure.ratio.is_range { format!("[{ends}]") } else { ends },
         needs: needs(figure, comparison),
         cause: figure.cause.as_ref().and_then(explains).unwrap_or_default(),
+        compared_by: compared_by(figure, comparison).unwrap_or_default(),
     }
+}
+
+/// The modes of the sides, and what they are compared by: of what was measured in turn.
+fn compared_by(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
+    let means = ratio(figure.other / figure.base);
+    let by = match figure.ratio_of? {
+        RatioOf::BestRounds => {
+            return Some(format!("by the best rounds, which are hardly disturbed; the ratio of the means is {means}"));
+        }
+        RatioOf::Means => "compared by the means",
+    };
+    let names = [&comparison.base.name, &comparison.other.name].map(|name| letter(name));
+    let modes = |(side, name): (&FigureOfSide, &str)| {
+        let each = side.modes.iter().map(|mode| {
+            format!(
+                "{} ({})",
+                brief(mode.center, None, figure.metric.unit),
+                percent((mode.share * 100.0).round() / 100.0)
+            )
+        });
+        (!side.modes.is_empty())
+            .then(|| format!("{name} has {} modes: {}", side.modes.len(), each.collect::<Vec<_>>().join(" and ")))
+    };
+    let told: Vec<String> = figure.sides.iter().zip(names).filter_map(modes).collect();
+    (!told.is_empty()).then(|| format!("{}; {by}", told.join("; ")))
+}
+
+/// The letter of a setting or command: what it stands for is told above the tables.
+pub fn letter(name: &str) -> &str {
+    name.split(':').next().unwrap_or_default()
 }
 
 /// What a cause explains of a difference, if something.
@@ -108,7 +143,17 @@ fn needs(figure: &ComparedFigure, comparison: &Comparison) -> String {
         NotKnownBecause::CoreFrequency => "the core's frequency differed by as much".into(),
         NotKnownBecause::Published => "published without its spread".into(),
         NotKnownBecause::Undecided => {
-            let seen = figure.least_seen.map(|share| format!("seen from {}", change(share))).unwrap_or_default();
+            let Estimate { low, high, is_range, .. } = figure.ratio;
+            let by = |ratio: f64| percent((ratio - 1.0).abs());
+            let is_other = !is_range && (low > 1.0 || high < 1.0);
+            let differs = is_other.then(|| {
+                let (word, [from, to]) = if low > 1.0 { ("higher", [low, high]) } else { ("lower", [high, low]) };
+                let threshold = percent(comparison.threshold);
+                format!("{word} by {} to {}: whether by more than {threshold} is open; ", by(from), by(to))
+            });
+            let differs = differs.unwrap_or_default();
+            let seen =
+                figure.least_seen.map(|share| format!("{differs}seen from {}", change(share))).unwrap_or_default();
             match times(figure, comparison) {
                 Some(times) if times <= most(comparison) => format!("{seen}; {times:.0} {}", what(comparison)),
                 Some(_) => format!("{seen}; over {} {}", most(comparison), what(comparison)),
@@ -154,6 +199,7 @@ pub fn grounds(figure: &ComparedFigure, comparison: &Comparison) -> Vec<(&'stati
     let why = (figure.verdict != undecided).then(|| needs(figure, comparison)).filter(|why| !why.is_empty());
     let decides = times(figure, comparison).map(|times| decides(times, comparison));
     [
+        ("Compared by", compared_by(figure, comparison)),
         ("Not known", why),
         ("By accident", chance),
         ("Spread", spread),
@@ -219,7 +265,7 @@ pub fn side(side: &ComparedSide, comparison: &Comparison) -> String {
     let partial = side.runs.iter().filter(|run| run.is_partial).count();
     let partial = if partial > 0 { "; interrupted: it has what was measured until then" } else { "" };
     match side.runs.as_slice() {
-        [] if comparison.in_turn.is_some() => side.name.clone(),
+        [] if comparison.in_turn.is_some() => shortened(&side.name),
         [] => format!("{}: published", side.name),
         [ComparedRun { id, foreign: Some(foreign), .. }] => {
             format!("{}: foreign run {id} of {}, by {}", side.name, date(&side.runs[0]), program(foreign))
@@ -229,6 +275,12 @@ pub fn side(side: &ComparedSide, comparison: &Comparison) -> String {
             format!("{}: {} runs, {} to {}{partial}", side.name, side.runs.len(), date(first), date(last))
         }
     }
+}
+
+/// A name of a side that is a whole command, cut: it stands whole in what differs.
+fn shortened(name: &str) -> String {
+    let short: String = name.chars().take(NAME).collect();
+    if short.len() < name.len() { format!("{short}…") } else { short }
 }
 
 /// What is to be known of the verdicts, a sentence each.

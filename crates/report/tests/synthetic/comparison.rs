@@ -25,7 +25,11 @@ fn side(name: &str, id: &str) -> ComparedSide {
 /// Rounds that spread by 2 % around a value.
 fn of_side(value: f64, rounds: usize) -> FigureOfSide {
     let round = |number: usize| value * (0.98 + 0.04 * (number * 3 % rounds) as f64 / rounds as f64);
-    FigureOfSide { interval: Some([0.97 * value, 1.03 * value]), rounds: vec![(0..rounds).map(round).collect()] }
+    FigureOfSide {
+        interval: Some([0.97 * value, 1.03 * value]),
+        rounds: vec![(0..rounds).map(round).collect()],
+        modes: Vec::new(),
+    }
 }
 
 fn figure(bytes: u64, [base, other]: [f64; 2], verdict: ChangeVerdict) -> ComparedFigure {
@@ -38,6 +42,7 @@ fn figure(bytes: u64, [base, other]: [f64; 2], verdict: ChangeVerdict) -> Compar
         rounds: [8, 8],
         sides: [base, other].map(|value| of_side(value, 8)),
         ratio: Estimate { value: ratio, low: 0.98 * ratio, high: 1.02 * ratio, is_range: false },
+        ratio_of: None,
         between: KnownFrom::Runs(7),
         verdict,
         differs: None,

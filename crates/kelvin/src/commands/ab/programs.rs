@@ -20,8 +20,6 @@ use crate::fault::{Done, Fault};
 const MOST: Duration = Duration::from_secs(24 * 3600);
 /// Maximum bytes of the answer.
 const MOST_BYTES: usize = 64 << 10;
-/// Characters of a command in the title of a table.
-const NAME: usize = 40;
 
 /// What one run of a command took.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -89,11 +87,7 @@ fn last_line(complaint: &str) -> String {
 
 impl Sides for Programs {
     fn names(&self) -> [String; 2] {
-        [0, 1].map(|side| {
-            let command = &self.commands[side];
-            let short: String = command.chars().take(NAME).collect();
-            format!("{}: {short}{}", ["A", "B"][side], if command.chars().count() > NAME { "…" } else { "" })
-        })
+        [0, 1].map(|side| format!("{}: {}", ["A", "B"][side], self.commands[side]))
     }
 
     fn differences(&self) -> Vec<FactDiffers> {

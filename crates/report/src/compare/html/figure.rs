@@ -18,9 +18,9 @@ pub(super) fn anchor(at: usize) -> String {
 
 /// A figure, by its place among all.
 pub(super) fn figure((at, one): (usize, &ComparedFigure), comparison: &Comparison, forest: &Forest) -> Markup {
-    let Row { base, other, ratio, interval, needs, cause, .. } = row(one, comparison);
+    let Row { base, other, ratio, interval, needs, cause, compared_by, .. } = row(one, comparison);
     // What explains a change, or what is needed to know one.
-    let below = [needs, cause].into_iter().filter(|text| !text.is_empty());
+    let below = [compared_by, needs, cause].into_iter().filter(|text| !text.is_empty());
     let below: Markup = below.map(|text| html!("<span class=\"needs\">{}</span>", text)).collect();
     html!(
         "<details class=\"compared\" id=\"{}\"><summary><span class=\"name\">{}{}</span><span><i>A</i> {}</span><span><i>B</i> {}</span>\

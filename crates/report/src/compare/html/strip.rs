@@ -117,6 +117,7 @@ mod tests {
     #[test]
     fn of_very_many_rounds_quantiles_are_drawn_to_both_ends() {
         let of = |rounds: usize| FigureOfSide {
+            modes: Vec::new(),
             interval: None,
             rounds: vec![(0..rounds).rev().map(|one| one as f64).collect()],
         };

@@ -1,0 +1,166 @@
+//! Durations, sizes and rates as people type them: one way to read each, for all commands.
+
+use std::time::Duration;
+
+/// Units of a duration, in seconds; a bare number is in seconds.
+const DURATIONS: [(&str, f64); 9] = [
+    ("us", 1e-6),
+    ("µs", 1e-6),
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("min", 60.0),
+    ("h", 3600.0),
+    ("d", 86_400.0),
+    ("w", 604_800.0),
+];
+/// The longest duration, in seconds: a century.
+const LONGEST: f64 = 36_525.0 * 86_400.0;
+
+/// A duration such as `500ms`, `1.5s`, `10m`, `2h`, `30d`; a bare number is in seconds. From a microsecond to a century.
+///
+/// # Errors
+/// What is right.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    const WRONG: &str =
+        "a time is a number and a unit, such as 500ms, 45s, 10m or 2h (us, ms, s, m, h, d, w; seconds without one)";
+    let (number, unit) = split(text);
+    let factor = match unit {
+        "" => Some(1.0),
+        unit => DURATIONS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
+    };
+    let seconds = number.zip(factor).map(|(number, factor)| number * factor).ok_or(WRONG)?;
+    if !(1e-6..=LONGEST).contains(&seconds) {
+        return Err(format!("it must be between 1 us and a century; {WRONG}"));
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// The same within bounds, which an error names.
+///
+/// # Errors
+/// What is right.
+pub fn duration_within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let found = duration(text)?;
+    if (least..=most).contains(&found) {
+        return Ok(found);
+    }
+    let words = |time: Duration| crate::units::seconds(time.as_secs_f64());
+    Err(format!("it must be between {} and {}", words(least), words(most)))
+}
+
+/// A number of bytes such as `4096`, `4k`, `4KiB` (1024 each), `4kB` (1000 each), `1.5G`.
+///
+/// # Errors
+/// What is right.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    const WRONG: &str = "a size is a number of bytes, such as 4096, 4k or 4KiB (1024 each), 4kB (1000 each), 1M, 1G";
+    let (number, unit) = split(text);
+    let number = number.ok_or(WRONG)?;
+    let unit = unit.to_ascii_lowercase();
+    let (prefix, base) = match unit.as_str() {
+        "" | "b" => ("", 1.0f64),
+        "kib" | "mib" | "gib" | "tib" => (&unit[..1], 1024.0),
+        "kb" | "mb" | "gb" | "tb" => (&unit[..1], 1000.0),
+        other => (other, 1024.0),
+    };
+    let power = ["", "k", "m", "g", "t"].iter().position(|known| *known == prefix).ok_or(WRONG)?;
+    let value = number * base.powi(power as i32);
+    if value.fract() != 0.0 || !(1.0..9e15).contains(&value) {
+        return Err("it must be a whole number of bytes, at least one and less than 8 PiB".into());
+    }
+    Ok(value as u64)
+}
+
+/// Bits a second with decimal prefixes, as links have them: `100M`, `1.5G`.
+///
+/// # Errors
+/// What is right.
+pub fn bits_per_second(text: &str) -> Result<f64, String> {
+    const WRONG: &str = "bits a second are a number, such as 100M or 1.5G (k, M, G: 1000 each)";
+    let (number, unit) = split(text);
+    let power = ["", "k", "M", "G"].iter().position(|known| *known == unit).ok_or(WRONG)?;
+    Ok(number.ok_or(WRONG)? * 1000f64.powi(power as i32))
+}
+
+/// A percentage with or without its sign, above 0, as a share.
+///
+/// # Errors
+/// What is right.
+pub fn percentage(text: &str) -> Result<f64, String> {
+    const WRONG: &str = "a percentage above 0 is right, such as 2 or 2%";
+    match split(text) {
+        (Some(number), "" | "%") if number > 0.0 => Ok(number / 100.0),
+        _ => Err(WRONG.into()),
+    }
+}
+
+/// A number of ASCII digits with or without a decimal point, and what follows it.
+fn split(text: &str) -> (Option<f64>, &str) {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    (number.parse().ok(), unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units_from_microseconds_to_weeks() {
+        for (text, seconds) in [
+            ("500ms", 0.5),
+            ("0.5s", 0.5),
+            ("250us", 250e-6),
+            ("250µs", 250e-6),
+            ("90", 90.0),
+            ("45s", 45.0),
+            ("10m", 600.0),
+            ("1.5h", 5400.0),
+            ("30d", 2_592_000.0),
+            ("2w", 1_209_600.0),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        }
+        for wrong in
+            ["", "m", "-5s", "0s", "0", "1e9", "nan", "inf", "5x", "µ", "1 s", "5S", "36526d", "0.1us", "٤s", "1.2.3s"]
+        {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        let (least, most) = (Duration::from_millis(10), Duration::from_secs(60));
+        assert!(duration_within("10ms", least, most).is_ok() && duration_within("9ms", least, most).is_err());
+    }
+
+    #[test]
+    fn sizes_have_binary_and_decimal_prefixes() {
+        for (text, expected) in [
+            ("1", 1),
+            ("512b", 512),
+            ("4k", 4096),
+            ("4K", 4096),
+            ("4KiB", 4096),
+            ("4kB", 4000),
+            ("1.5M", 1_572_864),
+            ("2MB", 2_000_000),
+            ("1G", 1 << 30),
+            ("1t", 1 << 40),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "k", "-4k", "0", "4x", "4kk", "1e3", "0.3", "nan", "9999999T", "4 k", "٤k", "4ib", "4iB"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_have_decimal_prefixes_and_percentages_a_sign() {
+        assert_eq!((bits_per_second("100M"), bits_per_second("1.5G")), (Ok(100e6), Ok(1.5e9)));
+        assert_eq!((percentage("2"), percentage("2.5%")), (Ok(0.02), Ok(0.025)));
+        for wrong in ["", "M", "100Mbit", "-1M", "NaN", "inf", "100m"] {
+            assert!(bits_per_second(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "0", "%", "-1", "x", "5%%"] {
+            assert!(percentage(wrong).is_err(), "{wrong}");
+        }
+    }
+}
