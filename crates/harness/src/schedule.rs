@@ -263,11 +263,24 @@ impl Schedule {
 
     /// Leaves out a unit for want of time; one with as many rounds as an interval needs keeps them.
     pub(crate) fn leave_out(&mut self, unit: usize) {
+        let least = self.least_kept(unit);
         let state = &mut self.units[unit];
         state.over = Some(Over::NoTime);
-        if state.rounds < LEAST_ROUNDS as u32 {
+        if state.rounds < least {
             self.decisions.push(Decision::LeaveOut { unit });
         }
+    }
+
+    /// The unit that is asked for, if it is the only one.
+    fn only_asked(&self) -> Option<usize> {
+        let mut asked = (0..self.units.len()).filter(|&unit| !self.units[unit].task.only_input);
+        asked.next().filter(|_| asked.next().is_none())
+    }
+
+    /// Rounds that are kept of a unit for which there is no more time: as many as an interval needs, and of the only one any, whose range
+    /// is shown.
+    fn least_kept(&self, unit: usize) -> u32 {
+        if self.only_asked() == Some(unit) { 1 } else { LEAST_ROUNDS as u32 }
     }
 
     /// Nanoseconds that a round of a unit may take that begins now, where the budget is kept: those that more important units leave,
@@ -312,10 +325,12 @@ impl Schedule {
 
     /// Units that have fewer rounds than they should have, because time ran out.
     pub(crate) fn short(&self) -> Vec<usize> {
-        let is_short = |state: &State| {
-            state.over == Some(Over::NoTime) && (LEAST_ROUNDS as u32..self.least_rounds(state)).contains(&state.rounds)
+        let is_short = |&unit: &usize| {
+            let state = &self.units[unit];
+            let is_kept = (self.least_kept(unit)..self.least_rounds(state)).contains(&state.rounds);
+            state.over == Some(Over::NoTime) && is_kept
         };
-        (0..self.units.len()).filter(|&unit| is_short(&self.units[unit])).collect()
+        (0..self.units.len()).filter(is_short).collect()
     }
 
     /// The units that are asked for and go on.
@@ -416,7 +431,15 @@ impl Schedule {
                     self.budget = self.said.max(now + owed);
                 }
             }
-            Limit::Kept => self.without_room = without_room(&self.needs(), self.budget - now, self.budget),
+            Limit::Kept => {
+                self.without_room = without_room(&self.needs(), self.budget - now, self.budget);
+                // Nothing else waits for the time of the one case that was asked for: fewer rounds are better than none.
+                if let Some(unit) =
+                    self.only_asked().filter(|&unit| now + self.time_of(&self.units[unit], 1) <= self.budget)
+                {
+                    self.without_room.retain(|&other| other != unit);
+                }
+            }
         }
         // How long it will be is known once each unit has had a round.
         if self.passes > 1 && self.budget > GROWN * self.said {

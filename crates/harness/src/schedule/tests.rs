@@ -609,3 +609,16 @@ fn no_round_goes_on_for_longer_than_a_neighbour_stays() {
     let next = schedule.next(0.0, &mut || panic!("no unit has its minimum")).unwrap();
     assert_eq!(next.beyond, MOST_BEYOND);
 }
+
+#[test]
+fn only_case_asked_for_uses_its_budget_though_rounds_are_slow() {
+    // Eight rounds were expected to take 0.8 s each; they take 1.5.
+    let slow = Script { expected: guessed(800.0), beside: 1.5e9, first: 1.5e9 };
+    let played = play(KEPT, &[slow], content);
+    assert!((5..8).contains(&played.rounds[0]) && played.now <= 10e9, "{:?} {}", played.rounds, played.now);
+    assert!(played.left_out.is_empty(), "{:?}", played.left_out);
+    assert_eq!(played.schedule.short(), [0]);
+    // With two, the one without room is left out whole.
+    let played = play(KEPT, &[usual(20.0), Script { expected: guessed(800.0), beside: 4e9, first: 4e9 }], content);
+    assert_eq!(played.left_out, [1]);
+}
