@@ -51,7 +51,7 @@ pub fn sample_predictions() -> Vec<PredictionRecord> {
         derivation: "61.5 ns trap = 61.5 ns".into(),
         sources: vec!["a published table".into()],
         calibration: None,
-        formula_name: "a test".into(),
+        formula_name: Default::default(),
         ceiling: None,
     };
     let record = |metric, case, prediction: Option<Prediction>| PredictionRecord {
