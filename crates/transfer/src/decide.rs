@@ -172,11 +172,11 @@ impl Desk {
         // Where nothing is, nobody asks for the path.
         let found = if tree.is_new(entry.parent) { None } else { look(&held, entry, &tree.path(entry))? };
         if let Some(found) = found {
-            let path = tree.path(entry);
+            let (path, served) = (tree.path(entry), tree.held(0)?);
             if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
                 return Err(FileError::Special { path, kind: kind(&found) }.into());
             }
-            if settings.update && is_same(entry, &found, |modified| self.times.of(&held, modified)) {
+            if settings.update && is_same(entry, &found, |modified| self.times.of((&served, &held), modified)) {
                 return Ok((Decision::Unchanged, None));
             }
             if !self.overwrite {

@@ -29,12 +29,18 @@ struct Tried {
 }
 
 impl KeptTimes {
-    /// What the file system of a directory keeps of a time.
+    /// What the file system of a directory keeps of a time. The file is made in the directory that is served, if that is on it: a
+    /// directory of the user's in which nothing changes keeps its time.
     ///
     /// # Errors
     /// Those of making a file there, and of giving it a time.
-    pub(crate) fn of(&mut self, held: &Arc<Held>, modified: Modified) -> std::io::Result<Modified> {
+    pub(crate) fn of(
+        &mut self,
+        (served, held): (&Arc<Held>, &Arc<Held>),
+        modified: Modified,
+    ) -> std::io::Result<Modified> {
         let device = held.directory.metadata()?.dev();
+        let held = if served.directory.metadata()?.dev() == device { served } else { held };
         let place = match self.0.iter().position(|tried| tried.device == device) {
             Some(place) => place,
             None => {
@@ -63,7 +69,8 @@ mod tests {
         let (mut tree, mut kept) = (Tree::new(Root::open(directory.path()).unwrap()), KeptTimes::default());
         for seconds in [1_000_000_000, 5, 1_600_000_001] {
             let modified = Modified { seconds, nanoseconds: 500_000_000 };
-            let Modified { seconds: found, .. } = kept.of(&tree.held(0).unwrap(), modified).unwrap();
+            let held = tree.held(0).unwrap();
+            let Modified { seconds: found, .. } = kept.of((&held, &held), modified).unwrap();
             assert_eq!(found, seconds);
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
         }
