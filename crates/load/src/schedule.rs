@@ -130,7 +130,13 @@ struct Beginners {
 
 impl Beginners {
     fn new(users: u32, think: Think, start: u64, random: &mut Random) -> Self {
-        let mut shares: Vec<f64> = (0..users).map(|_| random.uniform()).collect();
+        let mut share = |user: u32| match think.spread {
+            // Constant thought keeps the distances between users for ever: they are left to chance.
+            Spread::Constant => random.uniform(),
+            // These are forgotten within a few cycles; until then as many ask in each time as in any other, with less chance in it.
+            Spread::Exponential => (f64::from(user) + random.uniform()) / f64::from(users),
+        };
+        let mut shares: Vec<f64> = (0..users).map(&mut share).collect();
         shares.sort_by(|one, other| other.total_cmp(one));
         Self { start, think, shares, users, asked: vec![start; users as usize], responses: 0.0, answers: 0 }
     }
@@ -319,7 +325,8 @@ mod tests {
                 (1e10, vec![(0.01, 0.3), (0.1, 1.0), (0.3, 2.5), (2.0, 0.5)]),
                 // Here the users who ask before the first answer has come are known only when it has.
                 (5e11, vec![(0.5, 1.5), (1.5, 1.5), (1.5, 3.0)]),
-                (2e12, vec![(2.0, 3.0), (3.0, 6.0)]),
+                // And of responses that take longer than thought, the first cycle is not steady.
+                (2e12, vec![(3.0, 6.0), (6.0, 3.0)]),
             ] {
                 let think = Think { mean: THINK, spread };
                 let times = answers(USERS, think, response as u64, 10 * THINK as u64, 5);

@@ -19,7 +19,7 @@ const DROPPED: usize = 64;
 
 /// Serves a client until its end; once the server is to end, with one more answer. A call that waits longer than a limit ends it.
 pub fn attend((socket, registered): (&OwnedFd, Option<Registered>), hall: &mut Hall, is_over: &AtomicBool) {
-    let mut connection = Connection::watched(registered);
+    let mut connection = hall.connection(socket, registered);
     let mut buffers = std::mem::take(&mut hall.buffers);
     connection.lend(&mut buffers);
     let idle = hall.site.limits().idle;

@@ -256,7 +256,8 @@ impl Serves for Worker {
         let number = clients.enter(|number| {
             let registered = hall.register(&socket);
             is_added = epoll::add(&*epoll, &socket, EventData::new_u64(number as u64), flags).is_ok();
-            Client::new(socket, Connection::watched(registered), hall.site.now())
+            let connection = hall.connection(&socket, registered);
+            Client::new(socket, connection, hall.site.now())
         });
         // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
         if !is_added {

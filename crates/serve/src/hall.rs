@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-use crate::connection::Buffers;
+use crate::connection::{Buffers, Connection};
+use crate::house::is_local;
 use crate::registered::Registered;
 use crate::sending::{Sender, Sending};
 use crate::server::Served;
@@ -55,6 +56,12 @@ impl Hall {
     /// Registers a connection, if they are watched.
     pub fn register(&self, socket: impl AsFd) -> Option<Registered> {
         self.watch.as_ref()?.register(socket)
+    }
+
+    /// A connection over this socket, that is served from now on.
+    pub fn connection(&self, socket: impl AsFd, registered: Option<Registered>) -> Connection {
+        let is_local = self.sending.asks_where_clients_are() && is_local(&socket).unwrap_or(false);
+        Connection::watched(registered).local(is_local)
     }
 
     /// Says to a connection that there are too many, without waiting for anything.

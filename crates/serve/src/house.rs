@@ -130,11 +130,14 @@ impl House {
     }
 }
 
-/// Whether both ends of a connection have one address: then what arrives comes from the CPU of the client.
-fn is_local(socket: impl AsFd) -> rustix::io::Result<bool> {
+/// Whether both ends of a connection are on this host: then what arrives comes from the CPU of the client.
+///
+/// # Errors
+/// Those of getsockname and getpeername.
+pub fn is_local(socket: impl AsFd) -> rustix::io::Result<bool> {
     let own: SocketAddr = getsockname(&socket)?.try_into()?;
     let peer: SocketAddr = getpeername(&socket)?.ok_or(rustix::io::Errno::NOTCONN)?.try_into()?;
-    Ok(own.ip() == peer.ip())
+    Ok(own.ip() == peer.ip() || peer.ip().to_canonical().is_loopback())
 }
 
 impl Desk {

@@ -20,7 +20,9 @@ use crate::words;
 /// By which calls the bytes of files go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// Small files as by [`Self::ReadWrite`], so that one call sends head and content, and larger ones as by [`Self::SendFile`].
+    /// Small files as by [`Self::ReadWrite`], so that one call sends head and content; larger ones as by [`Self::SendFile`] to other
+    /// hosts, and as by [`Self::Mmap`] to clients on this one. A client here copies what is sent: by reference from pages of the file,
+    /// which are in no cache of a CPU; from a mapping out of what the server has just copied.
     #[default]
     Auto,
     /// Read into memory and sent from there: two copies, by a buffer that stays in the cache.
@@ -71,6 +73,7 @@ pub struct Sender(Calls);
 
 #[derive(Debug)]
 enum Calls {
+    Auto(Mapped),
     ReadWrite,
     Mmap(Mapped),
     SendFile,
@@ -83,7 +86,8 @@ impl Sender {
         Self(match sending {
             Sending::ReadWrite => Calls::ReadWrite,
             Sending::Mmap => Calls::Mmap(Mapped::default()),
-            Sending::Auto | Sending::SendFile => Calls::SendFile,
+            Sending::Auto => Calls::Auto(Mapped::default()),
+            Sending::SendFile => Calls::SendFile,
             Sending::Splice => Calls::Splice(Spliced::default()),
         })
     }
@@ -97,7 +101,8 @@ impl Sender {
         match self.0 {
             Calls::ReadWrite => connection.read_part(PIECE)?,
             Calls::Mmap(_) => mapped::read_last(connection)?,
-            Calls::SendFile | Calls::Splice(_) => {}
+            Calls::Auto(_) if connection.is_local() => mapped::read_last(connection)?,
+            Calls::Auto(_) | Calls::SendFile | Calls::Splice(_) => {}
         }
         let sent = match connection.to_send() {
             Some(ToSend::Bytes(bytes, follows)) => {
@@ -106,15 +111,25 @@ impl Sender {
                 let more = if is_held { SendFlags::MORE } else { SendFlags::empty() };
                 send(socket, bytes, SendFlags::NOSIGNAL | more)?
             }
-            Some(ToSend::Part(part)) => self.send_part(part, socket)?,
+            Some(ToSend::Part(part)) => self.send_part(part, connection.is_local(), socket)?,
             None => 0,
         };
         connection.sent(sent);
         Ok(sent)
     }
 
-    fn send_part(&mut self, part: &Part, socket: impl AsFd) -> Result<usize> {
+    /// Whether it chooses the calls by where a client is.
+    pub fn asks_where_clients_are(&self) -> bool {
+        matches!(self.0, Calls::Auto(_))
+    }
+
+    fn send_part(&mut self, part: &Part, is_local: bool, socket: impl AsFd) -> Result<usize> {
         let sent = match &mut self.0 {
+            // Not every file system has files that can be mapped.
+            Calls::Auto(mapped) => match is_local && mapped.can_show(part) {
+                true => mapped.send(part, &socket),
+                false => return send_file(part, socket),
+            },
             Calls::ReadWrite | Calls::SendFile => return send_file(part, socket),
             Calls::Mmap(mapped) => mapped.send(part, &socket),
             Calls::Splice(spliced) => spliced.send(part, &socket),

@@ -330,7 +330,8 @@ impl Serves for Worker {
 
     fn enter(&mut self, socket: OwnedFd) {
         self.serial = self.serial.wrapping_add(1);
-        let (serial, connection) = (u64::from(self.serial), Connection::watched(self.hall.register(&socket)));
+        let connection = self.hall.connection(&socket, self.hall.register(&socket));
+        let serial = u64::from(self.serial);
         let since = self.hall.site.now();
         let number = self.clients.enter(|number| {
             let token = serial << 32 | number as u64;

@@ -36,6 +36,11 @@ impl Mapped {
         Call::SendWindow(window, within, Follows::More).make(socket)
     }
 
+    /// Whether the file of a part can be mapped, which it is then.
+    pub fn can_show(&mut self, part: &Part) -> bool {
+        self.show(&part.opened, part.range.start / WINDOW * WINDOW).is_ok()
+    }
+
     /// Shows the file from this offset on, unless it does already: then its pages need not be mapped again.
     fn show(&mut self, opened: &Arc<Opened>, offset: u64) -> Result<&Window> {
         let window = match self.window.take() {
