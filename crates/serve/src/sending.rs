@@ -179,11 +179,16 @@ mod tests {
 
     /// What arrives of a file that is cut to this length after so many calls that sent something.
     fn cut(sending: Sending, calls: usize, length: u64) -> (Result<()>, Vec<u8>) {
+        cut_for(sending, calls, length, false)
+    }
+
+    /// The same for a client on this host or elsewhere.
+    fn cut_for(sending: Sending, calls: usize, length: u64, is_local: bool) -> (Result<()>, Vec<u8>) {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("a");
         fs::write(&path, [7; LENGTH]).unwrap();
         let mut site = Site::new(Files::new(Arc::new(Root::open(top.path()).unwrap()), 4), Manner::default());
-        let (mut connection, mut sender) = (Connection::default(), Sender::new(sending));
+        let (mut connection, mut sender) = (Connection::default().local(is_local), Sender::new(sending));
         let (near, mut far) = UnixStream::pair().unwrap();
         connection.buffer(1).extend_from_slice(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
         connection.received(28);
@@ -217,6 +222,17 @@ mod tests {
                 assert!(end.is_err() && content.len() < LENGTH, "{sending} {length}");
             }
         }
+    }
+
+    #[test]
+    fn clients_on_this_host_get_mapped_files_and_others_what_sendfile_moves() {
+        // After the head, all but the end goes in one call from a mapping; by sendfile all of it does.
+        let half = |is_local| cut_for(Sending::Auto, 2, 3 * 4096 + 10, is_local).1.len();
+        assert_eq!([half(true), cut(Sending::Mmap, 2, 3 * 4096 + 10).1.len()], [3 * 4096 + 10; 2]);
+        assert_eq!([half(false), cut(Sending::SendFile, 2, 3 * 4096 + 10).1.len()], [LENGTH; 2]);
+        let near = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(near.local_addr().unwrap()).unwrap();
+        assert!(crate::house::is_local(&client).unwrap());
     }
 
     #[test]
