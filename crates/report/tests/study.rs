@@ -4,7 +4,7 @@ mod synthetic;
 
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_model::{Axis, AxisScale, Case, Hazard, Metric, Name, Point, Run, Severity, Treatment};
+use kelvin_model::{Attempt, Axis, AxisScale, Case, Hazard, Metric, Name, Point, Run, Severity, Treatment};
 use kelvin_report::figures::{Drawing, figures};
 use kelvin_report::{FirstScreen, Html, Markdown, ProbeText, Render, Report, Terminal, svg};
 
@@ -127,6 +127,16 @@ fn hazards_inputs_and_machine_are_not_on_the_screen_of_a_study() {
     let mut serious = run;
     serious.outline.hazards[0].severity = Severity::Serious;
     assert!(self::text(&screen(), &serious).contains("serious  a sibling was busy"));
+}
+
+#[test]
+fn what_failed_is_said_once_with_its_reason() {
+    let mut run = contention();
+    for measurement in run.measurements.iter_mut().filter(|one| !one.planned.only_input) {
+        measurement.rounds = vec![testing::attempt(0, Attempt::Failed("the disk went away".into()))];
+    }
+    let text = text(&screen(), &run);
+    assert_eq!(text.matches("5 figures: the disk went away").count(), 1, "{text}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ const MOST_OF_TITLE: usize = 80;
 /// The class of a mark where a figure is only as found.
 const AS_FOUND: &str = "ladder-found";
 /// Room at the right edge for the word behind a figure: `slower`.
-const VERDICT: f64 = 48.0;
+const VERDICT: f64 = 56.0;
 /// White to either side of a file's ladder.
 const MARGIN: f64 = 14.0;
 

@@ -264,12 +264,12 @@ fn in_parts(grid: &Grid, most: usize) -> Vec<Grid> {
 
 /// A line with styles, padded to the columns that it shows.
 fn left_painted(line: &str, width: usize) -> String {
-    let plain = anstyle_free(line);
+    let plain = without_styles(line);
     format!("{line}{}", " ".repeat(width.saturating_sub(columns(&plain))))
 }
 
 /// A line without its styles.
-fn anstyle_free(line: &str) -> String {
+fn without_styles(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))

@@ -14,6 +14,8 @@ use crate::{Report, studies, units, words};
 
 /// Sentences of a study's conclusions, at most.
 pub(crate) const MOST_SENTENCES: usize = 8;
+/// Reasons for figures that are missing, at most.
+const MOST_REASONS: usize = 6;
 /// Lines of a table that has more points than the screen has room for.
 const LEAST_ROWS: usize = 8;
 
@@ -92,6 +94,29 @@ impl StudyScreen<'_> {
         if lines.is_empty() {
             lines.extend([String::new(), "Nothing was measured.".to_owned()]);
         }
+        lines.extend(self.without_figures(&asked)?);
+        Ok(lines)
+    }
+
+    /// Why what no table shows has no figure, each reason once.
+    fn without_figures(&self, shown: &[Section<'_>]) -> io::Result<Vec<String>> {
+        let is_shown = |result: &MetricResult| {
+            let entries = shown.iter().flat_map(|section| &section.entries);
+            entries.flat_map(Entry::results).any(|known| std::ptr::eq(known, result))
+        };
+        let mut reasons: Vec<(&'static str, String, u64)> = Vec::new();
+        for result in self.report.analysis.results.iter().filter(|result| !result.only_input && !is_shown(result)) {
+            let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };
+            match reasons.iter_mut().find(|(known, because, _)| *known == word && *because == reason) {
+                Some((_, _, count)) => *count += 1,
+                None => reasons.push((word, reason, 1)),
+            }
+        }
+        let mut lines = Vec::new();
+        for (word, reason, count) in reasons.into_iter().take(MOST_REASONS) {
+            let text = format!("{}: {reason}", words::plural(count, "figure"));
+            lines.extend(self.written(|out| self.of.terminal.hanging(out, (Paint::Odd, word), 12, &text))?);
+        }
         Ok(lines)
     }
 
@@ -160,13 +185,12 @@ pub(crate) fn title(report: &Report<'_>) -> String {
     }
 }
 
-/// What a study measured for its own sake, without what its own tables have.
+/// What a study measured for its own sake, without what its own tables have, and without what has no figure at all.
 fn asked<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     let is_in_table = |entry: &Entry<'_>| {
         let results = entry.results();
-        let mut measured = results.iter().filter(|result| result.outcome.summary().is_some()).peekable();
-        studies::is_in_tables(report, entry.metric())
-            || (measured.peek().is_some() && measured.all(|result| studies::has(report, result)))
+        let mut measured = results.iter().filter(|result| result.outcome.summary().is_some());
+        studies::is_in_tables(report, entry.metric()) || measured.all(|result| studies::has(report, result))
     };
     let mut asked = of_purpose(&sections(report), false);
     asked.iter_mut().for_each(|section| section.entries.retain(|entry| !is_in_table(entry)));
