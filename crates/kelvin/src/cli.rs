@@ -15,13 +15,14 @@ mod why;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
-use clap::{ArgGroup, Args, Command as Flags, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgGroup, Args, Command as Flags, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
+use kelvin_model::quantity::{bytes, duration_within, percentage};
 use kelvin_store::Tag;
 
 pub use ab::{AbArgs, Means, Setting};
@@ -332,7 +333,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "BYTES", value_parser = socket_buffers)]
     pub socket_buffers: Option<u32>,
     /// Limit on what all probes together may write to files
-    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = file::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = bytes)]
     pub write_limit: u64,
     /// CPU for single-CPU probes [default: the last, or one that is left alone more]
     #[arg(long, value_name = "CPU", value_parser = whole::<u32>, allow_negative_numbers = true)]
@@ -363,8 +364,6 @@ pub fn usual<A: Args + FromArgMatches>() -> A {
 /// What the help of a command says of a flag, in one line.
 #[cfg(test)]
 pub fn help_of(command: &str, flag: &str) -> String {
-    use clap::CommandFactory;
-
     let cli = Cli::command();
     let command = cli.find_subcommand(command).expect("a command");
     let flag = command.get_arguments().find(|argument| argument.get_id() == flag).expect("a flag");
@@ -457,7 +456,7 @@ pub struct SelfcheckArgs {
     /// How to measure
     #[command(flatten)]
     pub measure: MeasureArgs,
-    /// Run the probes that fail on purpose instead: each must be reported and affect no other
+    /// Run the probes that fail on purpose instead: each must be reported and affect no other; exit status 0 if all are
     #[arg(long)]
     pub faults: bool,
     /// Print JSON
@@ -549,9 +548,9 @@ pub struct ReportArgs {
     /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file
     #[arg(default_value = "last")]
     pub run: OsString,
-    /// Output format
-    #[arg(long, value_enum, default_value = "terminal")]
-    pub format: Format,
+    /// Output format [default: by the ending of --output, such as .html; else terminal]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// Where to write it [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -573,6 +572,29 @@ pub struct ReportArgs {
     /// The store
     #[command(flatten)]
     pub store: StoreArgs,
+}
+
+impl ReportArgs {
+    /// The format that was asked for, or that the ending of the file names.
+    pub fn format(&self) -> Format {
+        format_of(self.format, false, self.output.as_deref(), Format::Terminal)
+    }
+}
+
+/// Endings of files that are not called like their format.
+const ENDINGS: [(&str, &str); 4] = [("htm", "html"), ("markdown", "md"), ("xml", "junit"), ("prom", "openmetrics")];
+
+/// The format that was asked for; else the one that the ending of the file names, or the usual one where it names none.
+fn format_of<F: ValueEnum>(asked: Option<F>, json: bool, output: Option<&Path>, usual: F) -> F {
+    let of = |name: &str| F::from_str(name, true).ok();
+    let ending = output.and_then(Path::extension).map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let named = || {
+        let ending = ending?;
+        let other = ENDINGS.iter().find(|(known, _)| *known == ending).map(|(_, name)| *name);
+        of(other.unwrap_or(&ending))
+    };
+    let asked = if json { of("json") } else { asked };
+    asked.or_else(named).unwrap_or(usual)
 }
 
 /// A format of `kelvin report`.
@@ -611,7 +633,9 @@ pub enum Format {
 /// # Errors
 /// A usage error, as one line that names the argument and what would be right.
 pub fn parse() -> Result<Command, Fault> {
-    match Cli::try_parse() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let command = with_options_of(&words, Cli::command());
+    match command.try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(cli.command),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -622,6 +646,23 @@ pub fn parse() -> Result<Command, Fault> {
             _ => Err(one_line(&error)),
         },
     }
+}
+
+/// The command line, with the options of the study load in the help of that study and of no other.
+fn with_options_of(words: &[OsString], command: Flags) -> Flags {
+    let is_of_another = match words {
+        [_, study, name, ..] => study == "study" && name != "load" && !name.to_string_lossy().starts_with('-'),
+        _ => false,
+    };
+    if !is_of_another {
+        return command;
+    }
+    command.mut_subcommand("study", |study| {
+        study.mut_args(|argument| {
+            let is_of_load = argument.get_help_heading() == Some(study_load::HEADING);
+            argument.hide(is_of_load)
+        })
+    })
 }
 
 /// An argument other than a file name is not UTF-8. clap does not say which one, so all candidates are named.
@@ -640,6 +681,18 @@ fn one_line(error: &clap::Error) -> Fault {
         let command: Vec<&str> = usage.split(' ').take_while(|word| !word.starts_with(['[', '<'])).collect();
         return Fault::because(format!("no command given; `{} --help` lists them", command.join(" ")));
     }
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand)
+    {
+        let command = Cli::command();
+        // Two letters that changed places are one mistake.
+        let distance = |name: &str| strsim::damerau_levenshtein(given, name);
+        let near = command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Flags::get_name);
+        let near = near.filter(|name| distance(name) <= 1 + given.len() / 4).min_by_key(|name| distance(name));
+        if let Some(near) = near {
+            return Fault::because(format!("there is no command '{given}'; a similar one is '{near}'"));
+        }
+    }
     let kept = text
         .lines()
         .map(str::trim)
@@ -650,9 +703,12 @@ fn one_line(error: &clap::Error) -> Fault {
     Fault::because(kept.trim_start_matches("error: "))
 }
 
-/// A time such as `90`, `45s`, `10m`, `1.5h`, from one second to a week.
+/// The shortest and the longest time that a command takes.
+const TIMES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(7 * 86_400)];
+
+/// A time such as `500ms`, `45s`, `10m`, `1.5h`, from a millisecond to a week; a bare number is in seconds.
 fn duration(text: &str) -> Result<Duration, String> {
-    duration_from(1.0, "one second", text)
+    duration_within(text, TIMES[0], TIMES[1])
 }
 
 /// The time of a run that is as long as its minimum of rounds takes.
@@ -661,27 +717,6 @@ pub const MINIMUM: Duration = Duration::ZERO;
 /// A time of a run.
 fn budget(text: &str) -> Result<Duration, String> {
     if text == "minimum" { Ok(MINIMUM) } else { duration(text) }
-}
-
-/// A time from a hundredth of a second to a week.
-fn any_duration(text: &str) -> Result<Duration, String> {
-    duration_from(0.01, "a hundredth of a second", text)
-}
-
-fn duration_from(least: f64, least_in_words: &str, text: &str) -> Result<Duration, String> {
-    const WEEK: f64 = 7.0 * 86400.0;
-    const WRONG: &str = "a time is a number followed by s, m or h, such as 45s or 10m";
-    let (number, factor) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) if text.ends_with('m') => (number, 60.0),
-        Some(number) if text.ends_with('h') => (number, 3600.0),
-        Some(number) => (number, 1.0),
-        None => (text, 1.0),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| WRONG.to_owned())? * factor;
-    if !(least..=WEEK).contains(&seconds) {
-        return Err(format!("it must be between {least_in_words} and a week"));
-    }
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 /// A whole number from 0.
@@ -712,21 +747,20 @@ fn between(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clon
 
 /// Bytes of a socket buffer, between what a kernel grants at least and what it can count.
 fn socket_buffers(text: &str) -> Result<u32, String> {
-    let bytes = file::bytes(text)?;
+    let bytes = bytes(text)?;
     let bytes = u32::try_from(bytes).ok().filter(|bytes| (4 << 10..=1 << 30).contains(bytes));
     bytes.ok_or_else(|| "it must be between 4k and 1G".into())
 }
 
 /// A percentage above 0 and at most 50, as a share.
 fn percent(text: &str) -> Result<f64, String> {
-    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "it must be a percentage, such as 2".to_owned())?;
-    if value > 0.0 && value <= 50.0 { Ok(value / 100.0) } else { Err("it must be above 0 and at most 50".into()) }
+    let share = percentage(text)?;
+    if share <= 0.5 { Ok(share) } else { Err("it must be above 0 and at most 50".into()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent_and_every_command_has_an_example() {
@@ -764,9 +798,8 @@ mod tests {
         assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
         assert_eq!((budget("minimum"), budget("45s")), (Ok(MINIMUM), duration("45s")));
         assert!(budget("0s").is_err() && duration("minimum").is_err());
-        assert_eq!(any_duration("0.25"), Ok(Duration::from_millis(250)));
-        assert!(any_duration("0.001s").is_err());
-        for wrong in ["", "m", "-5s", "0s", "0.5s", "1e99", "nan", "8000h", "5x", "µ"] {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        for wrong in ["", "m", "-5s", "0s", "0.5ms", "1e99", "nan", "8000h", "5x", "µ"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
         assert_eq!(percent("2"), Ok(0.02));
@@ -783,6 +816,38 @@ mod tests {
     }
 
     #[test]
+    fn format_is_the_one_asked_for_or_that_of_the_ending() {
+        let of = |asked, json, output: &str| format_of(asked, json, Some(Path::new(output)), CompareFormat::Terminal);
+        for (output, format) in [
+            ("x.html", CompareFormat::Html),
+            ("x.HTM", CompareFormat::Html),
+            ("x.md", CompareFormat::Md),
+            ("x.xml", CompareFormat::Junit),
+            ("x.json", CompareFormat::Json),
+            ("x.txt", CompareFormat::Terminal),
+            ("html", CompareFormat::Terminal),
+        ] {
+            assert_eq!(of(None, false, output), format, "{output}");
+        }
+        assert_eq!(of(Some(CompareFormat::Md), false, "x.html"), CompareFormat::Md);
+        assert_eq!(of(None, true, "x.html"), CompareFormat::Json);
+        assert_eq!(format_of(None, false, None, Format::Terminal), Format::Terminal);
+        assert_eq!(format_of(None, false, Some(Path::new("x.prom")), Format::Terminal), Format::Openmetrics);
+        assert_eq!(format_of(None, false, Some(Path::new("x.csv")), Format::Terminal), Format::Csv);
+    }
+
+    #[test]
+    fn help_of_a_study_has_the_options_of_load_only_where_they_hold() {
+        let help = |name: &str| {
+            let words = ["kelvin", "study", name, "--help"].map(OsString::from);
+            let error = with_options_of(&words, Cli::command()).try_get_matches_from(&words).unwrap_err();
+            error.render().to_string()
+        };
+        assert!(help("load").contains("--server-memory") && help("load").contains("--budget"));
+        assert!(!help("transfer").contains("--server-memory") && help("transfer").contains("--budget"));
+    }
+
+    #[test]
     fn a_mistake_is_one_line_that_names_the_argument() {
         let says = |arguments: &[&str], expected: &str| {
             let error = Cli::try_parse_from(arguments).unwrap_err();
@@ -791,7 +856,7 @@ mod tests {
             assert!(!fault.contains("\\n"), "{fault}");
         };
         says(&["kelvin", "run", "--budget", "soon"], "--budget");
-        says(&["kelvin", "run", "--budget", "0.5s"], "between one second and a week");
+        says(&["kelvin", "run", "--budget", "0.5ms"], "it must be between");
         says(&["kelvin", "run", "--rounds", "1"], "--rounds");
         says(&["kelvin", "run", "--rounds", "many"], "a whole number from 2 to 1000");
         says(&["kelvin", "run", "--cpu", "-1"], "a whole number from 0");
@@ -807,6 +872,7 @@ mod tests {
         says(&["kelvin", "runs"], "`kelvin runs --help`");
         says(&["kelvin", "run", "--target", "0"], "--target");
         says(&["kelvin", "frobnicate"], "frobnicate");
+        says(&["kelvin", "rnu"], "a similar one is 'run'");
         says(&["kelvin", "report", "--format", "pdf"], "--format");
         says(&["kelvin", "run", "--quick", "--thorough"], "--thorough");
         says(&["kelvin", "agent", "--listen", "example.org"], "--listen");

@@ -82,9 +82,11 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Fault> {
 /// Writes the output of `write` to standard output as it is: a format that escapes control characters by itself. A reader
 /// that went away (`kelvin list | head`) is no fault.
 pub fn print_as_it_is(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Fault::new(UNWRITTEN, error)),
+    let mut out = io::BufWriter::new(Stdout { inner: io::stdout().lock(), is_gone: false });
+    let written = write(&mut out).and_then(|()| out.flush());
+    let Stdout { is_gone, .. } = out.into_parts().0;
+    match written {
+        Err(error) if !is_gone => Err(Fault::new(UNWRITTEN, error)),
         _ => Ok(()),
     }
 }
@@ -94,6 +96,26 @@ pub fn print_as_it_is(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> R
 pub fn end() -> Result<(), Fault> {
     let closed = io::stdout().as_fd().try_clone_to_owned().and_then(kelvin_sys::fs::close);
     closed.map_err(|error| Fault::new(UNWRITTEN, error))
+}
+
+/// Standard output, which knows whether its reader went away: a format may wrap the error in one of its own.
+struct Stdout<W> {
+    inner: W,
+    is_gone: bool,
+}
+
+impl<W: Write> Write for Stdout<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes);
+        self.is_gone |= written.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.inner.flush();
+        self.is_gone |= flushed.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
+        flushed
+    }
 }
 
 /// A line on standard error, for what is not the answer. Errors are ignored.

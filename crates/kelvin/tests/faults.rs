@@ -96,7 +96,7 @@ fn a_probe_that_goes_wrong_costs_only_itself() {
     let place = Place::new();
     let output = place.kelvin(&["selfcheck", "--faults", "--round-limit", "1s"]).output().unwrap();
     let (said, table) = (stderr(&output), stdout(&output));
-    assert_eq!(output.status.code(), Some(1), "{said}{table}");
+    assert_eq!(output.status.code(), Some(0), "{said}{table}");
     for (probe, what_happened) in [
         ("truth.fault.hang", "still running after"),
         ("truth.fault.crash", "signal 6"),

@@ -60,12 +60,12 @@ impl Name {
     }
 }
 
-/// A name that is `from`, or begins with it and a dot, with `from` replaced by `to`.
 /// Whether a name is this id, or a leading part of it up to a dot: `os` and `os.syscall` of `os.syscall.null`.
 pub fn leads(name: &str, id: &str) -> bool {
     id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
+/// A name that is `from`, or begins with it and a dot, with `from` replaced by `to`.
 fn renamed(text: &str, from: &str, to: &str) -> Option<String> {
     let rest = text.strip_prefix(from)?;
     (rest.is_empty() || rest.starts_with('.')).then(|| format!("{to}{rest}"))

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::{MeasureArgs, ShownArgs, file, of_today, percent, socket_buffers};
+use kelvin_model::quantity::{bytes, percentage};
+
+use super::{MeasureArgs, ShownArgs, of_today, percent, socket_buffers};
 
 /// `kelvin ab`.
 #[derive(Debug, Args)]
@@ -114,7 +116,7 @@ fn means(name: &str, value: &str) -> Result<Means, String> {
             _ => return Err("realtime=yes and realtime=no are right".into()),
         }),
         "quota" => Means::Quota(quota(value)?),
-        "memory" => Means::Memory(file::bytes(value)?),
+        "memory" => Means::Memory(bytes(value)?),
         "group" => Means::Group(value.into()),
         "huge-pages" => Means::System(HUGE_PAGES.into()),
         _ => return of_system(name),
@@ -138,11 +140,9 @@ fn of_system(name: &str) -> Result<Means, String> {
 
 /// A share of one CPU or of several: 50 %, 150 %.
 fn quota(text: &str) -> Result<f64, String> {
-    let percent: Option<f64> = text.strip_suffix('%').and_then(|number| number.parse().ok());
-    let share = percent.filter(|percent| (1.0..=100_000.0).contains(percent));
-    share
-        .map(|percent| percent / 100.0)
-        .ok_or_else(|| "a percentage of a CPU from 1 is right, such as quota=50%".into())
+    // Without its sign it could be meant in CPUs.
+    let share = percentage(text).ok().filter(|share| text.ends_with('%') && (0.01..=1000.0).contains(share));
+    share.ok_or_else(|| "a percentage of a CPU from 1 is right, such as quota=50%".into())
 }
 
 #[cfg(test)]

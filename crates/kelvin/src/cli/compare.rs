@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::{StoreArgs, percent};
+use super::{StoreArgs, format_of, percent};
 
 /// `kelvin compare`.
 #[derive(Debug, Args)]
@@ -41,9 +41,9 @@ pub struct ShownArgs {
     /// Print all figures instead of one screen, and which controls of causes a side lacks
     #[arg(long)]
     pub full: bool,
-    /// Output format
-    #[arg(long, value_enum, default_value = "terminal", conflicts_with = "json")]
-    format: CompareFormat,
+    /// Output format [default: by the ending of --output, such as .html; else terminal]
+    #[arg(long, value_enum, conflicts_with = "json")]
+    format: Option<CompareFormat>,
     /// Print JSON: the same as --format json
     #[arg(long)]
     json: bool,
@@ -55,7 +55,7 @@ pub struct ShownArgs {
 impl ShownArgs {
     /// The format that was asked for, by either flag.
     pub fn format(&self) -> CompareFormat {
-        if self.json { CompareFormat::Json } else { self.format }
+        format_of(self.format, self.json, self.output.as_deref(), CompareFormat::Terminal)
     }
 }
 

@@ -8,8 +8,9 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use kelvin_file::cache::State;
 use kelvin_file::write::{Pattern, Sync, WriteEngine};
 use kelvin_file::{Engine, Pages};
+use kelvin_model::quantity::bytes;
 
-use super::{DestinationArgs, MeasureArgs, any_duration, between};
+use super::{DestinationArgs, MeasureArgs, between, duration};
 
 /// `kelvin file`.
 #[derive(Debug, Args)]
@@ -67,7 +68,7 @@ pub struct ReadArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::from_one, conflicts_with = "seconds")]
     pub count: Option<u64>,
     /// Read for this long, wrapping around at the end of the file
-    #[arg(long, value_name = "TIME", value_parser = any_duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub seconds: Option<Duration>,
     /// Read only the first part of the file, of this size [default: all of it]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
@@ -201,7 +202,7 @@ pub struct AutosizeArgs {
     #[command(flatten)]
     pub how: HowArgs,
     /// Time to read for
-    #[arg(long, value_name = "TIME", default_value = "10", value_parser = any_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = duration)]
     pub seconds: Duration,
     /// Print JSON
     #[arg(long)]
@@ -289,33 +290,6 @@ impl From<PagesArg> for Pages {
     }
 }
 
-/// A number of bytes such as `4096`, `4k`, `4KiB`, `4kB`, `1.5G`.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    const WRONG: &str = "a size is a number of bytes, such as 4096, 4k or 4KiB (1024 each), 4kB (1000 each), 1M, 1G";
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| WRONG.to_owned())?;
-    let (prefix, base) = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => ("", 1.0),
-        "kib" | "mib" | "gib" | "tib" => (&unit[..1], 1024.0),
-        "kb" | "mb" | "gb" | "tb" => (&unit[..1], 1000.0),
-        "k" | "m" | "g" | "t" => (unit, 1024.0f64),
-        _ => return Err(WRONG.into()),
-    };
-    let power = match prefix.to_ascii_lowercase().as_str() {
-        "k" => 1,
-        "m" => 2,
-        "g" => 3,
-        "t" => 4,
-        _ => 0,
-    };
-    let value = number * base.powi(power);
-    if value.fract() != 0.0 || !(1.0..9e15).contains(&value) {
-        return Err("it must be a whole number of bytes, at least one and less than 8 PiB".into());
-    }
-    Ok(value as u64)
-}
-
 /// A block: at most 1 GiB.
 fn block(text: &str) -> Result<usize, String> {
     match bytes(text)? {
@@ -333,24 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
-        for (text, expected) in [
-            ("1", 1),
-            ("512b", 512),
-            ("4k", 4096),
-            ("4K", 4096),
-            ("4KiB", 4096),
-            ("4kB", 4000),
-            ("1.5M", 1_572_864),
-            ("2MB", 2_000_000),
-            ("1G", 1 << 30),
-            ("1t", 1 << 40),
-        ] {
-            assert_eq!(bytes(text), Ok(expected), "{text}");
-        }
-        for wrong in ["", "k", "-4k", "0", "4x", "4kk", "1e3", "0.3", "nan", "9999999T", "4 k", "٤k"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
+    fn blocks_have_at_most_a_gibibyte() {
         assert!(block("1G").is_ok() && block("1025M").is_err());
     }
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use kelvin_load::gate::{Gate, Objective, time};
+use kelvin_load::gate::{Gate, Objective};
 use kelvin_load::pattern::Pattern;
 use kelvin_load::schedule::Spread;
 use kelvin_load::target::Target;
 
-use super::{between, whole};
+use super::{between, duration, whole};
 
 /// `kelvin load`.
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = between(1, 100_000))]
     pub users: Vec<u32>,
     /// Time that a user thinks after each answer, such as 1s or 50ms [default: none]
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["slo", "replay"])]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["slo", "replay"])]
     pub think: Option<Duration>,
     /// Open loop: so many requests a second, whether answers come or not; of several, such as 100,200, one after the other, and
     /// after the users
@@ -51,16 +51,16 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FACTOR", default_value = "1", requires = "replay", value_parser = rate)]
     pub speed: f64,
     /// Time to measure, of several loads each [default: 10s; 5s each of several or with --slo; all of the log with --replay]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Time before that is left out [default: a tenth of it, 10s at most]
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "no_warm_up")]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "no_warm_up")]
     pub warm_up: Option<Duration>,
     /// Leave no time out
     #[arg(long)]
     pub no_warm_up: bool,
     /// Time after which an answer is no longer waited for
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
     /// Compare bodies with the first of each file, or with those in --root: by their BLAKE3 hash, or only by their length
     #[arg(long, value_name = "BY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "content")]

@@ -6,15 +6,18 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::{Between, Pattern};
-use kelvin_load::gate::time;
 use kelvin_load::target::Target;
 
-use super::file::bytes;
-use super::{between, from_one};
+use kelvin_model::quantity::{bits_per_second, bytes};
+
+use super::{between, duration, from_one};
+
+/// The heading of these options in help.
+pub(super) const HEADING: &str = "Options of the study load";
 
 /// How a server under load is studied.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of the study load")]
+#[command(next_help_heading = HEADING)]
 pub struct StudyLoadArgs {
     /// Numbers of users, each visited --rounds times [default: 1 to the larger of 20 and three times the expected knee]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = between(1, 10_000))]
@@ -26,7 +29,7 @@ pub struct StudyLoadArgs {
     #[arg(long, value_name = "PATTERN,...", value_delimiter = ',', value_enum)]
     pub pattern: Vec<PatternArg>,
     /// Time of a visit that counts [default: what the budget leaves, and at least 25 requests]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub visit: Option<Duration>,
     /// Whether files are in the page cache, or come from the disk, a sweep for each [default: cached]
     #[arg(long, value_name = "CACHE,...", value_delimiter = ',', value_enum)]
@@ -164,7 +167,7 @@ impl From<BetweenArg> for Between {
 
 /// A time, or 0 for none.
 fn time_or_none(text: &str) -> Result<Duration, String> {
-    if text == "0" { Ok(Duration::ZERO) } else { time(text) }
+    if text == "0" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
 /// Memory in which a server can start.
@@ -177,13 +180,7 @@ fn memory(text: &str) -> Result<u64, String> {
 /// Bits a second, with decimal prefixes as links have them.
 fn bits(text: &str) -> Result<u64, String> {
     const WRONG: &str = "give bits a second from 100k to 100G, such as 100M";
-    let (number, factor) = match text.strip_suffix(['k', 'M', 'G']) {
-        Some(number) if text.ends_with('k') => (number, 1e3),
-        Some(number) if text.ends_with('M') => (number, 1e6),
-        Some(number) => (number, 1e9),
-        None => (text, 1.0),
-    };
-    let bits = number.parse::<f64>().map_err(|_| WRONG.to_owned())? * factor;
+    let bits = bits_per_second(text).map_err(|_| WRONG.to_owned())?;
     if (1e5..=1e11).contains(&bits) { Ok(bits as u64) } else { Err(WRONG.into()) }
 }
 

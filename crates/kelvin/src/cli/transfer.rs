@@ -7,11 +7,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use kelvin_model::quantity::bytes;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::joined::STREAMS;
 use kelvin_transfer::moving::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 
-use super::file::bytes;
 use crate::fault::Fault;
 
 /// `kelvin send`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{MeasureArgs, StoreArgs, axis_value, of_today};
+use super::{MeasureArgs, StoreArgs, axis_value, format_of, of_today};
 
 /// `kelvin why`.
 #[derive(Debug, Args)]
@@ -27,9 +27,9 @@ pub struct WhyArgs {
     /// List the causes that are known, and how each is shown
     #[arg(long, conflicts_with_all = ["metric", "gaps", "format", "json", "output"])]
     pub causes: bool,
-    /// Output format
-    #[arg(long, value_enum, default_value = "terminal", conflicts_with = "json")]
-    format: WhyFormat,
+    /// Output format [default: by the ending of --output, such as .html; else terminal]
+    #[arg(long, value_enum, conflicts_with = "json")]
+    format: Option<WhyFormat>,
     /// Print the explanation as JSON: the same as --format json; with --gaps an array of them
     #[arg(long)]
     json: bool,
@@ -47,7 +47,7 @@ pub struct WhyArgs {
 impl WhyArgs {
     /// The format that was asked for, by either flag.
     pub fn format(&self) -> WhyFormat {
-        if self.json { WhyFormat::Json } else { self.format }
+        format_of(self.format, self.json, self.output.as_deref(), WhyFormat::Terminal)
     }
 }
 

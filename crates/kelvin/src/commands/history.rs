@@ -23,7 +23,7 @@ const MOST_MACHINES: usize = 200;
 
 /// `kelvin history`.
 pub fn history(args: &HistoryArgs) -> Done {
-    let format = if args.json { HistoryFormat::Json } else { args.format };
+    let format = args.format();
     if args.full && format != HistoryFormat::Terminal {
         return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
     }
@@ -101,7 +101,7 @@ fn alert(store: &Store, records: &Kept, least: f64, args: &HistoryArgs) -> Done 
     }
     let now = told_of(store, now, args)?;
     let news = news(&now, &before, least);
-    match args.json || args.format == HistoryFormat::Json {
+    match args.format() == HistoryFormat::Json {
         true => output::print_json(&news)?,
         false => output::print(|out| followed(args, "").render_news(&news, &now, out))?,
     }

@@ -22,15 +22,15 @@ use crate::{output, predict};
 
 /// `kelvin report`.
 pub fn report(args: &ReportArgs) -> Done {
-    if args.full && args.format != Format::Terminal {
+    if args.full && args.format() != Format::Terminal {
         return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
     }
-    let is_binary = matches!(args.format, Format::Parquet | Format::ParquetSamples);
+    let is_binary = matches!(args.format(), Format::Parquet | Format::ParquetSamples);
     if is_binary && args.output.is_none() && output::is_terminal() {
         return Err(Fault::new("--output", "Parquet is no text for a terminal: name a file"));
     }
     let mut chosen = references(&args.beside)?;
-    if chosen.is_empty() && args.format == Format::Html {
+    if chosen.is_empty() && args.format() == Format::Html {
         chosen = kelvin_analysis::references().to_vec();
     }
     let mut run = Told::with(args.with_private).run(run_of(&args.run, &args.store)?)?;
@@ -45,7 +45,7 @@ pub fn report(args: &ReportArgs) -> Done {
         Some(path) => output::write_file(path, |out| render(args, &report, false, out))?,
         None => output::print_as_it_is(|out| render(args, &report, to_terminal, out))?,
     }
-    if let Some(left_out) = left_out(args.format, &report).filter(|left_out| *left_out != LeftOut::default()) {
+    if let Some(left_out) = left_out(args.format(), &report).filter(|left_out| *left_out != LeftOut::default()) {
         output::remark(format_args!("kelvin: figures left out: {left_out}"));
     }
     if let Some(directory) = &args.assets {
@@ -78,7 +78,7 @@ pub fn run_of(name: &OsStr, store: &StoreArgs) -> Result<Run, Fault> {
 
 fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut dyn Write) -> io::Result<()> {
     let color = || to_terminal && output::color();
-    match args.format {
+    match args.format() {
         Format::Terminal if args.full => output::terminal(color()).render(report, out),
         Format::Terminal => {
             let run = args.run.to_string_lossy();

@@ -62,7 +62,9 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
         output::print(|out| write_terminal(out, &run, &analysis, peak))?;
     }
     let wrong = analysis.results.iter().any(|result| match result.outcome {
-        Outcome::Measured(_) => verdict(result) == WRONG,
+        // A probe that fails on purpose has to fail.
+        Outcome::Failed(_) => !args.faults,
+        Outcome::Measured(_) => args.faults || verdict(result) == WRONG,
         Outcome::Skipped(_) => false,
         _ => true,
     });

@@ -181,13 +181,25 @@ fn named(name: &str) -> Result<&'static Probe, Fault> {
     let study = of(ProbeKind::Study).find(|probe| probe.id == name || short(probe) == name);
     let in_full = || of(ProbeKind::Measure).find(|probe| probe.id == name);
     study.or_else(in_full).ok_or_else(|| {
-        let known: Vec<&str> = of(ProbeKind::Study).map(short).collect();
-        Fault::because(format!(
-            "no study is called '{name}'; there are {}, {}, and every probe of `kelvin list`, at all its points",
-            known.join(", "),
-            page::NAME
-        ))
+        let studies = of(ProbeKind::Study).flat_map(|probe| [short(probe), probe.id]);
+        let known = studies.chain([page::NAME]).chain(of(ProbeKind::Measure).map(|probe| probe.id));
+        let near = nearest(name, known).join(", ");
+        Fault::because(format!("no study is called '{name}'; near are {near}; `kelvin list --studies` lists all"))
     })
+}
+
+/// The three names that are nearest to one, none twice.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    // A name that begins or ends like it is nearer than one of the same length.
+    let distance = |known: &str| {
+        let last = known.rsplit('.').next().unwrap_or(known);
+        let is_part = !name.is_empty() && (known.starts_with(name) || last.starts_with(name));
+        (!is_part, strsim::damerau_levenshtein(name, known).min(1 + strsim::damerau_levenshtein(name, last)))
+    };
+    let mut near: Vec<&str> = known.collect::<BTreeSet<&str>>().into_iter().collect();
+    near.sort_by_key(|known| distance(known));
+    near.truncate(3);
+    near
 }
 
 /// What a study is called: the last part of its id, or its area where it has one to itself.
@@ -223,6 +235,14 @@ fn announce(moved: u64, rounds: u32, limit: u64) {
 mod tests {
     use super::*;
     use crate::cli::help_of;
+
+    #[test]
+    fn unknown_study_suggests_the_nearest_three_none_twice() {
+        let says = |name: &str| named(name).map(|_| ()).unwrap_err().to_string();
+        assert!(says("transfre").contains("near are transfer, "), "{}", says("transfre"));
+        let near = nearest("peer", ["net.peer.rtt", "net.peer.rtt", "net.peer", "os.tasks", "peers"].into_iter());
+        assert_eq!(near, ["peers", "net.peer", "net.peer.rtt"]);
+    }
 
     #[test]
     fn the_help_tells_the_usual_time_and_rounds() {

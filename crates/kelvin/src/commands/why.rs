@@ -15,7 +15,7 @@ use kelvin_model::{Case, Explanation, Machine, Metric, json, units};
 use kelvin_report::text::wrap;
 use kelvin_report::why::{Page, Picture, Why};
 
-use crate::cli::{MINIMUM, WhyArgs, WhyFormat};
+use crate::cli::{WhyArgs, WhyFormat};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::inquiry::{Inquired, Inquiry, Pace, Stopped, inputs, measured_by, plan_of_case};
 use crate::output;
@@ -76,10 +76,10 @@ fn explained(
 impl WhyArgs {
     /// How long it takes.
     fn pace(&self) -> Pace {
-        let asked = self.measure.budget.map(|budget| if budget == MINIMUM { Duration::ZERO } else { budget });
         let least = kelvin_stats::LEAST_ROUNDS as u32;
         Pace {
-            seconds: asked.unwrap_or(USUAL).as_secs_f64(),
+            // Of the minimum it is none.
+            seconds: self.measure.budget.unwrap_or(USUAL).as_secs_f64(),
             passes: self.measure.rounds.unwrap_or(PASSES).max(least),
             most: f64::INFINITY,
         }
