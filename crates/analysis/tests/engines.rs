@@ -73,7 +73,7 @@ fn many_engines_are_a_matrix_and_eight_sentences_at_most() {
     let [answer] = &study.answers[..] else { panic!("{:?}", study.answers) };
     assert!(answer.says.starts_with("The fastest engine is dd at 1 B to 100 B, "), "{}", answer.says);
     assert!(answer.says.contains(", read at "), "{}", answer.says);
-    assert!(1 + answer.because.len() <= 8 && answer.because.iter().all(|line| line.ends_with('.')), "{answer:#?}");
+    assert!(answer.because.len() < 8 && answer.because.iter().all(|line| line.ends_with('.')), "{answer:#?}");
     let [table] = &study.tables[..] else { panic!("{:?}", study.tables) };
     assert_eq!((table.rows.len(), table.columns.len()), (names.len(), SIZES.len()));
     assert!(table.rows.iter().all(|row| row.cells.iter().all(Option::is_some)));

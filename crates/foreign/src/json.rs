@@ -10,7 +10,7 @@ const MOST_BEGINNINGS: usize = 64;
 ///
 /// # Errors
 /// If there is none, or several, in words.
-pub(crate) fn only_object<'a>(text: &'a str, is_signed: fn(&str) -> bool) -> Result<&'a str, String> {
+pub(crate) fn only_object(text: &str, is_signed: fn(&str) -> bool) -> Result<&str, String> {
     let mut objects = signed_objects(text, is_signed)?;
     match objects.len() {
         1 => Ok(objects.remove(0)),

@@ -121,7 +121,7 @@ impl Elsewhere {
         if (self.has_modes)(metric, case) {
             return prediction;
         }
-        let off = self.off(metric, case, &prediction.formula_name).filter(|_| prediction.value > 0.0);
+        let off = self.off(metric, case, prediction.formula_name.clone()).filter(|_| prediction.value > 0.0);
         let Some((range, calibration)) = off else {
             return prediction;
         };
@@ -142,8 +142,8 @@ impl Elsewhere {
     }
 
     /// How far a figure may lie from its formula: a metric may be predicted by one formula at one case and by another at the next.
-    fn off(&self, metric: &Metric, case: &Case, formula: &Cow<'static, str>) -> Option<(OneMore, Calibration)> {
-        let key = (metric.id, formula.clone());
+    fn off(&self, metric: &Metric, case: &Case, formula: Cow<'static, str>) -> Option<(OneMore, Calibration)> {
+        let key = (metric.id, formula);
         let (family, subject) = (family(&self.machines, &key)?, subject(metric));
         let fault = self.about_formulas.fault(&subject, &family);
         let common = self.about_formulas.usual(&subject)?;

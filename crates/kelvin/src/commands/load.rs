@@ -4,7 +4,6 @@ mod placement;
 mod plot;
 mod show;
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -296,10 +296,8 @@ impl<'a> Watch<'a> {
 
     /// Looks at the course of all figures, and prints what became worse for good and was not told yet.
     fn look(&mut self) -> Result<bool, Fault> {
-        let args = HistoryArgs {
-            with_private: self.args.with_private,
-            ..HistoryArgs::following(self.names.clone(), MODE, self.args.store.clone())
-        };
+        let mut args = HistoryArgs::following(self.names.clone(), MODE, self.args.store.clone());
+        args.with_private = self.args.with_private;
         let (store, kept) = kept(&args)?;
         let records = &kept.records;
         let now = records.history();

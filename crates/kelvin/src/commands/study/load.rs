@@ -2,7 +2,6 @@
 
 mod peer;
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
