@@ -98,3 +98,62 @@ fn repeated_passes_that_are_far_faster_show_a_cache() {
     assert!(cached.text.contains("as fast as the first: 6."), "{}", cached.text);
     assert!(testing::study(&testing::run(&[REPEAT]), "file.device").is_none());
 }
+
+const SEQRAND: Metric = Metric::duration("file.seqrand", "A block").headline(Treatment::AsFound);
+const CONTENTION: Metric = Metric::duration("file.contention", "A read").headline(Treatment::AsFound);
+
+fn named(axis: &'static str, word: &'static str) -> kelvin_model::Point {
+    kelvin_model::Point::named(axis, word)
+}
+
+/// What a study concludes from figures of one metric at cases.
+fn of(metric: &Metric, study: &str, figures: &[(Case, f64)]) -> Vec<Concluded> {
+    let mut run = testing::run(std::slice::from_ref(metric));
+    for (case, value) in figures {
+        add_scalars(&mut run, metric, case.clone(), &rounds(*value, 0.01));
+    }
+    testing::study(&run, study).map_or_else(Vec::new, |study| study.conclusions)
+}
+
+#[test]
+fn uncached_reads_at_random_take_longer_and_direct_ones_do_not() {
+    let case = |order, cache| Case::new().with("bytes", 16 << 20).at(named("order", order)).at(named("cache", cache));
+    let figures = [("sequential", "uncached", 5e3), ("random", "uncached", 100e3), ("sequential", "direct", 80e3)];
+    let mut figures: Vec<(Case, f64)> =
+        figures.iter().map(|&(order, cache, value)| (case(order, cache), value)).collect();
+    figures.push((case("random", "direct"), 80e3));
+    let found = of(&SEQRAND, "file.seqrand", &figures);
+    assert_eq!(found.len(), 2, "{found:#?}");
+    let starts = "uncached, 16 MiB: blocks at random take longer than in order: 20.0 times as long (95 %: ";
+    assert!(found[0].text.starts_with(starts), "{}", found[0].text);
+    assert_eq!((found[0].holds, found[1].holds), (Some(true), None));
+    assert!(found[1].test.contains("the same within 5.0 %"), "{}", found[1].test);
+    assert!(of(&SEQRAND, "file.seqrand", &figures[..1]).is_empty());
+}
+
+#[test]
+fn a_device_is_shared_evenly_from_two_threads_on() {
+    let case = |threads: u64| {
+        Case::new().with("threads", threads).at(named("files", "own")).with("block", 1 << 20).with("bytes", 64 << 20)
+    };
+    let evenly = of(&CONTENTION, "file.contention", &[(case(1), 1.5e6), (case(2), 2e6), (case(16), 16e6)]);
+    assert_eq!(evenly.len(), 2, "{evenly:#?}");
+    assert!(evenly[0].text.contains("a read takes longer beside a second thread: 1.33 times as long"));
+    assert_eq!((evenly[0].holds, evenly[1].holds), (Some(true), None));
+    assert!(evenly[1].text.contains("it is 8.00 times as long (95 %: "), "{}", evenly[1].text);
+    assert!(evenly[1].text.contains("for 8.00 times as many threads, 16.0 ms against 2.00 ms"), "{}", evenly[1].text);
+    let worse = of(&CONTENTION, "file.contention", &[(case(1), 1e6), (case(2), 2e6), (case(16), 48e6)]);
+    assert_eq!(worse[1].holds, Some(true), "{}", worse[1].text);
+}
+
+#[test]
+fn large_blocks_that_are_slower_and_the_gain_of_the_page_cache_are_said() {
+    let found = conclusions(&blocks(&[(4096, 3e9), (65_536, 9e9), (16 << 20, 3.4e9)], 0.01));
+    let fall = found.iter().find(|one| one.text.contains("16 MiB is too large")).unwrap();
+    assert!(fall.holds == Some(true) && fall.text.contains("it is 38 % ("), "{}", fall.text);
+    let case = |cache| Case::new().with("block", 4096).at(named("cache", cache));
+    let found = of(&READ, "file.blocksize", &[(case("cached"), 5e9), (case("uncached"), 1e9)]);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    let starts = "in blocks of 4 KiB cached reads are faster than uncached ones: 5.00 times as fast";
+    assert!(found[0].holds == Some(true) && found[0].text.starts_with(starts), "{}", found[0].text);
+}

@@ -323,6 +323,16 @@ pub enum RatioQuestion {
     NotEnough,
     /// Do more threads help?
     MoreThreads,
+    /// Do reads at random take longer than in order?
+    RandomBesideInOrder,
+    /// Does a read take longer beside a second thread?
+    TwoThreadsBesideOne,
+    /// Does its time grow by more than the number of threads from two on?
+    BeyondEqualShares,
+    /// Are cached reads faster than uncached ones?
+    CachedBesideUncached,
+    /// Does the rate fall in the largest blocks?
+    LargestBlock,
 }
 
 /// What a share is of.

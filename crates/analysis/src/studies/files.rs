@@ -67,7 +67,19 @@ pub(crate) fn block_sizes(evidence: &Evidence<'_>) -> Option<Study> {
          enough if it reaches {} of the best rate.",
         percent(ENOUGH)
     );
-    Study::new(BLOCKSIZE, design, BLOCKS.iter().flat_map(|curve| curve.conclusions(evidence)).collect())
+    let of_curves = BLOCKS.iter().flat_map(|curve| curve.conclusions(evidence).into_iter().chain(curve.fall(evidence)));
+    Study::new(BLOCKSIZE, design, of_curves.chain(cached_beside_uncached(evidence)).collect())
+}
+
+/// Whether cached reads are faster than uncached ones, by block.
+fn cached_beside_uncached(evidence: &Evidence<'_>) -> Vec<Conclusion> {
+    let all = evidence.all(&BLOCKSIZE_READ);
+    let beside = |uncached: &Rounds<'_>| {
+        let case = uncached.case.clone().at(CacheState::Cached);
+        let cached = all.iter().find(|one| *one.case == case)?;
+        Ask::above(RatioQuestion::CachedBesideUncached, 1.0).of(uncached, cached)
+    };
+    all.iter().filter(|one| CacheState::of(one.case) == Some(CacheState::Uncached)).filter_map(beside).collect()
 }
 
 /// Conclusions about queue depths, from the metrics `file.depth.*`.
@@ -88,6 +100,15 @@ impl Curve {
             .retain(|point| self.axis.of(point.case).is_some() && self.held.is_none_or(|held| held.is_of(point.case)));
         points.sort_by_key(|point| self.axis.of(point.case));
         points
+    }
+
+    /// Whether the rate falls again: that of the largest point is below enough of the best. `None` where it is not seen to be.
+    fn fall(&self, evidence: &Evidence<'_>) -> Option<Conclusion> {
+        let points = self.points(evidence);
+        let best = points.iter().max_by(|one, other| one.headline().total_cmp(&other.headline()))?;
+        let has_fallen = |largest: &&Rounds<'_>| largest.headline() < ENOUGH * best.headline();
+        let largest = points.last().filter(has_fallen).filter(|_| points.len() >= FEWEST_POINTS)?;
+        Ask::below(RatioQuestion::LargestBlock, ENOUGH).chosen_among(best, largest, Some(points.len()))
     }
 
     /// That the first point which reaches enough of the best rate does so, and that the one before does not. `None` for the

@@ -1,10 +1,12 @@
 //! The studies: each a file that draws conclusions from the measurements of a run, and the list of them.
 
+pub(crate) mod contention;
 mod crossing;
 pub(crate) mod engines;
 pub(crate) mod files;
 pub(crate) mod load;
 pub(crate) mod network;
+pub(crate) mod order;
 pub(crate) mod pages;
 pub(crate) mod peer;
 pub(crate) mod remote;
@@ -25,12 +27,14 @@ pub(crate) use together::correct;
 pub(crate) type Draw = fn(&Evidence<'_>) -> Option<Study>;
 
 /// All studies, in the order of reports.
-const ALL: [Draw; 14] = [
+const ALL: [Draw; 16] = [
     tasks::tasks,
     pages::pages,
     files::cache_below,
     files::block_sizes,
     files::depths,
+    order::order,
+    contention::contention,
     threads::threads,
     engines::engines,
     remote::remote,

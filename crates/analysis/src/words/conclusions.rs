@@ -17,6 +17,8 @@ use kelvin_model::{
 
 use kelvin_stats::LEAST_ROUNDS;
 
+mod reads;
+
 use super::{load, transfer};
 use crate::studies::network::TWICE;
 
@@ -143,6 +145,11 @@ impl Compared<'_> {
                 self.limit,
                 times(&self.ratio, "as fast")
             ),
+            RatioQuestion::RandomBesideInOrder
+            | RatioQuestion::TwoThreadsBesideOne
+            | RatioQuestion::BeyondEqualShares
+            | RatioQuestion::CachedBesideUncached
+            | RatioQuestion::LargestBlock => self.of_reads(question),
             RatioQuestion::Enough => self.enough("is enough for"),
             RatioQuestion::NotEnough => self.enough("is not enough for"),
             RatioQuestion::MoreThreads => {
