@@ -116,7 +116,7 @@ const KELVIN_SUMMARY: &str = "Bytes per second that kelvin reads, in turn with a
 const OTHER_SUMMARY: &str = "Bytes per second that another program reads, in turn with kelvin";
 
 const fn cached(id: &'static str, summary: &'static str) -> Metric {
-    of_disk(Metric::rate(id, summary)).over([Rival::AXIS, BLOCK]).needs(Need::Rivals)
+    of_disk(Metric::rate(id, summary)).over([Rival::AXIS, BLOCK]).needs(Need::Rivals).version(2)
 }
 
 const fn direct(id: &'static str, summary: &'static str) -> Metric {
