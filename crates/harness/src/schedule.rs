@@ -59,8 +59,10 @@ const WEIGHT_IN_ITS_UNIT: f64 = 0.4;
 const WEIGHT_IN_ALL: f64 = 0.02;
 /// The last round may end this share of a kept budget late.
 const OVERRUN: f64 = 0.02;
-/// A longer budget is said again once it has grown by this factor.
+/// A longer budget is said once it has grown by this factor, and again once it has grown as much beyond what was said: a few times in a
+/// run that takes several times as long as expected.
 const GROWN: f64 = 1.05;
+const GROWN_AGAIN: f64 = 1.5;
 
 /// The parameters of a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -442,7 +444,8 @@ impl Schedule {
             }
         }
         // How long it will be is known once each unit has had a round.
-        if self.passes > 1 && self.budget > GROWN * self.said {
+        let grown = if self.said > self.wanted.budget { GROWN_AGAIN } else { GROWN };
+        if self.passes > 1 && self.budget > grown * self.said {
             self.said = self.budget;
             self.decisions.push(Decision::Lengthen { by: self.budget - self.wanted.budget });
         }

@@ -46,14 +46,17 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// What of a plan fits into a budget that was asked for; without one, the usual time grows until all of it does.
+    /// What of a plan fits into a budget that was asked for; without one, the usual time grows until all of it does, or to the most
+    /// that these wishes allow.
     ///
     /// # Errors
     /// If nothing fits.
     pub fn new(plan: Plan, wishes: &Wishes<'_>, here: &Here, costs: &Costs) -> Result<Self, Fault> {
         let plan = plan.expecting(|probe, case| costs.of(probe, case));
         let (rounds, source) = (wishes.rounds(), costs.source(&plan));
-        match wishes.args.budget {
+        let needed = (BEFORE + plan.expected(rounds) + after(&plan)).as_secs_f64();
+        let most = wishes.most.filter(|most| needed > most.as_secs_f64());
+        match wishes.args.budget.or(most) {
             Some(time) if time != MINIMUM => {
                 let causes = for_causes(time.mul_f64(wishes.causes));
                 let budget = Budget { seconds: time.as_secs_f64(), limit: Limit::Kept, causes };
@@ -62,7 +65,8 @@ impl Fitted {
                 let plan = plan.within(room, (&kelvin_probes::all(), &here.machine));
                 if plan.units.is_empty() && !all.units.is_empty() {
                     return Err(Fault::because(format!(
-                        "--budget {}: {rounds} rounds of no case fit; all take about {}",
+                        "{} {}: {rounds} rounds of no case fit; all take about {}",
+                        if wishes.args.budget.is_some() { "--budget" } else { "--quick, at most" },
                         seconds(budget.seconds),
                         seconds(all.expected(rounds).as_secs_f64())
                     )));
@@ -71,7 +75,6 @@ impl Fitted {
                 Ok(Self { plan, budget, left_out, usual: None, source })
             }
             asked => {
-                let needed = (BEFORE + plan.expected(rounds) + after(&plan)).as_secs_f64();
                 let usual = if asked.is_none() { Some(wishes.budget) } else { None };
                 let seconds = needed.max(usual.unwrap_or(0.0));
                 // Rounds come first.

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use kelvin_model::Unit;
@@ -40,6 +41,38 @@ impl Progress {
     }
 }
 
+/// Shows on a terminal how much of a time has passed while work goes on that takes this long.
+pub fn during<T>(time: Duration, work: impl FnOnce() -> T) -> T {
+    if !io::stderr().is_terminal() {
+        return work();
+    }
+    let (begun, (over, ended)) = (Instant::now(), std::sync::mpsc::channel::<()>());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut drawn = false;
+            // It ends when the other end is dropped, also by a panic.
+            while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                if begun.elapsed() >= PATIENCE {
+                    let _ = write!(io::stderr(), "{ERASE}{}", of_time(begun.elapsed(), time));
+                    drawn = true;
+                }
+            }
+            if drawn {
+                let _ = write!(io::stderr(), "{ERASE}");
+            }
+        });
+        let done = work();
+        drop(over);
+        done
+    })
+}
+
+/// `3.00 s of 10.0 s, 7.00 s left`.
+fn of_time(elapsed: Duration, time: Duration) -> String {
+    let left = units::seconds(time.saturating_sub(elapsed).as_secs_f64().ceil());
+    format!("{} of {}, {left} left", units::seconds(elapsed.as_secs_f64().floor()), units::seconds(time.as_secs_f64()))
+}
+
 /// How much is done after so long, and of how much, if that is known.
 pub fn line(done: u64, of: Option<u64>, elapsed: Duration) -> String {
     let rate = done as f64 / elapsed.as_secs_f64();
@@ -67,6 +100,14 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_of_a_known_time_shows_what_is_left_of_it() {
+        let line = |elapsed| of_time(Duration::from_millis(elapsed), Duration::from_secs(10));
+        assert_eq!(line(3200), "3.00 s of 10.0 s, 7.00 s left");
+        assert_eq!(line(12_000), "12.0 s of 10.0 s, 0 ns left");
+        assert_eq!(during(Duration::from_secs(1), || 7), 7);
+    }
 
     #[test]
     fn a_line_says_how_long_it_takes_where_it_is_known_how_much_there_is() {

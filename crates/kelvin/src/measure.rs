@@ -28,6 +28,8 @@ pub struct Wishes<'a> {
     pub mode: &'static str,
     /// Default seconds.
     pub budget: f64,
+    /// The most of them to which they grow for cases that take longer: what does not fit is left out.
+    pub most: Option<Duration>,
     /// Default rounds.
     pub rounds: u32,
     /// Part of the budget for trying the causes of its largest gaps.
@@ -164,6 +166,9 @@ fn since_epoch() -> (u128, u128) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (now.as_nanos(), now.as_millis())
 }
+
+/// The most that a run or a study takes with `--quick`, if no budget is given.
+pub const MOST_OF_QUICK: Duration = Duration::from_secs(120);
 
 /// Blocks of a run of everything: cpu and os together, mem, file, and net.
 const ALL_BLOCKS: usize = 4;

@@ -32,14 +32,15 @@ impl Progress {
         Self { shown, drawn: None, begun: false, left_out: Vec::new() }
     }
 
-    fn draw(&mut self, (probe, case): (&Name, &Case), (done, planned): (usize, usize), seconds_left: f64) {
+    /// Draws how many rounds are done, and the time that is left. How many there will be is not known before the end: each round shows
+    /// whether others are worth their time.
+    fn draw(&mut self, (probe, case): (&Name, &Case), done: usize, seconds_left: f64) {
         if !self.shown || self.drawn.is_some_and(|drawn| drawn.elapsed() < PERIOD) {
             return;
         }
         self.drawn = Some(Instant::now());
         let what: String = format!("{probe} {case}").chars().take(44).collect();
-        let _ =
-            write!(std::io::stderr(), "{ERASE}{done:>4}/{planned} rounds, at most {seconds_left:>3.0} s left  {what}");
+        let _ = write!(std::io::stderr(), "{ERASE}{done:>4} rounds, at most {seconds_left:>3.0} s left  {what}");
     }
 
     /// Says which cases have been left out.
@@ -74,10 +75,10 @@ impl Sink for Progress {
                 let all = seconds(*all);
                 output::remark(format_args!("kelvin: rounds take long on this machine: the run will take about {all}"));
             }
-            Event::RoundStarted { probe, case, done, planned, seconds_left } => {
+            Event::RoundStarted { probe, case, done, seconds_left, .. } => {
                 self.say_left_out();
                 self.begun = true;
-                self.draw((probe, case), (*done, *planned), *seconds_left);
+                self.draw((probe, case), *done, *seconds_left);
             }
             Event::Finished { .. } => self.say_left_out(),
             Event::Started(_) | Event::CaseSkipped { .. } | Event::RoundFinished { .. } => {}

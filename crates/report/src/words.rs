@@ -185,13 +185,25 @@ pub fn run_line(run: &Run) -> String {
     let causes: f64 = run.explanations.iter().map(|explanation| explanation.seconds).sum();
     let causes = if causes > 0.0 { format!(", and {} for causes,", units::seconds(causes)) } else { String::new() };
     format!(
-        "run {} started {}, {} mode, took {}{causes} of {}{status}",
+        "run {} started {}, {} mode, took {}{causes} {}{status}",
         run.outline.id,
         run.outline.started,
         settings.mode,
         units::seconds(run.seconds),
-        units::seconds(settings.budget_seconds),
+        of_budget(run.seconds, settings.budget_seconds),
     )
+}
+
+/// Share of a budget by which a run may end late and still be within it.
+const WITHIN: f64 = 1.05;
+
+/// A budget, after the time that a run took: `of 2 min 30 s`, or that it was too short.
+fn of_budget(took: f64, budget: f64) -> String {
+    let budget_in_words = units::seconds(budget);
+    match took > WITHIN * budget {
+        false => format!("of {budget_in_words}"),
+        true => format!("where {budget_in_words} were expected: its rounds took longer"),
+    }
 }
 
 /// How much a run measured, in which time, and how quiet it was: `563 figures, 8 rounds, 2 min 24 s, 68 % undisturbed`.
@@ -305,4 +317,16 @@ pub fn machine_line(run: &Run) -> String {
 /// A number with its noun: `1 round`, `3 rounds`.
 pub fn plural(count: u64, singular: &str) -> String {
     format!("{} {singular}{}", units::count(count), if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_took_longer_than_expected_is_not_of_its_budget() {
+        assert_eq!(of_budget(148.0, 150.0), "of 2 min 30 s");
+        assert_eq!(of_budget(157.0, 150.0), "of 2 min 30 s");
+        assert_eq!(of_budget(286.0, 60.0), "where 1 min 0 s were expected: its rounds took longer");
+    }
 }

@@ -160,6 +160,16 @@ fn a_default_run_of_a_slow_machine_takes_longer_and_says_so_after_its_first_pass
 }
 
 #[test]
+fn rounds_that_become_ever_slower_lengthen_a_run_in_few_steps() {
+    // Eight rounds of 40 units take 3.2 s at first, and what is beside their timing takes as long again after each half second.
+    let script = [usual(5.0); 40];
+    let played = play_on(Wanted { budget: 4e9, ..WANTED }, tasks(&script), &script, |now| 1.0 + now / 0.5e9, content);
+    assert_eq!(played.rounds, [8; 40]);
+    assert!(played.now > 12e9 && (2..=6).contains(&played.said.len()), "{:?} {}", played.said, played.now);
+    assert!(played.said.windows(2).all(|pair| pair[1] >= 1.5 * pair[0]), "{:?}", played.said);
+}
+
+#[test]
 fn a_busy_moment_at_the_start_lengthens_no_run() {
     // Eight rounds of 200 units take 16 s; the first 20 units take ten times as long, since something else runs.
     let script = [usual(5.0); 200];

@@ -20,7 +20,7 @@ use crate::costs::{Conditions, Costs};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::gaps;
 use crate::keeper::Keeper;
-use crate::measure::{Finished, Wishes, effort_defaults, measure};
+use crate::measure::{Finished, MOST_OF_QUICK, Wishes, effort_defaults, measure};
 use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
@@ -40,7 +40,8 @@ pub fn run(args: &RunArgs) -> Done {
     let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let causes = if effort == Effort::Quick { 0.0 } else { gaps::SHARE };
-    let wishes = Wishes { mode, budget, rounds, causes, args: &args.measure, told: Told::with(args.to.with_private) };
+    let (most, told) = (args.quick.then_some(MOST_OF_QUICK), Told::with(args.to.with_private));
+    let wishes = Wishes { mode, budget, most, rounds, causes, args: &args.measure, told };
     let text = match (args.full, args.names.is_empty()) {
         (true, _) => Text::Full,
         (_, true) => Text::Screen,
@@ -57,7 +58,7 @@ pub fn sweep(args: &SweepArgs) -> Done {
     let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let told = Told::with(args.to.with_private);
-    let wishes = Wishes { mode, budget, rounds, causes: gaps::SHARE, args: &args.measure, told };
+    let wishes = Wishes { mode, budget, most: None, rounds, causes: gaps::SHARE, args: &args.measure, told };
     carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 

@@ -40,6 +40,7 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let plan = plan_of(kind, &[], &here, Effort::Default)?;
     let wishes = Wishes {
         mode: "selfcheck",
+        most: None,
         budget: BUDGET,
         rounds: ROUNDS,
         causes: 0.0,

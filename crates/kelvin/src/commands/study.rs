@@ -18,7 +18,7 @@ use crate::cli::{MINIMUM, StudyArgs};
 use crate::commands::page;
 use crate::commands::run::{self, Destination};
 use crate::fault::{Done, Fault};
-use crate::measure::Wishes;
+use crate::measure::{MOST_OF_QUICK, Wishes};
 use crate::output;
 use crate::place::Here;
 use crate::private::Told;
@@ -103,8 +103,8 @@ pub fn study(args: &StudyArgs) -> Done {
         announce(moved, args.measure.rounds.unwrap_or(rounds), args.measure.write_limit);
         measure.round_limit = measure.round_limit.max(ROUND_OF_TRANSFERS);
     }
-    let wishes =
-        Wishes { mode: "study", budget, rounds, causes: 0.0, args: &measure, told: Told::with(args.to.with_private) };
+    let (most, told) = (args.quick.then_some(MOST_OF_QUICK), Told::with(args.to.with_private));
+    let wishes = Wishes { mode: "study", budget, most, rounds, causes: 0.0, args: &measure, told };
     run::carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 

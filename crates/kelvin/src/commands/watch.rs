@@ -226,6 +226,7 @@ impl<'a> Watch<'a> {
         let (_, _, rounds) = effort_defaults(Effort::Quick, 1);
         Wishes {
             mode: MODE,
+            most: None,
             budget,
             rounds,
             causes: 0.0,

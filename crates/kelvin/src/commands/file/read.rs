@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::figures::{self, Figures, Transfer};
 use super::{Timer, fault};
+use crate::byte_progress;
 use crate::cli::{AutosizeArgs, HowArgs, ReadArgs};
 use crate::fault::{Done, Fault};
 
@@ -34,7 +35,7 @@ pub(super) fn read(args: &ReadArgs) -> Done {
     if args.drop_caches {
         drop_caches(&job)?;
     }
-    let mut done = job::run(&job).map_err(fault)?;
+    let mut done = run(&job)?;
     if args.drop_caches {
         let said = format!("all caches of the machine were dropped first (3 written to {})", cache::DROP_CACHES);
         done.notes.push(said);
@@ -42,6 +43,15 @@ pub(super) fn read(args: &ReadArgs) -> Done {
     done.notes.extend(served(&job));
     let found = Found::new(&job, &done, timer.as_ref());
     figures::print(args.json, &found, || found.lines(&done))
+}
+
+/// Reads, with the time that is left on a terminal where it is known.
+fn run(job: &Job) -> Result<Read, Fault> {
+    let done = match job.until {
+        Until::Time(time) => byte_progress::during(time, || job::run(job)),
+        Until::Passes(_) | Until::Requests(_) => job::run(job),
+    };
+    done.map_err(fault)
 }
 
 /// What the proof of a cache state does not cover: the memory of the server of the file system.
@@ -69,7 +79,7 @@ fn drop_caches(job: &Job) -> Result<(), Fault> {
 /// `kelvin file autosize`.
 pub(super) fn autosize(args: &AutosizeArgs) -> Done {
     let job = Job { until: Until::Time(args.seconds), ..described(&args.file, &args.how, None)? };
-    let done = job::run(&job).map_err(fault)?;
+    let done = run(&job)?;
     let found = Found::new(&job, &done, None);
     figures::print(args.json, &found, || {
         let mut lines = found.lines(&done);

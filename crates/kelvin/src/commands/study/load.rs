@@ -46,6 +46,7 @@ pub fn load(args: &StudyArgs) -> Done {
     let here = Here::read()?;
     let wishes = Wishes {
         mode: "study",
+        most: None,
         budget: extent.budget,
         rounds: extent.rounds,
         causes: 0.0,
