@@ -214,6 +214,22 @@ fn a_file_system_that_bypasses_the_page_cache_is_never_called_cached() {
 }
 
 #[test]
+fn what_a_served_file_system_keeps_out_of_memory_is_skipped_and_no_failure() {
+    let Some(system) = System::of(FileSystemKind::Bindfs) else { return };
+    let run = ["run", "file.page_read", "--quick", "--budget", "minimum", "--rounds", "1", "--no-store", "--no-report"];
+    let report = system.json(&run);
+    let outcomes: Vec<&Value> =
+        report["analysis"]["results"].as_array().unwrap().iter().map(|one| &one["outcome"]).collect();
+    let reasons = |kind: &str| -> Vec<&str> { outcomes.iter().filter_map(|outcome| outcome[kind].as_str()).collect() };
+    assert!(reasons("failed").is_empty(), "{outcomes:#?}");
+    let kept_out: Vec<&str> =
+        reasons("skipped").into_iter().filter(|reason| reason.contains("stay in the page cache")).collect();
+    // Each is the same text, which a report says once.
+    assert!(!kept_out.is_empty() && kept_out.iter().all(|reason| *reason == kept_out[0]), "{outcomes:#?}");
+    assert!(kept_out[0].contains("serves this file system (fuse)"), "{}", kept_out[0]);
+}
+
+#[test]
 fn what_another_machine_may_be_using_is_left_where_it_is() {
     // As another machine would have made it; none of its locks is seen here.
     let theirs = "kelvin-scratch-0123456789abcdef0123456789abcdef-4026531836-4194999";

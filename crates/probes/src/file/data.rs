@@ -284,14 +284,28 @@ pub(super) fn can_be_direct(target: &Target, block: u64) -> Result<(), Stop> {
 pub(super) fn stopped(error: kelvin_file::Error) -> Stop {
     use kelvin_file::Error;
     match error {
-        // One that does not stay in memory now may do so in the next round.
-        Error::Cache { wanted: State::Cached, .. } => Stop::fail(error.to_string()),
+        Error::Cache { wanted: State::Cached, ref path, .. } => match keeps_out_of_memory(path) {
+            Some(file_system) => Stop::skip(format!(
+                "needs files that stay in the page cache: another program or machine serves this file system ({file_system}), and keeps \
+                 them out of it, or has them dropped whenever they are opened (mount.fuse(8): kernel_cache); choose another \
+                 directory by --dir"
+            )),
+            // One that does not stay in memory now may do so in the next round.
+            None => Stop::fail(error.to_string()),
+        },
         Error::NoDirect { .. } | Error::Cache { .. } => {
             Stop::skip(format!("needs a directory on a disk, chosen by --dir, and enough memory: {error}"))
         }
         absent if absent.is_absence() => Stop::skip(absent.to_string()),
         failed => Stop::fail(failed.to_string()),
     }
+}
+
+/// The file system of a file that was just read and of which no page is in memory, if another program or machine serves it.
+fn keeps_out_of_memory(path: &Path) -> Option<String> {
+    let served = kind(path).ok().filter(|kind| kind.is_served())?;
+    let found = Target::find(path).and_then(|target| cache::residency(&target)).ok()?;
+    found.is_none().then(|| served.name())
 }
 
 #[cfg(test)]
