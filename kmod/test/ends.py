@@ -52,7 +52,7 @@ done
 echo 'GET / HTTP/1.0' | nc ${address%:*} ${address##*:} >/dev/null
 nc ${address%:*} ${address##*:} </dev/null >/dev/null
 kelvin send --plain /tmp/ends/source/6 $address >/tmp/ends/sent 2>/tmp/ends/errors || exit
-kill -INT $receiver
+kill -TERM $receiver
 wait $receiver || exit
 cmp /tmp/ends/source/6 /tmp/ends/target/6 || exit
 echo "ends: turned away: $(grep -c 'sent no greeting\|closed\|gone' /tmp/ends/log)"

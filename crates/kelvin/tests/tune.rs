@@ -151,7 +151,7 @@ fn what_is_measured_before_it_is_applied_is_applied_and_put_back() {
 fn what_is_interrupted_is_put_back_and_not_applied() {
     let tune = "$0 tune --apply --measure os.syscall.null --budget 60s --rounds 1000";
     let script = format!(
-        "{tune} >told & child=$!; until grep -q 0 /sys/kernel/mm/ksm/run; do :; done; kill -INT $child; wait $child; \
+        "{tune} >told & child=$!; until grep -q 0 /sys/kernel/mm/ksm/run; do :; done; kill -TERM $child; wait $child; \
          status=$?; cat /sys/kernel/mm/ksm/run; ls /run/kelvin; exit $status"
     );
     let Some(output) = alone_in_a_network(&script) else { return };
