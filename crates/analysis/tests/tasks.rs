@@ -44,7 +44,7 @@ fn speed_up_efficiency_and_the_part_that_time_cannot_see() {
     let study = testing::study(&run(&elapsed, 0.05), "os.tasks").unwrap();
     assert_eq!(study.id, *"os.tasks");
     let all = &study.conclusions;
-    let faster = conclusion(all, "4 threads finish the work 3.81 times as fast as one");
+    let faster = conclusion(all, "4 threads finish the work earlier than one: 3.81 times as fast");
     assert_eq!(faster.holds, Some(true));
     assert_eq!(conclusion(all, "4 threads use the CPUs").holds, Some(true));
     assert_eq!(conclusion(all, "4 processes use the CPUs").holds, Some(false), "80 % is less than 90 %");

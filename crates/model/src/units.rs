@@ -289,7 +289,7 @@ pub fn count(value: u64) -> String {
 /// The value of an axis, for people.
 pub fn axis_value(value: Value, scale: AxisScale) -> String {
     match value {
-        Value::Integer(number) if scale == AxisScale::Bytes => exact_bytes(number),
+        Value::Integer(number) if scale == AxisScale::Bytes => bytes(number),
         Value::Integer(number) => count(number),
         Value::Word(word) => word.to_string(),
     }

@@ -141,7 +141,7 @@ fn predict(metric: &Metric, value: f64) -> Prediction {
         derivation: format!("{part:.1} base + {:.1} work = {value:.1}", value - part),
         sources: vec!["Agner Fog, Instruction tables".into()],
         calibration: None,
-        formula_name: "a test".into(),
+        formula_name: Default::default(),
         ceiling: None,
     }
 }

@@ -64,5 +64,8 @@ fn shared(case: &Case) -> String {
         Some(FileSharing::Shared) => "all threads one file",
         _ => "each thread its own file",
     };
-    format!("direct reads of {}, {files}", bytes(BLOCK.of(case).unwrap_or(0)))
+    match BLOCK.of(case) {
+        Some(block) => format!("direct reads of {}, {files}", bytes(block)),
+        None => format!("direct reads, {files}"),
+    }
 }
