@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_model::Unit;
 use kelvin_report::units;
+use kelvin_sys::spawn::Thread;
 
 use crate::output::ERASE;
 
@@ -48,7 +49,8 @@ pub fn during<T>(time: Duration, work: impl FnOnce() -> T) -> T {
     }
     let (begun, (over, ended)) = (Instant::now(), std::sync::mpsc::channel::<()>());
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        // Without a thread for it the work goes on unseen.
+        let _ = Thread::named("progress").start_in(scope, move || {
             let mut drawn = false;
             // It ends when the other end is dropped, also by a panic.
             while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
@@ -67,10 +69,13 @@ pub fn during<T>(time: Duration, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// `3.00 s of 10.0 s, 7.00 s left`.
+/// `3.00 s of 10.0 s, 7.00 s left`; of work that takes longer than expected, `12.0 s of 10.0 s`.
 fn of_time(elapsed: Duration, time: Duration) -> String {
-    let left = units::seconds(time.saturating_sub(elapsed).as_secs_f64().ceil());
-    format!("{} of {}, {left} left", units::seconds(elapsed.as_secs_f64().floor()), units::seconds(time.as_secs_f64()))
+    let passed = format!("{} of {}", units::seconds(elapsed.as_secs_f64().floor()), units::seconds(time.as_secs_f64()));
+    match time.checked_sub(elapsed) {
+        Some(left) => format!("{passed}, {} left", units::seconds(left.as_secs_f64().ceil())),
+        None => passed,
+    }
 }
 
 /// How much is done after so long, and of how much, if that is known.
@@ -105,7 +110,7 @@ mod tests {
     fn work_of_a_known_time_shows_what_is_left_of_it() {
         let line = |elapsed| of_time(Duration::from_millis(elapsed), Duration::from_secs(10));
         assert_eq!(line(3200), "3.00 s of 10.0 s, 7.00 s left");
-        assert_eq!(line(12_000), "12.0 s of 10.0 s, 0 ns left");
+        assert_eq!(line(12_000), "12.0 s of 10.0 s");
         assert_eq!(during(Duration::from_secs(1), || 7), 7);
     }
 

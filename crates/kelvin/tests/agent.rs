@@ -149,7 +149,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     refused(&["--token-file", &short], "--token-file: ");
     refused(&["--token-file", &short], "has 5 bytes, and a secret must have at least 16");
     refused(&["--token-file", "/none"], "/none: No such file");
-    refused(&["--listen", "192.0.2.1:0", "--token-file", "/dev/null"], "is no regular file");
+    refused(&["--listen", "192.0.2.1:0", "--token-file", "/dev/null"], "not a regular file");
     refused(&["--listen", "example.org"], "give an IP address");
     refused(&["--clients", "65"], "--clients");
     let token = token(directory.path(), "a secret of sixteen bytes, or more");

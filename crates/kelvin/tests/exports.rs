@@ -157,7 +157,7 @@ fn a_file_that_is_nobodys_is_refused_and_stores_nothing() {
         assert_refused(&place.run(&[&["runs", "import"], arguments].concat()), words);
     };
     refused(&["notes"], &["notes", "not JSON", "--from"]);
-    refused(&["fio.json", "--from", "iperf3"], &["fio.json", "iperf3", "start.version"]);
+    refused(&["fio.json", "--from", "iperf3"], &["fio.json", "iperf3", "names the program"]);
     refused(&["fio.json", "--from", "kelvin"], &["fio.json"]);
     refused(&["fio.json", "--from", "dd"], &["--from", "lmbench"]);
     refused(&["sysbench-cpu.txt"], &["sysbench-cpu.txt", "primes"]);

@@ -216,7 +216,7 @@ fn a_file_system_that_bypasses_the_page_cache_is_never_called_cached() {
 #[test]
 fn what_a_served_file_system_keeps_out_of_memory_is_skipped_and_no_failure() {
     let Some(system) = System::of(FileSystemKind::Bindfs) else { return };
-    let run = ["run", "file.page_read", "--quick", "--budget", "minimum", "--rounds", "1", "--no-store", "--no-report"];
+    let run = ["run", "file.page_read", "--quick", "--budget", "minimum", "--rounds", "2", "--no-store", "--no-report"];
     let report = system.json(&run);
     let outcomes: Vec<&Value> =
         report["analysis"]["results"].as_array().unwrap().iter().map(|one| &one["outcome"]).collect();

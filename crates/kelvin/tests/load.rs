@@ -215,7 +215,7 @@ fn a_mistake_is_one_line_that_names_it() {
     refused(&[&url, "--users", "2", "--connections", "5"], "--connections");
     refused(&[&url, "--slo", "p99:1ms", "--plot", "x.svg"], "--plot");
     refused(&[&url, "--cpu", "0", "--no-pin"], "--no-pin");
-    refused(&[&url, "--duration", "5"], "--duration");
+    refused(&[&url, "--duration", "5x"], "--duration");
     refused(&[&url, "--fail-on", "p98>5ms"], "--fail-on");
     refused(&[&url, "-H", "Accept"], "-H 'Accept': give a name, a colon and a value");
     refused(&[&url, "--method", "G T"], "--method G T: give a method such as GET");

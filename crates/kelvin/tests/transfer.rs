@@ -520,7 +520,12 @@ fn standard_input_and_output_and_nothing_at_all_are_ends_too() {
     let mut command = place.command(KELVIN, &["send", "-", "--name", "from a pipe", &receiver.address]);
     command.stdin(Stdio::from(File::open(&data).unwrap()));
     let output = finished(command.spawn().unwrap(), &["send"]);
-    assert!(stdout(&output).starts_with("moved 1 file, 684 KiB, in "), "{}{}", stdout(&output), stderr(&output));
+    assert!(
+        stdout(&output).starts_with("moved 1 file, 700\u{202f}000 B, in "),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
     assert!(fs::read(&data).unwrap() == fs::read(place.path().join("in/from a pipe")).unwrap());
 
     let mut command = place.command(KELVIN, &["receive", "-", "--listen", "127.0.0.1:0"]);
@@ -535,11 +540,16 @@ fn standard_input_and_output_and_nothing_at_all_are_ends_too() {
     let received = finished(child, &["receive"]);
     assert!(received.status.success());
     assert!(fs::read(&data).unwrap() == fs::read(place.path().join("out")).unwrap());
-    assert!(reader.join().unwrap().iter().any(|line| line.starts_with("kelvin: moved 1 file, 684 KiB, in ")));
+    assert!(reader.join().unwrap().iter().any(|line| line.starts_with("kelvin: moved 1 file, 700\u{202f}000 B, in ")));
 
     let nothing = Running::by(place.command(KELVIN, &["receive", "--discard", "--once", "--listen", "127.0.0.1:0"]));
     let output = send(&place, &[OsStr::new("data")], &nothing.address, &[]);
-    assert!(stdout(&output).starts_with("moved 1 file, 684 KiB, in "), "{}{}", stdout(&output), stderr(&output));
+    assert!(
+        stdout(&output).starts_with("moved 1 file, 700\u{202f}000 B, in "),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
     assert_eq!(nothing.ended().0, Some(0));
 }
 

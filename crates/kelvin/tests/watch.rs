@@ -198,7 +198,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     refused(&["os.syscall.null", "--every", "1h", "--budget", "2m"], &["--budget 2 min 0 s", "give --every 200m"]);
     refused(&["os.syscal.null"], &["os.syscal.null", "did you mean os.syscall.null"]);
     refused(&["--cpu", "99999"], &["--cpu 99999"]);
-    refused(&["--every", "soon"], &["--every", "45s or 10m"]);
+    refused(&["--every", "soon"], &["--every", "45s, 10m or 2h"]);
     refused(&["--cpu-share", "60%"], &["--cpu-share", "at most 50"]);
     refused(&["--alert", "0"], &["--alert"]);
     assert_refused(&place.run(&["watch", "--store", "no/where.sqlite"]), &["--store", "no"]);

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use kelvin_sys::busy::ThreadClock;
+use kelvin_sys::spawn::Thread;
 use kelvin_wire::Hasher;
 use kelvin_wire::noise::to_oneself;
 use kelvin_wire::sealed::{CONTENT, TAG};
@@ -168,7 +169,8 @@ pub(crate) fn sending_by(file: &File, bytes: u64, setup: SendSetup) -> Result<u6
     let mut path = SendPath::new(sender, SendSetup { patience: FULL, ..setup })?;
     std::thread::scope(|scope| {
         // It ends with the connection, or, where that has failed, when nothing comes.
-        scope.spawn(move || while receiver.read(&mut vec![0; PART]).is_ok_and(|came| came > 0) {});
+        let empty = move || while receiver.read(&mut vec![0; PART]).is_ok_and(|came| came > 0) {};
+        Thread::named("receiver").start_in(scope, empty)?;
         let cost = a_byte(bytes as usize, || match path.send(file, 0..bytes, None)? {
             sent if sent < bytes => Err(Error::other("the file became shorter")),
             _ => path.finish(),
@@ -189,7 +191,8 @@ pub(crate) fn receiving_by(file: &File, setup: ReceiveSetup, verify: bool) -> Re
     }
     let received = std::thread::scope(|scope| {
         // Where it fails, too little comes.
-        scope.spawn(move || (0..PARTS).try_for_each(|_| sender.write_all(&[0x5a; PART])));
+        let fill = move || (0..PARTS).try_for_each(|_| sender.write_all(&[0x5a; PART]));
+        Thread::named("sender").start_in(scope, fill)?;
         a_byte(bytes, || match path.receive(file, 0..bytes as u64, None)? {
             came if came < bytes as u64 => Err(Error::other("too little came")),
             _ => Ok(()),

@@ -241,7 +241,7 @@ mod tests {
         let says = |name: &str| named(name).map(|_| ()).unwrap_err().to_string();
         assert!(says("transfre").contains("near are transfer, "), "{}", says("transfre"));
         let near = nearest("peer", ["net.peer.rtt", "net.peer.rtt", "net.peer", "os.tasks", "peers"].into_iter());
-        assert_eq!(near, ["peers", "net.peer", "net.peer.rtt"]);
+        assert_eq!(near, ["net.peer", "peers", "net.peer.rtt"]);
     }
 
     #[test]

@@ -43,6 +43,10 @@ pub(super) fn read(file: &Path, from: Option<WrittenBy>) -> Result<Run, Fault> {
         let quoted = Tool::quoted_in(&begun).filter(|_| from.is_none() && is_whole);
         let run = kelvin_store::import(begun.as_slice().chain(from_where));
         return run.map_err(|error| match quoted.map(|tool| (tool.name(), tool.read(&begun, &import))) {
+            None if from.is_none() => {
+                let tools = Tool::ALL.map(Tool::name).join(", ");
+                Fault::new(&name, format_args!("{error}; if one of {tools} wrote it, name that with --from"))
+            }
             None => Fault::new(&name, error),
             Some((_, Err(problem @ kelvin_foreign::Error::NotOf { .. }))) => Fault::new(&name, problem),
             Some((tool, _)) => Fault::new(&name, format_args!("{tool} wrote a part of it, which --from {tool} reads")),
