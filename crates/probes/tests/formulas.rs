@@ -2,31 +2,18 @@
 //! never beyond what a machine states.
 
 mod composed;
+mod headlines;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kelvin_catalogue::{cpu, mem, net};
-use kelvin_harness::{Effort, Facts, Hardware, MeasuredValue, ProbeKind, bounds, predictions};
-use kelvin_model::{Case, Fact, Machine, Metric, Name, Nic, PathToAgent, Planned, Prediction, Unit};
+use kelvin_harness::{Effort, Facts, Hardware, ProbeKind, bounds, predictions};
+use kelvin_model::{Case, Fact, Machine, Metric, Name, Nic, PathToAgent, Planned, Prediction};
 use kelvin_probes::{all, bounded, elsewhere, other_machines};
 
-/// A headline for every metric: what matters is by which formula others are predicted.
-fn plausible(metric: &str) -> Option<MeasuredValue> {
-    let definition = all().into_iter().flat_map(|probe| probe.metrics).find(|known| known.id == metric)?;
-    let value = match definition.unit {
-        Unit::Nanoseconds => 100.0,
-        Unit::Cycles => 400.0,
-        Unit::Hertz => 4.0e9,
-        Unit::Bytes => 4096.0,
-        Unit::BytesPerSecond => 1.0e10,
-        Unit::PerSecond => 1.0e7,
-        Unit::Ratio => 1.0,
-        Unit::Count => 2.0,
-    };
-    Some(MeasuredValue { value, half_width: value / 100.0 })
-}
+use headlines::plausible;
 
-/// A machine that states its frequencies and the peak of its memory, hardly more than what the headlines above predict of reading.
+/// A machine that states its frequencies and the peak of its memory, hardly more than what plausible headlines predict of reading.
 fn stating() -> Machine {
     let mut machine = composed::machine();
     machine.memory.peak_bytes_per_second = Fact::known(1.2e9, "a test");

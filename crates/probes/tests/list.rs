@@ -1,14 +1,17 @@
 //! The list of probes: everything is on it, documented, and predicted if an earlier study measured it.
 
 mod composed;
+mod headlines;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use kelvin_catalogue::{file, mem, net, os, transfer};
-use kelvin_harness::{Effort, Facts, MeasuredValue, Probe, ProbeKind};
-use kelvin_model::{Basis, Better, Case, Metric, Need, Prediction, Unit};
+use kelvin_harness::{Effort, Facts, Probe, ProbeKind};
+use kelvin_model::{Basis, Better, Case, Metric, Need, Prediction};
 use kelvin_probes::{all, bounded};
+
+use headlines::plausible;
 
 /// Minimum length of a text, in characters.
 const LEAST_TEXT: usize = 40;
@@ -192,22 +195,6 @@ fn predictions_rest_on_probes_that_exist_and_never_on_themselves() {
             assert_ne!(*input, probe.id);
         }
     }
-}
-
-/// A plausible headline of any metric at any case.
-fn plausible(metric: &str) -> Option<MeasuredValue> {
-    let definition = all().into_iter().flat_map(|probe| probe.metrics).find(|known| known.id == *metric)?;
-    let value = match definition.unit {
-        Unit::Nanoseconds => 100.0,
-        Unit::Cycles => 400.0,
-        Unit::Hertz => 4.0e9,
-        Unit::Bytes => 4096.0,
-        Unit::BytesPerSecond => 1.0e10,
-        Unit::PerSecond => 1.0e7,
-        Unit::Ratio => 1.0,
-        Unit::Count => 2.0,
-    };
-    Some(MeasuredValue { value, half_width: value / 100.0 })
 }
 
 /// Published baselines without a prediction in some cases, with each probe's reason: the size of a read around a fault,
