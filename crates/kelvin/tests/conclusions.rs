@@ -111,15 +111,16 @@ fn disfigured(mut run: Run, seed: u64) -> Run {
     run
 }
 
-/// The words of a text, numbers among them.
+/// The words of a text, numbers and percent signs among them: a share of 5.5 % is no number of what is named after it.
 fn words(text: &str) -> Vec<&str> {
-    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '.')).map(|word| word.trim_matches('.'));
+    let words = text.split(|c: char| !(c.is_alphanumeric() || ".%".contains(c))).map(|word| word.trim_matches('.'));
     words.filter(|word| !word.is_empty()).collect()
 }
 
 /// A number in a text that is none.
 fn no_number(text: &str) -> Option<String> {
-    words(text).into_iter().find(|word| ["NaN", "inf", "infinity"].contains(word)).map(str::to_owned)
+    let is_none = |word: &&str| ["NaN", "inf", "infinity"].contains(&word.trim_end_matches('%'));
+    words(text).into_iter().find(is_none).map(str::to_owned)
 }
 
 /// A part of something that is whole, in a text.
@@ -162,7 +163,9 @@ fn what_cannot_be_is_found_in_a_text() {
         ("it peaks at NaN with 3 threads", Some("NaN")),
         ("from 0.34 threads up", Some("0.34 threads")),
         ("at most inf.", Some("inf")),
+        ("by NaN%", Some("NaN%")),
         ("information on 12 threads and 3.5 times", None),
+        ("the thread of the load generator 5.5 %, CPU of the server 3.7 %", None),
     ] {
         assert_eq!(found(text).as_deref(), wrong, "{text}");
     }
