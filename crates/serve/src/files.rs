@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use kelvin_sys::places::Place;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::condition::Validators;
@@ -140,9 +141,14 @@ struct Held {
 #[derive(Debug)]
 pub struct Allowance(AtomicUsize);
 
-/// A file of an allowance: dropped, it may be another one's.
+/// To hold a file: dropped, it may be another one's.
 #[derive(Debug)]
-pub struct Permit(Arc<Allowance>);
+pub enum Permit {
+    /// One of an allowance.
+    Threads(Arc<Allowance>),
+    /// One of those of several processes.
+    Processes(Place),
+}
 
 impl Allowance {
     /// So many.
@@ -153,13 +159,15 @@ impl Allowance {
     /// One of what is left.
     pub fn permit(self: &Arc<Self>) -> Option<Permit> {
         let taken = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        taken.is_ok().then(|| Permit(Arc::clone(self)))
+        taken.is_ok().then(|| Permit::Threads(Arc::clone(self)))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.0.fetch_add(1, Ordering::Relaxed);
+        if let Self::Threads(allowance) = self {
+            allowance.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

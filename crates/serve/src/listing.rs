@@ -5,9 +5,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
+use kelvin_sys::places::Places;
 use rustix::fs::{Dir, FileType};
 
-use crate::files::{Allowance, Opened};
+use crate::files::{Allowance, Opened, Permit};
 use crate::root::Root;
 use crate::status::Status;
 use crate::target::{Target, encode};
@@ -21,8 +22,8 @@ const LOOKED_AT: usize = 100_000;
 
 /// Bytes of a page up to which each connection has its own, as it has small files.
 const SMALL: usize = 16 << 10;
-/// Most different larger pages that all threads of a process hold at one time: 32 MiB, and a descriptor each.
-const HELD: usize = 64;
+/// Most different larger pages that a server holds at one time: 32 MiB, and a descriptor each. Of processes each holds its own.
+const HELD: u32 = 64;
 
 /// A page to be sent.
 #[derive(Debug)]
@@ -47,19 +48,50 @@ impl Page {
 /// no more than so many.
 #[derive(Debug)]
 pub struct Lists {
-    allowance: Arc<Allowance>,
+    held: Held,
     /// By a hash of their text that nobody can know before.
     pages: Mutex<Vec<(u64, Weak<Opened>)>>,
     random: RandomState,
 }
 
+/// How many are held.
+#[derive(Debug)]
+enum Held {
+    /// By the threads of this process.
+    Threads(Arc<Allowance>),
+    /// By processes, each of which may be killed.
+    Processes(Arc<Places>),
+}
+
+impl Held {
+    /// One more, if it may be.
+    fn permit(&self) -> Option<Permit> {
+        match self {
+            Self::Threads(allowance) => allowance.permit(),
+            Self::Processes(places) => places.take().map(Permit::Processes),
+        }
+    }
+}
+
 impl Default for Lists {
     fn default() -> Self {
-        Self { allowance: Allowance::of(HELD), pages: Mutex::default(), random: RandomState::new() }
+        Self::held(Held::Threads(Allowance::of(HELD as usize)))
     }
 }
 
 impl Lists {
+    /// Of a process that is to fork others: all of them together hold no more than the threads of one.
+    ///
+    /// # Errors
+    /// Those of memfd_create.
+    pub fn of_processes() -> std::io::Result<Self> {
+        Places::new(HELD).map(|places| Self::held(Held::Processes(places)))
+    }
+
+    fn held(held: Held) -> Self {
+        Self { held, pages: Mutex::default(), random: RandomState::new() }
+    }
+
     /// Has a page be sent.
     ///
     /// # Errors
@@ -75,7 +107,7 @@ impl Lists {
             return Ok(Page::Held(page));
         }
         pages.retain(|(_, page)| page.strong_count() > 0);
-        let permit = self.allowance.permit().ok_or(Status::ServiceUnavailable)?;
+        let permit = self.held.permit().ok_or(Status::ServiceUnavailable)?;
         let page = Opened::page(&text, permit, SystemTime::now()).map_err(|_| Status::ServiceUnavailable)?;
         let page = Arc::new(page);
         pages.push((hash, Arc::downgrade(&page)));
@@ -170,8 +202,13 @@ mod tests {
 
     #[test]
     fn larger_pages_are_held_once_and_no_more_than_so_many() {
-        let lists = Lists::default();
-        let text = |number: usize| format!("{number}{}", "x".repeat(SMALL));
+        for lists in [Lists::default(), Lists::of_processes().unwrap()] {
+            no_more_than_so_many(&lists);
+        }
+    }
+
+    fn no_more_than_so_many(lists: &Lists) {
+        let text = |number: u32| format!("{number}{}", "x".repeat(SMALL));
         let hold = |number| match lists.hold(text(number)) {
             Ok(Page::Held(page)) => Ok(page),
             Ok(page) => panic!("{page:?}"),

@@ -19,6 +19,7 @@ use crate::hall::Hall;
 use crate::host::{Name, Names};
 use crate::house::House;
 use crate::limits::Limits;
+use crate::listing::Lists;
 use crate::looks::{self, Exposure, Looks, Subject};
 use crate::passing::{self, Teller, Told};
 use crate::root::Root;
@@ -266,7 +267,7 @@ impl Server {
         }
         if setup.model == Model::Fork {
             let (teller, told) = server.watch.as_ref().map(|_| passing::pair()).transpose()?.unzip();
-            server.forking = Some(Forking::start(server.house_of_processes(teller))?);
+            server.forking = Some(Forking::start(server.house_of_processes(teller)?)?);
             server.told = told;
         }
         // After that, so that no process that serves has its socket.
@@ -354,25 +355,26 @@ impl Server {
 
     pub(crate) fn house_of_events(&self) -> Result<(Arc<House>, impl Fn() -> Hall)> {
         let house = House::new(Arc::clone(&self.listener), self.setup.threads, self.connections())?;
-        Ok((Arc::new(house), self.halls()))
+        Ok((Arc::new(house), self.halls(Lists::default())))
     }
 
     fn house(&self) -> threads::House<impl Fn() -> Hall + Send + Sync + Clone + 'static> {
-        let (hall, listener) = (self.halls(), Arc::clone(&self.listener));
+        let (hall, listener) = (self.halls(Lists::default()), Arc::clone(&self.listener));
         let (most, watch) = (self.connections(), self.watch.clone());
         threads::House { hall, listener, most, drain: self.setup.limits.drain, watch }
     }
 
-    fn house_of_processes(&self, teller: Option<Teller>) -> fork::House<impl Fn() -> Hall> {
-        let (hall, listener) = (self.halls(), Arc::clone(&self.listener));
+    fn house_of_processes(&self, teller: Option<Teller>) -> Result<fork::House<impl Fn() -> Hall + use<>>> {
+        let lists = Lists::of_processes().map_err(Error::call("make a file in memory"))?;
+        let (hall, listener) = (self.halls(lists), Arc::clone(&self.listener));
         let (most, watch) = (self.connections(), self.watch.clone().zip(teller));
-        fork::House { hall, root: Arc::clone(&self.root), listener, most, drain: self.setup.limits.drain, watch }
+        Ok(fork::House { hall, root: Arc::clone(&self.root), listener, most, drain: self.setup.limits.drain, watch })
     }
 
     /// Makes what each thread needs.
-    fn halls(&self) -> impl Fn() -> Hall + Send + Sync + Clone + 'static {
+    fn halls(&self, shown: Lists) -> impl Fn() -> Hall + Send + Sync + Clone + use<> {
         let (root, held, Setup { sending, lists, limits, .. }) = (Arc::clone(&self.root), self.held, self.setup);
-        let (names, shown) = (self.names.clone(), Arc::default());
+        let (names, shown) = (self.names.clone(), Arc::new(shown));
         let manner = Manner { names, lists, held: shown, inline: sending.inline(), limits };
         let watch = self.watch.clone();
         let reserved = self.is_exposed.then_some(looks::RESERVED);

@@ -6,6 +6,7 @@ mod running;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
 
 use kelvin_serve::limits::Limits;
 use kelvin_serve::sending::Sending;
@@ -228,4 +229,35 @@ fn models_that_give_each_client_a_worker_turn_away_whom_they_cannot_serve() {
         let served = server.end();
         assert!(served.connections >= 24 && served.refused >= 176, "{}: {served:?}", named(&setup));
     }
+}
+
+/// Clients that ask for a long list many times and read nothing, each with a process of its own.
+#[test]
+fn processes_hold_no_more_lists_together_than_so_many() {
+    let top = tempfile::tempdir().unwrap();
+    (0..2000).for_each(|number| fs::write(top.path().join(format!("{number:0200}")), "").unwrap());
+    let server = Running::fork(top.path(), Setup { model: Model::Fork, lists: true, ..Setup::of(2) });
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let ask = |times: usize| {
+        let mut stream = server.connect();
+        kelvin_sys::net::set_buffers(&stream, 4096).unwrap();
+        stream.write_all(&request.repeat(times)).unwrap();
+        stream
+    };
+    let is_refused = || {
+        let mut first = [0; 12];
+        ask(1).read_exact(&mut first).unwrap();
+        assert!(first == *b"HTTP/1.1 200" || first == *b"HTTP/1.1 503");
+        first.ends_with(b"503")
+    };
+    let until = Instant::now() + Duration::from_secs(600);
+    let wait_for = |refused: bool| {
+        while is_refused() != refused {
+            assert!(Instant::now() < until, "never refused: {refused}");
+        }
+    };
+    let mut crowd: Vec<_> = (0..64).map(|_| ask(100)).collect();
+    wait_for(true);
+    crowd.clear();
+    wait_for(false);
 }

@@ -30,6 +30,7 @@ pub mod numa;
 pub mod owned;
 pub mod pagemap;
 pub mod partner;
+pub mod places;
 pub mod process;
 pub mod random;
 pub mod ready;
