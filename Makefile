@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check book whole selfcheck nfs bench clean need-cc need-cargo
+.PHONY: help run build test setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check book guest whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -53,8 +53,8 @@ clippy: ## lints, none of them only a warning
 rustdoc: ## documentation of the code, none of it missing or broken
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 
-unit: ## the tests of every crate, the ones of the whole program among them
-	$(CARGO) test --locked --workspace --config "target.'cfg(all())'.runner = ['$(CURDIR)/scripts/timed', '-']"
+unit: unit-build ## the tests of every crate, the ones of the whole program among them
+	@CARGO='$(CARGO)' scripts/test-unit
 
 unit-build: need-cargo need-cc
 	$(CARGO) test --locked --workspace --no-run
@@ -93,7 +93,10 @@ book: docs ## the book as HTML in docs/book; needs mdbook
 	@command -v mdbook >/dev/null || { echo 'the book is made by mdbook, which is not here: cargo install mdbook' >&2; exit 1; }
 	mdbook build docs
 
-whole: build $(DEBUG) ## a real run by the program that users get, its known truths, its page in a real browser, and guests
+guest: build $(DEBUG) ## every probe on an old processor, memory of other nodes, and remote files, in a guest
+	$(PYTHON) tests/guest/run.py $(KELVIN) "$$(scripts/test-program run_once)" $(TARGET)/guest
+
+whole: build $(DEBUG) ## a real run by the program that users get, its known truths, and its page in a real browser
 	scripts/test-whole $(KELVIN) $(TARGET)/debug $(WORK)
 
 # As the tests are built: of fewer packages cargo would choose other features, and build half of them again.
