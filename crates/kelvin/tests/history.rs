@@ -34,7 +34,7 @@ fn history(place: &Place, arguments: &[&str]) -> Value {
     serde_json::from_str(&says(place, &[arguments, &["--json"]].concat())).unwrap()
 }
 
-/// The outline of a run of a machine that is none of these tests', with nothing planned.
+/// The outline of a run of a machine that no test runs on, with nothing planned.
 fn outline(number: usize, identity: &str) -> Outline {
     static KEPT: LazyLock<Outline> =
         LazyLock::new(|| kelvin_store::import(stored_run("intel-guest-1").0.as_bytes()).unwrap().outline);
@@ -42,6 +42,8 @@ fn outline(number: usize, identity: &str) -> Outline {
     outline.id = format!("{identity}-{number:03}");
     outline.started = format!("2026-10-{:02}T10:00:00Z", 1 + number);
     outline.machine.identity = identity.into();
+    // Of the same processor as the host, its runs would be taken for runs of this host.
+    outline.machine.cpu.stepping = Fact::known(99, "a test");
     outline.settings.mode = Name::new("default");
     outline.plan.clear();
     outline.learned.clear();
