@@ -4,10 +4,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::chown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::{Missing, is_root};
 
@@ -16,6 +18,9 @@ pub const USER: &str = "kelvin";
 
 /// Whom a server started by root runs as: `nobody`, since PostgreSQL refuses root.
 const NOBODY: u32 = 65_534;
+
+/// Longest time that the processes of a killed server need to end.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes the cluster, then does what it is told line by line. When the test ends, however it ends, the pipe ends, and so do the
 /// server and its directory.
@@ -122,9 +127,16 @@ impl Postgres {
         answer.trim() == "done"
     }
 
-    /// Kills the server, as the kernel does where memory is short.
+    /// Kills the server, as the kernel does where memory is short, and waits until nothing listens: its other processes have its socket
+    /// until they see that it has ended, and connections of that time are reset, not refused.
     pub fn kill(&self) {
         assert!(self.tell("kill_hard"));
+        let socket = self.directory.join(format!(".s.PGSQL.{}", self.port));
+        let end = Instant::now() + PATIENCE;
+        while UnixStream::connect(&socket).is_ok() {
+            assert!(Instant::now() < end, "processes of a killed server still listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Starts the killed server again.
