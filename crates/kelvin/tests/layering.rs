@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// The crates and what each may import of the others. `kelvin` wires everything and may import all.
 ///
-/// `model`, `stats`, `analysis`, `store`, `foreign` and `report` never import what touches a machine: a run made on one machine is
+/// `model`, `stats`, `reference`, `analysis`, `store`, `foreign` and `report` never import what touches a machine: a run made on one machine is
 /// read on another. `probes` never imports what stores or shows.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
@@ -26,6 +26,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("sweep", &["model", "catalogue", "stats", "sys", "file", "harness", "load", "resources"]),
     ("probes", &["model", "catalogue", "stats", "harness", "sys", "file", "wire", "transfer"]),
     ("causes", &["model", "catalogue", "harness", "file", "sys"]),
+    ("reference", &["model", "catalogue", "stats"]),
     ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),
     ("foreign", &["model", "catalogue"]),

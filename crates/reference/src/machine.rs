@@ -1,0 +1,196 @@
+//! A machine of the library, its figures, and where they are from.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use kelvin_model::{Case, Name, Unit};
+use serde::Deserialize;
+
+use crate::Mitigation;
+
+/// Where figures are from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Name, as of its file.
+    pub id: Name,
+    /// What it is.
+    pub title: String,
+    /// Address.
+    pub url: String,
+    /// Version that was read, where it is a repository.
+    pub commit: Option<String>,
+    /// Day on which it was read: `2026-11-28`.
+    pub read: String,
+}
+
+/// How a source measured, and how far that may lie from kelvin's own figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Method {
+    /// Name within its source.
+    pub id: Name,
+    /// The program.
+    pub tool: String,
+    /// What it does otherwise than kelvin.
+    pub differs: String,
+    /// The factor, above 1, within which both lie in nine of ten cases.
+    pub factor: f64,
+}
+
+/// What a machine is built as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MachineKind {
+    /// A server, or a part of one.
+    Server,
+    /// A desktop or small computer with a case.
+    Desktop,
+    /// A laptop.
+    Laptop,
+    /// A single board, or a phone.
+    Board,
+}
+
+/// Whether the system has the hardware to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instance {
+    /// It has.
+    BareMetal,
+    /// It is a virtual machine.
+    Guest,
+    /// The source does not say.
+    NotStated,
+}
+
+/// Kind of main memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+pub enum MemoryKind {
+    /// DDR2.
+    #[serde(rename = "DDR2")]
+    Ddr2,
+    /// DDR3.
+    #[serde(rename = "DDR3")]
+    Ddr3,
+    /// DDR4.
+    #[serde(rename = "DDR4")]
+    Ddr4,
+    /// DDR5.
+    #[serde(rename = "DDR5")]
+    Ddr5,
+    /// LPDDR3.
+    #[serde(rename = "LPDDR3")]
+    Lpddr3,
+    /// LPDDR4.
+    #[serde(rename = "LPDDR4")]
+    Lpddr4,
+    /// LPDDR5.
+    #[serde(rename = "LPDDR5")]
+    Lpddr5,
+}
+
+/// One machine at one time: a published set of figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// Name, unique in the library: `hetzner-cax11`.
+    pub id: Name,
+    /// What it is, for people.
+    pub name: String,
+    /// The processor, as the source states it.
+    pub cpu: String,
+    /// Generation of the core that was measured, by kelvin's names of microarchitectures.
+    pub core: Name,
+    /// What it is built as.
+    pub kind: MachineKind,
+    /// Whether it is a virtual machine.
+    pub instance: Instance,
+    /// The hypervisor, as the source states it.
+    pub hypervisor: Option<String>,
+    /// CPUs that the system has.
+    pub cpus: Option<u32>,
+    /// Kind of memory, where the source states it.
+    pub memory: Option<MemoryKind>,
+    /// Memory channels, where the source states them.
+    pub channels: Option<u32>,
+    /// Release of its Linux, where the source states it.
+    pub kernel: Option<String>,
+    /// Bytes of a base page, where the source states them and they are not 4096.
+    pub base_page: Option<u64>,
+    /// Mitigations in force that cost kernel entries; `None` where the source does not say.
+    pub mitigations: Option<BTreeSet<Mitigation>>,
+    /// Year of the measurement, where the source states it.
+    pub measured: Option<u16>,
+    /// Its source.
+    pub source: Source,
+    /// Its place in the source: a path, or the id of a message.
+    pub at: String,
+    /// Its figures.
+    pub rows: Vec<Row>,
+}
+
+/// A published figure that means the same as one of kelvin's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Id of kelvin's metric.
+    pub metric: Name,
+    /// Its case.
+    pub case: Case,
+    /// The figure in the base unit of the SI: seconds, hertz, bytes per second, operations per second.
+    pub value: f64,
+    /// How it was measured.
+    pub method: Method,
+    /// The figure as published, where its value was computed from it.
+    pub published: Option<String>,
+}
+
+impl Machine {
+    /// The figure of a metric at a case.
+    pub fn figure(&self, metric: Name, case: &Case) -> Option<&Row> {
+        self.rows.iter().find(|row| row.metric == metric && row.case == *case)
+    }
+}
+
+impl Row {
+    /// The value in a unit of kelvin's metrics; `None` of units that no row may have.
+    pub fn value_in(&self, unit: Unit) -> Option<f64> {
+        match unit {
+            Unit::Nanoseconds => Some(self.value * 1e9),
+            Unit::Hertz | Unit::Bytes | Unit::BytesPerSecond | Unit::PerSecond => Some(self.value),
+            Unit::Cycles | Unit::Ratio | Unit::Count => None,
+        }
+    }
+}
+
+impl fmt::Display for MachineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Server => "server",
+            Self::Desktop => "desktop",
+            Self::Laptop => "laptop",
+            Self::Board => "board",
+        })
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::BareMetal => "bare metal",
+            Self::Guest => "guest",
+            Self::NotStated => "not stated",
+        })
+    }
+}
+
+impl fmt::Display for MemoryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ddr2 => "DDR2",
+            Self::Ddr3 => "DDR3",
+            Self::Ddr4 => "DDR4",
+            Self::Ddr5 => "DDR5",
+            Self::Lpddr3 => "LPDDR3",
+            Self::Lpddr4 => "LPDDR4",
+            Self::Lpddr5 => "LPDDR5",
+        })
+    }
+}
