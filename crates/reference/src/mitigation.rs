@@ -29,8 +29,14 @@ pub enum Mitigation {
 }
 
 /// Vulnerabilities whose mitigation is that buffers are cleared.
-const OF_BUFFERS: [&str; 6] =
-    ["mds", "tsx_async_abort", "mmio_stale_data", "reg_file_data_sampling", "tsa", "special_register_buffer_data_sampling"];
+const OF_BUFFERS: [&str; 6] = [
+    "mds",
+    "tsx_async_abort",
+    "mmio_stale_data",
+    "reg_file_data_sampling",
+    "tsa",
+    "special_register_buffer_data_sampling",
+];
 
 impl Mitigation {
     /// What is in force by one file of `/sys/devices/system/cpu/vulnerabilities`: its name and its text. Attempts without new microcode
@@ -95,7 +101,11 @@ mod tests {
         let cases: [(&str, &str, &[Mitigation]); 9] = [
             ("meltdown", "Mitigation: PTI", &[PageTableIsolation]),
             ("meltdown", "Not affected", &[]),
-            ("mds", "Vulnerable: Clear CPU buffers attempted, no microcode; SMT Host state unknown", &[ClearCpuBuffers]),
+            (
+                "mds",
+                "Vulnerable: Clear CPU buffers attempted, no microcode; SMT Host state unknown",
+                &[ClearCpuBuffers],
+            ),
             ("retbleed", "Mitigation: Enhanced IBRS", &[]),
             ("retbleed", "Mitigation: untrained return thunk; SMT disabled", &[UntrainedReturnThunk]),
             ("spec_rstack_overflow", "Vulnerable: Safe RET, no microcode", &[SafeReturn]),

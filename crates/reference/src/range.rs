@@ -114,7 +114,13 @@ impl Library {
         let members = own.map(|own| own.members.iter().map(|(machine, _)| *machine).collect()).unwrap_or_default();
         let all: usize = groups.iter().map(|group| group.members.len()).sum();
         let akin = all - own.map_or(0, |own| own.members.len());
-        Some(ClassRange { members, akin, low: (middle - half).exp(), middle: middle.exp(), high: (middle + half).exp() })
+        Some(ClassRange {
+            members,
+            akin,
+            low: (middle - half).exp(),
+            middle: middle.exp(),
+            high: (middle + half).exp(),
+        })
     }
 
     /// The figure of all machines of the kind, class by class.
@@ -146,7 +152,8 @@ fn between(groups: &[Group<'_>], within: f64) -> f64 {
     let weights: Vec<f64> = groups.iter().map(|group| group.n() / within).collect();
     let total: f64 = weights.iter().sum();
     let mean = groups.iter().zip(&weights).map(|(group, weight)| weight * group.mean()).sum::<f64>() / total;
-    let heterogeneity: f64 = groups.iter().zip(&weights).map(|(group, weight)| weight * (group.mean() - mean).powi(2)).sum();
+    let heterogeneity: f64 =
+        groups.iter().zip(&weights).map(|(group, weight)| weight * (group.mean() - mean).powi(2)).sum();
     let scale = total - weights.iter().map(|weight| weight * weight).sum::<f64>() / total;
     if scale > 0.0 { ((heterogeneity - (groups.len() as f64 - 1.0)) / scale).max(0.0) } else { 0.0 }
 }

@@ -78,8 +78,10 @@ pub(crate) fn machines(text: &str) -> Result<Vec<Machine>, String> {
     let File { source, method, machine } = toml::from_str(text).map_err(|error| error.to_string())?;
     let SourceTable { id, title, url, commit, read } = source;
     let source = Source { id, title, url, commit, read };
-    let methods: Vec<Method> =
-        method.into_iter().map(|MethodTable { id, tool, differs, factor }| Method { id, tool, differs, factor }).collect();
+    let methods: Vec<Method> = method
+        .into_iter()
+        .map(|MethodTable { id, tool, differs, factor }| Method { id, tool, differs, factor })
+        .collect();
     let mut ids = BTreeSet::new();
     if let Some(twice) = methods.iter().find(|method| !ids.insert(method.id)) {
         return Err(format!("the method {} is defined twice", twice.id));
@@ -151,10 +153,17 @@ mod tests {
     #[test]
     fn strict_schema() {
         let read = machines(RIGHT).unwrap();
-        assert_eq!((read.len(), read[0].rows[0].value, read[0].rows[0].case.to_string().as_str()), (1, 1e-7, "call=gettid"));
+        assert_eq!(
+            (read.len(), read[0].rows[0].value, read[0].rows[0].case.to_string().as_str()),
+            (1, 1e-7, "call=gettid")
+        );
         let wrong = [
-            (r#"at = "a.txt""#, r#"at = "a.txt"
-        colour = "red""#, "unknown field `colour`"),
+            (
+                r#"at = "a.txt""#,
+                r#"at = "a.txt"
+        colour = "red""#,
+                "unknown field `colour`",
+            ),
             (r#"method = "loop" }"#, r#"method = "poll" }"#, "method"),
             (r#"kind = "server""#, r#"kind = "toaster""#, "unknown variant `toaster`"),
             ("value = 1.0e-7, ", "", "missing field `value`"),

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kelvin_catalogue::find;
-use kelvin_model::{Better, Name, Unit};
-use kelvin_reference::{Area, Class, Instance, Machine, MachineKind, library};
+use kelvin_catalogue::{find, mem};
+use kelvin_model::{Better, Case, Name, Unit};
+use kelvin_reference::{Area, Class, ClassRange, Instance, Machine, MachineKind, Row, library};
 
 /// What the spec asks for at least.
 const MACHINES: usize = 40;
@@ -54,7 +54,7 @@ fn metrics_and_axes_are_those_of_the_catalogue() {
 /// The words of axes in rows, which the catalogue's enums must know.
 #[test]
 fn words_are_those_of_the_catalogue() {
-    use kelvin_catalogue::{Placement, mem, os};
+    use kelvin_catalogue::{Placement, os};
     let words = |axis: &str| -> BTreeSet<String> {
         let rows = machines().iter().flat_map(|machine| &machine.rows);
         rows.filter_map(|row| row.case.get(axis)).map(|value| value.to_string()).collect()
@@ -116,7 +116,9 @@ fn latencies_rise_with_the_working_set() {
             let mut points: Vec<(u64, f64)> = machine
                 .rows
                 .iter()
-                .filter(|row| row.metric.as_str() == "mem.latency" && row.case.get("pages").is_some_and(|word| word.to_string() == pages))
+                .filter(|row| {
+                    row.metric == MEMORY_LATENCY && row.case.get("pages").is_some_and(|word| word.to_string() == pages)
+                })
                 .map(|row| (row.case.get("bytes").expect("an axis").to_string().parse().expect("a number"), row.value))
                 .collect();
             points.sort_by_key(|point| point.0);
@@ -138,7 +140,13 @@ fn rows_have_sources_and_no_machine_is_there_twice() {
         assert!(!machine.rows.is_empty() && !machine.cpu.is_empty(), "{}", machine.id);
         let mut figures = BTreeSet::new();
         for row in &machine.rows {
-            assert!(figures.insert((row.metric, row.case.clone())), "{}: {} ({}) twice", machine.id, row.metric, row.case);
+            assert!(
+                figures.insert((row.metric, row.case.clone())),
+                "{}: {} ({}) twice",
+                machine.id,
+                row.metric,
+                row.case
+            );
             assert!(!row.method.tool.is_empty() && !row.method.differs.is_empty(), "{}: {}", machine.id, row.method.id);
         }
     }
@@ -168,18 +176,59 @@ fn classes_have_their_members_once() {
     assert!(large >= 15, "{large} classes have five members");
 }
 
-#[test]
-fn a_class_of_few_is_wide_and_says_so() {
-    let metric = Name::new("mem.latency");
-    let machine = library().find(Name::new("hetzner-cax11")).expect("a machine of the library");
-    let row = machine.rows.iter().find(|row| row.case.to_string() == "bytes=67108864 pages=base").expect("a row");
+/// The figure that a machine's class is judged by here, and its range.
+fn judged(id: &'static str, case: &str) -> (Class, Row, ClassRange<'static>) {
+    let machine = library().find(Name::new(id)).unwrap_or_else(|| panic!("{id} is a machine of the library"));
+    let row = machine.rows.iter().find(|row| row.case.to_string() == case && row.metric == MEMORY_LATENCY);
+    let row = row.unwrap_or_else(|| panic!("{id} has a figure at {case}"));
     let class = Class::of(machine, Area::Hardware);
-    let range = library().range(&class, metric, &row.case, 0.9).expect("a range");
+    let range = library().range(&class, MEMORY_LATENCY, &row.case, 0.9).expect("a range");
+    (class, row.clone(), range)
+}
+
+const MEMORY_LATENCY: Name = Name::new("mem.latency");
+
+#[test]
+fn a_class_of_few_says_so() {
+    let (_, row, range) = judged("hetzner-cax11", "bytes=67108864 pages=base");
     assert!(range.low < row.value && row.value < range.high, "{} to {}", range.low, range.high);
-    assert!(range.rests_on_few());
-    let other = Class { core: Name::new("Neoverse V9"), ..class };
-    let unknown = library().range(&other, metric, &row.case, 0.9).expect("a range by the kind of machine");
-    assert!(unknown.members.is_empty() && unknown.high / unknown.low > range.high / range.low);
+    assert!(range.rests_on_few(), "{} members", range.members.len());
+}
+
+#[test]
+fn an_unknown_class_is_wider_than_one_of_many_members() {
+    let (class, row, range) = judged("hetzner-cax11", "bytes=67108864 pages=base");
+    let akin =
+        library().range(&Class { core: Name::new("none"), ..class }, MEMORY_LATENCY, &row.case, 0.9).expect("a range");
+    assert!(akin.members.is_empty() && akin.high / akin.low >= range.high / range.low);
+
+    let large = library().classes(Area::Hardware).into_iter().find(|(class, _)| class.instance == Instance::Guest);
+    let (class, members) = large.expect("a class of guests");
+    let case = Case::new().at(mem::PageSize::Huge).with(mem::BYTES, 128 << 20);
+    let range = library().range(&class, MEMORY_LATENCY, &case, 0.9).expect("a range");
+    assert!(!range.rests_on_few() && range.members.len() <= members.len(), "{class}");
+    let unknown =
+        library().range(&Class { core: Name::new("none"), ..class }, MEMORY_LATENCY, &case, 0.9).expect("a range");
+    assert!(unknown.high / unknown.low > range.high / range.low);
+}
+
+/// A figure that is twice what its class shows lies beyond the range of a class of many members.
+#[test]
+fn memory_twice_as_slow_is_beyond_the_range_of_most_classes() {
+    let case = Case::new().at(mem::PageSize::Huge).with(mem::BYTES, 128 << 20);
+    let (mut found, mut all) = (0, 0);
+    for machine in machines() {
+        let Some(row) = machine.figure(MEMORY_LATENCY, &case) else { continue };
+        let class = Class::of(machine, Area::Hardware);
+        let others = library().without(machine.id);
+        let Some(range) = others.range(&class, MEMORY_LATENCY, &case, 0.9).filter(|range| !range.rests_on_few()) else {
+            continue;
+        };
+        all += 1;
+        found += u32::from(2.0 * row.value > range.high);
+    }
+    println!("{found} of {all}");
+    assert!(all > 50 && 2 * found > all, "{found} of {all}");
 }
 
 /// Each machine judged by all others: nine in ten of its figures lie in their ranges. The test's bounds are wider than the promise, for
@@ -205,7 +254,10 @@ fn ranges_hold_for_machines_that_are_left_out() {
     for (area, (inside, all, widths)) in &mut areas {
         widths.sort_by(f64::total_cmp);
         let share = f64::from(*inside) / f64::from(*all);
-        println!("{area}: {inside} of {all} ({share:.3}), median half-width a factor of {:.2}", widths[widths.len() / 2]);
+        println!(
+            "{area}: {inside} of {all} ({share:.3}), median half-width a factor of {:.2}",
+            widths[widths.len() / 2]
+        );
         assert!(*all < 50 || (0.82..=0.98).contains(&share), "{area}: {inside} of {all}");
     }
 }
