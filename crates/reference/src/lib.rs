@@ -5,9 +5,10 @@
 //! differs and the factor within which the two agree in nine of ten cases.
 //!
 //! [`library`] reads them once. [`Class`] is what machines must share to be compared, by the area of a metric, and [`Library::range`] is
-//! where a figure of one more machine of a class lies.
+//! where a figure of one more machine of a class lies; [`Library::area_factor`] judges all figures of an area as one.
 #![forbid(unsafe_code)]
 
+mod area;
 mod class;
 mod files;
 mod library;
@@ -16,6 +17,7 @@ mod mitigation;
 mod range;
 mod rows;
 
+pub use area::{AreaFactor, Judged};
 pub use class::{Area, Class};
 pub use library::{Library, library};
 pub use machine::{Instance, Machine, MachineKind, MemoryKind, Method, Row, Source};

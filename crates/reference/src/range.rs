@@ -21,7 +21,7 @@ pub const FEW_MEMBERS: usize = 5;
 /// Share of figures within the factor of a method.
 const WITHIN_FACTOR: f64 = 0.9;
 /// Variance within classes where no class tells of it: a factor of 1.3 either way for one in three.
-const ASSUMED_WITHIN: f64 = 0.07;
+pub(crate) const ASSUMED_WITHIN: f64 = 0.07;
 /// What [`ASSUMED_WITHIN`] counts for beside what is known, in degrees of freedom: two more machines.
 const ASSUMED_DEGREES: f64 = 2.0;
 
@@ -82,7 +82,7 @@ impl Group<'_> {
 }
 
 /// Variance of a method's bias: its factor holds a share of [`WITHIN_FACTOR`].
-fn bias_of(row: &Row) -> f64 {
+pub(crate) fn bias_of(row: &Row) -> f64 {
     (row.method.factor.ln() / normal_quantile(f64::midpoint(1.0, WITHIN_FACTOR))).powi(2)
 }
 
