@@ -99,7 +99,7 @@ def sides_of(kelvin, group, seconds, order):
     figures = {}
     for side in order.sample(["with", "without"], 2):
         without = ["--no-canaries"] if side == "without" else []
-        report = common.measure(kelvin, sorted(metrics), seconds or usual, "--rounds", str(ROUNDS), *flags, *without)
+        report = common.measure(kelvin, sorted(metrics), seconds or usual, "--rounds", str(ROUNDS), "--with-samples", *flags, *without)
         found, caches = common.results(report), data_caches(report)
         for metric, chosen in metrics.items():
             # What a quick run leaves out, or has no time for, is in the report as well.

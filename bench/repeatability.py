@@ -123,7 +123,7 @@ def measured_run(kelvin, store, arguments, number):
     begun = time.monotonic()
     flags = ["--quick"] if arguments.quick else []
     names = [] if arguments.area == [EVERYTHING] else arguments.area
-    output = common.run([kelvin, "run", *names, "--json", "--no-report", "--store", store, *flags], timeout=900)
+    output = common.run([kelvin, "run", *names, "--json", "--with-samples", "--no-report", "--store", store, *flags], timeout=900)
     seconds = time.monotonic() - begun
     if arguments.keep:
         (arguments.keep / f"run-{number + 1:02}.json.gz").write_bytes(gzip.compress(output.encode(), 6))

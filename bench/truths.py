@@ -228,7 +228,7 @@ def tried_link(link, kelvin, arguments):
 
 def measured(kelvin, what, arguments, cpu, before=(), **options):
     """The report of a run."""
-    flags = ["--rounds", arguments.rounds, "--budget", "minimum", "--cpu", cpu, "--json", "--no-report", "--no-store"]
+    flags = ["--rounds", arguments.rounds, "--budget", "minimum", "--cpu", cpu, "--json", "--with-samples", "--no-report", "--no-store"]
     return json.loads(common.run([*before, kelvin, "run", *what, *flags], **options))
 
 

@@ -295,6 +295,9 @@ pub struct DestinationArgs {
     pub no_report: bool,
     /// Print the run and its analysis as JSON instead of text
     #[arg(long)]
+    /// With --json: the samples too, ten times as much; only with them can it be imported
+    #[arg(long, requires = "json")]
+    pub with_samples: bool,
     pub json: bool,
     /// Keep in the run what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
     #[arg(long)]

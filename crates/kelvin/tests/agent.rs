@@ -247,6 +247,7 @@ fn measured(arguments: &[&str]) -> (Option<i32>, serde_json::Value, String) {
         "--no-store",
         "--no-report",
         "--json",
+        "--with-samples",
     ];
     let output = Command::new(KELVIN).args(common).args(arguments).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

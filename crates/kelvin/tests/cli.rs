@@ -136,6 +136,9 @@ const MISTAKES: &[(&[&str], &str)] = &[
 
 /// What is wrong with the answer to a mistake.
 fn faults_of(output: &Output, expected: &str) -> Vec<&'static str> {
+    (&["report", "--with-samples"], "--with-samples: only JSON may lack samples"),
+    (&["run", "os.syscall.null", "--with-samples"], "--json"),
+    (&["runs", "show", "--with-samples"], "--json"),
     let said = stderr(output);
     let checks = [
         (output.status.code() != Some(2), "the exit status is not 2"),
@@ -489,4 +492,54 @@ fn one_probe_is_measured_stored_and_reported() {
         let output = place.run(&["report", "--format", format]);
         assert!(output.status.success() && !output.stdout.is_empty(), "{format}: {}", stderr(&output));
     }
+}
+
+/// The readings of all rounds that measured.
+fn measured(report: &serde_json::Value) -> Vec<&Vec<serde_json::Value>> {
+    let measurements = report["run"]["measurements"].as_array().unwrap().iter();
+    let rounds = measurements.flat_map(|one| one["rounds"].as_array().unwrap());
+    rounds.filter_map(|round| round["attempt"]["measured"].as_array()).collect()
+}
+
+#[test]
+fn json_has_samples_only_where_asked_for() {
+    let place = Place::new();
+    let of = |output: &Output| -> serde_json::Value {
+        assert!(output.status.success(), "{}", stderr(output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let run = ["run", "os.syscall.null", "--quick", "--budget", "minimum", "--rounds", "2", "--no-report", "--json"];
+    let without = place.run(&run);
+    let commands = [&["report", "--format", "json"][..], &["runs", "show", "--json"]];
+    let others = commands.map(|command| place.run(command));
+    for report in [&without].into_iter().chain(&others).map(of) {
+        assert_eq!(report["samples"], false);
+        let measured = measured(&report);
+        assert!(!measured.is_empty() && measured.iter().all(|readings| readings.is_empty()), "{measured:?}");
+        assert!(report["analysis"]["results"].as_array().is_some_and(|results| !results.is_empty()));
+    }
+    let mut with = commands.map(|command| place.run(&[command, &["--with-samples"]].concat())).to_vec();
+    with.push(place.run(&[&run[..], &["--with-samples", "--no-store"]].concat()));
+    for report in with.iter().map(of) {
+        assert_eq!(report["samples"], true);
+        let measured = measured(&report);
+        assert!(!measured.is_empty() && measured.iter().all(|readings| !readings.is_empty()));
+    }
+
+    // Only with them it is a run again.
+    let file = |name: &str, text: &[u8]| std::fs::write(place.directory.path().join(name), text).unwrap();
+    file("without.json", &without.stdout);
+    file("cut-out.json", of(&without)["run"].to_string().as_bytes());
+    file("with.json", &with[0].stdout);
+    for name in ["without.json", "cut-out.json"] {
+        for command in [&["runs", "import", name][..], &["report", name], &["compare", name, "last"]] {
+            let output = place.run(command);
+            assert_eq!(faults_of(&output, "`kelvin runs export`"), [""; 0], "{command:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains("--with-samples"), "{}", stderr(&output));
+        }
+    }
+    let imported = place.run(&["runs", "import", "with.json", "--store", "other.sqlite"]);
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    let csv = |more: &[&str]| place.run(&[&["report", "--format", "csv"], more].concat()).stdout;
+    assert!(!csv(&[]).is_empty() && csv(&["--store", "other.sqlite"]) == csv(&[]));
 }

@@ -224,6 +224,7 @@ fn assert_shown_without_effect(place: &Place, run: &Value) {
         &["report"],
         &["report", "run.json"],
         &["report", "--format", "json"],
+        &["report", "--format", "json", "--with-samples"],
     ] {
         assert_inert(&say(arguments));
     }

@@ -45,7 +45,7 @@ fn all_of(place: &Place, more: &[&str]) -> Vec<String> {
     let others = ["openmetrics", "custom-smaller-is-better", "custom-bigger-is-better", "bencher", "benchstat"];
     let formats: Vec<Vec<&str>> =
         shown.into_iter().chain(others).map(|format| vec!["report", "--format", format]).collect();
-    let others = [vec!["runs", "export"], vec!["runs", "show"], vec!["runs", "show", "--json"]];
+    let others = [vec!["runs", "export"], vec!["runs", "show"], vec!["runs", "show", "--json", "--with-samples"]];
     formats.iter().chain(&others).map(|arguments| printed(place, &[arguments, more].concat())).collect()
 }
 

@@ -76,7 +76,8 @@ fn study_beside(place: &Place, arguments: &[&str]) -> Value {
 
 /// A whole study, as data; it is more than a pipe holds.
 fn made(place: &Place, arguments: &[&str]) -> Value {
-    let arguments = [&["study", "load", "--no-store", "--no-report", "--json"][..], arguments].concat();
+    let arguments =
+        [&["study", "load", "--no-store", "--no-report", "--json", "--with-samples"][..], arguments].concat();
     let mut printed = tempfile::tempfile().unwrap();
     let output = place.command(KELVIN, &arguments).stdout(printed.try_clone().unwrap()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

@@ -235,11 +235,23 @@ pub struct Round {
     pub attempt: Attempt,
 }
 
+impl Round {
+    fn without_samples(&self) -> Self {
+        let attempt = match &self.attempt {
+            Attempt::Measured(_) => Attempt::Measured(Vec::new()),
+            Attempt::Skipped(reason) => Attempt::Skipped(reason.clone()),
+            Attempt::Failed(reason) => Attempt::Failed(reason.clone()),
+        };
+        let &Self { index, at, seconds, timing, cpu, .. } = self;
+        Self { index, at, seconds, timing, cpu, attempt }
+    }
+}
+
 /// The outcome of one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Attempt {
-    /// Readings.
+    /// Readings: none in a report without samples, and at least one everywhere else.
     Measured(Vec<Reading>),
     /// It was skipped, for a reason.
     Skipped(Reason),
@@ -334,6 +346,31 @@ impl Run {
         &mut self.measurements[index]
     }
 
+    /// The same run without the readings of its rounds: what is shown of it, and far less to write.
+    pub fn without_samples(&self) -> Self {
+        Self {
+            outline: self.outline.clone(),
+            measurements: self.measurements.iter().map(Measurement::without_samples).collect(),
+            predictions: self.predictions.clone(),
+            studies: self.studies.clone(),
+            explanations: self.explanations.clone(),
+            status: self.status.clone(),
+            seconds: self.seconds,
+            notes: self.notes.clone(),
+            labels: self.labels.clone(),
+        }
+    }
+
+    /// Whether it is what [`Run::without_samples`] gives of a run that measured something. A round that measured always has readings.
+    pub fn lacks_samples(&self) -> bool {
+        let rounds = self.measurements.iter().flat_map(|measurement| &measurement.rounds);
+        let mut measured = rounds.filter_map(|round| match &round.attempt {
+            Attempt::Measured(readings) => Some(readings),
+            _ => None,
+        });
+        measured.next().is_some_and(Vec::is_empty) && measured.all(Vec::is_empty)
+    }
+
     /// The definition of a metric of this run.
     pub fn metric(&self, id: &str) -> Option<&Metric> {
         self.outline.metrics.iter().find(|metric| metric.id == *id)
@@ -366,6 +403,11 @@ impl Measurement {
     /// A measurement without rounds yet.
     pub fn planned(planned: Planned) -> Self {
         Self { planned, rounds: Vec::new(), skipped: None }
+    }
+
+    fn without_samples(&self) -> Self {
+        let (planned, skipped) = (self.planned.clone(), self.skipped.clone());
+        Self { planned, rounds: self.rounds.iter().map(Round::without_samples).collect(), skipped }
     }
 
     /// The readings of one metric, with the round that made them, in order.

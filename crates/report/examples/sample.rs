@@ -36,7 +36,7 @@ fn main() -> io::Result<()> {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("html") => Html.render(&report, &mut out)?,
         Some("md") => Markdown.render(&report, &mut out)?,
-        Some("json") => Json { pretty: true }.render(&report, &mut out)?,
+        Some("json") => Json { pretty: true, samples: true }.render(&report, &mut out)?,
         Some("csv") => CsvSummary.render(&report, &mut out)?,
         Some("txt") => Terminal { width: 100, color: true }.render(&report, &mut out)?,
         Some("svg") => match figures::figures(&report).first() {

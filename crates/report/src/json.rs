@@ -10,13 +10,15 @@ use serde::Serialize;
 use crate::{Render, Report};
 
 /// Version of this format; a format is never edited, only followed by the next one.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The JSON report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json {
     /// Whether to indent it for people.
     pub pretty: bool,
+    /// Whether the run has its samples: nine tenths of the report.
+    pub samples: bool,
 }
 
 /// What is written.
@@ -25,7 +27,9 @@ pub struct Json {
 struct Document<'a> {
     /// Version of this format.
     report_format: u32,
-    /// The run, with raw readings.
+    /// Whether the rounds of the run have their readings; without them the run cannot be imported.
+    samples: bool,
+    /// The run.
     run: &'a Run,
     /// Its analysis.
     analysis: &'a Analysis,
@@ -40,9 +44,11 @@ pub fn schema() -> Schema {
 
 impl Render for Json {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let without = (!self.samples).then(|| report.run.without_samples());
         let document = Document {
             report_format: FORMAT,
-            run: report.run,
+            samples: self.samples,
+            run: without.as_ref().unwrap_or(report.run),
             analysis: report.analysis,
             references: report.references,
         };

@@ -199,14 +199,15 @@ fn csv_reads_back() {
 
 #[test]
 fn json_holds_run_and_analysis_unchanged() {
-    for pretty in [false, true] {
+    for (pretty, samples_too) in [(false, false), (false, true), (true, true)] {
         for (name, sample) in samples() {
-            let text = render(&Json { pretty }, &sample);
+            let text = render(&Json { pretty, samples: samples_too }, &sample);
             let value: serde_json::Value = serde_json::from_str(&text).unwrap();
             assert_eq!(value["report_format"], json::FORMAT);
             let run: kelvin_model::Run = serde_json::from_value(value["run"].clone()).unwrap();
             let analysis: kelvin_analysis::Analysis = serde_json::from_value(value["analysis"].clone()).unwrap();
-            assert_eq!(run, sample.run, "{name}");
+            assert_eq!(value["samples"], samples_too);
+            assert_eq!(run, if samples_too { sample.run.clone() } else { sample.run.without_samples() }, "{name}");
             assert_eq!(analysis, sample.analysis, "{name}");
         }
     }

@@ -517,6 +517,11 @@ pub enum ImportError {
     /// It is JSON, but no run.
     #[error("the file is not a run of kelvin: it is not a JSON object with a whole number `format`")]
     NotARun,
+    /// It is a report without samples, of which nothing could be computed again.
+    #[error(
+        "the file is a report without samples: import what `kelvin runs export` writes, or a report made with --with-samples"
+    )]
+    WithoutSamples,
     /// A newer kelvin wrote it.
     #[error(
         "the file has format {found}, but this kelvin knows only up to {}: use a newer kelvin",

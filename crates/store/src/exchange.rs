@@ -33,7 +33,8 @@ pub fn export(run: &Run, mut to: impl Write) -> Result<(), ExportError> {
     Ok(())
 }
 
-/// Reads a run from a file that [`export`] wrote, or from a report in JSON, which has the run in it, and checks it with [`check`].
+/// Reads a run from a file that [`export`] wrote, or from a report in JSON with samples, which has the run in it, and checks it with
+/// [`check`].
 ///
 /// Fields that this program does not know are ignored: a format gains fields without becoming another one, but never
 /// loses one or changes its meaning. A format that is newer than [`FORMAT`] is refused.
@@ -61,7 +62,7 @@ fn import_up_to(from: impl Read, limit: u64) -> Result<Run, ImportError> {
     };
     let run: Run = serde_json::from_slice(json).map_err(|error| name_the_field::<Outline>(json, &error))?;
     check(&run)?;
-    Ok(run)
+    if run.lacks_samples() { Err(ImportError::WithoutSamples) } else { Ok(run) }
 }
 
 /// The part of a report that is its run; `None` of any other file.
@@ -149,6 +150,18 @@ mod tests {
         let analysis = r#""analysis": {"run": 1, "results": []}"#;
         assert_eq!(import(&format!(r#"{{"report_format": 1, "run": {text}, {analysis}}}"#)).unwrap(), run);
         assert_eq!(import(&format!(r#"{{{analysis}, "run": {text}, "report_format": 7}}"#)).unwrap(), run);
+        // Neither as a report nor cut out of one.
+        let without = serde_json::to_string(&run.without_samples()).unwrap();
+        for file in [format!(r#"{{"report_format": 2, "samples": false, "run": {without}}}"#), without] {
+            let error = import(&file).unwrap_err();
+            assert!(matches!(error, ImportError::WithoutSamples), "{error}");
+            let said = error.to_string();
+            assert!(said.contains("`kelvin runs export`") && said.contains("--with-samples"), "{said}");
+        }
+        // Where nothing was measured, nothing is lost.
+        let mut none = run.without_samples();
+        none.measurements.iter_mut().for_each(|one| one.rounds.clear());
+        assert_eq!(import(&serde_json::to_string(&none).unwrap()).unwrap(), none);
         for other in [
             format!(r#"{{"run": {text}}}"#),
             r#"{"report_format": 1}"#.to_owned(),

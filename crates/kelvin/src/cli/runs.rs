@@ -39,6 +39,9 @@ pub enum RunsCommand {
         /// Print the run and its analysis as JSON
         #[arg(long)]
         json: bool,
+        /// With --json: the samples too, ten times as much; only with them can it be imported
+        #[arg(long, requires = "json")]
+        with_samples: bool,
         /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
         #[arg(long)]
         with_private: bool,
@@ -123,7 +126,7 @@ pub enum RunsCommand {
         #[arg(long)]
         with_private: bool,
     },
-    /// Store a run from a file: of `export`, of a report in JSON, or of another program
+    /// Store a run from a file: of `export`, of a report in JSON with samples, or of another program
     #[command(
         after_help = "Examples:\n  kelvin runs import run.json\n  fio --output-format=json --output=fio.json job.fio\n  \
                             kelvin runs import fio.json\n  kelvin compare ID last"

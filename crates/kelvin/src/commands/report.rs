@@ -25,6 +25,9 @@ pub fn report(args: &ReportArgs) -> Done {
     if args.full && args.format() != Format::Terminal {
         return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
     }
+    if args.with_samples && args.format() != Format::Json {
+        return Err(Fault::new("--with-samples", "only JSON may lack samples: leave it out, or give --format json"));
+    }
     let is_binary = matches!(args.format(), Format::Parquet | Format::ParquetSamples);
     if is_binary && args.output.is_none() && output::is_terminal() {
         return Err(Fault::new("--output", "Parquet is no text for a terminal: name a file"));
@@ -86,7 +89,7 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
         }
         Format::Html => Html.render(report, out),
         Format::Md => Markdown.render(report, out),
-        Format::Json => Json::default().render(report, out),
+        Format::Json => Json { pretty: false, samples: args.with_samples }.render(report, out),
         Format::Csv => CsvSummary.render(report, out),
         Format::Samples => CsvSamples.render(report, out),
         Format::Openmetrics => OpenMetrics.render(report, out),

@@ -111,8 +111,8 @@ pub struct Destination<'a> {
     pub labels: Labels,
     /// The page, unless none is written.
     pub page: Option<&'a Path>,
-    /// Whether standard output gets JSON instead of the table.
-    pub json: bool,
+    /// The JSON that standard output gets, if it gets that.
+    pub json: Option<Json>,
     /// What standard output gets else.
     pub text: Text,
     /// Published machines to compare with.
@@ -126,7 +126,7 @@ impl<'a> Destination<'a> {
             store: (!args.no_store).then_some(&args.store),
             labels: labels(&args.tags, args.note.as_deref()),
             page: (!args.no_report).then_some(&args.report),
-            json: args.json,
+            json: args.json.then_some(Json { pretty: false, samples: args.with_samples }),
             text: Text::Screen,
             references,
         }
@@ -260,8 +260,8 @@ fn show(finished: Finished, to: &Destination<'_>, page: Option<UserFile>) -> Don
     let Finished { run, analysis, trouble } = finished;
     let probes = explain::texts();
     let beside = Report { run: &run, analysis: &analysis, references: &to.references, probes: &probes };
-    if to.json {
-        output::print_as_it_is(|out| Json::default().render(&beside, out))?;
+    if let Some(json) = to.json {
+        output::print_as_it_is(|out| json.render(&beside, out))?;
     } else {
         print(&beside, to)?;
     }

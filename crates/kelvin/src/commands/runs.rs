@@ -29,7 +29,10 @@ pub fn runs(args: &RunsArgs) -> Done {
     let store = open_store(&args.store)?;
     match &args.command {
         RunsCommand::List { tags, json } => list(&store, tags, *json)?,
-        RunsCommand::Show { run, json, with_private } => show(&load(&store, run, *with_private)?, *json)?,
+        RunsCommand::Show { run, json, with_samples, with_private } => {
+            let json = json.then_some(Json { pretty: false, samples: *with_samples });
+            show(&load(&store, run, *with_private)?, json)?;
+        }
         RunsCommand::Delete { run } => {
             let id = store.delete(run).map_err(Fault::because)?;
             output::remark(format!("kelvin: deleted {id}"));
@@ -205,14 +208,12 @@ fn load(store: &Store, name: &str, with_private: bool) -> Result<Run, Fault> {
     Told::with(with_private).run(store.load(name).map_err(Fault::because)?)
 }
 
-fn show(run: &Run, json: bool) -> Result<(), Fault> {
+fn show(run: &Run, json: Option<Json>) -> Result<(), Fault> {
     let analysis = analyse(run);
     let probes = explain::texts();
     let report = Report { run, analysis: &analysis, references: &[], probes: &probes };
-    output::print_as_it_is(|out| {
-        if json {
-            return Json::default().render(&report, out);
-        }
-        output::terminal(output::color()).render(&report, out)
+    output::print_as_it_is(|out| match json {
+        Some(json) => json.render(&report, out),
+        None => output::terminal(output::color()).render(&report, out),
     })
 }

@@ -240,7 +240,7 @@ impl<'a> Watch<'a> {
             store: Some(&self.args.store),
             labels: labels(&self.args.tags, None),
             page: None,
-            json: false,
+            json: None,
             text: Text::Screen,
             references: Vec::new(),
         }
