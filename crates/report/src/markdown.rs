@@ -8,7 +8,7 @@ use kelvin_model::{Hazard, Remedy, RunStatus, Screen};
 
 use crate::beside::beside;
 use crate::safe::{Marked, md};
-use crate::sections::{Alike, Entry, Section, sections};
+use crate::sections::{Alike, Entry, Missing, Section, sections};
 use crate::terminal::{is_study, ladder_lines, leading_conclusions, of_purpose, title};
 use crate::{Render, Report, rivals, studies as tables, units, words};
 
@@ -175,10 +175,12 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> Marked {
         page.push(measured.iter().map(|result| row(result, alike)).collect());
         page.push(md!("\n"));
     }
-    for result in &missing {
-        if let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) {
-            page.push(md!("- {} **{}**: {}\n", label(result, alike), word, reason));
-        }
+    if measured.is_empty() {
+        page.push(Missing::of(missing.iter().copied()).iter().map(|one| without_numbers(one, alike)).collect());
+    } else {
+        page.push(
+            missing.iter().flat_map(|result| Missing::of([*result])).map(|one| without_numbers(&one, alike)).collect(),
+        );
     }
     for result in &measured {
         page.push(
@@ -189,6 +191,12 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> Marked {
         page.push(md!("\n"));
     }
     page
+}
+
+/// Results without a number for one reason.
+fn without_numbers(missing: &Missing<'_>, alike: &Alike) -> Marked {
+    let labels = Marked::joined(missing.results.iter().map(|result| label(result, alike)), ", ");
+    md!("- {} **{}**: {}\n", labels, missing.word, missing.reason)
 }
 
 fn label(result: &MetricResult, alike: &Alike) -> Marked {
@@ -246,6 +254,9 @@ fn answer(answer: &Answer) -> Marked {
 /// A table of a study, all of its columns.
 fn study_table(table: &StudyTable) -> Marked {
     let columns = tables::columns(table, false);
+    if columns.is_empty() {
+        return Marked::new();
+    }
     let titles: Marked = columns.iter().map(|(_, column)| md!(" {} |", column.label)).collect();
     let rules: Marked = columns.iter().map(|_| md!("--:|")).collect();
     let cells = |row| columns.iter().map(|&column| md!(" {} |", tables::text(row, column))).collect::<Marked>();

@@ -181,6 +181,74 @@ impl<'a> Entry<'a> {
     pub fn only_input(&self) -> bool {
         self.results().iter().all(|result| result.only_input)
     }
+
+    /// Whether any of it has a figure.
+    pub fn has_figures(&self) -> bool {
+        self.results().iter().any(|result| result.outcome.summary().is_some())
+    }
+}
+
+/// Most cases without a number that are named; more are counted. The other formats have them all.
+pub const MOST_NAMED: usize = 2;
+
+/// Results without a number for one reason.
+#[derive(Clone, Debug)]
+pub struct Missing<'a> {
+    /// Why, in a word or two: `skipped`.
+    pub word: &'static str,
+    /// Why, in full.
+    pub reason: String,
+    /// The results.
+    pub results: Vec<&'a MetricResult>,
+}
+
+impl<'a> Missing<'a> {
+    /// The reasons of those of some results that have no number, each once.
+    pub fn of(results: impl IntoIterator<Item = &'a MetricResult>) -> Vec<Self> {
+        let mut found: Vec<Self> = Vec::new();
+        for result in results {
+            let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };
+            match found.iter_mut().find(|known| known.word == word && known.reason == reason) {
+                Some(known) => known.results.push(result),
+                None => found.push(Self { word, reason, results: vec![result] }),
+            }
+        }
+        found
+    }
+
+    /// Whether it is the reason of this result.
+    pub fn is_of(&self, result: &MetricResult) -> bool {
+        self.results.iter().any(|known| std::ptr::eq(*known, result))
+    }
+
+    /// Each metric once, by the name that `named` gives it, with its cases: `syscall.null (call=gettid; call=libc_getpid),
+    /// process.shell`. Many cases are counted, and metrics that lack the same ones stand together: `transfer.time, transfer.rate
+    /// (16 cases each)`.
+    pub fn labels(&self, alike: &Alike, named: fn(&str) -> &str) -> String {
+        let metrics: Vec<(&str, Vec<String>)> = self
+            .results
+            .chunk_by(|a, b| a.metric.id == b.metric.id)
+            .map(|results| {
+                let cases = results.iter().map(|result| alike.rest(&result.metric, &result.case));
+                (named(results[0].metric.id.as_str()), cases.filter(|case| !case.is_empty()).collect())
+            })
+            .collect();
+        let of_alike = |metrics: &[(&str, Vec<String>)]| {
+            let ids = metrics.iter().map(|(id, _)| *id).collect::<Vec<_>>().join(", ");
+            match metrics[0].1.as_slice() {
+                [] => ids,
+                cases if cases.len() <= MOST_NAMED => format!("{ids} ({})", cases.join("; ")),
+                cases => format!("{ids} ({} cases{})", cases.len(), if metrics.len() > 1 { " each" } else { "" }),
+            }
+        };
+        let alike = metrics.chunk_by(|(_, a), (_, b)| a.len() > MOST_NAMED && a == b);
+        alike.map(of_alike).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The id without its area, which is in the title of its table.
+pub fn without_area(id: &str) -> &str {
+    id.split_once('.').map_or(id, |(_, rest)| rest)
 }
 
 /// The areas of a report, those known in their order, then any other; an area without results is left out.

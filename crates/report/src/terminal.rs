@@ -199,8 +199,10 @@ impl Terminal {
                 right(ratio, PEER_RATIO)
             )
         };
-        let titles = line("", ["program", "kelvin", "its own", "ratio", "verdict"]);
-        writeln!(out, "{}", self.paint(Paint::Faint, &titles))?;
+        if rows.iter().any(|row| row.sides.is_ok()) {
+            let titles = line("", ["program", "kelvin", "its own", "ratio", "verdict"]);
+            writeln!(out, "{}", self.paint(Paint::Faint, &titles))?;
+        }
         for row in &rows {
             let Ok(sides) = &row.sides else { continue };
             let (mut what, mut program) = (clean(&row.what), clean(row.program));

@@ -2,7 +2,7 @@
 
 use kelvin_analysis::{Analysis, Interval, IntervalKind, MetricResult, Outcome, Verdict};
 use kelvin_model::{
-    AgainstPrediction, Basis, Better, Canary, ClockKind, Missing, MissingWhy, PredictedRange, Run, RunStatus,
+    AgainstPrediction, Basis, Better, Canary, ClockKind, Missing, MissingWhy, PredictedRange, RateLine, Run, RunStatus,
     ScreenFigure, Severity, Treatment, Unit,
 };
 
@@ -267,6 +267,16 @@ pub fn figure(figure: &ScreenFigure) -> String {
         Some(found) => format!("{}, {} as found", figure.text, found.text),
         None => figure.text.clone(),
     }
+}
+
+/// Why rates of one thing have no figure, where none has one and all for one reason: `skipped: needs two CPUs`.
+pub fn no_rates(line: &RateLine) -> Option<String> {
+    let first = &line.rates.first()?.figure;
+    let is_alike = |figure: &ScreenFigure| {
+        figure.drawn().is_none() && (&figure.text, &figure.why_not) == (&first.text, &first.why_not)
+    };
+    let why_not = first.why_not.as_ref().filter(|_| line.rates.iter().all(|rate| is_alike(&rate.figure)))?;
+    Some(format!("{}: {why_not}", first.text))
 }
 
 /// What a figure is that is only as found, in a legend.

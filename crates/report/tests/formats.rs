@@ -2,7 +2,8 @@
 
 mod synthetic;
 
-use kelvin_analysis::{Mode, ModesOf, Outcome};
+use kelvin_analysis::{Mode, ModesOf, Outcome, RivalOutcome};
+use kelvin_model::Reason;
 use kelvin_model::text::{is_visible, visible};
 use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report, Terminal, assets, json};
 use synthetic::Sample;
@@ -40,6 +41,63 @@ fn what_changes_from_round_to_round_is_two_values_with_their_shares() {
     assert!(render(&Html, &sample).contains("67 % of the rounds, L3"), "the details name the level");
     let json = render(&Json::default(), &sample);
     assert!(json.contains(r#""modes_of":"rounds""#) && json.contains(r#""level":"DRAM""#));
+}
+
+const TWO_CPUS: &str = "needs two CPUs; this process may use one";
+
+/// The made-up run in which nothing of memory has a figure.
+fn without_memory(only_input: bool) -> Sample {
+    let mut sample = synthetic::full();
+    for result in sample.analysis.results.iter_mut().filter(|result| result.metric.area() == "mem") {
+        result.outcome = Outcome::Skipped(Reason::new(TWO_CPUS));
+        result.warnings.clear();
+        result.only_input = only_input;
+    }
+    sample
+}
+
+/// A part of a text from one line on to the next that begins as given.
+fn part<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
+    let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no {from:?} in {text}"));
+    rest.split_once(to).map_or(rest, |(part, _)| part)
+}
+
+#[test]
+fn area_without_figures_is_one_line_and_no_table() {
+    for only_input in [false, true] {
+        let sample = without_memory(only_input);
+        let text = render(&Terminal::default(), &sample);
+        let memory = part(&text, "\nMemory\n", "\n\n").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(memory.starts_with(&format!("skipped {TWO_CPUS}: latency")), "{only_input}: {memory}");
+        assert_eq!(memory.matches(TWO_CPUS).count(), 1, "{memory}");
+        assert!(!memory.contains("measured"), "{memory}");
+
+        let text = render(&Markdown, &sample);
+        let memory = part(&text, "\n## Memory\n\n", "\n## ");
+        assert!(memory.starts_with("- `mem.latency") && !memory.contains('|'), "{memory}");
+        assert_eq!(memory.matches(TWO_CPUS).count(), 1, "{memory}");
+
+        let page = render(&Html, &sample);
+        let memory = part(&page, "<section id=\"area-mem\"", "</section>");
+        let shown = part(memory, ">", "<details");
+        assert!(!shown.contains("<table") && !shown.contains("Show all"), "{shown}");
+        assert!(part(memory, "<summary>", "</summary>").contains(TWO_CPUS), "{memory}");
+    }
+}
+
+#[test]
+fn other_programs_without_figures_are_no_table() {
+    let mut sample = synthetic::full();
+    for rival in &mut sample.analysis.rivals {
+        rival.outcome = RivalOutcome::Missing(Box::new(Outcome::Skipped(Reason::new("needs fio"))));
+    }
+    let text = render(&Terminal::default(), &sample);
+    let rivals = part(&text, "Other programs beside kelvin\n", "\n\n");
+    assert!(rivals.starts_with("skipped") && rivals.contains("needs fio"), "{rivals}");
+    let page = render(&Html, &sample);
+    let rivals = part(&page, "<section id=\"rivals\"", "</section>");
+    assert!(!rivals.contains("<table") && rivals.matches("needs fio").count() == 1, "{rivals}");
+    assert!(!part(&render(&Markdown, &sample), "## Other programs beside kelvin", "\n## ").contains('|'));
 }
 
 #[test]

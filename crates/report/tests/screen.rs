@@ -225,3 +225,20 @@ fn hostile_texts_are_spelled_out() {
         assert!(text.lines().count() <= 60 && (unicode || text.is_ascii()));
     }
 }
+
+#[test]
+fn rates_without_a_figure_say_why_in_one_line() {
+    let run = guest::run();
+    let mut analysis = analyse(&run);
+    let line = &mut analysis.screen.as_mut().unwrap().rates[0];
+    assert!(line.rates.len() > 1);
+    for rate in &mut line.rates {
+        (rate.figure.measured, rate.figure.as_found) = (None, None);
+        (rate.figure.text, rate.figure.why_not) = ("skipped".into(), Some("needs two CPUs".into()));
+    }
+    let what = line.what.clone();
+    let text = drawn(&run, &analysis, |screen| screen);
+    let line = text.lines().find(|line| line.trim_start().starts_with(&what)).unwrap();
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>().join(" "), format!("{what} skipped: needs two CPUs"));
+    assert_eq!(text.matches("needs two CPUs").count(), 1, "{text}");
+}

@@ -136,7 +136,7 @@ fn what_failed_is_said_once_with_its_reason() {
         measurement.rounds = vec![testing::attempt(0, Attempt::Failed("the disk went away".into()))];
     }
     let text = text(&screen(), &run);
-    assert_eq!(text.matches("5 figures: the disk went away").count(), 1, "{text}");
+    assert_eq!(text.matches("failed the disk went away: file.contention (5 cases)").count(), 1, "{text}");
 }
 
 #[test]

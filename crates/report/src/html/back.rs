@@ -90,6 +90,9 @@ fn answer(answer: &Answer) -> Markup {
 /// A table of a study with its bars: its main columns, and all of them to be opened.
 fn study_table(table: &StudyTable) -> Markup {
     let [main, all] = [true, false].map(|is_narrow| tables::columns(table, is_narrow));
+    if all.is_empty() {
+        return Markup::new();
+    }
     let folded = (main.len() < all.len()).then(|| {
         let what = words::plural(all.len() as u64, "column");
         let whole = grid(table, &format!("{}, all columns", table.title), &all);
@@ -174,12 +177,14 @@ pub(super) fn rivals(report: &Report<'_>) -> Markup {
         columns,
         body
     );
-    html!(
-        "{}<p class=\"lead\">{}</p>{}",
-        heading("rivals", rivals::TITLE),
-        rivals::LEAD,
-        scrolling(rivals::TITLE, table)
-    )
+    let missing = |(which, word, reason): (Vec<String>, &str, &str)| {
+        html!("{} <span class=\"pill quiet\">{}</span> <span class=\"why\">{}</span>", which.join("; "), word, reason)
+    };
+    let shown = match rows.iter().any(|row| row.sides.is_ok()) {
+        true => scrolling(rivals::TITLE, table),
+        false => list("missing", rivals::missing(&rows).into_iter().map(missing)),
+    };
+    html!("{}<p class=\"lead\">{}</p>{}", heading("rivals", rivals::TITLE), rivals::LEAD, shown)
 }
 
 /// The published machines, and what their authors found.

@@ -90,7 +90,10 @@ impl First<'_> {
 
     fn rates(&self) -> Markup {
         let screen = self.screen;
-        let line = |line: &RateLine| Markup::joined(line.rates.iter().map(|rate| self.rate(rate)), ", ");
+        let line = |line: &RateLine| match words::no_rates(line) {
+            Some(why) => html!("{}", why),
+            None => Markup::joined(line.rates.iter().map(|rate| self.rate(rate)), ", "),
+        };
         let lines: Vec<Markup> = screen.rates.iter().map(line).collect();
         if lines.is_empty() {
             return Markup::new();

@@ -8,7 +8,7 @@ use super::group::Group;
 use super::{detail, figure, heading, plots};
 use crate::figures::Figure;
 use crate::safe::{Markup, html};
-use crate::sections::{Alike, Entry, Section};
+use crate::sections::{Alike, Entry, MOST_NAMED, Section};
 use crate::{Report, studies, units, words};
 
 /// Columns of the table.
@@ -24,29 +24,42 @@ pub(super) fn labels() -> String {
 pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> Markup {
     let mut page = heading(id, &section.title);
     page.push(html!("{}", section.alike.sentence().map(|alike| html!("<p class=\"lead\">{}</p>", alike))));
-    page.push(html!(
-        "<p class=\"table-controls js-only\"><button type=\"button\" data-action=\"expand-all\" aria-expanded=\"false\">\
-         Show all derivations</button></p>"
-    ));
     let (mut lines, mut folded) = (Markup::new(), Vec::<Folded>::new());
     let (elsewhere, here): (Vec<&Entry<'_>>, Vec<&Entry<'_>>) =
         section.entries.iter().partition(|entry| is_elsewhere(report, entry));
     let [all, elsewhere] = [here, elsewhere].map(|its| {
         its.into_iter().flat_map(|entry| rows((report, &section.alike), entry, figures)).collect::<Vec<Row>>()
     });
+    // Of what has no number at all each reason is a line, and no table.
+    let has_table = all.iter().any(|row| matches!(row.cells, Cells::Number { .. }));
+    let least_folded = if has_table { LEAST_FOLDED } else { 1 };
     for (index, row) in all.iter().enumerate() {
         let html = row.html(&format!("{id}-{}", index + 1));
         let shared = all.iter().filter(|other| row.missing.is_some() && other.missing == row.missing).count();
-        let Some((word, reason)) = row.missing.as_ref().filter(|_| shared >= LEAST_FOLDED) else {
+        let Some((word, reason)) = row.missing.as_ref().filter(|_| shared >= least_folded) else {
             lines.push(html);
             continue;
         };
         match folded.iter_mut().find(|group| group.word == *word && group.reason == *reason) {
-            Some(group) => group.rows.push(html),
-            None => folded.push(Folded { word, reason: reason.clone(), count: shared, rows: html }),
+            Some(group) => group.push(row, html),
+            None => {
+                folded.push(Folded {
+                    word,
+                    reason: reason.clone(),
+                    names: vec![html!("{}", row.name)],
+                    rows: html,
+                    has_table,
+                });
+            }
         }
     }
-    page.push(table(&section.title, lines));
+    if !lines.is_empty() {
+        page.push(html!(
+            "<p class=\"table-controls js-only\"><button type=\"button\" data-action=\"expand-all\" aria-expanded=\"false\">\
+             Show all derivations</button></p>"
+        ));
+        page.push(table(&section.title, lines));
+    }
     folded.into_iter().for_each(|group| page.push(group.html(&section.title)));
     page.push(in_tables(&section.title, &elsewhere, &format!("{id}-in-tables")));
     let is_here = |figure: &Figure| figure.is_of(section.area) && !is_in_study(report, figure);
@@ -63,16 +76,29 @@ const LEAST_FOLDED: usize = 3;
 struct Folded {
     word: &'static str,
     reason: String,
-    count: usize,
+    names: Vec<Markup>,
     rows: Markup,
+    /// Whether they are below a table.
+    has_table: bool,
 }
 
 impl Folded {
+    fn push(&mut self, row: &Row, html: Markup) {
+        self.names.push(html!("{}", row.name));
+        self.rows.push(html);
+    }
+
     fn html(self, title: &str) -> Markup {
+        let counted = |what: &str| words::plural(self.names.len() as u64, what).into();
+        let what = match (self.has_table, self.names.len() <= MOST_NAMED) {
+            (true, _) => counted("more line"),
+            (false, true) => Markup::joined(self.names, ", "),
+            (false, false) => counted("line"),
+        };
         html!(
             "<details class=\"folded\"><summary>{} <span class=\"pill {}\">{}</span> <span class=\"why\">{}</span></summary>\
              {}</details>",
-            words::plural(self.count as u64, "more line"),
+            what,
             pill(self.word),
             self.word,
             self.reason,
@@ -116,7 +142,7 @@ struct Row {
     name: Markup,
     cells: Cells,
     detail: Markup,
-    /// Why there is no number: the word and the reason; of a line, if all its points share them.
+    /// Why there is no number: the word and the reason, of a line those of its first point.
     missing: Option<(&'static str, String)>,
 }
 
@@ -302,7 +328,7 @@ fn group_row((report, alike): (&Report<'_>, &Alike), group: &Group<'_>, first: b
         name: name(group.metric, &alike.rest(group.metric, &group.held), noted(&results)),
         cells,
         detail: detail::group(report, group, first),
-        missing: reason(results[0]).filter(|first| results.iter().all(|result| reason(result).as_ref() == Some(first))),
+        missing: reason(results[0]).filter(|_| measured.is_none()),
     }
 }
 

@@ -331,7 +331,11 @@ impl Drawing<'_> {
     /// `41.9 GB/s read (slower), 55.6 copy, 40.8 fill`: a unit is said once. What does not fit goes on in the next line.
     fn rate(&self, line: &RateLine) -> Vec<String> {
         const INDENT: usize = 2 + RATE;
-        let mut lines = vec![format!("  {}", left(&clean(&line.what), RATE))];
+        let what = format!("  {}", left(&clean(&line.what), RATE));
+        if let Some(why) = words::no_rates(line) {
+            return self.hanging((Paint::Faint, &what), INDENT, &why, 1);
+        }
+        let mut lines = vec![what];
         let (mut said, mut used) = ("", INDENT);
         for (index, rate) in line.rates.iter().enumerate() {
             let (text, has_value) = (rate.figure.drawn_text(), rate.figure.drawn().is_some());

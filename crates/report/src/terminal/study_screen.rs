@@ -4,11 +4,11 @@
 use std::io;
 
 use kelvin_analysis::{Concluded, MetricResult, Study};
-use kelvin_model::{RunStatus, Severity};
+use kelvin_model::{Name, RunStatus, Severity, leads};
 
 use super::points::PointTable;
 use super::{FirstScreen, MOST_LINES, Paint, of_purpose};
-use crate::sections::{Entry, Section, sections};
+use crate::sections::{Alike, Entry, Missing, Section, sections};
 use crate::text::{clean, columns, right};
 use crate::{Report, studies, units, words};
 
@@ -104,20 +104,11 @@ impl StudyScreen<'_> {
             let entries = shown.iter().flat_map(|section| &section.entries);
             entries.flat_map(Entry::results).any(|known| std::ptr::eq(known, result))
         };
-        let mut reasons: Vec<(&'static str, String, u64)> = Vec::new();
-        for result in self.report.analysis.results.iter().filter(|result| !result.only_input && !is_shown(result)) {
-            let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };
-            match reasons.iter_mut().find(|(known, because, _)| *known == word && *because == reason) {
-                Some((_, _, count)) => *count += 1,
-                None => reasons.push((word, reason, 1)),
-            }
-        }
-        let mut lines = Vec::new();
-        for (word, reason, count) in reasons.into_iter().take(MOST_REASONS) {
-            let text = format!("{}: {reason}", words::plural(count, "figure"));
-            lines.extend(self.written(|out| self.of.terminal.hanging(out, (Paint::Odd, word), 12, &text))?);
-        }
-        Ok(lines)
+        let results = self.report.analysis.results.iter();
+        let missing = Missing::of(results.filter(|result| !result.only_input && !is_shown(result)));
+        let (alike, whole): (_, fn(&str) -> &str) = (Alike::default(), |id| id);
+        let write = |one: &Missing<'_>| self.written(|out| self.of.terminal.without_numbers(one, (&alike, whole), out));
+        Ok(missing.iter().take(MOST_REASONS).map(write).collect::<io::Result<Vec<_>>>()?.concat())
     }
 
     /// Conclusions, what can spoil them, and where more is.
@@ -174,15 +165,35 @@ impl StudyScreen<'_> {
     }
 }
 
-/// What a study is of: the sentence of its probe.
+/// What a study is of: the sentence of its probe, if it has one.
 pub(crate) fn title(report: &Report<'_>) -> String {
-    let asked = report.analysis.results.iter().find(|result| !result.only_input);
-    let text = asked.and_then(|result| report.probe(&result.probe)).map(|probe| probe.summary.trim_end_matches('.'));
-    match (report.analysis.studies.first().map(|study| study.id).or(asked.map(|result| result.probe)), text) {
-        (Some(id), Some(text)) => format!("Study {}: {}", clean(&id), clean(text)),
-        (Some(id), None) => format!("Study {}", clean(&id)),
-        (None, _) => "Study".to_owned(),
+    let mut probes: Vec<Name> = Vec::new();
+    for result in report.analysis.results.iter().filter(|result| !result.only_input) {
+        if !probes.contains(&result.probe) {
+            probes.push(result.probe);
+        }
     }
+    let id = match (&probes[..], &report.analysis.studies[..]) {
+        (_, [study]) | ([_], [study, ..]) => study.id.as_str(),
+        ([], _) => return "Study".to_owned(),
+        ([first, rest @ ..], _) => shared_beginning(first.as_str(), rest),
+    };
+    let text = match probes[..] {
+        [probe] => report.probe(&probe).map(|probe| clean(probe.summary.trim_end_matches('.'))),
+        _ => None,
+    };
+    let probes = || format!("of {}", words::plural(probes.len() as u64, "probe"));
+    match text {
+        Some(text) => format!("Study {}: {text}", clean(id)),
+        None if id.is_empty() => format!("Study {}", probes()),
+        None => format!("Study {}", clean(id)),
+    }
+}
+
+/// The leading part of an id that others have as well; empty if there is none.
+fn shared_beginning<'i>(id: &'i str, others: &[Name]) -> &'i str {
+    let ends = id.match_indices('.').map(|(end, _)| end).chain([id.len()]);
+    ends.map(|end| &id[..end]).filter(|part| others.iter().all(|other| leads(part, other))).last().unwrap_or("")
 }
 
 /// What a study measured for its own sake, without what its own tables have, and without what has no figure at all.

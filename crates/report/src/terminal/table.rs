@@ -8,7 +8,7 @@ use kelvin_analysis::{MetricResult, Outcome, Verdict, Warning};
 use kelvin_model::{Unit, Value};
 
 use super::{Paint, Terminal};
-use crate::sections::{Alike, Curve, CurveSeries, Entry, Matrix, Section};
+use crate::sections::{Alike, Curve, CurveSeries, Entry, MOST_NAMED, Matrix, Missing, Section, without_area};
 use crate::text::{clean, columns, left, right, wrap};
 use crate::{units, words};
 
@@ -101,16 +101,27 @@ impl Footnotes {
 }
 
 impl Terminal {
-    /// Writes the table of an area.
+    /// Writes the table of an area; without a figure no table, but what has none and why.
     pub(super) fn section(&self, section: &Section<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let columns = Columns::of(self.width(), &section.alike);
-        self.column_titles(&clean(&section.title), columns, out)?;
+        let asked = || section.entries.iter().filter(|entry| !entry.only_input());
+        let has_table = asked().any(Entry::has_figures);
+        if has_table {
+            self.column_titles(&clean(&section.title), columns, out)?;
+        } else {
+            self.heading(out, &clean(&section.title))?;
+        }
         if let Some(alike) = section.alike.sentence() {
             self.hanging(out, (Paint::Faint, ""), 0, &clean(&alike))?;
         }
         let mut footnotes = Footnotes::default();
-        let missing = Missing::of(section);
-        for entry in section.entries.iter().filter(|entry| !entry.only_input()) {
+        let missing = match has_table {
+            true => shared_by_rows(asked()),
+            // Nobody asked for an input: it matters only where there is nothing else.
+            false if section.entries.iter().any(Entry::has_figures) => Missing::of(asked().flat_map(Entry::results)),
+            false => Missing::of(section.entries.iter().flat_map(Entry::results)),
+        };
+        for entry in asked().filter(|_| has_table) {
             match entry {
                 Entry::Single(result) if missing.iter().any(|reason| reason.is_of(result)) => {}
                 Entry::Single(result) => self.row(result, columns, &mut footnotes, out)?,
@@ -118,11 +129,7 @@ impl Terminal {
                 Entry::Matrix(matrix) => self.matrix(matrix, columns, &mut footnotes, out)?,
             }
         }
-        for reason in &missing {
-            let (paint, word) = (word_paint(reason.word), reason.word);
-            let text = format!("{}: {}", reason.reason, reason.labels(&section.alike));
-            self.hanging(out, (paint, word), crate::text::columns(word) + 1, &text)?;
-        }
+        missing.iter().try_for_each(|reason| self.without_numbers(reason, (&section.alike, without_area), out))?;
         self.inputs(section, out)?;
         for (index, text) in footnotes.numbered.iter().enumerate() {
             self.hanging(out, (Paint::Odd, &format!("[{}]", index + 1)), 5, text)?;
@@ -132,6 +139,17 @@ impl Terminal {
             self.hanging(out, (Paint::Faint, &format!("[{letter}]")), 5, &text)?;
         }
         Ok(())
+    }
+
+    /// Results without a number for one reason, in one paragraph.
+    pub(super) fn without_numbers(
+        &self,
+        missing: &Missing<'_>,
+        (alike, named): (&Alike, fn(&str) -> &str),
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let text = clean(&format!("{}: {}", missing.reason, missing.labels(alike, named)));
+        self.hanging(out, (word_paint(missing.word), missing.word), columns(missing.word) + 1, &text)
     }
 
     fn column_titles(&self, title: &str, columns: Columns<'_>, out: &mut dyn io::Write) -> io::Result<()> {
@@ -330,17 +348,10 @@ impl Terminal {
         alike: &Alike,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
-        let mut reasons: Vec<(&'static str, String, Vec<String>)> = Vec::new();
-        for result in results {
-            let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };
-            let case = alike.rest(&result.metric, &result.case);
-            match reasons.iter_mut().find(|(of, because, _)| *of == word && *because == reason) {
-                Some((_, _, cases)) => cases.push(case),
-                None => reasons.push((word, reason, vec![case])),
-            }
-        }
-        for (word, reason, cases) in reasons {
-            let which = if cases.len() <= MOST_NAMED { cases.join("; ") } else { format!("{} points", cases.len()) };
+        for Missing { word, reason, results } in Missing::of(results.iter().copied()) {
+            let cases = || results.iter().map(|result| alike.rest(&result.metric, &result.case)).collect::<Vec<_>>();
+            let which =
+                if results.len() <= MOST_NAMED { cases().join("; ") } else { format!("{} points", results.len()) };
             let paint = word_paint(word);
             self.hanging(out, (paint, &format!("  {word}")), columns(word) + 3, &format!("{which}: {reason}"))?;
         }
@@ -360,69 +371,23 @@ impl Terminal {
                 Some(format!("{} {value}", label(result, &section.alike)))
             })
             .collect();
-        if inputs.is_empty() {
-            return Ok(());
+        if !inputs.is_empty() {
+            let text = format!("measured briefly, only as inputs of predictions: {}", inputs.join("; "));
+            self.hanging(out, (Paint::Faint, ""), 0, &text)?;
         }
-        let text = format!("measured briefly, only as inputs of predictions: {}", inputs.join("; "));
-        self.hanging(out, (Paint::Faint, ""), 0, &text)
+        Ok(())
     }
 }
 
 /// Minimum rows without a number for one reason that become one paragraph: as rows they would hide the others.
 const LEAST_TOGETHER: usize = 3;
 
-/// Most cases without a number that are named; more are counted. The other formats have them all.
-const MOST_NAMED: usize = 2;
-
-/// Results of an area without a number for one reason.
-struct Missing<'a> {
-    word: &'static str,
-    reason: String,
-    results: Vec<&'a MetricResult>,
-}
-
-impl<'a> Missing<'a> {
-    /// The reasons shared by enough rows.
-    fn of(section: &Section<'a>) -> Vec<Self> {
-        let mut found: Vec<Self> = Vec::new();
-        for entry in section.entries.iter().filter(|entry| !entry.only_input()) {
-            let Entry::Single(result) = entry else { continue };
-            let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };
-            match found.iter_mut().find(|known| known.word == word && known.reason == reason) {
-                Some(known) => known.results.push(result),
-                None => found.push(Self { word, reason, results: vec![result] }),
-            }
-        }
-        found.retain(|reason| reason.results.len() >= LEAST_TOGETHER);
-        found
-    }
-
-    fn is_of(&self, result: &MetricResult) -> bool {
-        self.results.iter().any(|known| std::ptr::eq(*known, result))
-    }
-
-    /// Each metric once, with its cases: `syscall.null (call=gettid; call=libc_getpid), process.shell`. Many cases are counted, and
-    /// metrics that lack the same ones stand together: `transfer.time, transfer.rate (16 cases each)`.
-    fn labels(&self, alike: &Alike) -> String {
-        let metrics: Vec<(String, Vec<String>)> = self
-            .results
-            .chunk_by(|a, b| a.metric.id == b.metric.id)
-            .map(|results| {
-                let cases = results.iter().map(|result| alike.rest(&result.metric, &result.case));
-                (short(&results[0].metric.id), cases.filter(|case| !case.is_empty()).collect())
-            })
-            .collect();
-        let of_alike = |metrics: &[(String, Vec<String>)]| {
-            let ids = metrics.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(", ");
-            match metrics[0].1.as_slice() {
-                [] => ids,
-                cases if cases.len() <= MOST_NAMED => format!("{ids} ({})", clean(&cases.join("; "))),
-                cases => format!("{ids} ({} cases{})", cases.len(), if metrics.len() > 1 { " each" } else { "" }),
-            }
-        };
-        let alike = metrics.chunk_by(|(_, a), (_, b)| a.len() > MOST_NAMED && a == b);
-        alike.map(of_alike).collect::<Vec<_>>().join(", ")
-    }
+/// The reasons shared by enough rows.
+fn shared_by_rows<'e, 'a: 'e>(entries: impl Iterator<Item = &'e Entry<'a>>) -> Vec<Missing<'a>> {
+    let rows = entries.filter_map(|entry| if let Entry::Single(result) = entry { Some(*result) } else { None });
+    let mut missing = Missing::of(rows);
+    missing.retain(|reason| reason.results.len() >= LEAST_TOGETHER);
+    missing
 }
 
 /// The colour of the word for a missing number.
@@ -432,7 +397,7 @@ fn word_paint(word: &str) -> Paint {
 
 /// The id without its area, which is in the table's title.
 fn short(id: &str) -> String {
-    clean(id.split_once('.').map_or(id, |(_, rest)| rest))
+    clean(without_area(id))
 }
 
 fn label(result: &MetricResult, alike: &Alike) -> String {
