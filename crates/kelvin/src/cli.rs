@@ -71,8 +71,7 @@ pub enum Command {
     #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 5; 3 with --quick, 50 \
                                                      with --thorough; of transfer 20, 5 and 100, of file.whole and file.cache_size 4, 3 \
                                                      and 20; of load 8, 4 and 8 visits]")))]
-    #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
-                            kelvin study file.depth --dir /data\n  kelvin study transfer --quick")]
+    #[command(after_help = crate::commands::study::help())]
     Study(Box<StudyArgs>),
     /// Read or write a file by any method; show where its bytes come from or go to
     #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
@@ -295,10 +294,10 @@ pub struct DestinationArgs {
     pub no_report: bool,
     /// Print the run and its analysis as JSON instead of text
     #[arg(long)]
+    pub json: bool,
     /// With --json: the samples too, ten times as much; only with them can it be imported
     #[arg(long, requires = "json")]
     pub with_samples: bool,
-    pub json: bool,
     /// Keep in the run what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
     #[arg(long)]
     pub with_private: bool,
@@ -410,7 +409,8 @@ pub struct RunArgs {
 /// `kelvin study`.
 #[derive(Debug, Args)]
 pub struct StudyArgs {
-    /// The study; `kelvin list --studies` lists all
+    /// A study (below), or what a report names: an area, a probe, a metric, or any leading part of an id
+    #[arg(value_parser = of_today)]
     pub name: String,
     /// Measure nothing: judge the published study of that name from its published figures, as text or with --json; there is load
     #[arg(long)]

@@ -57,6 +57,10 @@ const MISTAKES: &[(&[&str], &str)] = &[
     ),
     (&["runs", "list", "--store", "no/such/runs"], "--store no/such/runs: there is no directory"),
     (&["study", "net.peer.rtt"], "net.peer.rtt needs --peer HOST"),
+    (&["study", "net.peer"], "net.peer needs --peer HOST"),
+    (&["study", "net.bandwith"], "near are net.bandwidth, "),
+    (&["study", "truth.wait"], "'truth.wait' is a known truth, not a study: `kelvin selfcheck`"),
+    (&["list", "--studies", "net.rtt"], "'net.rtt' is part of a plain run, `kelvin list net.rtt`"),
     (&["study", "file.remote"], "needs --remote DIR"),
     (&["list", "os.tasks"], "'os.tasks' is a study: `kelvin list --studies os.tasks`"),
     (&["why"], "<METRIC>"),
@@ -132,13 +136,13 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["report", "--format", "pdf"], "--format"),
     (&["report", "--full", "--format", "html"], "--full"),
     (&["report", "--beside", "cray-1"], "cray-1"),
+    (&["report", "--with-samples"], "--with-samples: only JSON may lack samples"),
+    (&["run", "os.syscall.null", "--with-samples"], "--json"),
+    (&["runs", "show", "--with-samples"], "--json"),
 ];
 
 /// What is wrong with the answer to a mistake.
 fn faults_of(output: &Output, expected: &str) -> Vec<&'static str> {
-    (&["report", "--with-samples"], "--with-samples: only JSON may lack samples"),
-    (&["run", "os.syscall.null", "--with-samples"], "--json"),
-    (&["runs", "show", "--with-samples"], "--json"),
     let said = stderr(output);
     let checks = [
         (output.status.code() != Some(2), "the exit status is not 2"),

@@ -75,6 +75,36 @@ pub fn published_load() -> Study {
     load::published::published(published_server())
 }
 
+/// The ids of all studies, in the order of reports.
+pub fn ids_of_studies() -> [Name; ALL.len()] {
+    use kelvin_catalogue::file::{BLOCKSIZE, CONTENTION, DEPTH, DEVICE, ENGINES, REMOTE, SEQRAND, THREADS, TUNE};
+    [
+        kelvin_catalogue::os::TASKS,
+        kelvin_catalogue::mem::PAGE,
+        DEVICE,
+        BLOCKSIZE,
+        DEPTH,
+        SEQRAND.id,
+        CONTENTION.id,
+        THREADS.id,
+        ENGINES.id,
+        REMOTE.id,
+        TUNE.id,
+        network::CALLS_STUDY,
+        network::STREAMS_STUDY,
+        peer::PEER,
+        transfer::TRANSFER,
+        load::LOAD,
+    ]
+}
+
+/// What a study of a report rests on, by its id: ids of metrics, or leading parts of them. It is the id alone but of round trips, which
+/// are held against calls and connections.
+pub fn rests_on(study: &str) -> Vec<&str> {
+    let others = if network::CALLS_STUDY == *study { &network::BESIDE_ROUND_TRIPS[..] } else { &[] };
+    std::iter::once(study).chain(others.iter().copied()).collect()
+}
+
 /// The conclusions that follow from the measurements of a run, study by study.
 pub fn studies(run: &Run) -> Vec<Study> {
     let mut studies = drawn(run);
@@ -91,7 +121,9 @@ pub(crate) fn answer(studies: &mut [Study]) {
 /// The same, each conclusion on its own.
 pub(crate) fn drawn(run: &Run) -> Vec<Study> {
     let evidence = Evidence::of(run);
-    ALL.iter().filter_map(|draw| draw(&evidence)).collect()
+    let ids = ids_of_studies();
+    let draw = |(draw, id): (&Draw, Name)| draw(&evidence).inspect(|study| debug_assert_eq!(study.id, id));
+    ALL.iter().zip(ids).filter_map(draw).collect()
 }
 
 /// What a report concludes of a claim, among all of its conclusions.

@@ -34,6 +34,7 @@ pub fn list(args: &ListArgs) -> Done {
     let here = Here::read()?;
     let effort = Effort::Default;
     let plan = if args.studies {
+        check_are_studies(&args.names)?;
         plan_of(ProbeKind::Study, &args.names, &here, effort)?
     } else {
         Selection::of(&args.names, "kelvin list --studies")?.plan_of_all(&here, effort)?
@@ -48,6 +49,19 @@ pub fn list(args: &ListArgs) -> Done {
         print(lines.iter().map(|line| (line.metric.id.as_str(), line.words())).collect())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails for a name that only a plain run measures.
+fn check_are_studies(names: &[String]) -> Result<(), Fault> {
+    let probes = kelvin_probes::all();
+    let is_of = |name: &str, kind| probes.iter().any(|probe| probe.kind == kind && probe.is_selected_by(name));
+    let is_plain = |name: &&String| !is_of(name, ProbeKind::Study) && is_of(name, ProbeKind::Measure);
+    match names.iter().find(is_plain) {
+        Some(name) => Err(Fault::because(format!(
+            "--studies: '{name}' is part of a plain run, `kelvin list {name}`; as a study it has more points"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Names, each with its words beside it.

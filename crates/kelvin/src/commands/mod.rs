@@ -21,7 +21,7 @@ mod selfcheck;
 mod send;
 mod serve;
 mod shown;
-mod study;
+pub(crate) mod study;
 mod tune;
 mod watch;
 mod why;

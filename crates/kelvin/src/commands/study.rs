@@ -11,7 +11,8 @@ use kelvin_catalogue::load::THROUGHPUT;
 use kelvin_catalogue::transfer::{Files, TIME, has_kernel_end};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
 use kelvin_model::units::bytes;
-use kelvin_model::{Case, Reason};
+use kelvin_model::{Case, Name, Reason, leads};
+use kelvin_report::text::wrap;
 use kelvin_sys::kernel_end::{Device, KernelEnd};
 
 use crate::cli::{MINIMUM, StudyArgs};
@@ -62,16 +63,16 @@ pub fn study(args: &StudyArgs) -> Done {
     if args.name == page::NAME {
         return page::page(args);
     }
-    let chosen = named(&args.name)?;
-    if chosen.metrics[0].area() == THROUGHPUT.area() {
+    let chosen = Chosen::by_name(&args.name)?;
+    if chosen.probes.iter().all(|probe| probe.metrics[0].area() == THROUGHPUT.area()) {
         return load::load(args);
     }
     if let Some(option) = args.load.given() {
         return Err(Fault::new(option, "the study load alone has it: leave it out"));
     }
     let here = Here::read()?;
-    if let Some(needing) = Needing::of(chosen) {
-        needing.check(chosen.id, &args.measure)?;
+    for (probe, needing) in chosen.probes.iter().filter_map(|probe| Some((probe, Needing::of(probe)?))) {
+        needing.check(if chosen.probes.len() == 1 { probe.id } else { &args.name }, &args.measure)?;
     }
     // A study has all its points; a probe has some that a plain run leaves out.
     let usual = if chosen.kind == ProbeKind::Study { Effort::Default } else { Effort::Thorough };
@@ -80,12 +81,12 @@ pub fn study(args: &StudyArgs) -> Done {
         (_, false) => (usual, 1),
         (_, true) => (Effort::Thorough, 2),
     };
-    let plan = plan_of(chosen.kind, &[whole(chosen).to_owned()], &here, effort)?;
-    let plan = if args.full { with_all_combinations(plan, chosen)? } else { plan };
+    let plan = plan_of(chosen.kind, &chosen.names, &here, effort)?;
+    let plan = if args.full { with_all_combinations(plan, &chosen)? } else { plan };
     let plan = without_devices(only(plan, &args.only, &here)?, &here);
     // What is compared must be measured close together: states of the machine last for seconds.
     let plan = plan.in_blocks(|case| Files::of(case).map_or(0, |files| 1 + files as u32));
-    let (moved, is_long) = (moved(&plan), [WHOLE.id, CACHE_SIZE.id].iter().any(|id| id.as_str() == chosen.id));
+    let (moved, is_long) = (moved(&plan), [WHOLE.id, CACHE_SIZE.id].iter().any(|id| chosen.is(id)));
     let mut measure = args.measure.clone();
     if is_long {
         measure.round_limit = measure.round_limit.max(LONG_ROUND);
@@ -109,13 +110,13 @@ pub fn study(args: &StudyArgs) -> Done {
 }
 
 /// The study of transfers with every combination of their factors.
-fn with_all_combinations(mut plan: Plan, study: &'static Probe) -> Result<Plan, Fault> {
-    if study.id != TIME.id.as_str() {
+fn with_all_combinations(mut plan: Plan, chosen: &Chosen) -> Result<Plan, Fault> {
+    let Some(study) = chosen.probes.iter().copied().find(|probe| probe.id == TIME.id.as_str()) else {
         return Err(Fault::new(
             "--full",
             "the study transfer alone has combinations: leave it out, or give --thorough",
         ));
-    }
+    };
     let known: BTreeSet<Case> =
         plan.units.iter().filter(|unit| !unit.only_input).map(|unit| unit.case.clone()).collect();
     let new = kelvin_probes::all_transfers().into_iter().filter(|case| !known.contains(case));
@@ -174,18 +175,113 @@ fn without_devices(plan: Plan, here: &Here) -> Plan {
     plan
 }
 
-/// The study, or the probe of a plain run, of a name.
-fn named(name: &str) -> Result<&'static Probe, Fault> {
-    let probes = kelvin_probes::all();
-    let of = |kind: ProbeKind| probes.iter().copied().filter(move |probe| probe.kind == kind);
-    let study = of(ProbeKind::Study).find(|probe| probe.id == name || short(probe) == name);
-    let in_full = || of(ProbeKind::Measure).find(|probe| probe.id == name);
-    study.or_else(in_full).ok_or_else(|| {
+/// What a name chooses.
+struct Chosen {
+    /// Probes of one kind.
+    probes: Vec<&'static Probe>,
+    kind: ProbeKind,
+    /// What selects them.
+    names: Vec<String>,
+}
+
+impl Chosen {
+    /// One study, all of it: its area where that is all one study, as that of transfers, of files in memory and of others.
+    fn one(probe: &'static Probe) -> Self {
+        let whole = if probe.id == TIME.id.as_str() { TIME.area() } else { probe.id };
+        Self { probes: vec![probe], kind: probe.kind, names: vec![whole.to_owned()] }
+    }
+
+    /// By a name that is printed somewhere: a study or its short name, a probe, or a metric, an area, a study of a report, or any leading
+    /// part of an id. The last ones choose the probes of a plain run that they lead; the studies only where there are none.
+    fn by_name(name: &str) -> Result<Self, Fault> {
+        let probes = kelvin_probes::all();
+        let of = |kind: ProbeKind| probes.iter().copied().filter(move |probe| probe.kind == kind);
+        let study = of(ProbeKind::Study).find(|probe| probe.id == name || short(probe) == name);
+        if let Some(probe) = study.or_else(|| of(ProbeKind::Measure).find(|probe| probe.id == name)) {
+            return Ok(Self::one(probe));
+        }
+        let names = kelvin_analysis::rests_on(name);
+        let led = |kind| -> Vec<&'static Probe> {
+            of(kind).filter(|probe| names.iter().any(|name| probe.is_selected_by(name))).collect()
+        };
+        for kind in [ProbeKind::Measure, ProbeKind::Study] {
+            match led(kind)[..] {
+                [] => {}
+                [probe] => return Ok(Self::one(probe)),
+                _ => {
+                    return Ok(Self {
+                        probes: led(kind),
+                        kind,
+                        names: names.iter().map(ToString::to_string).collect(),
+                    });
+                }
+            }
+        }
+        if !led(ProbeKind::Truth).is_empty() {
+            return Err(Fault::because(format!(
+                "'{name}' is a known truth, not a study: `kelvin selfcheck` measures it"
+            )));
+        }
         let studies = of(ProbeKind::Study).flat_map(|probe| [short(probe), probe.id]);
-        let known = studies.chain([page::NAME]).chain(of(ProbeKind::Measure).map(|probe| probe.id));
+        let measured = of(ProbeKind::Measure).map(|probe| probe.id);
+        let known = studies.chain(measured).flat_map(beginnings).chain([page::NAME]);
         let near = nearest(name, known).join(", ");
-        Fault::because(format!("no study is called '{name}'; near are {near}; `kelvin list --studies` lists all"))
-    })
+        Err(Fault::because(format!("no study is called '{name}'; near are {near}; `kelvin study --help` lists all")))
+    }
+
+    fn is(&self, id: &str) -> bool {
+        self.probes.iter().any(|probe| probe.id == id)
+    }
+}
+
+/// The studies, in the order of reports: first those that a plain run does not measure, then those of reports of plain runs, which have more
+/// points as a study.
+pub fn studies() -> [Vec<&'static str>; 2] {
+    let probes = kelvin_probes::all();
+    let studies: Vec<&Probe> = probes.iter().copied().filter(|probe| probe.kind == ProbeKind::Study).collect();
+    let mut alone: Vec<&'static str> = Vec::new();
+    for &study in &studies {
+        let area = study.metrics[0].area();
+        let group = study.id.match_indices('.').nth(1).map_or(study.id, |(end, _)| &study.id[..end]);
+        let is_alone = studies.iter().filter(|other| leads(group, other.id)).count() == 1 && group == study.id;
+        let is_plain = probes.iter().any(|probe| probe.kind == ProbeKind::Measure && probe.is_selected_by(group));
+        let name = match () {
+            () if [TIME.area(), THROUGHPUT.area()].contains(&area) => area,
+            () if (is_alone || is_plain) && short(study) != page::NAME => short(study),
+            () => group,
+        };
+        if !alone.contains(&name) {
+            alone.push(name);
+        }
+    }
+    alone.push(page::NAME);
+    let is_measured = |id: &str| !studies.iter().any(|study| study.is_selected_by(id));
+    let of_reports = kelvin_analysis::ids_of_studies().map(Name::as_str);
+    [alone, of_reports.into_iter().filter(|id| is_measured(id)).collect()]
+}
+
+/// What `kelvin study --help` says of the names.
+pub fn help() -> String {
+    let indented = |names: Vec<&str>| {
+        let lines = wrap(&names.join(", "), HELP_WIDTH).into_iter();
+        lines.map(|line| format!("  {line}\n")).collect::<String>()
+    };
+    let [alone, measured] = studies().map(indented);
+    format!(
+        "Studies:\n{alone}\nStudies with more points than a plain run:\n{measured}\n\
+         An area, a probe, a metric or a leading part of an id, such as os.syscall, is\n\
+         a study of these probes alone; `kelvin list` has them.\n\n\
+         Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
+         kelvin study file.depth --dir /data\n  kelvin study transfer --quick"
+    )
+}
+
+/// Columns of a help text.
+const HELP_WIDTH: usize = 78;
+
+/// A name and all of its leading parts: `file`, `file.blocksize`, `file.blocksize.read`.
+fn beginnings(name: &'static str) -> impl Iterator<Item = &'static str> {
+    name.match_indices('.').map(move |(end, _)| &name[..end]).chain([name])
 }
 
 /// The three names that are nearest to one, none twice.
@@ -211,11 +307,6 @@ fn short(study: &Probe) -> &'static str {
     }
 }
 
-/// What selects all of a study: its area where that is all one study, as that of transfers, of files in memory and of others.
-fn whole(study: &Probe) -> &'static str {
-    if study.id == TIME.id.as_str() { TIME.area() } else { study.id }
-}
-
 /// Bytes that one round of each case moves into files.
 fn moved(plan: &Plan) -> u64 {
     plan.units.iter().map(|unit| kelvin_probes::transferred(&unit.case)).sum()
@@ -238,10 +329,70 @@ mod tests {
 
     #[test]
     fn unknown_study_suggests_the_nearest_three_none_twice() {
-        let says = |name: &str| named(name).map(|_| ()).unwrap_err().to_string();
+        let says = |name: &str| Chosen::by_name(name).map(|_| ()).unwrap_err().to_string();
         assert!(says("transfre").contains("near are transfer, "), "{}", says("transfre"));
         let near = nearest("peer", ["net.peer.rtt", "net.peer.rtt", "net.peer", "os.tasks", "peers"].into_iter());
         assert_eq!(near, ["net.peer", "peers", "net.peer.rtt"]);
+    }
+
+    /// The ids of the probes that a name chooses.
+    fn chosen(name: &str) -> Vec<&'static str> {
+        let chosen = Chosen::by_name(name).unwrap_or_else(|error| panic!("{error}"));
+        chosen.probes.iter().map(|probe| probe.id).collect()
+    }
+
+    #[test]
+    fn names_of_studies_in_reports_choose_what_these_rest_on() {
+        assert_eq!(chosen("file.blocksize"), ["file.blocksize.read", "file.blocksize.write"]);
+        let round_trips = chosen("net.rtt");
+        for id in ["net.rtt.tcp", "net.rtt.udp", "net.rtt.unix", "net.stack.tcp", "net.connect"] {
+            assert!(round_trips.contains(&id), "{round_trips:?}");
+        }
+        assert!(!round_trips.iter().any(|id| id.starts_with("net.bandwidth")), "{round_trips:?}");
+        assert!(chosen("net.bandwidth").iter().all(|id| id.starts_with("net.bandwidth.")));
+        assert!(chosen("net.peer").len() > 5 && chosen("net.peer").iter().all(|id| id.starts_with("net.peer.")));
+        // One study is the same by each of its names, and by what it measures.
+        for name in ["tasks", "os.tasks", "os.tasks.elapsed"] {
+            assert_eq!(chosen(name), ["os.tasks"], "{name}");
+        }
+        for name in ["transfer", "transfer.time", "transfer.rate"] {
+            let Chosen { names, .. } = Chosen::by_name(name).unwrap();
+            assert_eq!(names, ["transfer"], "{name}");
+        }
+    }
+
+    #[test]
+    fn every_id_that_is_printed_can_be_studied_or_says_what_measures_it() {
+        let probes = kelvin_probes::all();
+        let ids =
+            probes.iter().flat_map(|probe| probe.metrics.iter().map(|metric| metric.id.as_str()).chain([probe.id]));
+        let is_truth = |name: &str| kelvin_model::leads("truth", name);
+        let is_fault =
+            |name: &str| probes.iter().any(|probe| probe.kind == ProbeKind::Fault && probe.is_selected_by(name));
+        for name in ids.flat_map(beginnings).filter(|name| !is_fault(name)) {
+            match Chosen::by_name(name) {
+                Ok(chosen) => assert!(!chosen.probes.is_empty() && !is_truth(name), "{name}"),
+                Err(error) => assert!(is_truth(name) && error.to_string().contains("kelvin selfcheck"), "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn help_and_book_list_every_study() {
+        let names = studies().concat();
+        for probe in kelvin_probes::all().into_iter().filter(|probe| probe.kind == ProbeKind::Study) {
+            let is_listed = names.iter().any(|name| *name == short(probe) || probe.is_selected_by(name));
+            assert!(is_listed, "{}: {names:?}", probe.id);
+        }
+        assert!(names.iter().all(|name| Chosen::by_name(name).is_ok()), "{names:?}");
+        for name in ["tasks", "whole", "net.peer", "file.remote", "load", "file.blocksize", "net.rtt", "net.bandwidth"]
+        {
+            assert_eq!(names.iter().filter(|known| **known == name).count(), 1, "{name}: {names:?}");
+        }
+        let (help, page) = (help(), include_str!("../../../../docs/src/quick-start.md"));
+        for name in names {
+            assert!(help.contains(name) && page.contains(&format!("`{name}`")), "{name}");
+        }
     }
 
     #[test]
