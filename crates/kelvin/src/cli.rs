@@ -295,7 +295,7 @@ pub struct DestinationArgs {
     /// Print the run and its analysis as JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// With --json: the samples too, ten times as much; only with them can it be imported
+    /// With --json: the samples too, up to ten times as much; only with them can it be imported
     #[arg(long, requires = "json")]
     pub with_samples: bool,
     /// Keep in the run what identifies the machine: paths, hosts, addresses, all boot parameters and mount options

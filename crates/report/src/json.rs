@@ -17,7 +17,7 @@ pub const FORMAT: u32 = 2;
 pub struct Json {
     /// Whether to indent it for people.
     pub pretty: bool,
-    /// Whether the run has its samples: nine tenths of the report.
+    /// Whether the run has its samples: up to nine tenths of the report.
     pub samples: bool,
 }
 

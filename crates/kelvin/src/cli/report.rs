@@ -28,7 +28,7 @@ pub struct ReportArgs {
     /// Print all tables and conclusions instead of the first screen
     #[arg(long)]
     pub full: bool,
-    /// In JSON: the samples too, ten times as much; only with them can it be imported
+    /// In JSON: the samples too, up to ten times as much; only with them can it be imported
     #[arg(long)]
     pub with_samples: bool,
     /// Recompute the predictions with this kelvin's formulas

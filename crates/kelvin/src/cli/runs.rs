@@ -39,7 +39,7 @@ pub enum RunsCommand {
         /// Print the run and its analysis as JSON
         #[arg(long)]
         json: bool,
-        /// With --json: the samples too, ten times as much; only with them can it be imported
+        /// With --json: the samples too, up to ten times as much; only with them can it be imported
         #[arg(long, requires = "json")]
         with_samples: bool,
         /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
