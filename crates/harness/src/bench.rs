@@ -343,7 +343,7 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// A reason to skip, if it would exceed the limit.
     pub fn may_write(&self, bytes: u64) -> Result<(), Stop> {
-        crate::ledger::enter(self.scratch(), self.setup().write_limit, bytes)
+        self.setup().may_write(bytes)
     }
 
     fn setup(&self) -> &'a Setup {

@@ -1,9 +1,12 @@
 //! The setup of a run: checked once, before the first round, and passed to the process of every round.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use kelvin_model::ClockInfo;
 use serde::{Deserialize, Serialize};
+
+use crate::stop::Stop;
 
 /// What a probe needs beside its case. The machine is not part of it: cases are chosen, and predictions made, outside
 /// the probe's process.
@@ -68,6 +71,16 @@ pub struct SocketOptions {
     pub buffers: Option<u32>,
     /// Whether they hold also for a stream that otherwise takes all from the system: in an experiment on such a stream.
     pub over_system: bool,
+}
+
+impl Setup {
+    /// Reserves so many bytes to write to files: all rounds of a run, and what is written before the first, write no more than the limit.
+    ///
+    /// # Errors
+    /// A reason to skip, if it would exceed the limit.
+    pub fn may_write(&self, bytes: u64) -> Result<(), Stop> {
+        crate::ledger::enter(Path::new(&self.scratch), self.write_limit, bytes)
+    }
 }
 
 #[cfg(test)]

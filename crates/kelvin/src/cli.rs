@@ -323,6 +323,10 @@ pub struct MeasureArgs {
     /// Directory mounted from another machine, measured beside --dir; see `kelvin explain file.remote`
     #[arg(long, value_name = "DIR")]
     pub remote: Option<PathBuf>,
+    /// Size of the files of file.remote that are read over the network, such as 128M: written before the first round, however long that
+    /// takes, which is not part of the time [default: 1, 8 and 128 MiB, if they can be written in 6 s; 8 MiB with --quick]
+    #[arg(long, value_name = "BYTES", value_parser = remote_size, requires = "remote")]
+    pub remote_size: Option<u64>,
     /// Host running `kelvin agent`, to measure the network to it (see `kelvin explain net.peer`), or, by study load, the file server
     /// that it starts with --serve
     #[arg(long, value_name = "HOST[:PORT]")]
@@ -670,6 +674,13 @@ fn socket_buffers(text: &str) -> Result<u32, String> {
     let bytes = bytes(text)?;
     let bytes = u32::try_from(bytes).ok().filter(|bytes| (4 << 10..=1 << 30).contains(bytes));
     bytes.ok_or_else(|| "it must be between 4k and 1G".into())
+}
+
+/// Bytes of a file that is read in blocks of 4 KiB: 1 MiB to 1 TiB, of whole blocks.
+fn remote_size(text: &str) -> Result<u64, String> {
+    let bytes = bytes(text)?;
+    let is_right = (1 << 20..=1 << 40).contains(&bytes) && bytes.is_multiple_of(4 << 10);
+    if is_right { Ok(bytes) } else { Err("it must be between 1M and 1T, and a multiple of 4k".into()) }
 }
 
 /// A percentage above 0 and at most 50, as a share.

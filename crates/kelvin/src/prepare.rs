@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use kelvin_catalogue::file::{BYTES, REMOTE};
 use kelvin_file::temporary::Scratch;
-use kelvin_harness::{Options, Placement, Plan, Setup, calibrate_clock};
-use kelvin_model::{Hazard, Machine, PathToAgent};
+use kelvin_harness::{Options, Placement, Plan, Setup, Stop, Unit, calibrate_clock};
+use kelvin_model::{Hazard, Machine, PathToAgent, Reason, units};
 
 use crate::budget::{self, Budget};
 use crate::cli::{MINIMUM, MeasureArgs};
 use crate::fault::Fault;
 use crate::other_host::Agent;
+use crate::output;
 use crate::place::{self, Here};
 use crate::sockets;
 
@@ -84,6 +86,26 @@ impl Prepared {
         let program = ("/proc/self/exe".into(), vec!["probe-process".into()]);
         let (began, reserve) = (self.began, budget::after(plan) + budget.causes);
         Options { program, round_limit, limit: budget.limit, began, reserve, setup: self.setup.clone() }
+    }
+
+    /// Writes the remote files whose size an option names, which is not part of the time of the run.
+    ///
+    /// # Errors
+    /// Those of writing; a signal.
+    pub fn write_remote_files(&mut self, plan: &Plan, args: &MeasureArgs) -> Result<(), Fault> {
+        let is_read = |unit: &Unit| BYTES.of(&unit.case) == args.remote_size && unit.probe.id == REMOTE.id.as_str();
+        let Some(bytes) = args.remote_size.filter(|_| plan.units.iter().any(is_read)) else { return Ok(()) };
+        let begun = Instant::now();
+        let directory = args.remote.as_deref().unwrap_or(Path::new("")).display();
+        output::remark(format!(
+            "kelvin: writing {} to {directory} first, which is not part of that time",
+            units::bytes(bytes)
+        ));
+        let written = kelvin_probes::write_remote_files(&self.setup, bytes);
+        self.began += begun.elapsed();
+        written.map_err(|stop| match stop {
+            Stop::Skip(Reason(why)) | Stop::Fail(why) => Fault::new("--remote-size", why),
+        })
     }
 
     /// Removes what was made.

@@ -1,7 +1,10 @@
 //! What names on the command line select: probes of a plain run, and studies that need an option.
 
-use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
-use kelvin_model::Need;
+use std::collections::BTreeSet;
+
+use kelvin_catalogue::file::REMOTE;
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
+use kelvin_model::{Case, Need};
 
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
@@ -70,6 +73,27 @@ pub fn plan_of(kind: ProbeKind, names: &[String], here: &Here, effort: Effort) -
     Plan::new(&kelvin_probes::all(), kind, names, &here.machine, effort).map_err(Fault::because)
 }
 
+/// A plan whose blocks of remote files are of files of the size that an option names, each case once.
+///
+/// # Errors
+/// A size for a plan without these.
+pub fn at_remote_size(mut plan: Plan, args: &MeasureArgs) -> Result<Plan, Fault> {
+    let Some(bytes) = args.remote_size else { return Ok(plan) };
+    let is_asked = |unit: &Unit| unit.probe.id == REMOTE.id.as_str() && !unit.only_input;
+    if !plan.units.iter().any(is_asked) {
+        let id = REMOTE.id;
+        return Err(Fault::because(format!("--remote-size: {id} is not measured: name it too, or leave the size out")));
+    }
+    let mut cases = BTreeSet::new();
+    let mut is_new = |case: &mut Case| {
+        *case = kelvin_probes::remote_case_at(case, bytes);
+        cases.insert(case.clone())
+    };
+    plan.units.retain_mut(|unit| !is_asked(unit) || is_new(&mut unit.case));
+    plan.left_out.retain_mut(|(probe, case, _)| probe.id != REMOTE.id.as_str() || is_new(case));
+    Ok(plan)
+}
+
 /// What names select.
 #[derive(Debug, Default)]
 pub struct Selection {
@@ -113,7 +137,7 @@ impl Selection {
             needing.check(name, args)?;
         }
         let asked = NEEDING.iter().filter(|needing| (needing.is_given)(args)).flat_map(|needing| self.named(needing));
-        self.planned(asked.collect(), here, effort)
+        at_remote_size(self.planned(asked.collect(), here, effort)?, args)
     }
 
     /// The plan of everything that could be measured, whatever the options.

@@ -62,6 +62,10 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["study", "truth.wait"], "'truth.wait' is a known truth, not a study: `kelvin selfcheck`"),
     (&["list", "--studies", "net.rtt"], "'net.rtt' is part of a plain run, `kelvin list net.rtt`"),
     (&["study", "file.remote"], "needs --remote DIR"),
+    (&["study", "file.remote", "--remote", ".", "--remote-size", "10k"], "between 1M and 1T"),
+    (&["study", "file.remote", "--remote", ".", "--remote-size", "5000001"], "multiple of 4k"),
+    (&["study", "file.remote", "--remote-size", "128M"], "--remote"),
+    (&["study", "os.tasks", "--remote", ".", "--remote-size", "8M"], "--remote-size: file.remote is not measured"),
     (&["list", "os.tasks"], "'os.tasks' is a study: `kelvin list --studies os.tasks`"),
     (&["why"], "<METRIC>"),
     (&["why", "net.rtt"], "name one: net.rtt.icmp, net.rtt.tcp"),
@@ -333,6 +337,33 @@ fn the_list_says_what_needs_an_option() {
     let json: serde_json::Value =
         serde_json::from_slice(&place.run(&["list", "net.peer.ping", "--json"]).stdout).unwrap();
     assert_eq!(json[0]["needs"], "--peer HOST");
+}
+
+#[test]
+fn remote_files_have_the_size_that_an_option_names() {
+    let (place, remote) = (Place::new(), tempfile::tempdir().unwrap());
+    let directory = remote.path().to_str().unwrap();
+    let common = ["--quick", "--budget", "minimum", "--rounds", "2", "--no-report", "--no-store", "--json"];
+    let sizes = |more: &[&str]| -> Vec<(String, u64)> {
+        let output = place.run(&[&["study", "file.remote", "--remote", directory], more, &common].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let said = stderr(&output).contains("kelvin: writing 12 MiB to ");
+        assert_eq!(said, !more.is_empty(), "{}", stderr(&output));
+        let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let asked = run["run"]["plan"].as_array().unwrap().iter().filter(|planned| planned["probe"] == "file.remote");
+        let case = |planned: &serde_json::Value| {
+            let case = &planned["case"];
+            (case["cache"].as_str().unwrap_or_default().to_owned(), case["bytes"].as_u64().unwrap_or_default())
+        };
+        asked.map(case).collect()
+    };
+    let usual = sizes(&[]);
+    assert!([1 << 20, 8 << 20, 128 << 20].iter().all(|size| usual.iter().any(|(_, bytes)| bytes == size)), "{usual:?}");
+    // What is left out by --quick is of that size as well.
+    let named = sizes(&["--remote-size", "12M"]);
+    assert_eq!(named.iter().filter(|(cache, _)| cache != "cached").count(), 4, "{named:?}");
+    assert!(named.iter().all(|(cache, bytes)| *bytes == if cache == "cached" { 8 << 20 } else { 12 << 20 }), "{named:?}");
+    assert_eq!(std::fs::read_dir(remote.path()).unwrap().count(), 0);
 }
 
 #[test]

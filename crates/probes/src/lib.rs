@@ -24,7 +24,7 @@ mod truth;
 use std::time::Duration;
 
 pub use elsewhere::{Primitive, elsewhere, headlines, other_machines, primitives};
-use kelvin_harness::{Bounded, Probe};
+use kelvin_harness::{Bounded, Probe, Setup, Stop};
 use kelvin_model::Case;
 
 /// All probes, in the order of reports.
@@ -51,6 +51,19 @@ pub fn transferred(case: &Case) -> u64 {
 /// The cases of the study of transfers with every combination of their factors, of ends that are processes.
 pub fn all_transfers() -> Vec<Case> {
     transfer::all_combinations()
+}
+
+/// A case of the study of remote files at another size of the file, where its blocks come from the server.
+pub fn remote_case_at(case: &Case, bytes: u64) -> Case {
+    file::remote::at_size(case, bytes)
+}
+
+/// Writes the remote and the local file of so many bytes that this study reads, before the first round.
+///
+/// # Errors
+/// Those of writing; too little room, or a limit on what may be written.
+pub fn write_remote_files(setup: &Setup, bytes: u64) -> Result<(), Stop> {
+    file::remote::write_before(setup, bytes)
 }
 
 /// Removes what killed probe processes left behind and the kernel does not remove with a process. Call it when no probe

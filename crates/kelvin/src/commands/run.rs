@@ -160,8 +160,9 @@ pub fn supervised<T>(
 ) -> Result<T, Fault> {
     let (plan, budget) = (&fitted.plan, fitted.budget);
     let wishes = Wishes { budget: budget.seconds, ..*wishes };
-    let checked = Checked::new(here, plan, &wishes, to)?;
+    let mut checked = Checked::new(here, plan, &wishes, to)?;
     fitted.announce(&checked.whereto());
+    checked.prepared.write_remote_files(plan, wishes.args)?;
     let options = checked.prepared.options(plan, budget, wishes.args.round_limit);
     let conduct = |outline: &Outline, judge: &mut dyn Judge| {
         supervise(plan, outline, &options, judge);

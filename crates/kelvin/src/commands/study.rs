@@ -23,7 +23,7 @@ use crate::measure::{MOST_OF_QUICK, Wishes};
 use crate::output;
 use crate::place::Here;
 use crate::private::Told;
-use crate::selection::{Needing, plan_of};
+use crate::selection::{Needing, at_remote_size, plan_of};
 
 pub use load::disk_rate;
 
@@ -82,6 +82,7 @@ pub fn study(args: &StudyArgs) -> Done {
         (_, true) => (Effort::Thorough, 2),
     };
     let plan = plan_of(chosen.kind, &chosen.names, &here, effort)?;
+    let plan = at_remote_size(plan, &args.measure)?;
     let plan = if args.full { with_all_combinations(plan, &chosen)? } else { plan };
     let plan = without_devices(only(plan, &args.only, &here)?, &here);
     // What is compared must be measured close together: states of the machine last for seconds.

@@ -20,7 +20,7 @@ mod page_read;
 mod page_write;
 mod proof;
 mod read_ahead;
-mod remote;
+pub(crate) mod remote;
 mod rivals;
 mod seqrand;
 mod sustained;

@@ -8,11 +8,13 @@ mod predicted;
 mod requests;
 mod server;
 
+use std::path::Path;
+
 use kelvin_catalogue::file::{
     AccessOrder, BYTES, CacheState, REMOTE, REMOTE_LOCAL, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_REQUESTS,
     REMOTE_ROUND_TRIP, REMOTE_SHARE,
 };
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Setup, Stop};
 use kelvin_model::{Case, Machine};
 use kelvin_sys::fs::kind;
 
@@ -38,7 +40,8 @@ pub(crate) static PROBE: Probe = Probe {
               8 MiB of the file or a second, for one in many waits for read-ahead. The share is one less the local time over the remote one \
               of a round. On NFS the client's own count of requests (/proc/self/mountstats) over these blocks is \
               another metric. A note names both file systems. A file of more than 8 MiB of which one of 8 MiB shows that \
-              it would take more than 6 s to write is left out.",
+              it would take more than 6 s to write is left out. With --remote-size the files of that size are written before the \
+              first round, however long that takes, and the blocks that are not in memory are those of these files.",
         prediction: "The local block as measured in turn with it, and the network's part from measurements of the \
                      mount: round trips x file.remote.round_trip, and the block over file.remote.rate (without it, over \
                      the fastest advertised link speed). A block is one round trip; in memory, none; read ahead, the blocks \
@@ -108,6 +111,17 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn case(cache: CacheState, order: AccessOrder, size: u64) -> Case {
     Case::new().at(cache).at(order).with(BYTES, size * MIB)
+}
+
+/// The case of a file of so many bytes, where its blocks come from the server; one whose blocks are in memory stays as it is.
+pub(crate) fn at_size(case: &Case, bytes: u64) -> Case {
+    if CacheState::of(case) == Some(CacheState::Cached) { case.clone() } else { case.clone().with(BYTES, bytes) }
+}
+
+/// Writes the files of so many bytes to both directories before the first round: over a slow link that takes longer than a round may.
+pub(crate) fn write_before(setup: &Setup, bytes: u64) -> Result<(), Stop> {
+    let directories = [setup.remote.as_deref(), Some(setup.scratch.as_os_str())];
+    directories.into_iter().flatten().try_for_each(|directory| place::write_before(setup, Path::new(directory), bytes))
 }
 
 /// Blocks of a round that the kernel reads ahead, of a file of so many bytes: some tens of the windows that most mounts have.
@@ -206,6 +220,13 @@ mod tests {
     fn a_quick_run_has_both_orders_and_every_state() {
         let quick = cases(&machine(), Effort::Quick);
         assert_eq!(quick, [case(Direct, Random, 8), case(Uncached, Sequential, 8), case(Cached, Random, 8)]);
+    }
+
+    #[test]
+    fn another_size_is_of_what_comes_from_the_server() {
+        let sizes = |effort| cases(&machine(), effort).iter().map(|case| at_size(case, 100 * MIB)).collect::<Vec<_>>();
+        let quick = sizes(Effort::Quick);
+        assert_eq!(quick, [case(Direct, Random, 100), case(Uncached, Sequential, 100), case(Cached, Random, 8)]);
     }
 
     #[test]

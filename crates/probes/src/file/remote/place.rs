@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Engine, How, Order, Pages, Reader, Requests, Tally, Target, noise};
-use kelvin_harness::{Bench, Stop};
+use kelvin_harness::{Bench, Setup, Stop};
 use kelvin_model::units::bytes as in_words;
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::fs::{kind, room};
@@ -167,26 +167,43 @@ const NO_MAPPING: i32 = 19;
 
 /// The file of so many bytes in a directory, written by the first round that needs it.
 pub(super) fn file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> Result<Target, Stop> {
-    let path = directory.join(format!("{NAME}-{bytes}"));
+    let path = path_in(directory, bytes);
     if !path.exists() {
         if bytes > TRIAL {
             let each = file(bench, directory, TRIAL).and_then(|trial| took(trial.path()))?;
             let expected = each * (bytes / TRIAL) as f64;
             in_time(directory, bytes, Writing { expected, most: WRITING * bench.limit() })?;
         }
-        write(bench, directory, &path, bytes)?;
+        has_room(directory, bytes)?;
+        bench.may_write(bytes)?;
+        write(&path, bytes)?;
     }
     Target::find(&path).map_err(data::stopped)
 }
 
-/// Writes a file, and beside it how many nanoseconds that took.
-fn write(bench: &Bench<'_>, directory: &Path, path: &Path, bytes: u64) -> Result<(), Stop> {
-    let available = room(directory)?.available_bytes;
-    if available < ROOM * bytes {
-        let needed = ROOM * bytes;
-        return Err(Stop::skip(format!("needs {needed} bytes free in {}, which has {available}", directory.display())));
+/// Writes the file of so many bytes in a directory before the first round, however long that takes.
+pub(super) fn write_before(setup: &Setup, directory: &Path, bytes: u64) -> Result<(), Stop> {
+    has_room(directory, bytes)?;
+    setup.may_write(bytes)?;
+    write(&path_in(directory, bytes), bytes)
+}
+
+/// Where the file of so many bytes is in a directory.
+fn path_in(directory: &Path, bytes: u64) -> PathBuf {
+    directory.join(format!("{NAME}-{bytes}"))
+}
+
+/// That a directory has room for a file of so many bytes, and as many again.
+fn has_room(directory: &Path, bytes: u64) -> Result<(), Stop> {
+    let (available, needed) = (room(directory)?.available_bytes, ROOM.saturating_mul(bytes));
+    if available >= needed {
+        return Ok(());
     }
-    bench.may_write(bytes)?;
+    Err(Stop::skip(format!("needs {needed} bytes free in {}, which has {available}", directory.display())))
+}
+
+/// Writes a file, and beside it how many nanoseconds that took.
+fn write(path: &Path, bytes: u64) -> Result<(), Stop> {
     let begun = monotonic();
     noise::file(path, bytes, SEED).map_err(|error| data::cannot("write", path, &error))?;
     Ok(std::fs::write(beside(path), (monotonic() - begun).to_string())?)
@@ -204,7 +221,7 @@ fn in_time(directory: &Path, bytes: u64, Writing { expected, most }: Writing) ->
         return Ok(());
     }
     Err(Stop::skip(format!(
-        "needs a file of {} in {}, and writing it would take {:.0} s, more than {:.0} s",
+        "needs a file of {} in {}, and writing it would take {:.0} s, more than {:.0} s; --remote-size writes one before the first round",
         in_words(bytes),
         directory.display(),
         expected / 1e9,
@@ -232,6 +249,7 @@ mod tests {
         let within = |expected: f64| in_time(Path::new("/mnt"), 128 << 20, Writing { expected, most: 6e9 });
         assert!(within(5.9e9).is_ok());
         let Err(Stop::Skip(reason)) = within(11.2e9) else { panic!("11 s are too long") };
-        assert_eq!(reason.0, "needs a file of 128 MiB in /mnt, and writing it would take 11 s, more than 6 s");
+        let expected = "needs a file of 128 MiB in /mnt, and writing it would take 11 s, more than 6 s; --remote-size writes one before the first round";
+        assert_eq!(reason.0, expected);
     }
 }
