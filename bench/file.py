@@ -16,6 +16,10 @@ there each program's own path and the loop device's threads are the limit. `kelv
 whole program, beside fio's sequential direct rate under the limit and dd's, in a remembered way and in one that must be found
 (--anew): above 0.97. Needs root.
 
+Copy: `kelvin file copy` of 256 MiB in memory to a new file beside it, by its own clock and without latencies, beside dd with the same
+bs by its own, and beside cp by the wall clock, which includes a program's start. Above 0.97 of dd, and of cp by copy_file_range, which
+cp uses as well.
+
 Digest: whole programs by the wall clock, from start to end: `kelvin digest` beside cat to /dev/null, dd, cksum, sha256sum,
 xxhsum and a plain C++ loop over a mapping, on all CPUs; above 1 for all, above 3 for sha256sum; and beside itself on one CPU.
 Its rate beside that of the way by which `kelvin file read` reads the file fastest without a digest: above 0.90. That way is
@@ -142,6 +146,34 @@ class Sides:
             moved, spent = moved + float(found[1]), spent + float(found[2])
         return moved / spent
 
+    def copies(self, *flags):
+        """Bytes per second of `kelvin file copy`."""
+        return self.to_new_file(lambda copy: json.loads(self.pinned(self.kelvin, "file", "copy", self.path, copy, "--json", "--no-latency", *flags).stdout)["bytes_per_second"])
+
+    def dd_copies(self, block):
+        def rate(copy):
+            found = DD_RATE.search(self.pinned("dd", f"if={self.path}", f"of={copy}", f"bs={block}").stderr)
+            return float(found[1]) / float(found[2])
+
+        return self.to_new_file(rate)
+
+    def cp_copies(self):
+        def rate(copy):
+            begun = time.perf_counter()
+            self.pinned("cp", self.path, copy)
+            return self.path.stat().st_size / (time.perf_counter() - begun)
+
+        return self.to_new_file(rate)
+
+    def to_new_file(self, rate):
+        """The rate of a copy that did not exist before, and does not after."""
+        self.prove()
+        copy = self.path.with_name("copy")
+        try:
+            return rate(copy)
+        finally:
+            copy.unlink(missing_ok=True)
+
     def whole(self, command, times):
         """Bytes a second of a whole program, by the wall clock, as often as given."""
         self.prove()
@@ -196,6 +228,21 @@ def cached(sides):
         ours = lambda block=block: sides.ours(bytes_rate, "--block", block.upper(), *bare)
         chosen.append(Comparison(f"{block} pread", "fio psync", ours, lambda block=block: sides.fio(bytes_rate, block), unit="bytes"))
         chosen.append(Comparison(f"{block} pread", "dd", ours, lambda block=block: sides.dd(block.upper()), unit="bytes"))
+    return chosen
+
+
+def copies(sides):
+    """Copies in memory, by dd and cp."""
+    chosen = []
+    for block in ("4k", "64k", "1M"):
+        for method in ("rw", "copy_file_range", "sendfile"):
+            ours = lambda block=block, method=method: sides.copies("--method", method, "--block", block)
+            # Other calls than dd's are for context.
+            judged = method == "rw"
+            chosen.append(Comparison(f"copy by {method}, {block}", f"dd bs={block}", ours, lambda block=block: sides.dd_copies(block), unit="bytes", judged=judged))
+    for method, judged in (("auto", True), ("rw", False), ("sendfile", False)):
+        ours = lambda method=method: sides.copies("--method", method)
+        chosen.append(Comparison(f"copy by {method}", "cp", ours, sides.cp_copies, unit="bytes", judged=judged))
     return chosen
 
 
@@ -317,7 +364,7 @@ def parse():
     parser.add_argument("--size", type=int, default=4096, help="size of the file of the digest, in MiB [default: %(default)s]")
     parser.add_argument("--beside", nargs="+", metavar="TEXT", help="only comparisons with programs whose names contain one of these")
     parser.add_argument("--unlimited", action="store_true", help="also direct reads without a limit on the device, for context")
-    parser.add_argument("--only", nargs="+", choices=["cached", "direct", "digest"], default=["cached", "direct", "digest"])
+    parser.add_argument("--only", nargs="+", choices=(parts := ["cached", "copy", "direct", "digest"]), default=parts)
     return common.parse_pairs(parser)
 
 
@@ -329,10 +376,13 @@ def benchmark():
     with tempfile.TemporaryDirectory(dir=arguments.dir) as directory:
         # What kelvin remembers of this is removed with it.
         os.environ["XDG_CACHE_HOME"] = str(Path(directory).resolve())
-        if "cached" in arguments.only:
+        in_memory = [choose for name, choose in (("cached", cached), ("copy", copies)) if name in arguments.only]
+        if in_memory:
             path = Path(directory) / "data"
             media.fill(path, 256 * MIB)
-            rows += judge(cached(Sides(kelvin, rivals, path, arguments.seconds)), rivals, arguments, order)
+            sides = Sides(kelvin, rivals, path, arguments.seconds)
+            for choose in in_memory:
+                rows += judge(choose(sides), rivals, arguments, order)
             path.unlink()
         if "direct" in arguments.only:
             rows += on_devices(kelvin, rivals, arguments, order)

@@ -118,7 +118,7 @@ pub(crate) struct Watched {
 /// The difference of the counters between the two readings.
 pub(crate) struct Ended {
     used: Usage,
-    device: Result<(String, Moved), String>,
+    pub(crate) device: Result<(String, Moved), String>,
 }
 
 impl Watched {

@@ -32,6 +32,24 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// What is to be copied is already there, under this name or another one.
+    #[error("{} and {} are the same file: there is nothing to copy", other.display(), path.display())]
+    Same {
+        /// The target.
+        path: PathBuf,
+        /// The source.
+        other: PathBuf,
+    },
+    /// A copy is not the same as its source.
+    #[error("{} differs from {} from byte {at} on, and was removed", path.display(), original.display())]
+    Differs {
+        /// The copy.
+        path: PathBuf,
+        /// The source.
+        original: PathBuf,
+        /// The first byte that is different.
+        at: u64,
+    },
     /// The directory for it does not exist.
     #[error("{}: there is no directory {}; make it first", path.display(), directory.display())]
     NoDirectory {
@@ -147,6 +165,8 @@ impl Error {
             Self::Call { path, .. }
             | Self::Special { path, .. }
             | Self::Exists { path }
+            | Self::Same { path, .. }
+            | Self::Differs { path, .. }
             | Self::NoDirectory { path, .. }
             | Self::Planted { path, .. }
             | Self::TooLarge { path, .. }

@@ -2,11 +2,13 @@
 //!
 //! A [`Target`] is a file that may be read; [`Requests`] say which blocks of it in which order; an [`Engine`] is a way of
 //! reading them; an [`Observer`] sees each. [`job`] combines these for many threads, with the state of the page cache before
-//! and after, the device's own count of bytes, and every latency; [`mod@write`] does the same for a new file.
+//! and after, the device's own count of bytes, and every latency; [`mod@write`] does the same for a new file, and [`mod@copy`] for
+//! one that is copied to another.
 #![forbid(unsafe_code)]
 
 pub mod cache;
 pub mod capacity;
+pub mod copy;
 mod crew;
 pub mod device;
 pub mod digest;

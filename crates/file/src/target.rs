@@ -61,6 +61,11 @@ impl Target {
         self.bytes
     }
 
+    /// Whether it is the file of which this was found.
+    pub(crate) fn is_file(&self, found: &Metadata) -> bool {
+        (found.dev(), found.ino()) == self.identity
+    }
+
     /// The number of the device that its file system is on.
     pub fn device(&self) -> u64 {
         self.identity.0

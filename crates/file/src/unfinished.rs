@@ -24,6 +24,8 @@ use crate::{Error, Result};
 const RIGHTS: u32 = 0o777;
 /// Permissions requested for a new file, less the umask.
 const USUAL: u32 = 0o666;
+/// S_IRUSR, S_IRGRP and S_IROTH: two bits above those to execute.
+const READ: u32 = 0o444;
 /// Permissions while it is being made.
 const PRIVATE: u32 = 0o600;
 /// Root, whose links everybody follows.
@@ -252,6 +254,16 @@ impl Unfinished {
     /// Gives it these permissions in the end: for reading, writing and executing, and no others.
     pub fn set_mode(&mut self, mode: u32) {
         self.rights = mode & RIGHTS;
+    }
+
+    /// Gives it the permissions of a file that it is a copy of, less the umask, unless it replaces one: whoever may not read the original
+    /// shall not read the copy.
+    pub fn set_mode_of(&mut self, original: u32) {
+        if !self.replaces {
+            // A new file is made without the right to execute: it is kept from those from whom the umask keeps the right to read.
+            let allowed = self.rights | (self.rights & READ) >> 2;
+            self.rights = original & RIGHTS & allowed;
+        }
     }
 
     /// That it can have so many bytes, holes among them: by this process's limit and the file system's.

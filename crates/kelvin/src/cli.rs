@@ -28,7 +28,9 @@ use kelvin_store::Tag;
 
 pub use ab::{AbArgs, Means, Setting};
 pub use compare::{CompareArgs, CompareFormat, GateArgs, ShownArgs};
-pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
+pub use file::{
+    AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs,
+};
 pub use history::{HistoryArgs, HistoryFormat};
 pub use load::{LoadArgs, VerifyArg};
 use report::format_of;
@@ -73,10 +75,11 @@ pub enum Command {
                                                      and 20; of load 8, 4 and 8 visits]")))]
     #[command(after_help = crate::commands::study::help())]
     Study(Box<StudyArgs>),
-    /// Read or write a file by any method; show where its bytes come from or go to
+    /// Read, write or copy a file by any method; show where its bytes come from or go to
     #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
                             kelvin file autosize data.bin --seconds 10\n  \
-                            kelvin file write new.bin --size 1G --sync fsync")]
+                            kelvin file write new.bin --size 1G --sync fsync\n  \
+                            kelvin file copy data.bin copy.bin --method rw --block 64k")]
     File(FileArgs),
     /// Print the XOR of all 32-bit words of a file, as fast as the machine can read it
     #[command(after_help = "Examples:\n  kelvin digest data.bin\n  kelvin digest *.bin > digests\n  \

@@ -202,6 +202,7 @@ const COMMANDS: &[&[&str]] = &[
     &["file", "read"],
     &["file", "autosize"],
     &["file", "write"],
+    &["file", "copy"],
     &["digest"],
     &["runs"],
     &["runs", "list"],

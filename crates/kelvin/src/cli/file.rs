@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use kelvin_file::cache::State;
+use kelvin_file::copy::Wish;
 use kelvin_file::write::{Pattern, Sync, WriteEngine};
 use kelvin_file::{Engine, Pages};
 use kelvin_model::quantity::bytes;
@@ -41,6 +42,17 @@ pub enum FileCommand {
                             old one is kept. With --sync direct a last partial device block is padded with zeros, then the \
                             file is truncated to its size, with its last page in memory.")]
     Write(WriteArgs),
+    /// Copy a file by one method: rate, system calls, what limited it, and the rate to be expected
+    #[command(after_help = "Examples:\n  kelvin file copy data.bin copy.bin\n  \
+                            kelvin file copy data.bin copy.bin --method rw --block 1M --cache cached\n  \
+                            kelvin file copy data.bin /mnt/copy.bin --sync fsync --verify\n\n\
+                            --method auto shares blocks where the file system can (reflink), else uses copy_file_range, else reads and \
+                            writes, as cp does, and says why not the others. Holes stay holes. The copy has the permissions of the \
+                            source, less the umask; owner, times and extended attributes are not copied.\n\n\
+                            The copy is written under a temporary name beside its own and gets its name when complete; after an error \
+                            or a signal it is removed, after a kill by the next kelvin. With --overwrite it replaces the old file, with \
+                            its owner and permissions, once complete and flushed; until then the old one is kept.")]
+    Copy(CopyArgs),
     /// Run all file and disk probes at all points on a directory's file system: table, stored run, report
     #[command(after_help = "Examples:\n  kelvin file sweep --dir /data\n  kelvin file sweep --dir /data --budget 2m")]
     Sweep(SweepArgs),
@@ -148,6 +160,40 @@ pub struct WriteArgs {
     /// Do not compute the digest
     #[arg(long)]
     pub no_digest: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `kelvin file copy`.
+#[derive(Debug, Args)]
+pub struct CopyArgs {
+    /// The file to copy
+    pub source: PathBuf,
+    /// The copy; an existing file is replaced only with --overwrite
+    pub target: PathBuf,
+    /// Method: auto, rw (pread and pwrite), copy_file_range, sendfile, reflink (share blocks)
+    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = Wish::from_str)]
+    pub method: Wish,
+    /// Block size: bytes that one call moves, as dd's bs=; not with reflink, which is one call [default: 128k]
+    #[arg(long, value_name = "BYTES", value_parser = block)]
+    pub block: Option<usize>,
+    /// Page cache state of the source: as-found, cached (all of it, read once before), uncached (dropped before); checked before and after
+    #[arg(long, value_name = "STATE", default_value = "as-found", value_parser = state)]
+    pub cache: CacheArg,
+    /// When data counts as copied: in memory (none), as dd and cp leave it; flushed once at the end (fsync); each block on the
+    /// device (dsync)
+    #[arg(long, value_name = "POLICY", default_value = "none", value_parser = Sync::from_str)]
+    pub sync: Sync,
+    /// Replace an existing file once the copy is complete
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Read both files afterwards and compare all bytes, outside of the time; after a flush the copy is read from its device
+    #[arg(long)]
+    pub verify: bool,
+    /// Do not time each block; saves three clock reads per block
+    #[arg(long)]
+    pub no_latency: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -296,6 +342,11 @@ fn block(text: &str) -> Result<usize, String> {
         large if large > 1 << 30 => Err("a block has at most 1 GiB".into()),
         bytes => Ok(bytes as usize),
     }
+}
+
+/// A state of the page cache, by its name alone.
+fn state(name: &str) -> Result<CacheArg, String> {
+    CacheArg::from_str(name, false).map_err(|_| "the state is one of: as-found, cached, uncached".into())
 }
 
 fn engine(name: &str) -> Result<Engine, String> {

@@ -19,6 +19,7 @@ const LABEL: usize = 10;
 pub(super) enum Transfer {
     Read,
     Written,
+    Copied,
 }
 
 impl Transfer {
@@ -26,6 +27,7 @@ impl Transfer {
         match self {
             Self::Read => "read",
             Self::Written => "written",
+            Self::Copied => "copied",
         }
     }
 }
@@ -77,8 +79,21 @@ pub(super) enum DeviceBytes {
 }
 
 impl DeviceBytes {
+    /// From what a device counted, if it is known, and the bytes that this process read from any.
+    pub(super) fn new(device: &Result<(String, kelvin_file::device::Moved), String>, read_for_this: u64) -> Self {
+        match device {
+            Ok((name, moved)) => Self::Known {
+                name: name.clone(),
+                read: moved.read,
+                written: moved.written,
+                read_for_this: read_for_this.min(moved.read),
+            },
+            Err(reason) => Self::Unknown { reason: reason.clone() },
+        }
+    }
+
     /// It beside so many bytes of a file. A kernel counts what it reads for a process, and what a device reads and writes for all.
-    fn line(&self, way: Transfer, bytes: u64) -> String {
+    pub(super) fn line(&self, way: Transfer, bytes: u64) -> String {
         let share = |moved: u64| units::share(moved as f64 / bytes.max(1) as f64);
         match self {
             Self::Known { name, read, read_for_this, .. } if way == Transfer::Read => {
@@ -145,15 +160,7 @@ impl Figures {
             user_seconds: done.used.user as f64 / 1e9,
             system_seconds: done.used.system as f64 / 1e9,
             digest: done.digest.map(|digest| digest.to_string()),
-            device: match &done.device {
-                Ok((name, moved)) => DeviceBytes::Known {
-                    name: name.clone(),
-                    read: moved.read,
-                    written: moved.written,
-                    read_for_this: done.used.read_from_device.min(moved.read),
-                },
-                Err(reason) => DeviceBytes::Unknown { reason: reason.clone() },
-            },
+            device: DeviceBytes::new(&done.device, done.used.read_from_device),
             latency,
             bytes_by_second: done.series.clone(),
             achieved_depth: done.achieved_depth,
@@ -244,6 +251,15 @@ impl Latency {
 /// The kind of the file system that holds a file, or why it is not known.
 pub(super) fn file_system(path: &std::path::Path) -> String {
     kelvin_sys::fs::kind(path).map_or_else(|error| error.to_string(), |kind| kind.name())
+}
+
+/// How much of what was written is not on the device yet.
+pub(super) fn unwritten(bytes: Option<u64>) -> String {
+    match bytes {
+        Some(0) => "no dirty pages left".to_owned(),
+        Some(bytes) => format!("{} still dirty when the time ended", units::bytes(bytes)),
+        None => "dirty pages unknown: no cachestat".to_owned(),
+    }
 }
 
 /// Prints JSON, or labelled lines.

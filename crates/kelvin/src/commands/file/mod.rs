@@ -1,6 +1,7 @@
 //! `kelvin file`: files read or written by one method, with all that is known of it.
 
 mod cache;
+mod copy;
 mod figures;
 mod read;
 mod write;
@@ -23,6 +24,7 @@ pub fn file(args: &FileArgs) -> Done {
         FileCommand::Read(args) => read::read(args),
         FileCommand::Autosize(args) => read::autosize(args),
         FileCommand::Write(args) => write::write(args),
+        FileCommand::Copy(args) => copy::copy(args),
         FileCommand::Sweep(args) => super::run::sweep(args),
         FileCommand::Cache(args) => cache::cache(args),
     }

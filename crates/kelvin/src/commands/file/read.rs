@@ -163,7 +163,7 @@ struct Found {
 }
 
 #[derive(Serialize)]
-struct InMemory {
+pub(super) struct InMemory {
     pages: u64,
     mincore: u64,
     cachestat: Option<u64>,
@@ -222,7 +222,7 @@ impl Found {
 }
 
 /// `all in memory`, `none in memory`, `37 % in memory`, or that the two sources disagree.
-fn in_memory(found: Residency) -> String {
+pub(super) fn in_memory(found: Residency) -> String {
     match found.share() {
         _ if found.is_whole() => "all in memory".into(),
         Some(0.0) => "none in memory".into(),

@@ -162,11 +162,6 @@ impl Found {
             Sync::Dsync => "each block was on the device when its write returned".to_owned(),
             Sync::Direct => "past the page cache; the device's own cache is not flushed".to_owned(),
         };
-        let left = match self.unwritten_bytes {
-            Some(0) => "no dirty pages left".to_owned(),
-            Some(bytes) => format!("{} still dirty when the time ended", units::bytes(bytes)),
-            None => "dirty pages unknown: no cachestat".to_owned(),
-        };
-        format!("{}: {promise}; {left}", self.sync)
+        format!("{}: {promise}; {}", self.sync, figures::unwritten(self.unwritten_bytes))
     }
 }

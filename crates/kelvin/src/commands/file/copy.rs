@@ -1,0 +1,314 @@
+//! `kelvin file copy`: a file copied to a new one by one method.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kelvin_file::Target;
+use kelvin_file::cache::State;
+use kelvin_file::copy::{self, Compared, Copied, CopyJob, CopyMethod, Expected, LIMITING, Limit, Wish};
+use kelvin_file::write::Sync;
+use kelvin_model::Unit;
+use kelvin_report::{text, units};
+use serde::Serialize;
+
+use super::figures::{self, DeviceBytes, Figures, Transfer};
+use super::read::{InMemory, in_memory};
+use super::{Timer, fault};
+use crate::byte_progress::Progress;
+use crate::cli::CopyArgs;
+use crate::fault::{Done, Fault};
+
+/// Block size where none is asked for: that of cp in coreutils 9 (`IO_BUFSIZE`).
+const BLOCK: usize = 128 << 10;
+
+/// `kelvin file copy`.
+pub(super) fn copy(args: &CopyArgs) -> Done {
+    let timer = (!args.no_latency).then(Timer::new);
+    let job = job(args, timer.as_ref())?;
+    let progress = Progress::begin();
+    let copied = copy::run(&job, &|bytes| progress.show(bytes, Some(job.source.bytes()))).map_err(fault)?;
+    drop(progress);
+    let found = Found::new(&job, &copied, timer.as_ref());
+    figures::print(args.json, &found, || found.lines(&job, &copied))
+}
+
+fn job(args: &CopyArgs, timer: Option<&Timer>) -> Result<CopyJob, Fault> {
+    if args.target.is_dir() {
+        let (target, name) = (args.target.display(), args.source.file_name().unwrap_or_default());
+        let right = args.target.join(name);
+        return Err(Fault::because(format!("{target} is a directory: name the copy, such as {}", right.display())));
+    }
+    if args.method == Wish::Only(CopyMethod::Reflink) && args.block.is_some() {
+        return Err(Fault::because("--block: --method reflink shares all blocks by one call; leave it out"));
+    }
+    Ok(CopyJob {
+        source: Target::find(&args.source).map_err(fault)?,
+        path: args.target.clone(),
+        replace: args.overwrite,
+        wish: args.method,
+        block: args.block.unwrap_or(BLOCK),
+        sync: args.sync,
+        state: State::from(args.cache),
+        verify: args.verify,
+        latencies: timer.map(Timer::of_job),
+    })
+}
+
+/// What was found, for JSON.
+#[derive(Serialize)]
+struct Found {
+    source: String,
+    source_bytes: u64,
+    source_file_system: String,
+    target: String,
+    target_file_system: String,
+    asked_method: &'static str,
+    method: &'static str,
+    /// Why methods that were tried before could not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_possible: Vec<String>,
+    /// Most bytes of a call; none of a reflink, which is one call for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_bytes: Option<usize>,
+    calls: BTreeMap<&'static str, u64>,
+    holes: u64,
+    hole_bytes: u64,
+    cache: &'static str,
+    /// Of the source, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<InMemory>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<InMemory>,
+    source_device: DeviceBytes,
+    sync: &'static str,
+    /// Seconds of the flush at the end, which are part of the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flush_seconds: Option<f64>,
+    /// Bytes that were not yet on the device when the time ended.
+    unwritten_bytes: Option<u64>,
+    /// How all bytes were compared afterwards, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compared: Option<&'static str>,
+    limit: &'static str,
+    limit_share: f64,
+    time: TimeShares,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<ExpectedRate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_expected: Option<String>,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// Shares of the time, 0 to 1.
+#[derive(Serialize)]
+struct TimeShares {
+    cpu: f64,
+    without_cpu: f64,
+    waiting: f64,
+    flushing: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reading: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    writing: Option<f64>,
+}
+
+/// The rate that was to be expected from memory to memory, in bytes per second, and the costs that it comes from, in nanoseconds a byte.
+#[derive(Serialize)]
+struct ExpectedRate {
+    low: f64,
+    high: f64,
+    reading_cost: f64,
+    writing_cost: f64,
+}
+
+impl From<&Expected> for ExpectedRate {
+    fn from(expected: &Expected) -> Self {
+        let &Expected { low, high, costs } = expected;
+        Self { low, high, reading_cost: costs.reading, writing_cost: costs.writing }
+    }
+}
+
+impl Found {
+    fn new(job: &CopyJob, copied: &Copied, timer: Option<&Timer>) -> Self {
+        let page = kelvin_sys::mapping::page_bytes() as u64;
+        let spent = copied.spent;
+        let (limit, limit_share) = copied.limit();
+        let file_bytes = copied.done.total.bytes + copied.holes.bytes;
+        let shares = |part: Option<u64>| part.map(|part| spent.share(part));
+        Self {
+            source: job.source.path().display().to_string(),
+            source_bytes: job.source.bytes(),
+            source_file_system: figures::file_system(job.source.path()),
+            target: job.path.display().to_string(),
+            target_file_system: figures::file_system(&job.path),
+            asked_method: job.wish.name(),
+            method: copied.method.name(),
+            not_possible: copied.refused.clone(),
+            block_bytes: (copied.method != CopyMethod::Reflink).then_some(job.block),
+            calls: copied.calls.made().into_iter().collect(),
+            holes: copied.holes.count,
+            hole_bytes: copied.holes.bytes,
+            cache: job.state.name(),
+            before: copied.is_memory_known.then(|| copied.done.before.into()),
+            after: copied.is_memory_known.then(|| copied.done.after.into()),
+            source_device: DeviceBytes::new(&copied.source_device, copied.done.used.read_from_device),
+            sync: job.sync.name(),
+            flush_seconds: (spent.flush > 0).then_some(spent.flush as f64 / 1e9),
+            unwritten_bytes: copied.unwritten.map(|pages| (pages * page).min(file_bytes)),
+            compared: copied.compared.map(|compared| match compared {
+                Compared::InMemory => "in memory",
+                Compared::FromDevice => "from its device",
+            }),
+            limit: name(limit),
+            limit_share,
+            time: TimeShares {
+                cpu: spent.share(spent.cpu),
+                without_cpu: spent.share(spent.ready),
+                waiting: spent.share(spent.waited()),
+                flushing: spent.share(spent.flush),
+                reading: shares(spent.reading),
+                writing: shares(spent.writing),
+            },
+            expected: copied.expected.as_ref().ok().map(ExpectedRate::from),
+            not_expected: copied.expected.as_ref().err().cloned(),
+            figures: Figures::new(Transfer::Copied, &copied.done, timer),
+        }
+    }
+
+    /// The labelled lines for people.
+    fn lines(&self, job: &CopyJob, copied: &Copied) -> Vec<(String, String)> {
+        let of = |path: &Path, bytes: u64, system: &str| {
+            format!("{}, {}, {system}", text::clean(&path.display().to_string()), units::bytes(bytes))
+        };
+        let done = &copied.done;
+        let target_bytes = done.total.bytes + copied.holes.bytes;
+        let cache = match copied.is_memory_known {
+            true => format!("source {} before, {} after", in_memory(done.before), in_memory(done.after)),
+            false => "not known of the source: its file system has no mappings".into(),
+        };
+        let cache = format!("{}: {cache}", self.cache);
+        let read = self.source_device.line(Transfer::Read, done.total.bytes);
+        let wrote = self.figures.device_line();
+        let mut lines: Vec<(String, String)> = [
+            ("source", of(job.source.path(), self.source_bytes, &self.source_file_system)),
+            ("target", of(&job.path, target_bytes, &self.target_file_system)),
+            ("method", self.method_line()),
+            ("calls", self.calls_line(copied)),
+            ("cache", cache),
+            ("device", if read == wrote { read } else { format!("source: {read}; target: {wrote}") }),
+            ("sync", self.promise(job.sync)),
+        ]
+        .map(|(label, line)| (label.to_owned(), line))
+        .into();
+        let mut add = |label: &str, line: Option<String>| lines.extend(line.map(|line| (label.to_owned(), line)));
+        add("holes", self.holes_line(copied));
+        add("verified", self.compared.map(|how| format!("all bytes are those of the source, read {how}")));
+        let mut figures = self.figures.lines();
+        // After the rate: what made it, and what it should be.
+        let rate = figures.iter().position(|(label, _)| label == "rate").map_or(figures.len(), |at| at + 1);
+        let made = [("limit", self.limit_line(copied)), ("expected", self.expected_line(copied))];
+        figures.splice(rate..rate, made.map(|(label, line)| (label.to_owned(), line)));
+        lines.extend(figures);
+        lines
+    }
+
+    fn method_line(&self) -> String {
+        let blocks = match self.block_bytes {
+            Some(block) => format!(", blocks of {}", units::exact_bytes(block as u64)),
+            None => ": source and target share their blocks until one of them is written".into(),
+        };
+        let why: String = self.not_possible.iter().map(|why| format!("; {why}")).collect();
+        format!("{}{blocks}{why}", self.method)
+    }
+
+    fn calls_line(&self, copied: &Copied) -> String {
+        let made: Vec<String> =
+            copied.calls.made().iter().map(|(name, count)| format!("{} {name}", units::count(*count))).collect();
+        format!("{} system calls: {}", units::count(copied.calls.total()), made.join(", "))
+    }
+
+    /// What became of holes, if the source has any, or may have.
+    fn holes_line(&self, copied: &Copied) -> Option<String> {
+        if copied.holes.none_shown {
+            return Some(
+                "the source takes less room than it has bytes, and its file system shows no hole: all bytes were copied".into(),
+            );
+        }
+        let plural = if self.holes == 1 { "hole" } else { "holes" };
+        (self.holes > 0)
+            .then(|| format!("{} {plural} of {} in all, kept", units::count(self.holes), units::bytes(self.hole_bytes)))
+    }
+
+    /// What the sync policy promises, and what was found.
+    fn promise(&self, policy: Sync) -> String {
+        let promise = match (policy, self.flush_seconds) {
+            (Sync::None, _) => "in memory only".to_owned(),
+            (_, Some(flush)) => {
+                format!("all flushed to the device at the end, in {}, included in the time", units::seconds(flush))
+            }
+            _ => "each block was on the device when its call returned".to_owned(),
+        };
+        format!("{}: {promise}; {}", self.sync, figures::unwritten(self.unwritten_bytes))
+    }
+
+    fn limit_line(&self, copied: &Copied) -> String {
+        let (limit, share) = copied.limit();
+        if copied.done.total.bytes == 0 {
+            return "nothing was copied".into();
+        }
+        let most = format!("{} of the time", units::share(share));
+        let split = match (self.time.reading, self.time.writing) {
+            (Some(reading), Some(writing)) => {
+                format!(", {} of it in pread and {} in pwrite", units::share(reading), units::share(writing))
+            }
+            _ => String::new(),
+        };
+        let what = match limit {
+            Limit::Cpu => format!("the CPU, busy {most}{split}"),
+            Limit::OtherWork => format!("other work, which had the CPU {most}"),
+            Limit::Source => format!("reading the source, which was waited for {most}{split}"),
+            Limit::Target => format!("writing the target, which was waited for {most}{split}"),
+            Limit::Flush => format!("the flush, {most}"),
+        };
+        if share < LIMITING { format!("no part alone; most {what}") } else { what }
+    }
+
+    fn expected_line(&self, copied: &Copied) -> String {
+        let expected = match &copied.expected {
+            Ok(expected) => expected,
+            Err(why) => return format!("not known: {why}"),
+        };
+        let range = units::span(expected.low, expected.high, Unit::BytesPerSecond);
+        let block = self.block_bytes.unwrap_or_default() as f64;
+        let cost = |a_byte: f64| units::plain(a_byte * block, Unit::Nanoseconds);
+        let (read, write) = (cost(expected.costs.reading), cost(expected.costs.writing));
+        let how = match copied.method {
+            CopyMethod::ReadWrite => {
+                format!("a block takes {read} to read from memory and {write} to write to a new file")
+            }
+            _ => format!("a block takes {write} to write to a new file from memory, and at most {read} to read before"),
+        };
+        let rate = self.figures.bytes_per_second;
+        let verdict = match () {
+            () if rate < expected.low => match copied.limit() {
+                (Limit::Cpu, _) => "; the rate is below it, not explained".to_owned(),
+                (limit, share) => format!("; below it for {}, {} of the time", name(limit), units::share(share)),
+            },
+            () if rate > expected.high => "; the rate is above it, not explained".into(),
+            () => String::new(),
+        };
+        format!("{range} from memory to memory: {how}{verdict}")
+    }
+}
+
+/// What limited a copy, for programs, and after "for".
+fn name(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Cpu => "the CPU",
+        Limit::OtherWork => "other work on the CPU",
+        Limit::Source => "waiting for the source",
+        Limit::Target => "waiting for the target",
+        Limit::Flush => "the flush",
+    }
+}
