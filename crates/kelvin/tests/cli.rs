@@ -363,7 +363,10 @@ fn remote_files_have_the_size_that_an_option_names() {
     // What is left out by --quick is of that size as well.
     let named = sizes(&["--remote-size", "12M"]);
     assert_eq!(named.iter().filter(|(cache, _)| cache != "cached").count(), 4, "{named:?}");
-    assert!(named.iter().all(|(cache, bytes)| *bytes == if cache == "cached" { 8 << 20 } else { 12 << 20 }), "{named:?}");
+    assert!(
+        named.iter().all(|(cache, bytes)| *bytes == if cache == "cached" { 8 << 20 } else { 12 << 20 }),
+        "{named:?}"
+    );
     assert_eq!(std::fs::read_dir(remote.path()).unwrap().count(), 0);
 }
 
