@@ -28,6 +28,8 @@ pub(crate) struct Rounds<'r> {
     pub metric: &'r Metric,
     pub case: &'r Case,
     pub values: Vec<f64>,
+    /// Whether it was measured only as an input of predictions.
+    pub only_input: bool,
     /// The number of the round that each is of.
     indices: Vec<u32>,
     /// The headlines of earlier runs.
@@ -57,7 +59,8 @@ impl<'r> Evidence<'r> {
         let past = self.desk.past(metric.id, case);
         let (values, indices) = (settled.round_headlines, settled.round_indices);
         let (earlier, history) = (past.earlier, past.history);
-        (!is_impossible).then_some(Rounds { metric, case, values, indices, earlier, history })
+        let only_input = measurement.planned.only_input;
+        (!is_impossible).then_some(Rounds { metric, case, values, only_input, indices, earlier, history })
     }
 
     /// The rounds of a metric at a case.
@@ -113,6 +116,12 @@ impl Rounds<'_> {
             values.and_then(|values| values.try_into().ok())
         };
         first.indices.iter().filter_map(of_pass).collect()
+    }
+
+    /// The values of points in the passes in which each has one.
+    pub fn in_passes(all: &[Self]) -> Vec<Vec<f64>> {
+        let Some(first) = all.first() else { return Vec::new() };
+        first.indices.iter().filter_map(|&index| all.iter().map(|one| one.value_of(index)).collect()).collect()
     }
 
     /// Whether all rounds are above zero, as logarithms need.

@@ -51,4 +51,4 @@ pub use result::{
     Warning,
 };
 pub use standing::Standings;
-pub use studies::{FULL, ids_of_studies, published_load, rests_on, studies};
+pub use studies::{FULL, ids_of_studies, published_load, rests_on, studies, study_summary};

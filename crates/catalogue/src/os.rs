@@ -6,13 +6,18 @@ mod process;
 mod rivals;
 mod switch;
 
-use kelvin_model::Metric;
+use kelvin_model::{Metric, Name};
 
 pub use calls::*;
 pub use ipc::*;
 pub use process::*;
 pub use rivals::*;
 pub use switch::*;
+
+/// The study of what the operating system adds to a program's own work.
+pub const STUDY: Name = Name::new("os");
+/// It in a sentence.
+pub const STUDY_SUMMARY: &str = "System calls beside function calls, forks beside threads, switches of both";
 
 /// The metrics of this area, in the order of reports.
 pub static ALL: &[&Metric] = &[

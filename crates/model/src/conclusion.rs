@@ -251,6 +251,8 @@ pub enum Claim {
         /// Whether all have it, rather than none.
         all: bool,
     },
+    /// How a time depends on a quantity.
+    Along(AlongClaim),
     /// A claim on the levels of the memory hierarchy.
     Level(LevelClaim),
     /// A claim on the transfer of files.
@@ -333,6 +335,14 @@ pub enum RatioQuestion {
     CachedBesideUncached,
     /// Does the rate fall in the largest blocks?
     LargestBlock,
+    /// Does a system call take longer than a function call?
+    SystemCallBesideCall,
+    /// Does a fork take longer than creating a thread?
+    ForkBesideThread,
+    /// Does a switch between processes take longer than between threads?
+    ProcessSwitchBesideThread,
+    /// Does it take longer to wake a process than a thread?
+    ProcessWakeBesideThread,
 }
 
 /// What a share is of.
@@ -365,6 +375,49 @@ pub enum BestQuestion {
     EngineAtSize,
     /// Engines, each at its best setting.
     TunedEngine,
+}
+
+/// A claim on how a time depends on a quantity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AlongClaim {
+    /// Of which quantity.
+    pub question: AlongQuestion,
+    /// How it depends on it, if the claim is so.
+    pub law: AlongLaw,
+    /// The time at the smallest of the quantity.
+    pub base: Side,
+    /// Smallest and largest of the quantity.
+    pub span: [u64; 2],
+    /// Where the time is furthest from the law.
+    pub at: u64,
+    /// The time there over that by the law.
+    pub off: Estimate,
+    /// The margin within which it is as the law says, as a share.
+    pub within: f64,
+    /// What one more of the quantity adds, in nanoseconds; `None` of a time that does not depend on it.
+    pub each: Option<Estimate>,
+}
+
+/// A quantity that a time may depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AlongQuestion {
+    /// The time of a one-byte call on the size of the file.
+    FileSize,
+    /// The time of a function call on the number of its arguments.
+    Arguments,
+    /// The time of a fork on the memory of the process.
+    Resident,
+}
+
+/// How a time depends on a quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AlongLaw {
+    /// Not at all.
+    Constant,
+    /// One more of the quantity always adds the same.
+    Linear,
 }
 
 /// A claim on the universal scalability law.
@@ -510,6 +563,14 @@ pub enum Test {
         /// Ratios.
         count: usize,
         /// Fewest rounds of a side.
+        rounds: usize,
+    },
+    /// The time at each point over that by a law, in the rounds of the same pass: true if all are certainly within a margin of it, false if
+    /// one certainly is not.
+    AtEachPoint {
+        /// Points.
+        points: usize,
+        /// Passes in which all have a figure.
         rounds: usize,
     },
     /// Medians of weighted sums of the logarithms of rounds of the same pass.

@@ -46,10 +46,10 @@ pub use compare::{
     NotKnownBecause, RatioOf, worse_by,
 };
 pub use conclusion::{
-    BestQuestion, Chance, Change, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, GainOverFiles, Hindrance, Knee,
-    LawClaim, LevelClaim, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLawCheck,
-    LoadLimit, LoadVerdict, LoadWhatIf, OverFiles, PublishedLoad, RatioQuestion, ResourceUse, Same, Setting,
-    ShareQuestion, Side, Test, Tested, TransferClaim, TransferFactor, UnknownLimit, WhatIf,
+    AlongClaim, AlongLaw, AlongQuestion, BestQuestion, Chance, Change, ChangeOfSides, Claim, Conclusion, Estimate,
+    Furthest, GainOverFiles, Hindrance, Knee, LawClaim, LevelClaim, LoadClaim, LoadComparison, LoadDoubt, LoadFigure,
+    LoadHindrance, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, OverFiles, PublishedLoad, RatioQuestion,
+    ResourceUse, Same, Setting, ShareQuestion, Side, Test, Tested, TransferClaim, TransferFactor, UnknownLimit, WhatIf,
 };
 pub use event::Event;
 pub use gate::{GateFinding, GateReason, Gated, KnownIssue};

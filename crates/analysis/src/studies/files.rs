@@ -36,11 +36,7 @@ static DEPTHS: [Curve; 1] = [Curve { metric: &DEPTH_RATE, axis: QUEUE_DEPTH, hel
 
 /// Whether a cache below the kernel answers, from the metric `file.device.repeat`; `None` where it was only an input.
 pub(crate) fn cache_below(evidence: &Evidence<'_>) -> Option<Study> {
-    let asked = |rounds: &Rounds<'_>| {
-        let measurements = evidence.run.measurements.iter().filter(|one| one.planned.case == *rounds.case);
-        measurements.filter(|one| one.readings(&DEVICE_REPEAT.id).next().is_some()).any(|one| !one.planned.only_input)
-    };
-    let passes = evidence.all(&DEVICE_REPEAT).into_iter().find(asked)?;
+    let passes = evidence.all(&DEVICE_REPEAT).into_iter().find(|passes| !passes.only_input)?;
     let weighed = passes.weighed()?;
     let ratio = weighed.estimate;
     let conclusion = Conclusion {

@@ -1,15 +1,21 @@
 //! The studies: each a file that draws conclusions from the measurements of a run, and the list of them.
 
+mod along;
+mod arguments;
+mod byte_calls;
 pub(crate) mod contention;
 mod crossing;
 pub(crate) mod engines;
 pub(crate) mod files;
+mod forks;
 pub(crate) mod load;
 pub(crate) mod network;
+mod one_way;
 pub(crate) mod order;
 pub(crate) mod pages;
 pub(crate) mod peer;
 pub(crate) mod remote;
+mod system;
 pub(crate) mod tasks;
 pub(crate) mod threads;
 mod together;
@@ -20,6 +26,7 @@ use crate::evidence::Evidence;
 use crate::reference::published_server;
 use crate::result::{Concluded, MetricResult, Study};
 use crate::words;
+use kelvin_catalogue::os;
 use kelvin_model::{Claim, Conclusion, Name, Run};
 pub(crate) use together::correct;
 
@@ -27,10 +34,15 @@ pub(crate) use together::correct;
 pub(crate) type Draw = fn(&Evidence<'_>) -> Option<Study>;
 
 /// All studies, in the order of reports.
-const ALL: [Draw; 16] = [
+const ALL: [Draw; 21] = [
+    system::system,
+    arguments::arguments,
+    forks::forks,
+    one_way::one_way,
     tasks::tasks,
     pages::pages,
     files::cache_below,
+    byte_calls::byte_calls,
     files::block_sizes,
     files::depths,
     order::order,
@@ -70,6 +82,11 @@ impl Study {
     }
 }
 
+/// The sentence of a study that compares several measures; `None` of one that has a measure of its own.
+pub fn study_summary(study: Name) -> Option<&'static str> {
+    (study == os::STUDY).then_some(os::STUDY_SUMMARY)
+}
+
 /// The published study of a file server under load, judged from its capacities alone.
 pub fn published_load() -> Study {
     load::published::published(published_server())
@@ -77,11 +94,17 @@ pub fn published_load() -> Study {
 
 /// The ids of all studies, in the order of reports.
 pub fn ids_of_studies() -> [Name; ALL.len()] {
-    use kelvin_catalogue::file::{BLOCKSIZE, CONTENTION, DEPTH, DEVICE, ENGINES, REMOTE, SEQRAND, THREADS, TUNE};
+    use kelvin_catalogue::cpu::CALL_ARGS;
+    use kelvin_catalogue::file::{BLOCKSIZE, BYTE_CALLS, CONTENTION, DEPTH, DEVICE, ENGINES, REMOTE, SEQRAND, THREADS, TUNE};
     [
-        kelvin_catalogue::os::TASKS,
+        os::STUDY,
+        CALL_ARGS.id,
+        os::PROCESS_FORK_RSS.id,
+        os::SWITCH_ONE_WAY.id,
+        os::TASKS,
         kelvin_catalogue::mem::PAGE,
         DEVICE,
+        BYTE_CALLS.id,
         BLOCKSIZE,
         DEPTH,
         SEQRAND.id,
@@ -99,8 +122,11 @@ pub fn ids_of_studies() -> [Name; ALL.len()] {
 }
 
 /// What a study of a report rests on, by its id: ids of metrics, or leading parts of them. It is the id alone but of round trips, which
-/// are held against calls and connections.
+/// are held against calls and connections, and of the operating system, which compares some of its metrics and those of calls.
 pub fn rests_on(study: &str) -> Vec<&str> {
+    if os::STUDY == *study {
+        return system::RESTS_ON.to_vec();
+    }
     let others = if network::CALLS_STUDY == *study { &network::BESIDE_ROUND_TRIPS[..] } else { &[] };
     std::iter::once(study).chain(others.iter().copied()).collect()
 }

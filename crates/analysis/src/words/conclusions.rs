@@ -17,7 +17,11 @@ use kelvin_model::{
 
 use kelvin_stats::LEAST_ROUNDS;
 
+mod along;
 mod reads;
+mod system;
+
+pub(crate) use along::{byte_call, file_size};
 
 use super::{load, transfer};
 use crate::studies::network::TWICE;
@@ -59,6 +63,7 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
         Claim::MoreTasksThanCpus { other, longer, .. } => more_tasks(&other.case, longer, conclusion.holds),
         Claim::Law(law) => of_law(law),
         Claim::HostLimit { of, busy, full } => host_limit(of, busy, *full),
+        Claim::Along(claim) => along::claim(claim),
         Claim::Pages { metric, case, all } => of_pages(*metric, case, *all),
         Claim::Level(level) => of_level(level),
         Claim::Transfer(claim) => transfer::claim(claim),
@@ -150,6 +155,10 @@ impl Compared<'_> {
             | RatioQuestion::BeyondEqualShares
             | RatioQuestion::CachedBesideUncached
             | RatioQuestion::LargestBlock => self.of_reads(question),
+            RatioQuestion::SystemCallBesideCall
+            | RatioQuestion::ForkBesideThread
+            | RatioQuestion::ProcessSwitchBesideThread
+            | RatioQuestion::ProcessWakeBesideThread => self.of_system(question),
             RatioQuestion::Enough => self.enough("is enough for"),
             RatioQuestion::NotEnough => self.enough("is not enough for"),
             RatioQuestion::MoreThreads => {
@@ -680,6 +689,7 @@ fn is_of_few(test: &Test) -> bool {
         Test::Median { rounds, .. }
         | Test::CaseByCase { rounds, .. }
         | Test::Ratios { rounds, .. }
+        | Test::AtEachPoint { rounds, .. }
         | Test::Contrasts { rounds, .. }
         | Test::Search { rounds, .. } => *rounds < LEAST_ROUNDS,
         _ => false,
@@ -705,6 +715,10 @@ fn of_test(conclusion: &Conclusion) -> String {
         Test::Ratios { count, rounds } => format!(
             "median ratio within a pass, {rounds} passes or more, jointly at 95 % over {}",
             counted(*count as u64, "set")
+        ),
+        Test::AtEachPoint { points, rounds } => format!(
+            "each of {points} points against what the claim gives, pass by pass in {rounds} passes: true if all are certainly within the \
+             margin, false if one certainly is not"
         ),
         Test::Contrasts { cells, rounds } => {
             format!("effects on the logarithm over {cells} cells within a pass, {rounds} passes or more")

@@ -17,7 +17,7 @@ use kelvin_model::{Better, Unit};
 
 use crate::result::{Figure, Gap, MetricResult, Mode, Summary, Verdict};
 
-pub(crate) use conclusions::{claim, evidence};
+pub(crate) use conclusions::{byte_call, claim, evidence, file_size};
 
 /// What was measured: a value with its interval, or both modes of a bimodal value with their shares: `12.1 ns (67 %) or 118 ns
 /// (33 %)`.

@@ -219,8 +219,14 @@ words! {
     pub enum Woken: "woken", "what is woken, and by what" {
         /// A process that reads from a pipe.
         ProcessPipe = "process_pipe",
+        /// A thread that reads from a pipe.
+        ThreadPipe = "thread_pipe",
         /// A process that waits on a futex.
         ProcessFutex = "process_futex",
+        /// A thread that waits on a futex.
+        ThreadFutex = "thread_futex",
+        /// A process that waits on a condition variable.
+        ProcessCondvar = "process_condvar",
         /// A thread that waits on a condition variable.
         ThreadCondvar = "thread_condvar",
     }

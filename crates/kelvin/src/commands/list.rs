@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use kelvin_catalogue::os;
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::{Case, Metric, Name, NoPrediction, units};
 use kelvin_probes::Primitive;
@@ -46,7 +47,11 @@ pub fn list(args: &ListArgs) -> Done {
     if args.json {
         output::print_json(&lines)?;
     } else {
-        print(lines.iter().map(|line| (line.metric.id.as_str(), line.words())).collect())?;
+        let mut all: Vec<(&str, String)> = lines.iter().map(|line| (line.metric.id.as_str(), line.words())).collect();
+        if args.studies && args.names.is_empty() {
+            all.insert(0, (os::STUDY.as_str(), os::STUDY_SUMMARY.to_owned()));
+        }
+        print(all)?;
     }
     Ok(ExitCode::SUCCESS)
 }

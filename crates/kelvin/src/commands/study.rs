@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kelvin_catalogue::file::{CACHE_SIZE, WHOLE};
 use kelvin_catalogue::load::THROUGHPUT;
+use kelvin_catalogue::os;
 use kelvin_catalogue::transfer::{Files, TIME, has_kernel_end};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
 use kelvin_model::units::bytes;
@@ -75,7 +76,8 @@ pub fn study(args: &StudyArgs) -> Done {
         needing.check(if chosen.probes.len() == 1 { probe.id } else { &args.name }, &args.measure)?;
     }
     // A study has all its points; a probe has some that a plain run leaves out.
-    let usual = if chosen.kind == ProbeKind::Study { Effort::Default } else { Effort::Thorough };
+    let is_system = args.name == os::STUDY.as_str();
+    let usual = if chosen.kind == ProbeKind::Study || is_system { Effort::Default } else { Effort::Thorough };
     let (effort, at) = match (args.quick, args.thorough) {
         (true, _) => (Effort::Quick, 0),
         (_, false) => (usual, 1),
@@ -225,7 +227,7 @@ impl Chosen {
         }
         let studies = of(ProbeKind::Study).flat_map(|probe| [short(probe), probe.id]);
         let measured = of(ProbeKind::Measure).map(|probe| probe.id);
-        let known = studies.chain(measured).flat_map(beginnings).chain([page::NAME]);
+        let known = studies.chain(measured).flat_map(beginnings).chain([page::NAME, os::STUDY.as_str()]);
         let near = nearest(name, known).join(", ");
         Err(Fault::because(format!("no study is called '{name}'; near are {near}; `kelvin study --help` lists all")))
     }
@@ -256,7 +258,10 @@ pub fn studies() -> [Vec<&'static str>; 2] {
         }
     }
     alone.push(page::NAME);
-    let is_measured = |id: &str| !studies.iter().any(|study| study.is_selected_by(id));
+    let is_measured = |id: &str| {
+        let names = kelvin_analysis::rests_on(id);
+        !studies.iter().any(|study| names.iter().any(|name| study.is_selected_by(name)))
+    };
     let of_reports = kelvin_analysis::ids_of_studies().map(Name::as_str);
     [alone, of_reports.into_iter().filter(|id| is_measured(id)).collect()]
 }

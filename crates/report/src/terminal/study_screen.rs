@@ -3,7 +3,7 @@
 
 use std::io;
 
-use kelvin_analysis::{Concluded, MetricResult, Study};
+use kelvin_analysis::{Concluded, MetricResult, Study, study_summary};
 use kelvin_model::{Name, RunStatus, Severity, leads};
 
 use super::points::PointTable;
@@ -167,6 +167,10 @@ impl StudyScreen<'_> {
 
 /// What a study is of: the sentence of its probe, if it has one.
 pub(crate) fn title(report: &Report<'_>) -> String {
+    let first = report.analysis.studies.first();
+    if let Some((study, summary)) = first.and_then(|study| Some((study, study_summary(study.id)?))) {
+        return format!("Study {}: {summary}", clean(&study.id));
+    }
     let mut probes: Vec<Name> = Vec::new();
     for result in report.analysis.results.iter().filter(|result| !result.only_input) {
         if !probes.contains(&result.probe) {

@@ -5,9 +5,10 @@
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::os::{
-    SWITCH_CROSS_CPU, SWITCH_ONE_WAY as METRIC, SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_ROUND_TRIP,
-    SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_ROUND_TRIP, SWITCH_THREAD_CONDVAR, SWITCH_THREAD_CONDVAR_ROUND_TRIP,
-    TokenMeans, Woken,
+    SWITCH_CROSS_CPU, SWITCH_ONE_WAY as METRIC, SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
+    SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_ROUND_TRIP, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_ROUND_TRIP,
+    SWITCH_THREAD_CONDVAR, SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_ROUND_TRIP,
+    SWITCH_THREAD_PIPE, SWITCH_THREAD_PIPE_ROUND_TRIP, TokenMeans, Woken,
 };
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
@@ -22,7 +23,7 @@ pub(in crate::os) static PROBE: Probe = Probe {
     summary: "One-way wake-up of a process or a thread, on the same CPU and on another",
     kind: ProbeKind::Study,
     method: Method {
-        how: "The clock is read, then another task is woken: a process by a byte in a pipe or by a futex, a thread by a \
+        how: "The clock is read, then another task is woken, a process or a thread: by a byte in a pipe, by a futex or by a \
               condition variable. That task reads the clock as soon as it runs, says what it read in memory that both \
               share, and passes the token back, untimed. Each wake-up is timed alone, nothing is subtracted: the \
               waking call, the switch, the end of the waiting call, and a clock pair. On one CPU the waking task has to \
@@ -41,7 +42,10 @@ pub(in crate::os) static PROBE: Probe = Probe {
     metrics: &[&METRIC],
     inputs: &[
         SWITCH_PROCESS_PIPE.id.as_str(),
+        SWITCH_THREAD_PIPE.id.as_str(),
         SWITCH_PROCESS_FUTEX.id.as_str(),
+        SWITCH_THREAD_FUTEX.id.as_str(),
+        SWITCH_PROCESS_CONDVAR.id.as_str(),
         SWITCH_THREAD_CONDVAR.id.as_str(),
         SWITCH_CROSS_CPU.id.as_str(),
     ],
@@ -63,10 +67,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (Some(woken), Some(placement)) = (Woken::of(case), Placement::of(case)) else {
         return Err(Stop::fail(format!("the case needs what is woken, and where, not {case}")));
     };
-    let (means, task) = match woken {
-        Woken::ProcessPipe => (Means::Pipe, Task::Process),
-        Woken::ProcessFutex => (Means::Futex, Task::Process),
-        Woken::ThreadCondvar => (Means::Condvar, Task::Thread),
+    let means = match woken {
+        Woken::ProcessPipe | Woken::ThreadPipe => Means::Pipe,
+        Woken::ProcessFutex | Woken::ThreadFutex => Means::Futex,
+        Woken::ProcessCondvar | Woken::ThreadCondvar => Means::Condvar,
+    };
+    let task = match woken {
+        Woken::ProcessPipe | Woken::ProcessFutex | Woken::ProcessCondvar => Task::Process,
+        Woken::ThreadPipe | Woken::ThreadFutex | Woken::ThreadCondvar => Task::Thread,
     };
     let cpu = match placement {
         Placement::SameCpu => bench.cpu(),
@@ -94,7 +102,10 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         return Err(NoPrediction::because(format!("there is no formula for the case {case}")));
     };
     if placement == Placement::TwoCpus {
-        let means = if woken == Woken::ProcessPipe { TokenMeans::Pipe } else { TokenMeans::Futex };
+        let means = match woken {
+            Woken::ProcessPipe | Woken::ThreadPipe => TokenMeans::Pipe,
+            _ => TokenMeans::Futex,
+        };
         let half = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(means))?;
         let words = format!("half a round trip between two CPUs by {}: {:.0} ns", means.name(), half.value);
         return Ok(Predicting::within_factor(Basis::Derived, half.value, 2.0)
@@ -104,7 +115,10 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     }
     let trip = match woken {
         Woken::ProcessPipe => &SWITCH_PROCESS_PIPE_ROUND_TRIP,
+        Woken::ThreadPipe => &SWITCH_THREAD_PIPE_ROUND_TRIP,
         Woken::ProcessFutex => &SWITCH_PROCESS_FUTEX_ROUND_TRIP,
+        Woken::ThreadFutex => &SWITCH_THREAD_FUTEX_ROUND_TRIP,
+        Woken::ProcessCondvar => &SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
         Woken::ThreadCondvar => &SWITCH_THREAD_CONDVAR_ROUND_TRIP,
     };
     let trip = facts.measured(trip, &Case::new())?;
@@ -126,7 +140,10 @@ mod tests {
     fn one_way_is_half_of_there_and_back() {
         let known = [
             (SWITCH_PROCESS_PIPE_ROUND_TRIP.id.as_str(), Some(3000.0)),
+            (SWITCH_THREAD_PIPE_ROUND_TRIP.id.as_str(), Some(2900.0)),
             (SWITCH_PROCESS_FUTEX_ROUND_TRIP.id.as_str(), Some(2600.0)),
+            (SWITCH_THREAD_FUTEX_ROUND_TRIP.id.as_str(), Some(2500.0)),
+            (SWITCH_PROCESS_CONDVAR_ROUND_TRIP.id.as_str(), Some(2700.0)),
             (SWITCH_THREAD_CONDVAR_ROUND_TRIP.id.as_str(), Some(2400.0)),
             (SWITCH_CROSS_CPU.id.as_str(), Some(30_000.0)),
         ];
@@ -136,7 +153,7 @@ mod tests {
             };
             assert_eq!(
                 Woken::ALL.iter().map(|&one| of(one, Placement::SameCpu)).collect::<Vec<_>>(),
-                [1500.0, 1300.0, 1200.0]
+                [1500.0, 1450.0, 1300.0, 1250.0, 1350.0, 1200.0]
             );
             assert_eq!(of(Woken::ThreadCondvar, Placement::TwoCpus), 30_000.0);
         });

@@ -1,0 +1,71 @@
+//! One-byte calls on a cached file: whether they cost the same in files of every size, and the rates that they come to.
+
+use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
+use kelvin_model::{AlongQuestion, Conclusion, Estimate, Interval, IntervalKind, Unit};
+use kelvin_stats::LEVEL;
+
+use super::along::Along;
+use crate::evidence::{Evidence, Rounds};
+use crate::result::{Figure, Study, StudyColumn, StudyRow, StudyTable};
+use crate::words::{byte_call, file_size};
+
+/// Conclusions and rates from the metric `file.byte_calls`; `None` where it was only an input.
+pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
+    let all = evidence.all(&BYTE_CALLS);
+    let rates = rates(&all)?;
+    let of_call = |&call: &ByteCall| {
+        let points: Vec<Rounds<'_>> = all.iter().filter(|one| ByteCall::of(one.case) == Some(call)).cloned().collect();
+        Along::of(AlongQuestion::FileSize, FILE_BYTES, points)?.constant()
+    };
+    let conclusions: Vec<Conclusion> = ByteCall::ALL.iter().filter_map(of_call).collect();
+    let design = "One system call moved one byte of a cached file, or none, in files of several sizes, in several rounds. The cost is the same \
+                  where files of every size are within 5 % of the smallest.";
+    Some(Study {
+        id: BYTE_CALLS.id,
+        answers: Vec::new(),
+        design: design.into(),
+        conclusions: conclusions.into_iter().map(Into::into).collect(),
+        tables: vec![rates],
+        in_tables: Vec::new(),
+    })
+}
+
+/// The rates of the calls that move a byte, by size of the file; `None` where none was asked for.
+fn rates(all: &[Rounds<'_>]) -> Option<StudyTable> {
+    let asked: Vec<&Rounds<'_>> = all.iter().filter(|one| !one.only_input && one.headline() > 0.0).collect();
+    let moving = ByteCall::ALL.iter().copied().filter(|&call| call != ByteCall::Lseek);
+    let calls: Vec<ByteCall> =
+        moving.filter(|&call| asked.iter().any(|one| ByteCall::of(one.case) == Some(call))).collect();
+    let mut sizes: Vec<u64> = asked.iter().filter_map(|one| FILE_BYTES.of(one.case)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let cell = |size: u64, call: ByteCall| {
+        let is_it = |one: &&&Rounds<'_>| FILE_BYTES.of(one.case) == Some(size) && ByteCall::of(one.case) == Some(call);
+        asked.iter().find(is_it).map(|one| rate(one))
+    };
+    let column =
+        |&call: &ByteCall| StudyColumn { label: byte_call(call).into(), unit: Unit::BytesPerSecond, is_main: true };
+    let row =
+        |&size: &u64| StudyRow { label: file_size(size), cells: calls.iter().map(|&call| cell(size, call)).collect() };
+    let rows: Vec<StudyRow> = sizes.iter().map(row).filter(|row| row.cells.iter().any(Option::is_some)).collect();
+    (!rows.is_empty()).then(|| StudyTable {
+        id: format!("{}.rates", BYTE_CALLS.id),
+        title: "Rate of one-byte calls, a byte over the time of a call, by size of the file".into(),
+        columns: calls.iter().map(column).collect(),
+        rows,
+        metrics: Vec::new(),
+        bars: None,
+    })
+}
+
+/// A byte over the time of a call, in bytes a second.
+fn rate(time: &Rounds<'_>) -> Figure {
+    let rate = |nanoseconds: f64| 1e9 / nanoseconds;
+    let interval = |Estimate { low, high, is_range, .. }: Estimate| {
+        let kind = if is_range { IntervalKind::Range } else { IntervalKind::Confidence };
+        let level = if is_range { 1.0 } else { LEVEL };
+        (low > 0.0).then(|| Interval { kind, level, lower: rate(high), upper: rate(low) })
+    };
+    let interval = time.estimate().and_then(interval);
+    Figure { value: rate(time.headline()), interval, n: time.values.len() as u64 }
+}

@@ -1,0 +1,69 @@
+//! What the operating system adds: a system call beside a function call, a process beside a thread.
+
+use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, Via};
+use kelvin_catalogue::mem::PageSize;
+use kelvin_catalogue::os::{
+    NullCall, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, STUDY, SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_EVENTFD,
+    SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_YIELD, SWITCH_THREAD_CONDVAR, SWITCH_THREAD_EVENTFD,
+    SWITCH_THREAD_FUTEX, SWITCH_THREAD_PIPE, SWITCH_THREAD_YIELD, SYSCALL_NULL, THREAD_CREATE,
+};
+use kelvin_model::{Case, Conclusion, Metric, RatioQuestion};
+
+use crate::evidence::{Ask, Evidence, Rounds};
+use crate::result::Study;
+
+/// Switches between threads and between processes, by what they wait for.
+static SWITCHES: [[&Metric; 2]; 5] = [
+    [&SWITCH_THREAD_PIPE, &SWITCH_PROCESS_PIPE],
+    [&SWITCH_THREAD_FUTEX, &SWITCH_PROCESS_FUTEX],
+    [&SWITCH_THREAD_EVENTFD, &SWITCH_PROCESS_EVENTFD],
+    [&SWITCH_THREAD_CONDVAR, &SWITCH_PROCESS_CONDVAR],
+    [&SWITCH_THREAD_YIELD, &SWITCH_PROCESS_YIELD],
+];
+
+/// The probes that these conclusions rest on, each of a plain run.
+pub(crate) const RESTS_ON: [&str; 7] = [
+    "cpu.call.args",
+    "os.syscall.null",
+    "os.thread.create",
+    "os.process.fork",
+    "os.process.fork_rss",
+    "os.switch.thread",
+    "os.switch.process",
+];
+
+/// Conclusions from calls, new tasks and switches of a run; `None` unless two that belong together were measured.
+pub(crate) fn system(evidence: &Evidence<'_>) -> Option<Study> {
+    let switches = SWITCHES.iter().filter_map(|[thread, process]| {
+        let [thread, process] = [thread, process].map(|metric| evidence.at(metric, &Case::new()));
+        longer(RatioQuestion::ProcessSwitchBesideThread, &thread?, &process?)
+    });
+    let conclusions = call(evidence).into_iter().chain(forks(evidence)).chain(switches);
+    let design = "Function calls, system calls, new threads, forks and switches of one CPU between two tasks were timed in several rounds. \
+                  The second of two is compared with the first by their medians; the same within 5 % counts as no difference.";
+    Study::new(STUDY, design, conclusions.collect())
+}
+
+/// Whether the second takes longer, where one of both was asked for.
+fn longer(question: RatioQuestion, first: &Rounds<'_>, second: &Rounds<'_>) -> Option<Conclusion> {
+    let is_asked = !(first.only_input && second.only_input);
+    is_asked.then(|| Ask::above(question, 1.0).of(first, second)).flatten()
+}
+
+/// A system call beside a function call without arguments.
+fn call(evidence: &Evidence<'_>) -> Option<Conclusion> {
+    let function = evidence.at(&CALL_ARGS, &Case::new().with(ARGUMENTS, 0).at(Via::Direct))?;
+    let system = evidence.at(&SYSCALL_NULL, &Case::new().at(NullCall::Getppid))?;
+    longer(RatioQuestion::SystemCallBesideCall, &function, &system)
+}
+
+/// A fork beside a new thread, each until it returns: of a small process, then of those with most memory first.
+fn forks(evidence: &Evidence<'_>) -> Vec<Conclusion> {
+    let Some(thread) = evidence.at(&THREAD_CREATE, &Case::new()) else { return Vec::new() };
+    let mut resident = evidence.all(&PROCESS_FORK_RSS);
+    resident.sort_by_key(|fork| {
+        (PageSize::of(fork.case) != Some(PageSize::Base), u64::MAX - RESIDENT.of(fork.case).unwrap_or(0))
+    });
+    let forks = evidence.at(&PROCESS_FORK, &Case::new()).into_iter().chain(resident);
+    forks.filter_map(|fork| longer(RatioQuestion::ForkBesideThread, &thread, &fork)).collect()
+}

@@ -1,0 +1,56 @@
+//! Comparisons of calls, tasks and switches in words.
+
+use kelvin_catalogue::mem::PageSize;
+use kelvin_catalogue::os::{RESIDENT, Woken};
+use kelvin_model::units::bytes;
+use kelvin_model::{Case, Name, RatioQuestion};
+
+use super::{Compared, placed, times};
+
+impl Compared<'_> {
+    /// The sentence of a question about the operating system.
+    pub(super) fn of_system(&self, question: RatioQuestion) -> String {
+        let claim = match question {
+            RatioQuestion::SystemCallBesideCall => "a system call takes longer than a function call".to_owned(),
+            RatioQuestion::ForkBesideThread => {
+                format!("a fork of {} takes longer than creating a thread", process(&self.other.case))
+            }
+            RatioQuestion::ProcessSwitchBesideThread => {
+                format!("a switch between processes {} takes longer than between threads", by(self.other.metric))
+            }
+            _ => format!(
+                "{} {} wakes a process later than a thread",
+                placed(&self.other.case),
+                waited_for(&self.other.case)
+            ),
+        };
+        format!("{claim}: {}, {}", times(&self.ratio, "as long"), self.amounts())
+    }
+}
+
+/// `a process with 64 MiB in huge pages`.
+fn process(case: &Case) -> String {
+    let Some(resident) = RESIDENT.of(case) else { return "a small process".to_owned() };
+    let pages = if PageSize::of(case) == Some(PageSize::Huge) { "huge" } else { "base" };
+    format!("a process with {} in {pages} pages", bytes(resident))
+}
+
+/// How tasks pass a token, by the last word of the metric.
+fn by(metric: Name) -> &'static str {
+    match metric.as_str().rsplit('.').next() {
+        Some("pipe") => "by pipes",
+        Some("futex") => "by a futex",
+        Some("eventfd") => "by eventfds",
+        Some("condvar") => "by a condition variable",
+        _ => "by yielding",
+    }
+}
+
+/// What a task waits for that is woken.
+fn waited_for(case: &Case) -> &'static str {
+    match Woken::of(case) {
+        Some(Woken::ThreadPipe | Woken::ProcessPipe) => "a pipe",
+        Some(Woken::ThreadFutex | Woken::ProcessFutex) => "a futex",
+        _ => "a condition variable",
+    }
+}
