@@ -6,17 +6,18 @@ use kelvin_catalogue::load::{
     CLIENT_MEMORY, Device, FROM_DISK, LATENESS, RATE, RESPONSE, RESPONSE_P99, Resource, SERVER_MEMORY, THROUGHPUT,
 };
 use kelvin_model::{
-    Case, Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadDoubt, LoadLimit, LoadVerdict, LoadWhatIf, Metric,
-    Name, ResourceUse, Run, Test, UnknownLimit, WhatIf,
+    Case, Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadDoubt, LoadLaw, LoadLimit, LoadVerdict, LoadWhatIf,
+    Metric, Name, ResourceUse, Run, Test, UnknownLimit, WhatIf,
 };
-use kelvin_stats::{FittedScalability, Repeated, fitted_scalability, mean};
+use kelvin_stats::{FittedScalability, LEVEL, Repeated, Uncertain, fitted_scalability, mean, median};
 
 use self::hindrance::Seen;
+pub(crate) use self::hindrance::least;
 pub(crate) use self::knee::knee_of;
 use self::knee::saturation;
 use self::laws::{Checked, broken, growth, laws, unanswered};
 use self::sweep::{Sweep, sweeps};
-use self::used::{Saturated, Use, estimate};
+use self::used::{Saturated, Use, estimate, not_negative, with_interval};
 use self::verdict::{Facts, doubts, name};
 use crate::evidence::Evidence;
 use crate::result::{KneeMark, ModelLine, Study, Timeline};
@@ -39,11 +40,15 @@ mod verdict;
 pub(super) const LOAD: Name = Name::new("load");
 
 /// Bytes that a device moves for each byte served from which it does more than was asked for.
-const MORE: f64 = 1.1;
+pub(crate) const MORE: f64 = 1.1;
 /// Growth of memory that matters, in bytes a request: below it the allocator's pages cannot be told from a leak.
 pub(crate) const LEAK: f64 = 64.0;
 /// Growth over a study that matters, in bytes: below it the allocator's arenas fill up, and the client keeps what it measures.
 pub(crate) const LEAKED: f64 = (1 << 20) as f64;
+/// Bytes of an answer over those of its file, at most: parts of answers that the ends of a visit cut off count as well.
+const WHOLE_ANSWER: f64 = 2.0;
+/// Bytes of the header of an answer, at most.
+const HEADER: f64 = (64 << 10) as f64;
 /// Requests that wait for all of a visit from which on it is no chance of the visit's ends.
 const WAITING: f64 = 0.5;
 /// Use of the generator's CPU below which it cannot have been the limit.
@@ -112,6 +117,7 @@ impl Saturated<'_> {
         let limit = self.limit(facts, laws);
         let generator = self.generator(&limit);
         let what_if = self.what_if(&facts.devices, &limit.verdict);
+        let is_next = self.is_certainly_next(&facts.devices, &limit, laws);
         let hindrances = Seen::all(self).into_iter().map(|seen| seen.conclusion(self, &limit.verdict));
         let hindrances: Vec<Conclusion> = hindrances.collect();
         let is_certain = limit.doubts.is_empty() && !matches!(limit.verdict, LoadVerdict::Unknown { .. });
@@ -119,7 +125,7 @@ impl Saturated<'_> {
         let evidence = Test::Visits { loads: self.sweep.loads.len(), visits: self.sweep.least_visits() };
         let at_saturation = |claim, holds| of(claim, holds, Test::Saturated { visits });
         let first = of(LoadClaim::Limit(Box::new(limit)), is_certain.then_some(true), evidence);
-        let next = what_if.map(|claim| at_saturation(LoadClaim::WhatIf(claim), Some(true)));
+        let next = what_if.map(|claim| at_saturation(LoadClaim::WhatIf(claim), is_next.then_some(true)));
         let others = [next, self.amplification(visits), generator.map(|(claim, holds)| at_saturation(claim, holds))];
         std::iter::once(first).chain(others.into_iter().flatten()).chain(hindrances).collect()
     }
@@ -130,8 +136,6 @@ impl Saturated<'_> {
             LoadVerdict::Unknown { .. } => Vec::new(),
             _ => doubts(facts, &verdict, &broken(laws)),
         };
-        let bytes = |visit: &sweep::Visit| Some(visit.get(&RATE)? / visit.throughput);
-        let bytes: Vec<f64> = self.visits().filter_map(bytes).collect();
         // What was not reached has no figure: what is known is the throughput with the most users.
         let is_growing = matches!(verdict, LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } });
         let furthest = self.sweep.loads.last().filter(|_| is_growing).and_then(|load| estimate(&load.throughputs()));
@@ -142,9 +146,22 @@ impl Saturated<'_> {
             doubts,
             knee: Some(self.at.knee).filter(|_| furthest.is_none()),
             saturation: furthest.unwrap_or(self.at.throughput),
-            request_bytes: (!bytes.is_empty()).then(|| mean(&bytes)).or(self.sweep.file_bytes()),
+            request_bytes: self.request_bytes(),
             used: self.used.iter().map(|one| self.resource(one)).collect(),
         }
+    }
+
+    /// Bytes of an answer, by the visit in the middle: those of the file where they were not counted, and none where more than a file and
+    /// its header came, which is no answer.
+    fn request_bytes(&self) -> Option<f64> {
+        let of_visit = |visit: &sweep::Visit| Some(visit.get(&RATE)? / visit.throughput);
+        let counted: Vec<f64> = self.visits().filter_map(of_visit).collect();
+        let file = self.sweep.file_bytes();
+        if counted.is_empty() {
+            return file;
+        }
+        let is_answer = |bytes: &f64| file.is_none_or(|file| *bytes <= WHOLE_ANSWER * file + HEADER);
+        Some(median(&counted)).filter(is_answer)
     }
 
     fn resource(&self, one: &Use) -> ResourceUse {
@@ -170,13 +187,24 @@ impl Saturated<'_> {
         })
     }
 
+    /// Whether the next limit of what was watched is certain: the limit is, each request goes on taking as much of the fullest, and no other
+    /// resource may be as full as the next one.
+    fn is_certainly_next(&self, devices: &[Use], limit: &LoadLimit, laws: &[Checked]) -> bool {
+        let mut others = devices.iter().skip(1).filter(|one| one.resource.device() != Device::Client);
+        let Some(next) = others.next() else { return false };
+        let is_less = |other: &Use| self.ratio(other, next).is_some_and(|ratio| ratio.high < 1.0);
+        let goes_on = laws.iter().all(|law| law.check.law != LoadLaw::Utilisation || law.holds == Some(true));
+        limit.doubts.is_empty() && goes_on && others.all(is_less)
+    }
+
     /// What the disk reads for each byte that is served, where files come from it.
     fn amplification(&self, visits: usize) -> Option<Conclusion> {
         let is_from_disk = CacheState::of(&self.sweep.held) == Some(CacheState::Uncached);
         // Of a visit that was served nothing there is no such ratio.
         let ratio =
             |visit: &sweep::Visit| Some(visit.get(&FROM_DISK)? / visit.get(&RATE).filter(|&served| served > 0.0)?);
-        let times = estimate(&self.visits().filter_map(ratio).filter(|_| is_from_disk).collect::<Vec<f64>>())?;
+        let times = self.visits().filter_map(ratio).filter(|_| is_from_disk).collect::<Vec<f64>>();
+        let times = estimate(&times).map(not_negative)?;
         let resource = name(Resource::Disk);
         let claim = LoadClaim::Amplification { held: self.sweep.held.clone(), resource, times };
         Some(of(claim, times.is_above(MORE), Test::Saturated { visits }))
@@ -204,7 +232,9 @@ impl Saturated<'_> {
         ) && !limit.doubts.contains(&LoadDoubt::LateGenerator);
         (cpu.is_some() || latest.is_some()).then(|| {
             let claim = LoadClaim::Generator { cpu, late: latest };
-            (claim, Some(is_at_ease && !is_client && (is_in_time || is_of_server)))
+            let was_not = is_at_ease && !is_client && (is_in_time || is_of_server);
+            // One that was late or busy may have been the limit, which is not known.
+            (claim, was_not.then_some(true).or(is_client.then_some(false)))
         })
     }
 }
@@ -251,13 +281,13 @@ fn waiting(sweep: &Sweep) -> Option<Conclusion> {
 
 /// How the response time grows from the fewest users to the most.
 fn response(sweep: &Sweep) -> Option<Conclusion> {
-    let of_load = |load: &sweep::Load| {
-        let all = load.all(&RESPONSE);
-        (!all.is_empty()).then(|| (load.users, mean(&all)))
-    };
-    let (alone, crowded) = (of_load(sweep.loads.first()?)?, of_load(sweep.loads.last()?)?);
+    let (first, last) = (sweep.loads.first()?, sweep.loads.last()?);
+    let [all_alone, all_crowded] = [first, last].map(|load| load.all(&RESPONSE));
+    let of_load = |load: &sweep::Load, all: &[f64]| (!all.is_empty()).then(|| (load.users, mean(all)));
+    let (alone, crowded) = (of_load(first, &all_alone)?, of_load(last, &all_crowded)?);
     let evidence = Test::Visits { loads: sweep.loads.len(), visits: sweep.least_visits() };
-    let holds = Some(crowded.1 > alone.1);
+    let grown = Uncertain::mean(&all_crowded).zip(Uncertain::mean(&all_alone));
+    let holds = grown.and_then(|(crowded, alone)| with_interval(crowded.minus(alone), LEVEL).is_above(0.0));
     (alone.0 < crowded.0).then(|| of(LoadClaim::Response { alone, crowded }, holds, evidence))
 }
 
@@ -287,8 +317,18 @@ fn leak(sweep: &Sweep, of_server: bool, metric: &Metric) -> Option<Conclusion> {
     let visits: Vec<f64> = sweep.loads.iter().flat_map(|load| load.all(&THROUGHPUT)).collect();
     let throughput = Some(mean(&visits)).filter(|&throughput| throughput > 0.0)?;
     let bytes_a_request = growth.a_second.over(throughput);
-    let claim = LoadClaim::Growth { of_server, bytes_a_second: growth.a_second, bytes_a_request };
+    let in_study = growth.a_second.over(1.0 / growth.seconds);
+    let claim = LoadClaim::Growth {
+        of_server,
+        bytes_a_second: growth.a_second,
+        bytes_a_request,
+        bytes_in_study: Some(in_study),
+    };
     let evidence = Test::Slope { visits: growth.visits, seconds: growth.seconds };
-    let leaks = bytes_a_request.is_above(LEAK);
-    Some(of(claim, if growth.a_second.high * growth.seconds < LEAKED { Some(false) } else { leaks }, evidence))
+    let leaks = match (bytes_a_request.is_above(LEAK), in_study.is_above(LEAKED)) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    };
+    Some(of(claim, leaks, evidence))
 }

@@ -8,7 +8,7 @@ use kelvin_model::{
     WhatIf,
 };
 
-use crate::studies::load::{LEAK, LEAKED};
+use crate::studies::load::{LEAK, LEAKED, MORE, least};
 
 mod answer;
 
@@ -23,8 +23,9 @@ pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
             scalability(contention, coherency, *peak, furthest)
         }
         LoadClaim::Amplification { resource, times, .. } => format!(
-            "the {} reads {} bytes for each byte served{}",
+            "the {} reads more than {} bytes for each byte served: {}{}",
             resource_name(*resource),
+            number(MORE),
             number(times.value),
             if times.low == times.high {
                 String::new()
@@ -42,18 +43,22 @@ pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
             number(waiting.low),
             number(waiting.high)
         ),
-        LoadClaim::Growth { of_server, bytes_a_second, bytes_a_request } => format!(
-            "the memory of the {} grows by more than {} a request and {} in the study: by {} a request ({} to {}), {} a second",
-            if *of_server { "server" } else { "load generator" },
-            bytes(LEAK),
-            plain(LEAKED, Unit::Bytes),
-            bytes(bytes_a_request.value),
-            bytes(bytes_a_request.low),
-            bytes(bytes_a_request.high),
-            bytes(bytes_a_second.value)
-        ),
+        LoadClaim::Growth { of_server, bytes_a_second, bytes_a_request, bytes_in_study } => {
+            let span = |of: &Estimate| format!("{} ({} to {})", bytes(of.value), bytes(of.low), bytes(of.high));
+            let besides = match bytes_in_study {
+                Some(in_study) => format!("{} in the study", span(in_study)),
+                None => format!("{} a second", bytes(bytes_a_second.value)),
+            };
+            format!(
+                "the memory of the {} grows by more than {} a request and {} in the study: by {} a request, {besides}",
+                if *of_server { "server" } else { "load generator" },
+                bytes(LEAK),
+                plain(LEAKED, Unit::Bytes),
+                span(bytes_a_request)
+            )
+        }
         LoadClaim::Steady { drift, back, tolerance, .. } => steady(drift, back.as_ref(), *tolerance),
-        LoadClaim::Hindrance(hindrance) => hindered(hindrance),
+        LoadClaim::Hindrance(hindrance) => hindrance_matters(hindrance),
         LoadClaim::Across(comparison) => comparison_of(comparison),
         LoadClaim::Published(published) => of_published(published),
     }
@@ -226,28 +231,68 @@ fn doubt(doubt: &LoadDoubt) -> &'static str {
     }
 }
 
+/// The claim that it matters: `the hypervisor takes at least 5.0 % of the CPU time of the host of the server: 12 % (11 % to 13 %)`.
+fn hindrance_matters(of: &LoadHindrance) -> String {
+    let (limit, whose) = (least(of.by, of.of_server).unwrap_or(0.0), whose(of));
+    let (share, figure) = (percent(limit), figure(of));
+    match of.by {
+        Hindrance::AcceptQueue => {
+            format!("the accept queue of the server overflows for a connection of each visit or more: {figure}")
+        }
+        Hindrance::Steal => {
+            format!("the hypervisor takes at least {share} of the CPU time of the host of the {whose}: {figure}")
+        }
+        Hindrance::Quota => format!(
+            "its CPU quota keeps the {whose} from running in at least {share} of the quota's periods: {figure}{}",
+            how_it_limits(of)
+        ),
+        Hindrance::Retransmissions => {
+            format!("TCP sends at least {share} of the server's segments again: {figure}{}", how_it_limits(of))
+        }
+    }
+}
+
+/// `12 % (11 % to 13 %)`, or so many connections.
+fn figure(of: &LoadHindrance) -> String {
+    let Estimate { value, low, high, .. } = of.amount;
+    match of.by {
+        Hindrance::AcceptQueue => format!("{} ({} to {})", number(value), number(low), number(high)),
+        _ => format!("{} ({} to {})", percent(value), percent(low), percent(high.min(1.0))),
+    }
+}
+
+fn whose(of: &LoadHindrance) -> &'static str {
+    if of.of_server { "server" } else { "load generator" }
+}
+
+/// Where it is how the limit acts, that it is.
+fn how_it_limits(of: &LoadHindrance) -> &'static str {
+    match of.by {
+        Hindrance::Quota if of.is_how_it_limits => ", which is how it limits",
+        Hindrance::Retransmissions if of.is_how_it_limits => ", as a full link makes it",
+        _ => "",
+    }
+}
+
 /// `the hypervisor took 12 % (11 % to 13 %) of the CPU time of the server's host`.
 fn hindered(of: &LoadHindrance) -> String {
-    let Estimate { value, low, high, .. } = of.amount;
-    let share = format!("{} ({} to {})", percent(value), percent(low.max(0.0)), percent(high.min(1.0)));
-    let whose = if of.of_server { "server" } else { "load generator" };
+    let (share, whose, why) = (figure(of), whose(of), how_it_limits(of));
     match of.by {
-        Hindrance::AcceptQueue => format!(
-            "the accept queue of the server overflows: {} connections of a visit ({} to {}) find it full, and are tried again a second \
-             or more later",
-            number(value),
-            number(low.max(0.0)),
-            number(high)
-        ),
+        Hindrance::AcceptQueue => {
+            let Estimate { value, low, high, .. } = of.amount;
+            format!(
+                "the accept queue of the server overflows: {} connections of a visit ({} to {}) find it full, and are tried again a second \
+                 or more later",
+                number(value),
+                number(low),
+                number(high)
+            )
+        }
         Hindrance::Steal => format!("the hypervisor takes {share} of the CPU time of the host of the {whose}"),
         Hindrance::Quota => {
-            let why = if of.is_how_it_limits { ", which is how it limits" } else { "" };
             format!("its CPU quota keeps the {whose} from running in {share} of the quota's periods{why}")
         }
-        Hindrance::Retransmissions => {
-            let why = if of.is_how_it_limits { ", as a full link makes it" } else { "" };
-            format!("TCP sends {share} of the server's segments again{why}")
-        }
+        Hindrance::Retransmissions => format!("TCP sends {share} of the server's segments again{why}"),
     }
 }
 
@@ -260,11 +305,11 @@ fn next(of: &LoadWhatIf) -> String {
     let measured = at(of.as_measured.times, of.as_measured.throughput);
     match alone(of) {
         Some(alone) => format!(
-            "the next limit is the {next}: if the {limit} were {}, by its capacity alone; {measured}, if each request goes on \
-             taking as much of it as under load",
+            "of what was watched the next limit is the {next}: if the {limit} were {}, by its capacity alone; {measured}, if each \
+             request goes on taking as much of it as under load",
             at(alone.times, alone.throughput)
         ),
-        None => format!("the next limit is the {next}: if the {limit} were {measured}"),
+        None => format!("of what was watched the next limit is the {next}: if the {limit} were {measured}"),
     }
 }
 
@@ -320,13 +365,14 @@ fn generator(cpu: Option<&Estimate>, late: Option<f64>) -> String {
 
 fn response((few, alone): (u64, f64), (many, crowded): (u64, f64)) -> String {
     let time = |value: f64| plain(value, Unit::Nanoseconds);
+    let waiting =
+        if crowded > alone { format!(", {} of it spent waiting", time(crowded - alone)) } else { String::new() };
     format!(
-        "the response time grows from {} with {} to {} with {}, {} of it spent waiting",
+        "the response time grows with the number of users: {} with {}, {} with {}{waiting}",
         time(alone),
         users(few),
         time(crowded),
-        users(many),
-        time((crowded - alone).max(0.0))
+        users(many)
     )
 }
 
@@ -381,7 +427,7 @@ fn knee_span(knee: &Estimate) -> String {
 
 fn of_published(of: &PublishedLoad) -> String {
     format!(
-        "{}: the capacities say that the {} is the limit, at {} requests/s; the study named the {}, and saw {}{}. The bounds cross at \
+        "{}: the capacities give what was seen: the {} as the limit, at {} requests/s; the study named the {}, and saw {}{}. The bounds cross at \
          {} users; by mean value analysis 95 % are reached with {}, 95 % of what was seen with {}; the study saw the knee at {}",
         of.name,
         resource_name(of.limit),

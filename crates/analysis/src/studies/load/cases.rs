@@ -7,7 +7,7 @@ use kelvin_model::{
 };
 
 use super::sweep::Sweep;
-use super::used::{Saturated, estimate};
+use super::used::{Saturated, estimate, not_negative};
 use super::verdict::Facts;
 use super::{of, saturation};
 use crate::studies::crossing::without;
@@ -109,8 +109,10 @@ fn at_saturation(sweep: &Sweep) -> Option<Saturated<'_>> {
 
 /// Bytes that the disk read for each byte that was served.
 fn read(of: &Saturated<'_>) -> Option<Estimate> {
-    let ratio = |visit: &super::sweep::Visit| Some(visit.get(&FROM_DISK)? / visit.get(&RATE)?);
-    estimate(&of.visits().filter_map(ratio).collect::<Vec<f64>>())
+    // Of a visit that was served nothing there is no such ratio.
+    let ratio =
+        |visit: &super::sweep::Visit| Some(visit.get(&FROM_DISK)? / visit.get(&RATE).filter(|&served| served > 0.0)?);
+    estimate(&of.visits().filter_map(ratio).collect::<Vec<f64>>()).map(not_negative)
 }
 
 /// The second over the first, of independent errors, which add as squares of logarithms.

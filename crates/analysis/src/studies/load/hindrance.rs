@@ -8,7 +8,7 @@ use kelvin_model::{
 };
 
 use super::of;
-use super::used::{Saturated, estimate};
+use super::used::{Saturated, estimate, not_negative};
 use super::verdict::Facts;
 
 /// A sign: the figure of a host that shows it, from where on it matters, and of which limit it is the way to act.
@@ -62,6 +62,11 @@ static SIGNS: [Sign; 6] = [
     },
 ];
 
+/// From where on the sign of a hindrance matters.
+pub(crate) fn least(by: Hindrance, of_server: bool) -> Option<f64> {
+    SIGNS.iter().find(|sign| sign.by == by && (sign.host == Host::Server) == of_server).map(|sign| sign.least)
+}
+
 /// A sign that was seen, and how strong.
 pub(crate) struct Seen {
     sign: &'static Sign,
@@ -74,7 +79,7 @@ impl Seen {
         let seen = |sign: &'static Sign| {
             let values: Vec<f64> =
                 saturated.visits().filter_map(|visit| visit.of_host(sign.host, sign.metric)).collect();
-            let amount = estimate(&values).filter(|amount| amount.value >= sign.least)?;
+            let amount = estimate(&values).map(not_negative).filter(|amount| amount.value >= sign.least)?;
             Some(Self { sign, amount })
         };
         SIGNS.iter().filter_map(seen).collect()

@@ -30,6 +30,12 @@ pub(super) fn estimate(values: &[f64]) -> Option<Estimate> {
     Uncertain::mean(values).map(|mean| with_interval(mean, LEVEL))
 }
 
+/// What is never below nothing, however far its visits are apart: a share, a ratio of amounts.
+pub(super) fn not_negative(estimate: Estimate) -> Estimate {
+    let Estimate { value, low, high, is_range } = estimate;
+    Estimate { value: value.max(0.0), low: low.max(0.0), high: high.max(0.0), is_range }
+}
+
 /// A figure with its interval at a level.
 pub(super) fn with_interval(figure: Uncertain, level: f64) -> Estimate {
     let (low, high) = figure.interval(level);
@@ -67,7 +73,7 @@ impl<'s> Saturated<'s> {
     fn use_of(&self, resource: Resource) -> Option<Use> {
         let of = |visit: &Visit| Some((visit.throughput, *visit.used.get(&resource)?));
         let visits: Vec<(f64, f64)> = self.visits().filter_map(of).collect();
-        let utilisation = with_interval(demand(&visits)?.times(self.at.throughput.value), LEVEL);
+        let utilisation = not_negative(with_interval(demand(&visits)?.times(self.at.throughput.value), LEVEL));
         let is_cut_short = utilisation.value > BUSY && self.is_cut_short(resource);
         let least = if is_cut_short { 1.0 } else { f64::NEG_INFINITY };
         let Estimate { value, low, high, is_range } = utilisation;
@@ -114,7 +120,7 @@ impl<'s> Saturated<'s> {
     pub fn ratio(&self, of: &Use, to: &Use) -> Option<Estimate> {
         let ratio = |visit: &Visit| Some(visit.used.get(&of.resource)? / visit.used.get(&to.resource)?);
         let times = of.fuller() / to.fuller();
-        estimate(&self.visits().filter_map(ratio).map(|ratio| ratio * times).collect::<Vec<f64>>())
+        estimate(&self.visits().filter_map(ratio).map(|ratio| ratio * times).collect::<Vec<f64>>()).map(not_negative)
     }
 
     /// Throughput over what a network of the resources that were watched gives with as many users, by mean value analysis.

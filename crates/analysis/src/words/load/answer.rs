@@ -229,7 +229,7 @@ fn is_unknown(limit: &LoadLimit) -> bool {
 /// `The next limit is the disk, at 9.1 requests/s, if the network were 1.6 times as fast`, and what the limit does in excess.
 fn next(claim: &LoadClaim, holds: Option<bool>) -> Option<String> {
     match claim {
-        LoadClaim::WhatIf(what_if) => Some(next_limit(what_if)),
+        LoadClaim::WhatIf(what_if) => Some(next_limit(what_if, holds)),
         LoadClaim::Amplification { resource, times, .. } if holds == Some(true) => {
             Some(format!("The {} reads {} bytes for each byte served.", resource_name(*resource), number(times.value)))
         }
@@ -237,10 +237,11 @@ fn next(claim: &LoadClaim, holds: Option<bool>) -> Option<String> {
     }
 }
 
-fn next_limit(of: &LoadWhatIf) -> String {
+fn next_limit(of: &LoadWhatIf, holds: Option<bool>) -> String {
     let (limit, how) = (resource_name(of.limit), if is_workers(of.limit) { "as high" } else { "as fast" });
     let measured = format!(
-        "The next limit is the {}, at {} requests/s, if the {limit} were {} times {how}",
+        "The next limit {} the {}, at {} requests/s, if the {limit} were {} times {how}",
+        if holds == Some(true) { "is" } else { "may be" },
         resource_name(of.next),
         number(of.as_measured.throughput),
         number(of.as_measured.times)
