@@ -18,37 +18,50 @@ pub(super) struct Along<'r> {
     /// The positions, ascending.
     at: Vec<u64>,
     points: Vec<Rounds<'r>>,
-    /// The times of all points in each pass.
-    passes: Vec<Vec<f64>>,
 }
 
 impl<'r> Along<'r> {
-    /// `None` with a single point, with fewer than two passes in which all have a time, or where all are only inputs.
+    /// `None` with a single point, or where all are only inputs. A point of a single round tells nothing.
     pub fn of(question: AlongQuestion, axis: Axis, mut points: Vec<Rounds<'r>>) -> Option<Self> {
-        points.retain(|point| axis.of(point.case).is_some());
+        points.retain(|point| axis.of(point.case).is_some() && point.values.len() > 1);
         points.sort_by_key(|point| axis.of(point.case));
         let at: Vec<u64> = points.iter().filter_map(|point| axis.of(point.case)).collect();
         let is_asked = points.iter().any(|point| !point.only_input);
         let is_positive = points.iter().all(Rounds::are_positive);
-        let passes = Rounds::in_passes(&points);
-        (at.len() > 1 && is_asked && is_positive && passes.len() > 1).then_some(Self { question, at, points, passes })
+        (at.len() > 1 && is_asked && is_positive).then_some(Self { question, at, points })
     }
 
-    /// Whether the time is the same at each point.
+    /// Whether the time is the same at each point as at the first, by the passes that both have.
     pub fn constant(&self) -> Option<Conclusion> {
-        self.judge(AlongLaw::Constant, |pass| Some(vec![pass[0]; pass.len()]), None)
+        let first = self.points.first()?;
+        let off = |point: &Rounds<'_>| -> Vec<f64> {
+            Rounds::in_common([first, point]).iter().map(|[base, time]| (time / base).ln()).collect()
+        };
+        self.judge(
+            AlongLaw::Constant,
+            (1..self.at.len()).map(|place| (place, off(&self.points[place]))).collect(),
+            None,
+        )
     }
 
-    /// Whether each further one adds the same.
+    /// Whether each further one adds the same, by the passes that all have; `None` where a line gives no time for a point.
     pub fn linear(&self) -> Option<Conclusion> {
         if self.at.len() < LEAST_POINTS_OF_A_LINE {
             return None;
         }
         let weights: Vec<f64> = self.points.iter().map(|point| point.headline().powi(-2)).collect();
-        let line = |pass: &[f64]| Line::of(&self.at, pass, &weights);
-        let slopes: Vec<f64> = self.passes.iter().filter_map(|pass| Some(line(pass)?.slope)).collect();
-        let each = Weighed::median(&slopes, None)?;
-        self.judge(AlongLaw::Linear, |pass| line(pass).map(|line| line.at(&self.at)), Some(each))
+        let passes = Rounds::in_passes(&self.points);
+        let lines: Vec<Line> = passes.iter().map(|pass| Line::of(&self.at, pass, &weights)).collect::<Option<_>>()?;
+        let each = Weighed::median(&lines.iter().map(|line| line.slope).collect::<Vec<f64>>(), None)?;
+        let off = |place: usize| -> Option<Vec<f64>> {
+            let of_pass = |(pass, line): (&Vec<f64>, &Line)| {
+                let law = line.at(self.at[place]);
+                (law > 0.0).then(|| (pass[place] / law).ln())
+            };
+            passes.iter().zip(&lines).map(of_pass).collect()
+        };
+        let off = (0..self.at.len()).map(|place| Some((place, off(place)?))).collect::<Option<_>>()?;
+        self.judge(AlongLaw::Linear, off, Some(each))
     }
 
     /// Whether it is the same at each point, and, where that is not so, whether each further one adds the same.
@@ -59,25 +72,12 @@ impl<'r> Along<'r> {
         constant.into_iter().chain(linear).collect()
     }
 
-    /// A law against all points; `None` where it gives no time for one of them.
-    fn judge(
-        &self,
-        law: AlongLaw,
-        expected: impl Fn(&[f64]) -> Option<Vec<f64>>,
-        each: Option<Weighed>,
-    ) -> Option<Conclusion> {
-        let of_pass = |pass: &Vec<f64>| -> Option<Vec<f64>> {
-            let expected = expected(pass)?;
-            let off = pass.iter().zip(&expected).map(|(time, law)| (*law > 0.0).then(|| (time / law).ln()));
-            off.collect()
-        };
-        let off: Vec<Vec<f64>> = self.passes.iter().map(of_pass).collect::<Option<_>>()?;
-        let of_point = |place: usize| Weighed::multiple(&off.iter().map(|pass| pass[place]).collect::<Vec<f64>>());
-        // The first point is by itself what the others are compared with.
-        let first = usize::from(law == AlongLaw::Constant);
-        let points: Vec<Point> = (first..self.at.len())
-            .map(|place| of_point(place).map(|off| Point { at: self.at[place], off }))
-            .collect::<Option<_>>()?;
+    /// A law by how far points are off it, as logarithms of each pass.
+    fn judge(&self, law: AlongLaw, off: Vec<(usize, Vec<f64>)>, each: Option<Weighed>) -> Option<Conclusion> {
+        let rounds = off.iter().map(|(_, passes)| passes.len()).min()?;
+        let point =
+            |(place, passes): &(usize, Vec<f64>)| Some(Point { at: self.at[*place], off: Weighed::multiple(passes)? });
+        let points: Vec<Point> = off.iter().map(point).collect::<Option<_>>()?;
         let slope = each.map(|each| each.estimate);
         let is_known = slope.is_none_or(|slope| slope.is_above(0.0).is_some());
         let judged = Judged::of(&points)?;
@@ -94,7 +94,7 @@ impl<'r> Along<'r> {
         Some(Conclusion {
             claim: Claim::Along(claim),
             holds: judged.holds.filter(|&holds| is_known || !holds),
-            evidence: Test::AtEachPoint { points: self.at.len(), rounds: self.passes.len() },
+            evidence: Test::AtEachPoint { points: self.at.len(), rounds },
             tested: decided_by(judged.chance),
         })
     }
@@ -177,7 +177,7 @@ impl Line {
         Some(Self { level: y - slope * x, slope })
     }
 
-    fn at(&self, at: &[u64]) -> Vec<f64> {
-        at.iter().map(|&at| self.level + self.slope * at as f64).collect()
+    fn at(&self, at: u64) -> f64 {
+        self.level + self.slope * at as f64
     }
 }

@@ -716,10 +716,16 @@ fn of_test(conclusion: &Conclusion) -> String {
             "median ratio within a pass, {rounds} passes or more, jointly at 95 % over {}",
             counted(*count as u64, "set")
         ),
-        Test::AtEachPoint { points, rounds } => format!(
-            "each of {points} points against what the claim gives, pass by pass in {rounds} passes: true if all are certainly within the \
-             margin, false if one certainly is not"
-        ),
+        Test::AtEachPoint { points, rounds } => {
+            let within = match &conclusion.claim {
+                Claim::Along(claim) => percent(claim.within),
+                _ => "a margin".into(),
+            };
+            format!(
+                "each of {points} points against what the claim gives, pass by pass in {rounds} passes or more: true if all are certainly \
+                 within {within}, false if one certainly is not"
+            )
+        }
         Test::Contrasts { cells, rounds } => {
             format!("effects on the logarithm over {cells} cells within a pass, {rounds} passes or more")
         }

@@ -3,32 +3,31 @@
 use kelvin_catalogue::cpu::Via;
 use kelvin_catalogue::file::ByteCall;
 use kelvin_catalogue::mem::PageSize;
-use kelvin_model::units::{bytes, decimal_bytes, percent, plain};
+use kelvin_model::units::{bytes, decimal_bytes, plain};
 use kelvin_model::{AlongClaim, AlongLaw, AlongQuestion, Case, Estimate, Unit};
 
 use super::{kind, times};
 
 /// The sentence of a claim: what is claimed, then how far the furthest point is from it.
 pub(super) fn claim(of: &AlongClaim) -> String {
-    let within = percent(of.within);
     let at = |at: u64| amount(of.question, at);
     match of.law {
         AlongLaw::Constant => {
             let claim = match of.question {
                 AlongQuestion::Arguments => {
-                    format!("up to {} arguments are free in {}, within {within}", of.span[1], call(&of.base.case))
+                    format!("up to {} arguments are free in {}", of.span[1], call(&of.base.case))
                 }
                 AlongQuestion::FileSize => format!(
-                    "{} costs the same, within {within}, in files of {} to {}",
+                    "{} costs the same in files of {} to {}",
                     byte(&of.base.case),
                     at(of.span[0]),
                     at(of.span[1])
                 ),
                 AlongQuestion::Resident => {
-                    format!("{} takes as long, within {within}, with up to {}", fork(&of.base.case), at(of.span[1]))
+                    format!("{} takes as long with up to {}", fork(&of.base.case), at(of.span[1]))
                 }
             };
-            format!("{claim}: with {} it takes {} as with {}", at(of.at), times(&of.off, "as long"), at(of.span[0]))
+            format!("{claim}: {} with {}", times(&of.off, "as long"), at(of.at))
         }
         AlongLaw::Linear => {
             let claim = match of.question {
@@ -36,8 +35,8 @@ pub(super) fn claim(of: &AlongClaim) -> String {
                 AlongQuestion::FileSize => format!("each byte of the file costs {} the same", byte(&of.base.case)),
                 AlongQuestion::Resident => format!("each MiB costs the same in {}", fork(&of.base.case)),
             };
-            let each = of.each.map_or_else(String::new, |each| format!("{}, ", slope(of.question, &each)));
-            format!("{claim}, within {within}: {each}with {} the time is {}", at(of.at), times(&of.off, "the line's"))
+            let each = of.each.map_or_else(String::new, |each| format!(", {}", slope(of.question, &each)));
+            format!("{claim}{each}: with {} {}", at(of.at), times(&of.off, "the line's"))
         }
     }
 }
