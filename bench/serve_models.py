@@ -23,7 +23,7 @@ from pathlib import Path
 
 import common
 import hosts
-from serve import CONTROL, FILES, Visit, kelvin
+from serve import CONTROL, FILES, Place, Visit, kelvin
 
 CONNECTIONS = 8
 DEFAULT = "epoll"
@@ -136,7 +136,7 @@ def benchmark():
         with tempfile.TemporaryDirectory(dir="/dev/shm") as root, ExitStack() as stack:
             (Path(root) / name).write_bytes(os.urandom(size))
             program = common.kelvin_program(arguments.kelvin)
-            start = lambda flags: stack.enter_context(kelvin(program, root, *flags))
+            start = lambda flags: stack.enter_context(kelvin(Place(), program, root, *flags))
             designs = [Design(name, start(flags)) for name, flags in DESIGNS.items()]
             visit = Visit(name, CONNECTIONS, arguments.seconds)
             for pair in range(arguments.pairs):

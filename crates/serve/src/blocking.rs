@@ -79,13 +79,16 @@ impl Attended<'_> {
     }
 
     /// Receives what comes; `false` at the end.
-    fn receive(&mut self, hall: &Hall) -> rustix::io::Result<bool> {
+    fn receive(&mut self, hall: &mut Hall) -> rustix::io::Result<bool> {
         if !self.is_in_time(hall)? {
             self.connection.refuse(Status::RequestTimeout, &hall.site);
             return Ok(true);
         }
         match receive(self.connection, self.socket) {
-            Ok(received) => Ok(received > 0),
+            Ok(received) => {
+                hall.sending.received(self.connection);
+                Ok(received > 0)
+            }
             Err(Errno::INTR) => Ok(true),
             // The time of a request that has begun is over, which is said; of one that has not, nothing is.
             Err(Errno::AGAIN) if self.begun.is_some() => Ok(true),

@@ -8,6 +8,7 @@ use crate::body::{Body, Part, Parts};
 use crate::files::Opened;
 use crate::registered::Registered;
 use crate::request::{Received, read, to_known_version};
+use crate::sending::chosen::Answer;
 use crate::site::Site;
 use crate::status::Status;
 
@@ -41,6 +42,8 @@ pub struct Connection {
     watched: Option<Registered>,
     /// Whether its client is on this host.
     is_local: bool,
+    /// By which calls the last answer goes or went, if that was chosen for it.
+    answer: Option<Answer>,
 }
 
 /// What a connection waits for.
@@ -101,6 +104,23 @@ impl Connection {
     #[inline]
     pub fn is_local(&self) -> bool {
         self.is_local
+    }
+
+    /// By which calls the answer goes that is to be sent, if they were chosen for it.
+    #[inline]
+    pub fn answer(&self) -> Option<Answer> {
+        self.answer
+    }
+
+    /// These calls were chosen for it.
+    pub fn begin_answer(&mut self, answer: Answer) {
+        self.answer = Some(answer);
+    }
+
+    /// The last answer, once all of it is sent, if calls were chosen for it.
+    #[inline]
+    pub fn take_answer(&mut self) -> Option<Answer> {
+        if self.wants() == Wants::Send { None } else { self.answer.take() }
     }
 
     /// What it waits for.
@@ -203,6 +223,8 @@ impl Connection {
             }
             Received::Whole(request, length) => {
                 self.watched.iter_mut().for_each(Registered::begin);
+                // The one before was not waited for, and so nobody knows when it was taken.
+                self.answer = None;
                 let begin = self.output.len();
                 match site.answer(&request, &mut self.output) {
                     None => {}

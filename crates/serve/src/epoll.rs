@@ -123,7 +123,7 @@ impl Worker {
             }
             self.sweep();
         }
-        self.hall.served
+        self.hall.take_served()
     }
 
     /// Whether it was told to end and has.
@@ -325,9 +325,13 @@ impl Client {
     }
 
     /// Receives what is there; `false` at the end.
-    fn receive(&mut self, hall: &Hall) -> rustix::io::Result<bool> {
+    fn receive(&mut self, hall: &mut Hall) -> rustix::io::Result<bool> {
         let had_begun = self.connection.has_begun();
-        match receive(&mut self.connection, &self.socket) {
+        let received = receive(&mut self.connection, &self.socket);
+        if received.is_ok() {
+            hall.sending.received(&mut self.connection);
+        }
+        match received {
             Ok(0) => Ok(false),
             Ok(received) => {
                 // What is less than the room was all; a later arrival is another edge. Only an end has none of its own.

@@ -24,6 +24,7 @@ use crate::hall::Hall;
 use crate::passing::Teller;
 use crate::registered::Registered;
 use crate::root::Root;
+use crate::sending::chosen::Choices;
 use crate::server::{LAST, LOOK, Served, close};
 use crate::watch::Watch;
 
@@ -32,7 +33,7 @@ const END: Duration = Duration::from_millis(2);
 
 /// What the processes tell each other.
 #[derive(Clone, Debug)]
-pub struct Board(Arc<Shared<[AtomicU64; 6]>>);
+pub struct Board(Arc<Shared<[AtomicU64; 6 + Choices::WORDS]>>);
 
 impl Board {
     fn new() -> Result<Self> {
@@ -58,15 +59,19 @@ impl Board {
 
     /// Adds what a process has done.
     fn add(&self, served: Served) {
-        let Served { requests, bytes, connections, refused } = served;
-        for (cell, more) in self.0.iter().zip([requests, bytes, connections, refused]) {
+        let Served { requests, bytes, connections, refused, choices } = served;
+        let cells =
+            self.0.iter().zip([requests, bytes, connections, refused]).chain(self.0[6..].iter().zip(choices.words()));
+        for (cell, more) in cells {
             cell.fetch_add(more, Ordering::Relaxed);
         }
     }
 
     fn served(&self) -> Served {
-        let [requests, bytes, connections, refused, ..] = self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed));
-        Served { requests, bytes, connections, refused }
+        let cells = self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+        let [requests, bytes, connections, refused, ..] = cells;
+        let choices = Choices::of_words(std::array::from_fn(|word| cells[6 + word]));
+        Served { requests, bytes, connections, refused, choices }
     }
 }
 
@@ -177,7 +182,7 @@ impl<H: Fn() -> Hall> Door<H> {
         }
         close(&self.house.listener);
         self.end();
-        self.board.add(door.served);
+        self.board.add(door.take_served());
         0
     }
 
@@ -255,6 +260,6 @@ fn attend_alone((socket, slot): (&Arc<OwnedFd>, Option<Slot>), mut hall: Hall, b
     let registered = slot.map(|slot| Registered::new(slot, Arc::clone(socket), None));
     attend((socket, registered), &mut hall, terminate::is_requested());
     drop(receiving);
-    board.add(hall.served);
+    board.add(hall.take_served());
     0
 }

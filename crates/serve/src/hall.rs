@@ -53,6 +53,11 @@ impl Hall {
         }
     }
 
+    /// What was done since it was asked last.
+    pub fn take_served(&mut self) -> Served {
+        Served { choices: self.sending.take_choices(), ..std::mem::take(&mut self.served) }
+    }
+
     /// Registers a connection, if they are watched.
     pub fn register(&self, socket: impl AsFd) -> Option<Registered> {
         self.watch.as_ref()?.register(socket)

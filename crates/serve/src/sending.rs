@@ -1,11 +1,14 @@
 //! How what a connection has to send gets into its socket.
 
+pub mod chosen;
 mod mapped;
 mod spliced;
 
 use std::fmt;
 use std::str::FromStr;
 
+use chosen::{Answer, Choices, Chooser, Path, Peer};
+use kelvin_sys::clock::monotonic;
 use mapped::Mapped;
 use rustix::fd::AsFd;
 use rustix::fs::sendfile;
@@ -20,9 +23,8 @@ use crate::words;
 /// By which calls the bytes of files go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// Small files as by [`Self::ReadWrite`], so that one call sends head and content; larger ones as by [`Self::SendFile`] to other
-    /// hosts, and as by [`Self::Mmap`] to clients on this one. A client here copies what is sent: by reference from pages of the file,
-    /// which are in no cache of a CPU; from a mapping out of what the server has just copied.
+    /// Small files as by [`Self::ReadWrite`], so that one call sends head and content; larger ones as by [`Self::Mmap`] or by
+    /// [`Self::SendFile`], whichever clients of the same kind have answers of that size by the soonest: see [`chosen`].
     #[default]
     Auto,
     /// Read into memory and sent from there: two copies, by a buffer that stays in the cache.
@@ -73,7 +75,7 @@ pub struct Sender(Calls);
 
 #[derive(Debug)]
 enum Calls {
-    Auto(Mapped),
+    Auto(Mapped, Box<Chooser>),
     ReadWrite,
     Mmap(Mapped),
     SendFile,
@@ -86,7 +88,7 @@ impl Sender {
         Self(match sending {
             Sending::ReadWrite => Calls::ReadWrite,
             Sending::Mmap => Calls::Mmap(Mapped::default()),
-            Sending::Auto => Calls::Auto(Mapped::default()),
+            Sending::Auto => Calls::Auto(Mapped::default(), Box::default()),
             Sending::SendFile => Calls::SendFile,
             Sending::Splice => Calls::Splice(Spliced::default()),
         })
@@ -98,11 +100,16 @@ impl Sender {
     /// What the call says: `AGAIN` of a socket that takes no more. A file that has become shorter than was said is an error, too.
     #[inline]
     pub fn send_some(&mut self, connection: &mut Connection, socket: impl AsFd) -> Result<usize> {
-        match self.0 {
+        match &mut self.0 {
             Calls::ReadWrite => connection.read_part(PIECE)?,
             Calls::Mmap(_) => mapped::read_last(connection)?,
-            Calls::Auto(_) if connection.is_local() => mapped::read_last(connection)?,
-            Calls::Auto(_) | Calls::SendFile | Calls::Splice(_) => {}
+            Calls::Auto(mapped, chooser) => {
+                choose(mapped, chooser, connection);
+                if connection.answer().is_some_and(|answer| answer.path == Path::Mmap) {
+                    mapped::read_last(connection)?;
+                }
+            }
+            Calls::SendFile | Calls::Splice(_) => {}
         }
         let sent = match connection.to_send() {
             Some(ToSend::Bytes(bytes, follows)) => {
@@ -111,7 +118,7 @@ impl Sender {
                 let more = if is_held { SendFlags::MORE } else { SendFlags::empty() };
                 send(socket, bytes, SendFlags::NOSIGNAL | more)?
             }
-            Some(ToSend::Part(part)) => self.send_part(part, connection.is_local(), socket)?,
+            Some(ToSend::Part(part)) => self.send_part(part, connection.answer(), socket)?,
             None => 0,
         };
         connection.sent(sent);
@@ -120,15 +127,32 @@ impl Sender {
 
     /// Whether it chooses the calls by where a client is.
     pub fn asks_where_clients_are(&self) -> bool {
-        matches!(self.0, Calls::Auto(_))
+        matches!(self.0, Calls::Auto(..))
     }
 
-    fn send_part(&mut self, part: &Part, is_local: bool, socket: impl AsFd) -> Result<usize> {
+    /// More has been received on a connection, or its end: whoever has the answer before has taken it.
+    #[inline]
+    pub fn received(&mut self, connection: &mut Connection) {
+        if let Some(answer) = connection.take_answer()
+            && let Calls::Auto(_, chooser) = &mut self.0
+        {
+            chooser.taken(answer, monotonic);
+        }
+    }
+
+    /// What was chosen since it was asked last, if it chooses.
+    pub fn take_choices(&mut self) -> Choices {
+        match &mut self.0 {
+            Calls::Auto(_, chooser) => std::mem::take(&mut chooser.choices),
+            Calls::ReadWrite | Calls::Mmap(_) | Calls::SendFile | Calls::Splice(_) => Choices::default(),
+        }
+    }
+
+    fn send_part(&mut self, part: &Part, answer: Option<Answer>, socket: impl AsFd) -> Result<usize> {
         let sent = match &mut self.0 {
-            // Not every file system has files that can be mapped.
-            Calls::Auto(mapped) => match is_local && mapped.can_show(part) {
-                true => mapped.send(part, &socket),
-                false => return send_file(part, socket),
+            Calls::Auto(mapped, _) => match answer.map(|answer| answer.path) {
+                Some(Path::Mmap) => mapped.send(part, &socket),
+                Some(Path::SendFile) | None => return send_file(part, socket),
             },
             Calls::ReadWrite | Calls::SendFile => return send_file(part, socket),
             Calls::Mmap(mapped) => mapped.send(part, &socket),
@@ -136,6 +160,22 @@ impl Sender {
         };
         sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
+}
+
+/// Chooses the calls of an answer that begins with a part of a file.
+fn choose(mapped: &mut Mapped, chooser: &mut Chooser, connection: &mut Connection) {
+    let Some(part) = connection.part() else { return };
+    if connection.answer().is_some() {
+        return;
+    }
+    let bytes = part.range.end - part.range.start;
+    let peer = if connection.is_local() { Peer::Local } else { Peer::Remote };
+    let mut answer = chooser.begin(peer, bytes, monotonic);
+    // Not every file system has files that can be mapped.
+    if answer.path == Path::Mmap && !mapped.can_show(part) {
+        answer = answer.not_mapped();
+    }
+    connection.begin_answer(answer);
 }
 
 fn send_file(part: &Part, socket: impl AsFd) -> Result<usize> {

@@ -24,6 +24,7 @@ use crate::looks::{self, Exposure, Looks, Subject};
 use crate::passing::{self, Teller, Told};
 use crate::root::Root;
 use crate::sending::Sending;
+use crate::sending::chosen::Choices;
 use crate::site::{Manner, Site};
 use crate::threads::{self, Threads};
 use crate::uring;
@@ -218,6 +219,8 @@ pub struct Served {
     pub connections: u64,
     /// Connections that were turned away because there were too many.
     pub refused: u64,
+    /// By which calls larger files went, if they were chosen.
+    pub choices: Choices,
 }
 
 impl std::ops::Add for Served {
@@ -229,6 +232,7 @@ impl std::ops::Add for Served {
             bytes: self.bytes + other.bytes,
             connections: self.connections + other.connections,
             refused: self.refused + other.refused,
+            choices: self.choices + other.choices,
         }
     }
 }

@@ -100,7 +100,7 @@ impl Present {
         }
         let mut state = self.state();
         state.clients.remove(&number);
-        state.served = state.served + std::mem::take(&mut hall.served);
+        state.served = state.served + hall.take_served();
         if state.halls.len() < KEPT {
             state.halls.push(hall);
         }

@@ -177,7 +177,7 @@ impl Worker {
             }
             self.sweep();
         }
-        self.hall.served
+        self.hall.take_served()
     }
 
     fn take_events(&mut self) {

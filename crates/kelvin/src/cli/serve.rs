@@ -28,8 +28,8 @@ pub struct ServeArgs {
     /// or pool (so many threads as --threads says, each of which serves one connection until its end)
     #[arg(long, value_name = "MODEL", default_value_t)]
     pub model: Model,
-    /// By which calls the bytes of files go: auto (small files are read and sent with their heads, larger ones by sendfile to other
-    /// hosts and from a mapping to clients on this one, who copy that faster), rw (read and sent), mmap (sent from a mapping), sendfile or splice (through a pipe); of uring, auto is rw, and the others are not
+    /// By which calls the bytes of files go: auto (files up to 16 KiB are read and sent with their heads; larger ones go from a mapping or by
+    /// sendfile, whichever is shown to give clients of this host, or of others, answers of that size sooner, and at the end it says so), rw (read and sent), mmap (sent from a mapping), sendfile or splice (through a pipe); of uring, auto is rw, and the others are not
     #[arg(long, value_name = "CALLS", default_value_t)]
     pub send: Sending,
     /// Threads that serve, 1 to 1024 [default: one for each CPU that this process may use; 64 of a pool]; not with --model fork or

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelvin_serve::sending::Sending;
+use kelvin_serve::sending::chosen::Choices;
 use kelvin_serve::{Error, Model, Served, Server, Setup};
 use kelvin_sys::process::{Child, Ended, fork_to_work_with};
 use kelvin_testing::Missing;
@@ -53,8 +54,9 @@ impl Running {
             let server = listen(root, setup);
             writeln!(&told, "{} {}", server.address().unwrap(), std::process::id()).unwrap();
             let is_over = || kelvin_sys::ready::readable(wait.as_fd(), Duration::ZERO).unwrap();
-            let Served { requests, bytes, connections, refused } = server.serve(is_over).unwrap();
-            writeln!(&told, "{requests} {bytes} {connections} {refused}").unwrap();
+            let Served { requests, bytes, connections, refused, choices } = server.serve(is_over).unwrap();
+            let choices = choices.words().map(|word| word.to_string()).join(" ");
+            writeln!(&told, "{requests} {bytes} {connections} {refused} {choices}").unwrap();
             0
         });
         let mut says = BufReader::new(says);
@@ -108,8 +110,10 @@ impl End {
                 let told = line(&mut says);
                 assert_eq!(child.wait().unwrap(), Ended::Exited(0));
                 let counts: Vec<u64> = told.split_whitespace().map(|count| count.parse().unwrap()).collect();
+                let (counts, choices) = counts.split_at(4);
                 let [requests, bytes, connections, refused] = counts.try_into().unwrap();
-                Ok(Served { requests, bytes, connections, refused })
+                let choices = Choices::of_words(choices.try_into().unwrap());
+                Ok(Served { requests, bytes, connections, refused, choices })
             }
         }
     }
