@@ -223,7 +223,9 @@ fn empty() -> Arena {
 
 /// A ring, and whether its completions are deferred: the newest way to set it up that the kernel knows.
 pub(crate) fn ring(depth: u32) -> Result<(IoUring, bool)> {
-    let newest = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(depth);
+    // With its flag for work that waits, a call that only submits does that work too: what is done is seen then, and not only when
+    // nothing else is left to be seen.
+    let newest = IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().build(depth);
     match newest {
         Ok(ring) => Ok((ring, true)),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((IoUring::new(depth)?, false)),
@@ -299,6 +301,26 @@ mod tests {
         ring.wait(1).unwrap();
         let (_, error) = ring.done().unwrap();
         assert_eq!(error.unwrap_err().raw_os_error(), Some(libc::EISDIR));
+    }
+
+    #[test]
+    fn what_is_done_is_seen_by_a_call_that_only_submits() {
+        let (from, mut to) = std::io::pipe().unwrap();
+        let Some(mut ring) = ring_on(File::from(std::os::fd::OwnedFd::from(from)), false) else { return };
+        if !ring.is_deferred() {
+            return kelvin_testing::Missing::machine("this kernel has no deferred completions")
+                .skips("deferred completions");
+        }
+        for slot in [0, 1] {
+            ring.queue(Direction::Read, slot, 0, 0..1);
+        }
+        ring.submit().unwrap();
+        assert!(ring.done().is_none(), "the pipe is empty");
+        std::io::Write::write_all(&mut to, b"a").unwrap();
+        ring.queue(Direction::Read, 2, 0, 0..1);
+        ring.submit().unwrap();
+        assert_eq!(ring.done().map(|(_, moved)| moved.unwrap()), Some(1));
+        std::io::Write::write_all(&mut to, b"bc").unwrap();
     }
 
     #[test]
