@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     pub(crate) was_used: bool,
     /// Whether the request was sent before, over a socket that the server had closed.
     pub(crate) sent_again: bool,
+    /// How often in turn its socket was ready and there was nothing to be done.
+    pub(crate) futile: u32,
     /// When it was last free to take a request.
     pub(crate) freed: u64,
     pub(crate) hasher: Option<Box<Hasher>>,
@@ -54,6 +56,7 @@ impl Connection {
             watched_for_room: false,
             was_used: false,
             sent_again: false,
+            futile: 0,
             freed: 0,
             hasher: hashes.then(Box::default),
         }
@@ -87,6 +90,7 @@ impl Connection {
         self.wire = None;
         self.was_used = false;
         self.watched_for_room = false;
+        self.futile = 0;
         self.token.generation = self.token.generation.wrapping_add(1);
     }
 

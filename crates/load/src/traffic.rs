@@ -23,6 +23,11 @@ const BUFFER: usize = 256 << 10;
 /// One request of so many is looked at when it leaves, which costs some calls.
 const TIMED: u32 = 100;
 
+/// How often in turn a socket may be ready without anything to be done. It would be so for ever, and take a CPU.
+pub(crate) const MOST_FUTILE: u32 = 1000;
+
+const FUTILE: &str = "its socket is ready again and again, and has nothing";
+
 /// Reads of one connection before others have their turn.
 const READS: usize = 8;
 
@@ -143,6 +148,21 @@ impl Traffic {
     /// Takes what a ready socket has, of which the loop was woken up to tell at this time; returns how its request ended and when,
     /// if it did.
     pub(crate) fn take(&mut self, ready: Ready, woken: u64) -> Option<(Over, u64)> {
+        let had_acted = std::mem::take(&mut self.has_acted);
+        let over = self.take_from(ready, woken);
+        let has_acted = std::mem::replace(&mut self.has_acted, true);
+        let number = ready.token.connection;
+        let connection = self.connection(number);
+        let is_futile = !has_acted && connection.token == ready.token;
+        connection.futile = if is_futile { connection.futile + 1 } else { 0 };
+        if connection.futile < MOST_FUTILE {
+            self.has_acted = had_acted || has_acted;
+            return over;
+        }
+        self.fail(number, woken, Failure::Closed, FUTILE).map(|over| (over, woken))
+    }
+
+    fn take_from(&mut self, ready: Ready, woken: u64) -> Option<(Over, u64)> {
         let number = ready.token.connection;
         let connection = self.connection(number);
         if connection.token != ready.token {

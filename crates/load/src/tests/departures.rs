@@ -8,10 +8,10 @@ use kelvin_sys::net::departure;
 
 use super::*;
 use crate::connection::Phase;
-use crate::poll::Poll;
+use crate::poll::{Poll, Wanted};
 use crate::request::Requests;
 use crate::tally::{Belongs, Tally, Times};
-use crate::traffic::Traffic;
+use crate::traffic::{MOST_FUTILE, Traffic};
 
 /// Nanoseconds in which what happens on this host has happened.
 const LONG: u64 = 60_000_000_000;
@@ -67,4 +67,22 @@ fn a_message_ends_no_idle_connection() {
     take_all(&mut traffic);
     assert_eq!(traffic.poll.wait(0).unwrap(), 0);
     assert!(traffic.connections[0].wire.is_some());
+}
+
+#[test]
+fn a_socket_that_is_ready_for_ever_and_has_nothing_ends_its_request() {
+    let server = Server::start(|_| (Vec::new(), Then::Stay));
+    let mut traffic = traffic(&setup(&server));
+    traffic.send(0, 0, Times::default());
+    until(&mut traffic, Phase::InFlight);
+    // There is room, for which nobody waits.
+    let connection = &traffic.connections[0];
+    traffic.poll.change(connection.wire.as_ref().unwrap(), connection.token, Wanted::ReadOrWrite).unwrap();
+    (1..MOST_FUTILE).for_each(|_| take_all(&mut traffic));
+    assert_eq!(traffic.connections[0].phase, Phase::InFlight);
+    take_all(&mut traffic);
+    let figures = traffic.figures();
+    assert_eq!((traffic.connections[0].phase, figures.errors.closed), (Phase::Idle, 1));
+    assert!(figures.errors.first.is_some_and(|said| said.contains("ready again and again")));
+    assert_eq!(traffic.poll.wait(0).unwrap(), 0);
 }
