@@ -1,6 +1,6 @@
 //! How a study of a server under load is shown, from a simulated one.
 
-use kelvin_analysis::testing::load::{Simulated, grid};
+use kelvin_analysis::testing::load::{Pattern, Simulated, grid};
 use kelvin_analysis::{Analysis, analyse};
 use kelvin_model::Run;
 use kelvin_report::figures::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, figures};
@@ -48,6 +48,29 @@ fn throughput_is_drawn_with_prediction_bound_and_knee() {
         let [knee] = plot.marks.as_slice() else { panic!("{:?}", plot.marks) };
         assert_eq!((knee.label.as_str(), knee.at), ("knee", 3.0));
     }
+}
+
+/// The knees in the drawing of the throughput of one server that is asked by several patterns.
+fn knees(patterns: &[Pattern]) -> Vec<Mark> {
+    let of = |&pattern| Simulated { visits: 3, requests: 400, pattern, ..Simulated::published() }.run();
+    let run = patterns.iter().map(of).reduce(|mut all, one| {
+        all.measurements.extend(one.measurements);
+        all.outline.plan.extend(one.outline.plan);
+        all
+    });
+    let sample = run.map(|run| (run.clone(), analyse(&run))).unwrap();
+    let of_throughput = figures(&report(&sample)).into_iter().find(|figure| figure.id == "load.throughput").unwrap();
+    if let Drawing::Plot(plot) = of_throughput.drawing { plot.marks } else { Vec::new() }
+}
+
+#[test]
+fn knees_of_several_lines_at_one_place_have_one_name() {
+    let two = knees(&[Pattern::Random, Pattern::Sequence]);
+    let [both] = two.as_slice() else { panic!("{two:?}") };
+    assert_eq!((both.label.as_str(), both.at), ("pattern=random; pattern=sequence, knee", 3.0));
+    let three = knees(&[Pattern::Random, Pattern::Sequence, Pattern::Zipf]);
+    let [all] = three.as_slice() else { panic!("{three:?}") };
+    assert_eq!((all.label.as_str(), all.at), ("knee of 3 lines", 3.0));
 }
 
 #[test]

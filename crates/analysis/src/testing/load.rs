@@ -6,14 +6,15 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
 
 use kelvin_catalogue::file::CacheState;
+pub use kelvin_catalogue::load::Pattern;
 use kelvin_catalogue::load::hosts::{
     CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_SIZE, DISK_READS, Host, LISTEN_OVERFLOWS, OF_HOSTS,
     PRESSURE_IO, RETRANSMITTED, SWITCHES, THREADS,
 };
 use kelvin_catalogue::load::{
     Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, LATENESS, OF_CAPACITIES,
-    OF_RESOURCES, OF_USERS, Pattern, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT,
-    SERVER_MEMORY, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+    OF_RESOURCES, OF_USERS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT, SERVER_MEMORY,
+    SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
 };
 use kelvin_model::{
     Case, Claim, LoadClaim, LoadLimit, LoadVerdict, Measurement, Metric, Name, Planned, Reading, Readings, Run,

@@ -122,3 +122,52 @@ fn legend(table: &StudyTable, [column, beside]: [usize; 2], (height, left): (f64
         marks
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use kelvin_analysis::{StudyColumn, StudyRow};
+    use kelvin_model::Unit;
+
+    use super::*;
+
+    /// The bars of rows with labels of these lengths.
+    fn drawn(lengths: [usize; 3]) -> String {
+        let column = |label: &str| StudyColumn { label: label.into(), unit: Unit::Nanoseconds, is_main: true };
+        let row = |length: usize| StudyRow {
+            label: "m".repeat(length),
+            cells: vec![Some(Figure { value: 5.0, interval: None, n: 3 }), None],
+        };
+        let table = StudyTable {
+            id: "test".into(),
+            title: "A test".into(),
+            columns: vec![column("time"), column("beside")],
+            rows: lengths.map(row).into(),
+            metrics: Vec::new(),
+            bars: Some([0, 1]),
+        };
+        inline(&table).into_string()
+    }
+
+    /// The numbers that stand after this text.
+    fn numbers<'d>(drawing: &'d str, after: &'d str) -> impl Iterator<Item = f64> + use<'d> {
+        let number = |rest: &str| rest.split([',', ' ', '"', 'h', 'v', 'H', 'V']).next().unwrap().parse().unwrap();
+        drawing.split(after).skip(1).map(number)
+    }
+
+    #[test]
+    fn labels_of_bars_have_the_room_that_they_need_and_no_more() {
+        for lengths in [[3, 9, 12], [12, 40, 60]] {
+            let drawing = drawn(lengths);
+            let ends: Vec<f64> = numbers(&drawing, "<text x=\"").step_by(2).take(3).collect();
+            let begins: Vec<f64> = numbers(&drawing, "class=\"bar s0\" d=\"M").collect();
+            assert_eq!(
+                (ends.len(), begins.len()),
+                (3, 4),
+                "a label and a bar of each row, and that of the legend: {drawing}"
+            );
+            let longest = lengths[2] as f64 * CHARACTER;
+            assert!(ends.iter().all(|end| *end >= longest && *end < longest + GAP), "{ends:?}");
+            assert!(begins.iter().all(|begin| *begin >= ends[0] && *begin <= ends[0] + 2.0 * GAP), "{begins:?}");
+        }
+    }
+}
