@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use kelvin_stats::Random;
 use kelvin_sys::net::tap::Tap;
 use kelvin_sys::ready::readable;
 use kelvin_testing::Missing;
@@ -40,6 +41,11 @@ impl Link {
 
     /// The same where each frame takes so long.
     pub fn delayed(by: Duration) -> Result<Self, Missing> {
+        Self::relayed([Way { takes: by, loses: 0.0, troubles: 0.0 }; 2])
+    }
+
+    /// The same where what the near one and the far one send goes these ways.
+    pub fn relayed(ways: [Way; 2]) -> Result<Self, Missing> {
         let mut link = Self::apart()?;
         let tap = |which: &str| {
             let name = format!("k{which}{}", link.near.trim_start_matches("kelvin-near"));
@@ -53,7 +59,7 @@ impl Link {
         for (host, device) in [(&link.near, "one"), (&link.far, "other")] {
             ip(&format!("-netns {host} link set {device} txqueuelen 10000"))?;
         }
-        link.relay = Some(Relay::begin([near, far], by));
+        link.relay = Some(Relay::begin([near, far], ways));
         link.up()?;
         Ok(link)
     }
@@ -83,7 +89,7 @@ impl Link {
 
     /// Limits what the far one sends.
     pub fn limit(&self, rate: &str) -> Result<(), Missing> {
-        let line = format!("qdisc add dev other root tbf rate {rate} burst 128kb latency 50ms");
+        let line = format!("qdisc replace dev other root tbf rate {rate} burst 128kb latency 50ms");
         by("tc", &format!("-netns {} {line}", self.far))
     }
 
@@ -111,6 +117,17 @@ impl Link {
     }
 }
 
+/// What happens to frames that go one way.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// What each takes.
+    pub takes: Duration,
+    /// Share of them that is lost.
+    pub loses: f64,
+    /// Share that comes twice, and the same share that comes after later ones.
+    pub troubles: f64,
+}
+
 /// Threads that pass frames on, each after a while.
 struct Relay {
     is_over: Arc<AtomicBool>,
@@ -118,11 +135,11 @@ struct Relay {
 }
 
 impl Relay {
-    fn begin([near, far]: [Arc<Tap>; 2], after: Duration) -> Self {
+    fn begin([near, far]: [Arc<Tap>; 2], [there, back]: [Way; 2]) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let threads = [(&near, &far), (&far, &near)].map(|(from, to)| {
+        let threads = [(&near, &far, there), (&far, &near, back)].map(|(from, to, way)| {
             let (from, to, is_over) = (Arc::clone(from), Arc::clone(to), Arc::clone(&is_over));
-            std::thread::spawn(move || pass_on(&from, &to, (after, &is_over)))
+            std::thread::spawn(move || pass_on(&from, &to, (way, &is_over)))
         });
         Self { is_over, threads: threads.into() }
     }
@@ -139,14 +156,24 @@ impl Drop for Relay {
 }
 
 /// Passes frames on until it is over, each after a while.
-fn pass_on(from: &Tap, to: &Tap, (after, is_over): (Duration, &AtomicBool)) {
+fn pass_on(from: &Tap, to: &Tap, (way, is_over): (Way, &AtomicBool)) {
     const LOOK: Duration = Duration::from_millis(20);
+    /// By which one is late that comes after later ones: more than the kernel waits for it.
+    const LATE: Duration = Duration::from_millis(40);
+    let mut random = Random::new(1);
     let (mut held, mut frame) = (VecDeque::<(Instant, Vec<u8>)>::new(), [0; 2048]);
     while !is_over.load(Ordering::Relaxed) {
         let wait = held.front().map_or(LOOK, |(due, _)| due.saturating_duration_since(Instant::now()));
         if readable(from.as_fd(), wait).unwrap() {
             let length = from.receive(&mut frame).unwrap();
-            held.push_back((Instant::now() + after, frame[..length].to_vec()));
+            let (lost, trouble) = (random.uniform(), random.uniform());
+            let is_late = (way.troubles..2.0 * way.troubles).contains(&trouble);
+            let due = Instant::now() + way.takes + if is_late { LATE } else { Duration::ZERO };
+            let copies = if lost < way.loses { 0 } else { 1 + usize::from(trouble < way.troubles) };
+            for _ in 0..copies {
+                let place = held.partition_point(|(other, _)| *other <= due);
+                held.insert(place, (due, frame[..length].to_vec()));
+            }
         }
         while let Some((_, frame)) = held.pop_front_if(|(due, _)| *due <= Instant::now()) {
             // An interface that is down takes none.
