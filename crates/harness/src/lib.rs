@@ -37,7 +37,7 @@ pub use facts::Facts;
 /// The source of [`Facts`].
 pub use kelvin_model::MeasuredValue;
 pub use laboratory::{Laboratory, Wanted};
-pub use plan::{Plan, Rank, Room, USUAL_ROUND, Unit, UnknownName};
+pub use plan::{Plan, Rank, Room, Sources, USUAL_ROUND, Unit, UnknownName};
 pub use probe::{Effort, Method, Probe, ProbeKind, predictions};
 pub use quiet::{looked_at_within, undisturbed_shares};
 pub use schedule::Limit;

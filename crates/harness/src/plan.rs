@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use kelvin_model::units::seconds;
@@ -9,6 +10,7 @@ use kelvin_model::{Case, Machine, MeasuredValue, Metric, Name, NoPrediction, Pla
 use strsim::levenshtein;
 
 use crate::cost::{Cost, nanoseconds};
+use crate::elsewhere::Elsewhere;
 use crate::facts::Facts;
 use crate::probe::{Effort, Probe, ProbeKind};
 use crate::room::{Need, without_room};
@@ -32,12 +34,34 @@ pub struct Unit {
     pub rank: Rank,
     /// What its rounds are expected to take beside their timing.
     pub expected: Cost,
+    /// What its predictions need: metrics, each with a case. Nothing for an input, of which nobody asked for a prediction.
+    pub rests_on: BTreeSet<(Name, Case)>,
 }
 
 impl Unit {
     /// A unit that is asked for and of which nothing is known.
     pub fn new(probe: &'static Probe, case: Case) -> Self {
-        Self { probe, case, only_input: false, block: 0, rank: Rank::Thorough, expected: Cost::guessed(USUAL_ROUND) }
+        let (rank, expected) = (Rank::Thorough, Cost::guessed(USUAL_ROUND));
+        Self { probe, case, only_input: false, block: 0, rank, expected, rests_on: BTreeSet::new() }
+    }
+}
+
+/// What plans are made from.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// All probes, in the order of reports.
+    pub probes: &'a [&'static Probe],
+    /// The machine.
+    pub machine: &'a Machine,
+    /// What machines of other kinds tell of planned figures: a prediction by a figure that moves with it needs that one measured.
+    /// Without, predictions are by formulas alone.
+    pub elsewhere: Option<fn(&Machine, &[Planned]) -> Elsewhere>,
+}
+
+impl fmt::Debug for Sources<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<&str> = self.probes.iter().map(|probe| probe.id).collect();
+        out.debug_struct("Sources").field("probes", &ids).finish_non_exhaustive()
     }
 }
 
@@ -122,13 +146,8 @@ impl Plan {
     ///
     /// # Errors
     /// A name that selects nothing.
-    pub fn new(
-        probes: &[&'static Probe],
-        kind: ProbeKind,
-        names: &[String],
-        machine: &Machine,
-        effort: Effort,
-    ) -> Result<Self, UnknownName> {
+    pub fn new(sources: &Sources<'_>, kind: ProbeKind, names: &[String], effort: Effort) -> Result<Self, UnknownName> {
+        let Sources { probes, machine, .. } = *sources;
         let eligible: Vec<&'static Probe> = probes.iter().copied().filter(|probe| probe.kind == kind).collect();
         for name in names {
             if !eligible.iter().any(|probe| probe.is_selected_by(name)) {
@@ -138,48 +157,58 @@ impl Plan {
         let asked = |probe: &Probe| {
             probe.kind == kind && (names.is_empty() || names.iter().any(|name| probe.is_selected_by(name)))
         };
+        let of_asked = |probe: &&'static Probe| {
+            let (probe, rank) = (*probe, Rank::of(probe, machine));
+            let units = (probe.cases)(machine, effort).into_iter();
+            units.map(|case| Unit { rank: rank(&case), ..Unit::new(probe, case) }).collect::<Vec<_>>()
+        };
+        let mut plan = Self { units: Vec::new(), left_out: Vec::new() };
+        plan.units = probes.iter().filter(|probe| asked(probe)).flat_map(of_asked).collect();
+        let rests_on = plan.rest_on(sources);
         // A study rests on points that a plain run leaves out, and has the time for them, also a quick one.
         let of_inputs = if kind == ProbeKind::Study { Effort::Thorough } else { effort };
-        let units = |&probe: &&'static Probe, rests_on: &BTreeSet<(String, Case)>| {
-            let (only_input, rank) = (!asked(probe), Rank::of(probe, machine));
-            let cases = match only_input {
-                false => (probe.cases)(machine, effort),
-                true => input_cases(probe, machine, of_inputs, rests_on),
-            };
-            let of = |case| {
-                let rank = if only_input { Rank::Input } else { rank(&case) };
-                Unit { only_input, rank, ..Unit::new(probe, case) }
-            };
-            cases.into_iter().map(of).collect::<Vec<_>>()
-        };
-        let none = BTreeSet::new();
-        let of_asked = probes.iter().filter(|probe| asked(probe)).flat_map(|probe| units(probe, &none)).collect();
-        let mut plan = Self { units: of_asked, left_out: Vec::new() };
-        let rests_on = plan.asked_for(probes, machine);
-        let chosen = with_inputs(probes, asked);
-        plan.units = chosen.iter().flat_map(|probe| units(probe, &rests_on)).collect();
+        let inputs: BTreeSet<&str> =
+            eligible.iter().filter(|one| asked(one)).flat_map(|one| one.inputs).copied().collect();
+        let mut of_asked = std::mem::take(&mut plan.units).into_iter().peekable();
+        for probe in probes.iter().copied() {
+            if asked(probe) {
+                plan.units.extend(std::iter::from_fn(|| of_asked.next_if(|unit| unit.probe.id == probe.id)));
+            } else if probe.kind == ProbeKind::Measure || inputs.contains(probe.id) {
+                let unit = |case| Unit { only_input: true, rank: Rank::Input, ..Unit::new(probe, case) };
+                plan.units.extend(input_cases(probe, machine, of_inputs, &rests_on).into_iter().map(unit));
+            }
+        }
         if effort < Effort::Default {
-            chosen.iter().filter(|probe| asked(probe)).for_each(|probe| plan.leave_out(probe, machine, effort));
+            eligible.iter().filter(|probe| asked(probe)).for_each(|probe| plan.leave_out(probe, machine, effort));
         }
         Ok(plan)
     }
 
-    /// What the predictions of what is asked for need: ids of metrics, each with a case. What those of inputs need does not count: nobody
-    /// asked for an input's own prediction.
-    fn asked_for(&self, probes: &[&'static Probe], machine: &Machine) -> BTreeSet<(String, Case)> {
+    /// Notes what the predictions of each unit need, and returns all of it. What those of inputs need does not count: nobody asked for an
+    /// input's own prediction.
+    fn rest_on(&mut self, sources: &Sources<'_>) -> BTreeSet<(Name, Case)> {
+        let Sources { probes, machine, elsewhere } = *sources;
+        let elsewhere = elsewhere.map(|of| of(machine, &self.planned()));
         let asked_for = RefCell::new(BTreeSet::new());
-        for unit in self.units.iter().filter(|unit| !unit.only_input) {
-            let measured = |id: &str, case: &Case| {
-                asked_for.borrow_mut().insert((id.to_owned(), case.clone()));
-                plausible(probes, id)
-            };
+        let measured = |id: &str, case: &Case| {
+            asked_for.borrow_mut().insert((Name::intern(id), case.clone()));
+            plausible(probes, id)
+        };
+        for unit in &mut self.units {
             let facts = Facts::new(machine, &measured);
+            let facts = elsewhere.iter().fold(facts, |facts, elsewhere| facts.beside(elsewhere));
             for metric in unit.probe.metrics.iter().filter(|metric| metric.is_of(&unit.case)) {
                 // Only what it asks for counts; whether there is a prediction is known once everything is measured.
-                let _ = (unit.probe.predict)(&facts, metric, &unit.case);
+                let _ = facts.predict((metric, &unit.case), |facts| (unit.probe.predict)(facts, metric, &unit.case));
             }
+            unit.rests_on = asked_for.take();
         }
-        asked_for.into_inner()
+        self.needed()
+    }
+
+    /// What the predictions of what is asked for need.
+    fn needed(&self) -> BTreeSet<(Name, Case)> {
+        self.units.iter().flat_map(|unit| unit.rests_on.iter().cloned()).collect()
     }
 
     /// The figures that are asked for and of which no formula tells, whatever else is measured, with the reason.
@@ -210,17 +239,17 @@ impl Plan {
 
     /// This plan with these cases only of what was asked for, and with no more inputs than their predictions need.
     #[must_use]
-    pub fn only(mut self, (probes, machine): (&[&'static Probe], &Machine), is_wanted: impl Fn(&Case) -> bool) -> Self {
+    pub fn only(mut self, is_wanted: impl Fn(&Case) -> bool) -> Self {
         self.units.retain(|unit| unit.only_input || is_wanted(&unit.case));
         self.left_out.retain(|(_, case, _)| is_wanted(case));
-        self.keep_needed_inputs(probes, machine);
+        self.keep_needed_inputs();
         self
     }
 
     /// This plan with what fits into the room, each case with all its rounds: by their rank, and among equals first one case of each
     /// probe, then the next of each. What does not fit is left out, and the inputs that only its predictions need are.
     #[must_use]
-    pub fn within(mut self, room: Room, (probes, machine): (&[&'static Probe], &Machine)) -> Self {
+    pub fn within(mut self, room: Room) -> Self {
         let all = self.expected(room.rounds).div_f64(EQUAL_SHARE);
         let budget = EQUAL_SHARE * nanoseconds(room.time);
         let without = without_room(&self.needs(room.rounds), budget, budget);
@@ -237,7 +266,7 @@ impl Plan {
         self.units = units.into_iter().flatten().collect();
         let asked = dropped.into_iter().filter_map(Result::err).filter(|unit| !unit.only_input);
         self.left_out.extend(asked.map(|unit| (unit.probe, unit.case, reason.clone())));
-        self.keep_needed_inputs(probes, machine);
+        self.keep_needed_inputs();
         self
     }
 
@@ -280,12 +309,10 @@ impl Plan {
     }
 
     /// Leaves out the inputs that no prediction needs.
-    fn keep_needed_inputs(&mut self, probes: &[&'static Probe], machine: &Machine) {
-        let needed = self.asked_for(probes, machine);
-        let is_needed = |id: Name, case: &Case| needed.contains(&(id.as_str().to_owned(), case.clone()));
-        let is_kept =
-            |unit: &Unit| !unit.only_input || unit.probe.metrics.iter().any(|metric| is_needed(metric.id, &unit.case));
-        self.units.retain(is_kept);
+    fn keep_needed_inputs(&mut self) {
+        let needed = self.needed();
+        let is_needed = |unit: &Unit| unit.probe.is_input_of(&needed, &unit.case);
+        self.units.retain(|unit| !unit.only_input || is_needed(unit));
     }
 
     /// This plan with the units that are asked for in blocks, by their cases.
@@ -342,11 +369,11 @@ impl Plan {
 }
 
 /// The cases of a probe at which predictions ask for one of its metrics.
-fn input_cases(probe: &Probe, machine: &Machine, effort: Effort, rests_on: &BTreeSet<(String, Case)>) -> Vec<Case> {
-    let is_asked_for = |case: &Case| {
-        probe.metrics.iter().any(|metric| rests_on.contains(&(metric.id.as_str().to_owned(), case.clone())))
-    };
-    (probe.cases)(machine, effort).into_iter().filter(is_asked_for).collect()
+fn input_cases(probe: &Probe, machine: &Machine, effort: Effort, needed: &BTreeSet<(Name, Case)>) -> Vec<Case> {
+    if !probe.metrics.iter().any(|metric| needed.iter().any(|(id, _)| *id == metric.id)) {
+        return Vec::new();
+    }
+    (probe.cases)(machine, effort).into_iter().filter(|case| probe.is_input_of(needed, case)).collect()
 }
 
 /// A plausible value, so that a prediction goes on to its next input.
@@ -368,13 +395,6 @@ fn plausible(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
 fn planned(probe: &Probe, case: Case, only_input: bool) -> Planned {
     let metrics = probe.metrics.iter().filter(|metric| metric.is_of(&case)).map(|metric| metric.id).collect();
     Planned { probe: Name::new(probe.id), metrics, case, only_input }
-}
-
-/// The probes that are asked for and the inputs of their predictions, in their order.
-fn with_inputs(probes: &[&'static Probe], asked: impl Fn(&Probe) -> bool) -> Vec<&'static Probe> {
-    let inputs: BTreeSet<&str> =
-        probes.iter().filter(|probe| asked(probe)).flat_map(|probe| probe.inputs).copied().collect();
-    probes.iter().copied().filter(|probe| asked(probe) || inputs.contains(probe.id)).collect()
 }
 
 /// The probes that a name may mean, among those of a plain run and the studies: both are selected by name.
@@ -470,10 +490,14 @@ mod tests {
             Probe { predict: of_top, ..probe("test.top", &[&TOP], &["test.middle", "test.base"]) };
         static SILENT_PROBE: Probe = probe("other.top", &[&TOP], &["test.base"]);
 
+        fn sources<'a>(probes: &'a [&'static Probe], machine: &'a Machine) -> Sources<'a> {
+            Sources { probes, machine, elsewhere: None }
+        }
+
         fn base_sizes(name: &str) -> Vec<u64> {
             let probes = [&BASE_PROBE, &MIDDLE_PROBE, &TOP_PROBE, &SILENT_PROBE];
             let (names, machine) = ([name.to_owned()], Machine::default());
-            let plan = Plan::new(&probes, ProbeKind::Measure, &names, &machine, Effort::Default).unwrap();
+            let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Default).unwrap();
             let base = plan.units.iter().filter(|unit| unit.probe.id == "test.base");
             base.filter_map(|unit| SIZE.of(&unit.case)).collect()
         }
@@ -502,11 +526,12 @@ mod tests {
             static LEAF: Probe = probe("test.base", &[&BASE], &[]);
             static PROBE: Probe = Probe { predict: of_above, ..probe("above.top", &[&ABOVE], &["test.base"]) };
             let (probes, machine) = ([&LEAF, &PROBE], Machine::default());
-            let plan = Plan::new(&probes, ProbeKind::Measure, &["above".to_owned()], &machine, Effort::Quick).unwrap();
+            let names = ["above".to_owned()];
+            let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Quick).unwrap();
             assert_eq!((plan.units.len(), plan.left_out.len()), (2, 3));
-            let first = plan.clone().only((&probes, &machine), |case| *case == of_size(1));
+            let first = plan.clone().only(|case| *case == of_size(1));
             assert_eq!((first.units.len(), first.left_out.len()), (2, 0));
-            let other = plan.only((&probes, &machine), |case| *case == of_size(2));
+            let other = plan.only(|case| *case == of_size(2));
             assert_eq!((other.units.len(), other.left_out.len()), (0, 1), "no input of what is not asked for");
         }
 
@@ -514,13 +539,13 @@ mod tests {
         fn within(time: f64) -> (Vec<u64>, Vec<&'static str>, Vec<u64>) {
             let (probes, machine) = ([&BASE_PROBE, &MIDDLE_PROBE, &TOP_PROBE], Machine::default());
             let names = ["test.top".to_owned()];
-            let plan = Plan::new(&probes, ProbeKind::Measure, &names, &machine, Effort::Default).unwrap();
+            let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Default).unwrap();
             let expected = |probe: &Probe, case: &Case| match (probe.id, SIZE.of(case)) {
                 ("test.top", Some(2)) => Cost::guessed(Duration::from_millis(2495)),
                 _ => Cost::guessed(Duration::from_millis(95)),
             };
             let room = Room { time: Duration::from_secs_f64(time / EQUAL_SHARE + 1e-3), rounds: 4 };
-            let plan = plan.expecting(expected).within(room, (&probes, &machine));
+            let plan = plan.expecting(expected).within(room);
             let (inputs, top): (Vec<Unit>, Vec<Unit>) = plan.units.into_iter().partition(|unit| unit.only_input);
             let size = |case: &Case| SIZE.of(case).unwrap();
             let left_out = plan.left_out.iter().map(|(_, case, _)| size(case)).collect();

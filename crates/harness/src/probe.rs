@@ -1,6 +1,8 @@
 //! What a probe is: data and three functions.
 
-use kelvin_model::{Case, Machine, Metric, Need, NoPrediction, Planned, Prediction, PredictionRecord, leads};
+use std::collections::BTreeSet;
+
+use kelvin_model::{Case, Machine, Metric, Name, Need, NoPrediction, Planned, Prediction, PredictionRecord, leads};
 
 use crate::bench::Bench;
 use crate::facts::Facts;
@@ -40,6 +42,11 @@ impl Probe {
     /// Whether its first round comes before all others of a run, and the rest after them.
     pub(crate) fn waits(&self) -> bool {
         self.metrics.iter().any(|metric| metric.needs == Some(Need::IdleTime))
+    }
+
+    /// Whether one of its metrics at this case is among those that predictions need.
+    pub(crate) fn is_input_of(&self, needed: &BTreeSet<(Name, Case)>, case: &Case) -> bool {
+        self.metrics.iter().any(|metric| needed.contains(&(metric.id, case.clone())))
     }
 
     /// Its prediction for one of its metrics at one case, or the reason for none.

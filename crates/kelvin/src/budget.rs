@@ -12,7 +12,6 @@ use crate::fault::Fault;
 use crate::gaps;
 use crate::measure::Wishes;
 use crate::output;
-use crate::place::Here;
 
 /// Reading the machine and calibrating the clock take about this long before the first round.
 const BEFORE: Duration = Duration::from_millis(300);
@@ -46,12 +45,12 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// What of a plan fits into a budget that was asked for; without one, the usual time grows until all of it does, or to the most
-    /// that these wishes allow.
+    /// What of a plan fits into a budget that was asked for; without one, the usual time grows until all of it does, before the run and in
+    /// it, or to the most that these wishes allow.
     ///
     /// # Errors
     /// If nothing fits.
-    pub fn new(plan: Plan, wishes: &Wishes<'_>, here: &Here, costs: &Costs) -> Result<Self, Fault> {
+    pub fn new(plan: Plan, wishes: &Wishes<'_>, costs: &Costs) -> Result<Self, Fault> {
         let plan = plan.expecting(|probe, case| costs.of(probe, case));
         let (rounds, source) = (wishes.rounds(), costs.source(&plan));
         let needed = (BEFORE + plan.expected(rounds) + after(&plan)).as_secs_f64();
@@ -62,7 +61,7 @@ impl Fitted {
                 let budget = Budget { seconds: time.as_secs_f64(), limit: Limit::Kept, causes };
                 let all = plan.clone();
                 let room = Room { time: time.saturating_sub(BEFORE + AFTER + causes), rounds };
-                let plan = plan.within(room, (&kelvin_probes::all(), &here.machine));
+                let plan = plan.within(room);
                 if plan.units.is_empty() && !all.units.is_empty() {
                     return Err(Fault::because(format!(
                         "{} {}: {rounds} rounds of no case fit; all take about {}",

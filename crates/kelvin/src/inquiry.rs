@@ -2,7 +2,7 @@
 
 use kelvin_analysis::{controls_of, explain, measured_under};
 use kelvin_causes::{Passed, Question, Session};
-use kelvin_harness::{Effort, Facts, Laboratory, MeasuredValue, Plan, Probe, ProbeKind};
+use kelvin_harness::{Effort, Facts, Laboratory, MeasuredValue, Plan, Probe, ProbeKind, Sources};
 use kelvin_model::{Case, CauseVerdict, Experiment, Machine, Metric, MetricAt, Name, PredictionRecord};
 
 use crate::output::Line;
@@ -71,8 +71,10 @@ pub fn measured_by(id: &str) -> Option<(&'static Probe, &'static Metric)> {
 /// Of a probe that is none of a plain run.
 pub fn plan_of_case(probe: &Probe, case: &Case, machine: &Machine) -> Plan {
     let probes = kelvin_probes::all();
-    let plan = Plan::new(&probes, ProbeKind::Measure, &[probe.id.to_owned()], machine, Effort::Thorough);
-    plan.expect("a probe is selected by its id").only((&probes, machine), |one| one == case)
+    // Its gap is to its formula, which its causes change.
+    let sources = Sources { probes: &probes, machine, elsewhere: None };
+    let plan = Plan::new(&sources, ProbeKind::Measure, &[probe.id.to_owned()], Effort::Thorough);
+    plan.expect("a probe is selected by its id").only(|one| one == case)
 }
 
 /// What the prediction of a plan's case needs.

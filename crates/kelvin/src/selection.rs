@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kelvin_catalogue::file::REMOTE;
-use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Sources, Unit};
 use kelvin_model::{Case, Need};
 
 use crate::cli::MeasureArgs;
@@ -70,7 +70,8 @@ pub fn studies_that_need(need: Need) -> Vec<&'static Probe> {
 /// # Errors
 /// A name that selects nothing.
 pub fn plan_of(kind: ProbeKind, names: &[String], here: &Here, effort: Effort) -> Result<Plan, Fault> {
-    Plan::new(&kelvin_probes::all(), kind, names, &here.machine, effort).map_err(Fault::because)
+    let (probes, machine, elsewhere) = (kelvin_probes::all(), &here.machine, Some(kelvin_probes::elsewhere as _));
+    Plan::new(&Sources { probes: &probes, machine, elsewhere }, kind, names, effort).map_err(Fault::because)
 }
 
 /// A plan whose blocks of remote files are of files of the size that an option names, each case once.

@@ -8,6 +8,7 @@ use kelvin_model::{
 };
 
 use super::*;
+use crate::plan::Sources;
 use crate::probe::{Effort, Method, Probe, ProbeKind};
 
 const N: Axis = Axis::new("n", "", AxisScale::Linear);
@@ -164,7 +165,9 @@ fn play_on(
     effort: Effort,
     (beside, answer): (fn(u64) -> f64, impl FnMut(u64, u32) -> Option<Attempt>),
 ) -> (Run, Vec<Event>, Vec<Option<Beyond>>) {
-    let plan = Plan::new(&[&PROBE], ProbeKind::Measure, &[], &machine(), effort).unwrap();
+    let (probes, machine): ([&'static Probe; 1], _) = ([&PROBE], machine());
+    let sources = Sources { probes: &probes, machine: &machine, elsewhere: None };
+    let plan = Plan::new(&sources, ProbeKind::Measure, &[], effort).unwrap();
     let outline = outline(&plan, seconds);
     let options = Options {
         program: ("none".into(), Vec::new()),

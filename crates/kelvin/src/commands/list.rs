@@ -175,6 +175,7 @@ fn lines(plan: &Plan) -> Vec<Line<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_harness::Sources;
     use kelvin_probes::other_machines;
 
     use super::*;
@@ -183,7 +184,8 @@ mod tests {
     fn at_most_sixty_figures_of_a_run_are_told_by_other_machines_alone() {
         let probes = kelvin_probes::all();
         for other in other_machines() {
-            let mut plan = Plan::new(&probes, ProbeKind::Measure, &[], &other.machine, Effort::Default).unwrap();
+            let sources = Sources { probes: &probes, machine: &other.machine, elsewhere: None };
+            let mut plan = Plan::new(&sources, ProbeKind::Measure, &[], Effort::Default).unwrap();
             plan.units.retain(|unit| Needing::of(unit.probe).is_none());
             let found = kelvin_probes::primitives(&other.machine, &plan);
             let (told, of_devices): (Vec<_>, Vec<_>) = found.iter().partition(|one| !one.elsewhere.is_empty());

@@ -144,7 +144,7 @@ pub fn carry_out(here: Here, plan: Plan, wishes: &Wishes<'_>, to: &Destination<'
 /// # Errors
 /// If nothing fits, or the store fails.
 pub fn fitted(plan: Plan, wishes: &Wishes<'_>, here: &Here, to: &Destination<'_>) -> Result<Fitted, Fault> {
-    Fitted::new(plan, wishes, here, &costs(here, wishes, to)?)
+    Fitted::new(plan, wishes, &costs(here, wishes, to)?)
 }
 
 /// Measures a plan in fresh processes, and does with the run what is to be done with it.

@@ -47,7 +47,7 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
         args: &args.measure,
         told: Told::ForFigures,
     };
-    let Fitted { plan, budget, .. } = Fitted::new(plan, &wishes, &here, &Costs::of_table(&here.machine))?;
+    let Fitted { plan, budget, .. } = Fitted::new(plan, &wishes, &Costs::of_table(&here.machine))?;
     let wishes = Wishes { budget: budget.seconds, ..wishes };
     let prepared = Prepared::new(here, &plan, &args.measure)?;
     let options = prepared.options(&plan, budget, args.measure.round_limit);

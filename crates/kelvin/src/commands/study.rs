@@ -86,7 +86,7 @@ pub fn study(args: &StudyArgs) -> Done {
     let plan = plan_of(chosen.kind, &chosen.names, &here, effort)?;
     let plan = at_remote_size(plan, &args.measure)?;
     let plan = if args.full { with_all_combinations(plan, &chosen)? } else { plan };
-    let plan = without_devices(only(plan, &args.only, &here)?, &here);
+    let plan = without_devices(only(plan, &args.only)?);
     // What is compared must be measured close together: states of the machine last for seconds.
     let plan = plan.in_blocks(|case| Files::of(case).map_or(0, |files| 1 + files as u32));
     let (moved, is_long) = (moved(&plan), [WHOLE.id, CACHE_SIZE.id].iter().any(|id| chosen.is(id)));
@@ -144,7 +144,7 @@ fn published(name: &str, as_json: bool) -> Done {
 }
 
 /// The cases with these values of their axes.
-fn only(plan: Plan, wanted: &[(String, String)], here: &Here) -> Result<Plan, Fault> {
+fn only(plan: Plan, wanted: &[(String, String)]) -> Result<Plan, Fault> {
     let has = |case: &Case, (axis, value): &(String, String)| {
         case.iter().any(|(name, its)| name.as_str() == axis && its.to_string() == *value)
     };
@@ -157,11 +157,11 @@ fn only(plan: Plan, wanted: &[(String, String)], here: &Here) -> Result<Plan, Fa
     if !wanted.is_empty() && !own().any(|unit| is_wanted(&unit.case)) {
         return Err(Fault::because("--only: no case of this study has all of these values"));
     }
-    if wanted.is_empty() { Ok(plan) } else { Ok(plan.only((&kelvin_probes::all(), &here.machine), is_wanted)) }
+    if wanted.is_empty() { Ok(plan) } else { Ok(plan.only(is_wanted)) }
 }
 
 /// Without the cases of ends in the kernel where its module cannot be used, which is said.
-fn without_devices(plan: Plan, here: &Here) -> Plan {
+fn without_devices(plan: Plan) -> Plan {
     let Some(missing) = [Device::Sender, Device::Receiver].into_iter().find_map(|device| KernelEnd::open(device).err())
     else {
         return plan;
@@ -173,7 +173,7 @@ fn without_devices(plan: Plan, here: &Here) -> Plan {
         return plan;
     }
     output::remark(format!("kelvin: {} cases with ends in the kernel are left out: {missing}", left_out.len()));
-    let mut plan = plan.only((&kelvin_probes::all(), &here.machine), |case| !has_kernel_end(case));
+    let mut plan = plan.only(|case| !has_kernel_end(case));
     plan.left_out.extend(left_out);
     plan
 }
