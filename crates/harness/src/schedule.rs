@@ -3,6 +3,8 @@
 //!
 //! Pure: the time and how far each unit has come are passed in, so tests need no real time.
 
+use std::time::Duration;
+
 use kelvin_model::Standing;
 use kelvin_stats::{LEAST_ROUNDS, Random, median};
 
@@ -83,6 +85,8 @@ pub(crate) struct Wanted {
 pub enum Limit {
     /// The budget: it grows.
     Grows,
+    /// The budget, as long as it is no more than this; then the least important units are left out.
+    GrowsTo(Duration),
     /// The units: the least important are left out.
     Kept,
 }
@@ -285,16 +289,17 @@ impl Schedule {
         if self.only_asked() == Some(unit) { 1 } else { LEAST_ROUNDS as u32 }
     }
 
-    /// Nanoseconds that a round of a unit may take that begins now, where the budget is kept: those that more important units leave,
+    /// Nanoseconds that a round of a unit may take that begins now, where there is a most that the budget is kept to: those that more important units leave,
     /// and half of them if it needs further rounds; in any case twice what it usually takes, as far as that is a small overrun.
     pub(crate) fn time_for(&self, unit: usize, now: f64) -> f64 {
         let needs = self.needs();
-        let turn = |need: &Need| need.turn(self.budget);
+        let end = self.most();
+        let turn = |need: &Need| need.turn(end);
         let before = needs.iter().filter(|need| turn(need) < turn(&needs[unit]));
         let others: f64 = before.map(|need| need.time).sum();
-        let room = (1.0 + OVERRUN) * self.budget - now - others;
+        let room = (1.0 + OVERRUN) * end - now - others;
         let room = if self.owed(&self.units[unit]) > 1 { room / 2.0 } else { room };
-        room.max((2.0 * self.cost(unit, Purpose::Equal)).min(OVERRUN * self.budget))
+        room.max((2.0 * self.cost(unit, Purpose::Equal)).min(OVERRUN * end))
     }
 
     /// The decisions since the last call.
@@ -422,25 +427,28 @@ impl Schedule {
         self.needs().iter().map(|need| need.time).sum()
     }
 
-    /// Sees to it that all rounds of the minimum fit: the budget grows, or units have to wait.
-    fn make_room(&mut self, now: f64) {
+    /// Nanoseconds that the budget may become at most.
+    fn most(&self) -> f64 {
         match self.wanted.limit {
-            Limit::Grows => {
-                let owed = self.needed();
-                // A last round that ends late is no reason. Only what was said is kept to: an estimate that a busy moment raised
-                // falls again.
-                if owed > 0.0 {
-                    self.budget = self.said.max(now + owed);
-                }
-            }
-            Limit::Kept => {
-                self.without_room = without_room(&self.needs(), self.budget - now, self.budget);
-                // Nothing else waits for the time of the one case that was asked for: fewer rounds are better than none.
-                if let Some(unit) =
-                    self.only_asked().filter(|&unit| now + self.time_of(&self.units[unit], 1) <= self.budget)
-                {
-                    self.without_room.retain(|&other| other != unit);
-                }
+            Limit::Grows => f64::INFINITY,
+            Limit::GrowsTo(most) => nanoseconds(most).max(self.wanted.budget),
+            Limit::Kept => self.wanted.budget,
+        }
+    }
+
+    /// Sees to it that all rounds of the minimum fit: the budget grows as far as it may, and then units have to wait.
+    fn make_room(&mut self, now: f64) {
+        let (owed, most) = (self.needed(), self.most());
+        // A last round that ends late is no reason. Only what was said is kept to: an estimate that a busy moment raised falls again.
+        if owed > 0.0 {
+            self.budget = self.said.max((now + owed).min(most));
+        }
+        self.without_room.clear();
+        if now + owed > most {
+            self.without_room = without_room(&self.needs(), most - now, most);
+            // Nothing else waits for the time of the one case that was asked for: fewer rounds are better than none.
+            if let Some(unit) = self.only_asked().filter(|&unit| now + self.time_of(&self.units[unit], 1) <= most) {
+                self.without_room.retain(|&other| other != unit);
             }
         }
         // How long it will be is known once each unit has had a round.
@@ -538,10 +546,11 @@ impl Schedule {
 
     /// Puts a pass in the order in which it will be taken, from its end.
     fn order(&mut self, pass: &mut [usize]) {
-        if self.passes < TELLING_PASSES && self.wanted.limit == Limit::Kept {
+        let may_lack_room = self.wanted.limit == Limit::Kept || !self.without_room.is_empty();
+        if self.passes < TELLING_PASSES && may_lack_room {
             // What turns out to have no room should not have taken time already.
             let needs = self.needs();
-            pass.sort_by_key(|&unit| std::cmp::Reverse(needs[unit].turn(self.budget)));
+            pass.sort_by_key(|&unit| std::cmp::Reverse(needs[unit].turn(self.most())));
         } else {
             self.shuffle(pass);
         }

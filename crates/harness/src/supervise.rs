@@ -112,7 +112,11 @@ impl<'r> Rounds<'r> {
         let beside = options.began.elapsed() + options.reserve;
         let budget = (settings.budget_seconds - beside.as_secs_f64()).max(0.0) * 1e9;
         let RunSettings { rounds, target, seed, .. } = *settings;
-        let wanted = Wanted { budget, limit: options.limit, rounds, target, seed };
+        let limit = match options.limit {
+            Limit::GrowsTo(most) => Limit::GrowsTo(most.saturating_sub(beside)),
+            limit => limit,
+        };
+        let wanted = Wanted { budget, limit, rounds, target, seed };
         let task = |(unit, place): (&Unit, usize)| Task {
             only_input: unit.only_input,
             block: unit.block,
@@ -193,9 +197,9 @@ impl<'r> Rounds<'r> {
         Patience { limit: limit.min(time), most: most.min(time) }
     }
 
-    /// Nanoseconds that a round may take, where the budget is kept.
+    /// Nanoseconds that a round may take, where there is a most that the budget is kept to.
     fn time_for(&self, next: Next, now: f64) -> Option<f64> {
-        (self.options.limit == Limit::Kept).then(|| self.schedule.time_for(next.unit, now))
+        (self.options.limit != Limit::Grows).then(|| self.schedule.time_for(next.unit, now))
     }
 
     /// Records the outcome of a round in the schedule: it took so many nanoseconds, so many of them beyond its timing.

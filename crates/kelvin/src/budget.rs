@@ -78,7 +78,8 @@ impl Fitted {
                 let seconds = needed.max(usual.unwrap_or(0.0));
                 // Rounds come first.
                 let causes = for_causes(Duration::from_secs_f64((wishes.causes * seconds).min(seconds - needed)));
-                let budget = Budget { seconds, limit: Limit::Grows, causes };
+                let limit = wishes.most.filter(|_| asked.is_none()).map_or(Limit::Grows, Limit::GrowsTo);
+                let budget = Budget { seconds, limit, causes };
                 Ok(Self { plan, budget, left_out: Vec::new(), usual: usual.filter(|&usual| needed > usual), source })
             }
         }

@@ -30,7 +30,7 @@ const fn growing(of: &'static Metric, milliseconds: u64, axis: Axis, nanoseconds
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
-static COSTS: [Cost; 31] = [
+static COSTS: [Cost; 39] = [
     growing(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
     growing(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
     growing(&mem::LATENCY, 5, mem::BYTES, 2.0),
@@ -59,6 +59,15 @@ static COSTS: [Cost; 31] = [
     fixed(&net::BANDWIDTH_UDP, 60),
     fixed(&net::BANDWIDTH_UNIX, 50),
     fixed(&net::LOADED, 55),
+    // Streams to another host last until their rate is steady.
+    fixed(&net::PEER_PING, 30),
+    fixed(&net::PEER_CONNECT, 100),
+    fixed(&net::PEER_CRR, 150),
+    fixed(&net::PEER_BANDWIDTH, 1000),
+    fixed(&net::PEER_BANDWIDTH_MESSAGE, 550),
+    fixed(&net::PEER_BANDWIDTH_UDP, 1000),
+    fixed(&net::PEER_OFFERED, 650),
+    fixed(&net::PEER_LOADED, 400),
     fixed(&os::RIVALS_SYSCALL, 450),
     fixed(&os::RIVALS_PIPE, 450),
     fixed(&net::RIVALS_TCP, 2200),

@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use kelvin_model::units::seconds;
 
 /// Why a study cannot be made, or goes on no longer.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +97,18 @@ pub enum Error {
     /// No request was answered when capacities were measured.
     #[error("the server answered no request rightly: {0}")]
     Unanswered(String),
+    /// All visits take longer than they may.
+    #[error("{visits} visits to each of {numbers} numbers of users take about {}, and {} are left: ask for fewer sweeps, or give --budget", seconds(needed.as_secs_f64().round()), seconds(most.as_secs_f64().round()))]
+    TooLong {
+        /// Numbers of users of all sweeps.
+        numbers: usize,
+        /// Visits to each.
+        visits: u32,
+        /// What all visits take.
+        needed: Duration,
+        /// What they may take.
+        most: Duration,
+    },
     /// A call of the system.
     #[error(transparent)]
     System(#[from] std::io::Error),

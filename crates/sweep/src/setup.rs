@@ -23,6 +23,8 @@ pub struct Setup {
     pub visits: u32,
     /// Time that all visits together may take.
     pub budget: Duration,
+    /// The most that they may take, where there is one: numbers of users that do not fit are left out.
+    pub most: Option<Duration>,
     /// Time of a visit that counts, where it was told.
     pub duration: Option<Duration>,
     /// CPUs of the load generator.

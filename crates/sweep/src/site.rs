@@ -7,6 +7,7 @@ use kelvin_catalogue::load::{Between, Pattern};
 use kelvin_file::cache::State;
 use kelvin_file::group::Group;
 use kelvin_load::pattern;
+use kelvin_model::units::seconds;
 use kelvin_resources::Watched;
 
 use crate::disk::DiskRate;
@@ -28,8 +29,15 @@ const WARM_UP: Duration = Duration::from_millis(300);
 const USERS_OF_STREAM: u64 = 4;
 /// Longest time of a round of a capacity: until so many requests of a slow server were answered.
 const REQUESTS_OF_STREAM: f64 = 12.0;
+/// Part of the time of a study that has a most that one such round takes at most: there are three of each pattern.
+const SHARE_OF_STREAM: u32 = 12;
 /// Longest time of a visit and of its warm-up, however slow the server is.
 pub(crate) const LONGEST: Duration = Duration::from_secs(120);
+
+/// Longest time of a round of a capacity in a study that may take so long.
+pub(crate) fn longest_stream(most: Option<Duration>) -> Duration {
+    most.map_or(LONGEST, |most| (most / SHARE_OF_STREAM).clamp(ROUND, LONGEST))
+}
 
 /// A server that runs, and the files that it has. Dropped, it ends if it is the study's own.
 #[derive(Debug)]
@@ -124,13 +132,13 @@ impl Site {
         if self.is_in_memory { pattern } else { Pattern::Fixed }
     }
 
-    /// Has a few users ask by each pattern of these loads.
-    pub fn streams(&mut self, loads: &[Load], seed: u64) -> Result<Streams> {
+    /// Has a few users ask by each pattern of these loads, each time for so long at most.
+    pub fn streams(&mut self, loads: &[Load], seed: u64, longest: Duration) -> Result<Streams> {
         let mut streams: Vec<(Pattern, Vec<Visited>)> = Vec::new();
         for load in loads {
             let pattern = self.streamed(load.pattern);
             if !streams.iter().any(|(known, _)| *known == pattern) {
-                streams.push((pattern, self.streams_by(pattern, seed)?));
+                streams.push((pattern, self.streams_by(pattern, seed, longest)?));
             }
         }
         let streams = Streams(streams);
@@ -138,7 +146,7 @@ impl Site {
         Ok(streams)
     }
 
-    fn streams_by(&mut self, pattern: Pattern, seed: u64) -> Result<Vec<Visited>> {
+    fn streams_by(&mut self, pattern: Pattern, seed: u64, longest: Duration) -> Result<Vec<Visited>> {
         let wish = Wish {
             users: USERS_OF_STREAM,
             think: Duration::ZERO,
@@ -147,12 +155,12 @@ impl Site {
             duration: ROUND,
             seed,
         };
-        let first = self.stream(wish)?;
-        let time = Duration::from_secs_f64(REQUESTS_OF_STREAM / first.load.rate()).clamp(ROUND, LONGEST);
+        let first = self.stream(wish, longest)?;
+        let time = Duration::from_secs_f64(REQUESTS_OF_STREAM / first.load.rate()).clamp(ROUND, longest);
         // One that was too short to count requests is made again with the time that they take.
         let mut streams = if time > ROUND { Vec::new() } else { vec![first] };
         while streams.len() < ROUNDS as usize {
-            streams.push(self.stream(Wish { duration: time, ..wish })?);
+            streams.push(self.stream(Wish { duration: time, ..wish }, longest)?);
         }
         Ok(streams)
     }
@@ -180,15 +188,16 @@ impl Site {
         }
     }
 
-    fn stream(&mut self, wish: Wish) -> Result<Visited> {
+    fn stream(&mut self, wish: Wish, longest: Duration) -> Result<Visited> {
         let visited = self.visit(wish)?;
         if visited.load.requests > 0 {
             return Ok(visited);
         }
-        if visited.load.errors.count() == 0 && wish.duration < LONGEST {
-            return self.stream(Wish { duration: (wish.duration * 4).min(LONGEST), ..wish });
+        if visited.load.errors.count() == 0 && wish.duration < longest {
+            return self.stream(Wish { duration: (wish.duration * 4).min(longest), ..wish }, longest);
         }
-        Err(Error::Unanswered(visited.load.errors.first.unwrap_or_else(|| "none within two minutes".into())))
+        let none = || format!("none within {}", seconds(longest.as_secs_f64()));
+        Err(Error::Unanswered(visited.load.errors.first.unwrap_or_else(none)))
     }
 }
 

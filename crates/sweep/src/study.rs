@@ -17,8 +17,8 @@ use crate::network::{Expected, expected};
 use crate::pinned::Pinned;
 use crate::place::Place;
 use crate::setup::{Load, Setup, Target};
-use crate::site::{LONGEST, ROUND, Site, Streams, order_of, start};
-use crate::users::{Stop, grid, order};
+use crate::site::{LONGEST, ROUND, Site, Streams, longest_stream, order_of, start};
+use crate::users::{Stop, grid, least_missed, order};
 use crate::visit::{Visited, Wish};
 
 /// Requests that are to be answered in a visit, at least.
@@ -72,6 +72,8 @@ struct Sweep {
     /// The resources whose use is known.
     watched: Vec<Resource>,
     expected: Option<Expected>,
+    /// Numbers of users that are left out for want of time.
+    left_out: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,14 +98,17 @@ impl Study {
     /// # Errors
     /// Whatever keeps a server from being started or a capacity from being measured.
     pub fn prepare(setup: &Setup, before_files: &dyn Fn()) -> Result<Self> {
+        let begun = Instant::now();
         let _pinned = Pinned::to(&setup.cpus)?;
         let (mut sites, _place) = match &setup.target {
             Target::Own(own) => start(own, before_files)?,
             Target::Running(running) => (vec![Site::join(running)?], Place::here()),
         };
-        let streams =
-            sites.iter_mut().map(|site| site.streams(&setup.loads, setup.seed)).collect::<Result<Vec<_>>>()?;
-        let plan = Plan::of(&sites, &streams, setup);
+        let longest = longest_stream(setup.most);
+        let streams = sites.iter_mut().map(|site| site.streams(&setup.loads, setup.seed, longest));
+        let streams = streams.collect::<Result<Vec<_>>>()?;
+        let most = setup.most.map(|most| most.saturating_sub(begun.elapsed()));
+        let plan = Plan::of(&sites, &streams, (setup, most))?;
         Ok(Self { plan, sites, _place, _pinned })
     }
 
@@ -127,6 +132,11 @@ impl Study {
         self.plan.sweeps.iter().map(Sweep::in_words).collect()
     }
 
+    /// The numbers of users of each sweep that are left out for want of time, in words.
+    pub fn left_out(&self) -> Vec<String> {
+        self.plan.sweeps.iter().filter_map(Sweep::left_out_in_words).collect()
+    }
+
     /// Tells what the capacities are, makes all visits, and tells what each brought.
     pub fn conduct(&mut self, outline: &Outline, sink: &mut dyn Sink) -> RunStatus {
         let Self { plan, sites, .. } = self;
@@ -142,19 +152,23 @@ impl Study {
 }
 
 impl Plan {
-    fn of(sites: &[Site], streams: &[Streams], setup: &Setup) -> Self {
+    fn of(sites: &[Site], streams: &[Streams], (setup, most): (&Setup, Option<Duration>)) -> Result<Self> {
         let of = |(site, load): (usize, &Load)| {
             let alike = streams[site].of(sites[site].streamed(load.pattern));
             Sweep::plan((site, &sites[site]), *load, alike, setup)
         };
         let all = (0..sites.len()).flat_map(|site| setup.loads.iter().map(move |load| (site, load)));
-        let sweeps: Vec<Sweep> = all.map(of).collect();
+        let mut sweeps: Vec<Sweep> = all.map(of).collect();
+        if let Some(most) = most {
+            fit(&mut sweeps, (setup, most))?;
+        }
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
         let told = Told::of(streams[0].first(), sites[0].common.between);
         let order = order(&users, setup.visits, setup.seed);
         let congestion_control = streams.iter().find_map(|streams| streams.first().server.congestion_control());
         let notes = notes(&sweeps, congestion_control);
-        Self { sweeps, order, told, notes, seed: setup.seed, cpu: setup.cpus.first().copied().unwrap_or_default() }
+        let cpu = setup.cpus.first().copied().unwrap_or_default();
+        Ok(Self { sweeps, order, told, notes, seed: setup.seed, cpu })
     }
 
     /// All cases, in the order of reports.
@@ -324,15 +338,40 @@ impl Sweep {
         let time_for = (round.as_secs_f64() / (SHORTEST_WARM_UP + SHORTEST).as_secs_f64()) as usize;
         let knee = expected.map_or(1, |expected| expected.knee);
         let users = setup.users.clone().unwrap_or_else(|| grid(knee, time_for));
-        let visits = setup.sweeps() * users.len() * setup.visits as usize + 1;
-        let share = setup.duration.unwrap_or(setup.budget / visits as u32);
-        let times = users.iter().map(|&users| {
-            let times = times(load, expected, users, share);
-            Times { duration: setup.duration.unwrap_or(times.duration), ..times }
-        });
-        let times = times.collect();
         let watched = figures::of_resources(&streams[0], &capacities).into_iter().map(|(one, _)| one).collect();
-        Self { site: number, common, load, users, times, rounds, capacities, watched, expected }
+        let (times, left_out) = (Vec::new(), Vec::new());
+        let mut sweep =
+            Self { site: number, common, load, users, times, rounds, capacities, watched, expected, left_out };
+        sweep.plan_times(setup);
+        sweep
+    }
+
+    /// Shares the time among its numbers of users.
+    fn plan_times(&mut self, setup: &Setup) {
+        let visits = setup.sweeps() * self.users.len() * setup.visits as usize + 1;
+        let share = setup.duration.unwrap_or(setup.budget / visits as u32);
+        let of = |&users: &u64| {
+            let times = times(self.load, self.expected, users, share);
+            Times { duration: setup.duration.unwrap_or(times.duration), ..times }
+        };
+        self.times = self.users.iter().map(of).collect();
+    }
+
+    /// How long all visits take.
+    fn time(&self, visits: u32) -> Duration {
+        let pass: Duration = self.times.iter().map(|times| times.whole()).sum();
+        let again = self.times.first().map_or(Duration::ZERO, |times| times.whole());
+        visits * pass + again
+    }
+
+    /// Leaves out the number of users that it misses least; returns whether there was one.
+    fn leave_out_one(&mut self) -> bool {
+        let knee = self.expected.map_or(1, |expected| expected.knee);
+        let Some(at) = least_missed(&self.users, knee) else { return false };
+        self.times.remove(at);
+        self.left_out.push(self.users.remove(at));
+        self.left_out.sort_unstable();
+        true
     }
 
     fn times_of(&self, users: u64) -> Times {
@@ -340,10 +379,18 @@ impl Sweep {
         self.times[at]
     }
 
-    fn in_words(&self) -> String {
+    fn left_out_in_words(&self) -> Option<String> {
+        let numbers: Vec<String> = self.left_out.iter().map(u64::to_string).collect();
+        (!numbers.is_empty()).then(|| format!("{}: {} users", self.who(), numbers.join(", ")))
+    }
+
+    fn who(&self) -> String {
         let Load { pattern, think } = self.load;
-        let cache = self.common.cache.name();
-        let who = format!("{} files, {cache}, think time {} ms", pattern.name(), think.as_millis());
+        format!("{} files, {}, think time {} ms", pattern.name(), self.common.cache.name(), think.as_millis())
+    }
+
+    fn in_words(&self) -> String {
+        let who = self.who();
         match self.expected {
             Some(Expected { limit, capacity, knee }) => {
                 let users = if knee == 1 { "one user".to_owned() } else { format!("{knee} users") };
@@ -373,6 +420,20 @@ fn times(load: Load, expected: Option<Expected>, users: u64, share: Duration) ->
     Times { warm_up, duration }
 }
 
+/// Leaves out numbers of users, those of the longest sweep first, until all visits fit into a time.
+fn fit(sweeps: &mut [Sweep], (setup, most): (&Setup, Duration)) -> Result<()> {
+    let time = |sweeps: &[Sweep]| -> Duration { sweeps.iter().map(|sweep| sweep.time(setup.visits)).sum() };
+    while time(sweeps) > most {
+        let mut longest: Vec<&mut Sweep> = sweeps.iter_mut().collect();
+        longest.sort_by_key(|sweep| std::cmp::Reverse(sweep.time(setup.visits)));
+        if !longest.into_iter().any(Sweep::leave_out_one) {
+            let numbers = sweeps.iter().map(|sweep| sweep.users.len()).sum();
+            return Err(Error::TooLong { numbers, visits: setup.visits, needed: time(sweeps), most });
+        }
+    }
+    Ok(())
+}
+
 /// What the reader should know.
 fn notes(sweeps: &[Sweep], congestion_control: Option<&str>) -> Vec<String> {
     let mut notes = Vec::new();
@@ -385,6 +446,10 @@ fn notes(sweeps: &[Sweep], congestion_control: Option<&str>) -> Vec<String> {
     let is_between = |between| sweeps.iter().all(|sweep| sweep.common.between == between);
     if is_between(Between::Loopback) {
         notes.push("client and server are on one host: there is no link between them, only memory".into());
+    }
+    let left_out: Vec<String> = sweeps.iter().filter_map(Sweep::left_out_in_words).collect();
+    if !left_out.is_empty() {
+        notes.push(format!("left out for want of time: {}", left_out.join("; ")));
     }
     let has_link = |sweep: &Sweep| sweep.capacities.get(Resource::Link).is_some();
     if !is_between(Between::Loopback) && !sweeps.iter().all(has_link) {
@@ -405,4 +470,72 @@ fn of_sending(name: &str, is_one_host: bool) -> String {
         "{said}, which paces them by timers: on one host more of the work of an answer is the server's then, and less the client's, than \
          by cubic (--server-options '--congestion-control cubic')"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+    use crate::setup::Running;
+
+    /// A quick study of a server that answers so many requests a second, by this many sweeps, in at most two minutes.
+    fn fitted(capacity: f64, sweeps: usize) -> (Result<()>, Vec<Sweep>) {
+        let common = Common { cache: CacheState::Cached, between: Between::Loopback, files: 1, bytes: 1 };
+        let load = Load { pattern: Pattern::Random, think: Duration::ZERO };
+        let running = Running {
+            url: String::new(),
+            paths: Vec::new(),
+            resources: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            token: String::new(),
+            files: None,
+        };
+        let setup = Setup {
+            target: Target::Running(running),
+            loads: vec![load; sweeps],
+            users: None,
+            visits: 4,
+            budget: Duration::from_secs(60),
+            most: Some(MOST),
+            duration: None,
+            cpus: vec![0],
+            seed: 1,
+        };
+        let sweep = |site| {
+            let mut sweep = Sweep {
+                site,
+                common,
+                load,
+                users: grid(1, 12),
+                times: Vec::new(),
+                rounds: Vec::new(),
+                capacities: Capacities::default(),
+                watched: Vec::new(),
+                expected: Some(Expected { limit: Resource::Link, capacity, knee: 1 }),
+                left_out: Vec::new(),
+            };
+            sweep.plan_times(&setup);
+            sweep
+        };
+        let mut all: Vec<Sweep> = (0..sweeps).map(sweep).collect();
+        (fit(&mut all, (&setup, MOST)), all)
+    }
+
+    const MOST: Duration = Duration::from_secs(120);
+
+    #[test]
+    fn a_quick_study_leaves_out_numbers_of_users_until_it_fits_or_is_refused() {
+        let (fits, fast) = fitted(1000.0, 1);
+        assert!(fits.is_ok() && fast[0].left_out.is_empty());
+        let (fits, slow) = fitted(6.0, 1);
+        let [sweep] = &slow[..] else { panic!("{slow:?}") };
+        assert!(fits.is_ok() && sweep.time(4) <= MOST && sweep.time(4) > MOST / 2, "{sweep:?}");
+        assert_eq!((sweep.users[0], sweep.left_out.last()), (1, Some(&20)), "{sweep:?}");
+        assert!(sweep.users.len() >= 4 && sweep.users.len() == sweep.times.len(), "{sweep:?}");
+        let said = sweep.left_out_in_words().unwrap();
+        assert!(said.starts_with("random files, cached, think time 0 ms: ") && said.ends_with(", 20 users"), "{said}");
+        let (fits, _) = fitted(1.0, 8);
+        let said = fits.unwrap_err().to_string();
+        assert!(said.starts_with("4 visits to each of ") && said.contains("2 min 0 s are left"), "{said}");
+    }
 }

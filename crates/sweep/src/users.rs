@@ -6,6 +6,8 @@ use kelvin_stats::Random;
 const LEAST_MOST: u64 = 20;
 /// A sweep goes on to this many times the knee that is expected: what more users bring is seen only beyond it.
 const BEYOND_KNEE: u64 = 3;
+/// Numbers of users of a sweep that show a knee, at least.
+const LEAST_NUMBERS: usize = 4;
 /// No more users are visited than this, unless told: each has a connection.
 const MOST: u64 = 1000;
 /// The first numbers.
@@ -29,6 +31,20 @@ fn grid_by(knee: u64, part: u64) -> Vec<u64> {
         users.push((last + (last / part).max(2)).min(most.max(last + 1)));
     }
     users
+}
+
+/// The place of the number of users that a sweep misses least: the largest while another one is as far beyond the expected knee as the
+/// sweep is to go; else the one whose neighbours are nearest to each other, but for the fewest, the most, and the one at the knee. `None`
+/// where no other is left.
+pub(crate) fn least_missed(users: &[u64], knee: u64) -> Option<usize> {
+    let last = users.len().checked_sub(1)?;
+    let is_far = |&&users: &&u64| users >= BEYOND_KNEE * knee;
+    if users.iter().filter(is_far).count() > 1 && last >= LEAST_NUMBERS {
+        return Some(last);
+    }
+    let at_knee = users.iter().enumerate().min_by_key(|(_, users)| users.abs_diff(knee)).map(|(at, _)| at);
+    let gap = |&at: &usize| users[at + 1] as f64 / users[at - 1] as f64;
+    (1..last).filter(|at| Some(*at) != at_knee).min_by(|one, other| gap(one).total_cmp(&gap(other)))
 }
 
 /// One visit: which sweep, how many users, and the number of the visit to these.
@@ -81,6 +97,28 @@ mod tests {
         let far = [grid(40, 22), grid(40, 15), grid(40, 12), grid(40, 1)];
         assert_eq!(far.clone().map(|users| users.len()), [22, 14, 11, 11]);
         assert_eq!(far[2], [1, 2, 3, 4, 6, 8, 10, 20, 40, 80, 120]);
+    }
+
+    /// What is left of a sweep after so many numbers of users less.
+    fn without(mut users: Vec<u64>, knee: u64, fewer: usize) -> Vec<u64> {
+        for _ in 0..fewer {
+            let Some(at) = least_missed(&users, knee) else { break };
+            users.remove(at);
+        }
+        users
+    }
+
+    #[test]
+    fn a_shorter_sweep_ends_beyond_the_knee_before_it_has_gaps() {
+        let users = grid(1, 12);
+        assert_eq!(users, [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 19, 20]);
+        assert_eq!(without(users.clone(), 1, 8), [1, 2, 3, 4]);
+        assert_eq!(without(users.clone(), 2, 7), [1, 2, 3, 4, 6]);
+        assert_eq!(without(users.clone(), 2, 8), [1, 2, 4, 6]);
+        assert_eq!(without(users, 2, 100), [1, 2, 6]);
+        assert_eq!(without(vec![1, 2, 4, 8, 16, 32], 8, 2), [1, 4, 8, 32]);
+        assert_eq!(without(vec![5], 1, 100), [5]);
+        assert_eq!(without(vec![1, 40], 1, 100), [1, 40]);
     }
 
     #[test]

@@ -170,6 +170,25 @@ fn rounds_that_become_ever_slower_lengthen_a_run_in_few_steps() {
 }
 
 #[test]
+fn a_budget_that_may_grow_so_far_and_no_further_leaves_out_what_comes_last() {
+    // Eight rounds of 40 units take 3.2 s, and in this run four times as long beside their timing: 8 s.
+    let script = [usual(5.0); 40];
+    let play = |most| {
+        let limit = Limit::GrowsTo(Duration::from_secs_f64(most));
+        play_on(Wanted { budget: 4e9, limit, ..WANTED }, tasks(&script), &script, |_| 4.0, content)
+    };
+    let within = play(20.0);
+    assert!(within.rounds == [8; 40] && within.left_out.is_empty(), "{:?}", within.rounds);
+    assert_eq!(within.said.len(), 1);
+    let beyond = play(6.0);
+    assert!((5e9..1.05 * 6e9).contains(&beyond.now), "{}", beyond.now);
+    assert!(beyond.said.iter().all(|said| *said <= 6e9), "{:?}", beyond.said);
+    assert!((2..30).contains(&beyond.left_out.len()), "{:?}", beyond.left_out);
+    let first_out = *beyond.left_out.iter().min().unwrap();
+    assert!(first_out >= 10 && beyond.rounds[..first_out].iter().all(|&rounds| rounds == 8), "{:?}", beyond.rounds);
+}
+
+#[test]
 fn a_busy_moment_at_the_start_lengthens_no_run() {
     // Eight rounds of 200 units take 16 s; the first 20 units take ten times as long, since something else runs.
     let script = [usual(5.0); 200];

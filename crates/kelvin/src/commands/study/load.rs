@@ -9,7 +9,7 @@ use std::time::Duration;
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::{Between, Pattern};
 use kelvin_harness::{Plan, Unit};
-use kelvin_model::units::{bytes, decimal_bytes};
+use kelvin_model::units::{bytes, decimal_bytes, seconds};
 use kelvin_sweep::{Error, Load, Own, Running, Setup, Study, Target, Wanted, disk_rate as rate_of};
 use kelvin_sys::fs::read_named_text;
 
@@ -17,7 +17,7 @@ use super::Extent;
 use crate::cli::{StudyArgs, StudyLoadArgs};
 use crate::commands::run::{Checked, Destination};
 use crate::fault::{Done, Fault};
-use crate::measure::Wishes;
+use crate::measure::{MOST_OF_QUICK, Wishes};
 use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
@@ -62,7 +62,14 @@ pub fn load(args: &StudyArgs) -> Done {
     study.expectations().iter().for_each(|line| output::remark(format_args!("kelvin: {line}")));
     let plan = plan(&study)?;
     let time = study.time().as_secs_f64();
-    output::remark(format_args!("kelvin: {} visits in about {time:.0} s; {}", study.visits(), checked.whereto()));
+    let wishes = Wishes { budget: time, ..wishes };
+    let (visits, in_words) = (study.visits(), seconds(time.round()));
+    output::remark(format_args!("kelvin: {visits} visits in about {in_words}; {}", checked.whereto()));
+    let left_out = study.left_out();
+    if !left_out.is_empty() {
+        let most = seconds(MOST_OF_QUICK.as_secs_f64());
+        output::remark_names(format!("kelvin: --quick takes at most {most}, and leaves out:"), &left_out);
+    }
     checked.measure(&plan, &wishes, move |outline, sink| {
         study.conduct(outline, sink);
         drop(peer);
@@ -83,6 +90,7 @@ fn fault(error: Error) -> Fault {
         Error::Group { .. } => Fault::new("--server-group", error),
         Error::Memory(_) => Fault::new("--server-memory", error),
         Error::Namespaces(_) => Fault::new("--between namespaces", error),
+        Error::TooLong { .. } => Fault::new("--quick", error),
         error => Fault::because(error),
     }
 }
@@ -115,6 +123,7 @@ fn setup(args: &StudyArgs, extent: Extent, (prepared, peer): (&Prepared, Option<
         users: (!of_load.users.is_empty()).then(|| sorted(&of_load.users)),
         visits: args.measure.rounds.unwrap_or(extent.rounds),
         budget: args.measure.budget.unwrap_or(Duration::from_secs_f64(extent.budget)),
+        most: (args.quick && args.measure.budget.is_none()).then_some(MOST_OF_QUICK),
         duration: of_load.visit,
         cpus: vec![placement.cpu],
         seed: args.measure.seed.unwrap_or(1),
