@@ -4,7 +4,7 @@ mod headlines;
 
 use std::collections::BTreeMap;
 
-use kelvin_harness::{Effort, Facts, OtherMachine, Plan, ProbeKind, Sources, predictions};
+use kelvin_harness::{Effort, Facts, OtherMachine, Plan, ProbeKind, Sources, Unit, predictions};
 use kelvin_model::{Case, MeasuredValue, Name, PredictionRecord};
 use kelvin_probes::{all, elsewhere, headlines as kept, other_machines};
 
@@ -21,9 +21,8 @@ fn plan(other: &OtherMachine, names: &[&str], effort: Effort) -> Plan {
 /// The predictions of what a plan asks for, on a machine whose figures are kept, where only the plan was measured.
 fn predicted(other: &OtherMachine, plan: &Plan) -> BTreeMap<(Name, Case), PredictionRecord> {
     let (known, planned) = (kept(other), plan.planned());
-    let is_planned = |id: &str, case: &Case| {
-        planned.iter().any(|one| one.case == *case && one.metrics.iter().any(|metric| metric.as_str() == id))
-    };
+    let is_of = |unit: &Unit, id: &str| unit.probe.metrics.iter().any(|metric| metric.id.as_str() == id);
+    let is_planned = |id: &str, case: &Case| plan.units.iter().any(|unit| unit.case == *case && is_of(unit, id));
     let value = |id: &str, case: &Case| known.at(id, case).or_else(|| plausible(id));
     let measured =
         |id: &str, case: &Case| -> Option<MeasuredValue> { value(id, case).filter(|_| is_planned(id, case)) };

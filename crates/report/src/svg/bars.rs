@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn labels_of_bars_have_the_room_that_they_need_and_no_more() {
-        for lengths in [[3, 9, 12], [12, 40, 60]] {
+        for lengths in [[3, 9, 12], [12, 40, 56]] {
             let drawing = drawn(lengths);
             let ends: Vec<f64> = numbers(&drawing, "<text x=\"").step_by(2).take(3).collect();
             let begins: Vec<f64> = numbers(&drawing, "class=\"bar s0\" d=\"M").collect();
