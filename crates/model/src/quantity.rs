@@ -1,5 +1,7 @@
 //! Durations, sizes and rates as people type them: one way to read each, for all commands.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Units of a duration, in seconds; a bare number is in seconds.
@@ -102,6 +104,45 @@ fn split(text: &str) -> (Option<f64>, &str) {
     (number.parse().ok(), unit)
 }
 
+/// Bytes that must move in any time of this length: what a modem of 300 bits a second carries of them in it, so that no link that
+/// files go over is too slow. A disk that flushes may take long, and a host that is gone must not hold a place for ever.
+const LEAST_BYTES: u64 = 4096;
+const LEAST_WITHIN: Duration = Duration::from_secs(120);
+/// The longest and the shortest time that makes sense: a day, and what several round trips of the longest links take.
+const LONGEST_WITHIN: Duration = Duration::from_secs(86_400);
+const SHORTEST_WITHIN: Duration = Duration::from_secs(1);
+
+/// The least progress of a connection: so many bytes in so much time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MinProgress {
+    /// Bytes, one at least.
+    pub bytes: u64,
+    /// The time in which they must move.
+    pub within: Duration,
+}
+
+impl Default for MinProgress {
+    fn default() -> Self {
+        Self { bytes: LEAST_BYTES, within: LEAST_WITHIN }
+    }
+}
+
+impl FromStr for MinProgress {
+    type Err = String;
+
+    /// As `4KiB/2min`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (of, within) = text.split_once('/').ok_or("give BYTES/TIME, such as 4KiB/2min")?;
+        Ok(Self { bytes: bytes(of)?, within: duration_within(within, SHORTEST_WITHIN, LONGEST_WITHIN)? })
+    }
+}
+
+impl fmt::Display for MinProgress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}B/{}s", self.bytes, self.within.as_secs_f64())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +202,15 @@ mod tests {
         }
         for wrong in ["", "0", "%", "-1", "x", "5%%"] {
             assert!(percentage(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn least_progress_is_read_as_it_is_written() {
+        assert_eq!("4KiB/2min".parse(), Ok(MinProgress::default()));
+        assert_eq!(MinProgress::default().to_string().parse(), Ok(MinProgress::default()));
+        for wrong in ["4KiB", "0/2min", "4KiB/0s", "4KiB/2d", "/", "4KiB/"] {
+            assert!(wrong.parse::<MinProgress>().is_err(), "{wrong}");
         }
     }
 }

@@ -10,6 +10,7 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use crate::connection::{Connection, Wants};
 use crate::hall::{Hall, LINGER};
+use crate::pace::Pace;
 use crate::receiving::receive;
 use crate::registered::Registered;
 use crate::status::Status;
@@ -26,7 +27,7 @@ pub fn attend((socket, registered): (&OwnedFd, Option<Registered>), hall: &mut H
     let is_ready = [Timeout::Recv, Timeout::Send].map(|what| set_socket_timeout(socket, what, Some(idle)));
     if is_ready.iter().all(Result::is_ok) {
         // Whatever it is, it is the end.
-        let _ = Attended { socket, connection: &mut connection, is_over, begun: None }.go_on(hall);
+        let _ = Attended { socket, connection: &mut connection, is_over, begun: None, pace: None }.go_on(hall);
     }
     hall.served.requests += connection.answered();
     connection.give_back(&mut buffers);
@@ -38,6 +39,8 @@ struct Attended<'a> {
     connection: &'a mut Connection,
     is_over: &'a AtomicBool,
     begun: Option<Begun>,
+    /// How the client takes the answer that is being sent, of which some was.
+    pace: Option<Pace>,
 }
 
 /// When a request began to arrive that is not whole, and how many were answered before it.
@@ -59,7 +62,12 @@ impl Attended<'_> {
         loop {
             match self.connection.wants() {
                 Wants::Send => match hall.sending.send_some(self.connection, self.socket) {
-                    Ok(sent) => hall.served.bytes += sent as u64,
+                    Ok(sent) => {
+                        hall.served.bytes += sent as u64;
+                        if self.is_too_slow(hall) {
+                            return Ok(());
+                        }
+                    }
                     Err(Errno::INTR) => {}
                     Err(error) => return Err(error),
                 },
@@ -76,6 +84,17 @@ impl Attended<'_> {
                 Wants::End => return self.end(),
             }
         }
+    }
+
+    /// Whether its client takes too little of an answer, of which more is to be sent.
+    fn is_too_slow(&mut self, hall: &Hall) -> bool {
+        if self.connection.wants() != Wants::Send {
+            self.pace = None;
+            return false;
+        }
+        let (now, given) = (Instant::now(), self.connection.given());
+        let pace = self.pace.get_or_insert(Pace::begin(now, given));
+        pace.is_too_slow((now, given), hall.site.limits().progress)
     }
 
     /// Receives what comes; `false` at the end.

@@ -36,8 +36,9 @@ pub struct Connection {
     more: Option<Box<Parts>>,
     /// Whether it ends when all that is sent.
     is_last: bool,
-    /// Requests that were answered.
+    /// Requests that were answered, and bytes that were sent.
     answered: u64,
+    given: u64,
     /// Who is told what it does, if anybody is.
     watched: Option<Registered>,
     /// Whether its client is on this host.
@@ -362,6 +363,7 @@ impl Connection {
     /// So many bytes were sent of what was to be sent next.
     #[inline]
     pub fn sent(&mut self, bytes: usize) {
+        self.given += bytes as u64;
         if self.sent < self.output.len() {
             self.sent += bytes;
         } else if let Some(part) = &mut self.part {
@@ -378,6 +380,12 @@ impl Connection {
     /// Whether a request has begun to arrive and is not whole.
     pub fn has_begun(&self) -> bool {
         self.input.len() > self.taken
+    }
+
+    /// Bytes sent so far.
+    #[inline]
+    pub fn given(&self) -> u64 {
+        self.given
     }
 
     /// Requests answered so far.

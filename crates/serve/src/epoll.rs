@@ -18,8 +18,10 @@ use crate::connection::{Connection, Wants};
 use crate::error::{Error, Result};
 use crate::hall::{Hall, LINGER, ROOM};
 use crate::house::{House, SWEEP};
+use crate::pace::Pace;
 use crate::receiving::receive;
 use crate::server::{LAST, Served, close};
+use crate::site::Site;
 use crate::status::Status;
 
 /// Events that are taken at a time.
@@ -48,6 +50,8 @@ pub struct Client {
     is_queued: bool,
     /// When it was last between two requests, began one, or took something.
     since: Instant,
+    /// How it takes answers.
+    pace: Pace,
 }
 
 /// What becomes of a client.
@@ -269,7 +273,8 @@ impl Serves for Worker {
 impl Client {
     fn new(socket: OwnedFd, connection: Connection, since: Instant) -> Self {
         let (is_readable, has_ended, lingers, is_queued) = Default::default();
-        Self { socket, connection, is_readable, has_ended, lingers, is_queued, since }
+        let pace = Pace::begin(since, 0);
+        Self { socket, connection, is_readable, has_ended, lingers, is_queued, since, pace }
     }
 
     /// Whether it is between two requests.
@@ -381,8 +386,18 @@ impl Client {
                 self.connection.refuse(Status::RequestTimeout, &hall.site);
                 self.drive(hall, is_over) == Next::Gone
             }
-            () => waited >= limits.idle,
+            () => waited >= limits.idle || self.is_too_slow(&hall.site),
         }
+    }
+
+    /// Whether it takes too little of its answers.
+    fn is_too_slow(&mut self, site: &Site) -> bool {
+        let state = (site.now(), self.connection.given());
+        if self.connection.wants() == Wants::Send {
+            return self.pace.is_too_slow(state, site.limits().progress);
+        }
+        self.pace = Pace::begin(state.0, state.1);
+        false
     }
 }
 

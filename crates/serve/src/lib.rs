@@ -21,6 +21,7 @@ mod house;
 pub mod limits;
 mod listing;
 pub mod looks;
+mod pace;
 mod passing;
 pub mod range;
 mod receiving;

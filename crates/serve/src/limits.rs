@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kelvin_model::quantity::MinProgress;
+
 /// The server's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -15,6 +17,8 @@ pub struct Limits {
     pub request: Duration,
     /// Time between two requests of a connection, and for a client to take anything of what is sent.
     pub idle: Duration,
+    /// What a client must take of answers in any time for which it is sent some.
+    pub progress: MinProgress,
     /// Time for the connections to end once the server was asked to stop.
     pub drain: Duration,
 }
@@ -29,6 +33,7 @@ impl Default for Limits {
             target: 8 << 10,
             request: Duration::from_secs(10),
             idle: Duration::from_secs(60),
+            progress: MinProgress::default(),
             drain: Duration::from_secs(10),
         }
     }

@@ -29,7 +29,7 @@ pub enum Sending {
     Auto,
     /// Read into memory and sent from there: two copies, by a buffer that stays in the cache.
     ReadWrite,
-    /// Sent from a mapping of the file: one copy, and page faults.
+    /// Sent from a mapping of the file: one copy, and page faults. Files that cannot be mapped as by [`Self::SendFile`].
     Mmap,
     /// By reference to the page cache (sendfile).
     SendFile,
@@ -150,12 +150,16 @@ impl Sender {
 
     fn send_part(&mut self, part: &Part, answer: Option<Answer>, socket: impl AsFd) -> Result<usize> {
         let sent = match &mut self.0 {
+            // Not every file system has files that can be mapped.
             Calls::Auto(mapped, _) => match answer.map(|answer| answer.path) {
-                Some(Path::Mmap) => mapped.send(part, &socket),
-                Some(Path::SendFile) | None => return send_file(part, socket),
+                Some(Path::Mmap) if mapped.can_show(part) => mapped.send(part, &socket),
+                Some(Path::Mmap | Path::SendFile) | None => return send_file(part, socket),
+            },
+            Calls::Mmap(mapped) => match mapped.can_show(part) {
+                true => mapped.send(part, &socket),
+                false => return send_file(part, socket),
             },
             Calls::ReadWrite | Calls::SendFile => return send_file(part, socket),
-            Calls::Mmap(mapped) => mapped.send(part, &socket),
             Calls::Splice(spliced) => spliced.send(part, &socket),
         };
         sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))

@@ -21,7 +21,9 @@ use crate::error::{Error, Result};
 use crate::files::Opened;
 use crate::hall::{Hall, LINGER, ROOM};
 use crate::house::{House, SWEEP};
+use crate::pace::Pace;
 use crate::server::{LAST, LOOK, Served, close};
+use crate::site::Site;
 use crate::status::Status;
 
 /// Bytes of a file that are read at a time, and sent from memory that stays in the cache.
@@ -122,6 +124,8 @@ pub struct Client {
     lingers: bool,
     /// When it was last between two requests, began one, or took something.
     since: Instant,
+    /// How it takes answers.
+    pace: Pace,
 }
 
 /// A thread.
@@ -337,7 +341,8 @@ impl Serves for Worker {
             let token = serial << 32 | number as u64;
             let (receiving, doing, has_piece, has_ended, lingers) = Default::default();
             let socket = Arc::new(socket);
-            Client { token, socket, connection, receiving, doing, has_piece, has_ended, lingers, since }
+            let pace = Pace::begin(since, 0);
+            Client { token, socket, connection, receiving, doing, has_piece, has_ended, lingers, since, pace }
         });
         self.drive(number);
     }
@@ -558,8 +563,18 @@ impl Client {
                 self.connection.refuse(Status::RequestTimeout, &hall.site);
                 self.drive((hall, desk), is_over) == Next::Gone
             }
-            () => waited >= limits.idle,
+            () => waited >= limits.idle || self.is_too_slow(&hall.site),
         }
+    }
+
+    /// Whether it takes too little of its answers.
+    fn is_too_slow(&mut self, site: &Site) -> bool {
+        let state = (site.now(), self.connection.given());
+        if self.doing.is_some() || self.connection.wants() == Wants::Send {
+            return self.pace.is_too_slow(state, site.limits().progress);
+        }
+        self.pace = Pace::begin(state.0, state.1);
+        false
     }
 }
 

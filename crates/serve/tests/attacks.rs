@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+use kelvin_model::quantity::MinProgress;
 use kelvin_serve::limits::Limits;
 use kelvin_serve::sending::Sending;
 use kelvin_serve::{Model, Setup};
@@ -260,4 +261,25 @@ fn processes_hold_no_more_lists_together_than_so_many() {
     wait_for(true);
     crowd.clear();
     wait_for(false);
+}
+
+#[test]
+fn who_takes_an_answer_too_slowly_does_not_keep_a_place() {
+    const WHOLE: u64 = 1 << 30;
+    let (top, _) = files();
+    fs::File::create(top.path().join("hole")).unwrap().set_len(WHOLE).unwrap();
+    for setup in models() {
+        // More than any client takes: this one takes something at any time.
+        let progress = MinProgress { bytes: 1 << 50, within: Duration::from_secs(1) };
+        let server = Running::start(top.path(), Setup { limits: Limits { progress, ..Limits::default() }, ..setup });
+        let mut slow = server.connect();
+        slow.write_all(b"GET /hole HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+        let (mut some, mut all) = (vec![0; 256 << 10], 0);
+        while let Ok(taken @ 1..) = slow.read(&mut some) {
+            all += taken as u64;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(all < WHOLE, "{}", named(&setup));
+        assert!(server.has_place(), "{}", named(&setup));
+    }
 }

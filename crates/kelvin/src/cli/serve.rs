@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use kelvin_model::quantity::MinProgress;
 use kelvin_serve::Model;
 use kelvin_serve::host::Name;
 use kelvin_serve::sending::Sending;
@@ -42,6 +43,9 @@ pub struct ServeArgs {
     /// Most connections at one time, as far as there are descriptors for them; one more is answered 503
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = super::between(1, 1_000_000))]
     pub connections: u32,
+    /// End the connection of a client that takes fewer bytes of an answer in so much time
+    #[arg(long, value_name = "BYTES/TIME", default_value = "4KiB/2min")]
+    pub min_progress: MinProgress,
     /// Answer GET /.kelvin/resources with what this host and the server have used, to clients with the token; serve nothing below
     /// .kelvin in ROOT
     #[arg(long, requires = "token_file")]

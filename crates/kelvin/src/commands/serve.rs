@@ -107,7 +107,7 @@ fn setup(args: &ServeArgs) -> Result<Setup, Fault> {
     let mut setup = Setup::of(args.threads.map_or_else(usual, |threads| threads as usize));
     setup.model = args.model;
     (setup.sending, setup.lists) = (args.send, args.index);
-    setup.limits = Limits { connections: args.connections, ..Limits::default() };
+    setup.limits = Limits { connections: args.connections, progress: args.min_progress, ..Limits::default() };
     Ok(setup)
 }
 
