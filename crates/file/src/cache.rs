@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use kelvin_sys::interrupt;
-use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
+use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, has_no_mappings, page_bytes};
 
 use crate::engine::{Engine, How};
 use crate::pace::{Paced, Until};
@@ -105,10 +105,10 @@ impl fmt::Display for Residency {
 /// Bytes of a file that are mapped at a time for mincore.
 const WINDOW: u64 = 1 << 30;
 
-/// How much of a file is in memory now.
+/// How much of a file is in memory now: nothing of one that cannot be mapped.
 ///
 /// # Errors
-/// A file that cannot be opened or mapped.
+/// A file that cannot be opened.
 pub fn residency(target: &Target) -> Result<Residency> {
     let file = target.open(Access::Buffered)?;
     let failed = |error| Error::call("find what is in memory of", target.path(), error);
@@ -116,7 +116,10 @@ pub fn residency(target: &Target) -> Result<Residency> {
     let mut mincore = 0;
     for start in (0..target.bytes()).step_by(WINDOW as usize) {
         let bytes = (target.bytes() - start).min(WINDOW);
-        let mapping = FileMapping::of(&file, start, bytes as usize).map_err(failed)?;
+        let mapping = match FileMapping::of(&file, start, bytes as usize) {
+            Err(error) if has_no_mappings(&error) => break,
+            mapping => mapping.map_err(failed)?,
+        };
         mincore += mapping.resident(0, bytes as usize).map_err(failed)?.iter().filter(|&&page| page).count() as u64;
     }
     let cachestat = match target.bytes() {
@@ -132,10 +135,10 @@ const PLACES: usize = 64;
 const LOOK: usize = 256 << 10;
 
 /// The approximate share of a file in memory, 0 to 1, from a few places of it: enough to choose a way to read it, and much
-/// faster than [`residency`].
+/// faster than [`residency`]. Nothing of a file that cannot be mapped.
 ///
 /// # Errors
-/// A file that cannot be opened or mapped.
+/// A file that cannot be opened, or is too large to be mapped.
 pub fn glance(target: &Target) -> Result<f64> {
     let file = target.open(Access::Buffered)?;
     let failed = |error| Error::call("find what is in memory of", target.path(), error);
@@ -143,7 +146,10 @@ pub fn glance(target: &Target) -> Result<f64> {
     if whole == 0 {
         return Ok(1.0);
     }
-    let mapping = FileMapping::whole(&file, whole).map_err(failed)?;
+    let mapping = match FileMapping::whole(&file, whole) {
+        Err(error) if has_no_mappings(&error) => return Ok(0.0),
+        mapping => mapping.map_err(failed)?,
+    };
     let step = (whole / PLACES).max(LOOK).next_multiple_of(LOOK);
     let (mut seen, mut resident) = (0, 0);
     for start in (0..whole).step_by(step) {

@@ -110,6 +110,12 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// It cannot be mapped.
+    #[error("{} cannot be mapped: its file system has no mappings of it", path.display())]
+    NoMapping {
+        /// The file.
+        path: PathBuf,
+    },
     /// io_uring is unavailable.
     #[error("io_uring is unavailable here: {0}")]
     NoRing(String),
@@ -174,6 +180,7 @@ impl Error {
             | Self::Changed { path, .. }
             | Self::Unstated { path, .. }
             | Self::NoDirect { path, .. }
+            | Self::NoMapping { path }
             | Self::Cache { path, .. } => *path = name.to_owned(),
             Self::NoRing(_) | Self::NoGroup(_) | Self::Setting { .. } | Self::Thread(_) | Self::Interrupted(_) => {}
         }
@@ -182,6 +189,6 @@ impl Error {
 
     /// Whether something is unavailable here, as opposed to broken.
     pub fn is_absence(&self) -> bool {
-        matches!(self, Self::NoDirect { .. } | Self::NoRing(_) | Self::NoGroup(_))
+        matches!(self, Self::NoDirect { .. } | Self::NoMapping { .. } | Self::NoRing(_) | Self::NoGroup(_))
     }
 }

@@ -250,6 +250,35 @@ fn files_that_state_no_size_are_read_until_their_end() {
 }
 
 #[test]
+fn files_that_cannot_be_mapped_are_read() {
+    let behaviour = Behaviour { is_direct: true, ..Behaviour::default() };
+    let Some((mounted, _)) = served("reading files that cannot be mapped", behaviour) else { return };
+    let place = Place::new();
+    let content: Vec<u8> = (0..9u32 << 20).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 11) as u8).collect();
+    let source = mounted.path().join("file");
+    fs::write(&source, &content).unwrap();
+    let source = source.to_str().unwrap();
+    let digest = place.run(&["digest", source]);
+    assert_eq!(digest.status.code(), Some(0), "{}", stderr(&digest));
+    assert_eq!((stdout(&digest).split("  ").next().unwrap(), stderr(&digest)), (&*place::defined(&content), ""));
+    let read_by = |engine| place.run(&["file", "read", source, "--engine", engine, "--block", "4k"]);
+    assert_eq!(read_by("pread").status.code(), Some(0), "{}", stderr(&read_by("pread")));
+    assert_refused(&read_by("mmap"), &["cannot be mapped"]);
+    // Of a plain, verified transfer the first blocks are sent from a mapping by turns.
+    for how in [&["--plain"][..], &["--plain", "--no-verify"], &["--plain", "--streams", "2"], &[]] {
+        fs::create_dir(place.path().join("in")).unwrap();
+        let (sent, (_, log)) = moved(&place, (&["in"], &[how, &[source]].concat()));
+        assert_eq!(sent.status.code(), Some(0), "{how:?}: {}{log}", stderr(&sent));
+        assert!(read(place.path().join("in/file")) == content, "{how:?}");
+        fs::remove_dir_all(place.path().join("in")).unwrap();
+    }
+    fs::create_dir(place.path().join("in")).unwrap();
+    let (sent, _) = moved(&place, (&["in"], &["--plain", "--method", "mmap", source]));
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(stderr(&sent).contains("cannot be mapped"), "{}", stderr(&sent));
+}
+
+#[test]
 fn files_with_other_sizes_than_they_state_do_not_arrive() {
     // As those of /sys, which state a page, and those of servers whose answers are out of date.
     for (stated, bytes, why) in

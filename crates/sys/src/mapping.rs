@@ -17,6 +17,13 @@ pub fn page_bytes() -> usize {
     usize::try_from(bytes).unwrap_or(4096)
 }
 
+/// Whether a file could not be mapped because its file system has no shared mappings of it: ENODEV of mmap(2), as of files that a
+/// program behind FUSE has read past the page cache (FOPEN_DIRECT_IO), and of most of /proc and /sys. Then nothing of it is in the
+/// page cache for who reads it.
+pub fn has_no_mappings(error: &Error) -> bool {
+    error.raw_os_error() == Some(libc::ENODEV)
+}
+
 /// The beginning of a file, mapped shared and read-only; unmapped when dropped.
 ///
 /// The file must not be shortened meanwhile: a touch beyond its end is a SIGBUS.

@@ -24,6 +24,9 @@ pub struct Behaviour {
     /// What it states as the size of every file that has some bytes, and has it read until its end, as /proc does; none if it states
     /// the sizes that they have.
     pub stated_size: Option<u64>,
+    /// Whether its files are read past the page cache (FOPEN_DIRECT_IO), and so cannot be mapped; those with another size than they
+    /// state are.
+    pub is_direct: bool,
     /// Whether it renames without replacing.
     pub renames_without_replacing: bool,
     /// The error of making a hard link; none if it makes them.
@@ -40,6 +43,7 @@ impl Default for Behaviour {
         Self {
             most_stored: u64::MAX,
             stated_size: None,
+            is_direct: false,
             renames_without_replacing: true,
             refuses_links: None,
             time_unit: 1,
@@ -420,7 +424,8 @@ impl Server {
 
     fn opened(&self) -> Answer {
         let mut answer = Answer::default();
-        answer.u64s(&[0]).u32s(&[if self.behaviour.stated_size.is_some() { DIRECT } else { 0 }, 0]);
+        let is_direct = self.behaviour.is_direct || self.behaviour.stated_size.is_some();
+        answer.u64s(&[0]).u32s(&[if is_direct { DIRECT } else { 0 }, 0]);
         answer
     }
 

@@ -3,9 +3,9 @@
 //!
 //! Two ways are tried in turn on the first blocks, in an order in which neither is always first, and what they took is compared as
 //! the end sees it, waiting for the other one included. At the sender, verified, that is reading into a buffer against the file
-//! mapped; not verified, against sendfile, which shows the sender no byte. At the receiver, verified, there is one way: what shows no
-//! byte must be read again, and pages of a file that are touched one by one cost more than they save; not verified, it is receiving
-//! into a buffer against splice.
+//! mapped; not verified, against sendfile, which shows the sender no byte. At the receiver, verified, it is parts for which it looks
+//! before it sleeps, against larger ones by calls that wait: what shows no byte must be read again, and pages of a file that are touched
+//! one by one cost more than they save; not verified, it is receiving into a buffer against splice.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,15 +14,20 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use kelvin_sys::interrupt;
+use kelvin_sys::mapping::has_no_mappings;
 use kelvin_wire::Error as WireError;
 
-use crate::channel::{PART, PATIENCE, TICK, TO_SEND, TO_TAKE};
+use crate::channel::{PART, TICK, TO_SEND, TO_TAKE};
 use crate::moving::{Mode, ReceiveMethod, ReceivePath, ReceiveSetup, Seen, SendMethod, SendPath, SendSetup};
+use crate::progress::{MinProgress, ProgressMeter, Shortfall};
 use crate::{Error, Result};
 
 /// Pages of a window, and bytes of a call, of the ways that are tried.
 const WINDOW: usize = 256;
 const CALL: usize = 1 << 20;
+/// Bytes of a call that receives what is hashed: several of them fit into a second-level cache, and they were seen to take a tenth less
+/// than parts of 64 KiB.
+const HASHED: usize = 256 << 10;
 /// Only of pieces of at least so many bytes can be said how long they take.
 const LEAST: u64 = 1 << 20;
 /// How many pieces are moved until one way is chosen.
@@ -109,7 +114,8 @@ impl Ways<SendPath> {
     /// Bytes that go plain: by this setup, or by whatever is fastest. Encrypted ones go by parts alone.
     pub(crate) fn of_sending(asked: Option<SendSetup>, is_plain: bool, is_verified: bool) -> Self {
         let other = if is_verified { SendMethod::Mmap } else { SendMethod::Sendfile };
-        let setup = SendSetup { method: other, mode: Mode::Blocking, buffer: CALL, window: WINDOW, patience: PATIENCE };
+        let patience = MinProgress::default().within;
+        let setup = SendSetup { method: other, mode: Mode::Blocking, buffer: CALL, window: WINDOW, patience };
         Self::of((asked, Some(setup)), is_plain)
     }
 
@@ -124,8 +130,10 @@ impl Ways<SendPath> {
     /// A connection that broke.
     pub(crate) fn finish(&mut self) -> Result<()> {
         for path in self.all.iter_mut().filter_map(|tried| tried.path.as_mut()) {
-            path.finish()
-                .map_err(|error| broken(error).unwrap_or_else(|error| WireError::call(TO_TAKE)(error).into()))?;
+            let patience = path.setup().patience;
+            path.finish().map_err(|error| {
+                broken(error, patience).unwrap_or_else(|error| WireError::call(TO_TAKE)(error).into())
+            })?;
         }
         Ok(())
     }
@@ -134,9 +142,11 @@ impl Ways<SendPath> {
 impl Ways<ReceivePath> {
     /// The same of bytes that come.
     pub(crate) fn of_receiving(asked: Option<ReceiveSetup>, is_plain: bool, is_verified: bool) -> Self {
-        let (method, mode) = (ReceiveMethod::Splice, Mode::Blocking);
-        let setup = ReceiveSetup { method, mode, buffer: CALL, window: WINDOW, patience: PATIENCE };
-        Self::of((asked, (!is_verified).then_some(setup)), is_plain)
+        let (method, buffer) =
+            if is_verified { (ReceiveMethod::ReadWrite, HASHED) } else { (ReceiveMethod::Splice, CALL) };
+        let (mode, patience) = (Mode::Blocking, MinProgress::default().within);
+        let setup = ReceiveSetup { method, mode, buffer, window: WINDOW, patience };
+        Self::of((asked, Some(setup)), is_plain)
     }
 
     /// By what method most of it came: none if nothing came by any.
@@ -222,20 +232,22 @@ impl<P: Path> Ways<P> {
     }
 }
 
-/// Sends a range of a file, and says how many bytes have gone: fewer if the file became shorter, or could not be read.
+/// Sends a range of a file, and says how many bytes have gone: fewer if the file became shorter, or could not be read. None at all
+/// of a file that would be mapped and cannot be.
 ///
 /// # Errors
 /// A connection that broke.
-pub(crate) fn send(path: &mut SendPath, file: &File, range: Range<u64>, seen: Seen<'_>) -> Result<u64> {
-    let SendSetup { mode, method, .. } = path.setup();
-    wait_in(path.stream(), mode).map_err(WireError::call(SET_UP))?;
+pub(crate) fn send(path: &mut SendPath, file: &File, range: Range<u64>, seen: Seen<'_>) -> Result<Option<u64>> {
+    let SendSetup { mode, method, patience, .. } = path.setup();
+    wait_in(path.stream(), (mode, patience)).map_err(WireError::call(SET_UP))?;
     let sent = path.send(file, range, seen);
     wait_as_before(path.stream()).map_err(WireError::call(SET_UP))?;
-    match sent.map_err(broken) {
-        Ok(sent) => Ok(sent),
+    match sent.map_err(|error| broken(error, patience)) {
+        Ok(sent) => Ok(Some(sent)),
+        Err(Err(error)) if method == SendMethod::Mmap && path.moved() == 0 && has_no_mappings(&error) => Ok(None),
         // What these have sent is known, whatever failed.
         Err(Err(_)) if matches!(method, SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Sendfile) => {
-            Ok(path.moved())
+            Ok(Some(path.moved()))
         }
         Err(Err(error)) => Err(WireError::call(TO_TAKE)(error).into()),
         Err(Ok(error)) => Err(error),
@@ -250,15 +262,21 @@ pub(crate) enum Received {
     Unwritten(std::io::Error, u64),
 }
 
-/// Receives a range of a file.
+/// Receives a range of a file, of which as much comes as the connection has measured so far.
 ///
 /// # Errors
-/// A connection that broke.
-pub(crate) fn receive(path: &mut ReceivePath, file: &File, range: Range<u64>, seen: Seen<'_>) -> Result<Received> {
-    wait_in(path.stream(), path.setup().mode).map_err(WireError::call(SET_UP))?;
-    let received = path.receive(file, range, seen);
+/// A connection that broke, or is too slow.
+pub(crate) fn receive(
+    path: &mut ReceivePath,
+    meter: &mut ProgressMeter,
+    (file, range): (&File, Range<u64>),
+    seen: Seen<'_>,
+) -> Result<Received> {
+    let patience = meter.least().within;
+    wait_in(path.stream(), (path.setup().mode, patience)).map_err(WireError::call(SET_UP))?;
+    let received = path.receive_measured(meter, (file, range), seen);
     wait_as_before(path.stream()).map_err(WireError::call(SET_UP))?;
-    match received.map_err(|error| broken_while(error, TO_SEND)) {
+    match received.map_err(|error| broken_while(error, (TO_SEND, patience))) {
         Ok(bytes) => Ok(Received::All(bytes)),
         Err(Err(error)) => Ok(Received::Unwritten(error, path.moved())),
         Err(Ok(error)) => Err(error),
@@ -268,8 +286,8 @@ pub(crate) fn receive(path: &mut ReceivePath, file: &File, range: Range<u64>, se
 const SET_UP: &str = "set up the connection";
 
 /// Has calls wait as a mode has them.
-fn wait_in(socket: &TcpStream, mode: Mode) -> std::io::Result<()> {
-    wait_for(socket, PATIENCE)?;
+fn wait_in(socket: &TcpStream, (mode, patience): (Mode, Duration)) -> std::io::Result<()> {
+    wait_for(socket, patience)?;
     socket.set_nonblocking(matches!(mode, Mode::Nonblocking | Mode::Signal))
 }
 
@@ -285,16 +303,22 @@ fn wait_for(socket: &TcpStream, time: Duration) -> std::io::Result<()> {
 }
 
 /// Why a connection broke; or the error, if it is of something else.
-fn broken(error: std::io::Error) -> std::result::Result<Error, std::io::Error> {
-    broken_while(error, TO_TAKE)
+fn broken(error: std::io::Error, patience: Duration) -> std::result::Result<Error, std::io::Error> {
+    broken_while(error, (TO_TAKE, patience))
 }
 
-fn broken_while(error: std::io::Error, doing: &'static str) -> std::result::Result<Error, std::io::Error> {
+fn broken_while(
+    error: std::io::Error,
+    (doing, patience): (&'static str, Duration),
+) -> std::result::Result<Error, std::io::Error> {
     if let Some(signal) = interrupt::requested() {
         return Ok(Error::Interrupted(signal));
     }
+    if let Some(shortfall) = error.get_ref().and_then(|why| why.downcast_ref::<Shortfall>()) {
+        return Ok(shortfall.while_it_did_not(doing));
+    }
     match error.kind() {
-        ErrorKind::TimedOut => Ok(WireError::Late { doing, seconds: PATIENCE.as_secs_f64() }.into()),
+        ErrorKind::TimedOut => Ok(WireError::Late { doing, seconds: patience.as_secs_f64() }.into()),
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => {
             Ok(WireError::call(doing)(error).into())
         }
@@ -339,7 +363,7 @@ mod tests {
     fn what_is_encrypted_goes_by_parts_and_what_is_asked_for_is_not_compared() {
         assert_eq!(Ways::of_sending(None, false, true).all.len(), 1);
         let asked =
-            SendSetup { method: SendMethod::Splice, mode: Mode::Blocking, buffer: 512, window: 1, patience: PATIENCE };
+            SendSetup { method: SendMethod::Splice, mode: Mode::Blocking, buffer: 512, window: 1, patience: TICK };
         assert_eq!(Ways::of_sending(Some(asked), true, true).all[0].setup, Some(asked));
         assert!(Ways::of_sending(Some(asked), false, true).all[0].setup.is_none());
         assert_eq!(Ways::of_sending(None, true, true).all[1].setup.unwrap().method, SendMethod::Mmap);

@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::carried::{Carried, Meter};
 use crate::load::{Times, timed};
 use crate::message::{Digest, Piece};
+use crate::progress::{MinProgress, ProgressMeter, Shortfall};
 use crate::{Error, Result};
 
 /// Most bytes of a file that are read or written at once: fewer calls than by pages, and several of them fit into a core's own
@@ -33,10 +34,6 @@ pub(crate) const CHUNK: usize = 32 << 10;
 const HEAD: usize = 4;
 /// What was received and not looked at.
 const INPUT: usize = 256 << 10;
-/// Time for the next byte: a disk that flushes may take long, and a host that is gone must not hold a place for ever.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// Least bytes in that time, so that nobody holds a place by a byte at a time.
-const LEAST: usize = 4096;
 /// Bytes of files that come with a message are copied once more where they are plain: so with one come hardly more than it may have.
 const AHEAD: usize = 4 << 10;
 /// A read of bytes of a file waits for at most so many of them, and for no more than one if there are fewer than these.
@@ -155,6 +152,11 @@ pub struct Channel<S = TcpStream> {
     /// Whether the window was found to be wide.
     is_wide: bool,
     looking: Looking,
+    /// What has come, and what was taken, while this end waited for that.
+    incoming: ProgressMeter,
+    outgoing: ProgressMeter,
+    /// Whether each wait for a message or for bytes of a file has its own time.
+    waits_anew: bool,
     /// How long this end was at its stages.
     pub times: Times,
     /// Waits that a tick ended although all that was waited for had come: the kernel had not woken this end.
@@ -186,12 +188,38 @@ impl<S: Stream> Channel<S> {
             least: 1,
             is_wide: false,
             looking,
+            incoming: ProgressMeter::default(),
+            outgoing: ProgressMeter::default(),
+            waits_anew: true,
             times,
             overslept: 0,
             meter: Meter::default(),
             answers: 0,
             waited: 0,
         })
+    }
+
+    /// From now on the other side must move so much whenever this end waits for it, and not only within a message or the bytes of a
+    /// piece: those may be one byte each.
+    pub(crate) fn set_min_progress(&mut self, least: MinProgress) {
+        (self.incoming, self.outgoing) = (ProgressMeter::new(least), ProgressMeter::new(least));
+        self.waits_anew = false;
+    }
+
+    /// What has come while this end waited, as other calls for the same connection go on measuring it.
+    pub(crate) fn incoming(&mut self) -> &mut ProgressMeter {
+        &mut self.incoming
+    }
+
+    /// Goes on from there with the progress of another connection in the place of its own.
+    fn take_progress(&mut self, other: &mut Self) {
+        (self.incoming, self.outgoing) = (std::mem::take(&mut other.incoming), std::mem::take(&mut other.outgoing));
+        self.waits_anew = other.waits_anew;
+    }
+
+    /// The other side may be silent before the next message however long it was before.
+    pub(crate) fn wait_anew(&mut self) {
+        self.incoming.restart();
     }
 
     /// Waits that a tick ended although all that was waited for had come: none, unless a reader sleeps beside what it reads.
@@ -252,6 +280,15 @@ impl<S: Stream> Channel<S> {
         self.seal(&text)
     }
 
+    /// Tells the other side why the connection ends, as far as it takes that at once.
+    pub(crate) fn say_last(&mut self, message: &impl Serialize) {
+        if self.queue(message).is_ok() {
+            // It may be gone, or have taken nothing for long.
+            let _ = self.stream.write(&self.output);
+            self.output.clear();
+        }
+    }
+
     /// Sends what was queued.
     ///
     /// # Errors
@@ -294,17 +331,24 @@ impl<S: Stream> Channel<S> {
     }
 
     fn write_all(&mut self, mut head: &[u8], mut more: &[u8]) -> Result<()> {
-        let mut patience = Patience::new();
+        if self.waits_anew {
+            self.outgoing.restart();
+        }
+        let mut begun = Instant::now();
         while !head.is_empty() || !more.is_empty() {
-            match self.stream.write_vectored(&[IoSlice::new(head), IoSlice::new(more)]) {
+            let written = self.stream.write_vectored(&[IoSlice::new(head), IoSlice::new(more)]);
+            let now = Instant::now();
+            let waited = now - std::mem::replace(&mut begun, now);
+            let short = |shortfall: Shortfall| shortfall.while_it_did_not(TO_TAKE);
+            self.outgoing.add(waited, *written.as_ref().unwrap_or(&0)).map_err(short)?;
+            match written {
                 Ok(0) => return Err(WireError::Gone.into()),
                 Ok(count) => {
-                    patience.progress(count);
                     let of_head = count.min(head.len());
                     (head, more) = (&head[of_head..], &more[count - of_head..]);
                 }
                 Err(error) => {
-                    patience.pass(error, TO_TAKE)?;
+                    pass(error, TO_TAKE)?;
                     self.take_what_came()?;
                 }
             }
@@ -352,14 +396,15 @@ impl<S: Stream> Channel<S> {
     /// # Errors
     /// Another side that is gone, silent, or breaks the protocol.
     pub fn data_into(&mut self, buffer: &mut [u8], bytes: usize) -> Result<()> {
-        let (mut filled, mut patience) = (0, Patience::new());
+        let mut filled = 0;
+        self.begin_to_wait();
         while filled < bytes {
             // What has come need not come again, encrypted or not.
             self.expect((bytes - filled).saturating_sub(self.input.len() + self.content.len()))?;
             let (room, wanted) = (&mut buffer[filled..], bytes - filled);
             filled += match self.plain {
-                true => self.plain_into(&mut room[..wanted], &mut patience)?,
-                false => self.sealed_into(room, wanted, &mut patience)?,
+                true => self.plain_into(&mut room[..wanted])?,
+                false => self.sealed_into(room, wanted)?,
             };
         }
         Ok(())
@@ -414,36 +459,42 @@ impl<S: Stream> Channel<S> {
     }
 
     /// What came already, or what comes next.
-    fn plain_into(&mut self, room: &mut [u8], patience: &mut Patience) -> Result<usize> {
+    fn plain_into(&mut self, room: &mut [u8]) -> Result<usize> {
         if self.input.len() > 0 {
             let came = self.input.take(room.len());
             room[..came.len()].copy_from_slice(came);
             return Ok(came.len());
         }
-        self.wait_to(patience, |channel, reading| reading.of(&mut channel.stream, room))
+        self.wait_to(|channel, reading| reading.of(&mut channel.stream, room))
     }
 
     /// Waits until something can be done with the bytes that come next; as many as it says.
-    fn wait_to(
-        &mut self,
-        patience: &mut Patience,
-        mut take: impl FnMut(&mut Self, Reading) -> std::io::Result<usize>,
-    ) -> Result<usize> {
-        let begun = Instant::now();
-        let taken = loop {
+    fn wait_to(&mut self, mut take: impl FnMut(&mut Self, Reading) -> std::io::Result<usize>) -> Result<usize> {
+        let mut begun = Instant::now();
+        loop {
             let (reading, is_late) = self.wait()?;
-            match take(self, reading) {
+            let taken = take(self, reading);
+            let now = Instant::now();
+            let waited = now - std::mem::replace(&mut begun, now);
+            self.times.connection += waited.as_nanos() as u64;
+            let short = |shortfall: Shortfall| shortfall.while_it_did_not(TO_SEND);
+            self.incoming.add(waited, *taken.as_ref().unwrap_or(&0)).map_err(short)?;
+            match taken {
                 Ok(0) => return Err(WireError::Gone.into()),
                 Ok(count) => {
-                    patience.progress(count);
                     self.overslept += u32::from(is_late && count >= self.least);
-                    break count;
+                    return Ok(count);
                 }
-                Err(error) => patience.pass(error, TO_SEND)?,
+                Err(error) => pass(error, TO_SEND)?,
             }
-        };
-        self.times.connection += begun.elapsed().as_nanos() as u64;
-        Ok(taken)
+        }
+    }
+
+    /// This end begins to wait for a message, or for bytes of a file.
+    fn begin_to_wait(&mut self) {
+        if self.waits_anew {
+            self.incoming.restart();
+        }
     }
 
     /// Waits until as many bytes have come as are expected, a tick at most, if they are more than a read can wait for; how they are
@@ -471,12 +522,12 @@ impl<S: Stream> Channel<S> {
     /// # Errors
     /// As [`Channel::data_into`].
     pub(crate) fn pass_over(&mut self, mut bytes: usize, buffer: &mut [u8]) -> Result<()> {
-        let mut patience = Patience::new();
+        self.begin_to_wait();
         while bytes > 0 {
             bytes -= if self.plain {
                 self.expect(bytes.saturating_sub(self.input.len()))?;
                 match self.input.take(bytes).len() {
-                    0 => self.wait_to(&mut patience, |channel, reading| match reading {
+                    0 => self.wait_to(|channel, reading| match reading {
                         Reading::Come => channel.stream.skip_come(bytes, buffer),
                         Reading::Coming => {
                             let room = bytes.min(buffer.len());
@@ -494,9 +545,9 @@ impl<S: Stream> Channel<S> {
         Ok(())
     }
 
-    fn sealed_into(&mut self, room: &mut [u8], wanted: usize, patience: &mut Patience) -> Result<usize> {
+    fn sealed_into(&mut self, room: &mut [u8], wanted: usize) -> Result<usize> {
         if self.content.len() == 0 {
-            let length = self.whole_frame(patience)?;
+            let length = self.whole_frame()?;
             if length <= room.len() && length.saturating_sub(TAG) <= wanted {
                 let sealed = &self.input.take(HEAD + length)[HEAD..];
                 let opener = &mut self.opener;
@@ -513,16 +564,17 @@ impl<S: Stream> Channel<S> {
     /// Waits for a whole frame, and returns the length of its content.
     fn frame(&mut self) -> Result<usize> {
         self.expect(1)?;
-        self.whole_frame(&mut Patience::new())
+        self.begin_to_wait();
+        self.whole_frame()
     }
 
-    fn whole_frame(&mut self, patience: &mut Patience) -> Result<usize> {
+    fn whole_frame(&mut self) -> Result<usize> {
         if self.content.len() > 0 {
             return Err(Error::Nonsense("it sent more bytes of a file than it had announced"));
         }
-        self.wait_for(HEAD, patience)?;
+        self.wait_for(HEAD)?;
         let length = self.length()?.unwrap_or_default();
-        self.wait_for(HEAD + length, patience)?;
+        self.wait_for(HEAD + length)?;
         Ok(length)
     }
 
@@ -552,9 +604,9 @@ impl<S: Stream> Channel<S> {
     }
 
     /// Waits until so many bytes are there that were not looked at.
-    fn wait_for(&mut self, bytes: usize, patience: &mut Patience) -> Result<()> {
+    fn wait_for(&mut self, bytes: usize) -> Result<()> {
         while self.input.len() < bytes {
-            self.wait_to(patience, |channel, reading| channel.read_some(bytes, reading))?;
+            self.wait_to(|channel, reading| channel.read_some(bytes, reading))?;
         }
         Ok(())
     }
@@ -566,7 +618,7 @@ impl<S: Stream> Channel<S> {
             match self.read_some(INPUT, Reading::Come) {
                 Ok(0) => return Err(WireError::Gone.into()),
                 Ok(_) => {}
-                Err(error) => Patience::new().pass(error, TO_SEND)?,
+                Err(error) => pass(error, TO_SEND)?,
             }
         }
         Ok(())
@@ -653,13 +705,15 @@ impl<S: Stream> Apart<S> {
     }
 
     /// From now on files go over this one.
-    pub(crate) fn begin(&mut self, own: Channel<S>) {
+    pub(crate) fn begin(&mut self, mut own: Channel<S>, first: &mut Channel<S>) {
+        own.take_progress(first);
         self.own = Some(own);
     }
 
     /// They go over the first one again, which takes over what was measured.
     pub(crate) fn end(&mut self, first: &mut Channel<S>) -> Option<Channel<S>> {
-        let own = self.own.take()?;
+        let mut own = self.own.take()?;
+        first.take_progress(&mut own);
         first.times.add(&own.times);
         self.carried.add(&own.carried().unwrap_or_default());
         Some(own)
@@ -739,37 +793,14 @@ impl Window {
     }
 }
 
-/// How long the other side has not moved enough.
-struct Patience {
-    begun: Instant,
-    moved: usize,
-}
-
-impl Patience {
-    fn new() -> Self {
-        Self { begun: Instant::now(), moved: 0 }
+/// Passes over a call that was interrupted or had to wait, unless this process is asked to stop.
+fn pass(error: std::io::Error, doing: &'static str) -> Result<()> {
+    if let Some(signal) = interrupt::requested() {
+        return Err(Error::Interrupted(signal));
     }
-
-    fn progress(&mut self, bytes: usize) {
-        self.moved += bytes;
-        if self.moved >= LEAST {
-            *self = Self::new();
-        }
-    }
-
-    /// Passes over a call that was interrupted or had to wait, unless it is time to stop.
-    fn pass(&self, error: std::io::Error, doing: &'static str) -> Result<()> {
-        if let Some(signal) = interrupt::requested() {
-            return Err(Error::Interrupted(signal));
-        }
-        match error.kind() {
-            ErrorKind::Interrupted => Ok(()),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut if self.begun.elapsed() < PATIENCE => Ok(()),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                Err(WireError::Late { doing, seconds: PATIENCE.as_secs_f64() }.into())
-            }
-            _ => Err(WireError::call(doing)(error).into()),
-        }
+    match error.kind() {
+        ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),
+        _ => Err(WireError::call(doing)(error).into()),
     }
 }
 

@@ -220,7 +220,9 @@ impl Receiver {
 
     fn serve_sender(&self, stream: DeviceStream, halves: (Sealer, Opener), tell: &dyn Fn(Event)) -> Result<Summary> {
         let desk = Desk::new(&self.destination, self.manner.overwrite)?;
-        Session::new(&mut Channel::new(stream, halves)?, desk, tell).serve()
+        let mut channel = Channel::new(stream, halves)?;
+        channel.set_min_progress(self.manner.min_progress);
+        Session::new(&mut channel, desk, tell).serve()
     }
 }
 

@@ -259,6 +259,7 @@ impl Joined {
     /// The next message. There may be none for long while other files come: a session whose sender is gone ends its streams.
     fn next(&mut self) -> Result<FromSender> {
         loop {
+            self.channel.wait_anew();
             match self.channel.receive() {
                 Err(Error::Wire(WireError::Late { .. })) => {}
                 next => return next,

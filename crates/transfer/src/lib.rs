@@ -32,6 +32,7 @@ pub mod moving;
 pub mod name;
 pub mod pace;
 pub mod page;
+pub mod progress;
 pub mod receive;
 mod seats;
 pub mod send;

@@ -21,6 +21,7 @@ use crate::decide::{Desk, Destination};
 use crate::joined::{Joined, STREAMS, Sessions};
 use crate::message::{FromReceiver, FromSender, Join, Reason};
 use crate::moving::ReceiveSetup;
+use crate::progress::MinProgress;
 use crate::seats::{Newcomer, Newcomers, Seat, Seats};
 use crate::session::{Event, Session};
 use crate::summary::Summary;
@@ -50,6 +51,8 @@ pub struct Manner {
     pub once: bool,
     /// By what the bytes of large files come that are not encrypted; what is fastest, where nothing is asked for.
     pub moving: Option<ReceiveSetup>,
+    /// How little may come from a sender that is waited for, or be taken by one.
+    pub min_progress: MinProgress,
 }
 
 /// A place of an authenticated connection, given back when dropped.
@@ -220,6 +223,7 @@ impl Receiver {
     fn hear(&self, stream: TcpStream, halves: (Sealer, Opener)) -> Result<Heard> {
         let handle = stream.try_clone().map_err(WireError::call("set up the connection"))?;
         let mut channel = Channel::new(stream, halves)?;
+        channel.set_min_progress(self.manner.min_progress);
         let first = channel.receive();
         Ok(Heard { channel, handle, first })
     }
@@ -232,6 +236,7 @@ impl Receiver {
             return Ok(());
         }
         match Joined::new(channel, member).serve() {
+            slow @ Err(Error::Wire(WireError::Slow { .. })) => slow,
             // What ends a stream ends its session, which says so.
             Err(Error::Wire(_) | Error::Interrupted(_)) => Ok(()),
             ended => ended,

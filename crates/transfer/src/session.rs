@@ -27,6 +27,7 @@ use crate::message::{
     Verdict, Whole,
 };
 use crate::moving::{ReceiveMethod, ReceivePath, ReceiveSetup, Seen};
+use crate::progress::ProgressMeter;
 use crate::summary::{Amount, Moved, Summary};
 use crate::{Error, Result};
 use by_number::ByNumber;
@@ -35,6 +36,8 @@ use costs::unwritten;
 /// Most files that are wanted and did not arrive yet; and most digests in a message.
 pub const WINDOW: usize = 2048;
 const DIGESTS: usize = 1024;
+/// How long the digests of what is there may take until some are said.
+const SAID: Duration = Duration::from_secs(10);
 /// How often is told how much has arrived.
 const TOLD: Duration = Duration::from_millis(200);
 /// Most files of a batch.
@@ -178,7 +181,8 @@ impl<'a, S: Stream> Session<'a, S> {
 
     /// Has the bytes of large files come so, if it is said how.
     pub(crate) fn by(self, receiving: Option<ReceiveSetup>) -> Self {
-        Self { receiving, ..self }
+        let patience = self.channel.incoming().least().within;
+        Self { receiving: receiving.map(|setup| ReceiveSetup { patience, ..setup }), ..self }
     }
 
     /// Has it be found there by other connections.
@@ -196,6 +200,9 @@ impl<'a, S: Stream> Session<'a, S> {
     pub(crate) fn serve_after(mut self, first: Result<FromSender>) -> Result<Summary> {
         let served = self.run(first);
         drop(self.apart.end(self.channel));
+        if let Err(why @ Error::Wire(WireError::Late { .. } | WireError::Slow { .. })) = &served {
+            self.channel.say_last(&FromReceiver::Refused(Reason(why.told())));
+        }
         // Nobody writes a file any more when it is left.
         self.streams = None;
         // Parts whose turn did not come stay what they were.
@@ -287,7 +294,7 @@ impl<'a, S: Stream> Session<'a, S> {
     fn come_apart(&mut self, file: Number) -> Result<()> {
         let streams = self.streams.as_ref().filter(|_| self.settings.connection == Connection::PerFile);
         let own = streams.ok_or(Error::Nonsense("it has one connection for all files"))?.of_file(file)?;
-        self.apart.begin(own);
+        self.apart.begin(own, self.channel);
         loop {
             match self.apart.or(self.channel).receive()? {
                 FromSender::End => break,
@@ -358,19 +365,23 @@ impl<'a, S: Stream> Session<'a, S> {
     fn say_what_is_there(&mut self, file: Number) -> Result<()> {
         let Some(wanted) = self.wanted.get_mut(file) else { return Ok(()) };
         let Some(part) = wanted.resumed.as_ref().and_then(|deposit| deposit.resumed()) else { return Ok(()) };
-        let (mut first, mut some) = (0, Vec::new());
+        let (mut first, mut some, mut last) = (0, Vec::new(), Instant::now());
         let mut send = |first: &mut u32, some: &mut Vec<Digest>, is_all| {
-            let message = FromReceiver::Have { file, first: *first, digests: std::mem::take(some), is_all };
-            *first += DIGESTS as u32;
-            self.channel.send(&message)
+            let digests = std::mem::take(some);
+            let more = digests.len() as u32;
+            self.channel.send(&FromReceiver::Have { file, first: *first, digests, is_all })?;
+            *first += more;
+            Ok::<(), Error>(())
         };
         for digest in digests(part) {
             // A block that cannot be read is one that is not there, as are those behind it.
             let Ok(digest) = digest else { break };
             some.push(digest);
             wanted.said += 1;
-            if some.len() == DIGESTS {
+            // A slow disk needs minutes for so many, and the sender, who waits for them, has its own blocks to read.
+            if some.len() == DIGESTS || last.elapsed() >= SAID {
                 send(&mut first, &mut some, false)?;
+                last = Instant::now();
             }
         }
         send(&mut first, &mut some, true)
@@ -559,7 +570,8 @@ impl<'a, S: Stream> Session<'a, S> {
                     hasher.update(part);
                 });
             };
-            (rest, written) = receive_rest(path, (&mut *deposit, piece), rest, is_seen.then_some(&mut see))?;
+            let meter = self.apart.or(self.channel).incoming();
+            (rest, written) = receive_rest((path, meter), (&mut *deposit, piece), rest, is_seen.then_some(&mut see))?;
         }
         self.channel.times.verify += hashing;
         self.channel.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
@@ -736,7 +748,7 @@ impl<'a, S: Stream> Session<'a, S> {
 
 /// Receives the last so many bytes of a piece into its file; how many of them are left to come, and whether the others were written.
 fn receive_rest(
-    path: &mut ReceivePath,
+    (path, meter): (&mut ReceivePath, &mut ProgressMeter),
     (deposit, piece): (&mut Deposit, &Piece),
     rest: usize,
     seen: Seen<'_>,
@@ -747,7 +759,7 @@ fn receive_rest(
         Ok(file) => file.ok_or(Error::Nonsense("bytes for a file that is none"))?,
         Err(why) => return Ok((rest, Err(why))),
     };
-    let (taken, written) = match by_method::receive(path, file, end - rest as u64..end, seen)? {
+    let (taken, written) = match by_method::receive(path, meter, (file, end - rest as u64..end), seen)? {
         Received::All(bytes) if bytes < rest as u64 => return Err(WireError::Gone.into()),
         Received::All(bytes) => (bytes, Ok(())),
         Received::Unwritten(why, taken) => (taken, Err(FileError::call("write", deposit.path(), why).into())),

@@ -9,6 +9,7 @@ mod fuzz;
 mod hostile_receiver;
 mod hostile_sender;
 mod parts;
+mod slow;
 mod streams;
 mod trees;
 mod unfinished;

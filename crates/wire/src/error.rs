@@ -43,6 +43,16 @@ pub enum Error {
         /// How long, in seconds.
         seconds: f64,
     },
+    /// The other side moved too little.
+    #[error("the other side moved {moved} bytes in {seconds:.0} s, where {least} are the least")]
+    Slow {
+        /// Bytes that have moved.
+        moved: u64,
+        /// Those that must move in that time.
+        least: u64,
+        /// The time, in seconds.
+        seconds: f64,
+    },
     /// A frame longer than allowed, announced by the other side or about to be sent.
     #[error("a frame of {claimed} bytes, where {most} are the most")]
     TooLong {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 
 use kelvin_sys::bus::Guard;
-use kelvin_sys::mapping::FileMapping;
+use kelvin_sys::mapping::{FileMapping, has_no_mappings};
 
 use crate::observe::Observer;
 use crate::requests::{Order, Request, Requests};
@@ -49,7 +49,10 @@ impl Mapped {
         let view = match bytes {
             0 => None,
             _ => {
-                let mapping = FileMapping::whole(file, bytes).map_err(failed)?;
+                let mapping = FileMapping::whole(file, bytes).map_err(|error| match has_no_mappings(&error) {
+                    true => Error::NoMapping { path: target.path().to_owned() },
+                    false => failed(error),
+                })?;
                 match reading.order {
                     Order::Sequential => mapping.read_in_order(),
                     Order::Random { .. } => mapping.read_in_no_order(),

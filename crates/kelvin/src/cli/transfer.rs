@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use kelvin_model::quantity::bytes;
+use kelvin_model::quantity::{MinProgress, bytes};
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::joined::STREAMS;
 use kelvin_transfer::moving::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
@@ -258,6 +258,10 @@ pub struct ReceiveArgs {
     /// Have the socket in the kernel, by /dev/kelvin_receiver of kelvin's module
     #[arg(long)]
     pub device: bool,
+    /// End the connection of a sender of whom fewer bytes come in so much time for which this end waits, such as 1B/1h for one that
+    /// pauses
+    #[arg(long, value_name = "BYTES/TIME", default_value = "4KiB/2min")]
+    pub min_progress: MinProgress,
     /// Replace existing files
     #[arg(long)]
     pub overwrite: bool,

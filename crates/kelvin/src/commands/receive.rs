@@ -40,7 +40,7 @@ pub fn receive(args: &ReceiveArgs) -> Done {
     let told = Arc::clone(&teller);
     let tell = Box::new(move |from: SocketAddr, event: Event| told.tell(from, &event));
     let once = args.once || is_output;
-    let manner = Manner { overwrite: args.overwrite, once, moving };
+    let manner = Manner { overwrite: args.overwrite, once, moving, min_progress: args.min_progress };
     let is_over = || kelvin_sys::interrupt::requested().is_some();
     let served = if args.device {
         let receiver = device::Receiver::listen(args.listen, destination, secret, manner, tell);

@@ -10,7 +10,7 @@ use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Target};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::mapping::{FileMapping, expect, page_bytes};
+use kelvin_sys::mapping::{FileMapping, expect, has_no_mappings, page_bytes};
 
 use super::data::{self, SHARED_BYTES};
 use super::page_read;
@@ -100,7 +100,11 @@ fn fresh(target: &Target) -> Result<(File, FileMapping), Stop> {
     cache::bring(target, State::Uncached).map_err(data::stopped)?;
     let file = target.open(Access::Buffered).map_err(data::stopped)?;
     expect(&file, true)?;
-    let mapping = FileMapping::whole(&file, target.bytes() as usize)?;
+    let mapping =
+        FileMapping::whole(&file, target.bytes() as usize).map_err(|error| match has_no_mappings(&error) {
+            true => Stop::skip("needs files that can be mapped, to see what of them was read ahead"),
+            false => error.into(),
+        })?;
     Ok((file, mapping))
 }
 

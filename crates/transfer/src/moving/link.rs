@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use kelvin_sys::interrupt;
 use kelvin_sys::net::moving::{Awaited, Call, Follows, Requests, Socket, Waiting, send_pieces};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::method::Mode;
 use super::send::ZeroCopies;
+use crate::progress::ProgressMeter;
 
 /// What was done for the bytes that were moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(super) struct Link {
     pub counts: Counts,
     /// Sends without a copy that are not completed, where there are such sends.
     pub zero_copies: Option<ZeroCopies>,
+    /// What comes while it is waited for, where that is to be enough.
+    pub incoming: Option<ProgressMeter>,
 }
 
 enum Way {
@@ -55,7 +59,7 @@ impl Link {
                 Way::Ring { stream, requests: Box::new(Requests::new(manner.slots, manner.buffer)?) }
             }
         };
-        Ok(Self { way, manner, counts: Counts::default(), zero_copies: None })
+        Ok(Self { way, manner, counts: Counts::default(), zero_copies: None, incoming: None })
     }
 
     /// The same with another socket; a ring stays.
@@ -82,16 +86,27 @@ impl Link {
         }
     }
 
-    /// Its socket and its ring, if it has one.
-    pub fn ring(&mut self) -> Option<(&TcpStream, &mut Requests, &mut Counts, Duration)> {
+    /// Its socket and its ring, if it has one, and what comes by it.
+    pub fn ring(&mut self) -> Option<(&TcpStream, &mut Requests, &mut Counts, Waits<'_>)> {
+        let waits = Waits { patience: self.manner.patience, incoming: self.incoming.as_mut() };
         match &mut self.way {
             Way::Calls(_) => None,
-            Way::Ring { stream, requests } => Some((stream, requests, &mut self.counts, self.manner.patience)),
+            Way::Ring { stream, requests } => Some((stream, requests, &mut self.counts, waits)),
         }
     }
 
     /// Makes a call until it has moved something, or says that there is nothing more.
-    pub fn make(&mut self, mut call: Call<'_>) -> Result<usize> {
+    pub fn make(&mut self, call: Call<'_>) -> Result<usize> {
+        if self.incoming.is_none() || call.awaits() != Some(Awaited::Readable) {
+            return self.make_unmeasured(call);
+        }
+        let begun = coarse();
+        let moved = self.make_unmeasured(call)?;
+        measure(self.incoming.as_mut(), coarse().saturating_sub(begun), moved)?;
+        Ok(moved)
+    }
+
+    fn make_unmeasured(&mut self, mut call: Call<'_>) -> Result<usize> {
         let awaited = call.awaits();
         match &mut self.way {
             Way::Ring { stream, requests } => {
@@ -208,6 +223,25 @@ impl Link {
         }
         Ok(())
     }
+}
+
+/// How a ring waits for its socket.
+pub(super) struct Waits<'a> {
+    pub patience: Duration,
+    /// What comes meanwhile, where that is to be enough.
+    pub incoming: Option<&'a mut ProgressMeter>,
+}
+
+/// So many bytes have come after so long; an error if they are too few.
+pub(super) fn measure(incoming: Option<&mut ProgressMeter>, waited: Duration, bytes: usize) -> Result<()> {
+    let measured = incoming.map_or(Ok(()), |incoming| incoming.add(waited, bytes));
+    measured.map_err(|shortfall| Error::new(ErrorKind::TimedOut, shortfall))
+}
+
+/// A time to a few milliseconds, for a hundredth of the cost of a small call: waits that are shorter come to as much on average.
+pub(super) fn coarse() -> Duration {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// The way of waiting without a ring.

@@ -17,6 +17,7 @@ use super::link::{Counts, Link, Manner};
 use super::method::ReceiveMethod;
 use super::send::smaller_pipe;
 use super::setup::{ReceiveSetup, refused};
+use crate::progress::ProgressMeter;
 
 /// One connected socket, and what it takes to receive files from it. It belongs to the thread that made it.
 pub struct ReceivePath {
@@ -85,6 +86,22 @@ impl ReceivePath {
         let received = self.method.receive(&mut self.link, &mut course, self.setup.buffer);
         self.moved = course.moved;
         received.map(|()| course.moved)
+    }
+
+    /// The same, where bytes must not come too slowly: `TimedOut` with the [`crate::progress::Shortfall`] if they do.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    pub(crate) fn receive_measured(
+        &mut self,
+        meter: &mut ProgressMeter,
+        (file, range): (&File, Range<u64>),
+        seen: Seen<'_>,
+    ) -> Result<u64> {
+        self.link.incoming = Some(std::mem::take(meter));
+        let received = self.receive(file, range, seen);
+        *meter = self.link.incoming.take().unwrap_or_default();
+        received
     }
 
     /// Receives so many bytes and drops them; fewer only at the end of the stream.

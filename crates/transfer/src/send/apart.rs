@@ -43,7 +43,7 @@ impl<S: Stream> Sending<'_, S> {
         self.another = Some(another);
         // It joins first, so that the receiver need not wait for it.
         self.channel.send(&FromSender::Apart { file })?;
-        self.apart.begin(own);
+        self.apart.begin(own, self.channel);
         Ok(())
     }
 

@@ -29,11 +29,17 @@ impl<S: Stream> Sending<'_, S> {
         let channel = self.apart.or(self.channel);
         let (number, mut way) = self.ways.next(|| channel.socket()).map_err(failed)?;
         let begun = Instant::now();
-        let is_whole = match &mut way {
-            Way::Parts => self.send_parts(file, range),
+        let sent = match &mut way {
+            Way::Parts => self.send_parts(file, range).map(Some),
             Way::Path(path) => self.send_path(path, file, range),
         };
-        self.ways.took((number, way), range.1, begun);
+        let Ok(None) = sent else {
+            self.ways.took((number, way), range.1, begun);
+            return sent.map(|is_whole| is_whole.unwrap_or_default());
+        };
+        self.ways.took((number, way), 0, begun);
+        let (begun, is_whole) = (Instant::now(), self.send_parts(file, range));
+        self.ways.took((0, Way::Parts), range.1, begun);
         is_whole
     }
 
@@ -44,8 +50,8 @@ impl<S: Stream> Sending<'_, S> {
     }
 
     /// Sends as many bytes as were announced by a method of its own, with zeros for those that are not there any more; says whether
-    /// all were.
-    fn send_path(&mut self, path: &mut SendPath, file: &File, (offset, bytes): (u64, u64)) -> Result<bool> {
+    /// all were, or nothing of a file that cannot be mapped, of which none has gone.
+    fn send_path(&mut self, path: &mut SendPath, file: &File, (offset, bytes): (u64, u64)) -> Result<Option<bool>> {
         let (verify, shows) = (self.manner.settings.verify, path.setup().method.shows_bytes());
         let mut hasher = Hasher::new();
         let mut done = 0;
@@ -60,6 +66,10 @@ impl<S: Stream> Sending<'_, S> {
                 });
             };
             let sent = by_method::send(path, file, range.clone(), (verify && shows).then_some(&mut see))?;
+            let sent = match sent {
+                None if done == 0 => return Ok(None),
+                sent => sent.unwrap_or_default(),
+            };
             self.channel.times.verify += hashing;
             self.channel.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
             if verify && !shows {
@@ -71,11 +81,11 @@ impl<S: Stream> Sending<'_, S> {
             if sent < part {
                 self.send_zeros(bytes - done)?;
                 self.say_digest(&hasher)?;
-                return Ok(false);
+                return Ok(Some(false));
             }
         }
         self.say_digest(&hasher)?;
-        Ok(true)
+        Ok(Some(true))
     }
 
     /// Hashes bytes that went from the file into the socket without being seen.

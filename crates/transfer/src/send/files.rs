@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use kelvin_file::Error as FileError;
 use kelvin_sys::interrupt;
+use kelvin_sys::mapping::{FileMapping, has_no_mappings};
 use kelvin_wire::Hasher;
 
 use super::{Sending, Unsent, Wanted};
@@ -15,6 +16,7 @@ use crate::blocks::{self, BLOCK, bit};
 use crate::channel::{PART, Stream};
 use crate::load::timed;
 use crate::message::{EntryKind, FromSender, Number, Piece, Whole};
+use crate::moving::SendMethod;
 use crate::session::{BATCH, BATCH_BYTES, is_small};
 use crate::source::Source;
 use crate::summary::Amount;
@@ -112,7 +114,8 @@ impl<S: Stream> Sending<'_, S> {
             Ok(file) if source.entry.kind == EntryKind::Stream => self.send_stream((source, number), &file),
             Ok(file) => {
                 self.without_attributes += u64::from(self.counts_attributes && source.has_attributes(&file));
-                source.check(&file).and_then(|()| self.send_blocks(source, wanted, &file))
+                let is_right = source.check(&file).and_then(|()| self.check_mapping(source, &file));
+                is_right.and_then(|()| self.send_blocks(source, wanted, &file))
             }
             Err(error) => Err(error),
         };
@@ -124,6 +127,15 @@ impl<S: Stream> Sending<'_, S> {
             Err(why) => Err(why.during(source.entry.name.as_os_str())),
             Ok(()) => self.apart.or(self.channel).flush(),
         }
+    }
+
+    /// That a file can be mapped, where it is to be sent so whatever else there is.
+    fn check_mapping(&self, source: &Source, file: &File) -> Result<()> {
+        let is_mapped = self.manner.moving.is_some_and(|setup| setup.method == SendMethod::Mmap);
+        if is_mapped && FileMapping::whole(file, 1).is_err_and(|error| has_no_mappings(&error)) {
+            return Err(FileError::NoMapping { path: source.path.clone() }.into());
+        }
+        Ok(())
     }
 
     fn send_blocks(&mut self, source: &Source, wanted: &Wanted, file: &File) -> Result<()> {

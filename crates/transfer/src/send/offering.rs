@@ -1,6 +1,7 @@
 //! What a sender offers as it finds it, and what the receiver decides on.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::{Sending, UNKNOWN, Unsent, Wanted};
 use crate::blocks::{self, BLOCK, bit, set_bit};
@@ -140,12 +141,20 @@ impl<S: Stream> Sending<'_, S> {
         if first != std::mem::replace(&mut told.next, next) || u64::from(next) > blocks::count(source.bytes()) {
             return Err(Error::Nonsense("it speaks of blocks that it cannot have"));
         }
+        let mut begun = Instant::now();
         // A file that cannot be read says so when it is sent.
         if let Ok(file) = source.open() {
             for (block, theirs) in (u64::from(first)..blocks::count(source.bytes())).zip(digests) {
                 let range = (block * BLOCK, (source.bytes() - block * BLOCK).min(BLOCK));
                 if digest(&file, range, &mut self.buffer).is_ok_and(|own| own == *theirs) {
                     set_bit(&mut told.kept, block);
+                }
+                // The receiver waits meanwhile, and a disk may be slow.
+                let signs = begun.elapsed().as_millis() / SIGN.as_millis();
+                if signs > 0 {
+                    begun = Instant::now();
+                    (0..signs).try_for_each(|_| self.channel.queue(&FromSender::Digests(Vec::new())))?;
+                    self.channel.flush()?;
                 }
             }
         }
@@ -161,6 +170,10 @@ impl<S: Stream> Sending<'_, S> {
         Ok(())
     }
 }
+
+/// In the time that it reads its own blocks to compare them, a sender says digests of nothing, one for each so much time: several times
+/// as many bytes as a receiver waits for ([`crate::progress`]).
+const SIGN: Duration = Duration::from_millis(250);
 
 /// Bytes of an entry in an offer, at most.
 fn size(entry: &Entry) -> usize {

@@ -113,7 +113,7 @@ fn a_receiver_that_takes_one_stream_has_one_and_nothing_is_said_of_more() {
     let plain = Manner { settings: Settings { plain: true, ..SETTINGS }, ..CHOOSING };
     let one = |destination, moving, manner, arrived: &Path| {
         let mut sent = None;
-        let by = receive::Manner { overwrite: true, once: false, moving };
+        let by = receive::Manner { overwrite: true, moving, ..receive::Manner::default() };
         let events = with_receiver_of(by, destination, |served| sent = Some(send(served, &paths, manner)));
         let sent = sent.unwrap();
         assert_eq!((said_by_both(&sent, &events), sent.summary.chosen), (1, None));

@@ -30,7 +30,7 @@ pub(super) struct Served<'a>(pub(super) &'a Receiver);
 
 /// Runs a test with a receiver, which has ended when this returns; what happened there.
 pub(super) fn with_receiver(destination: Destination, test: impl FnOnce(&Served<'_>)) -> Vec<Event> {
-    with_receiver_of(Manner { overwrite: true, once: false, moving: None }, destination, test)
+    with_receiver_of(Manner { overwrite: true, ..Manner::default() }, destination, test)
 }
 
 /// The same with one that receives in some manner.

@@ -63,7 +63,7 @@ impl Place {
         if reading.state == State::Direct {
             can_be_direct(&target, directory)?;
         }
-        let found = cache::bring(&target, reading.state).map_err(not_to_be_had)?;
+        let found = cache::bring(&target, reading.state).map_err(data::stopped)?;
         let proof = format!("{}, {found} before a pass", kind(directory)?.name());
         let (reader, requests) = pass(&target, reading, 0)?;
         let (left, asked) = (requests.blocks(), Asked::of(directory)?);
@@ -94,7 +94,7 @@ impl Place {
     fn begin_again(&mut self) -> Result<(), Stop> {
         self.asked.end()?;
         self.passes += 1;
-        cache::bring(&self.target, self.reading.state).map_err(not_to_be_had)?;
+        cache::bring(&self.target, self.reading.state).map_err(data::stopped)?;
         (self.reader, self.requests) = pass(&self.target, self.reading, self.passes)?;
         self.left = self.requests.blocks();
         self.asked.begin()
@@ -151,19 +151,6 @@ fn pass(target: &Target, reading: Reading, passes: u64) -> Result<(Reader, Reque
     let reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
     Ok((reader, Requests::new(0..target.bytes(), BLOCK, order)))
 }
-
-/// A file that cannot be mapped, as on some FUSE file systems, cannot be proven to be absent from memory.
-pub(super) fn not_to_be_had(error: kelvin_file::Error) -> Stop {
-    match &error {
-        kelvin_file::Error::Call { source, .. } if source.raw_os_error() == Some(NO_MAPPING) => {
-            Stop::skip(format!("needs files that can be mapped, to prove what of them is in memory: {error}"))
-        }
-        _ => data::stopped(error),
-    }
-}
-
-/// ENODEV of mmap(2): the file system has no mappings.
-const NO_MAPPING: i32 = 19;
 
 /// The file of so many bytes in a directory, written by the first round that needs it.
 pub(super) fn file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> Result<Target, Stop> {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::Path;
 
 use kelvin_catalogue::file::{AskedDirectory, REMOTE_ATTRIBUTES, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_ROUND_TRIP};
-use kelvin_file::cache::{self, State};
+use kelvin_file::cache::State;
 use kelvin_file::{Engine, How, Order, Pages, Reader, Requests, Tally, Target};
 use kelvin_harness::{Bench, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, NoPrediction};
@@ -236,7 +236,6 @@ impl Request {
 fn windows(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let directory = bench.remote()?.to_owned();
     let target = place::file(bench, &directory, FILE_BYTES)?;
-    cache::residency(&target).map_err(place::not_to_be_had)?;
     let steps = read_ahead::missed(&target)?;
     bench.note(read_ahead::in_words(&steps));
     bench.record(&REMOTE_READ_AHEAD, most_frequent(&steps).map(|step| step as f64).into_iter().collect());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kelvin_sys::net::moving::{Done, Request, Scope, is_called_back};
 
 use super::super::course::{Course, some};
-use super::super::link::{Counts, Link};
+use super::super::link::{Counts, Link, Waits, coarse, measure};
 
 /// Bytes on their way from a buffer to the file.
 #[derive(Clone, Copy)]
@@ -25,7 +25,9 @@ struct Pipeline<'a, 'ring, 'env> {
     socket: &'env TcpStream,
     file: &'env File,
     counts: &'a mut Counts,
-    patience: Duration,
+    waits: Waits<'a>,
+    /// For how long bytes were waited for that have not come yet.
+    waited: Duration,
     /// What is being written of each buffer.
     pieces: Vec<Option<Piece>>,
     /// The buffer that is being filled: one at a time, which keeps the bytes in order.
@@ -37,10 +39,11 @@ struct Pipeline<'a, 'ring, 'env> {
 
 /// Receives the bytes of a course.
 pub(super) fn receive(link: &mut Link, course: &mut Course<'_, '_>) -> Result<()> {
-    let Some((socket, requests, counts, patience)) = link.ring() else { return Err(ErrorKind::Unsupported.into()) };
+    let Some((socket, requests, counts, waits)) = link.ring() else { return Err(ErrorKind::Unsupported.into()) };
     let (pieces, ahead, end, file) = (vec![None; requests.slots()], course.next, course.end, course.file);
     requests.scope(|requests| {
-        let mut pipeline = Pipeline { requests, socket, file, counts, patience, pieces, filling: None, ahead, end };
+        let (waited, filling) = (Duration::ZERO, None);
+        let mut pipeline = Pipeline { requests, socket, file, counts, waits, waited, pieces, filling, ahead, end };
         let received = pipeline.run(course);
         if received.is_err() {
             pipeline.abandon(course);
@@ -84,7 +87,13 @@ impl Pipeline<'_, '_, '_> {
         self.counts.waits += 1;
         // A file may take as long as it takes.
         let is_writing = self.pieces.iter().any(Option::is_some);
-        self.requests.wait((!is_writing).then_some(self.patience))
+        if is_writing {
+            return self.requests.wait(None);
+        }
+        let begun = coarse();
+        let is_done = self.requests.wait(Some(self.waits.patience));
+        self.waited += coarse().saturating_sub(begun);
+        is_done
     }
 
     fn take(&mut self, course: &mut Course<'_, '_>, done: Done) -> Result<()> {
@@ -118,6 +127,7 @@ impl Pipeline<'_, '_, '_> {
             return Ok(());
         }
         course.taken(bytes);
+        measure(self.waits.incoming.as_deref_mut(), std::mem::take(&mut self.waited), bytes)?;
         self.pieces[slot] = Some(Piece { offset: self.ahead, bytes, written: 0 });
         self.ahead += bytes as u64;
         self.write(slot);

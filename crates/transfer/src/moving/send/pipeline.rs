@@ -10,7 +10,7 @@ use std::time::Duration;
 use kelvin_sys::net::moving::{Done, Follows, Request, Scope, is_called_back};
 
 use super::super::course::Course;
-use super::super::link::{Counts, Link};
+use super::super::link::{Counts, Link, Waits};
 
 /// A buffer on its way from the file to the socket.
 struct Piece {
@@ -49,7 +49,9 @@ struct Pipeline<'a, 'ring, 'env> {
 
 /// Sends the bytes of a course.
 pub(super) fn send(link: &mut Link, course: &mut Course<'_, '_>, zero_copy: bool) -> Result<()> {
-    let Some((socket, requests, counts, patience)) = link.ring() else { return Err(ErrorKind::Unsupported.into()) };
+    let Some((socket, requests, counts, Waits { patience, .. })) = link.ring() else {
+        return Err(ErrorKind::Unsupported.into());
+    };
     let (pieces, taken, ahead, file) = (VecDeque::new(), vec![false; requests.slots()], course.next, course.file);
     requests.scope(|requests| {
         let mut pipeline = Pipeline { requests, socket, file, counts, patience, zero_copy, pieces, taken, ahead };
@@ -65,7 +67,7 @@ pub(super) fn send(link: &mut Link, course: &mut Course<'_, '_>, zero_copy: bool
 
 /// Waits until no buffer is used by sends without a copy.
 pub(super) fn finish(link: &mut Link) -> Result<()> {
-    let Some((_, requests, counts, patience)) = link.ring() else { return Ok(()) };
+    let Some((_, requests, counts, Waits { patience, .. })) = link.ring() else { return Ok(()) };
     while (0..requests.slots()).any(|slot| requests.is_used(slot)) {
         counts.system_calls += 1;
         counts.waits += 1;
