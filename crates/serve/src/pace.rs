@@ -41,7 +41,7 @@ mod tests {
     fn ended(every: u32, bytes: u64) -> Option<u32> {
         let begun = Instant::now();
         let mut pace = Pace::begin(begun, 1000);
-        (0..10_000).find(|second| {
+        (0..10_000).find(|&second| {
             let sent = 1000 + u64::from(second / every) * bytes;
             pace.is_too_slow((begun + second * SECOND, sent), LEAST)
         })
