@@ -23,6 +23,7 @@ pub static ALL: &[&Metric] = &[
     &BANDWIDTH_NTWRITE,
     &BANDWIDTH_TRIAD,
     &BANDWIDTH_CORE_TO_CORE,
+    &BANDWIDTH_MEMCPY,
     &LOADED_LATENCY,
     &LOADED_BANDWIDTH,
     &CORE_TO_CORE,
@@ -65,6 +66,16 @@ words! {
         /// Base pages.
         Base = "base",
         /// Transparent huge pages.
+        Huge = "huge",
+    }
+}
+
+words! {
+    /// The pages that a program asks the kernel for.
+    pub enum AskedPages: "pages", "page size" {
+        /// Those that it gives to any program, as to malloc.
+        Default = "default",
+        /// Transparent huge pages (MADV_HUGEPAGE).
         Huge = "huge",
     }
 }
@@ -266,6 +277,14 @@ pub static BANDWIDTH_CORE_TO_CORE: Metric = between_cpus(
 )
 .over([BYTES, Cpus::AXIS])
 .only(Cpus::All.point());
+
+/// Copying as ordinary programs do.
+pub static BANDWIDTH_MEMCPY: Metric = Metric::rate(
+    "mem.bandwidth.memcpy",
+    "Bytes per second of a copy by the C library's memcpy on one CPU, read and written",
+)
+.over([BYTES, AskedPages::AXIS])
+.own_frequency();
 
 /// Latency while other CPUs stream.
 pub static LOADED_LATENCY: Metric =

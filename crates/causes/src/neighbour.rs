@@ -2,8 +2,8 @@
 
 use kelvin_catalogue::cpu::LATENCY_ADD;
 use kelvin_catalogue::mem::{
-    BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE,
-    BANDWIDTH_ZERO, Cpus, LATENCY, LATENCY_STRIDE, TLB, TLB_PACKED,
+    BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
+    BANDWIDTH_WRITE, BANDWIDTH_ZERO, Cpus, LATENCY, LATENCY_STRIDE, TLB, TLB_PACKED,
 };
 use kelvin_model::{Case, MetricAt, Reason};
 
@@ -30,6 +30,7 @@ pub(crate) static CAUSE: Cause = Cause {
         Touch::at(&BANDWIDTH_READ, ALONE),
         Touch::at(&BANDWIDTH_WRITE, ALONE),
         Touch::at(&BANDWIDTH_COPY, ALONE),
+        Touch::always(&BANDWIDTH_MEMCPY),
         Touch::at(&BANDWIDTH_FILL, ALONE),
         Touch::at(&BANDWIDTH_ZERO, ALONE),
         Touch::at(&BANDWIDTH_NTWRITE, ALONE),

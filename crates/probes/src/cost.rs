@@ -30,7 +30,7 @@ const fn growing(of: &'static Metric, milliseconds: u64, axis: Axis, nanoseconds
 }
 
 /// Bytes touched once and put in random order; copied page tables; a block of a file read from the disk.
-static COSTS: [Cost; 39] = [
+static COSTS: [Cost; 40] = [
     growing(&os::PROCESS_FORK_RSS, 5, os::RESIDENT, 2.0),
     growing(&os::SWITCH_RING, 4, os::PROCESSES, 300e3),
     growing(&mem::LATENCY, 5, mem::BYTES, 2.0),
@@ -40,6 +40,7 @@ static COSTS: [Cost; 39] = [
     fixed(&mem::FAULT_MAJOR, 60),
     fixed(&mem::FIRST_TOUCH, 150),
     growing(&mem::BANDWIDTH_READ, 25, mem::BYTES, 2.0),
+    growing(&mem::BANDWIDTH_MEMCPY, 5, mem::BYTES, 0.5),
     fixed(&mem::LOADED_LATENCY, 60),
     fixed(&file::DEVICE_READ, 190),
     fixed(&file::DEVICE_WRITE, 15),

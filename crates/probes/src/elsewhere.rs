@@ -162,6 +162,7 @@ const SIZED: &[&Metric] = &[
     &mem::BANDWIDTH_NTWRITE,
     &mem::BANDWIDTH_TRIAD,
     &mem::BANDWIDTH_CORE_TO_CORE,
+    &mem::BANDWIDTH_MEMCPY,
     &mem::LATENCY_PARALLEL,
     &mem::LATENCY_STRIDE,
     &mem::LOADED_LATENCY,

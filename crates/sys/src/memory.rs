@@ -9,6 +9,9 @@ use crate::{Error, Result};
 /// The pages that an arena requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
+    /// Those that the kernel gives to any program that asks for none in particular, as to malloc: base pages, or where
+    /// transparent_hugepage/enabled is `always` huge ones.
+    Default,
     /// Base pages; transparent huge pages are disabled.
     Base,
     /// Transparent huge pages, if the kernel provides them.
@@ -26,6 +29,7 @@ impl Pages {
     /// Their name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Default => "default",
             Self::Base => "base",
             Self::Huge => "huge",
         }
@@ -68,7 +72,11 @@ impl Arena {
         }
         let first = address as usize;
         let aligned = first.next_multiple_of(HUGE);
-        let advice = if pages == Pages::Huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        let advice = match pages {
+            Pages::Default => libc::MADV_NORMAL,
+            Pages::Base => libc::MADV_NOHUGEPAGE,
+            Pages::Huge => libc::MADV_HUGEPAGE,
+        };
         // SAFETY: the parts cut off and the part advised lie inside the mapping just made. Advice that a kernel without
         // transparent huge pages refuses (EINVAL) leaves base pages, which `obtained` would show.
         unsafe {

@@ -2,7 +2,7 @@
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::file::{self, CacheState, SyncPolicy};
-use kelvin_catalogue::mem::{self, BYTES, Cpus};
+use kelvin_catalogue::mem::{self, AskedPages, BYTES, Cpus};
 use kelvin_catalogue::net::{self, StreamDirection};
 use kelvin_catalogue::os;
 use kelvin_model::{Metric, Rate, RateLine};
@@ -38,6 +38,11 @@ const fn memory(metric: &'static Metric, cpus: Cpus) -> Spot {
     Spot::new(metric).at(cpus.point()).furthest(BYTES)
 }
 
+/// The same in the pages that ordinary programs have.
+const fn memcpy() -> Spot {
+    Spot::new(&mem::BANDWIDTH_MEMCPY).at(AskedPages::Default.point()).furthest(BYTES)
+}
+
 const fn pipe(placement: Placement) -> Spot {
     Spot::new(&os::IPC_PIPE_BANDWIDTH).at(placement.point()).with(os::MESSAGE, MESSAGE)
 }
@@ -64,6 +69,7 @@ static LINES: [Line; 7] = [
         rates: &[
             work("read", "reading memory by one CPU", memory(&mem::BANDWIDTH_READ, Cpus::One)),
             work("copy", "copying memory by one CPU", memory(&mem::BANDWIDTH_COPY, Cpus::One)),
+            work("memcpy", "the C library's memcpy by one CPU", memcpy()),
             work("fill", "filling memory by one CPU", memory(&mem::BANDWIDTH_FILL, Cpus::One)),
         ],
     },

@@ -109,7 +109,7 @@ fn sharers(machine: &Machine, cache: &Cache) -> u64 {
 
 /// Working sets per CPU that lie in a cache: half of L1 and of L2, and of an outer level a quarter of one CPU's share,
 /// but more than the level within it holds. `many`: all CPUs work at once, and their sets must fit together.
-fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
+pub(super) fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
     let caches = data_caches(machine);
     if caches.is_empty() {
         return ASSUMED_INNER.to_vec();
@@ -228,7 +228,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 /// Bytes of a working set that one iteration covers as a whole; larger ones go part by part. Long enough that string
 /// instructions switch to streaming and pending write-back does not matter; short beside the time of an operation.
-const PART: usize = 16 << 20;
+pub(super) const PART: usize = 16 << 20;
 /// Bytes of one trial of a variant, at least one iteration; of a working set that each iteration finds in the caches less is enough, but a
 /// few iterations.
 const TRIAL: usize = PART;
@@ -254,7 +254,12 @@ impl Mover {
     /// Maps the memory, and touches it on the calling CPU. A working set of more than `part` bytes is processed in
     /// parts of that size.
     pub(super) fn new(bytes: usize, part: usize) -> kelvin_sys::Result<Self> {
-        Ok(Self { arrays: Arrays::new(bytes, Pages::Huge)?, part, parts_done: 0 })
+        Self::in_pages(bytes, part, Pages::Huge)
+    }
+
+    /// The same in these pages.
+    pub(super) fn in_pages(bytes: usize, part: usize, pages: Pages) -> kelvin_sys::Result<Self> {
+        Ok(Self { arrays: Arrays::new(bytes, pages)?, part, parts_done: 0 })
     }
 
     /// Bytes of each array per iteration of an operation.
@@ -298,7 +303,7 @@ impl Mover {
     pub(super) fn obtained(&self) -> Result<String, Stop> {
         let resident = resident_around(self.arena().address())?;
         Ok(format!(
-            "{} bytes requested in huge pages; by smaps {} bytes resident, {} of them in huge pages",
+            "{} bytes requested; by smaps {} bytes resident, {} of them in huge pages",
             self.arena().len(),
             resident.bytes,
             resident.huge

@@ -12,6 +12,7 @@ mod first_touch;
 pub(crate) mod latency;
 mod limits;
 mod loaded;
+mod memcpy;
 mod node;
 mod operations;
 mod page;
@@ -33,6 +34,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &fault_major::PROBE,
     &first_touch::PROBE,
     &bandwidth::PROBE,
+    &memcpy::PROBE,
     &loaded::PROBE,
     &core_to_core::PROBE,
     &false_sharing::PROBE,

@@ -3,6 +3,7 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod library;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -56,6 +57,8 @@ impl Operation {
 /// A routine in assembly: see the file of the architecture for its arguments.
 pub(super) type Routine =
     unsafe extern "C" fn(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
+
+pub use library::{library, library_copy};
 
 /// One variant of one operation.
 #[derive(Clone, Copy, Debug)]
@@ -185,8 +188,9 @@ mod tests {
     #[test]
     fn every_kernel_writes_what_its_operation_says_and_nothing_else() {
         for operation in Operation::ALL {
-            let kernels = operation.kernels();
+            let mut kernels = operation.kernels();
             assert!(!kernels.is_empty());
+            kernels.extend((operation == Operation::Copy).then(library_copy));
             for (kernel, passes) in kernels.iter().flat_map(|kernel| [(kernel, 1), (kernel, 3)]) {
                 let (arrays, before) = outcome(operation, kernel, 3 * 5 * TURN, passes);
                 let (after, each) = (arrays.arena.as_slice(), arrays.array_bytes(operation));

@@ -1,0 +1,156 @@
+//! Bandwidth of the C library's memcpy, in the memory that ordinary programs have, and in huge pages.
+//!
+//! It is what a program gets that copies without care. It must not be used as what this machine's memory can do: that is
+//! mem.bandwidth.copy, by the best loop for this processor in huge pages.
+
+use kelvin_catalogue::mem::{
+    AskedPages, BANDWIDTH, BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, Cpus,
+};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_sys::kernels::bandwidth::{Operation, library, library_copy};
+use kelvin_sys::memory::Pages;
+
+use super::axes::{number, obtained, page_sizes};
+use super::bandwidth::{Mover, PART, cached_sets, in_memory};
+use crate::predict::Predicting;
+
+pub(crate) static PROBE: Probe = Probe {
+    id: BANDWIDTH_MEMCPY.id.as_str(),
+    summary: "Bandwidth of the C library's memcpy in ordinary memory and in huge pages, by one CPU",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "The memcpy of the C library, called through its address as a program's calls resolve it, copies one array over another, \
+              up to 8 MiB a call. The arrays lie in the pages that the kernel gives to any program (default), or in huge pages \
+              (MADV_HUGEPAGE); smaps shows which, in a note. Both lie beyond all caches; `kelvin study mem.bandwidth.memcpy` has sets in each \
+              cache too. A set of up to 16 MiB is copied over and over, a larger one in parts of that size, in rotation, as in \
+              mem.bandwidth. Bytes are counted as there: those read and those written by the program.",
+        prediction: "The time of reading the bytes (mem.bandwidth.read) and that of writing them by ordinary stores \
+                     (mem.bandwidth.write), which reads each line first that it overwrites: between one after the other and at once, \
+                     the geometric mean. Predicted range: from one after the other to the rate of a copy that reads no line it \
+                     overwrites, by mem.bandwidth.ntwrite, as a library does with large blocks. In default pages the next page's \
+                     address must be found twice for 8 KiB that are counted: a tenth less is within the range.",
+        not_for: "What memory can move: that is mem.bandwidth.copy. The two differ for three reasons: memcpy reads each line of the \
+                  target before it overwrites it, unless a block is larger than the library's threshold for non-temporal stores \
+                  (in glibc three quarters of a thread's share of the last-level cache); ordinary memory has base pages; and a library has \
+                  one loop for many processors. The two cases of memory separate the pages from the rest.",
+        pitfalls: &[
+            "One large block: above glibc's threshold for non-temporal stores (glibc.cpu.x86_non_temporal_threshold; `ld.so --list-tunables` \
+             shows it) memcpy copies by other instructions.",
+            "A constant small size: the compiler copies by itself, and memcpy is not called.",
+            "transparent_hugepage/enabled = always: then ordinary memory has huge pages as well, which the note shows.",
+            "Bytes copied counted once: other tools give half of this figure for the same copy.",
+        ],
+        sources: &[
+            "glibc sysdeps/x86_64/multiarch/memmove-vec-unaligned-erms.S; sysdeps/x86/dl-cacheinfo.h: non_temporal_threshold",
+            "McCalpin: Memory bandwidth and machine balance in current high performance computers, 1995 (STREAM)",
+        ],
+    },
+    metrics: &[&BANDWIDTH_MEMCPY],
+    inputs: &[BANDWIDTH.as_str()],
+    cases,
+    run,
+    predict,
+};
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let largest = BYTES.of(&in_memory(machine)).unwrap_or_default();
+    let of = |bytes: u64, pages: AskedPages| Case::new().with(BYTES, bytes).at(pages);
+    let mut cases = vec![of(largest, AskedPages::Default)];
+    if effort != Effort::Quick && page_sizes(machine).len() > 1 {
+        cases.push(of(largest, AskedPages::Huge));
+    }
+    if effort == Effort::Thorough {
+        let cached = cached_sets(machine, false).into_iter().filter(|&bytes| bytes < largest);
+        cases.extend(cached.map(|bytes| of(bytes, AskedPages::Default)));
+    }
+    cases
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let bytes = number(case, BYTES)?;
+    let pages = match AskedPages::of(case) {
+        Some(AskedPages::Default) => Pages::Default,
+        Some(AskedPages::Huge) => Pages::Huge,
+        None => return Err(Stop::fail(format!("the case needs pages=default or pages=huge, not {case}"))),
+    };
+    let (mut mover, memcpy) = (obtained(bytes, Mover::in_pages(bytes, PART, pages))?, library_copy());
+    let counted = mover.iteration_bytes(Operation::Copy);
+    bench.note(mover.obtained()?);
+    bench.note(format!(
+        "memcpy of {}, {} bytes a call; each byte copied counts twice, read and written",
+        library(),
+        counted / 2
+    ));
+    bench.time_work(&BANDWIDTH_MEMCPY, counted as f64, |iterations| {
+        mover.run(Operation::Copy, &memcpy, iterations);
+        Ok(())
+    })
+}
+
+/// Predicted range beyond what is expected, as a share.
+const TOLERANCE: f64 = 0.1;
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
+    let there = Case::new().with(BYTES, bytes).at(Cpus::One);
+    let reading = facts.measured(&BANDWIDTH_READ, &there)?;
+    let writing = facts.measured(&BANDWIDTH_WRITE, &there)?;
+    let around = facts.measured(&BANDWIDTH_NTWRITE, &there)?;
+    let [read, written, streamed] = [&reading, &writing, &around].map(|rate| 1.0 / rate.value);
+    let (apart, together, fastest) = (read + written, read.max(written), read.max(written.min(streamed)));
+    let rate = |seconds: f64| 2.0 / seconds;
+    let value = rate((apart * together).sqrt());
+    let [slow, fast, most] = [apart, together, fastest].map(|seconds| rate(seconds) / 1e9);
+    Ok(Predicting::between(Basis::Derived, value, rate(apart) * (1.0 - TOLERANCE), rate(fastest) * (1.0 + TOLERANCE))
+        .formula("reading and ordinary stores", "reading, and writing by ordinary stores, between one after the other and at once")
+        .input(reading)
+        .input(writing)
+        .input(around)
+        .constant("bytes read", 1.0, Unit::Count, "arrays of the operation")
+        .constant("bytes written", 1.0, Unit::Count, "arrays of the operation")
+        .derived_as(format!(
+            "{slow:.1} GB/s one after the other, {fast:.1} GB/s at once: {:.1} GB/s; at most {most:.1} GB/s by non-temporal stores",
+            value / 1e9
+        )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::bandwidth::tests::machine;
+    use crate::testing::facts_about;
+    use kelvin_model::Fact;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_usual_run_has_memory_in_both_kinds_of_pages_and_a_study_the_caches() {
+        let mut two = machine(2, 32 * MIB, 24 << 30);
+        let pages = |machine: &_, effort| -> Vec<_> {
+            cases(machine, effort).iter().map(|case| (BYTES.of(case).unwrap(), AskedPages::of(case).unwrap())).collect()
+        };
+        let memory = [(256 * MIB, AskedPages::Default), (256 * MIB, AskedPages::Huge)];
+        assert_eq!((pages(&two, Effort::Quick), pages(&two, Effort::Default)), (memory[..1].to_vec(), memory.to_vec()));
+        let all: Vec<u64> = pages(&two, Effort::Thorough).into_iter().map(|(bytes, _)| bytes).collect();
+        assert_eq!(all, [256 * MIB, 256 * MIB, 24 << 10, 512 << 10, 4 * MIB]);
+        two.memory.transparent_huge_pages = Fact::known("never".into(), "a test");
+        assert_eq!(pages(&two, Effort::Default), memory[..1]);
+    }
+
+    #[test]
+    fn it_takes_reading_and_writing_of_which_a_part_goes_on_at_once() {
+        let known = [(&BANDWIDTH_READ, 20e9), (&BANDWIDTH_WRITE, 10e9), (&BANDWIDTH_NTWRITE, 25e9)];
+        let known = known.map(|(metric, rate)| (metric.id.as_str(), Some(rate)));
+        facts_about(&known, |facts| {
+            let predicted = predict(facts, &BANDWIDTH_MEMCPY, &Case::new().with(BYTES, 1 << 28)).unwrap();
+            // Of a byte each 0.15 ns one after the other, 0.1 ns at once; 0.05 ns if no line is read that is overwritten.
+            assert!((predicted.value - 2e9 / (0.15f64 * 0.1).sqrt()).abs() < 1.0, "{predicted:?}");
+            let expected = [0.9 * 2e9 / 0.15, 1.1 * 2e9 / 0.05];
+            assert!(
+                (predicted.low - expected[0]).abs() < 1.0 && (predicted.high - expected[1]).abs() < 1.0,
+                "{predicted:?}"
+            );
+        });
+    }
+}
