@@ -131,7 +131,11 @@ impl Rounds<'_> {
 
     /// The median with its error; `None` with a single round.
     pub fn weighed(&self) -> Option<Weighed> {
-        Weighed::median(&self.values, self.history.as_ref())
+        let weighed = Weighed::median(&self.values, self.history.as_ref())?;
+        // As of headlines: where no round is below zero, neither is the interval.
+        let least = if self.values.iter().any(|&value| value < 0.0) { f64::NEG_INFINITY } else { 0.0 };
+        let estimate = Estimate { low: weighed.estimate.low.max(least), ..weighed.estimate };
+        Some(Weighed { estimate, ..weighed })
     }
 
     /// The median with its interval; `None` with a single round.

@@ -247,12 +247,13 @@ impl Plan {
     }
 
     /// This plan with what fits into the room, each case with all its rounds: by their rank, and among equals first one case of each
-    /// probe, then the next of each. What does not fit is left out, and the inputs that only its predictions need are.
+    /// probe, then the next of each. What does not fit is left out, and the inputs that only its predictions need are: they keep nothing
+    /// out.
     #[must_use]
     pub fn within(mut self, room: Room) -> Self {
         let all = self.expected(room.rounds).div_f64(EQUAL_SHARE);
         let budget = EQUAL_SHARE * nanoseconds(room.time);
-        let without = without_room(&self.needs(room.rounds), budget, budget);
+        let without = self.without_room(self.needs(room.rounds), budget);
         let reason = Reason::new(format!(
             "no time for it beside what is more important; all cases take about {}",
             seconds(all.as_secs_f64())
@@ -268,6 +269,24 @@ impl Plan {
         self.left_out.extend(asked.map(|unit| (unit.probe, unit.case, reason.clone())));
         self.keep_needed_inputs();
         self
+    }
+
+    /// The units that do not fit into a budget in nanoseconds, and the inputs that only they need.
+    fn without_room(&self, mut needs: Vec<Need>, budget: f64) -> BTreeSet<usize> {
+        let mut unneeded = BTreeSet::new();
+        loop {
+            let without: BTreeSet<usize> =
+                without_room(&needs, budget, budget).into_iter().chain(unneeded.clone()).collect();
+            let kept = || (0..self.units.len()).filter(|at| !without.contains(at));
+            let needed: BTreeSet<_> = kept().flat_map(|at| &self.units[at].rests_on).cloned().collect();
+            let is_needed = |unit: &Unit| !unit.only_input || unit.probe.is_input_of(&needed, &unit.case);
+            let more: Vec<usize> = kept().filter(|&at| !is_needed(&self.units[at])).collect();
+            if more.is_empty() {
+                return without;
+            }
+            more.iter().for_each(|&at| needs[at].time = 0.0);
+            unneeded.extend(more);
+        }
     }
 
     /// This plan with what the rounds of each unit are expected to take beside their timing.

@@ -371,7 +371,7 @@ fn addresses_of_one_link_keep_their_zone_all_the_way() {
         let common = [
             "--quick",
             "--budget",
-            "10s",
+            "20s",
             "--rounds",
             "2",
             "--no-store",

@@ -78,8 +78,11 @@ fn what_was_measured_then_comes_to_the_same_today() {
     let place = Place::new();
     let [whole, second, third] = [WHOLE, SECOND, THIRD].map(|name| unpacked(&place, name));
     for (name, run, later) in [(WHOLE, &whole, &second), (SECOND, &second, &third)] {
-        let report: Value =
-            serde_json::from_str(&says(&place, &["report", name, "--format", "json", "--with-private"])).unwrap();
+        let report: Value = serde_json::from_str(&says(
+            &place,
+            &["report", name, "--format", "json", "--with-private", "--with-samples"],
+        ))
+        .unwrap();
         is_what_it_was(&report, run, later);
     }
 }

@@ -31,7 +31,7 @@ fn every_kernel_is_tried_in_caches_and_in_memory() {
     assert!(!cached.contains("non-temporal"), "{cached}");
     let notes = notes(&outer);
     assert!(notes.contains("non-temporal "), "{notes}");
-    assert!(notes.contains("bytes requested in huge pages"), "{notes}");
+    assert!(notes.contains("bytes requested; by smaps "), "{notes}");
     let trials = "median of 3 trials of each, of those close to the fastest 7: ";
     assert_eq!(notes.matches(trials).count(), METRICS.len(), "{notes}");
     let plain = if cfg!(target_arch = "x86_64") { "sse2 " } else { "neon " };

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use kelvin_catalogue::find;
+use kelvin_catalogue::mem::Cpus;
 use kelvin_model::{Better, Case, Name};
 use kelvin_stats::{MAD_TO_STD, mad, median, t_quantile};
 
@@ -61,7 +62,7 @@ fn slowness(metric: Name, value: f64) -> Option<f64> {
 
 /// Whether a figure is of all CPUs at once: it goes with their number, which is no part of a class.
 fn is_of_all_cpus(case: &Case) -> bool {
-    case.get("cpus").is_some_and(|cpus| cpus.to_string() == "all")
+    Cpus::of(case) == Some(Cpus::All)
 }
 
 /// What the members of a class are at one figure.

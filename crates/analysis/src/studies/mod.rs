@@ -95,7 +95,9 @@ pub fn published_load() -> Study {
 /// The ids of all studies, in the order of reports.
 pub fn ids_of_studies() -> [Name; ALL.len()] {
     use kelvin_catalogue::cpu::CALL_ARGS;
-    use kelvin_catalogue::file::{BLOCKSIZE, BYTE_CALLS, CONTENTION, DEPTH, DEVICE, ENGINES, REMOTE, SEQRAND, THREADS, TUNE};
+    use kelvin_catalogue::file::{
+        BLOCKSIZE, BYTE_CALLS, CONTENTION, DEPTH, DEVICE, ENGINES, REMOTE, SEQRAND, THREADS, TUNE,
+    };
     [
         os::STUDY,
         CALL_ARGS.id,

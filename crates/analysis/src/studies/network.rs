@@ -20,7 +20,7 @@ pub(crate) const CALLS_STUDY: Name = Name::new("net.rtt");
 pub(crate) const STREAMS_STUDY: Name = Name::new("net.bandwidth");
 
 /// What the first of them also rests on.
-pub(super) const BESIDE_ROUND_TRIPS: [&str; 3] = ["net.stack", "net.connect", "net.close"];
+pub(super) const BESIDE_ROUND_TRIPS: [&str; 3] = ["net.stack", CONNECT.id.as_str(), CLOSE.id.as_str()];
 
 /// A small message, whose bytes cost next to nothing.
 pub(super) const SMALL: u64 = 64;

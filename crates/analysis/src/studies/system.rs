@@ -23,11 +23,11 @@ static SWITCHES: [[&Metric; 2]; 5] = [
 
 /// The probes that these conclusions rest on, each of a plain run.
 pub(crate) const RESTS_ON: [&str; 7] = [
-    "cpu.call.args",
-    "os.syscall.null",
-    "os.thread.create",
-    "os.process.fork",
-    "os.process.fork_rss",
+    CALL_ARGS.id.as_str(),
+    SYSCALL_NULL.id.as_str(),
+    THREAD_CREATE.id.as_str(),
+    PROCESS_FORK.id.as_str(),
+    PROCESS_FORK_RSS.id.as_str(),
     "os.switch.thread",
     "os.switch.process",
 ];

@@ -55,7 +55,7 @@ pub enum FileCommand {
     Copy(CopyArgs),
     /// Run all file and disk probes at all points on a directory's file system: table, stored run, report
     #[command(after_help = "Examples:\n  kelvin file sweep --dir /data\n  kelvin file sweep --dir /data --budget 2m")]
-    Sweep(SweepArgs),
+    Sweep(Box<SweepArgs>),
     /// Show how large the file cache can grow; with --measure, prove it under a memory limit
     #[command(
         after_help = "Examples:\n  kelvin file cache .\n  sudo kelvin file cache /data --measure --limit 512M\n\n\

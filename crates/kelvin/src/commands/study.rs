@@ -275,8 +275,7 @@ pub fn help() -> String {
     let [alone, measured] = studies().map(indented);
     format!(
         "Studies:\n{alone}\nStudies with more points than a plain run:\n{measured}\n\
-         An area, a probe, a metric or a leading part of an id, such as os.syscall, is\n\
-         a study of these probes alone; `kelvin list` has them.\n\n\
+         An area, a probe, a metric or a leading part of an id, such as os.syscall, is a study of these probes alone; `kelvin list` has them.\n\n\
          Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
          kelvin study file.depth --dir /data\n  kelvin study transfer --quick"
     )

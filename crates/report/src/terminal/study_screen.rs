@@ -197,7 +197,7 @@ pub(crate) fn title(report: &Report<'_>) -> String {
 /// The leading part of an id that others have as well; empty if there is none.
 fn shared_beginning<'i>(id: &'i str, others: &[Name]) -> &'i str {
     let ends = id.match_indices('.').map(|(end, _)| end).chain([id.len()]);
-    ends.map(|end| &id[..end]).filter(|part| others.iter().all(|other| leads(part, other))).last().unwrap_or("")
+    ends.map(|end| &id[..end]).rfind(|part| others.iter().all(|other| leads(part, other))).unwrap_or("")
 }
 
 /// What a study measured for its own sake, without what its own tables have, and without what has no figure at all.
