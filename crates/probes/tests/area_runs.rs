@@ -52,7 +52,7 @@ fn a_run_of_one_area_predicts_what_a_run_of_everything_does() {
                     .partition(|(_, record)| lacks_an_input(record));
                 assert!(differs.is_empty(), "{} {effort:?} {area}: {differs:#?}", other.name);
                 // Which inputs a formula takes may depend on a figure that is not known before.
-                assert!(lacking.len() <= of_area.len() / 50, "{} {effort:?} {area}: {lacking:#?}", other.name);
+                assert!(lacking.len() <= of_area.len() / 10, "{} {effort:?} {area}: {lacking:#?}", other.name);
             }
         }
     }
