@@ -1,7 +1,8 @@
 //! The rate that a copy should have had: from what reading and writing a part of it again cost, each apart.
 //!
-//! After the copy a part of the source, now in memory, is read in the same blocks, and a part as long is written to a new file beside
-//! the target, which is removed. Of both the CPU time counts. Devices are not in it: what they take away is the difference.
+//! After the copy parts of the source, now in memory, are read in the same blocks, and parts as long are written to a new file beside
+//! the target, which is removed. No part is read or written twice: what was just used is in a CPU's caches, which a copy does not find it in.
+//! Of both the CPU time counts. Devices are not in it: what they take away is the difference.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,16 +18,15 @@ use crate::target::{Access, Target};
 use crate::temporary;
 use crate::unfinished::Place;
 
-/// Bytes that are read and written again at most: enough to be timed to a few percent, in some 10 ms.
+/// Bytes of a part at most: enough to be timed to a few percent, in some 10 ms.
 const PART: u64 = 16 << 20;
 /// Fewest bytes of a copy that is predicted: fewer take less than a millisecond, and the first pages of a file most of that.
 pub const LEAST: u64 = 1 << 20;
-/// Times that each is done, of which the median counts.
-const TIMES: usize = 3;
+/// Parts, of which the median counts.
+const PARTS: u64 = 3;
 /// Permissions of the file that is written again.
 const PRIVATE: u32 = 0o600;
-/// How far off a prediction may be, as one of transfers: stages that follow each other meet colder caches than the same one repeated,
-/// and memory that was not used before costs more than such as was just given back.
+/// How far off a prediction may be, as one of transfers: stages that follow each other meet colder caches than the same one repeated.
 const SLOWER: f64 = 1.5;
 const FASTER: f64 = 1.2;
 
@@ -90,39 +90,41 @@ pub(super) fn expected(
             return Err(format!("{} may share the blocks instead of copying them", kind.name()));
         }
     }
-    let costs = costs(source, place, block, bytes.min(PART)).map_err(|error| error.to_string())?;
+    let costs = costs(source, place, block, (bytes / PARTS).min(PART)).map_err(|error| error.to_string())?;
     Expected::of(costs, method).ok_or_else(|| "to read and write a part again took no time".into())
 }
 
-fn costs(source: &Target, place: &Place, block: usize, bytes: u64) -> crate::Result<Costs> {
+/// What it costs to read and write parts of so many bytes.
+fn costs(source: &Target, place: &Place, block: usize, part: u64) -> crate::Result<Costs> {
     let failed = |doing: &'static str, path: &Path| {
         let path = path.to_owned();
         move |error| crate::Error::call(doing, &path, error)
     };
     let mut buffer = Arena::populated(block, Pages::Base).map_err(failed("make a buffer to copy", source.path()))?;
     let from = source.open(Access::Buffered)?;
-    // The first pass may find pages that were dropped meanwhile.
-    let reading = median(|| read(&from, buffer.as_mut_slice(), bytes)).map_err(failed("read", source.path()))?;
+    // One may find pages that were dropped meanwhile.
+    let reading = median(|begin| read(&from, buffer.as_mut_slice(), begin * part, part));
+    let reading = reading.map_err(failed("read", source.path()))?;
     let scrap = temporary::file(&place.directory(), PRIVATE).map_err(failed("make a file beside", place.path()))?;
-    let writing = median(|| write(scrap.as_file(), buffer.as_slice(), bytes)).map_err(failed("write", place.path()))?;
-    Ok(Costs { reading: reading / bytes as f64, writing: writing / bytes as f64 })
+    let writing = median(|begin| write(scrap.as_file(), buffer.as_slice(), begin * part, part));
+    let writing = writing.map_err(failed("write", place.path()))?;
+    Ok(Costs { reading: reading / part as f64, writing: writing / part as f64 })
 }
 
-/// The median of a few.
-fn median(once: impl FnMut() -> std::io::Result<f64>) -> std::io::Result<f64> {
-    let times = std::iter::repeat_with(once).take(TIMES).collect::<std::io::Result<Vec<f64>>>()?;
+/// The median of all parts, by their numbers.
+fn median(once: impl FnMut(u64) -> std::io::Result<f64>) -> std::io::Result<f64> {
+    let times = (0..PARTS).map(once).collect::<std::io::Result<Vec<f64>>>()?;
     Ok(kelvin_stats::median(&times))
 }
 
-/// Nanoseconds of CPU time to read so many bytes of a file.
-fn read(file: &File, block: &mut [u8], bytes: u64) -> std::io::Result<f64> {
-    timed(bytes, block.len(), |offset, length| file.read_at(&mut block[..length], offset).map(|_| ()))
+/// Nanoseconds of CPU time to read so many bytes of a file from there on.
+fn read(file: &File, block: &mut [u8], begin: u64, bytes: u64) -> std::io::Result<f64> {
+    timed(bytes, block.len(), |offset, length| file.read_at(&mut block[..length], begin + offset).map(|_| ()))
 }
 
-/// Nanoseconds of CPU time to write so many bytes to an empty file.
-fn write(file: &File, block: &[u8], bytes: u64) -> std::io::Result<f64> {
-    file.set_len(0)?;
-    timed(bytes, block.len(), |offset, length| file.write_all_at(&block[..length], offset))
+/// Nanoseconds of CPU time to write so many bytes behind what a file has.
+fn write(file: &File, block: &[u8], begin: u64, bytes: u64) -> std::io::Result<f64> {
+    timed(bytes, block.len(), |offset, length| file.write_all_at(&block[..length], begin + offset))
 }
 
 fn timed(bytes: u64, block: usize, mut each: impl FnMut(u64, usize) -> std::io::Result<()>) -> std::io::Result<f64> {
@@ -159,7 +161,7 @@ mod tests {
     fn a_part_is_read_and_written_again_and_small_blocks_cost_more() {
         let directory = tempfile::tempdir_in(".").unwrap();
         let path = directory.path().join("file");
-        std::fs::write(&path, vec![7; 2 << 20]).unwrap();
+        std::fs::write(&path, vec![7; 6 << 20]).unwrap();
         let source = Target::find(&path).unwrap();
         let place = Place::of(&directory.path().join("new")).unwrap();
         let of = |block| costs(&source, &place, block, 2 << 20).unwrap();
