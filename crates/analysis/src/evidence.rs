@@ -11,7 +11,7 @@ use kelvin_stats::{
 
 use crate::bounds::broken_bound;
 use crate::gather::Gathered;
-use crate::headlines::{Desk, Settled};
+use crate::headlines::{Desk, Settled, least_of};
 
 /// Distance from its limit, as a share of it, within which a ratio is the same: less than the two halves of a run often differ by.
 pub(crate) const SAME: f64 = 0.05;
@@ -132,9 +132,7 @@ impl Rounds<'_> {
     /// The median with its error; `None` with a single round.
     pub fn weighed(&self) -> Option<Weighed> {
         let weighed = Weighed::median(&self.values, self.history.as_ref())?;
-        // As of headlines: where no round is below zero, neither is the interval.
-        let least = if self.values.iter().any(|&value| value < 0.0) { f64::NEG_INFINITY } else { 0.0 };
-        let estimate = Estimate { low: weighed.estimate.low.max(least), ..weighed.estimate };
+        let estimate = Estimate { low: weighed.estimate.low.max(least_of(&self.values)), ..weighed.estimate };
         Some(Weighed { estimate, ..weighed })
     }
 

@@ -193,14 +193,14 @@ pub(crate) struct Settled<'g> {
     pub within_variance: f64,
 }
 
-/// Times, rates and shares are not negative, however much they scatter: if no round is below zero, neither is the interval
-/// of the headline.
+/// The least that the interval of a headline may reach down to. Times, rates and shares are not negative, however much they scatter: if no
+/// round is below zero, neither is the interval.
+pub(crate) fn least_of(rounds: &[f64]) -> f64 {
+    if rounds.iter().any(|&round| round < 0.0) { f64::NEG_INFINITY } else { 0.0 }
+}
+
 fn above_zero(interval: Interval, rounds: &[f64]) -> Interval {
-    if rounds.iter().any(|&round| round < 0.0) {
-        interval
-    } else {
-        Interval { lower: interval.lower.max(0.0), ..interval }
-    }
+    Interval { lower: interval.lower.max(least_of(rounds)), ..interval }
 }
 
 impl<'g> Settled<'g> {

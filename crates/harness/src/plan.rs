@@ -44,6 +44,16 @@ impl Unit {
         let (rank, expected) = (Rank::Thorough, Cost::guessed(USUAL_ROUND));
         Self { probe, case, only_input: false, block: 0, rank, expected, rests_on: BTreeSet::new() }
     }
+
+    /// Whether it is asked for, or an input of what is needed.
+    fn is_needed(&self, needed: &BTreeSet<(Name, Case)>) -> bool {
+        !self.only_input || self.probe.is_input_of(needed, &self.case)
+    }
+}
+
+/// What the predictions of some units need.
+fn needed<'u>(units: impl IntoIterator<Item = &'u Unit>) -> BTreeSet<(Name, Case)> {
+    units.into_iter().flat_map(|unit| unit.rests_on.iter().cloned()).collect()
 }
 
 /// What plans are made from.
@@ -203,12 +213,7 @@ impl Plan {
             }
             unit.rests_on = asked_for.take();
         }
-        self.needed()
-    }
-
-    /// What the predictions of what is asked for need.
-    fn needed(&self) -> BTreeSet<(Name, Case)> {
-        self.units.iter().flat_map(|unit| unit.rests_on.iter().cloned()).collect()
+        needed(&self.units)
     }
 
     /// The figures that are asked for and of which no formula tells, whatever else is measured, with the reason.
@@ -242,7 +247,8 @@ impl Plan {
     pub fn only(mut self, is_wanted: impl Fn(&Case) -> bool) -> Self {
         self.units.retain(|unit| unit.only_input || is_wanted(&unit.case));
         self.left_out.retain(|(_, case, _)| is_wanted(case));
-        self.keep_needed_inputs();
+        let needed = needed(&self.units);
+        self.units.retain(|unit| unit.is_needed(&needed));
         self
     }
 
@@ -267,7 +273,6 @@ impl Plan {
         self.units = units.into_iter().flatten().collect();
         let asked = dropped.into_iter().filter_map(Result::err).filter(|unit| !unit.only_input);
         self.left_out.extend(asked.map(|unit| (unit.probe, unit.case, reason.clone())));
-        self.keep_needed_inputs();
         self
     }
 
@@ -278,9 +283,8 @@ impl Plan {
             let without: BTreeSet<usize> =
                 without_room(&needs, budget, budget).into_iter().chain(unneeded.clone()).collect();
             let kept = || (0..self.units.len()).filter(|at| !without.contains(at));
-            let needed: BTreeSet<_> = kept().flat_map(|at| &self.units[at].rests_on).cloned().collect();
-            let is_needed = |unit: &Unit| !unit.only_input || unit.probe.is_input_of(&needed, &unit.case);
-            let more: Vec<usize> = kept().filter(|&at| !is_needed(&self.units[at])).collect();
+            let needed = needed(kept().map(|at| &self.units[at]));
+            let more: Vec<usize> = kept().filter(|&at| !self.units[at].is_needed(&needed)).collect();
             if more.is_empty() {
                 return without;
             }
@@ -325,13 +329,6 @@ impl Plan {
         let mut places = vec![0; self.units.len()];
         order.iter().enumerate().for_each(|(place, &(.., at))| places[at] = place);
         places
-    }
-
-    /// Leaves out the inputs that no prediction needs.
-    fn keep_needed_inputs(&mut self) {
-        let needed = self.needed();
-        let is_needed = |unit: &Unit| unit.probe.is_input_of(&needed, &unit.case);
-        self.units.retain(|unit| !unit.only_input || is_needed(unit));
     }
 
     /// This plan with the units that are asked for in blocks, by their cases.

@@ -208,16 +208,11 @@ impl Chosen {
             of(kind).filter(|probe| names.iter().any(|name| probe.is_selected_by(name))).collect()
         };
         for kind in [ProbeKind::Measure, ProbeKind::Study] {
-            match led(kind)[..] {
+            let probes = led(kind);
+            match probes[..] {
                 [] => {}
                 [probe] => return Ok(Self::one(probe)),
-                _ => {
-                    return Ok(Self {
-                        probes: led(kind),
-                        kind,
-                        names: names.iter().map(ToString::to_string).collect(),
-                    });
-                }
+                _ => return Ok(Self { probes, kind, names: names.iter().map(ToString::to_string).collect() }),
             }
         }
         if !led(ProbeKind::Truth).is_empty() {
