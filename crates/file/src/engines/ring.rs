@@ -12,11 +12,14 @@ use crate::{Error, Pages, Result};
 
 /// Deepest queue: what the kernel accepts at least (IORING_MAX_ENTRIES is 32768, registered buffers 16384).
 pub(crate) const DEEPEST: u32 = 4096;
-/// Requests that are submitted together: while more wait to be queued, the device has these already, and a call for each would take
-/// more of the CPU. Interleaved with fio, which submits each, this had 0.99, 1.04, 1.02, 1.03 and 1.02 of its rate at depths of 8, 16, 32, 64
-/// and 128 (medians of nine pairs, an Intel guest of two CPUs). All at once had 0.86 at 8 and 128, on an AMD guest. Each call that submits
-/// also sees what is done: without that the ring was emptied in lock-step, and had 0.92 at a depth of 32.
+/// Requests that are submitted together at most: while more wait to be queued, the device has these already, and a call for each would
+/// take more of the CPU. Of a short queue fewer are, since what waits to be submitted is missing at the device. Interleaved with fio, which
+/// submits each, this had 0.93, 1.00, 0.99 and 1.00 of its rate at depths of 8, 16, 32 and 128, where four together had 0.89 at 8
+/// (medians of seven pairs on one CPU, a loop device over memory, an Intel guest of two CPUs, 28 November 2026). Each call that submits also
+/// sees what is done: without that the ring was emptied in lock-step, and had 0.92 at a depth of 32.
 const SUBMITTED_TOGETHER: usize = 4;
+/// The share of the queue that is submitted together.
+const SUBMITTED_SHARE: usize = 16;
 /// Most bytes of all buffers together.
 const MOST_BUFFERS: usize = 1 << 30;
 
@@ -81,6 +84,7 @@ impl Ringed {
     ) -> Result<()> {
         let mut stamps = vec![O::Stamp::default(); self.slots.len()];
         let mut enough = false;
+        let together = (self.slots.len() / SUBMITTED_SHARE).clamp(1, SUBMITTED_TOGETHER);
         loop {
             // A free buffer gets the next request at once, also while other completions wait to be reaped: else the device
             // would stand still until all of them are observed.
@@ -92,7 +96,7 @@ impl Ringed {
                 stamps[slot] = observer.begin();
                 self.slots[slot] = Slot { request, moved: 0 };
                 self.ask(slot);
-                if self.ring.queued() >= SUBMITTED_TOGETHER {
+                if self.ring.queued() >= together {
                     self.ring.submit().map_err(no_ring)?;
                 }
             }
