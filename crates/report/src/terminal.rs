@@ -1,4 +1,4 @@
-//! Terminal: the first screen; or hazards, then the verdict, then a table for each area, in 80 columns or more.
+//! Terminal: the first screen; or the verdict, then a table for each area, then hazards, in 80 columns or more.
 
 mod drawing;
 mod points;
@@ -14,7 +14,7 @@ use kelvin_analysis::words::half_widths;
 use kelvin_analysis::words::hazards::measured;
 use kelvin_analysis::{Answer, Concluded, Study};
 use kelvin_model::text::visible_lines;
-use kelvin_model::{RunStatus, Severity};
+use kelvin_model::{Hazard, RunStatus, Severity};
 
 use crate::beside::beside;
 use crate::sections::{Entry, Section, sections};
@@ -145,13 +145,33 @@ impl Terminal {
         Ok(())
     }
 
-    fn hazards(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        self.heading(out, "Hazards")?;
-        let mut hazards: Vec<_> = report.run.outline.hazards.iter().collect();
-        hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
-        if hazards.is_empty() {
-            writeln!(out, "none found")?;
+    /// The serious hazards, which spoil figures and come before them; nothing where there are none.
+    fn serious_hazards(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let serious = report.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
+        self.list_hazards(("Serious hazards", serious.collect()), report, out)
+    }
+
+    /// The other ones.
+    fn other_hazards(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        if report.run.outline.hazards.is_empty() {
+            self.heading(out, "Hazards")?;
+            return writeln!(out, "none found");
         }
+        let others = report.run.outline.hazards.iter().filter(|hazard| hazard.severity != Severity::Serious);
+        self.list_hazards(("Hazards", others.collect()), report, out)
+    }
+
+    fn list_hazards(
+        &self,
+        (title, mut hazards): (&str, Vec<&Hazard>),
+        report: &Report<'_>,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        if hazards.is_empty() {
+            return Ok(());
+        }
+        self.heading(out, title)?;
+        hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
         for hazard in hazards {
             let paint = match hazard.severity {
                 Severity::Serious => Paint::Bad,
@@ -334,7 +354,8 @@ impl Terminal {
         safe
     }
 
-    /// A study begins with its answer and ends with what it was measured on; a run begins with what can spoil its figures.
+    /// A study begins with its answer and ends with what it was measured on; a run begins with its verdict, and before that only with
+    /// what has surely spoilt it.
     fn page(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let sections = sections(report);
         if is_study(report) {
@@ -349,13 +370,14 @@ impl Terminal {
             self.beside(report, out)?;
             writeln!(out)?;
             self.head(report, out)?;
-            self.hazards(report, out)?;
+            self.serious_hazards(report, out)?;
+            self.other_hazards(report, out)?;
             self.verdict(report, out)?;
             self.measured(report, &inputs, out)?;
             return self.notes(report, out);
         }
         self.head(report, out)?;
-        self.hazards(report, out)?;
+        self.serious_hazards(report, out)?;
         self.verdict(report, out)?;
         if sections.is_empty() {
             writeln!(out, "\nNothing was measured.")?;
@@ -364,7 +386,8 @@ impl Terminal {
         self.rivals(report, out)?;
         self.beside(report, out)?;
         self.studies(report, out)?;
-        self.notes(report, out)
+        self.notes(report, out)?;
+        self.other_hazards(report, out)
     }
 
     /// The tables of some areas, without what the tables of studies have.

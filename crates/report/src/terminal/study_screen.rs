@@ -33,7 +33,7 @@ impl StudyScreen<'_> {
         Ok([head, self.tables(room)?, after].concat())
     }
 
-    /// The title with the time that the study took, what cut it short, and the answer.
+    /// The title with the time that the study took, what cut it short, and the answer; of a study without one its conclusions.
     fn head(&self) -> io::Result<Vec<String>> {
         let (run, width) = (self.report.run, self.of.terminal.width());
         let title = title(self.report);
@@ -54,6 +54,7 @@ impl StudyScreen<'_> {
             lines.extend(self.written(|out| self.of.terminal.answer(answer, out))?);
             lines.pop();
         }
+        lines.extend(self.conclusions()?);
         Ok(lines)
     }
 
@@ -87,15 +88,31 @@ impl StudyScreen<'_> {
             }
             let others = section.entries.iter().filter(|entry| !matches!(entry, Entry::Curve(_))).cloned().collect();
             let others = Section { entries: others, ..section.clone() };
-            if !others.entries.is_empty() {
-                lines.extend(self.written(|out| terminal.section(&others, out))?);
-            }
+            lines.extend(self.single_figures(&others, room.saturating_sub(lines.len()).max(LEAST_ROWS))?);
         }
         if lines.is_empty() {
             lines.extend([String::new(), "Nothing was measured.".to_owned()]);
         }
         lines.extend(self.without_figures(&asked)?);
         Ok(lines)
+    }
+
+    /// The table of figures that are no curves: as many of them as there are lines for.
+    fn single_figures(&self, section: &Section<'_>, room: usize) -> io::Result<Vec<String>> {
+        let all = section.entries.len();
+        for shown in (1..=all).rev() {
+            let entries = section.entries[..shown].to_vec();
+            let some = Section { entries, ..section.clone() };
+            let mut lines = self.written(|out| self.of.terminal.section(&some, out))?;
+            if shown < all {
+                let more = words::plural((all - shown) as u64, "more figure");
+                lines.push(self.of.terminal.paint(Paint::Faint, &format!("{more} in the full report")));
+            }
+            if lines.len() <= room || shown == 1 {
+                return Ok(lines);
+            }
+        }
+        Ok(Vec::new())
     }
 
     /// Why what no table shows has no figure, each reason once.
@@ -111,10 +128,9 @@ impl StudyScreen<'_> {
         Ok(missing.iter().take(MOST_REASONS).map(write).collect::<io::Result<Vec<_>>>()?.concat())
     }
 
-    /// Conclusions, what can spoil them, and where more is.
+    /// What can spoil it, and where more is.
     fn after(&self) -> io::Result<Vec<String>> {
-        let mut lines = self.conclusions()?;
-        lines.extend(self.hazards()?);
+        let mut lines = self.hazards()?;
         let more = self.of.more_lines();
         if !more.is_empty() {
             lines.push(String::new());
