@@ -38,7 +38,8 @@ pub(crate) fn system(evidence: &Evidence<'_>) -> Option<Study> {
         let [thread, process] = [thread, process].map(|metric| evidence.at(metric, &Case::new()));
         longer(RatioQuestion::ProcessSwitchBesideThread, &thread?, &process?)
     });
-    let conclusions = call(evidence).into_iter().chain(forks(evidence)).chain(switches);
+    let [small, large] = forks(evidence);
+    let conclusions = call(evidence).into_iter().chain(small).chain(switches).chain(large);
     let design = "Function calls, system calls, new threads, forks and switches of one CPU between two tasks were timed in several rounds. \
                   The second of two is compared with the first by their medians; the same within 5 % counts as no difference.";
     Study::new(STUDY, design, conclusions.collect())
@@ -57,13 +58,14 @@ fn call(evidence: &Evidence<'_>) -> Option<Conclusion> {
     longer(RatioQuestion::SystemCallBesideCall, &function, &system)
 }
 
-/// A fork beside a new thread, each until it returns: of a small process, then of those with most memory first.
-fn forks(evidence: &Evidence<'_>) -> Vec<Conclusion> {
-    let Some(thread) = evidence.at(&THREAD_CREATE, &Case::new()) else { return Vec::new() };
+/// A fork beside a new thread, each until it returns: of a small process; and of larger ones, those with most memory first.
+fn forks(evidence: &Evidence<'_>) -> [Vec<Conclusion>; 2] {
+    let Some(thread) = evidence.at(&THREAD_CREATE, &Case::new()) else { return Default::default() };
     let mut resident = evidence.all(&PROCESS_FORK_RSS);
     resident.sort_by_key(|fork| {
         (PageSize::of(fork.case) != Some(PageSize::Base), u64::MAX - RESIDENT.of(fork.case).unwrap_or(0))
     });
-    let forks = evidence.at(&PROCESS_FORK, &Case::new()).into_iter().chain(resident);
-    forks.filter_map(|fork| longer(RatioQuestion::ForkBesideThread, &thread, &fork)).collect()
+    let small = evidence.at(&PROCESS_FORK, &Case::new()).into_iter().collect();
+    [small, resident]
+        .map(|forks| forks.iter().filter_map(|fork| longer(RatioQuestion::ForkBesideThread, &thread, fork)).collect())
 }
