@@ -28,6 +28,10 @@ with it in random order after each run from the third on: kelvin's coefficient o
 Each tool is used as by hand: perf bench one run with its mean, a C loop the mean of its operations; where kelvin reports a
 figure as not known, the pair is left out.
 
+With --fresh each run has a store of its own, as the first run of a user has, and what a run promises is asked for: that another run's
+figure lies in its interval. Over all pairs of different runs that must be so in 93 to 97 %, and in 90 % at least of the figures of each
+area; the half-widths stand beside it.
+
 A value that changes from round to round or from run to run, such as the latency of a working set near the size of a shared
 cache, is reported as bimodal: its cases have no meaningful deviation and are named apart.
 
@@ -104,6 +108,8 @@ NOT_KNOWN = 0.01
 SECONDS, SECONDS_WITHIN = 150, 0.05
 # The same of quick runs, whose few rounds have ranges rather than intervals.
 NOT_KNOWN_OF_QUICK, SECONDS_OF_QUICK = 0.03, 45
+# With --fresh: another run's figure in an interval, over all figures, and in each area at least.
+COVERAGE_OF_ANOTHER_RUN, COVERAGE_OF_ANOTHER_IN_AN_AREA = (0.93, 0.97), 0.90
 AGAINST_RIVALS = 0.5
 # Runs before the first pair.
 KNOWN_FROM = 2
@@ -200,10 +206,10 @@ def collect(arguments):
         if not arguments.more and (arguments.keep / "runs.sqlite").exists():
             raise common.Missing(f"--keep: {arguments.keep} holds the store of another series; name a directory without one, or --continue")
     chance = random.Random(arguments.seed)
-    data = {"machine": common.describe_machine(), "areas": arguments.area, "quick": arguments.quick, "runs": [], "pairs": [], "seconds": arguments.seconds}
+    data = {"machine": common.describe_machine(), "areas": arguments.area, "quick": arguments.quick, "fresh": arguments.fresh, "runs": [], "pairs": [], "seconds": arguments.seconds}
     if arguments.more and arguments.output.exists():
         data = json.loads(arguments.output.read_text())
-        if (data["areas"], data["quick"]) != (arguments.area, arguments.quick):
+        if (data["areas"], data["quick"], data.get("fresh", False)) != (arguments.area, arguments.quick, arguments.fresh):
             raise common.Missing(f"--continue: {arguments.output} has runs of another kind")
     done = len(data["runs"])
     rivals = Rivals(common.last_allowed_cpu()) if arguments.rivals else None
@@ -212,7 +218,8 @@ def collect(arguments):
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
         for number in range(done, done + arguments.runs):
             common.say(f"run {number + 1} of {done + arguments.runs}")
-            store = (arguments.keep or Path(directory)).resolve() / "runs.sqlite"
+            name = f"run-{number + 1:02}.sqlite" if arguments.fresh else "runs.sqlite"
+            store = (arguments.keep or Path(directory)).resolve() / name
             data["runs"].append(measured_run(kelvin, store, arguments, number))
             # A core that is shared all along is known by two runs before.
             if rivals and number >= KNOWN_FROM:
@@ -397,6 +404,35 @@ def judge_everything(data, series):
     return say_bounds([*rows, *known_in_time(data, series, NOT_KNOWN, SECONDS)])
 
 
+def judge_another_run(data):
+    """How often the interval of one run holds the figure of another one, by area; whether the bounds were kept."""
+    by_key = {}
+    for run in data["runs"]:
+        for result in run["results"]:
+            if result["headline"] is not None and result["interval"] is not None:
+                by_key.setdefault((result["metric"], result["case"]), []).append((result["headline"], result["interval"]))
+    inside, halves = {}, {}
+    for (metric, _), figures in by_key.items():
+        area = metric.split(".")[0]
+        pairs = [(one, other) for one in figures for other in figures if one is not other]
+        inside.setdefault(area, []).extend(interval["lower"] <= other <= interval["upper"] for (_, interval), (other, _) in pairs)
+        halves.setdefault(area, []).extend((i["upper"] - i["lower"]) / 2 / abs(headline) for headline, i in figures if headline)
+    if not inside:
+        print("\nNo figure has an interval: nothing can be judged.")
+        return False
+    low, high = COVERAGE_OF_ANOTHER_RUN
+    least = COVERAGE_OF_ANOTHER_IN_AN_AREA
+    whole = [one for area in inside.values() for one in area]
+    rows = [["all", whole, [half for area in halves.values() for half in area], f"{low:.0%} to {high:.0%}", low <= sum(whole) / len(whole) <= high]]
+    rows += [[area, of, halves[area], f"at least {least:.0%}", sum(of) / len(of) >= least] for area, of in sorted(inside.items())]
+    header = ["area", "another run's figure in the interval", "pairs", "half-width, median", "at 90 %", "bound", ""]
+    print("\n" + common.table(header, [
+        [area, share(of), len(of), common.percent(statistics.median(width)), common.percent(at_share(width, 0.9)), bound, "holds" if kept else "MISSED"]
+        for area, of, width, bound, kept in rows
+    ]))  # fmt: skip
+    return all(row[-1] for row in rows)
+
+
 def at_share(values, share):
     """The value below which this share of them lies, in whole hundredths."""
     return statistics.quantiles(values, n=100)[round(100 * share) - 1]
@@ -452,6 +488,7 @@ def parse():
     parser = common.parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=20, help="runs [default: %(default)s]")
     parser.add_argument("--quick", action="store_true", help="quick runs instead of default ones (their intervals are ranges at first)")
+    parser.add_argument("--fresh", action="store_true", help="each run in a store of its own: whether another run's figure lies in its intervals")
     parser.add_argument("--rivals", action="store_true", help="other tools beside kelvin on the same operations")
     parser.add_argument("--seconds", type=float, default=5, help="wall time of each side with --rivals [default: %(default)s]")
     parser.add_argument("--every", action="store_true", help="also a line for every metric at every case")
@@ -478,6 +515,8 @@ def benchmark():
     mode = "quick" if data["quick"] else "default"
     print(f"{len(data['runs'])} {mode} runs of {' and '.join(data.get('areas', ['cpu', 'os']))}, {seconds:.1f} s each: {data['machine']}\n")
     series = series_of(data)
+    if data.get("fresh"):
+        return judge_another_run(data)
     # All of them, so that every table is printed whatever the first one says.
     groups = judge_groups(series, data["runs"][0].get("caches", []), arguments.every)
     if data.get("areas") == [EVERYTHING] and data["quick"]:

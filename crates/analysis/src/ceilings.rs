@@ -37,7 +37,7 @@ fn ceiling(results: &[MetricResult], cpus: u64, held: Case) -> Option<LineCeilin
 /// not certainly above zero.
 fn cost_of_bytes(results: &[MetricResult], metric: &Metric) -> Option<(f64, f64)> {
     let ends = |result: &MetricResult| {
-        let interval = result.outcome.summary()?.interval?;
+        let interval = result.outcome.summary()?.run_interval?;
         Some((MESSAGE.of(&result.case)?, interval.lower, interval.upper))
     };
     let of_metric = results.iter().filter(|result| result.metric.id == metric.id);

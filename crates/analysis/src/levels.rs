@@ -96,7 +96,7 @@ fn curve(results: &[MetricResult], pages: PageSize) -> Vec<CurvePoint> {
         .filter_map(|result| {
             let summary = result.outcome.found()?;
             let (lower, upper) =
-                summary.interval.map_or((summary.headline, summary.headline), |ends| (ends.lower, ends.upper));
+                summary.run_interval.map_or((summary.headline, summary.headline), |ends| (ends.lower, ends.upper));
             let is_known = result.outcome.summary().is_some();
             Some(CurvePoint { bytes: BYTES.of(&result.case)?, latency: summary.headline, lower, upper, is_known })
         })

@@ -37,10 +37,10 @@ pub(crate) fn compare(run: &Run, metric: &Metric, case: &Case, outcome: &Outcome
     }
 }
 
-/// As predicted if the interval touches the predicted range.
+/// As predicted if the interval touches the predicted range: that of this run, whose inputs the prediction is made of.
 fn verdict(summary: &Summary, prediction: &Prediction) -> Verdict {
     let (lower, upper) =
-        summary.interval.map_or((summary.headline, summary.headline), |interval| (interval.lower, interval.upper));
+        summary.run_interval.map_or((summary.headline, summary.headline), |interval| (interval.lower, interval.upper));
     if lower > prediction.high {
         Verdict::Above
     } else if upper < prediction.low {

@@ -60,6 +60,7 @@ pub(crate) fn summarise(gathered: &Gathered, metric: &Metric, past: &Past<'_>, t
     let summary = Summary {
         headline: head.headline,
         interval: head.interval,
+        run_interval: head.of_rounds,
         treatment: if known { metric.headline } else { Treatment::AsFound },
         as_found: figure(&as_found),
         undisturbed: undisturbed.as_ref().filter(|_| gathered.guarded).map(figure),
@@ -258,10 +259,10 @@ fn halves_warning(summary: &Summary) -> Option<Warning> {
 }
 
 fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
-    let half = summary.interval?.half_width();
+    let half = summary.run_interval?.half_width();
     let share = half / summary.headline.abs();
     let text = format!(
-        "the interval, ± {}, is {} the value; the target of {} was not reached",
+        "the interval of this run alone, ± {}, is {} the value; the target of {} was not reached",
         plain(half, unit),
         // Three digits, so that just above the target does not read as the target.
         if share < 1.0 { format!("{} % of", number(share * 100.0)) } else { format!("{} times", number(share)) },

@@ -70,7 +70,7 @@ fn times_are_in_seconds_with_their_intervals_and_predictions() {
     assert!((page_cache.measured.unwrap().value - 4096.0 / 6.95e9).abs() < 1e-9, "{page_cache:?}");
     assert!(page_cache.predicted.as_ref().unwrap().low < page_cache.predicted.as_ref().unwrap().high);
     // Levels have the point of their plateau nearest to its latency.
-    assert_eq!(rung("L2 hit").text, "4.46 ns");
+    assert_eq!(rung("L2 hit").text, "4.5 ns");
     assert_eq!(mem::BYTES.of(&rung("L3 hit").place.as_ref().unwrap().case), Some(4 << 20));
     assert!(mem::BYTES.of(&rung("DRAM").place.as_ref().unwrap().case) > Some(480 << 20), "beyond the reported caches");
 }
@@ -149,7 +149,7 @@ fn the_worst_figure_is_the_one_furthest_beyond_its_range() {
     let worst = answer(&guest::run(), Question::WorstTime).unwrap();
     assert_eq!(
         worst.text,
-        "Furthest from its prediction: a TCP round trip between two CPUs, 62.4 µs instead of 29 µs; it \
+        "Furthest from its prediction: a TCP round trip between two CPUs, 62 µs instead of 29 µs; it \
          includes two wake-ups of 29.2 µs."
     );
     assert_eq!(worst.sides[0].metric, net::RTT_TCP.id);
@@ -297,7 +297,7 @@ fn half_of_the_figures_are_as_precise_as_it_says() {
     let precision = screen(&guest::run()).precision.unwrap();
     assert!(precision.figures > 40, "{precision:?}");
     assert!(
-        precision.half > 0.0 && precision.half <= precision.nine_of_ten && precision.nine_of_ten < 0.1,
+        precision.half > 0.0 && precision.half <= precision.nine_of_ten && precision.nine_of_ten < 0.3,
         "{precision:?}"
     );
 }
@@ -342,7 +342,7 @@ fn of_several_sizes_the_largest_that_was_not_skipped_is_shown() {
         rungs.into_iter().find(|rung| rung.what == "4 KiB from disk").unwrap().figure.text
     };
     guest::measure(&mut run, &file::SEQRAND, of(128 << 20), 70_000.0);
-    assert_eq!(text(&run), "70.0 µs");
+    assert_eq!(text(&run), "70 µs");
     run.measurements.last_mut().unwrap().skipped = Some(Reason::new("omitted by --quick"));
-    assert_eq!(text(&run), "59.6 µs");
+    assert_eq!(text(&run), "60 µs");
 }

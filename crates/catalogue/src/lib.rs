@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod rivals;
+mod runs;
 mod shared;
 mod words;
 
@@ -26,6 +27,7 @@ pub mod truth;
 use kelvin_model::{Metric, Name};
 
 pub use rivals::{BESIDE_RIVALS, BesideRivals, Rival};
+pub use runs::RunVariation;
 pub use shared::Placement;
 
 /// All metrics, area by area.

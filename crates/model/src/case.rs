@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::grammar::{Id, Word};
-use crate::{Axis, Name};
+use crate::{Axis, Name, quantity};
 
 /// The parameters of one measurement: axis name to value; empty for a metric without parameters.
 ///
@@ -24,6 +24,13 @@ pub enum Value {
     Integer(u64),
     /// A word.
     Word(#[schemars(with = "Word")] Name),
+}
+
+impl Value {
+    /// Whether a user writes it so: as data, or, of a number, as a size: `1M`, `64 KiB`.
+    pub fn is_written(self, text: &str) -> bool {
+        self.to_string() == text || matches!(self, Self::Integer(number) if quantity::bytes(text) == Ok(number))
+    }
 }
 
 /// An axis at one of its words: an enum of the catalogue in a case.
@@ -130,5 +137,13 @@ mod tests {
         assert_eq!(case.to_string(), "arguments=3 via=plt");
         assert_eq!(case.get("arguments"), Some(Value::Integer(3)));
         assert!(Point::named("via", "plt").is_of(&case) && !Point::named("via", "direct").is_of(&case));
+    }
+
+    #[test]
+    fn a_size_is_written_with_any_unit() {
+        let size = Value::Integer(1 << 20);
+        assert!(["1048576", "1M", "1MiB", "1 MiB", "1024k"].iter().all(|text| size.is_written(text)));
+        assert!(["1MB", "1", "", "M"].iter().all(|text| !size.is_written(text)));
+        assert!(Value::Word(Name::new("plt")).is_written("plt") && !Value::Word(Name::new("plt")).is_written("1"));
     }
 }

@@ -225,14 +225,15 @@ impl<'a> Missing<'a> {
     /// process.shell`. Many cases are counted, and metrics that lack the same ones stand together: `transfer.time, transfer.rate
     /// (16 cases each)`.
     pub fn labels(&self, alike: &Alike, named: fn(&str) -> &str) -> String {
-        let metrics: Vec<(&str, Vec<String>)> = self
-            .results
-            .chunk_by(|a, b| a.metric.id == b.metric.id)
-            .map(|results| {
-                let cases = results.iter().map(|result| alike.rest(&result.metric, &result.case));
-                (named(results[0].metric.id.as_str()), cases.filter(|case| !case.is_empty()).collect())
-            })
-            .collect();
+        let mut metrics: Vec<(&str, Vec<String>)> = Vec::new();
+        for result in &self.results {
+            let id = named(result.metric.id.as_str());
+            let case = Some(alike.rest(&result.metric, &result.case)).filter(|case| !case.is_empty());
+            match metrics.iter_mut().find(|(known, _)| *known == id) {
+                Some((_, cases)) => cases.extend(case),
+                None => metrics.push((id, case.into_iter().collect())),
+            }
+        }
         let of_alike = |metrics: &[(&str, Vec<String>)]| {
             let ids = metrics.iter().map(|(id, _)| *id).collect::<Vec<_>>().join(", ");
             match metrics[0].1.as_slice() {

@@ -228,7 +228,7 @@ pub fn extent(report: &Report<'_>) -> String {
 pub fn precision(analysis: &Analysis) -> Option<String> {
     let precision = analysis.screen.as_ref()?.precision?;
     let (half, most) = (units::share(precision.half), units::share(precision.nine_of_ten));
-    Some(format!("half of the figures within {half}, 9 of 10 within {most}"))
+    Some(format!("another run within {half} for half of the figures, {most} for 9 of 10"))
 }
 
 /// A time in seconds, to three digits.

@@ -142,8 +142,8 @@ fn times_and_rates_are_slower_in_the_same_word() {
     assert_fits(&text);
     for said in [
         "84.3 ns slower",
-        "memory, one CPU   18.6 GB/s read (slower), 25.0 copy (slower)",
-        "pipe              8.27 GB/s on one CPU (slower)",
+        "memory, one CPU   19 GB/s read (slower), 25 copy (slower)",
+        "pipe              8.3 GB/s on one CPU (slower)",
     ] {
         assert!(text.contains(said), "{said} is missing:\n{text}");
     }

@@ -10,6 +10,8 @@ use kelvin_stats::{
     ASSUMED_BETWEEN_RUNS, BetweenRuns, Earlier, RunToRun, figures_of_runs, inflation, ratio_of_runs, usual_between_runs,
 };
 
+use crate::gather::assumed_between_runs;
+
 use super::causes::{self, Changed};
 use super::series::{self, Found, Pair, Series, as_found, left_out};
 use super::verdicts::{Weighed, together};
@@ -97,8 +99,9 @@ impl<'a> Judge<'a> {
         // Among few figures none is usual: each is taken for what it is.
         let learned =
             |history: RunToRun| BetweenRuns::Learned { history, usual: usual.unwrap_or(history.between.sqrt()) };
-        let between = history.map_or(BetweenRuns::Assumed(ASSUMED_BETWEEN_RUNS), learned);
         let [base, other] = pair;
+        let assumed = assumed_between_runs(&base.metric, &at.1).max(ASSUMED_BETWEEN_RUNS);
+        let between = history.map_or(BetweenRuns::Assumed(assumed), learned);
         let is_whole = pair.iter().all(|side| side.figures.len() == side.headlines.len());
         let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !self.is_published);
         let alone = error.and_then(|_| figures_of_runs(&base.figures, &other.figures, &between));

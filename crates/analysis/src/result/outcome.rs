@@ -59,8 +59,10 @@ pub struct Ceiling {
 pub struct Summary {
     /// The headline: of the treatment that the metric defines.
     pub headline: f64,
-    /// Its interval; `None` with a single round.
+    /// Where the headline of another run is expected; `None` with a single round.
     pub interval: Option<Interval>,
+    /// What the rounds of this run tell of its headline, without what differs from run to run; `None` with a single round.
+    pub run_interval: Option<Interval>,
     /// Which samples made the headline.
     pub treatment: Treatment,
     /// All samples but warm-up.

@@ -46,7 +46,7 @@ pub fn in_all(explanations: &[Explanation]) -> Option<String> {
         (count(true, true), "explained"),
         (count(true, false), "explained in part"),
         (count(false, false), "not explained"),
-        (count(false, true), "as predicted this time"),
+        (count(false, true), "not distinguishable from a prediction"),
     ];
     let said = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     let said: Vec<String> = said.collect();
@@ -78,10 +78,13 @@ pub fn worded(explanation: &Explanation) -> Worded {
 /// What is said beside the remainder.
 fn remainder(explanation: &Explanation, scale: &Amount) -> String {
     let amount = &explanation.not_explained.amount;
-    match () {
-        () if amount.low < amount.high => format!("({})", scale.interval(amount)),
-        () if explanation.predicted.is_some() => "it is within its predicted range".into(),
-        () => "nothing says what it should be".into(),
+    match &explanation.predicted {
+        _ if amount.low < amount.high => format!("({})", scale.interval(amount)),
+        Some(range) if (range.low..=range.high).contains(&explanation.figure.value) => {
+            "it is within its predicted range".into()
+        }
+        Some(_) => "its interval overlaps its predicted range".into(),
+        None => "nothing says what it should be".into(),
     }
 }
 

@@ -145,9 +145,8 @@ fn published(name: &str, as_json: bool) -> Done {
 
 /// The cases with these values of their axes.
 fn only(plan: Plan, wanted: &[(String, String)]) -> Result<Plan, Fault> {
-    let has = |case: &Case, (axis, value): &(String, String)| {
-        case.iter().any(|(name, its)| name.as_str() == axis && its.to_string() == *value)
-    };
+    let has =
+        |case: &Case, (axis, value): &(String, String)| case.get(axis).is_some_and(|known| known.is_written(value));
     let own = || plan.units.iter().filter(|unit| !unit.only_input);
     if let Some((axis, value)) = wanted.iter().find(|one| !own().any(|unit| has(&unit.case, one))) {
         return Err(Fault::because(format!("--only {axis}={value}: no case of this study has it")));

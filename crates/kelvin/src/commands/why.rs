@@ -177,7 +177,7 @@ fn values(metric: &Metric, cases: &[Case], axis: &str) -> Vec<String> {
 
 /// Whether a case has this value of an axis, as data or as people write it: 65536, 64KiB.
 fn is_at(metric: &Metric, case: &Case, (axis, value): (&str, &str)) -> bool {
-    let as_data = case.get(axis).is_some_and(|known| known.to_string() == value);
+    let as_data = case.get(axis).is_some_and(|known| known.is_written(value));
     let for_people = || {
         case_pairs(metric, case)
             .iter()

@@ -90,6 +90,7 @@ impl StudyScreen<'_> {
             let others = Section { entries: others, ..section.clone() };
             lines.extend(self.single_figures(&others, room.saturating_sub(lines.len()).max(LEAST_ROWS))?);
         }
+        lines.extend(self.written(|out| terminal.rivals(self.report, out))?);
         if lines.is_empty() {
             lines.extend([String::new(), "Nothing was measured.".to_owned()]);
         }

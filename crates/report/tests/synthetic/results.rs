@@ -56,6 +56,7 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
         round_headlines: [-0.6, 0.4, 0.1, -0.2, 0.9, -0.3].map(at).to_vec(),
         round_times: (0..6).map(|round| 3.0 + 24.0 * f64::from(round)).collect(),
         within_variance: (value * spread / 2.0).powi(2),
+        run_interval: interval(value),
         learned_runs: 0,
         distribution: Distribution {
             of_batch_means: true,
