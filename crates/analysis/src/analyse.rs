@@ -5,6 +5,7 @@ use kelvin_model::{Measurement, Metric, PredictionRecord, Run, Unit};
 use crate::bounds::{broken_bound, implausible};
 use crate::gather::{Gathered, not_measured};
 use crate::headlines::{Desk, core_hertz, metrics_of};
+use crate::normal;
 use crate::predicted::compare;
 use crate::result::BesideRival;
 use crate::result::{Analysis, MetricResult, Outcome};
@@ -35,6 +36,7 @@ pub fn analyse(run: &Run) -> Analysis {
     }
     placement::name_modes(&mut results);
     plausible::warn(run, &mut results);
+    let normal = normal::judge(kelvin_reference::library(), &run.outline.machine, &mut results);
     let (model_lines, knees) = load::models(run);
     let mut analysis = Analysis {
         levels: found,
@@ -44,6 +46,7 @@ pub fn analyse(run: &Run) -> Analysis {
         studies: with_tables(drawn, &results),
         results,
         canaries: desk.references.histories(run),
+        normal,
         laws: threads::laws(run),
         model_lines,
         knees,
@@ -127,6 +130,7 @@ fn result<'r>(
         ratio: compared.ratio,
         verdict: compared.verdict,
         outside: compared.outside,
+        of_class: None,
         explained_by: compared.explained_by,
         warnings,
     }

@@ -7,7 +7,8 @@ use kelvin_model::{Better, Hazard, Name, Need, Run, RunStatus, Severity};
 use crate::evidence::Evidence;
 use crate::raw::{QUIET, Raw};
 use crate::result::{
-    Analysis, CountOf, Finding, Found, Gap, GapCauses, Importance, MetricResult, Outcome, Verdict, Warning,
+    AgainstClass, Analysis, AreaAgainstClass, CountOf, Finding, Found, Gap, GapCauses, Importance, MetricResult,
+    Outcome, Verdict, Warning,
 };
 use crate::studies::{network, peer};
 use crate::summary::ALPHA;
@@ -21,7 +22,7 @@ const LEADING_GAPS: usize = 3;
 type Find = fn(&Run, &Analysis) -> Vec<Raw>;
 
 /// All kinds, in the order in which findings of equal importance are listed.
-const ALL: [Find; 15] = [
+const ALL: [Find; 16] = [
     clock_changed,
     partial,
     serious_hazards,
@@ -30,6 +31,7 @@ const ALL: [Find; 15] = [
     frequency_moved,
     quiet,
     invalid,
+    off_class,
     counted,
     memory_levels,
     placement::finding,
@@ -166,6 +168,21 @@ fn invalid(_: &Run, analysis: &Analysis) -> Vec<Raw> {
         _ => None,
     };
     asked(analysis).filter_map(of).collect()
+}
+
+/// An area that is slow as a whole changes how to read all of its figures; one that is fast is good to know.
+fn off_class(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let of = |area: &AreaAgainstClass| {
+        let importance = match area.against {
+            AgainstClass::Usual => return None,
+            AgainstClass::Slower if area.rests_on_few => Importance::Detail,
+            AgainstClass::Slower => Importance::Major,
+            AgainstClass::Faster => Importance::Detail,
+        };
+        let metrics = measured_of(analysis, |result| result.metric.area() == area.area.as_str());
+        Some(Raw { importance, found: Found::OffClass(area.clone()), metrics })
+    };
+    analysis.normal.areas.iter().filter_map(of).collect()
 }
 
 /// What the run was asked for: what is measured only as an input of other predictions is no finding.

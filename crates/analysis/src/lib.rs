@@ -16,6 +16,7 @@ mod headlines;
 mod history;
 mod learn;
 mod levels;
+mod normal;
 mod placement;
 mod plausible;
 mod predicted;
@@ -44,11 +45,11 @@ pub use learn::{FIRST_ROUND_COST, ROUND_COST, RoundCost, round_costs};
 pub use levels::{CurvePoint, levels};
 pub use reference::references;
 pub use result::{
-    Analysis, Answer, BesideRival, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient,
-    Compared, Concluded, CountOf, Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, KneeMark,
-    LineCeiling, MemoryLevel, MemoryLevels, MetricResult, Mode, ModelLine, ModesOf, Moved, Outcome, RivalOutcome,
-    Study, StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails, Timeline, TimelineGroup, Translation, Verdict,
-    Warning,
+    AgainstClass, Analysis, Answer, AreaAgainstClass, BesideRival, BestCell, CanaryCorrelation, CanaryHistory,
+    Capacity, Ceiling, Coefficient, Compared, Concluded, CountOf, Distribution, Figure, FigureClass, Finding,
+    FittedLaw, Found, Gap, Importance, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, Mode, ModelLine,
+    ModesOf, Moved, Normal, Outcome, RivalOutcome, Study, StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails,
+    Timeline, TimelineGroup, Translation, Verdict, Warning,
 };
 pub use standing::Standings;
 pub use studies::{FULL, ids_of_studies, published_load, rests_on, studies, study_summary};

@@ -7,12 +7,14 @@ use serde::{Deserialize, Serialize};
 mod findings;
 mod laws;
 mod memory;
+mod normal;
 mod outcome;
 mod studies;
 
 pub use findings::{CountOf, Finding, Found, Gap, GapCauses, Importance, Moved, ShownCause};
 pub use laws::{BestCell, Coefficient, FittedLaw, KneeMark, ModelLine, Timeline, TimelineGroup};
 pub use memory::{Capacity, MemoryLevel, MemoryLevels, Translation};
+pub use normal::{AgainstClass, AreaAgainstClass, FigureClass, Normal};
 pub use outcome::{
     CanaryCorrelation, Ceiling, Distribution, Figure, Mode, ModesOf, Outcome, Summary, TagCount, Verdict, Warning,
 };
@@ -28,6 +30,9 @@ pub struct Analysis {
     pub results: Vec<MetricResult>,
     /// The canaries over the run, and their references.
     pub canaries: Vec<CanaryHistory>,
+    /// The run against published machines of its class.
+    #[serde(default)]
+    pub normal: Normal,
     /// Studies, with conclusions.
     pub studies: Vec<Study>,
     /// The levels of the memory hierarchy, where the run measured the curve that shows them.
@@ -109,6 +114,9 @@ pub struct MetricResult {
     /// without a headline, a prediction, or a range that has a width.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<f64>,
+    /// What is usual of this figure on published machines of the class; `None` where too few are known, or the machine has no class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_class: Option<FigureClass>,
     /// Ids of the hazards of this run that touch a figure with a gap, none of them tried as its cause; empty without a gap.
     pub explained_by: Vec<Name>,
     /// Warnings about this number.

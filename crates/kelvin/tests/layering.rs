@@ -27,7 +27,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("probes", &["model", "catalogue", "stats", "harness", "sys", "file", "wire", "transfer"]),
     ("causes", &["model", "catalogue", "harness", "file", "sys"]),
     ("reference", &["model", "catalogue", "stats"]),
-    ("analysis", &["model", "catalogue", "stats"]),
+    ("analysis", &["model", "catalogue", "stats", "reference"]),
     ("store", &["model"]),
     ("foreign", &["model", "catalogue"]),
     ("report", &["model", "stats", "analysis"]),

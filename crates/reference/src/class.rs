@@ -61,6 +61,20 @@ impl Class {
         Self::of(machine, self.area) == *self
     }
 
+    /// Its members in a sentence: `Zen 4 guests`, `Zen 3 laptops`, of the kernel's area `Zen 4 guests with the same mitigations`.
+    pub fn plural(&self) -> String {
+        let Self { core, kind, .. } = self;
+        let machines = match (self.instance, kind) {
+            (Instance::Guest, MachineKind::Server) => format!("{core} guests"),
+            (Instance::Guest, kind) => format!("{core} guests on a {kind}"),
+            (Instance::BareMetal | Instance::NotStated, kind) => format!("{core} {kind}s"),
+        };
+        match &self.mitigations {
+            Some(_) => format!("{machines} with the same mitigations"),
+            None => machines,
+        }
+    }
+
     /// Whether a machine is of the wider class that this one leans on where it has few members: the same kind of machine, guest or not.
     pub fn is_akin(&self, machine: &Machine) -> bool {
         machine.kind == self.kind && machine.instance == self.instance

@@ -10,6 +10,7 @@
 
 mod area;
 mod class;
+mod facts;
 mod files;
 mod library;
 mod machine;

@@ -12,6 +12,7 @@ use std::io;
 use anstyle::{AnsiColor, Style};
 use kelvin_analysis::words::half_widths;
 use kelvin_analysis::words::hazards::measured;
+use kelvin_analysis::words::normal;
 use kelvin_analysis::{Answer, Concluded, Study};
 use kelvin_model::text::visible_lines;
 use kelvin_model::{Hazard, RunStatus, Severity};
@@ -201,6 +202,13 @@ impl Terminal {
         Ok(())
     }
 
+    /// The run against published machines of its class.
+    fn normal(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        self.heading(out, "Normal for its class")?;
+        let lines = normal::lines(&report.analysis.normal);
+        lines.iter().try_for_each(|line| self.hanging(out, (Paint::Faint, "-"), 2, line))
+    }
+
     /// Rival programs.
     fn rivals(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let rows = rivals::rows(report);
@@ -379,6 +387,7 @@ impl Terminal {
         self.head(report, out)?;
         self.serious_hazards(report, out)?;
         self.verdict(report, out)?;
+        self.normal(report, out)?;
         if sections.is_empty() {
             writeln!(out, "\nNothing was measured.")?;
         }

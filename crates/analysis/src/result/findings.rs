@@ -4,7 +4,7 @@ use kelvin_model::{Case, CauseVerdict, Estimate, Explanation, Name, Part, PartOf
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Ceiling, MemoryLevel, Warning};
+use super::{AreaAgainstClass, Ceiling, MemoryLevel, Warning};
 
 /// Something worth knowing, in a sentence, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -98,6 +98,8 @@ pub enum Found {
         /// What was carried, and the conclusions that matter most.
         said: Vec<String>,
     },
+    /// An area that is slower or faster as a whole than machines of its class.
+    OffClass(AreaAgainstClass),
     /// A gap between measured and predicted.
     Gap(Gap),
     /// Figures with one kind of warning.

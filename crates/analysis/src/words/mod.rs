@@ -7,6 +7,7 @@ pub(crate) mod findings;
 pub mod hazards;
 pub mod history;
 pub(crate) mod load;
+pub mod normal;
 pub(crate) mod plausible;
 pub(crate) mod screen;
 pub(crate) mod transfer;

@@ -15,6 +15,9 @@ use crate::{ProbeText, Report, units, words};
 pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> Markup {
     let mut page = html!("<p class=\"lead\">{}</p><div class=\"columns\">", result.metric.summary);
     page.push(box_of("Prediction", prediction(result)));
+    if let Some(text) = analysis_words::normal::of_figure(result) {
+        page.push(box_of("Normal for its class", html!("<p>{}.</p>", text)));
+    }
     if let Some(summary) = result.outcome.found() {
         page.push(box_of("Samples", samples(summary, &result.metric)));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use kelvin_analysis::words::half_widths;
+use kelvin_analysis::words::{half_widths, normal};
 use kelvin_analysis::{MetricResult, Outcome, Verdict, Warning};
 use kelvin_model::{Unit, Value};
 
@@ -210,7 +210,15 @@ impl Terminal {
         );
         let distance = half_widths(result).map_or_else(String::new, |times| format!(" {times}"));
         let verdict = format!("{}{distance}", words::verdict(result));
-        self.with_verdict(&line, verdict_paint(result.verdict), &verdict, gap, out)
+        self.with_verdict(&line, verdict_paint(result.verdict), &verdict, gap, out)?;
+        self.of_class(result, out)
+    }
+
+    /// What is usual of the figure in its class, below its prediction: the two are judged apart.
+    fn of_class(&self, result: &MetricResult, out: &mut dyn io::Write) -> io::Result<()> {
+        let Some(text) = normal::of_figure(result) else { return Ok(()) };
+        let is_odd = matches!(normal::word(result), "slower" | "faster");
+        writeln!(out, "{}", self.paint(if is_odd { Paint::Odd } else { Paint::Faint }, &right(&text, self.width())))
     }
 
     /// The best sample of a rate, below its median.

@@ -96,6 +96,7 @@ fn measured(metric: Metric, case: Case, value: f64, spread: f64) -> MetricResult
         ratio: None,
         verdict: Verdict::NotPredicted,
         outside: None,
+        of_class: None,
         explained_by: Vec::new(),
         warnings: Vec::new(),
     }

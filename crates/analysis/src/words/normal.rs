@@ -1,0 +1,106 @@
+//! A run against published machines of its class, in words.
+
+use kelvin_model::Name;
+use kelvin_model::units::{number, span};
+
+use crate::result::{AgainstClass, AreaAgainstClass, FigureClass, MetricResult, Normal};
+
+/// An area in a sentence, and what makes all of it slow.
+struct AreaWords {
+    name: &'static str,
+    causes: &'static str,
+}
+
+fn area_words(area: Name) -> AreaWords {
+    match area.as_str() {
+        "mem" => AreaWords { name: "memory", causes: "fewer memory channels, or a neighbour" },
+        "os" => AreaWords { name: "the operating system", causes: "a kernel built for debugging, or a slow processor" },
+        _ => AreaWords { name: "the processor", causes: "a lower frequency, or a neighbour" },
+    }
+}
+
+/// What an area is against its class, and its evidence: the causes are those to look for, none was tried.
+pub(crate) fn off_class(area: &AreaAgainstClass) -> (String, String) {
+    let AreaWords { name, causes } = area_words(area.area);
+    let others = others(area);
+    let text = match area.against {
+        AgainstClass::Faster => {
+            format!("{name} as a whole is {} times as fast as {others}", number(1.0 / area.factor))
+        }
+        _ => format!("{name} as a whole is {} times as slow as {others}: perhaps {causes}", number(area.factor)),
+    };
+    (text, format!("{}; 95 % of them are at {}", figures(area), usual(area)))
+}
+
+/// `15 other Zen 4 guests`.
+fn others(area: &AreaAgainstClass) -> String {
+    format!("{} other {}", area.members.len(), area.compared_with)
+}
+
+fn figures(area: &AreaAgainstClass) -> String {
+    if area.figures == 1 { "by one figure".to_owned() } else { format!("by the median of {} figures", area.figures) }
+}
+
+fn usual(area: &AreaAgainstClass) -> String {
+    format!("{} to {}", number(area.low), number(area.high))
+}
+
+/// The class, and each area against it, a line each; or in one line why there is no class.
+pub fn lines(normal: &Normal) -> Vec<String> {
+    let Some(class) = &normal.class else {
+        let why = normal.none_because.as_deref().unwrap_or("this run was analysed before there were classes");
+        return vec![format!("No published machines to compare with: {why}.")];
+    };
+    if normal.areas.is_empty() {
+        return vec![format!("Class: {class}. No published machine of it has figures of this run.")];
+    }
+    let mut lines = vec![format!("Class: {class}.")];
+    lines.extend(normal.areas.iter().map(area_line));
+    lines
+}
+
+/// `mem: 1.17 times as slow as 15 other Zen 4 guests, by the median of 5 figures; 95 % of them are at 0.74 to 1.34: usual.`
+fn area_line(area: &AreaAgainstClass) -> String {
+    let word = match area.against {
+        AgainstClass::Slower => "slower than usual",
+        AgainstClass::Usual => "usual",
+        AgainstClass::Faster => "faster than usual",
+    };
+    let few = if area.rests_on_few { "; few machines of this class are known" } else { "" };
+    format!(
+        "{}: {} times as slow as {}, {}; 95 % of them are at {}: {word}{few}.",
+        area.area,
+        number(area.factor),
+        others(area),
+        figures(area),
+        usual(area)
+    )
+}
+
+/// A figure against its class in one word, the same for a time and a rate; empty without a range.
+pub fn word(result: &MetricResult) -> &'static str {
+    match result.of_class.and_then(|of_class| of_class.against) {
+        Some(AgainstClass::Slower) => "slower",
+        Some(AgainstClass::Usual) => "usual",
+        Some(AgainstClass::Faster) => "faster",
+        None => "",
+    }
+}
+
+/// A figure's range in its class, with the machines that it is of: `class 95 to 140 ns (15 machines): slower`, `class 43 to 297 us (2 machines
+/// of it, 13 others): usual`. `None` without a range or a figure.
+pub fn of_figure(result: &MetricResult) -> Option<String> {
+    let of_class = result.of_class.filter(|of_class| of_class.against.is_some())?;
+    let range = span(of_class.low, of_class.high, result.metric.unit);
+    Some(format!("class {range} ({}): {}", rests_on(&of_class), word(result)))
+}
+
+/// `15 machines`; of a class of few those of other classes too.
+fn rests_on(of_class: &FigureClass) -> String {
+    let machines = |count| if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") };
+    match of_class.members {
+        members if !of_class.rests_on_few => machines(members),
+        0 => format!("of other classes, {}", machines(of_class.akin)),
+        members => format!("{} of it, {} others", machines(members), of_class.akin),
+    }
+}

@@ -1,0 +1,188 @@
+//! The class of a machine by its facts, or why it has none.
+
+use kelvin_model::{Cpu, Machine as Facts, Name};
+
+use crate::class::{Area, Class};
+use crate::machine::{Instance, MachineKind};
+use crate::mitigation::Mitigation;
+
+/// A flag that only some generations of a vendor's cores have.
+struct Generations {
+    vendor: &'static str,
+    flag: &'static str,
+    of_cores: &'static [&'static str],
+}
+
+/// By these flags a core is told from the older one whose model a hypervisor states.
+///
+/// Source: the features of each processor in LLVM `llvm/lib/Target/X86/X86.td`.
+const GENERATIONS: [Generations; 2] = [
+    Generations {
+        vendor: "GenuineIntel",
+        flag: "amx_tile",
+        of_cores: &["Sapphire Rapids", "Emerald Rapids", "Granite Rapids", "Granite Rapids-D", "Diamond Rapids"],
+    },
+    Generations { vendor: "AuthenticAMD", flag: "avx512f", of_cores: &["Zen 4", "Zen 5", "Zen 6"] },
+];
+
+/// Names of processors that are built for servers.
+const SERVER_NAMES: [&str; 4] = ["Xeon", "XEON", "EPYC", "Opteron"];
+/// How names of cores begin that are built for servers, and state no name of the processor.
+const SERVER_CORES: [&str; 6] = ["Neoverse", "Ampere-1", "TaiShan", "ThunderX", "A64FX", "MONAKA"];
+/// Where the product of a machine without DMI is from: boards state theirs there.
+const DEVICE_TREE: &str = "/sys/firmware/devicetree/base/model";
+
+impl Class {
+    /// The class of a machine by its facts, for metrics of an area.
+    ///
+    /// # Errors
+    ///
+    /// Why it has none, in a sentence without its full stop: the core is not known, is emulated, or is none of the stated model; or what it is
+    /// built as is not known.
+    pub fn of_facts(machine: &Facts, area: Area) -> Result<Self, String> {
+        let core = core(machine)?;
+        let hypervisor = machine.platform.hypervisor.get();
+        let instance = match hypervisor {
+            Some(Some(_)) => Instance::Guest,
+            Some(None) => Instance::BareMetal,
+            None => Instance::NotStated,
+        };
+        let mitigations =
+            match area {
+                Area::Hardware => None,
+                Area::Kernel => machine.cpu.mitigations.get().map(|all| {
+                    all.iter().flat_map(|one| Mitigation::of_status(&one.vulnerability, &one.status)).collect()
+                }),
+            };
+        Ok(Self { core, kind: kind(machine, core)?, instance, mitigations, area })
+    }
+}
+
+/// The generation of the core, where nothing contradicts it.
+fn core(machine: &Facts) -> Result<Name, String> {
+    if let Some(Some(name)) = machine.platform.hypervisor.get()
+        && name.contains("TCG")
+    {
+        return Err(format!("the processor is emulated by {name}"));
+    }
+    let fact = &machine.cpu.microarchitecture;
+    let Some(core) = fact.get() else {
+        return Err(format!("the generation of the core is not known: {}", fact.source_or_reason()));
+    };
+    match contradiction(&machine.cpu, core) {
+        Some(contradiction) => Err(contradiction),
+        None => Ok(Name::intern(core)),
+    }
+}
+
+/// What a processor that states the model of another generation has that this one has not.
+fn contradiction(cpu: &Cpu, core: &str) -> Option<String> {
+    let (vendor, flags) = (cpu.vendor.get()?, cpu.flags.get()?);
+    let has = |known: &&Generations| *vendor == known.vendor && flags.iter().any(|flag| *flag == known.flag);
+    let known = GENERATIONS.iter().find(|known| has(known) && !known.of_cores.contains(&core))?;
+    Some(format!(
+        "it hides its model: it states that of {core}, but has the flag {}, as only {} have",
+        known.flag,
+        known.of_cores.join(", ")
+    ))
+}
+
+/// What a machine is built as.
+fn kind(machine: &Facts, core: Name) -> Result<MachineKind, String> {
+    let name = machine.cpu.model_name.get().map_or("", String::as_str);
+    let is_server = SERVER_NAMES.iter().any(|part| name.contains(part))
+        || SERVER_CORES.iter().any(|begin| core.as_str().starts_with(begin));
+    let product = &machine.platform.product;
+    match () {
+        () if is_server => Ok(MachineKind::Server),
+        () if product.get().is_some() && product.source_or_reason() == DEVICE_TREE => Ok(MachineKind::Board),
+        () => Err("whether it is a server, a desktop, a laptop or a board is not known".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use kelvin_model::Fact;
+
+    use super::*;
+
+    fn fact(text: &str) -> Fact<String> {
+        Fact::known(text.to_owned(), "a test")
+    }
+
+    fn facts((vendor, core, name): (&str, &str, &str), flags: &[&str]) -> Facts {
+        let mut facts = Facts::default();
+        facts.cpu.vendor = fact(vendor);
+        facts.cpu.microarchitecture = fact(core);
+        facts.cpu.model_name = fact(name);
+        facts.cpu.flags = Fact::known(flags.iter().map(|&flag| flag.to_owned()).collect(), "a test");
+        facts.platform.hypervisor = Fact::known(Some("KVM".into()), "a test");
+        facts
+    }
+
+    const ZEN_4: (&str, &str, &str) = ("AuthenticAMD", "Zen 4", "AMD EPYC");
+
+    #[test]
+    fn class_of_a_server_guest() {
+        let mut guest = facts(ZEN_4, &["avx512f"]);
+        let status = |vulnerability: &str, status: &str| kelvin_model::Mitigation {
+            vulnerability: vulnerability.into(),
+            status: status.into(),
+        };
+        let all = [("spec_rstack_overflow", "Vulnerable: Safe RET, no microcode"), ("meltdown", "Not affected")];
+        guest.cpu.mitigations = Fact::known(all.map(|(of, says)| status(of, says)).into(), "a test");
+        let class = Class::of_facts(&guest, Area::Hardware).unwrap();
+        assert_eq!(class.to_string(), "Zen 4, server, guest");
+        let class = Class::of_facts(&guest, Area::Kernel).unwrap();
+        assert_eq!(class.mitigations, Some(BTreeSet::from([Mitigation::SafeReturn])));
+    }
+
+    #[test]
+    fn unknown_hypervisor_is_not_stated() {
+        let mut machine = facts(ZEN_4, &[]);
+        machine.platform.hypervisor = Fact::unknown("a test");
+        assert_eq!(Class::of_facts(&machine, Area::Hardware).unwrap().instance, Instance::NotStated);
+    }
+
+    #[test]
+    fn boards_state_their_model_in_the_device_tree() {
+        let mut board = facts(("ARM", "Cortex-A76", ""), &[]);
+        board.platform.hypervisor = Fact::known(None, "a test");
+        board.platform.product = Fact::known("Raspberry Pi 5 Model B".into(), DEVICE_TREE);
+        assert_eq!(Class::of_facts(&board, Area::Hardware).unwrap().kind, MachineKind::Board);
+    }
+
+    #[test]
+    fn machines_without_a_class_say_why() {
+        let mut unknown = facts(ZEN_4, &[]);
+        unknown.cpu.microarchitecture = Fact::unknown("family 0x99 is not in kelvin's table");
+        let mut emulated = facts(ZEN_4, &[]);
+        emulated.platform.hypervisor = Fact::known(Some("QEMU (TCG)".into()), "a test");
+        let cases = [
+            (
+                facts(("GenuineIntel", "Rocket Lake", "Intel(R) Xeon(R) Processor"), &["avx512f", "amx_tile"]),
+                "amx_tile",
+            ),
+            (facts(("AuthenticAMD", "Zen 2", "AMD EPYC"), &["avx512f"]), "hides its model"),
+            (facts(("GenuineIntel", "Haswell", "Intel Core Processor (Haswell)"), &[]), "is not known"),
+            (unknown, "is not in kelvin's table"),
+            (emulated, "emulated by QEMU"),
+        ];
+        for (machine, says) in cases {
+            let why = Class::of_facts(&machine, Area::Hardware).unwrap_err();
+            assert!(why.contains(says), "{why}");
+        }
+    }
+
+    /// The names of cores are those of the library, which are those of the program's table.
+    #[test]
+    fn cores_of_generations_are_known_names() {
+        let known: BTreeSet<&str> = crate::library().machines().iter().map(|machine| machine.core.as_str()).collect();
+        for name in ["Sapphire Rapids", "Emerald Rapids", "Granite Rapids", "Zen 4", "Zen 5"] {
+            assert!(known.contains(name), "{name}");
+            assert!(GENERATIONS.iter().any(|known| known.of_cores.contains(&name)), "{name}");
+        }
+    }
+}
