@@ -7,8 +7,9 @@ mod metrics;
 mod results;
 
 use kelvin_analysis::{
-    Analysis, BesideRival, BestCell, CanaryHistory, Capacity, Coefficient, Compared, Concluded, Figure, Finding,
-    FittedLaw, Found, Importance, MemoryLevel, MemoryLevels, Outcome, RivalOutcome, Study, Verdict,
+    AgainstClass, Analysis, AreaAgainstClass, BesideRival, BestCell, CanaryHistory, Capacity, Coefficient, Compared,
+    Concluded, Figure, Finding, FittedLaw, Found, Importance, MemoryLevel, MemoryLevels, Normal, Outcome, RivalOutcome,
+    Study, Verdict,
 };
 use kelvin_model::*;
 use kelvin_report::{ProbeText, Report};
@@ -21,6 +22,23 @@ pub struct Sample {
     pub analysis: Analysis,
     pub references: Vec<Reference>,
     pub probes: Vec<ProbeText>,
+}
+
+/// Memory that is as usual on machines of its class.
+fn normal() -> Normal {
+    let memory = AreaAgainstClass {
+        area: Name::new("mem"),
+        class: "Zen 5, server, guest".into(),
+        compared_with: "Zen 5 guests".into(),
+        factor: 1.14,
+        low: 0.71,
+        high: 1.41,
+        figures: 5,
+        members: ["aws-r8a-4xlarge", "gcp-c4d-highcpu-16"].map(Name::new).into(),
+        rests_on_few: true,
+        against: AgainstClass::Usual,
+    };
+    Normal { class: Some(memory.class.clone()), none_because: None, areas: vec![memory] }
 }
 
 impl Sample {
@@ -72,7 +90,7 @@ pub fn full() -> Sample {
         core_shared: None,
         frequency_moved: None,
         slowed: None,
-        normal: Default::default(),
+        normal: Normal::default(),
     };
     let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.process.pipe").unwrap();
     let (probe, metric, case) = (of.probe, of.metric, of.case.clone());

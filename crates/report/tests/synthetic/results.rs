@@ -299,7 +299,16 @@ fn memory() -> Vec<MetricResult> {
             let value = 1.0 + at(48 << 10, 2.5) + at(1 << 20, 9.4) + at(32 << 20, 98.0) + penalty * at(16 << 20, 21.0);
             let expected = 0.99 + at(48 << 10, 2.4) + at(1 << 20, 8.8) + at(32 << 20, 72.0);
             let case = Case::new().with("bytes", bytes).at(kelvin_model::Point::named("pages", pages));
-            results.push(predicted(m::LATENCY, case, value, 0.02, expected));
+            let of_class = (bytes == 1 << 19 && pages == "base").then_some(FigureClass {
+                low: 3.1,
+                middle: 4.8,
+                high: 7.4,
+                members: 9,
+                akin: 95,
+                rests_on_few: false,
+                against: Some(AgainstClass::Slower),
+            });
+            results.push(MetricResult { of_class, ..predicted(m::LATENCY, case, value, 0.02, expected) });
         }
     }
     results.extend(bandwidths());
