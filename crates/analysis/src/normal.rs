@@ -107,7 +107,7 @@ mod tests {
     use crate::testing::{add_scalars, run};
 
     const MEMBERS: usize = 6;
-    const CALL: Name = Name::new("os.syscall.null");
+    const CALL: Name = kelvin_catalogue::os::SYSCALL_NULL.id;
 
     /// A library of a user's own guests, measured by the same method, whose figures of the kernel differ by a few percent.
     fn guests() -> Library {

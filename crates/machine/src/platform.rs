@@ -1,6 +1,6 @@
 //! What is underneath: hardware, hypervisor, container.
 
-use kelvin_model::{Fact, Name, Platform};
+use kelvin_model::{Chassis, Fact, Name, Platform};
 
 use crate::container;
 use crate::cpu;
@@ -16,7 +16,18 @@ pub(crate) fn read(root: Root<'_>, architecture: Name, cpuid: &Cpuid) -> Platfor
         product: product(root),
         hypervisor: hypervisor(root, architecture, cpuid),
         container: container::container(root),
+        chassis: chassis(root),
     }
+}
+
+/// The firmware's type of enclosure. Source: SMBIOS reference specification 3.7, 7.4.1.
+fn chassis(root: Root<'_>) -> Fact<Chassis> {
+    root.fact(&format!("{DMI}/chassis_type"), |text| match text.parse::<u8>().ok()? {
+        3..=7 | 13 | 15 | 16 | 24 | 34..=36 => Some(Chassis::Desktop),
+        8..=11 | 14 | 30..=32 => Some(Chassis::Laptop),
+        17 | 23 | 25 | 28 | 29 => Some(Chassis::Server),
+        _ => None,
+    })
 }
 
 fn product(root: Root<'_>) -> Fact<String> {

@@ -217,6 +217,7 @@ fn a_bare_server_with_two_sockets() {
     is(&machine.kernel.timer_hz, 250_u32);
     is(&machine.kernel.scheduler, "CFS");
     is(&machine.platform.product, "Dell Inc. PowerEdge R750");
+    is(&machine.platform.chassis, kelvin_model::Chassis::Server);
     is(&machine.platform.hypervisor, None);
     is(&machine.platform.container, None);
     is(&machine.limits.cpu_quota, None);

@@ -62,8 +62,8 @@ pub use history::{
 pub use interval::{Interval, IntervalKind};
 pub use labels::Labels;
 pub use machine::{
-    BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,
-    NumaNode, Platform, Tlb, Topology,
+    BlockDevice, Cache, CacheKind, Chassis, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount,
+    Nic, NumaNode, Platform, Tlb, Topology,
 };
 pub use machine_text::cpu_ranges;
 pub use metric::{

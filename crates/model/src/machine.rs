@@ -24,10 +24,13 @@ pub enum Fact<T> {
     },
 }
 
+/// The reason of a fact that was not read yet.
+const NOT_READ: &str = "not read";
+
 impl<T> Default for Fact<T> {
     /// A fact not read yet.
     fn default() -> Self {
-        Self::unknown("not read")
+        Self::unknown(NOT_READ)
     }
 }
 
@@ -48,6 +51,11 @@ impl<T> Fact<T> {
             Self::Known { value, .. } => Some(value),
             Self::Unknown { .. } => None,
         }
+    }
+
+    /// Whether nothing tried to read it.
+    fn is_not_read(&self) -> bool {
+        self.get().is_none() && self.source_or_reason() == NOT_READ
     }
 
     /// The source of a known fact, or the reason of an unknown one.
@@ -341,6 +349,32 @@ pub struct Platform {
     pub hypervisor: Fact<Option<String>>,
     /// Container: `docker`; known and `None` outside of one.
     pub container: Fact<Option<String>>,
+    /// What the machine is built as, by its firmware; left out by runs stored before it was read.
+    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
+    pub chassis: Fact<Chassis>,
+}
+
+/// What a machine is built as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Chassis {
+    /// A server, in a rack or not.
+    Server,
+    /// A desktop, tower or small computer.
+    Desktop,
+    /// A laptop or tablet.
+    Laptop,
+}
+
+impl Chassis {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Desktop => "desktop",
+            Self::Laptop => "laptop",
+        }
+    }
 }
 
 /// Limits set on this process.

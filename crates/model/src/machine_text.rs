@@ -159,6 +159,7 @@ impl Rows {
         const GROUP: &str = "Platform";
         let or_none = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".into());
         self.push(GROUP, "Product", &platform.product, String::clone);
+        self.push(GROUP, "Chassis", &platform.chassis, |chassis| chassis.word().to_owned());
         self.push(GROUP, "Hypervisor", &platform.hypervisor, or_none);
         self.push(GROUP, "Container", &platform.container, or_none);
     }

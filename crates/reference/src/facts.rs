@@ -1,6 +1,6 @@
 //! The class of a machine by its facts, or why it has none.
 
-use kelvin_model::{Cpu, Machine as Facts, Name};
+use kelvin_model::{Chassis, Cpu, Machine as Facts, Name};
 
 use crate::class::{Area, Class};
 use crate::machine::{Instance, MachineKind};
@@ -93,10 +93,13 @@ fn kind(machine: &Facts, core: Name) -> Result<MachineKind, String> {
     let is_server = SERVER_NAMES.iter().any(|part| name.contains(part))
         || SERVER_CORES.iter().any(|begin| core.as_str().starts_with(begin));
     let product = &machine.platform.product;
-    match () {
-        () if is_server => Ok(MachineKind::Server),
-        () if product.get().is_some() && product.source_or_reason() == DEVICE_TREE => Ok(MachineKind::Board),
-        () => Err("whether it is a server, a desktop, a laptop or a board is not known".into()),
+    match machine.platform.chassis.get() {
+        _ if is_server => Ok(MachineKind::Server),
+        Some(Chassis::Server) => Ok(MachineKind::Server),
+        Some(Chassis::Desktop) => Ok(MachineKind::Desktop),
+        Some(Chassis::Laptop) => Ok(MachineKind::Laptop),
+        None if product.get().is_some() && product.source_or_reason() == DEVICE_TREE => Ok(MachineKind::Board),
+        None => Err("whether it is a server, a desktop, a laptop or a board is not known".into()),
     }
 }
 
@@ -152,6 +155,15 @@ mod tests {
         board.platform.hypervisor = Fact::known(None, "a test");
         board.platform.product = Fact::known("Raspberry Pi 5 Model B".into(), DEVICE_TREE);
         assert_eq!(Class::of_facts(&board, Area::Hardware).unwrap().kind, MachineKind::Board);
+    }
+
+    #[test]
+    fn firmware_tells_laptops_from_desktops() {
+        let mut laptop = facts(("GenuineIntel", "Tiger Lake", "11th Gen Intel(R) Core(TM) i7-1165G7 @ 2.80GHz"), &[]);
+        laptop.platform.hypervisor = Fact::known(None, "a test");
+        assert!(Class::of_facts(&laptop, Area::Hardware).is_err());
+        laptop.platform.chassis = Fact::known(Chassis::Laptop, "a test");
+        assert_eq!(Class::of_facts(&laptop, Area::Hardware).unwrap().to_string(), "Tiger Lake, laptop, bare metal");
     }
 
     #[test]

@@ -7,9 +7,10 @@ use kelvin_model::{FactDiffers, Machine, Outline, Reference, Unit, units};
 
 use super::series::versions;
 
-/// Facts that differ from run to run of any machine, or that are told elsewhere: the memory that is free, a frequency that is measured.
-const OF_THE_MOMENT: [(&str, &str); 3] =
-    [("Memory", "Available"), ("CPU", "Measured frequency"), ("CPU", "Mitigations")];
+/// Facts that differ from run to run of any machine, or that are told elsewhere: the memory that is free, a frequency that is measured. A chassis
+/// goes with the product, and runs of earlier versions do not have it.
+const OF_THE_MOMENT: [(&str, &str); 4] =
+    [("Memory", "Available"), ("CPU", "Measured frequency"), ("CPU", "Mitigations"), ("Platform", "Chassis")];
 /// A fact that is a list: only what one side alone has is told.
 const INSTRUCTION_SETS: (&str, &str) = ("CPU", "Instruction sets");
 

@@ -30,7 +30,12 @@ pub fn machine() -> Machine {
         mounts: Vec::new(),
         nics: Vec::new(),
         kernel: kernel(),
-        platform: Platform { product: text("Composed"), hypervisor: known(None), container: known(None) },
+        platform: Platform {
+            product: text("Composed"),
+            hypervisor: known(None),
+            container: known(None),
+            ..Platform::default()
+        },
         limits: Limits {
             cpu_quota: known(None),
             memory_bytes: known(None),

@@ -39,6 +39,7 @@ pub fn machine() -> Machine {
             product: Fact::known("QEMU Standard PC (Q35)".into(), "/sys/class/dmi/id"),
             hypervisor: Fact::known(Some("KVM".into()), "cpuid 4000_0000h"),
             container: Fact::known(None, "/proc/1/cgroup"),
+            chassis: Fact::unknown("a test"),
         },
         limits: Limits {
             cpu_quota: Fact::known(None, "/sys/fs/cgroup/cpu.max"),

@@ -275,7 +275,12 @@ fn sample_machine() -> Machine {
             state: known("up".into()),
         }],
         kernel: sample_kernel(),
-        platform: Platform { product: unknown(), hypervisor: known(Some("KVM".into())), container: known(None) },
+        platform: Platform {
+            product: unknown(),
+            hypervisor: known(Some("KVM".into())),
+            container: known(None),
+            ..Default::default()
+        },
         limits: Limits {
             cpu_quota: known(Some(1.5)),
             memory_bytes: known(None),
