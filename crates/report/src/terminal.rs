@@ -204,8 +204,11 @@ impl Terminal {
 
     /// The run against published machines of its class.
     fn normal(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        self.heading(out, "Normal for its class")?;
         let lines = normal::lines(&report.analysis.normal);
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.heading(out, "Normal for its class")?;
         lines.iter().try_for_each(|line| self.hanging(out, (Paint::Faint, "-"), 2, line))
     }
 

@@ -45,11 +45,11 @@ fn usual(area: &AreaAgainstClass) -> String {
     format!("{} to {}", number(area.low), number(area.high))
 }
 
-/// The class, and each area against it, a line each; or in one line why there is no class.
+/// The class, and each area against it, a line each; or in one line why there is no class. None before a run was judged.
 pub fn lines(normal: &Normal) -> Vec<String> {
     let Some(class) = &normal.class else {
-        let why = normal.none_because.as_deref().unwrap_or("this run was analysed before there were classes");
-        return vec![format!("No published machines to compare with: {why}.")];
+        let why = normal.none_because.iter();
+        return why.map(|why| format!("No published machines to compare with: {why}.")).collect();
     };
     if normal.areas.is_empty() {
         return vec![format!("Class: {class}. No published machine of it has figures of this run.")];

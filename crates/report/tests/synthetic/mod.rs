@@ -90,7 +90,7 @@ pub fn full() -> Sample {
         core_shared: None,
         frequency_moved: None,
         slowed: None,
-        normal: Normal::default(),
+        normal: normal(),
     };
     let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.process.pipe").unwrap();
     let (probe, metric, case) = (of.probe, of.metric, of.case.clone());
@@ -231,7 +231,7 @@ pub fn empty() -> Sample {
         core_shared: None,
         frequency_moved: None,
         slowed: None,
-        normal: Default::default(),
+        normal: Normal::default(),
     };
     let mut outline = outline(Vec::new(), Vec::new());
     outline.hazards.clear();
