@@ -363,8 +363,8 @@ impl<'e> Desk<'e> {
         let without_because = match &one.amount {
             Err(why) => Some(why.clone()),
             Ok(_) if counts => None,
-            Ok(_) if one.is_void() => Some("it moves what it cannot touch".into()),
-            Ok(_) if one.mechanism.is_substitute => Some("it is not needed beside the others".into()),
+            Ok(_) if one.is_void() => Some("it also changes a figure that it cannot act on".into()),
+            Ok(_) if one.mechanism.is_substitute => Some("the other tests are enough".into()),
             Ok(_) => one.mechanism.idle_in_guest.map(|why| why.to_string()),
         };
         let amount = one.amount.as_ref().ok().map(|amount| amount.estimate());

@@ -273,7 +273,7 @@ const fn between_cpus(id: &'static str, summary: &'static str) -> Metric {
 /// Core-to-core latency within the crew that moves memory.
 pub static BANDWIDTH_CORE_TO_CORE: Metric = between_cpus(
     "mem.bandwidth.core_to_core",
-    "From one CPU's store to a cache line until another CPU's load sees it, both of the bandwidth crew",
+    "From one CPU's store to a cache line until another CPU's load sees it, both of them CPUs that move memory",
 )
 .over([BYTES, Cpus::AXIS])
 .only(Cpus::All.point());

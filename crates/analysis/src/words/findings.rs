@@ -56,7 +56,7 @@ fn said(found: &Found, run: &Run, analysis: &Analysis) -> (String, String) {
         ),
         Found::FrequencyMoved { deviation } => (
             format!(
-                "The core's frequency kept moving, by {} of its usual one: another run may find its times as far from these",
+                "The core's frequency kept moving, by {} of its usual one: the times of another run may differ from these by as much",
                 percent(*deviation)
             ),
             "by the chain canary, where the block shows no neighbour: intervals of what follows the frequency are as wide".into(),

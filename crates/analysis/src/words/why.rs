@@ -331,7 +331,7 @@ fn bystanders(explanation: &Explanation) -> Vec<String> {
         let metric = kelvin_catalogue::find(one.at.metric);
         let name = metric.map_or_else(|| one.at.to_string(), |metric| metric_at(metric, &one.at.case));
         let ratio = format!("{:.2} times {}", one.ratio.value, evidence.how);
-        let text = if one.moved { format!("{ratio}, which voids that") } else { ratio };
+        let text = if one.moved { format!("{ratio}, so it does not count") } else { ratio };
         match told.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) if known.contains(&text) => {}
             Some((_, known)) => known.push_str(&format!(", {text}")),

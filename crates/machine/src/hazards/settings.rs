@@ -150,7 +150,7 @@ fn unknown_facts(look: &Look<'_>) -> Option<Hazard> {
     let effect = "predictions and ceilings that need them are omitted, and sizes are chosen without them";
     Some(
         hazard("unknown_facts", Severity::Note, format!("unknown: {}", names.join(", ")), effect)
-            .advice("run kelvin machine as root, who may read more")
+            .advice("see kelvin machine, which says why each is unknown; root may read more of them")
             .read_in("the machine's facts, each with its reason"),
     )
 }
