@@ -119,6 +119,14 @@ def build_rival(name, directory):
     return program
 
 
+def build_preloaded(name, directory):
+    """Compiles one of the libraries in bench/rivals that are preloaded into a program."""
+    library = Path(directory) / f"{name}.so"
+    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    run([need("cc", "gcc"), *flags, "-o", library, RIVALS / f"{name}.c"])
+    return library
+
+
 def last_allowed_cpu():
     """The CPU that kelvin chooses by default."""
     return max(os.sched_getaffinity(0))

@@ -3,7 +3,8 @@
 
 Each case is one study with a limit that is known by construction: a link shaped by a token bucket filter, a disk throttled by its
 control group, a quota of CPU time on either side, few workers, a client that cannot take more, a full accept queue, a lock that nobody
-watches, two limits near balance, and cases in which nothing is reached. Of each the verdict is compared, and where the construction gives it, the throughput at saturation (within
+watches, two limits near balance, and cases in which nothing is reached. Others were built to fool it: a lock, a sleep, a slow upstream
+and a stall in the server's receive path, a quota that changes in the middle or cannot be seen, other work on all CPUs. Of each the verdict is compared, and where the construction gives it, the throughput at saturation (within
 5 %) and the knee (within one step of the numbers of users that were visited).
 
 A verdict that is wrong and given without a doubt is the worst: it is said apart, and there must be none. Links carry 1448 bytes of
@@ -12,11 +13,13 @@ payload in each frame of 1514 that the shaper counts.
 Needs root, and control groups of version 1. Exit status: 0 all hold, 1 one does not, 2 it could not be done.
 """
 
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections import namedtuple
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -148,6 +151,68 @@ def lock(microseconds):
     return planted
 
 
+def waits(places, microseconds, options="", stall=0):
+    """A server of the study's own in which each request that is received waits, at so many places at a time, or all of them now and then."""
+
+    @contextmanager
+    def planted(on):
+        library = common.build_preloaded("planted_wait", on.base)
+        figures = {"PLANTED_PLACES": places, "PLANTED_US": microseconds, "PLANTED_STALL_MS": stall}
+        yield [{"LD_PRELOAD": str(library), **{name: str(value) for name, value in figures.items()}}, "--server-options", options]
+
+    return planted
+
+
+@contextmanager
+def moving_quota(_):
+    """A quota of the server that is another one every few seconds."""
+    with quota(0.1) as door:
+        over = threading.Event()
+
+        def move():
+            for share in itertools.cycle((0.3, 0.1)):
+                if over.wait(4):
+                    return
+                (door.parent / "cpu.cfs_quota_us").write_text(str(round(share * PERIOD)))
+
+        mover = threading.Thread(target=move)
+        mover.start()
+        try:
+            yield ["--server-group", str(door.parent)]
+        finally:
+            over.set()
+            mover.join()
+
+
+@contextmanager
+def hidden_quota(on):
+    """A server in a network namespace of its own, where its control group cannot be seen, behind a link as fast as the CPUs."""
+    name = f"kelvin-bench-{os.getpid()}"
+    with ExitStack() as stack:
+        common.run(["ip", "netns", "add", name])
+        stack.callback(common.run, ["ip", "netns", "del", name])
+        common.run(["ip", "link", "add", "kb-near", "type", "veth", "peer", "name", "kb-far", "netns", name])
+        for words in ("addr add 10.83.79.1/30 dev kb-near", "link set kb-near up"):
+            common.run(["ip", *words.split()])
+        for words in ("addr add 10.83.79.2/30 dev kb-far", "link set kb-far up", "link set lo up"):
+            common.run(["ip", "-n", name, *words.split()])
+        door = stack.enter_context(quota(0.22))
+        elsewhere = dict(listen="10.83.79.2:0", before=["ip", "netns", "exec", name])
+        enter = lambda: door.write_text(str(os.getpid()))
+        address, words = stack.enter_context(telling(on.kelvin, on.base, 128, 100_000, preexec_fn=enter, **elsewhere))
+        yield ["--url", f"http://{address}/", *words]
+
+
+@contextmanager
+def other_work(_):
+    """Two busy loops for each CPU."""
+    loop = [common.need("python3", "python3"), "-c", "while True: pass"]
+    with ExitStack() as stack:
+        for _ in range(2 * os.cpu_count()):
+            stack.enter_context(started(loop))
+        yield []
+
+
 # ---- what is expected
 
 
@@ -241,6 +306,56 @@ CASES = {
         Expected("workers", is_seen=False),
     ),
     "a lock": (lock(5000), ["--users", FEW], Expected("unknown: nothing_busy", "unknown: nothing_full")),
+    "a lock in a pool of four": (
+        waits(1, 10_000, "--model pool --threads 4"),
+        ["--file-size", "20kB", "--users", "4,8,16,32"],
+        Expected("unknown: workers_wait"),
+    ),
+    "a lock in a pool of two": (
+        waits(1, 10_000, "--model pool --threads 2"),
+        ["--file-size", "20kB", "--users", FEW],
+        Expected("unknown: workers_wait"),
+    ),
+    "workers that sleep": (
+        waits(0, 10_000, "--model pool --threads 4"),
+        ["--file-size", "20kB", "--users", "1,2,3,4,8,16"],
+        Expected("workers", knee=4),
+    ),
+    "a slow upstream": (
+        waits(2, 10_000, "--model pool --threads 8"),
+        ["--file-size", "20kB", "--users", "1,2,4,8,12,16"],
+        Expected("unknown: workers_wait"),
+    ),
+    "a lock in the loops": (
+        waits(1, 10_000),
+        ["--file-size", "20kB", "--users", FEW],
+        Expected("unknown: nothing_busy", "unknown: nothing_full"),
+    ),
+    "a stall each second": (
+        waits(0, 0, "--model pool --threads 4", stall=300),
+        ["--file-size", "20kB", "--users", "1,2,4,8,16"],
+        Expected("unknown: nothing_full", "unknown: nothing_busy", is_seen=False),
+    ),
+    "a quota that changes": (
+        moving_quota,
+        ["--file-size", "100kB", "--users", MANY],
+        Expected("server-cpu", is_seen=False),
+    ),
+    "a quota out of sight": (
+        hidden_quota,
+        ["--users", FEW],
+        Expected("server-cpu", "unknown: nothing_full", "unknown: nothing_busy", is_seen=False),
+    ),
+    "other work": (
+        other_work,
+        ["--between", "namespaces", "--file-size", "100kB", "--users", FEW],
+        Expected("server-cpu", "client", "unknown: nothing_full", is_seen=False),
+    ),
+    "a link without a rate": (
+        nothing,
+        ["--between", "namespaces", "--users", FEW],
+        Expected("server-cpu", "server-thread", "client", "unknown: nothing_full", "generator", "client-cpu"),
+    ),
     "link and disk alike": (
         both(link(80 * MB), disk_bytes(round(80 * MB / 8 * PAYLOAD * FROM_DISK))),
         ["--file-size", "500kB", "--users", FEW],
@@ -274,7 +389,8 @@ Setting = namedtuple("Setting", "kelvin base")
 def study(on, plant, arguments, budget):
     with plant(on) as words:
         doors = [word for word in words if isinstance(word, Path)]
-        flags = [word for word in words if not isinstance(word, Path)]
+        environment = {name: value for word in words if isinstance(word, dict) for name, value in word.items()}
+        flags = [word for word in words if not isinstance(word, (Path, dict))]
         command = [on.kelvin, "study", "load", "--json", "--no-store", "--no-report", "--dir", on.base]
         command += ["--rounds", "4", "--budget", budget]
         command += [] if "--cache" in flags or "--url" in flags else ["--file-count", "128"]
@@ -286,6 +402,7 @@ def study(on, plant, arguments, budget):
             stderr=subprocess.PIPE,
             timeout=PATIENCE,
             preexec_fn=enter,
+            env={**os.environ, **environment},
             check=False,
         )
     if done.returncode != 0:

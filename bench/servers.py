@@ -45,9 +45,9 @@ def started(command, **options):
 
 
 @contextmanager
-def telling(kelvin, base, count, size, **options):
+def telling(kelvin, base, count, size, listen="127.0.0.1:0", before=(), **options):
     """kelvin's server of so many files of so many bytes, which tells what it uses: its address, and the arguments of a study of it but
-    for the URL."""
+    for the URL. Words before it start it elsewhere."""
     files, token, listed = (Path(base, name) for name in ("served", "served.token", "served.list"))
     files.mkdir()
     for number in range(count):
@@ -55,9 +55,9 @@ def telling(kelvin, base, count, size, **options):
     listed.write_text("".join(f"{one.name}\n" for one in files.iterdir()))
     token.touch(mode=0o600)
     token.write_text(os.urandom(16).hex())
-    exposed = ["--listen", "127.0.0.1:0", "--expose-resources", "--token-file", token]
+    exposed = ["--listen", listen, "--expose-resources", "--token-file", token]
     try:
-        with started([kelvin, "serve", files, *exposed], **options) as server:
+        with started([*before, kelvin, "serve", files, *exposed], **options) as server:
             address, resources = (server.stdout.readline().split()[-1].rsplit("//")[-1].rstrip("/") for _ in range(2))
             yield address, ["--url-list", str(listed), "--resources-token", str(token), "--resources", resources]
     finally:

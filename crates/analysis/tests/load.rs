@@ -5,7 +5,7 @@ use kelvin_analysis::testing::study;
 use kelvin_analysis::{Answer, Concluded, Study, studies};
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, Workers};
-use kelvin_catalogue::load::hosts::{CPU_STEAL, CPU_THROTTLED, LISTEN_OVERFLOWS, RETRANSMITTED};
+use kelvin_catalogue::load::hosts::{CPU_STEAL, CPU_THROTTLED, CPU_USER, LISTEN_OVERFLOWS, RETRANSMITTED, WITHOUT_CPU};
 use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, Pattern, SENT, THROUGHPUT, UTILISATION};
 use kelvin_model::{
     Attempt, Case, Claim, Hindrance, LoadClaim, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLimit, LoadVerdict,
@@ -178,12 +178,12 @@ fn lateness_is_no_doubt_where_users_think_for_longer_or_the_client_is_the_limit(
 
 #[test]
 fn what_is_full_in_all_visits_explains_throughput_that_differs_between_them() {
-    let mut few = with_lock(server([1.0, 1.0, 1.0, 0.5]), 110.0);
-    (few.workers, few.requests, few.users) = (Some(1), 25, vec![1, 2, 3, 4, 6, 8]);
+    let mut few = server([40.0, 40.0, 40.0, 0.5]);
+    (few.workers, few.requests, few.users) = (Some(1), 8, vec![1, 2, 3, 4, 6, 8]);
     let found = limit(&few.run());
     assert_eq!(found.verdict, LoadVerdict::Resource { by: name(Workers) });
     assert!(found.used[0].utilisation.low < 0.95, "by its throughput alone it would not be certain: {found:?}");
-    assert_eq!(found.doubts, []);
+    assert_eq!(found.doubts, [LoadDoubt::Untested], "and not that it is unexplained");
 }
 
 /// What hinders requests, with whether it is certain.
@@ -301,6 +301,144 @@ fn a_saturation_that_was_not_reached_has_no_figure() {
     assert_eq!(found.knee, None);
 }
 
+/// A pool of so many workers whose requests wait for 10 ms, one after another at a lock or all at once, and take next to nothing else.
+fn pool_that_waits(workers: usize, at_once: usize, users: &[u64]) -> Simulated {
+    let mut pool = server([0.02, 0.1, 0.05, 0.05]);
+    pool.stations.push(Station { resource: None, demand: 0.01, servers: at_once });
+    Simulated { workers: Some(workers), users: users.to_vec(), cache: CacheState::Cached, requests: 4000, ..pool }
+}
+
+#[test]
+fn a_lock_that_workers_wait_for_is_not_their_number() {
+    let wait = |refuted| unknown(UnknownLimit::WorkersWait { refuted });
+    let from_one: &[u64] = &[1, 2, 3, 4, 6, 8, 16, 32];
+    for workers in [2, 4] {
+        // One worker with a connection serves as much as all of them.
+        let found = limit(&pool_that_waits(workers, 1, from_one).run());
+        assert_eq!(found.verdict, wait(true), "{workers}: {found:?}");
+        // All have one from the fewest users on: what they wait for cannot be told by that, but by a visit with more of them.
+        let full = pool_that_waits(workers, 1, &[4, 8, 16, 32]);
+        assert_eq!(limit(&full.run()).verdict, wait(false), "{workers}");
+        let tested = Simulated { tries_more_workers: true, ..full };
+        assert_eq!(limit(&tested.run()).verdict, wait(true), "{workers}");
+        let study = concluded(&tested.run());
+        let said = &study.answers[0].says;
+        assert!(said.starts_with("What limits is not known: more workers serve no more"), "{said}");
+        let more = claims(&study, |claim| matches!(claim, LoadClaim::MoreWorkers(_)).then_some(()));
+        let [(_, more)] = more.as_slice() else { panic!("{more:?}") };
+        assert_eq!(more.conclusion.holds, Some(false), "{}", more.text);
+        assert!(claims(&study, |claim| matches!(claim, LoadClaim::WhatIf(_)).then_some(())).is_empty());
+    }
+}
+
+#[test]
+fn workers_that_sleep_are_the_limit_for_sure_only_where_more_of_them_served_more() {
+    let by_workers = LoadVerdict::Resource { by: name(Workers) };
+    let asleep = pool_that_waits(4, 1000, &[1, 2, 3, 4, 6, 8, 16, 32]);
+    let found = limit(&asleep.run());
+    assert_eq!((&found.verdict, found.doubts.as_slice()), (&by_workers, &[LoadDoubt::Untested][..]));
+    let tested = Simulated { tries_more_workers: true, ..asleep };
+    let found = limit(&tested.run());
+    assert_eq!((&found.verdict, found.doubts.as_slice()), (&by_workers, &[][..]));
+    let study = concluded(&tested.run());
+    let more = claims(&study, |claim| match claim {
+        LoadClaim::MoreWorkers(more) => Some(more.clone()),
+        _ => None,
+    });
+    let [(more, concluded)] = more.as_slice() else { panic!("{more:?}") };
+    assert_eq!((more.workers, more.users, concluded.conclusion.holds), ([4, 8], 32, Some(true)));
+    assert!((more.times.value / 2.0 - 1.0).abs() < 0.05, "{more:?}");
+    let next = claims(&study, |claim| matches!(claim, LoadClaim::WhatIf(_)).then_some(()));
+    assert!(next.is_empty(), "how many times as many would serve as many more was not seen: {next:?}");
+    // Of one worker alone nothing tells its sleep from a lock.
+    let one = limit(&pool_that_waits(1, 1000, &[1, 2, 4, 8]).run());
+    assert_eq!(one.verdict, unknown(UnknownLimit::WorkersWait { refuted: false }));
+    // Nor is there growth to the end where all workers of many have a connection at last.
+    let thinking = Simulated { think: 9_000, workers: Some(22), ..published() };
+    assert_eq!(limit(&thinking.run()).verdict, unknown(UnknownLimit::StillGrowing { users: 22 }));
+}
+
+#[test]
+fn what_exceeds_its_capacity_has_another_one() {
+    let mut beyond = published().run();
+    times(&mut beyond, &UTILISATION, 1.08, at(Link));
+    assert_eq!(limit(&beyond).verdict, unknown(UnknownLimit::BeyondCapacity { resource: name(Link) }));
+}
+
+#[test]
+fn threads_that_wait_for_the_cpus_of_others_are_short_of_cpu() {
+    // The server has a quarter of a CPU, and would have all of it.
+    let short = || with_lock(server([10.0, 30.0, 20.0, 5.0]), 110.0).with(&WITHOUT_CPU, 0.7);
+    let doubt = [LoadDoubt::Hindered { by: Hindrance::WithoutCpu, of_server: true }];
+    let by_cpu = LoadVerdict::Resource { by: name(ServerCpu) };
+    let beside_others = short().with(&CPU_USER, 0.9);
+    let mut hidden = short();
+    hidden.hosts.retain(|(_, metric, _)| metric.id != CPU_THROTTLED.id);
+    for (what, study) in [("other work", &beside_others), ("a quota that cannot be seen", &hidden)] {
+        let found = limit(&study.run());
+        assert_eq!(found.verdict, by_cpu, "{what}: {found:?}");
+        assert!(found.doubts.ends_with(&doubt), "{what}: {:?}", found.doubts);
+        assert!(hindrances(&study.run()).iter().any(|(.., text)| text.starts_with("threads of the server wait")));
+    }
+    // On CPUs that are not full they wait for each other.
+    assert_eq!(limit(&short().run()).verdict, unknown(UnknownLimit::NothingBusy));
+    assert_eq!(hindrances(&short().run()), []);
+}
+
+#[test]
+fn a_limit_that_changes_in_the_middle_is_doubted() {
+    // The disk is full in some visits, and in the others something that nobody watches limits.
+    let mut run = server([100.0, 10.0, 20.0, 5.0]).run();
+    let mut count = 0;
+    for one in run.measurements.iter_mut().filter(|one| at(Disk)(&one.planned.case)) {
+        for round in &mut one.rounds {
+            count += 1;
+            let Attempt::Measured(readings) = &mut round.attempt else { continue };
+            for reading in readings.iter_mut().filter(|one| one.metric == UTILISATION.id && count % 5 == 0) {
+                reading.readings = Readings::Scalars(vec![0.6]);
+            }
+        }
+    }
+    let found = limit(&run);
+    assert_eq!(found.verdict, LoadVerdict::Resource { by: name(Disk) }, "{found:?}");
+    assert!(found.doubts.contains(&LoadDoubt::Unsteady), "{:?}", found.doubts);
+}
+
+#[test]
+fn nothing_is_concluded_from_a_saturation_that_was_not_reached() {
+    let run = Simulated { think: 9_000, ..published() }.run();
+    let study = concluded(&run);
+    let text = &study.conclusions[0].text;
+    assert!(
+        text.contains("throughput still grew at 22 users, and the limit was not reached: it serves at least 2."),
+        "{text}"
+    );
+    let of_saturation = claims(&study, |claim| match claim {
+        LoadClaim::WhatIf(_) => Some("what if"),
+        LoadClaim::Law(check) if check.law == LoadLaw::Utilisation => Some("utilisation"),
+        _ => None,
+    });
+    assert!(of_saturation.is_empty(), "{of_saturation:?}");
+    assert!(study.tables.iter().all(|table| !table.title.contains("at saturation")), "{:?}", study.tables);
+}
+
+#[test]
+fn whether_the_generator_was_the_limit_is_said_once() {
+    let of = |run: &Run| {
+        let study = concluded(run);
+        let found = claims(&study, |claim| matches!(claim, LoadClaim::Generator { .. }).then_some(()));
+        let [(_, concluded)] = found.as_slice() else { panic!("{found:?}") };
+        (concluded.conclusion.holds, concluded.text.clone(), study.answers[0].because.join(" "))
+    };
+    let (holds, text, answer) = of(&server([10.0, 10.0, 20.0, 70.0]).run());
+    assert_eq!(holds, Some(false));
+    assert!(text.starts_with("the load generator was not the limit, which is not so: "), "{text}");
+    assert!(answer.contains("The load generator was the limit: "), "{answer}");
+    // A link that is certainly fuller than a busy generator is the limit, and the generator is not.
+    let busy = server([10.0, 10.0, 100.0, 87.0]).run();
+    assert_eq!((&limit(&busy).verdict, of(&busy).0), (&LoadVerdict::Resource { by: name(Link) }, Some(true)));
+}
+
 #[test]
 fn a_generator_that_is_late_only_where_nothing_is_full_was_not_the_limit() {
     let kept_up = |run: &Run| {
@@ -385,10 +523,10 @@ fn a_label_says_whether_the_claim_of_its_sentence_is_so() {
     let [(holds, text)] = labelled(&Simulated { leak: 1024.0, ..published() }.run(), grows).try_into().unwrap();
     assert_eq!(holds, Some(true), "{text}");
     assert!(text.contains(" in the study: by 1") && text.ends_with("in the study"), "{text}");
-    // What may be is not known, and what is next by the model alone is so of what was watched.
+    // What no visit has tested is not known, however certain the limit is.
     let next = |claim: &LoadClaim| matches!(claim, LoadClaim::WhatIf(_));
     let [(holds, _)] = labelled(&published().run(), next).try_into().unwrap();
-    assert_eq!(holds, Some(true));
+    assert_eq!(holds, None);
     let doubted = Simulated { failing: 0.02, ..published() }.run();
     let [(holds, text)] = labelled(&doubted, next).try_into().unwrap();
     assert_eq!(holds, None, "nothing follows from a limit that is not certain: {text}");
@@ -471,6 +609,11 @@ fn the_answer_reads_well_in_every_form() {
         ("a slow client", server([10.0, 10.0, 20.0, 70.0]).run()),
         ("slow CPUs", server([10.0, 90.0, 20.0, 5.0]).run()),
         ("one worker", Simulated { workers: Some(1), ..server([50.0, 30.0, 40.0, 5.0]) }.run()),
+        (
+            "workers that sleep",
+            Simulated { tries_more_workers: true, ..pool_that_waits(4, 1000, &[1, 2, 4, 8, 16]) }.run(),
+        ),
+        ("workers that wait for a lock", pool_that_waits(4, 1, &[1, 2, 4, 8, 16]).run()),
         ("late requests", late),
         ("a law broken once", once),
         ("a leak", Simulated { leak: 1024.0, ..published() }.run()),

@@ -41,6 +41,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         transfer::IN_MEMORY,
         transfer::NOT_IN_MEMORY,
         load::OF_USERS,
+        load::OF_MORE_WORKERS,
         load::OF_RESOURCES,
         load::hosts::OF_HOSTS,
         load::OF_CAPACITIES,

@@ -33,6 +33,9 @@ pub const OF_USERS: &[&Metric] = &[
     &ACCEPT_QUEUE,
 ];
 
+/// The metrics of a number of users whose server has more workers.
+pub const OF_MORE_WORKERS: &[&Metric] = &[&MORE_WORKERS];
+
 /// The metrics of a resource with a number of users.
 pub const OF_RESOURCES: &[&Metric] = &[&UTILISATION, &BUSY];
 
@@ -168,6 +171,13 @@ const fn plain(id: &'static str, summary: &'static str) -> Metric {
 /// Throughput.
 pub static THROUGHPUT: Metric = of_users("load.throughput", "Requests a second that were answered in full and right")
     .unit(Unit::PerSecond, Better::Higher);
+
+/// Throughput of a server that was given twice the workers.
+pub static MORE_WORKERS: Metric = of_users(
+    "load.throughput.more_workers",
+    "Requests a second that were answered in full and right by the same server with twice as many workers",
+)
+.unit(Unit::PerSecond, Better::Higher);
 
 /// Bytes that arrived.
 pub static RATE: Metric = of_users("load.rate", "Bytes of files a second that the client received")

@@ -284,6 +284,10 @@ fn few_workers_are_named() {
     let study = &LIMITED.by_workers;
     let (verdict, _) = limit(study);
     assert_eq!(verdict["resource"]["by"], "workers", "{verdict}");
+    // Twice as many were tried, and serve more.
+    let more = claim(study, "more_workers");
+    assert_eq!((&more["workers"][0], &more["workers"][1], &more["users"]), (&2.into(), &4.into(), &6.into()), "{more}");
+    assert!(more["times"]["value"].as_f64().unwrap() > 1.2, "{more}");
     let waiting = claim(study, "waiting");
     assert_eq!(waiting["users"], 4, "two of four wait for as long as the others stay: {waiting}");
 }

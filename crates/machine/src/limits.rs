@@ -30,6 +30,11 @@ pub fn cpu_quota(groups: &Groups<'_>) -> Option<f64> {
     limit_of(groups, CPU).get().copied().flatten()
 }
 
+/// Whether the groups can be seen, so that no quota is none.
+pub fn is_cpu_quota_known(groups: &Groups<'_>) -> bool {
+    limit_of(groups, CPU).get().is_some()
+}
+
 /// One kind of limit: its controller, and for each version its file and parser.
 struct LimitKind<T> {
     controller: &'static str,

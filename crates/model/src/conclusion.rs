@@ -12,7 +12,7 @@ use crate::{Case, Name, Unit};
 
 pub use load::{
     Hindrance, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLawCheck, LoadLimit,
-    LoadVerdict, LoadWhatIf, PublishedLoad, ResourceUse, UnknownLimit, WhatIf,
+    LoadMoreWorkers, LoadVerdict, LoadWhatIf, PublishedLoad, ResourceUse, UnknownLimit, WhatIf,
 };
 pub use transfer::{Change, GainOverFiles, OverFiles, TransferClaim, TransferFactor};
 

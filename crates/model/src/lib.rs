@@ -48,8 +48,9 @@ pub use compare::{
 pub use conclusion::{
     AlongClaim, AlongLaw, AlongQuestion, BestQuestion, Chance, Change, ChangeOfSides, Claim, Conclusion, Estimate,
     Furthest, GainOverFiles, Hindrance, Knee, LawClaim, LevelClaim, LoadClaim, LoadComparison, LoadDoubt, LoadFigure,
-    LoadHindrance, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, OverFiles, PublishedLoad, RatioQuestion,
-    ResourceUse, Same, Setting, ShareQuestion, Side, Test, Tested, TransferClaim, TransferFactor, UnknownLimit, WhatIf,
+    LoadHindrance, LoadLaw, LoadLawCheck, LoadLimit, LoadMoreWorkers, LoadVerdict, LoadWhatIf, OverFiles,
+    PublishedLoad, RatioQuestion, ResourceUse, Same, Setting, ShareQuestion, Side, Test, Tested, TransferClaim,
+    TransferFactor, UnknownLimit, WhatIf,
 };
 pub use event::Event;
 pub use gate::{GateFinding, GateReason, Gated, KnownIssue};

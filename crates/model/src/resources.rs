@@ -87,6 +87,9 @@ pub struct Cpu {
     pub allowed: f64,
     /// Its quota in CPUs: the tightest of its control group and those above.
     pub quota: Option<f64>,
+    /// Whether its control group can be seen, so that none is no quota; servers of earlier versions do not say.
+    #[serde(default)]
+    pub is_quota_known: bool,
     /// Nanoseconds for which quotas kept the process's control group and those above from running (cpu.stat).
     pub throttled: Option<f64>,
     /// Periods of these quotas in which that happened.
@@ -133,6 +136,9 @@ pub struct Link {
     pub dropped: u64,
     /// The speed that its driver advertises, in bits a second; none of an interface without a device.
     pub speed: Option<u64>,
+    /// Bits a second to which queueing disciplines hold all that it sends; servers of earlier versions do not say.
+    #[serde(default)]
+    pub shaped: Option<u64>,
     /// Whether it leads to the same host.
     pub is_loopback: bool,
 }

@@ -2,7 +2,7 @@
 
 use kelvin_machine::cgroups::Groups;
 use kelvin_machine::counters::{Waiting, parse_stat, pressure_of, throttled};
-use kelvin_machine::limits::cpu_quota;
+use kelvin_machine::limits::{cpu_quota, is_cpu_quota_known};
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 use kelvin_machine::pages_of_files;
 use kelvin_machine::text::{Root, value};
@@ -34,6 +34,7 @@ pub(crate) fn cpu(root: Root<'_>, groups: Option<&Groups<'_>>, allowed: &[u32]) 
         cpus,
         allowed: quota.unwrap_or(may_run_on).min(may_run_on),
         quota,
+        is_quota_known: groups.is_some_and(is_cpu_quota_known),
         throttled: throttled.map(|throttled| throttled.microseconds as f64 * 1e3),
         throttled_periods: throttled.map(|throttled| throttled.times),
         periods: throttled.map(|throttled| throttled.periods),
@@ -104,12 +105,28 @@ mod tests {
         let limited = Cpu {
             allowed: 0.5,
             quota: Some(0.5),
+            is_quota_known: true,
             throttled: Some(250_000.0),
             throttled_periods: Some(4),
             periods: Some(9),
             ..of_host
         };
         assert_eq!(cpu_of(&tree, &[0, 1]), limited);
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_seen_is_no_missing_quota() {
+        let tree = Tree::default();
+        tree.fill("proc/stat", STAT);
+        tree.fill("proc/7/cgroup", "0::/a/b\n");
+        // `ip netns exec` mounts a new /sys, without the tree of groups.
+        tree.fill("proc/self/mountinfo", "30 29 0:26 / /sys rw - sysfs sysfs rw\n");
+        let hidden = cpu_of(&tree, &[0, 1]);
+        assert_eq!((hidden.quota, hidden.is_quota_known, hidden.throttled_periods), (None, false, None));
+        tree.fill("proc/self/mountinfo", "30 29 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        tree.fill("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+        let seen = cpu_of(&tree, &[0, 1]);
+        assert_eq!((seen.quota, seen.is_quota_known), (None, true));
     }
 
     #[test]

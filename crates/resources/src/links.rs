@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kelvin_machine::nics::{is_loopback, speed};
 use kelvin_machine::text::{Root, value};
 use kelvin_model::resources::{Link, Tcp};
+use kelvin_sys::net::shaping::rate;
 
 /// Most interfaces: a host of containers has hundreds, and of those beyond few carry the load.
 const MOST: usize = 1024;
@@ -23,9 +24,18 @@ pub(crate) fn all(root: Root<'_>, process: u32, known: &mut BTreeMap<String, Kno
     known.retain(|name, _| links.iter().any(|link| link.name == *name));
     let with = |link: Link| {
         let Known { speed, is_loopback } = *known.entry(link.name.clone()).or_insert_with(|| look_up(root, &link.name));
-        Link { speed, is_loopback, ..link }
+        // A shaper may come and go meanwhile. One of another network namespace cannot be asked for.
+        let shaped = if is_own_network(root, process) { rate(&link.name).ok().flatten() } else { None };
+        Link { speed, is_loopback, shaped: shaped.map(|bits| bits as u64), ..link }
     };
     links.into_iter().map(with).collect()
+}
+
+/// Whether a process of this machine is in the network namespace of this thread.
+fn is_own_network(root: Root<'_>, process: u32) -> bool {
+    let of = |path: &str| std::fs::read_link(path).ok();
+    root.is_live()
+        && of(&format!("/proc/{process}/ns/net")).is_some_and(|its| of("/proc/thread-self/ns/net") == Some(its))
 }
 
 fn look_up(root: Root<'_>, name: &str) -> Known {
@@ -109,6 +119,7 @@ mod tests {
             sent_bytes: bytes,
             dropped: 271,
             speed: None,
+            shaped: None,
             is_loopback: true,
         };
         let eth0 = Link {

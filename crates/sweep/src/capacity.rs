@@ -6,8 +6,8 @@ use kelvin_stats::median;
 use crate::disk::{DiskRate, RequestRate};
 use crate::visit::Visited;
 
-/// Share of its CPU from which on a process, and not what lies between, was what limited a stream.
-const BUSY: f64 = 0.85;
+/// Share of a link's own rate from which on a stream was limited by it: headers and gaps between frames take up to a tenth.
+const NEAR_RATE: f64 = 0.85;
 
 /// What a resource gives alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,14 +81,40 @@ impl Capacities {
             found.all.push((Resource::DiskRequests, of_bytes(per_second * bytes)));
             found.disk_requests = Some(per_second);
         }
-        if *between != Between::Loopback && !stream.is_cpu_limited(BUSY) {
-            found.all.push((Resource::Link, of_bytes(stream.received())));
-            found.interface = stream.server.busiest_link();
-            found.interface_bytes = found.interface.as_deref().and_then(|name| stream.server.sent(name));
+        if let Some(link) = link(stream).filter(|_| *between != Between::Loopback) {
+            found.all.push((Resource::Link, of_bytes(link.bytes)));
+            found.interface = Some(link.interface);
+            found.interface_bytes = Some(link.with_headers);
         }
         found.all.extend(processors(stream, requests, *bytes_of_a_file));
         found
     }
+}
+
+/// What a link carries.
+#[derive(Clone, Debug, PartialEq)]
+struct Carried {
+    interface: String,
+    /// Bytes of bodies a second.
+    bytes: f64,
+    /// Bytes a second with headers, as the interface counts.
+    with_headers: f64,
+}
+
+/// What the link carries, if it has a rate of its own: what a stream got where it came near that rate, else as much of the rate as of what
+/// the stream sent were bodies. A stream that stayed below was limited by something else, as by an end that was short of CPU, and shows no
+/// capacity of a link.
+fn link(stream: &Visited) -> Option<Carried> {
+    let interface = stream.server.busiest_link()?;
+    let (rate, sent) = (stream.server.rate(&interface)?, stream.server.sent(&interface)?);
+    carried((stream.received(), sent), rate).map(|(bytes, with_headers)| Carried { interface, bytes, with_headers })
+}
+
+/// Bytes of bodies, and with headers, that a link of this rate carries, by those of a stream.
+fn carried((bytes, sent): (f64, f64), rate: f64) -> Option<(f64, f64)> {
+    let is_near = sent >= NEAR_RATE * rate && sent <= rate;
+    let with_headers = if is_near { sent } else { rate };
+    (sent > 0.0 && bytes > 0.0).then(|| (bytes * with_headers / sent, with_headers))
 }
 
 /// The CPUs of either end, by the CPU time of a request.
@@ -132,6 +158,20 @@ mod tests {
         assert_eq!((known.disk_requests, known.interface.as_deref()), (Some(8e3), Some("eth0")));
         assert!((known.interface_bytes.unwrap() - 6.6e6).abs() < 1.0);
         assert_eq!(known.get(Resource::ServerCpu), None);
+    }
+
+    #[test]
+    fn a_stream_that_stays_below_the_rate_of_a_link_shows_no_capacity() {
+        let close = |found: Option<(f64, f64)>, (bytes, sent): (f64, f64)| {
+            let (got, counted) = found.unwrap();
+            assert!((got / bytes - 1.0).abs() < 1e-12 && (counted / sent - 1.0).abs() < 1e-12, "{got} {counted}");
+        };
+        close(carried((9.1e6, 9.5e6), 10e6), (9.1e6, 9.5e6));
+        // The server had a fifth of a CPU.
+        close(carried((2.0e6, 2.1e6), 10e6), (10e6 / 1.05, 10e6));
+        // What a token bucket had saved is not its rate.
+        close(carried((11.5e6, 12e6), 10e6), (11.5e6 / 1.2, 10e6));
+        assert_eq!(carried((0.0, 0.0), 10e6), None);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::hosts::Host;
 use kelvin_catalogue::load::{
     ACCEPT_QUEUE, AWAITED, BUSY, Between, CACHE_HITS, CAPACITY, CAPACITY_BYTES, CLIENT_MEMORY, ERRORS, FILE_BYTES,
-    FILES, FROM_DISK, IN_FLIGHT, LATENESS, Pattern, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource,
-    SENT, SERVER_MEMORY, SERVERS, SERVICE, THINK, THROUGHPUT, USERS, UTILISATION,
+    FILES, FROM_DISK, IN_FLIGHT, LATENESS, MORE_WORKERS, Pattern, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95,
+    RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, SERVICE, THINK, THROUGHPUT, USERS, UTILISATION,
 };
 use kelvin_model::{Case, Metric, OverheadReading, Reading, Readings};
 
@@ -80,6 +80,11 @@ pub(crate) fn of_users(visited: &Visited) -> Vec<Reading> {
         (&ACCEPT_QUEUE, own.map(|own| own.accept_queue)),
     ];
     all.into_iter().filter_map(|(metric, value)| Some(reading(metric, value?))).collect()
+}
+
+/// What a server with more workers gave.
+pub(crate) fn of_more_workers(visited: &Visited) -> Vec<Reading> {
+    vec![reading(&MORE_WORKERS, visited.throughput())]
 }
 
 /// The share of what was sent that no disk had to read; none of nothing.

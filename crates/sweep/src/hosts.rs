@@ -123,15 +123,18 @@ fn share_of_cpus(used: &Used, of: fn(&Cpu) -> f64) -> Option<f64> {
     (all > 0.0).then(|| used.since(|look| of(&look.cpu)) / all)
 }
 
-/// The share of the periods of a quota that it cut short; none are where there is no quota.
+/// The share of the periods of a quota that it cut short; none are where there is no quota, which is known only where the control group
+/// can be seen.
 fn throttled(used: &Used) -> Option<f64> {
-    let Cpu { quota, throttled_periods, periods, .. } = used.end().cpu;
-    let (Some(_), Some(_), Some(_)) = (quota, throttled_periods, periods) else {
-        return quota.is_none().then_some(0.0);
+    let Cpu { quota, is_quota_known, throttled_periods, periods, .. } = used.end().cpu;
+    let (Some(_), Some(_)) = (throttled_periods, periods) else {
+        return (quota.is_none() && is_quota_known).then_some(0.0);
     };
     let since = |of: fn(&Cpu) -> Option<u64>| used.since(|look| of(&look.cpu).unwrap_or_default() as f64);
     let all = since(|cpu| cpu.periods);
-    Some(if all > 0.0 { since(|cpu| cpu.throttled_periods) / all } else { 0.0 })
+    // A quota that was taken away meanwhile has left its counts.
+    let share = (all > 0.0).then(|| since(|cpu| cpu.throttled_periods) / all);
+    share.or((quota.is_some() || is_quota_known).then_some(0.0))
 }
 
 /// A second.
@@ -252,12 +255,24 @@ mod tests {
 
     #[test]
     fn nothing_is_throttled_without_a_quota_and_nothing_is_read_without_a_read() {
-        let still = Look { cpu: Cpu { quota: None, ..look(1.0).cpu }, ..look(1.0) };
+        let still = Look { cpu: Cpu { quota: None, is_quota_known: true, ..look(1.0).cpu }, ..look(1.0) };
         let used = Used::between([still.clone(), still.clone(), Look { at: 5e9, ..still }]);
         for metric in [&CPU_THROTTLED, &DISK_READ_SIZE, &RETRANSMITTED, &LISTEN_OVERFLOWS] {
             assert_eq!(figure(metric, &used), Some(0.0), "{}", metric.id);
         }
         assert_eq!(figure(&CPU_USER, &used), None, "no time has passed on any CPU");
+    }
+
+    #[test]
+    fn throttling_by_a_quota_that_cannot_be_seen_is_not_known() {
+        let hidden = |times: f64| {
+            let Look { cpu, .. } = look(times);
+            let cpu = Cpu { quota: None, throttled_periods: None, periods: None, is_quota_known: false, ..cpu };
+            Look { cpu, ..look(times) }
+        };
+        let seen = |times: f64| Look { cpu: Cpu { is_quota_known: true, ..hidden(times).cpu }, ..look(times) };
+        assert_eq!(figure(&CPU_THROTTLED, &Used::between([1.0, 2.0, 4.0].map(hidden))), None);
+        assert_eq!(figure(&CPU_THROTTLED, &Used::between([1.0, 2.0, 4.0].map(seen))), Some(0.0));
     }
 
     #[test]

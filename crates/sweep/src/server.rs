@@ -179,9 +179,17 @@ impl Server {
     /// # Errors
     /// A server that does not say where it listens.
     pub fn start(side: &Side<'_>, root: &Path) -> Result<Self> {
-        let secret = root.with_extension("token");
+        Self::start_with(side, root, ("token", &side.own.arguments))
+    }
+
+    /// Starts one with other options; its token has this extension.
+    ///
+    /// # Errors
+    /// A server that does not say where it listens.
+    pub fn start_with(side: &Side<'_>, root: &Path, (extension, more): (&str, &[String])) -> Result<Self> {
+        let secret = root.with_extension(extension);
         let listen = SocketAddr::new(side.place.address(), 0);
-        let words = Words { root, secret: &secret, listen, more: &side.own.arguments };
+        let words = Words { root, secret: &secret, listen, more };
         let (process, address, endpoint) = words.start(|words| side.start(words))?;
         // One that forks may have done so before it was in its groups.
         Watched::new(process.id(), None).processes().into_iter().try_for_each(|process| side.enter(process))?;

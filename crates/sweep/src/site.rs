@@ -1,5 +1,6 @@
 //! Where a study visits: a server with its files, and what a few users get of it before the first visit.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kelvin_catalogue::file::CacheState;
@@ -31,6 +32,8 @@ const USERS_OF_STREAM: u64 = 4;
 const REQUESTS_OF_STREAM: f64 = 12.0;
 /// Part of the time of a study that has a most that one such round takes at most: there are three of each pattern.
 const SHARE_OF_STREAM: u32 = 12;
+/// Most threads of a server.
+const MOST_WORKERS: u64 = 1024;
 /// Longest time of a visit and of its warm-up, however slow the server is.
 pub(crate) const LONGEST: Duration = Duration::from_secs(120);
 
@@ -52,6 +55,16 @@ pub(crate) struct Site {
     memory: Option<Group>,
     /// Whether all files are known to be in its page cache.
     is_in_memory: bool,
+    /// The same server with other options, where it may be started for the same files.
+    more: Option<More>,
+}
+
+/// How to have more workers.
+#[derive(Debug)]
+struct More {
+    own: Own,
+    directory: PathBuf,
+    started: Option<(Visitor, Server)>,
 }
 
 /// What a few users got of files in memory, before the first visit: what link and processors give. Several of each pattern.
@@ -110,7 +123,10 @@ impl Site {
         let paths = set.names().iter().map(|name| format!("/{name}")).collect();
         let visitor = visitor(&url, paths, server.endpoint.clone())?;
         let is_in_memory = cache == CacheState::Cached;
-        Ok(Self { common, visitor, disk, server: Some(server), memory: side.into_memory(), is_in_memory })
+        // The page cache of a limited server is its own: a second one would begin with none.
+        let own = own.memory_of(cache).is_none().then(|| own.clone());
+        let more = own.map(|own| More { own, directory, started: None });
+        Ok(Self { common, visitor, disk, server: Some(server), memory: side.into_memory(), is_in_memory, more })
     }
 
     /// A server that runs already.
@@ -123,7 +139,7 @@ impl Site {
         let KnownFiles { bytes, cache, disk } =
             files.unwrap_or(KnownFiles { bytes: 0, cache: CacheState::Cached, disk: Vec::new() });
         let common = Common { cache, between, files: count, bytes };
-        Ok(Self { common, visitor, disk, server: None, memory: None, is_in_memory })
+        Ok(Self { common, visitor, disk, server: None, memory: None, is_in_memory, more: None })
     }
 
     /// How a few users ask for what shows link and processors, where a study asks by this pattern: by the same where all files are in
@@ -188,6 +204,30 @@ impl Site {
         }
     }
 
+    /// Whether the server could be started with so many workers as well.
+    pub fn may_have_workers(&self, workers: u64) -> bool {
+        self.more.is_some() && workers <= MOST_WORKERS
+    }
+
+    /// Makes a visit to the same server with so many workers, which is started for the first such visit.
+    pub fn visit_with_workers(&mut self, workers: u64, place: &Place, wish: Wish) -> Result<Visited> {
+        let nobody = || Error::Server("it cannot be started with more workers".into());
+        let More { own, directory, started } = self.more.as_mut().ok_or_else(nobody)?;
+        if started.is_none() {
+            let side = Side::new(own, place, None)?;
+            let options = with_workers(&own.arguments, workers);
+            let server = Server::start_with(&side, directory, ("more.token", &options))?;
+            let url = format!("http://{}/", server.address);
+            *started = Some((visitor(&url, self.visitor.paths.clone(), server.endpoint.clone())?, server));
+        }
+        let (visitor, _) = started.as_mut().ok_or_else(nobody)?;
+        let visited = visitor.visit(wish)?;
+        match visited.load.interrupted.clone() {
+            Some(signal) => Err(Error::Interrupted(signal)),
+            None => Ok(visited),
+        }
+    }
+
     fn stream(&mut self, wish: Wish, longest: Duration) -> Result<Visited> {
         let visited = self.visit(wish)?;
         if visited.load.requests > 0 {
@@ -199,6 +239,21 @@ impl Site {
         let none = || format!("none within {}", seconds(longest.as_secs_f64()));
         Err(Error::Unanswered(visited.load.errors.first.unwrap_or_else(none)))
     }
+}
+
+/// The options of a server with so many workers instead of those that it has.
+fn with_workers(options: &[String], workers: u64) -> Vec<String> {
+    const NAME: &str = "--threads";
+    let (mut kept, mut is_value) = (Vec::new(), false);
+    for option in options {
+        let is_name = option == NAME;
+        if !is_name && !is_value && !option.starts_with("--threads=") {
+            kept.push(option.clone());
+        }
+        is_value = is_name;
+    }
+    kept.extend([NAME.to_owned(), workers.to_string()]);
+    kept
 }
 
 fn visitor(url: &str, paths: Vec<String>, endpoint: Endpoint) -> Result<Visitor> {
@@ -219,5 +274,20 @@ pub(crate) fn order_of(pattern: Pattern) -> pattern::Pattern {
         Pattern::Fixed => pattern::Pattern::Fixed,
         Pattern::Sequence => pattern::Pattern::Sequence,
         Pattern::Zipf => pattern::Pattern::Zipf(1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_with_more_workers_has_all_other_options() {
+        let options = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for given in
+            ["--model pool --threads 2 --send rw", "--model pool --threads=2 --send rw", "--model pool --send rw"]
+        {
+            assert_eq!(with_workers(&options(given), 4), options("--model pool --send rw --threads 4"), "{given}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::hosts::{CPU_USER, Host};
-use kelvin_catalogue::load::{Between, CAPACITY, Pattern, Resource, THROUGHPUT, UTILISATION};
+use kelvin_catalogue::load::{Between, CAPACITY, MORE_WORKERS, Pattern, Resource, THROUGHPUT, UTILISATION};
 use kelvin_harness::Sink;
 use kelvin_model::units::number;
 use kelvin_model::{Attempt, Case, Event, Name, Outline, Reading, Round, RunStatus};
@@ -18,7 +18,7 @@ use crate::pinned::Pinned;
 use crate::place::Place;
 use crate::setup::{Load, Setup, Target};
 use crate::site::{LONGEST, ROUND, Site, Streams, longest_stream, order_of, start};
-use crate::users::{Stop, grid, least_missed, order};
+use crate::users::{Stop, TESTS, grid, least_missed, order};
 use crate::visit::{Visited, Wish};
 
 /// Requests that are to be answered in a visit, at least.
@@ -28,6 +28,9 @@ const SHORTEST: Duration = Duration::from_millis(1000);
 const SHORTEST_WARM_UP: Duration = Duration::from_millis(200);
 /// How the names of congestion controls begin that pace what is sent.
 const PACING: &str = "bbr";
+/// What is said of a link that is no resource of a study.
+const NO_RATE: &str = "the link has no rate of its own that is known, neither its device's nor that of a shaper at the server: what it \
+     carries is what processors give, and it is never named as the limit";
 /// Visits in a row that may fail.
 const PATIENCE: u32 = 3;
 
@@ -37,7 +40,7 @@ pub struct Study {
     plan: Plan,
     /// They end before their place does.
     sites: Vec<Site>,
-    _place: Place,
+    place: Place,
     _pinned: Pinned,
 }
 
@@ -74,6 +77,8 @@ struct Sweep {
     expected: Option<Expected>,
     /// Numbers of users that are left out for want of time.
     left_out: Vec<u64>,
+    /// Workers of the server, where they are bound and it can be started with more.
+    workers: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,7 +105,7 @@ impl Study {
     pub fn prepare(setup: &Setup, before_files: &dyn Fn()) -> Result<Self> {
         let begun = Instant::now();
         let _pinned = Pinned::to(&setup.cpus)?;
-        let (mut sites, _place) = match &setup.target {
+        let (mut sites, place) = match &setup.target {
             Target::Own(own) => start(own, before_files)?,
             Target::Running(running) => (vec![Site::join(running)?], Place::here()),
         };
@@ -109,7 +114,7 @@ impl Study {
         let streams = streams.collect::<Result<Vec<_>>>()?;
         let most = setup.most.map(|most| most.saturating_sub(begun.elapsed()));
         let plan = Plan::of(&sites, &streams, (setup, most))?;
-        Ok(Self { plan, sites, _place, _pinned })
+        Ok(Self { plan, sites, place, _pinned })
     }
 
     /// All cases, in the order of reports.
@@ -139,12 +144,12 @@ impl Study {
 
     /// Tells what the capacities are, makes all visits, and tells what each brought.
     pub fn conduct(&mut self, outline: &Outline, sink: &mut dyn Sink) -> RunStatus {
-        let Self { plan, sites, .. } = self;
+        let Self { plan, sites, place, .. } = self;
         let planned = outline.plan.iter().map(|planned| plan.told.plan(planned.clone())).collect();
         sink.event(&Event::Started(Box::new(Outline { plan: planned, ..outline.clone() })));
         plan.tell_capacities(sink);
         let begun = Instant::now();
-        let status = plan.visit_all(sites, begun, sink);
+        let status = plan.visit_all((sites, place), begun, sink);
         let (seconds, notes) = (begun.elapsed().as_secs_f64(), plan.notes.clone());
         sink.event(&Event::Finished { status: status.clone(), seconds, notes });
         status
@@ -164,7 +169,8 @@ impl Plan {
         }
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
         let told = Told::of(streams[0].first(), sites[0].common.between);
-        let order = order(&users, setup.visits, setup.seed);
+        let tested: Vec<bool> = sweeps.iter().map(Sweep::tests_workers).collect();
+        let order = order(&users, &tested, setup.visits, setup.seed);
         let congestion_control = streams.iter().find_map(|streams| streams.first().server.congestion_control());
         let notes = notes(&sweeps, congestion_control);
         let cpu = setup.cpus.first().copied().unwrap_or_default();
@@ -191,6 +197,7 @@ impl Plan {
             .map(of(THROUGHPUT.id))
             .chain(resources.map(of(UTILISATION.id)))
             .chain(hosts.map(of(CPU_USER.id)))
+            .chain(self.sweeps.iter().filter_map(Sweep::more_workers).map(of(MORE_WORKERS.id)))
             .chain(capacities)
             .collect()
     }
@@ -235,15 +242,20 @@ impl Plan {
         }
     }
 
-    fn visit_all(&self, sites: &mut [Site], begun: Instant, sink: &mut dyn Sink) -> RunStatus {
+    fn visit_all(&self, (sites, place): (&mut [Site], &Place), begun: Instant, sink: &mut dyn Sink) -> RunStatus {
         let (mut failures, mut left) = (0, self.time());
         for (done, stop) in self.order.iter().enumerate() {
             let sweep = &self.sweeps[stop.sweep];
             let case = sweep.common.of_users(sweep.load, stop.users);
             let (planned, seconds_left) = (self.order.len(), left.as_secs_f64());
-            sink.event(&Event::RoundStarted { probe: THROUGHPUT.id, case, done, planned, seconds_left });
+            sink.event(&Event::RoundStarted { probe: probe_of(*stop), case, done, planned, seconds_left });
             let from = begun.elapsed().as_secs_f64();
-            let visited = sites[sweep.site].visit(self.wish(*stop, done as u64));
+            let (site, wish) = (&mut sites[sweep.site], self.wish(*stop, done as u64));
+            let workers = sweep.workers.filter(|_| stop.more_workers).map(|workers| 2 * workers);
+            let visited = match workers {
+                Some(workers) => site.visit_with_workers(workers, place, wish),
+                None => site.visit(wish),
+            };
             let at = At { index: stop.visit, seconds: from, took: begun.elapsed().as_secs_f64() - from };
             left = left.saturating_sub(sweep.times_of(stop.users).whole());
             match visited {
@@ -252,7 +264,8 @@ impl Plan {
                     return RunStatus::Partial(ended.to_string());
                 }
                 Err(error) => {
-                    failures += 1;
+                    // A server that cannot have more workers says nothing of the one that is studied.
+                    failures += u32::from(!stop.more_workers);
                     self.tell_failure(sweep, *stop, (at, &error), sink);
                     if failures >= PATIENCE {
                         return RunStatus::Partial(format!("{PATIENCE} visits in a row failed: {error}"));
@@ -277,6 +290,9 @@ impl Plan {
 
     fn tell_visit(&self, sweep: &Sweep, stop: Stop, (at, visited): (At, &Visited), sink: &mut dyn Sink) {
         let users = sweep.common.of_users(sweep.load, stop.users);
+        if stop.more_workers {
+            return tell(sink, (MORE_WORKERS.id, users), self.round(at, figures::of_more_workers(visited)));
+        }
         tell(sink, (THROUGHPUT.id, users), self.round(at, figures::of_users(visited)));
         for (resource, readings) in figures::of_resources(visited, &sweep.capacities) {
             let case = sweep.common.of_resource(sweep.load, stop.users, resource);
@@ -290,7 +306,7 @@ impl Plan {
 
     fn tell_failure(&self, sweep: &Sweep, stop: Stop, (at, error): (At, &Error), sink: &mut dyn Sink) {
         let round = Round { attempt: Attempt::Failed(error.to_string()), ..self.round(at, Vec::new()) };
-        tell(sink, (THROUGHPUT.id, sweep.common.of_users(sweep.load, stop.users)), round);
+        tell(sink, (probe_of(stop), sweep.common.of_users(sweep.load, stop.users)), round);
     }
 
     fn round(&self, at: At, readings: Vec<Reading>) -> Round {
@@ -311,6 +327,10 @@ struct At {
     index: u32,
     seconds: f64,
     took: f64,
+}
+
+fn probe_of(stop: Stop) -> Name {
+    if stop.more_workers { MORE_WORKERS.id } else { THROUGHPUT.id }
 }
 
 fn tell(sink: &mut dyn Sink, (probe, case): (Name, Case), round: Round) {
@@ -340,15 +360,18 @@ impl Sweep {
         let users = setup.users.clone().unwrap_or_else(|| grid(knee, time_for));
         let watched = figures::of_resources(&streams[0], &capacities).into_iter().map(|(one, _)| one).collect();
         let (times, left_out) = (Vec::new(), Vec::new());
+        let bound = capacities.get(Resource::Workers).map(|one| one.servers.round() as u64);
+        let workers = bound.filter(|&bound| site.may_have_workers(2 * bound));
         let mut sweep =
-            Self { site: number, common, load, users, times, rounds, capacities, watched, expected, left_out };
+            Self { site: number, common, load, users, times, rounds, capacities, watched, expected, left_out, workers };
         sweep.plan_times(setup);
         sweep
     }
 
     /// Shares the time among its numbers of users.
     fn plan_times(&mut self, setup: &Setup) {
-        let visits = setup.sweeps() * self.users.len() * setup.visits as usize + 1;
+        let tests = if self.tests_workers() { TESTS as usize } else { 0 };
+        let visits = setup.sweeps() * (self.users.len() * setup.visits as usize + tests) + 1;
         let share = setup.duration.unwrap_or(setup.budget / visits as u32);
         let of = |&users: &u64| {
             let times = times(self.load, self.expected, users, share);
@@ -361,7 +384,20 @@ impl Sweep {
     fn time(&self, visits: u32) -> Duration {
         let pass: Duration = self.times.iter().map(|times| times.whole()).sum();
         let again = self.times.first().map_or(Duration::ZERO, |times| times.whole());
-        visits * pass + again
+        let most = self.times.last().map_or(Duration::ZERO, |times| times.whole());
+        let tests = if self.tests_workers() { TESTS * most } else { Duration::ZERO };
+        visits * pass + again + tests
+    }
+
+    /// Whether a server with twice the workers is to show whether their number limits: there are users for them.
+    fn tests_workers(&self) -> bool {
+        self.workers.is_some_and(|workers| self.users.last().is_some_and(|&users| users > workers))
+    }
+
+    /// The case of that.
+    fn more_workers(&self) -> Option<Case> {
+        let users = self.users.last().filter(|_| self.tests_workers())?;
+        Some(self.common.of_users(self.load, *users))
     }
 
     /// Leaves out the number of users that it misses least; returns whether there was one.
@@ -453,7 +489,7 @@ fn notes(sweeps: &[Sweep], congestion_control: Option<&str>) -> Vec<String> {
     }
     let has_link = |sweep: &Sweep| sweep.capacities.get(Resource::Link).is_some();
     if !is_between(Between::Loopback) && !sweeps.iter().all(has_link) {
-        notes.push("processors were full before the link was: the link's capacity is not known".into());
+        notes.push(NO_RATE.into());
     }
     notes.extend(congestion_control.map(|name| of_sending(name, !is_between(Between::Hosts))));
     notes
@@ -513,6 +549,7 @@ mod tests {
                 watched: Vec::new(),
                 expected: Some(Expected { limit: Resource::Link, capacity, knee: 1 }),
                 left_out: Vec::new(),
+                workers: None,
             };
             sweep.plan_times(&setup);
             sweep

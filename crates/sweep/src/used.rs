@@ -164,6 +164,14 @@ impl Used {
         Some(of(&self.to)?.saturating_sub(of(&self.from)?) as f64 / self.seconds())
     }
 
+    /// Bytes a second that an interface has by a rate of its own: its device's, or that to which it is shaped, whichever is less. A
+    /// loopback or virtual interface without shaping has none: what it carries is what the CPUs give.
+    pub fn rate(&self, interface: &str) -> Option<f64> {
+        let link = self.to.links.iter().find(|link| link.name == interface)?;
+        let bits = [link.speed, link.shaped].into_iter().flatten().min()?;
+        Some(bits as f64 / 8.0)
+    }
+
     /// By which congestion control the server sends, if it says so.
     pub fn congestion_control(&self) -> Option<&str> {
         self.to.served.as_ref()?.congestion_control.as_deref()

@@ -10,6 +10,8 @@ const BEYOND_KNEE: u64 = 3;
 const LEAST_NUMBERS: usize = 4;
 /// No more users are visited than this, unless told: each has a connection.
 const MOST: u64 = 1000;
+/// Visits to a server with more workers: their errors are told by those of all visits to as many users.
+pub(crate) const TESTS: u32 = 3;
 /// The first numbers.
 const FIRST: [u64; 7] = [1, 2, 3, 4, 6, 8, 10];
 /// Each step after them adds this part, a fifth if there is time for so many numbers.
@@ -53,23 +55,35 @@ pub(crate) struct Stop {
     pub sweep: usize,
     pub users: u64,
     pub visit: u32,
+    /// Whether it is to the server with more workers.
+    pub more_workers: bool,
 }
 
 /// The order of all visits: passes over all numbers of users of all sweeps, each in a random order of its own, so that what changes
 /// over time falls on all alike; and at the end a return to the fewest users, which shows whether the server is what it was.
-pub(crate) fn order(sweeps: &[Vec<u64>], visits: u32, seed: u64) -> Vec<Stop> {
+/// Before it are the visits to servers with more workers, for each sweep that has any.
+pub(crate) fn order(sweeps: &[Vec<u64>], tested: &[bool], visits: u32, seed: u64) -> Vec<Stop> {
     let mut random = Random::new(seed);
     let mut order = Vec::new();
     for visit in 0..visits {
         let mut pass: Vec<Stop> = sweeps
             .iter()
             .enumerate()
-            .flat_map(|(sweep, users)| users.iter().map(move |&users| Stop { sweep, users, visit }))
+            .flat_map(|(sweep, users)| {
+                users.iter().map(move |&users| Stop { sweep, users, visit, more_workers: false })
+            })
             .collect();
         random.shuffle(&mut pass);
         order.extend(pass);
     }
-    let fewest = |(sweep, users): (usize, &Vec<u64>)| Some(Stop { sweep, users: *users.iter().min()?, visit: visits });
+    let most = |(sweep, users): (usize, &Vec<u64>)| users.iter().max().map(|&users| (sweep, users));
+    let of_tested = sweeps.iter().enumerate().filter(|(sweep, _)| tested.get(*sweep) == Some(&true)).filter_map(most);
+    let with_more =
+        |(sweep, users): (usize, u64)| (0..TESTS).map(move |visit| Stop { sweep, users, visit, more_workers: true });
+    order.extend(of_tested.flat_map(with_more));
+    let fewest = |(sweep, users): (usize, &Vec<u64>)| {
+        Some(Stop { sweep, users: *users.iter().min()?, visit: visits, more_workers: false })
+    };
     order.extend(sweeps.iter().enumerate().filter_map(fewest));
     order
 }
@@ -124,12 +138,23 @@ mod tests {
     #[test]
     fn every_number_of_users_is_visited_as_often_and_the_fewest_once_more_at_the_end() {
         let sweeps = [vec![1, 2, 5], vec![3, 4]];
-        let order = order(&sweeps, 3, 7);
+        let order = order(&sweeps, &[], 3, 7);
         assert_eq!(order.len(), 3 * 5 + 2);
+        let stop = |sweep, users| Stop { sweep, users, visit: 3, more_workers: false };
         let distinct: BTreeSet<(usize, u64, u32)> = order.iter().map(|one| (one.sweep, one.users, one.visit)).collect();
         assert_eq!(distinct.len(), order.len());
         assert!(order[..5].iter().all(|one| one.visit == 0), "a pass is whole before the next begins");
-        assert_eq!(order[15..], [Stop { sweep: 0, users: 1, visit: 3 }, Stop { sweep: 1, users: 3, visit: 3 }]);
+        assert_eq!(order[15..], [stop(0, 1), stop(1, 3)]);
         assert_ne!(order[..5].iter().map(|one| one.users).collect::<Vec<_>>(), [1, 2, 5, 3, 4], "at random");
+    }
+
+    #[test]
+    fn more_workers_have_the_most_users_before_the_return_to_the_fewest() {
+        let order = order(&[vec![1, 2, 5], vec![3, 4]], &[true, false], 3, 7);
+        let tests: Vec<&Stop> = order.iter().filter(|stop| stop.more_workers).collect();
+        let stop = |visit| Stop { sweep: 0, users: 5, visit, more_workers: true };
+        assert_eq!(tests, [&stop(0), &stop(1), &stop(2)]);
+        assert_eq!(order[15..18], [stop(0), stop(1), stop(2)]);
+        assert!(!order[18].more_workers && order.len() == 20);
     }
 }

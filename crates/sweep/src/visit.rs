@@ -48,14 +48,6 @@ impl Visited {
             false => load.rate(),
         }
     }
-
-    /// Whether the CPUs of either end were used to at least this share.
-    pub fn is_cpu_limited(&self, share: f64) -> bool {
-        let of = |used: &Used| used.cpus() / used.allowed().max(f64::MIN_POSITIVE);
-        [of(&self.server), of(&self.client), self.server.busiest_thread(), self.load.generator.busy]
-            .into_iter()
-            .any(|used| used >= share)
-    }
 }
 
 /// Who visits whom.

@@ -11,6 +11,7 @@ pub mod namespace;
 mod netlink;
 pub mod route;
 pub mod sending;
+pub mod shaping;
 pub mod tap;
 pub mod waiting;
 

@@ -6,8 +6,8 @@ use kelvin_catalogue::load::{
     CLIENT_MEMORY, Device, FROM_DISK, LATENESS, RATE, RESPONSE, RESPONSE_P99, Resource, SERVER_MEMORY, THROUGHPUT,
 };
 use kelvin_model::{
-    Case, Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadDoubt, LoadLaw, LoadLimit, LoadVerdict, LoadWhatIf,
-    Metric, Name, ResourceUse, Run, Test, UnknownLimit, WhatIf,
+    Case, Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadDoubt, LoadLimit, LoadVerdict, LoadWhatIf, Metric,
+    Name, ResourceUse, Run, Test, UnknownLimit, WhatIf,
 };
 use kelvin_stats::{FittedScalability, LEVEL, Repeated, Uncertain, fitted_scalability, mean, median};
 
@@ -35,6 +35,7 @@ pub(super) mod tables;
 mod time;
 mod used;
 mod verdict;
+mod workers;
 
 /// The study.
 pub(super) const LOAD: Name = Name::new("load");
@@ -92,8 +93,8 @@ const DESIGN: &str = "Numbers of users, each of which sends a request, waits for
 /// The conclusions of a sweep, the limit first.
 pub(crate) fn conclusions(sweep: &Sweep) -> Vec<Conclusion> {
     let saturated = saturation(sweep).map(|at| Saturated::of(sweep, at));
-    let laws = laws(sweep, saturated.as_ref());
     let facts = Facts::of(sweep, saturated.as_ref());
+    let laws = laws(sweep, saturated.as_ref().filter(|_| facts.is_reached()));
     let of_saturation: Vec<Conclusion> = match &saturated {
         Some(saturated) => saturated.conclusions(&facts, &laws),
         None => too_little(sweep, &facts).into_iter().collect(),
@@ -104,6 +105,7 @@ pub(crate) fn conclusions(sweep: &Sweep) -> Vec<Conclusion> {
     of_saturation
         .into_iter()
         .chain(checked)
+        .chain(workers::conclusion(sweep))
         .chain(time::steady(sweep))
         .chain(waiting(sweep))
         .chain(response(sweep))
@@ -117,7 +119,6 @@ impl Saturated<'_> {
         let limit = self.limit(facts, laws);
         let generator = self.generator(&limit);
         let what_if = self.what_if(&facts.devices, &limit.verdict);
-        let is_next = self.is_certainly_next(&facts.devices, &limit, laws);
         let hindrances = Seen::all(self).into_iter().map(|seen| seen.conclusion(self, &limit.verdict));
         let hindrances: Vec<Conclusion> = hindrances.collect();
         let is_certain = limit.doubts.is_empty() && !matches!(limit.verdict, LoadVerdict::Unknown { .. });
@@ -125,7 +126,8 @@ impl Saturated<'_> {
         let evidence = Test::Visits { loads: self.sweep.loads.len(), visits: self.sweep.least_visits() };
         let at_saturation = |claim, holds| of(claim, holds, Test::Saturated { visits });
         let first = of(LoadClaim::Limit(Box::new(limit)), is_certain.then_some(true), evidence);
-        let next = what_if.map(|claim| at_saturation(LoadClaim::WhatIf(claim), is_next.then_some(true)));
+        // No visit has tested it: a request may take more of a resource when there are more of them.
+        let next = what_if.map(|claim| at_saturation(LoadClaim::WhatIf(claim), None));
         let others = [next, self.amplification(visits), generator.map(|(claim, holds)| at_saturation(claim, holds))];
         std::iter::once(first).chain(others.into_iter().flatten()).chain(hindrances).collect()
     }
@@ -171,7 +173,11 @@ impl Saturated<'_> {
 
     /// How far the limit would have to move to meet the next resource; `None` where the limit is not known, or not one.
     fn what_if(&self, devices: &[Use], verdict: &LoadVerdict) -> Option<LoadWhatIf> {
+        // More workers work on more requests, which says nothing of how many times as many the next limit would bear.
         let LoadVerdict::Resource { by } = verdict else { return None };
+        if *by == name(Resource::Workers) {
+            return None;
+        }
         let is_next = |one: &&Use| one.resource.device() != Device::Client && name(one.resource) != *by;
         let (first, next) = (devices.first()?, devices.iter().find(is_next)?);
         let to = |times: f64, throughput: f64| WhatIf { times, throughput };
@@ -185,16 +191,6 @@ impl Saturated<'_> {
             as_measured: to(first.fullness.value / share, self.at.throughput.value / share),
             from_capacity: alone.filter(|alone| alone.times > 1.0),
         })
-    }
-
-    /// Whether the next limit of what was watched is certain: the limit is, each request goes on taking as much of the fullest, and no other
-    /// resource may be as full as the next one.
-    fn is_certainly_next(&self, devices: &[Use], limit: &LoadLimit, laws: &[Checked]) -> bool {
-        let mut others = devices.iter().skip(1).filter(|one| one.resource.device() != Device::Client);
-        let Some(next) = others.next() else { return false };
-        let is_less = |other: &Use| self.ratio(other, next).is_some_and(|ratio| ratio.high < 1.0);
-        let goes_on = laws.iter().all(|law| law.check.law != LoadLaw::Utilisation || law.holds == Some(true));
-        limit.doubts.is_empty() && goes_on && others.all(is_less)
     }
 
     /// What the disk reads for each byte that is served, where files come from it.
@@ -223,19 +219,27 @@ impl Saturated<'_> {
         let latest = lateness.iter().map(|(late, _)| *late).max_by(f64::total_cmp);
         let is_in_time = lateness.iter().all(|(late, cycle)| *late <= IN_TIME * cycle);
         let is_at_ease = cpu.is_none_or(|cpu| cpu.high < AT_EASE);
-        // The CPUs of the client may be full of what others do there.
-        let is_client = limit.verdict == LoadVerdict::Client { by: name(Resource::Generator) };
-        // Where something of the server is full, and at saturation requests were in time, lateness elsewhere limited nothing.
-        let is_of_server = matches!(
-            limit.verdict,
-            LoadVerdict::Resource { .. } | LoadVerdict::Both { .. } | LoadVerdict::OneOf { .. }
-        ) && !limit.doubts.contains(&LoadDoubt::LateGenerator);
         (cpu.is_some() || latest.is_some()).then(|| {
             let claim = LoadClaim::Generator { cpu, late: latest };
-            let was_not = is_at_ease && !is_client && (is_in_time || is_of_server);
-            // One that was late or busy may have been the limit, which is not known.
-            (claim, was_not.then_some(true).or(is_client.then_some(false)))
+            (claim, was_not_the_limit(limit, (is_at_ease, is_in_time)))
         })
+    }
+}
+
+/// Whether the load generator was not the limit, by the verdict: one that it names was, and one that names others, and not with the client's
+/// parts among them, has found that it was not. Where that is not certain, or not known, it decides whether the generator had time left.
+fn was_not_the_limit(limit: &LoadLimit, (is_at_ease, is_in_time): (bool, bool)) -> Option<bool> {
+    let is_of_client =
+        |by: &Name| Resource::ALL.iter().any(|resource| *by == *resource.name() && resource.device() == Device::Client);
+    match &limit.verdict {
+        LoadVerdict::Client { by } => (*by == name(Resource::Generator)).then_some(false),
+        LoadVerdict::Both { by } | LoadVerdict::OneOf { by } if by.iter().any(is_of_client) => None,
+        LoadVerdict::Resource { .. } | LoadVerdict::Both { .. } | LoadVerdict::OneOf { .. }
+            if !limit.doubts.contains(&LoadDoubt::LateGenerator) =>
+        {
+            (limit.doubts.is_empty() || is_at_ease).then_some(true)
+        }
+        _ => (is_at_ease && is_in_time).then_some(true),
     }
 }
 
@@ -256,6 +260,13 @@ fn too_little(sweep: &Sweep, facts: &Facts<'_>) -> Option<Conclusion> {
     };
     let evidence = Test::Visits { loads: sweep.loads.len(), visits: sweep.least_visits() };
     Some(of(LoadClaim::Limit(Box::new(limit)), None, evidence))
+}
+
+/// A sweep at saturation; `None` of one that did not reach it, of which no figure of saturation is known.
+fn reached(sweep: &Sweep) -> Option<Saturated<'_>> {
+    let saturated = Saturated::of(sweep, saturation(sweep)?);
+    let is_reached = Facts::of(sweep, Some(&saturated)).is_reached();
+    is_reached.then_some(saturated)
 }
 
 fn of(claim: LoadClaim, holds: Option<bool>, evidence: Test) -> Conclusion {

@@ -12,9 +12,9 @@ use kelvin_catalogue::load::hosts::{
     PRESSURE_IO, RETRANSMITTED, SWITCHES, THREADS,
 };
 use kelvin_catalogue::load::{
-    Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, LATENESS, OF_CAPACITIES,
-    OF_RESOURCES, OF_USERS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT, SERVER_MEMORY,
-    SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+    Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, LATENESS, MORE_WORKERS,
+    OF_CAPACITIES, OF_MORE_WORKERS, OF_RESOURCES, OF_USERS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99,
+    Resource, SENT, SERVER_MEMORY, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
 };
 use kelvin_model::{
     Case, Claim, LoadClaim, LoadLimit, LoadVerdict, Measurement, Metric, Name, Planned, Reading, Readings, Run,
@@ -43,6 +43,8 @@ pub struct Simulated {
     pub stations: Vec<Station>,
     /// Requests that the server works on at once, if it bounds them.
     pub workers: Option<usize>,
+    /// Whether the same server with twice the workers was visited as well.
+    pub tries_more_workers: bool,
     /// Mean milliseconds of think time.
     pub think: u64,
     /// Which file a user asks for next.
@@ -257,6 +259,7 @@ impl Simulated {
         Self {
             stations: WATCHED.iter().zip(milliseconds).map(of).collect(),
             workers: None,
+            tries_more_workers: false,
             think: 0,
             pattern: Pattern::Random,
             cache: CacheState::Uncached,
@@ -301,7 +304,7 @@ impl Simulated {
 
     /// A study of these stations, as a run has it.
     pub fn run(&self) -> Run {
-        let all = [OF_USERS, OF_RESOURCES, OF_HOSTS, OF_CAPACITIES].concat();
+        let all = [OF_USERS, OF_MORE_WORKERS, OF_RESOURCES, OF_HOSTS, OF_CAPACITIES].concat();
         let mut run = super::run(&all.into_iter().copied().collect::<Vec<Metric>>());
         let mut random = Random::new(self.seed);
         // A capacity that was measured too high makes each use of it too low. It is measured longer than a visit.
@@ -310,6 +313,14 @@ impl Simulated {
         let mut order: Vec<(u32, u64)> =
             (0..self.visits as u32).flat_map(|visit| self.users.iter().map(move |&users| (visit, users))).collect();
         random.shuffle(&mut order);
+        if let (Some(workers), true) = (self.workers, self.tries_more_workers) {
+            let more = Self { workers: Some(2 * workers), ..self.clone() };
+            let users = self.users[self.users.len() - 1];
+            for visit in 0..2 {
+                let seen = Network::new(&more, users as usize, random.bits()).observe();
+                add(&mut run, self.held().with(USERS, users), (visit, 0.0), vec![(&MORE_WORKERS, seen.throughput)]);
+            }
+        }
         // A return to the fewest users, as a study makes it.
         order.extend(self.users.first().map(|&fewest| (self.visits as u32, fewest)));
         let (mut at, mut served) = (0.0, 0.0);
@@ -347,6 +358,9 @@ impl Simulated {
                 [(&CAPACITY, Some(capacity)), (&CAPACITY_BYTES, bytes), (&SERVERS, Some(station.servers as f64))];
             let figures = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
             add(run, held.clone().at(resource), (0, 0.0), figures.collect());
+        }
+        if let Some(workers) = self.workers {
+            add(run, held.at(Resource::Workers), (0, 0.0), vec![(&SERVERS, workers as f64)]);
         }
     }
 }
@@ -423,7 +437,9 @@ fn add(run: &mut Run, case: Case, (index, at): (u32, f64), figures: Vec<(&'stati
         figures.iter().map(|(metric, value)| super::reading(metric, Readings::Scalars(vec![*value]))).collect();
     let mut round = super::round(index as usize, readings);
     round.at = at;
-    let known = run.measurements.iter().position(|one| one.planned.case == case);
+    let first = figures[0].0.id;
+    let is_same = |one: &Measurement| one.planned.case == case && one.planned.probe == first;
+    let known = run.measurements.iter().position(is_same);
     let place = known.unwrap_or_else(|| {
         let metrics: Vec<Name> = figures.iter().map(|(metric, _)| metric.id).collect();
         let planned = Planned { probe: metrics[0], metrics, case, only_input: false };
@@ -534,6 +550,7 @@ impl Judged {
             LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } } => "unknown: still growing",
             LoadVerdict::Unknown { because: UnknownLimit::NothingBusy } => "unknown: nothing busy",
             LoadVerdict::Unknown { because: UnknownLimit::NothingFull { .. } } => "unknown: nothing full",
+            LoadVerdict::Unknown { because: UnknownLimit::WorkersWait { .. } } => "unknown: workers wait",
             LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { .. } } => "unknown: beyond capacity",
         };
         let sure = if self.is_certain { "" } else { ", in doubt" };

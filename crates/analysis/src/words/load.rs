@@ -4,8 +4,8 @@ use kelvin_catalogue::load::{Pattern, Resource, THINK};
 use kelvin_model::units::{decimal_bytes, number, percent, plain};
 use kelvin_model::{
     Case, Estimate, Furthest, Hindrance, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance,
-    LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, Name, PublishedLoad, ResourceUse, Unit, UnknownLimit,
-    WhatIf,
+    LoadLaw, LoadLawCheck, LoadLimit, LoadMoreWorkers, LoadVerdict, LoadWhatIf, Name, PublishedLoad, ResourceUse, Unit,
+    UnknownLimit, WhatIf,
 };
 
 use crate::studies::load::{LEAK, LEAKED, MORE, least};
@@ -34,7 +34,8 @@ pub(super) fn claim(claim: &LoadClaim, holds: Option<bool>) -> String {
             }
         ),
         LoadClaim::Law(check) => law(check, holds),
-        LoadClaim::Generator { cpu, late } => generator(cpu.as_ref(), *late),
+        LoadClaim::Generator { cpu, late } => generator(cpu.as_ref(), *late, holds),
+        LoadClaim::MoreWorkers(more) => more_workers(more),
         LoadClaim::Response { alone, crowded } => response(*alone, *crowded),
         LoadClaim::Waiting { users, waiting } => format!(
             "with {users} users, {} of them ({} to {}) are not answered at all while others are served again and again: they wait for \
@@ -183,7 +184,10 @@ fn unknown(limit: &LoadLimit, because: &UnknownLimit) -> String {
     match because {
         UnknownLimit::TooLittle => format!("what limits{with} is not known: too little was measured"),
         UnknownLimit::StillGrowing { users } => {
-            format!("what limits{with} is not known: throughput still grows at {users} users, to {most}{fullest}")
+            format!(
+                "what limits{with} is not known: throughput still grew at {users} users, and the limit was not reached: it serves at \
+                 least {most}{fullest}"
+            )
         }
         UnknownLimit::NothingBusy => {
             format!("what limits{with} is not known: at {most} no resource is above 60 %{fullest}")
@@ -197,11 +201,36 @@ fn unknown(limit: &LoadLimit, because: &UnknownLimit) -> String {
                 .find(|one| one.resource == *word)
                 .map_or_else(String::new, |one| percent(one.utilisation.value))
         ),
+        UnknownLimit::WorkersWait { refuted } => {
+            format!("what limits{with} is not known: at {most} {}{fullest}", waiting_workers(*refuted))
+        }
         UnknownLimit::BeyondCapacity { resource } => format!(
-            "what limits{with} is not known: at {most} the {} gave more than it was measured to have",
+            "what limits{with} is not known: at {most} the {} gave more than it was measured to have, so that its capacity is wrong",
             resource_name(*resource)
         ),
     }
+}
+
+/// What workers that do not work wait for.
+fn waiting_workers(refuted: bool) -> &'static str {
+    if refuted {
+        "more workers serve no more: they wait for each other, or for what serves one at a time, such as a lock or another server"
+    } else {
+        "all workers have a connection and most of the time do not work: they wait for what was not watched, such as a lock, a sleep or \
+         another server; whether more of them would serve more is not known"
+    }
+}
+
+/// `more workers serve more: 4 instead of 2 give 40 users 196 requests/s instead of 98, 2.0 times (1.9 to 2.1)`.
+fn more_workers(of: &LoadMoreWorkers) -> String {
+    let ([few, many], [before, after]) = (of.workers, of.throughput.map(number));
+    let [times, low, high] = [of.times.value, of.times.low, of.times.high].map(number);
+    format!(
+        "more workers serve more by {} or more: {many} instead of {few} give {} {after} requests/s instead of {before}, {times} times as \
+         many ({low} to {high})",
+        percent(of.least - 1.0),
+        users(of.users)
+    )
 }
 
 fn doubted(doubts: &[LoadDoubt]) -> String {
@@ -220,6 +249,8 @@ fn doubt(doubt: &LoadDoubt) -> &'static str {
         LoadDoubt::ClientNotWatched => "the client was not watched",
         LoadDoubt::LateGenerator => "requests were sent late",
         LoadDoubt::Errors => "more than one request in a hundred failed",
+        LoadDoubt::Untested => "no visit with more workers has tested it, which would decide it",
+        LoadDoubt::Unsteady => "it was not the same throughout the study",
         LoadDoubt::Hindered { by, of_server } => match (by, of_server) {
             (Hindrance::AcceptQueue, _) => "connections found the accept queue full",
             (Hindrance::Steal, true) => "the hypervisor took CPU time from the server",
@@ -227,6 +258,10 @@ fn doubt(doubt: &LoadDoubt) -> &'static str {
             (Hindrance::Quota, true) => "a CPU quota kept the server from running",
             (Hindrance::Quota, false) => "a CPU quota kept the client from running",
             (Hindrance::Retransmissions, _) => "segments were lost and sent again",
+            (Hindrance::WithoutCpu, true) => {
+                "threads of the server wait for CPUs that other work has, or that a quota keeps from them which cannot be seen"
+            }
+            (Hindrance::WithoutCpu, false) => "threads of the client wait for CPUs that other work has",
         },
     }
 }
@@ -249,14 +284,25 @@ fn hindrance_matters(of: &LoadHindrance) -> String {
         Hindrance::Retransmissions => {
             format!("TCP sends at least {share} of the server's segments again: {figure}{}", how_it_limits(of))
         }
+        Hindrance::WithoutCpu => without_cpu(whose, &figure),
     }
+}
+
+/// `threads of the server wait for a CPU, 1.6 (1.5 to 1.7) on average: ...`.
+fn without_cpu(whose: &str, figure: &str) -> String {
+    format!(
+        "threads of the {whose} wait for a CPU, {figure} on average: other work has the CPUs of its host, or a quota stops it that cannot \
+         be seen"
+    )
 }
 
 /// `12 % (11 % to 13 %)`, or so many connections.
 fn figure(of: &LoadHindrance) -> String {
     let Estimate { value, low, high, .. } = of.amount;
     match of.by {
-        Hindrance::AcceptQueue => format!("{} ({} to {})", number(value), number(low), number(high)),
+        Hindrance::AcceptQueue | Hindrance::WithoutCpu => {
+            format!("{} ({} to {})", number(value), number(low), number(high))
+        }
         _ => format!("{} ({} to {})", percent(value), percent(low), percent(high.min(1.0))),
     }
 }
@@ -293,6 +339,7 @@ fn hindered(of: &LoadHindrance) -> String {
             format!("its CPU quota keeps the {whose} from running in {share} of the quota's periods{why}")
         }
         Hindrance::Retransmissions => format!("TCP sends {share} of the server's segments again{why}"),
+        Hindrance::WithoutCpu => without_cpu(whose, &share),
     }
 }
 
@@ -356,11 +403,12 @@ fn steady(drift: &Estimate, back: Option<&(u64, Estimate)>, tolerance: f64) -> S
     )
 }
 
-fn generator(cpu: Option<&Estimate>, late: Option<f64>) -> String {
+fn generator(cpu: Option<&Estimate>, late: Option<f64>, holds: Option<bool>) -> String {
     let cpu = cpu.map(|cpu| format!("{} of its CPU", percent(cpu.value)));
     let late = late.map(|late| format!("at most {} late", plain(late, Unit::Nanoseconds)));
     let parts: Vec<String> = cpu.into_iter().chain(late).collect();
-    format!("the load generator was not the limit: {}", parts.join(", "))
+    let not_so = if holds == Some(false) { ", which is not so" } else { "" };
+    format!("the load generator was not the limit{not_so}: {}", parts.join(", "))
 }
 
 fn response((few, alone): (u64, f64), (many, crowded): (u64, f64)) -> String {

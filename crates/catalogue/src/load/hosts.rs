@@ -81,7 +81,8 @@ pub static CPU_STEAL: Metric = of_hosts(
 /// Periods of a CPU quota that it cut short.
 pub static CPU_THROTTLED: Metric = of_hosts(
     "load.host.cpu.throttled",
-    "Share of the periods of its CPU quota in which the server, or load generator, was kept from running; 0 without a quota",
+    "Share of the periods of its CPU quota in which the server, or load generator, was kept from running; 0 without a quota, \
+     and unknown where its control group cannot be seen",
     Unit::Ratio,
 );
 

@@ -85,10 +85,29 @@ pub enum LoadClaim {
     },
     /// Something on a host hinders requests at saturation.
     Hindrance(LoadHindrance),
+    /// More workers serve more.
+    MoreWorkers(LoadMoreWorkers),
     /// What changes from one sweep to another that differs in one property.
     Across(Box<LoadComparison>),
     /// A published study, judged from its capacities alone, is as it was seen.
     Published(PublishedLoad),
+}
+
+/// What the same server gave with more workers: an intervention that decides whether their number limits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadMoreWorkers {
+    /// What is common to all numbers of users.
+    pub held: Case,
+    /// How many users there were.
+    pub users: u64,
+    /// How many workers the server has, and how many it had then.
+    pub workers: [u64; 2],
+    /// Requests a second with each of these, means of visits.
+    pub throughput: [f64; 2],
+    /// The second over the first.
+    pub times: Estimate,
+    /// The least ratio that counts as more.
+    pub least: f64,
 }
 
 /// A figure of two sweeps that differ in one property.
@@ -214,6 +233,12 @@ pub enum UnknownLimit {
         /// The fullest one.
         fullest: Name,
     },
+    /// All workers have a connection, and most of the time none of them works.
+    WorkersWait {
+        /// Whether more workers, or more of them with a connection, were seen to serve no more: they wait for each other, or for what
+        /// serves one at a time.
+        refuted: bool,
+    },
     /// A resource gave more than its capacity, which was therefore measured wrongly.
     BeyondCapacity {
         /// The resource.
@@ -235,6 +260,11 @@ pub enum LoadDoubt {
     LateGenerator,
     /// More than one request in a hundred failed.
     Errors,
+    /// No visit was made with more of the limit, which would decide it; the use of workers says that they have connections, not that
+    /// more of them would serve more.
+    Untested,
+    /// Throughput changed over the study at equal numbers of users, or the limit was not full in some visits.
+    Unsteady,
     /// Something hindered requests that is not how the limit acts.
     Hindered {
         /// What.
@@ -256,6 +286,8 @@ pub enum Hindrance {
     Quota,
     /// Segments were lost and sent again.
     Retransmissions,
+    /// Threads were ready to run and had no CPU: other work had it, or a quota that cannot be seen.
+    WithoutCpu,
 }
 
 /// What hinders requests at saturation, and how much.
@@ -267,7 +299,7 @@ pub struct LoadHindrance {
     pub by: Hindrance,
     /// On the server's side rather than on the load generator's.
     pub of_server: bool,
-    /// Connections of a visit for the accept queue; else a share: of CPU time, of the quota's periods, of the segments sent.
+    /// Connections of a visit for the accept queue; threads without a CPU; else a share: of CPU time, of the quota's periods, of the segments sent.
     pub amount: Estimate,
     /// Whether that is how the limit acts: a full link drops segments, a quota that is used up stops its process.
     pub is_how_it_limits: bool,

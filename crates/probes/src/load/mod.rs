@@ -6,11 +6,13 @@ mod hosts;
 mod model;
 mod resources;
 mod users;
+mod workers;
 
 use kelvin_harness::{Bench, Probe, Stop};
 use kelvin_model::Case;
 
-pub(crate) static PROBES: &[&Probe] = &[&users::PROBE, &resources::PROBE, &hosts::PROBE, &capacity::PROBE];
+pub(crate) static PROBES: &[&Probe] =
+    &[&users::PROBE, &workers::PROBE, &resources::PROBE, &hosts::PROBE, &capacity::PROBE];
 
 /// Rounds of these probes are not independent of each other: one visit has a round of each, and all visits have one server. So
 /// `kelvin study load` makes them itself.

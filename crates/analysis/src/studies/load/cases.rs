@@ -2,14 +2,11 @@
 
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::{FROM_DISK, Pattern, RATE, THINK};
-use kelvin_model::{
-    Case, Conclusion, Estimate, LoadClaim, LoadComparison, LoadFigure, LoadVerdict, Name, Test, UnknownLimit,
-};
+use kelvin_model::{Case, Conclusion, Estimate, LoadClaim, LoadComparison, LoadFigure, Name, Test};
 
 use super::sweep::Sweep;
 use super::used::{Saturated, estimate, not_negative};
-use super::verdict::Facts;
-use super::{of, saturation};
+use super::{of, reached};
 use crate::studies::crossing::without;
 
 /// How far two saturation throughputs may be apart to count as the same, as a share: the knee is told to as much.
@@ -44,7 +41,7 @@ impl<'s> Pair<'s> {
             _ => base.think() < other.think(),
         };
         is_in_order.then_some(())?;
-        Some(Self { by: by.name, base: at_saturation(base)?, other: at_saturation(other)? })
+        Some(Self { by: by.name, base: reached(base)?, other: reached(other)? })
     }
 
     fn conclusions(&self) -> Vec<Conclusion> {
@@ -97,14 +94,6 @@ impl<'s> Pair<'s> {
         let claim = LoadComparison { by: self.by, cases, figure, values };
         of(LoadClaim::Across(Box::new(claim)), holds, Test::Saturated { visits: visits.iter().sum() })
     }
-}
-
-/// A sweep at saturation; `None` of one that did not reach it.
-fn at_saturation(sweep: &Sweep) -> Option<Saturated<'_>> {
-    let saturated = Saturated::of(sweep, saturation(sweep)?);
-    let (verdict, _) = Facts::of(sweep, Some(&saturated)).verdict();
-    let is_reached = !matches!(verdict, LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } });
-    is_reached.then_some(saturated)
 }
 
 /// Bytes that the disk read for each byte that was served.

@@ -1,7 +1,7 @@
 //! What hindered requests at saturation without being a resource that is full: the signs of it, and which of them cast doubt on a
 //! verdict.
 
-use kelvin_catalogue::load::hosts::{CPU_STEAL, CPU_THROTTLED, Host, LISTEN_OVERFLOWS, RETRANSMITTED};
+use kelvin_catalogue::load::hosts::{CPU_STEAL, CPU_THROTTLED, Host, LISTEN_OVERFLOWS, RETRANSMITTED, WITHOUT_CPU};
 use kelvin_catalogue::load::{Device, Resource};
 use kelvin_model::{
     Conclusion, Estimate, Hindrance, LoadClaim, LoadDoubt, LoadHindrance, LoadVerdict, Metric, Name, Test,
@@ -25,7 +25,7 @@ struct Sign {
 /// A mean of one connection a visit is one user who came a second late. Of CPU time and of periods a twentieth is what the knee is told
 /// to. Where one segment in a hundred is lost, a flow has about 12 of them in flight, whatever its windows (M. Mathis et al., "The
 /// Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", 1997).
-static SIGNS: [Sign; 6] = [
+static SIGNS: [Sign; 7] = [
     Sign {
         by: Hindrance::AcceptQueue,
         host: Host::Server,
@@ -60,6 +60,14 @@ static SIGNS: [Sign; 6] = [
         acts_for: Some(Device::Link),
         is_grave: false,
     },
+    Sign {
+        by: Hindrance::WithoutCpu,
+        host: Host::Server,
+        metric: &WITHOUT_CPU,
+        least: 0.0,
+        acts_for: None,
+        is_grave: true,
+    },
 ];
 
 /// From where on the sign of a hindrance matters.
@@ -82,7 +90,9 @@ impl Seen {
             let amount = estimate(&values).map(not_negative).filter(|amount| amount.value >= sign.least)?;
             Some(Self { sign, amount })
         };
-        SIGNS.iter().filter_map(seen).collect()
+        // Threads wait for a CPU on any server that is busy: it is a sign only where its own work is not what they wait for.
+        let may_be = |sign: &&Sign| sign.by != Hindrance::WithoutCpu || saturated.is_without_cpu();
+        SIGNS.iter().filter(may_be).filter_map(seen).collect()
     }
 
     /// Whether it is how the limit of this verdict acts.

@@ -76,7 +76,8 @@ pub(crate) fn broken(laws: &[Checked]) -> Vec<LoadLaw> {
     laws.iter().filter(|checked| checked.holds == Some(false)).map(|checked| checked.check.law).collect()
 }
 
-/// U = X D with one D: that of the fullest resource with fewer users than the knee, but half as many, over that at saturation.
+/// U = X D with one D: that of the fullest resource from half the knee on, over that at saturation. With more users than the knee as well:
+/// where use grows and throughput does not, the resource is not what limits.
 fn utilisation(saturated: &Saturated<'_>) -> Option<Checked> {
     let fullest: Resource = saturated.devices().first()?.resource;
     let demand = |visit: &Visit| Some(visit.used.get(&fullest)? / visit.throughput);
@@ -89,7 +90,7 @@ fn utilisation(saturated: &Saturated<'_>) -> Option<Checked> {
     };
     let law = Law { law: LoadLaw::Utilisation, tolerance, ratio: &ratio };
     let knee = saturated.at.knee.users;
-    law.check(saturated.sweep, |load| load.users < knee && 2 * load.users >= knee)
+    law.check(saturated.sweep, |load| 2 * load.users >= knee)
 }
 
 /// A law: one side over the other in a visit, where it has both.

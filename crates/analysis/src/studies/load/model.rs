@@ -4,7 +4,7 @@ use kelvin_catalogue::load::{RESPONSE, THROUGHPUT, USERS};
 use kelvin_model::Metric;
 use kelvin_stats::{ClosedNetwork, Part, Population, whole_servers};
 
-use super::knee::saturation;
+use super::reached;
 use super::sweep::Sweep;
 use crate::result::{KneeMark, ModelLine};
 
@@ -42,9 +42,9 @@ pub(super) fn lines(sweep: &Sweep) -> Vec<ModelLine> {
 
 /// The knee of a sweep, on the curves of throughput and response time.
 pub(super) fn knees(sweep: &Sweep) -> Vec<KneeMark> {
-    let found = saturation(sweep);
+    let found = reached(sweep);
     let mark = |metric: &Metric| {
-        let knee = found?.knee;
+        let knee = found.as_ref()?.at.knee;
         Some(KneeMark { metric: metric.id, axis: USERS.name, held: sweep.held.clone(), knee })
     };
     [&THROUGHPUT, &RESPONSE].into_iter().filter_map(mark).collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kelvin_catalogue::load::hosts::Host;
 use kelvin_catalogue::load::{
-    CAPACITY, CAPACITY_BYTES, FILE_BYTES, Resource, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+    CAPACITY, CAPACITY_BYTES, FILE_BYTES, MORE_WORKERS, Resource, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
 };
 use kelvin_model::{Axis, Case, Measurement, Metric, Name, Readings, Run};
 use kelvin_stats::{mean, median};
@@ -20,6 +20,8 @@ pub(crate) struct Sweep {
     pub loads: Vec<Load>,
     /// What each resource gives alone.
     pub capacities: BTreeMap<Resource, Capacity>,
+    /// A number of users, and the throughput of its visits to the same server with twice as many workers.
+    pub more_workers: Option<(u64, Vec<f64>)>,
 }
 
 /// The visits to one number of users.
@@ -122,12 +124,23 @@ pub(crate) fn sweeps(run: &Run) -> Vec<Sweep> {
             Some(sweep) => sweep.loads.push(load),
             None => {
                 let capacities = capacities(run, &held);
-                sweeps.push(Sweep { held, loads: vec![load], capacities });
+                sweeps.push(Sweep { held, loads: vec![load], capacities, more_workers: None });
             }
         }
     }
-    sweeps.iter_mut().for_each(|sweep| sweep.loads.sort_by_key(|load| load.users));
+    for sweep in &mut sweeps {
+        sweep.loads.sort_by_key(|load| load.users);
+        sweep.more_workers = more_workers(run, &sweep.held);
+    }
     sweeps
+}
+
+/// What more workers served, in a sweep.
+fn more_workers(run: &Run, held: &Case) -> Option<(u64, Vec<f64>)> {
+    let is_of = |one: &&Measurement| without(&one.planned.case, &[USERS]) == *held;
+    let measurement = measured(run, &MORE_WORKERS).find(is_of)?;
+    let rates = measurement.readings(&MORE_WORKERS.id).filter_map(|(_, reading)| value(&reading.readings));
+    Some((USERS.of(&measurement.planned.case)?, rates.filter(|&rate| rate > 0.0).collect()))
 }
 
 fn measured<'r>(run: &'r Run, metric: &'static Metric) -> impl Iterator<Item = &'r Measurement> {

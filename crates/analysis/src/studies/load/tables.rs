@@ -7,8 +7,8 @@ use kelvin_catalogue::load::{
 use kelvin_model::{Estimate, Interval, IntervalKind, Metric, Name, Unit};
 use kelvin_stats::{LEVEL, mean};
 
-use super::knee::saturation;
 use super::model::network;
+use super::reached;
 use super::sweep::{Load, Sweep, Visit};
 use super::used::{Saturated, Use, estimate};
 use super::verdict::name;
@@ -92,7 +92,7 @@ fn by_users(sweep: &Sweep) -> StudyTable {
 
 /// A row for each resource: the throughput that it alone would allow.
 fn resources(sweep: &Sweep) -> Option<StudyTable> {
-    let saturated = Saturated::of(sweep, saturation(sweep)?);
+    let saturated = reached(sweep)?;
     let columns = [
         ("use", Unit::Ratio, true),
         ("by its use under load", Unit::PerSecond, true),

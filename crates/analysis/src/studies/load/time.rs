@@ -4,10 +4,9 @@ use kelvin_catalogue::load::THROUGHPUT;
 use kelvin_model::{Conclusion, Estimate, LoadClaim, Test};
 use kelvin_stats::{LEVEL, Uncertain, mean};
 
-use super::knee::saturation;
 use super::laws::slope;
-use super::of;
 use super::sweep::{Load, Sweep};
+use super::{of, reached};
 use crate::result::{Timeline, TimelineGroup};
 
 /// Change of throughput over a study that counts as none, as a share: the knee is told to as much.
@@ -69,7 +68,7 @@ fn returned(sweep: &Sweep) -> Option<f64> {
 
 /// The visits of a sweep over time: to the fewest users, to fewer than the knee, and from it on.
 pub(super) fn timeline(sweep: &Sweep, label: &str) -> Option<Timeline> {
-    let knee = saturation(sweep).map_or(u64::MAX, |at| at.knee.users);
+    let knee = reached(sweep).map_or(u64::MAX, |saturated| saturated.at.knee.users);
     let fewest = sweep.loads.first()?.users;
     let group = |label: String, is_of: &dyn Fn(u64) -> bool| {
         let loads = sweep.loads.iter().filter(|load| load.visits.len() > 1 && is_of(load.users));

@@ -1,12 +1,13 @@
 //! How full each resource is at saturation, and whether what is full explains the throughput.
 
-use kelvin_catalogue::load::hosts::{CPU_THROTTLED, Host};
+use kelvin_catalogue::load::hosts::{CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, Host, WITHOUT_CPU};
 use kelvin_catalogue::load::{Device, RESPONSE, Resource};
 use kelvin_model::Estimate;
 use kelvin_stats::{ClosedNetwork, LEVEL, Spread, Station, Uncertain, mean, whole_servers};
 
 use super::knee::Saturation;
 use super::sweep::{Load, Sweep, Visit};
+use super::verdict::NEAR;
 
 /// A resource at saturation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,7 +76,8 @@ impl<'s> Saturated<'s> {
         let visits: Vec<(f64, f64)> = self.visits().filter_map(of).collect();
         let utilisation = not_negative(with_interval(demand(&visits)?.times(self.at.throughput.value), LEVEL));
         let is_cut_short = utilisation.value > BUSY && self.is_cut_short(resource);
-        let least = if is_cut_short { 1.0 } else { f64::NEG_INFINITY };
+        let wanted = (resource == Resource::ServerCpu).then(|| self.wanted()).flatten();
+        let least = if is_cut_short { 1.0 } else { wanted.unwrap_or(f64::NEG_INFINITY) };
         let Estimate { value, low, high, is_range } = utilisation;
         let fullness = Estimate { value: value.max(least), low: low.max(least), high: high.max(least), is_range };
         Some(Use { resource, utilisation, fullness })
@@ -99,6 +101,37 @@ impl<'s> Saturated<'s> {
         };
         let periods: Vec<f64> = self.visits().filter_map(|visit| visit.of_host(host, &CPU_THROTTLED)).collect();
         estimate(&periods).is_some_and(|share| share.low > NEARLY_ALL)
+    }
+
+    /// The share of the CPUs that the server may use for which it has threads ready to run, where they wait for a CPU and it is not by its
+    /// own work that none is free: other work has them all, or a quota may stop it that cannot be seen. `None` where neither is so: threads
+    /// that are woken together wait for each other on CPUs that are not full.
+    fn wanted(&self) -> Option<f64> {
+        let servers = self.sweep.capacities.get(&Resource::ServerCpu)?.servers?;
+        let of = |visit: &Visit, metric| visit.of_host(Host::Server, metric);
+        let of_visit = |visit: &Visit| {
+            let used = visit.used.get(&Resource::ServerCpu)?;
+            let busy = of(visit, &CPU_USER)? + of(visit, &CPU_SYSTEM)? + of(visit, &CPU_STEAL).unwrap_or(0.0);
+            let is_quota_hidden = of(visit, &CPU_THROTTLED).is_none();
+            let all = used + of(visit, &WITHOUT_CPU)? / servers;
+            Some(if busy >= FULL || is_quota_hidden { all.min(1.0) } else { *used })
+        };
+        let all: Vec<f64> = self.visits().filter_map(of_visit).collect();
+        (!all.is_empty()).then(|| mean(&all))
+    }
+
+    /// Whether the CPUs of the server count as full for what its threads wait, more than for what they do.
+    pub fn is_without_cpu(&self) -> bool {
+        let cpu = self.used.iter().find(|one| one.resource == Resource::ServerCpu);
+        !self.is_cut_short(Resource::ServerCpu)
+            && cpu.is_some_and(|cpu| cpu.fullness.value > cpu.utilisation.value.max(BUSY))
+    }
+
+    /// Whether a resource was not full in some visits, though on the whole it may be.
+    pub fn is_unsteady(&self, one: &Use) -> bool {
+        const SOME: usize = 2;
+        let of_visit = |visit: &Visit| Some(visit.used.get(&one.resource)? * one.fuller());
+        !self.is_full(one) && self.visits().filter_map(of_visit).filter(|used| *used < NEAR).count() >= SOME
     }
 
     /// The fullest part of each device, the fullest first. Workers that wait for full hardware are not what limits.

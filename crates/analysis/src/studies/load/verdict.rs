@@ -6,14 +6,17 @@ use kelvin_stats::mean;
 
 use super::hindrance::Seen;
 use super::sweep::{Sweep, Visit};
-use super::used::{BUSY, Saturated, Use};
+use super::used::{BUSY, FULL, Saturated, Use};
+use super::workers::{Workers, are_bound};
 
 /// Utilisation below which a resource is not near its capacity, whatever the errors of both.
-const NEAR: f64 = 0.85;
+pub(super) const NEAR: f64 = 0.85;
 /// Two resources are both the limit if the use of one is at least this share of the other's.
-const AS_FULL: f64 = 0.9;
-/// A resource that gives more than its capacity times this has another capacity.
+pub(super) const AS_FULL: f64 = 0.9;
+/// A resource that gives more than its capacity times this has another capacity: CPU time, of which quotas let more pass at times; and
+/// bytes, whose capacity is told to as much as it may be full by.
 const BEYOND: f64 = 1.1;
+const BEYOND_IN_BYTES: f64 = 1.0 / FULL;
 /// Throughput as a share of what the resources that were watched allow, from which they explain it.
 const EXPLAINED: f64 = 0.95;
 /// Lateness as a share of the time of a user from one request to the next, of which 99th percentiles are taken and the mean time to
@@ -27,8 +30,12 @@ pub(crate) struct Facts<'s> {
     pub sweep: &'s Sweep,
     /// `None` where too little was measured to tell.
     pub saturated: Option<&'s Saturated<'s>>,
-    /// The fullest part of each device, the fullest first.
+    /// The fullest part of each device, the fullest first, without workers that wait.
     pub devices: Vec<Use>,
+    /// What is known of workers that all have a connection.
+    pub workers: Option<Workers>,
+    /// Whether throughput is at the end what it was at the start, as far as is certain.
+    pub is_steady: Option<bool>,
 }
 
 /// A rule: what it says, and its verdict where it applies.
@@ -38,7 +45,7 @@ pub(crate) struct Rule {
 }
 
 /// The rules; the first that applies decides.
-pub(crate) static RULES: [Rule; 9] = [
+pub(crate) static RULES: [Rule; 10] = [
     Rule {
         says: "two visits to each of three numbers of users, and a resource that was watched, are needed",
         decides: too_little,
@@ -47,6 +54,10 @@ pub(crate) static RULES: [Rule; 9] = [
     Rule {
         says: "where throughput grows to the end and nothing is full, nothing was reached: not known",
         decides: still_growing,
+    },
+    Rule {
+        says: "workers that all have a connection and do not work wait for something else: not known",
+        decides: workers_wait,
     },
     Rule { says: "where nothing is above 60 %, not known", decides: nothing_busy },
     Rule { says: "where nothing is near its capacity, not known", decides: nothing_full },
@@ -58,7 +69,15 @@ pub(crate) static RULES: [Rule; 9] = [
 
 impl<'s> Facts<'s> {
     pub(crate) fn of(sweep: &'s Sweep, saturated: Option<&'s Saturated<'s>>) -> Self {
-        Self { sweep, saturated, devices: saturated.map(Saturated::devices).unwrap_or_default() }
+        let mut devices = saturated.map(Saturated::devices).unwrap_or_default();
+        let is_workers = |one: &Use| one.resource == Resource::Workers;
+        let may_limit = devices.iter().any(is_workers) && are_bound(sweep);
+        let workers = saturated.filter(|_| may_limit).map(Workers::of);
+        if matches!(workers, Some(Workers::Wait { .. })) {
+            devices.retain(|one| !is_workers(one));
+        }
+        let is_steady = super::time::steady(sweep).and_then(|steady| steady.holds);
+        Self { sweep, saturated, devices, workers, is_steady }
     }
 
     /// The verdict of the first rule that applies, and that rule.
@@ -66,6 +85,11 @@ impl<'s> Facts<'s> {
         let decided = RULES.iter().find_map(|rule| Some(((rule.decides)(self)?, rule)));
         // The first rule applies where there is nothing to look at, the last one to anything else.
         decided.unwrap_or((LoadVerdict::Unknown { because: UnknownLimit::TooLittle }, &RULES[0]))
+    }
+
+    /// Whether throughput had ceased to grow with the most users, or something was full: else saturation has no figure.
+    pub(crate) fn is_reached(&self) -> bool {
+        !matches!(self.verdict().0, LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } })
     }
 
     /// Whether the fullest resource is certainly full.
@@ -90,19 +114,30 @@ impl<'s> Facts<'s> {
 }
 
 fn too_little(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    facts.first().is_none().then_some(LoadVerdict::Unknown { because: UnknownLimit::TooLittle })
+    let is_watched = facts.saturated.is_some_and(|saturated| !saturated.used.is_empty());
+    (!is_watched).then_some(LoadVerdict::Unknown { because: UnknownLimit::TooLittle })
 }
 
 fn beyond_capacity(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let first = facts.first().filter(|first| first.fullness.value > BEYOND)?;
+    let is_in_bytes = |first: &Use| matches!(first.resource.device(), Device::Disk | Device::Link);
+    let most = |first: &Use| if is_in_bytes(first) { BEYOND_IN_BYTES } else { BEYOND };
+    let first = facts.first().filter(|first| first.fullness.value > most(first))?;
     Some(LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { resource: name(first.resource) } })
 }
 
 fn still_growing(facts: &Facts<'_>) -> Option<LoadVerdict> {
     let users = facts.sweep.most_users();
     let is_late = facts.saturated.is_some_and(|saturated| 2 * saturated.at.knee.users > users);
-    let is_full = facts.first().is_some_and(|first| first.fullness.low >= AS_FULL);
+    // All workers have a connection wherever there are as many users: that ends no growth.
+    let is_hardware = |first: &&Use| first.resource != Resource::Workers || facts.workers == Some(Workers::Tested);
+    let is_full = facts.first().filter(is_hardware).is_some_and(|first| first.fullness.low >= AS_FULL);
     (is_late && !is_full).then_some(LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users } })
+}
+
+fn workers_wait(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let Some(Workers::Wait { refuted }) = facts.workers else { return None };
+    let is_idle = facts.first().is_none_or(|first| first.fullness.value < NEAR);
+    is_idle.then_some(LoadVerdict::Unknown { because: UnknownLimit::WorkersWait { refuted } })
 }
 
 fn nothing_busy(facts: &Facts<'_>) -> Option<LoadVerdict> {
@@ -135,6 +170,20 @@ fn fullest(facts: &Facts<'_>) -> Option<LoadVerdict> {
     facts.first().map(|first| LoadVerdict::Resource { by: name(first.resource) })
 }
 
+fn names_workers(verdict: &LoadVerdict) -> bool {
+    match verdict {
+        LoadVerdict::Resource { by } | LoadVerdict::Client { by } => *by == *Resource::Workers.name(),
+        LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.iter().any(|by| *by == *Resource::Workers.name()),
+        LoadVerdict::Unknown { .. } => false,
+    }
+}
+
+/// Whether the limit may have been another in some visits. One that is full whenever it was visited is the limit at whatever throughput.
+fn is_unsteady(facts: &Facts<'_>, saturated: &Saturated<'_>) -> bool {
+    facts.first().is_some_and(|first| saturated.is_unsteady(first))
+        || facts.is_steady == Some(false) && !facts.is_full()
+}
+
 pub(super) fn name(resource: Resource) -> Name {
     Name::new(resource.name())
 }
@@ -159,6 +208,8 @@ pub(crate) fn doubts(facts: &Facts<'_>, verdict: &LoadVerdict, broken: &[LoadLaw
         saturated.used.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotWatched),
         (late > LATE && !is_client).then_some(LoadDoubt::LateGenerator),
         (failing > FAILING).then_some(LoadDoubt::Errors),
+        (names_workers(verdict) && facts.workers != Some(Workers::Tested)).then_some(LoadDoubt::Untested),
+        is_unsteady(facts, saturated).then_some(LoadDoubt::Unsteady),
     ];
     let hindered = Seen::all(saturated).into_iter().filter_map(|seen| seen.doubt(facts, verdict));
     all.into_iter().flatten().chain(broken.iter().map(|&law| LoadDoubt::Law(law))).chain(hindered).collect()

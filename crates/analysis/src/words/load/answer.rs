@@ -5,7 +5,7 @@ use kelvin_catalogue::load::{Pattern, Resource, THINK};
 use kelvin_model::units::{number, percent, plain};
 use kelvin_model::{
     Axis, Case, Claim, Conclusion, Estimate, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw,
-    LoadLawCheck, LoadLimit, LoadVerdict, LoadWhatIf, Name, ResourceUse, Unit, UnknownLimit,
+    LoadLawCheck, LoadLimit, LoadMoreWorkers, LoadVerdict, LoadWhatIf, Name, ResourceUse, Unit, UnknownLimit,
 };
 
 use super::{alone, doubt, given, is_workers, joined, knee_span, resource_name, signed, users};
@@ -167,11 +167,17 @@ fn from(knee: Knee) -> String {
 fn reason(because: &UnknownLimit) -> String {
     match because {
         UnknownLimit::TooLittle => "too little was measured".into(),
-        UnknownLimit::StillGrowing { users } => format!("throughput still grows at {users} users"),
+        UnknownLimit::StillGrowing { users } => {
+            format!("throughput still grew at {users} users, and the limit was not reached")
+        }
         UnknownLimit::NothingBusy => "no resource is above 60 %".into(),
         UnknownLimit::NothingFull { .. } => "no resource is full, so something that was not watched limits".into(),
+        UnknownLimit::WorkersWait { refuted } => super::waiting_workers(*refuted).into(),
         UnknownLimit::BeyondCapacity { resource } => {
-            format!("the {} gave more than it was measured to have", resource_name(*resource))
+            format!(
+                "the {} gave more than it was measured to have, so that its capacity is wrong",
+                resource_name(*resource)
+            )
         }
     }
 }
@@ -185,7 +191,7 @@ fn doubted(doubts: &[LoadDoubt]) -> String {
 fn used(limit: &LoadLimit) -> String {
     let seen = match limit.verdict {
         LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users: count } } => {
-            format!("With {} it serves ", users(count))
+            format!("With {} it serves at least ", users(count))
         }
         LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "The highest throughput that was seen is ".into(),
         LoadVerdict::Unknown { .. } => "At saturation it serves ".into(),
@@ -248,11 +254,11 @@ fn next_limit(of: &LoadWhatIf, holds: Option<bool>) -> String {
     );
     match alone(of) {
         Some(alone) => format!(
-            "{measured}; by its capacity alone at {}, if {} times.",
+            "{measured}; by its capacity alone at {}, if {} times; no visit has tested it.",
             number(alone.throughput),
             number(alone.times)
         ),
-        None => format!("{measured}."),
+        None => format!("{measured}; no visit has tested it."),
     }
 }
 
@@ -321,6 +327,7 @@ fn trouble(claim: &LoadClaim, holds: Option<bool>) -> Option<String> {
             number(waiting.value)
         )),
         LoadClaim::Hindrance(hindrance) => Some(format!("{}.", capitalised(&super::hindered(hindrance)))),
+        LoadClaim::MoreWorkers(more) => Some(tested(more, holds)),
         LoadClaim::Steady { drift, .. } if holds == Some(false) => Some(format!(
             "The server is not what it was at the start: throughput changes by {} over the study, at equal numbers of users.",
             signed(drift.value)
@@ -332,6 +339,16 @@ fn trouble(claim: &LoadClaim, holds: Option<bool>) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// `With 4 workers instead of 2, 40 users get 196 requests/s instead of 98`.
+fn tested(of: &LoadMoreWorkers, holds: Option<bool>) -> String {
+    let ([few, many], [before, after]) = (of.workers, of.throughput.map(number));
+    let said = if holds.is_none() { ", which decides nothing" } else { "" };
+    format!(
+        "With {many} workers instead of {few}, {} get {after} requests/s instead of {before}{said}.",
+        users(of.users)
+    )
 }
 
 fn capitalised(text: &str) -> String {

@@ -1,0 +1,95 @@
+/* Preloaded into a server, has each request that it receives wait: for a lock of the process, by itself, or for one of several places
+ * behind it, as a slow upstream has them. Into any other program it does nothing.
+ *
+ * PLANTED_PLACES: how many may wait at a time (1: a lock; 0: any number, a sleep). PLANTED_US: microseconds that each waits.
+ * PLANTED_STALL_MS: instead, all wait for so long once in each second. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static sem_t places;
+static long limit, microseconds, stall;
+static int is_server;
+
+static long of(const char *name)
+{
+	const char *text = getenv(name);
+	return text ? atol(text) : 0;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	char words[256] = "";
+	FILE *file = fopen("/proc/self/cmdline", "r");
+	size_t length = file ? fread(words, 1, sizeof words - 1, file) : 0;
+	if (file)
+		fclose(file);
+	const char *second = words + strlen(words) + 1;
+	is_server = second < words + length && strcmp(second, "serve") == 0;
+	limit = of("PLANTED_PLACES");
+	microseconds = of("PLANTED_US");
+	stall = of("PLANTED_STALL_MS");
+	sem_init(&places, 0, limit > 0 ? (unsigned)limit : 1);
+}
+
+static void wait_here(void)
+{
+	if (stall > 0) {
+		struct timespec now;
+		clock_gettime(CLOCK_REALTIME, &now);
+		long milliseconds = now.tv_nsec / 1000000;
+		if (milliseconds < stall)
+			usleep((useconds_t)(stall - milliseconds) * 1000);
+		return;
+	}
+	if (limit > 0)
+		while (sem_wait(&places) != 0)
+			;
+	usleep((useconds_t)microseconds);
+	if (limit > 0)
+		sem_post(&places);
+}
+
+static int is_request(const char *bytes, ssize_t length)
+{
+	return length > 9 && memcmp(bytes, "GET /", 5) == 0 && memcmp(bytes, "GET /.k", 7) != 0;
+}
+
+ssize_t recv(int socket, void *bytes, size_t most, int flags)
+{
+	static ssize_t (*next)(int, void *, size_t, int);
+	if (!next)
+		next = (ssize_t(*)(int, void *, size_t, int))dlsym(RTLD_NEXT, "recv");
+	ssize_t length = next(socket, bytes, most, flags);
+	if (is_server && is_request(bytes, length))
+		wait_here();
+	return length;
+}
+
+ssize_t recvmsg(int socket, struct msghdr *message, int flags)
+{
+	static ssize_t (*next)(int, struct msghdr *, int);
+	if (!next)
+		next = (ssize_t(*)(int, struct msghdr *, int))dlsym(RTLD_NEXT, "recvmsg");
+	ssize_t length = next(socket, message, flags);
+	if (is_server && length > 0 && message->msg_iovlen > 0 && is_request(message->msg_iov[0].iov_base, length))
+		wait_here();
+	return length;
+}
+
+ssize_t read(int file, void *bytes, size_t most)
+{
+	static ssize_t (*next)(int, void *, size_t);
+	if (!next)
+		next = (ssize_t(*)(int, void *, size_t))dlsym(RTLD_NEXT, "read");
+	ssize_t length = next(file, bytes, most);
+	if (is_server && is_request(bytes, length))
+		wait_here();
+	return length;
+}

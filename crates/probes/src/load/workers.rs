@@ -1,0 +1,44 @@
+//! What the same server gives with twice as many workers: an intervention.
+//!
+//! It shows whether the number of workers limits a server. It must not be taken for a tuned server: twice as many are enough to tell, not
+//! the best number.
+
+use kelvin_catalogue::load::{MORE_WORKERS, OF_MORE_WORKERS};
+use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+
+use super::users;
+
+pub(super) static PROBE: Probe = Probe {
+    id: MORE_WORKERS.id.as_str(),
+    summary: "A file server under load: requests a second of the same server with twice as many workers",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "Where the study starts the server itself, with a pool of workers and fewer of these than of the most users, a second one is \
+              started for the same files with twice the workers, on the same CPUs and in the same control groups, and visited three times by \
+              the most users before the return to the fewest. The first server has no users meanwhile. The ratio to the visits by as many \
+              users before has the errors of all of them together. A server whose memory is limited is not tested so: its page cache is \
+              its own.",
+        prediction: "None: it depends on what the workers wait for, which is the question.",
+        not_for: "The best number of workers. A server that runs already, which the study does not start.",
+        pitfalls: &[
+            "Workers that all have a connection taken for a full resource: where they wait for a lock, more of them serve no more.",
+            "A run with more workers and no more users: each worker of a pool has one connection.",
+        ],
+        sources: &["N. J. Gunther, Guerrilla Capacity Planning, Springer 2007: what contends does not scale"],
+    },
+    metrics: OF_MORE_WORKERS,
+    inputs: &[],
+    cases,
+    run: super::conducted,
+    predict,
+};
+
+/// With the most users of the published study.
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    (users::PROBE.cases)(machine, effort).pop().into_iter().collect()
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because("it depends on what the workers wait for, which is the question"))
+}
