@@ -349,12 +349,12 @@ CASES = {
     "other work": (
         other_work,
         ["--between", "namespaces", "--file-size", "100kB", "--users", FEW],
-        Expected("server-cpu", "client", "unknown: nothing_full", is_seen=False),
+        Expected("server-cpu", "client", "unknown: other_work", is_seen=False),
     ),
     "a link without a rate": (
         nothing,
         ["--between", "namespaces", "--users", FEW],
-        Expected("server-cpu", "server-thread", "client", "unknown: nothing_full", "generator", "client-cpu"),
+        Expected("server-cpu", "server-thread", "client", "unknown: nothing_full", "unknown: other_work"),
     ),
     "link and disk alike": (
         both(link(80 * MB), disk_bytes(round(80 * MB / 8 * PAYLOAD * FROM_DISK))),

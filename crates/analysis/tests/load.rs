@@ -380,6 +380,10 @@ fn threads_that_wait_for_the_cpus_of_others_are_short_of_cpu() {
         assert!(found.doubts.ends_with(&doubt), "{what}: {:?}", found.doubts);
         assert!(hindrances(&study.run()).iter().any(|(.., text)| text.starts_with("threads of the server wait")));
     }
+    // It has less of a CPU, and does not want all of it, as the client waits for one too: what limits is not known, but why.
+    let both = with_lock(server([10.0, 30.0, 20.0, 5.0]), 110.0).with(&WITHOUT_CPU, 0.4).with(&CPU_USER, 0.9).run();
+    assert_eq!(limit(&both).verdict, unknown(UnknownLimit::OtherWork));
+    assert!(hindrances(&both).iter().any(|(.., text)| text.starts_with("threads of the server wait")));
     // On CPUs that are not full they wait for each other.
     assert_eq!(limit(&short().run()).verdict, unknown(UnknownLimit::NothingBusy));
     assert_eq!(hindrances(&short().run()), []);

@@ -550,6 +550,7 @@ impl Judged {
             LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } } => "unknown: still growing",
             LoadVerdict::Unknown { because: UnknownLimit::NothingBusy } => "unknown: nothing busy",
             LoadVerdict::Unknown { because: UnknownLimit::NothingFull { .. } } => "unknown: nothing full",
+            LoadVerdict::Unknown { because: UnknownLimit::OtherWork } => "unknown: other work",
             LoadVerdict::Unknown { because: UnknownLimit::WorkersWait { .. } } => "unknown: workers wait",
             LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { .. } } => "unknown: beyond capacity",
         };

@@ -201,6 +201,7 @@ fn unknown(limit: &LoadLimit, because: &UnknownLimit) -> String {
                 .find(|one| one.resource == *word)
                 .map_or_else(String::new, |one| percent(one.utilisation.value))
         ),
+        UnknownLimit::OtherWork => format!("what limits{with} is not known: at {most} {OTHER_WORK}{fullest}"),
         UnknownLimit::WorkersWait { refuted } => {
             format!("what limits{with} is not known: at {most} {}{fullest}", waiting_workers(*refuted))
         }
@@ -210,6 +211,10 @@ fn unknown(limit: &LoadLimit, because: &UnknownLimit) -> String {
         ),
     }
 }
+
+/// Why nothing is known of a server beside other work.
+const OTHER_WORK: &str =
+    "other work has the CPUs of the server's host, whose threads wait for one longer than they run";
 
 /// What workers that do not work wait for.
 fn waiting_workers(refuted: bool) -> &'static str {

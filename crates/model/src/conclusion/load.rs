@@ -239,6 +239,8 @@ pub enum UnknownLimit {
         /// serves one at a time.
         refuted: bool,
     },
+    /// Other work has the CPUs of the server's host: its threads wait for one longer than they run.
+    OtherWork,
     /// A resource gave more than its capacity, which was therefore measured wrongly.
     BeyondCapacity {
         /// The resource.

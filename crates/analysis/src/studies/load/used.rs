@@ -120,11 +120,27 @@ impl<'s> Saturated<'s> {
         (!all.is_empty()).then(|| mean(&all))
     }
 
+    /// Whether the CPUs of the server's host are full while its threads wait for one longer than they run: of what is short to either end of
+    /// a study no resource need be full by what the server wants alone.
+    pub fn others_have_cpus(&self) -> bool {
+        let Some(servers) = self.sweep.capacities.get(&Resource::ServerCpu).and_then(|one| one.servers) else {
+            return false;
+        };
+        let is_so = |visit: &Visit| {
+            let of = |metric| visit.of_host(Host::Server, metric);
+            let busy = of(&CPU_USER)? + of(&CPU_SYSTEM)? + of(&CPU_STEAL).unwrap_or(0.0);
+            Some(busy >= FULL && of(&WITHOUT_CPU)? > visit.used.get(&Resource::ServerCpu)? * servers)
+        };
+        let all: Vec<bool> = self.visits().filter_map(is_so).collect();
+        2 * all.iter().filter(|is_so| **is_so).count() > all.len()
+    }
+
     /// Whether the CPUs of the server count as full for what its threads wait, more than for what they do.
     pub fn is_without_cpu(&self) -> bool {
         let cpu = self.used.iter().find(|one| one.resource == Resource::ServerCpu);
-        !self.is_cut_short(Resource::ServerCpu)
-            && cpu.is_some_and(|cpu| cpu.fullness.value > cpu.utilisation.value.max(BUSY))
+        let is_raised = cpu.is_some_and(|cpu| cpu.fullness.value > cpu.utilisation.value.max(BUSY));
+        let is_full = cpu.is_some_and(|cpu| cpu.utilisation.value >= NEAR);
+        !self.is_cut_short(Resource::ServerCpu) && !is_full && (is_raised || self.others_have_cpus())
     }
 
     /// Whether a resource was not full in some visits, though on the whole it may be.

@@ -45,7 +45,7 @@ pub(crate) struct Rule {
 }
 
 /// The rules; the first that applies decides.
-pub(crate) static RULES: [Rule; 10] = [
+pub(crate) static RULES: [Rule; 11] = [
     Rule {
         says: "two visits to each of three numbers of users, and a resource that was watched, are needed",
         decides: too_little,
@@ -58,6 +58,10 @@ pub(crate) static RULES: [Rule; 10] = [
     Rule {
         says: "workers that all have a connection and do not work wait for something else: not known",
         decides: workers_wait,
+    },
+    Rule {
+        says: "where nothing is near its capacity and other work has the CPUs of the server's host, not known",
+        decides: other_work,
     },
     Rule { says: "where nothing is above 60 %, not known", decides: nothing_busy },
     Rule { says: "where nothing is near its capacity, not known", decides: nothing_full },
@@ -138,6 +142,12 @@ fn workers_wait(facts: &Facts<'_>) -> Option<LoadVerdict> {
     let Some(Workers::Wait { refuted }) = facts.workers else { return None };
     let is_idle = facts.first().is_none_or(|first| first.fullness.value < NEAR);
     is_idle.then_some(LoadVerdict::Unknown { because: UnknownLimit::WorkersWait { refuted } })
+}
+
+fn other_work(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let is_idle = facts.first().is_none_or(|first| first.fullness.value < NEAR);
+    let has_cpus = facts.saturated.is_some_and(Saturated::others_have_cpus);
+    (is_idle && has_cpus).then_some(LoadVerdict::Unknown { because: UnknownLimit::OtherWork })
 }
 
 fn nothing_busy(facts: &Facts<'_>) -> Option<LoadVerdict> {
