@@ -19,7 +19,10 @@ use crate::fault::Fault;
 pub const ERASE: &str = "\r\x1b[2K";
 
 /// What failed.
-const UNWRITTEN: &str = "cannot write to standard output";
+pub const UNWRITTEN: &str = "cannot write to standard output";
+
+/// What else failed.
+pub const UNREAD: &str = "cannot read standard input";
 
 /// Columns when the terminal does not say.
 const USUAL_WIDTH: usize = 80;
@@ -82,6 +85,7 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Fault> {
 /// Writes the output of `write` to standard output as it is: a format that escapes control characters by itself. A reader
 /// that went away (`kelvin list | head`) is no fault.
 pub fn print_as_it_is(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
+    kelvin_sys::standard::output().map_err(|error| Fault::new(UNWRITTEN, error))?;
     let mut out = io::BufWriter::new(Stdout { inner: io::stdout().lock(), is_gone: false });
     let written = write(&mut out).and_then(|()| out.flush());
     let Stdout { is_gone, .. } = out.into_parts().0;
@@ -89,6 +93,12 @@ pub fn print_as_it_is(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> R
         Err(error) if !is_gone => Err(Fault::new(UNWRITTEN, error)),
         _ => Ok(()),
     }
+}
+
+/// Standard input, to be read from its beginning to its end.
+pub fn input() -> Result<io::StdinLock<'static>, Fault> {
+    kelvin_sys::standard::input().map_err(|error| Fault::new(UNREAD, error))?;
+    Ok(io::stdin().lock())
 }
 
 /// That all was taken of what was written to standard output: a file system of another machine or program may say only when a file is

@@ -273,6 +273,43 @@ fn a_full_standard_output_is_a_fault() {
     assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
 }
 
+/// The program with its standard streams as the shell redirects them.
+fn redirected(place: &Place, arguments: &[&str], redirection: &str) -> Output {
+    let ours = place.command(arguments);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}")]).arg(ours.get_program()).args(arguments);
+    shell.current_dir(place.directory.path()).envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.output().unwrap()
+}
+
+#[test]
+fn a_closed_standard_stream_is_a_fault_and_not_an_empty_one() {
+    let place = Place::new();
+    std::fs::write(place.directory.path().join("one"), "1").unwrap();
+    let receive = ["receive", "-", "--once", "--listen", "127.0.0.1:0"];
+    for (arguments, redirection, words) in [
+        (&["digest", "one"][..], ">&-", "cannot write to standard output: it is closed"),
+        (&["digest", "one"], "<&- >&-", "cannot write to standard output: it is closed"),
+        (&["digest", "one"], "1< one", "cannot write to standard output: it is not open for writing"),
+        (&["list"], ">&-", "cannot write to standard output: it is closed"),
+        (&receive, ">&-", "cannot write to standard output: it is closed"),
+        (&["digest"], "<&-", "cannot read standard input: it is closed"),
+        (&["digest"], "0> two", "cannot read standard input: it is not open for reading"),
+        (&["digest", "--check", "-"], "<&-", "cannot read standard input: it is closed"),
+        (&["runs", "import", "-"], "<&-", "cannot read standard input: it is closed"),
+        (&["send", "-", "--name", "x", "127.0.0.1:9"], "<&-", "cannot read standard input: it is closed"),
+    ] {
+        let output = redirected(&place, arguments, redirection);
+        assert!(stderr(&output).contains(words), "{arguments:?} {redirection}: {output:?}");
+        assert_ne!(output.status.code(), Some(0), "{arguments:?} {redirection}");
+    }
+    // What is not needed may be closed, and /dev/null is a user's own however it is open.
+    for redirection in ["<&-", "2>&-", ">/dev/null", "1<>/dev/null"] {
+        assert_eq!(redirected(&place, &["digest", "one"], redirection).status.code(), Some(0), "{redirection}");
+    }
+    assert_eq!(stdout(&redirected(&place, &["digest"], "0<>/dev/null")), "00000000  -\n");
+}
+
 /// What a fork of this program costs depends on what it loads, and the published comparison is with a C program.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]

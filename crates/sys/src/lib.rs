@@ -37,6 +37,7 @@ pub mod ready;
 pub mod shared;
 pub mod signals;
 pub mod spawn;
+pub mod standard;
 pub mod stdio;
 pub mod stream;
 pub mod terminal;

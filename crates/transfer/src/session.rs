@@ -786,9 +786,9 @@ fn without_room(entry: &mut Entry) {
 /// Standard output as a file, for what arrives there.
 ///
 /// # Errors
-/// Those of duplicating a descriptor.
-pub fn standard_output() -> Result<File> {
+/// That it is closed, and those of duplicating a descriptor.
+pub fn standard_output() -> std::io::Result<File> {
     use std::os::fd::AsFd;
-    let output = std::io::stdout().as_fd().try_clone_to_owned();
-    Ok(output.map_err(|error| FileError::call("open", std::path::Path::new("-"), error))?.into())
+    kelvin_sys::standard::output()?;
+    Ok(std::io::stdout().as_fd().try_clone_to_owned()?.into())
 }

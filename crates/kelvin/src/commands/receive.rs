@@ -73,7 +73,10 @@ fn not_listening(args: &ReceiveArgs, error: Error) -> Fault {
 fn destination(args: &ReceiveArgs) -> Result<Destination, Fault> {
     match args.dir.as_deref() {
         None => Ok(Destination::Nothing),
-        Some(output) if output == Path::new("-") => Ok(Destination::Output(standard_output().map_err(Fault::because)?)),
+        Some(output) if output == Path::new("-") => {
+            let output = standard_output().map_err(|error| Fault::new(output::UNWRITTEN, error))?;
+            Ok(Destination::Output(output))
+        }
         Some(directory) => Ok(Destination::Directory(Root::open(directory).map_err(Fault::because)?)),
     }
 }

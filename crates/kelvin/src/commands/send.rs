@@ -83,6 +83,7 @@ const FOUND_FIRST: usize = 256;
 /// All that is named, each with a name of its own; what is in directories only as far as it must be known before it is sent.
 fn collected(args: &SendArgs, files: &[PathBuf]) -> Result<Collection, Fault> {
     if files == [PathBuf::from("-")] {
+        kelvin_sys::standard::input().map_err(|error| Fault::new(output::UNREAD, error))?;
         return Collection::of_input(&args.name).map_err(|error| Fault::new("--name", error));
     }
     let mut paths = BTreeMap::new();

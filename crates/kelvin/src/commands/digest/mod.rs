@@ -184,7 +184,7 @@ fn warn(count: u64, one: &str, many: &str) {
 
 fn lines_of(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<Vec<u8>>>>, Fault> {
     if list == Path::new(STANDARD_INPUT) {
-        return Ok(Box::new(io::stdin().lock().split(b'\n')));
+        return Ok(Box::new(output::input()?.split(b'\n')));
     }
     let target = Target::find(list).map_err(Fault::because)?;
     let file = target.open(Access::Buffered).map_err(Fault::because)?;
@@ -259,7 +259,7 @@ fn verbose_line(file: &Path, found: &Digested) -> String {
 fn standard_input() -> Result<Digest, Fault> {
     let (mut digest, mut offset) = (Digest::default(), 0);
     let mut block = vec![0; BLOCK];
-    let mut input = io::stdin().lock();
+    let mut input = output::input()?;
     loop {
         match input.read(&mut block) {
             Ok(0) => return Ok(digest),
@@ -272,7 +272,7 @@ fn standard_input() -> Result<Digest, Fault> {
                     return Err(Fault::because(format!("interrupted by {signal}")));
                 }
             }
-            Err(error) => return Err(Fault::new("cannot read standard input", error)),
+            Err(error) => return Err(Fault::new(output::UNREAD, error)),
         }
     }
 }

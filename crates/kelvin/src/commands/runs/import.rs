@@ -23,7 +23,7 @@ pub(super) fn read(file: &Path, from: Option<WrittenBy>) -> Result<Run, Fault> {
     let cannot = |doing: &str, error: io::Error| Fault::new(format!("cannot {doing} {name}"), error);
     let cannot_read = |error| cannot("read", error);
     let (mut from_where, written): (Box<dyn Read>, Timestamp) = if is_input {
-        (Box::new(io::stdin().lock()), Timestamp::now())
+        (Box::new(output::input()?), Timestamp::now())
     } else {
         let open = open_to_read(file).map_err(|error| cannot("open", error))?;
         let written = open.metadata().and_then(|found| found.modified()).map_err(cannot_read)?;
