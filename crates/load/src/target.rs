@@ -60,7 +60,11 @@ impl FromStr for Target {
             }
             _ => (host, authority.as_str().to_owned()),
         };
-        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let path = match uri.path_and_query().map_or("", |path| path.as_str()) {
+            // An empty path is asked for as / (RFC 9110, section 4.2.3; RFC 9112, section 3.2.1).
+            query if !query.starts_with('/') => format!("/{query}"),
+            path => path.to_owned(),
+        };
         Ok(Self { url: text.to_owned(), secure, host, address, port, authority, path })
     }
 }
@@ -98,6 +102,17 @@ mod tests {
         assert_eq!((target.secure, &*target.host, target.port, &*target.path), (true, "::1", 443, "/"));
         assert_eq!("http://[::1]:81/".parse::<Target>().unwrap().port, 81);
         assert_eq!(target.addresses().unwrap(), ["[::1]:443".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_url_without_a_path_asks_for_that_of_the_root() {
+        for (url, path) in
+            [("http://a?x=1", "/?x=1"), ("http://a:81?", "/?"), ("http://a#b", "/"), ("http://a/?x", "/?x")]
+        {
+            assert_eq!(url.parse::<Target>().unwrap().path, path, "{url}");
+        }
+        let (_, paths) = crate::files::list("http://a?x=1\n?y=2\n", None).unwrap();
+        assert_eq!(paths, ["/?x=1", "/?y=2"]);
     }
 
     #[test]
