@@ -10,6 +10,7 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use crate::connection::{Connection, Wants};
 use crate::hall::{Hall, LINGER};
+use crate::limits::Limits;
 use crate::pace::Pace;
 use crate::receiving::receive;
 use crate::registered::Registered;
@@ -17,17 +18,22 @@ use crate::status::Status;
 
 /// Most calls that read and drop that.
 const DROPPED: usize = 64;
+/// The shortest time-out of a socket: zero would be for ever.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// Serves a client until its end; once the server is to end, with one more answer. A call that waits longer than a limit ends it.
 pub fn attend((socket, registered): (&OwnedFd, Option<Registered>), hall: &mut Hall, is_over: &AtomicBool) {
     let mut connection = hall.connection(socket, registered);
     let mut buffers = std::mem::take(&mut hall.buffers);
     connection.lend(&mut buffers);
-    let idle = hall.site.limits().idle;
-    let is_ready = [Timeout::Recv, Timeout::Send].map(|what| set_socket_timeout(socket, what, Some(idle)));
+    let limits = hall.site.limits();
+    let patience = limits.idle.min(limits.progress.within).max(LEAST_WAIT);
+    let is_ready = [(Timeout::Recv, limits.idle), (Timeout::Send, patience)]
+        .map(|(what, time)| set_socket_timeout(socket, what, Some(time)));
     if is_ready.iter().all(Result::is_ok) {
         // Whatever it is, it is the end.
-        let _ = Attended { socket, connection: &mut connection, is_over, begun: None, pace: None }.go_on(hall);
+        let _ =
+            Attended { socket, connection: &mut connection, is_over, begun: None, taking: None, patience }.go_on(hall);
     }
     hall.served.requests += connection.answered();
     connection.give_back(&mut buffers);
@@ -39,8 +45,18 @@ struct Attended<'a> {
     connection: &'a mut Connection,
     is_over: &'a AtomicBool,
     begun: Option<Begun>,
-    /// How the client takes the answer that is being sent, of which some was.
-    pace: Option<Pace>,
+    /// How the client takes the answer that is being sent.
+    taking: Option<Taking>,
+    /// How long a call that sends waits at most.
+    patience: Duration,
+}
+
+/// How a client takes what it is sent.
+#[derive(Clone, Copy, Debug)]
+struct Taking {
+    pace: Pace,
+    /// When it last took some.
+    since: Instant,
 }
 
 /// When a request began to arrive that is not whole, and how many were answered before it.
@@ -61,16 +77,11 @@ impl Attended<'_> {
     fn go_on(&mut self, hall: &mut Hall) -> rustix::io::Result<()> {
         loop {
             match self.connection.wants() {
-                Wants::Send => match hall.sending.send_some(self.connection, self.socket) {
-                    Ok(sent) => {
-                        hall.served.bytes += sent as u64;
-                        if self.is_too_slow(hall) {
-                            return Ok(());
-                        }
+                Wants::Send => {
+                    if !self.send(hall)? {
+                        return Ok(());
                     }
-                    Err(Errno::INTR) => {}
-                    Err(error) => return Err(error),
-                },
+                }
                 Wants::Advance => {
                     hall.site.tick(Instant::now());
                     hall.site.is_draining = self.is_over.load(Ordering::Acquire);
@@ -86,15 +97,52 @@ impl Attended<'_> {
         }
     }
 
-    /// Whether its client takes too little of an answer, of which more is to be sent.
-    fn is_too_slow(&mut self, hall: &Hall) -> bool {
+    /// Sends some; `false` if its client takes too little of an answer, of which more is to be sent. The call waits no longer than
+    /// until that is known.
+    fn send(&mut self, hall: &mut Hall) -> rustix::io::Result<bool> {
+        let Limits { idle, progress, .. } = *hall.site.limits();
+        let mut taking = match self.taking {
+            // The answer was made just now.
+            None => {
+                let now = hall.site.now();
+                let pace = Pace::begin(now, self.connection.given());
+                self.wait_at_most(idle.min(progress.within))?;
+                Taking { pace, since: now }
+            }
+            Some(taking) => {
+                let now = Instant::now();
+                let left = taking.pace.left(now, progress);
+                self.wait_at_most(left.min(idle.saturating_sub(now - taking.since)))?;
+                taking
+            }
+        };
+        let sent = match hall.sending.send_some(self.connection, self.socket) {
+            Ok(sent) => sent,
+            Err(Errno::INTR | Errno::AGAIN) => 0,
+            Err(error) => return Err(error),
+        };
+        hall.served.bytes += sent as u64;
         if self.connection.wants() != Wants::Send {
-            self.pace = None;
-            return false;
+            self.taking = None;
+            return Ok(true);
         }
-        let (now, given) = (Instant::now(), self.connection.given());
-        let pace = self.pace.get_or_insert(Pace::begin(now, given));
-        pace.is_too_slow((now, given), hall.site.limits().progress)
+        let now = Instant::now();
+        if sent > 0 {
+            taking.since = now;
+        }
+        let is_slow = taking.pace.is_too_slow((now, self.connection.given()), progress);
+        self.taking = Some(taking);
+        Ok(!is_slow && now - taking.since < idle)
+    }
+
+    /// That a call that sends waits no longer.
+    fn wait_at_most(&mut self, patience: Duration) -> rustix::io::Result<()> {
+        let patience = patience.max(LEAST_WAIT);
+        if patience != self.patience {
+            set_socket_timeout(self.socket, Timeout::Send, Some(patience))?;
+            self.patience = patience;
+        }
+        Ok(())
     }
 
     /// Receives what comes; `false` at the end.
@@ -131,8 +179,7 @@ impl Attended<'_> {
         if left.is_zero() {
             return Ok(false);
         }
-        // Zero would be for ever.
-        set_socket_timeout(self.socket, Timeout::Recv, Some(left.max(Duration::from_millis(1))))?;
+        set_socket_timeout(self.socket, Timeout::Recv, Some(left.max(LEAST_WAIT)))?;
         Ok(true)
     }
 

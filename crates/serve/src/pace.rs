@@ -1,6 +1,6 @@
 //! Whether a client takes its answers fast enough: a byte now and then keeps no place.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kelvin_model::quantity::MinProgress;
 
@@ -17,6 +17,11 @@ impl Pace {
         Self { since: now, sent }
     }
 
+    /// Time until that is asked next.
+    pub fn left(&self, now: Instant, least: MinProgress) -> Duration {
+        least.within.saturating_sub(now.saturating_duration_since(self.since))
+    }
+
     /// Whether a client to whom so many bytes were sent by now, and who is being sent more, has taken too few of them. Each time that
     /// is over is followed by another.
     pub fn is_too_slow(&mut self, (now, sent): (Instant, u64), least: MinProgress) -> bool {
@@ -30,8 +35,6 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);

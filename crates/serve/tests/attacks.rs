@@ -283,3 +283,24 @@ fn who_takes_an_answer_too_slowly_does_not_keep_a_place() {
         assert!(server.has_place(), "{}", named(&setup));
     }
 }
+
+#[test]
+fn who_takes_nothing_of_an_answer_keeps_no_place_beyond_the_time_for_its_share() {
+    let (top, _) = files();
+    fs::File::create(top.path().join("hole")).unwrap().set_len(1 << 30).unwrap();
+    for setup in models() {
+        // Far less than the time for which a connection may be idle, which is no measure of this.
+        let progress = MinProgress { bytes: 4096, within: Duration::from_secs(1) };
+        let limits = Limits { progress, connections: 1, idle: Duration::from_secs(3600), ..Limits::default() };
+        let server = Running::start(top.path(), Setup { limits, ..setup });
+        let mut deaf = server.connect();
+        deaf.write_all(b"GET /hole HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+        running::await_byte(&deaf);
+        assert!(!server.has_place(), "{}", named(&setup));
+        let until = Instant::now() + Duration::from_secs(120);
+        while !server.has_place() {
+            assert!(Instant::now() < until, "{}", named(&setup));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
