@@ -2,6 +2,8 @@
 //!
 //! A file counts as a stream of kelvin's only if it says itself that nothing limited it: what a version does not say is a metric of its own.
 
+use std::net::IpAddr;
+
 use kelvin_catalogue::net::{PEER_BANDWIDTH, PEER_BANDWIDTH_PERHAPS_LIMITED, STREAMS, StreamDirection};
 use kelvin_model::{Case, Fact};
 use serde::Deserialize;
@@ -35,9 +37,10 @@ static WINDOW: Row = Row::other(
 static BLOCK: Row =
     Row::other("blocks of another size than 128 KiB (--length)", "short calls limit the rate; kelvin's are long");
 static AMOUNT: Row = Row::other(
-    "a limited number of bytes or blocks (--bytes, --blockcount, --file)",
+    "a limited number of bytes or blocks (--bytes, --blockcount)",
     "it ends while the connection still speeds up, and much of it may lie in buffers",
 );
+static FILE: Row = Row::other("the content of a file (--file)", "its end and its disk limit the stream");
 static SEGMENT: Row =
     Row::other("a maximum segment of its own (--set-mss)", "kelvin's segments are as long as the path allows");
 static CLASS: Row =
@@ -53,7 +56,7 @@ static ONE_THREAD: Row =
 
 /// All of it.
 pub(crate) static TABLE: &[Row] = &[
-    STREAM, NOT_SAID, LOCAL, DATAGRAMS, SCTP, LIMITED, BOTH_WAYS, WINDOW, BLOCK, AMOUNT, SEGMENT, CLASS, BRIEF,
+    STREAM, NOT_SAID, LOCAL, DATAGRAMS, SCTP, LIMITED, BOTH_WAYS, WINDOW, BLOCK, AMOUNT, FILE, SEGMENT, CLASS, BRIEF,
     OF_SENDER, ONE_THREAD,
 ];
 
@@ -104,6 +107,14 @@ struct Connected {
     remote_host: String,
 }
 
+impl Connected {
+    /// Whether both ends are on one host.
+    fn is_local(&self) -> bool {
+        let is_loopback = |host: &str| host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+        self.local_host == self.remote_host || is_loopback(&self.local_host) || is_loopback(&self.remote_host)
+    }
+}
+
 #[derive(Deserialize)]
 struct Test {
     protocol: String,
@@ -131,6 +142,16 @@ struct Test {
 struct End {
     sum_received: Option<Sum>,
     sum_received_bidir_reverse: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    streams: Vec<OfStream>,
+    /// As [`OfStream::diskfile`].
+    diskfile: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct OfStream {
+    /// Only of an end that reads or writes a file.
+    diskfile: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -263,7 +284,7 @@ fn fields<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
 
 /// Why it is no stream of kelvin's.
 fn differs(start: &Start, test: &Test, end: &End) -> Option<&'static Row> {
-    let is_local = start.connected.is_empty() || start.connected.iter().any(|pair| pair.local_host == pair.remote_host);
+    let is_local = start.connected.is_empty() || start.connected.iter().any(Connected::is_local);
     match test.protocol.as_str() {
         "TCP" => {}
         "UDP" => return Some(&DATAGRAMS),
@@ -280,6 +301,7 @@ fn differs(start: &Start, test: &Test, end: &End) -> Option<&'static Row> {
         (start.sock_bufsize.is_some_and(|bytes| bytes != 0.0), &WINDOW),
         (test.blksize != Some(BLOCK_BYTES), &BLOCK),
         (test.bytes != 0.0 || test.blocks != 0.0, &AMOUNT),
+        (end.diskfile.is_some() || end.streams.iter().any(|stream| stream.diskfile.is_some()), &FILE),
         (start.tcp_mss.is_some_and(|bytes| bytes != 0.0), &SEGMENT),
         (test.tos != 0, &CLASS),
         (test.num_streams != 1 && !has_threads(&start.version), &ONE_THREAD),
