@@ -13,6 +13,7 @@ mod transfer;
 mod watch;
 mod why;
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -562,6 +563,7 @@ pub struct TuneArgs {
 pub fn parse() -> Result<Command, Fault> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let command = with_options_of(&words, Cli::command());
+    let words = with_negative_values(words, &command);
     match command.try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(cli.command),
         Err(error) => match error.kind() {
@@ -573,6 +575,35 @@ pub fn parse() -> Result<Command, Fault> {
             _ => Err(one_line(&error)),
         },
     }
+}
+
+/// The words, with a value that begins with a minus and a digit joined to its option: no option is named by a digit, and so the fault
+/// is that of the value, which is told with its option.
+fn with_negative_values(words: Vec<OsString>, command: &Flags) -> Vec<OsString> {
+    let options = options_with_values(command);
+    let is_negative = |word: &OsString| matches!(word.as_encoded_bytes(), [b'-', b'0'..=b'9' | b'.', ..]);
+    let mut joined: Vec<OsString> = Vec::with_capacity(words.len());
+    let mut is_past_options = false;
+    for word in words {
+        is_past_options |= word == "--";
+        match joined.last_mut() {
+            Some(last)
+                if !is_past_options && is_negative(&word) && last.to_str().is_some_and(|it| options.contains(it)) =>
+            {
+                last.push("=");
+                last.push(word);
+            }
+            _ => joined.push(word),
+        }
+    }
+    joined
+}
+
+/// The options of a command, and of those below it, that have a value.
+fn options_with_values(command: &Flags) -> BTreeSet<String> {
+    let own = command.get_arguments().filter(|argument| argument.get_action().takes_values());
+    let own = own.filter_map(|argument| Some(format!("--{}", argument.get_long()?)));
+    own.chain(command.get_subcommands().flat_map(options_with_values)).collect()
 }
 
 /// The command line, with the options of the study load in the help of that study and of no other.

@@ -143,6 +143,12 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["report", "--with-samples"], "--with-samples: only JSON may lack samples"),
     (&["run", "os.syscall.null", "--with-samples"], "--json"),
     (&["runs", "show", "--with-samples"], "--json"),
+    (&["load", "http://localhost/", "--rate", "-1"], "'-1' for '--rate"),
+    (&["load", "http://localhost/", "--duration", "-5s"], "'-5s' for '--duration"),
+    (&["send", "Cargo.toml", "localhost", "--limit", "-1KiB/s"], "'-1KiB/s' for '--limit"),
+    (&["serve", ".", "--min-progress", "-4KiB/2s"], "'-4KiB/2s' for '--min-progress"),
+    (&["run", "--budget", "-.5"], "'-.5' for '--budget"),
+    (&["digest", "--check", "-1"], "-1"),
 ];
 
 /// What is wrong with the answer to a mistake.
