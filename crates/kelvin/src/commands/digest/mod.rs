@@ -83,10 +83,15 @@ fn print(reader: &Reader, files: &[PathBuf]) -> Done {
 
 /// `1a2b3c4d  name`; a name with a line break in it is escaped, and the line begins with a backslash, as sha256sum has it.
 fn line(digest: Digest, file: &Path) -> Vec<u8> {
+    let (mark, name) = in_a_line(file);
+    [mark, digest.to_string().as_bytes(), b"  ", &name].concat()
+}
+
+/// A name in which nothing ends a line, and what the line begins with.
+fn in_a_line(file: &Path) -> (&'static [u8], Vec<u8>) {
     let name = file.as_os_str().as_bytes();
     let escaped: Vec<u8> = name.iter().flat_map(|&byte| escape(byte)).collect();
-    let mark = if escaped.len() > name.len() { "\\" } else { "" };
-    [mark.as_bytes(), digest.to_string().as_bytes(), b"  ", &escaped].concat()
+    (if escaped.len() > name.len() { b"\\" } else { b"" }, escaped)
 }
 
 /// Bytes of a name that would end a line or begin an escape, and their letters after the backslash.
@@ -171,7 +176,11 @@ fn check_one(reader: &Reader, expected: u32, name: &Path, quiet: bool, checked: 
             "FAILED open or read"
         }
     };
-    if quiet && says == "OK" { Ok(()) } else { output::print(|out| writeln!(out, "{}: {says}", name.display())) }
+    if quiet && says == "OK" {
+        return Ok(());
+    }
+    let (mark, name) = in_a_line(name);
+    output::print(|out| out.write_all(&[mark, &name, b": ", says.as_bytes(), b"\n"].concat()))
 }
 
 fn warn(count: u64, one: &str, many: &str) {
