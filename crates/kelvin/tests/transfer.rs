@@ -528,6 +528,14 @@ fn standard_input_and_output_and_nothing_at_all_are_ends_too() {
     );
     assert!(fs::read(&data).unwrap() == fs::read(place.path().join("in/from a pipe")).unwrap());
 
+    // One that is refused has the name that it was given on the command line.
+    let mut command = place.command(KELVIN, &["send", "-", "--json", "--name", "from a pipe", &receiver.address]);
+    let refused = command.stdin(File::open(&data).unwrap()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).starts_with("kelvin: -: the other side says: "), "{}", stderr(&refused));
+    let told: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(told["unsent"][0]["file"], "-");
+
     let mut command = place.command(KELVIN, &["receive", "-", "--listen", "127.0.0.1:0"]);
     let mut child = command.stdout(File::create(place.path().join("out")).unwrap()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());

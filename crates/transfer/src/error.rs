@@ -113,7 +113,9 @@ impl Error {
     /// As much of its words as the other side accepts: of a long path less, since why it is stands at the end.
     pub(crate) fn told(&self) -> String {
         const BETWEEN: &str = " ... ";
-        let shown = cut(&self.to_string(), usize::MAX);
+        // What it said itself comes back in its own words.
+        let words = if let Self::Refused(why) = self { why.clone() } else { self.to_string() };
+        let shown = cut(&words, usize::MAX);
         if shown.len() <= REASON {
             return shown;
         }
@@ -135,5 +137,6 @@ mod tests {
             assert!(told.chars().all(kelvin_model::text::is_visible), "{told}");
         }
         assert_eq!(Error::Digest.told(), Error::Digest.to_string());
+        assert_eq!(Error::Refused(Error::Digest.told()).told(), Error::Digest.told());
     }
 }

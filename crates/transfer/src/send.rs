@@ -354,7 +354,7 @@ impl<'a, S: Stream> Sending<'a, S> {
             }
             Some(Reason(why)) => {
                 self.refused = Some(number);
-                self.unsent.push(Unsent { path: source.path.clone(), why: Error::Refused(why) });
+                self.unsent.push(Unsent { path: source.shown().to_owned(), why: Error::Refused(why) });
             }
         }
         Ok(())

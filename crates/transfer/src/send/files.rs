@@ -97,7 +97,7 @@ impl<S: Stream> Sending<'_, S> {
         self.channel.queue(&FromSender::Abandoned { file: number as Number, why: why.told() })?;
         self.unjudged.remove(&number);
         self.pass(source.bytes());
-        self.unsent.push(Unsent { path: source.path.clone(), why });
+        self.unsent.push(Unsent { path: source.shown().to_owned(), why });
         Ok(())
     }
 

@@ -112,7 +112,7 @@ impl<S: Stream> Sending<'_, S> {
         match decision {
             Decision::Wanted | Decision::Resumed if !source.is_file() => return Err(Error::Nonsense(UNKNOWN)),
             Decision::Made if source.is_file() => return Err(Error::Nonsense(UNKNOWN)),
-            Decision::Wanted | Decision::Resumed if is_dry => self.planned.push(source.path.clone()),
+            Decision::Wanted | Decision::Resumed if is_dry => self.planned.push(source.shown().to_owned()),
             Decision::Wanted => self.ready.push_back(Wanted { number, kept: Vec::new() }),
             Decision::Resumed => {
                 let blocks = blocks::count(source.bytes());
@@ -125,7 +125,7 @@ impl<S: Stream> Sending<'_, S> {
             Decision::Made => {}
             Decision::Refused(Reason(why)) => {
                 self.pass(source.bytes());
-                self.unsent.push(Unsent { path: source.path.clone(), why: Error::Refused(why) });
+                self.unsent.push(Unsent { path: source.shown().to_owned(), why: Error::Refused(why) });
             }
         }
         Ok(())
