@@ -5,7 +5,7 @@ mod place;
 use std::process::{Command, Output};
 
 use kelvin_testing::Missing;
-use place::{KELVIN, Place, assert_refused, signal, stderr, stdout, within};
+use place::{KELVIN, PATIENCE, Place, assert_refused, signal, stderr, stdout, within};
 use serde_json::Value;
 
 const SHORT: [&str; 4] = ["--budget", "minimum", "--rounds", "4"];
@@ -65,6 +65,22 @@ fn two_commands_are_compared_by_what_they_take() {
     assert!(stderr(&output).contains("command.time is"), "{}", stderr(&output));
     let failing = run(&place, &["--a-cmd", "true", "--b-cmd", "echo out of luck >&2; exit 3"]);
     assert_refused(&failing, &["--b-cmd", "exited with status 3", "out of luck"]);
+}
+
+#[test]
+fn command_that_alone_exceeds_the_budget_is_killed_and_cannot_be_compared() {
+    let place = Place::new();
+    for command in ["echo $$ > id; exec sleep 600", "echo $$ > id; kill -STOP $$"] {
+        let output = run(&place, &["--a-cmd", command, "--b-cmd", "true", "--budget", "2s"]);
+        assert_refused(&output, &["--a-cmd", "longer than --budget 2s"]);
+        let id = std::fs::read_to_string(place.path().join("id")).unwrap();
+        // It is reaped by whoever is its parent now.
+        let has_ended = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim()));
+            stat.map_or(true, |stat| stat.contains(") Z "))
+        };
+        assert!(within(PATIENCE, has_ended), "{command}");
+    }
 }
 
 #[test]

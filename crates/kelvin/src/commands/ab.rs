@@ -30,7 +30,10 @@ pub fn ab(args: &AbArgs) -> Done {
     let shown = Shown::of(&args.shown)?;
     let limits = limits(&args.measure, args.until, args.shown.threshold);
     let outcome = match args.a_cmd.as_ref().zip(args.b_cmd.as_ref()) {
-        Some((a, b)) => alternate(&mut programs::Programs::new([a, b])?, &limits)?,
+        Some((a, b)) => alternate(
+            &mut programs::Programs::new([a, b], args.measure.budget.filter(|&asked| asked != MINIMUM))?,
+            &limits,
+        )?,
         None if args.names.is_empty() => {
             return Err(Fault::because(
                 "name what to measure under both, as in `kelvin ab --b cpu=0 os.syscall`; or give --a-cmd and --b-cmd",

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::alternation::{Sides, Thing};
 use crate::fault::{Done, Fault};
 
-/// Time limit of a command: a guard against one that waits for ever.
+/// Time limit of a command without a budget: a guard against one that waits for ever.
 const MOST: Duration = Duration::from_secs(24 * 3600);
 /// Maximum bytes of the answer.
 const MOST_BYTES: usize = 64 << 10;
@@ -43,16 +43,18 @@ enum Ran {
 pub struct Programs {
     commands: [String; 2],
     began: u64,
+    /// The time that was given for all runs, which none alone can exceed.
+    budget: Option<Duration>,
 }
 
 impl Programs {
-    /// These.
+    /// These, within a budget if one was asked for.
     ///
     /// # Errors
     /// If signals cannot be watched for.
-    pub fn new(commands: [&String; 2]) -> Result<Self, Fault> {
+    pub fn new(commands: [&String; 2], budget: Option<Duration>) -> Result<Self, Fault> {
         kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
-        Ok(Self { commands: commands.map(Clone::clone), began: monotonic() })
+        Ok(Self { commands: commands.map(Clone::clone), began: monotonic(), budget })
     }
 
     /// Runs one of them; `None` if this process was asked to stop meanwhile.
@@ -61,7 +63,9 @@ impl Programs {
         let mut child = Guarded::spawn(program, &["command-process"], std::iter::empty::<(&str, &str)>())
             .map_err(|error| format!("cannot start a process for it: {error}"))?;
         child.give(self.commands[side].as_bytes());
-        let ending = child.wait(Patience::exactly(MOST), MOST_BYTES).map_err(|error| error.to_string())?;
+        let ending = child
+            .wait(Patience::exactly(self.budget.unwrap_or(MOST)), MOST_BYTES)
+            .map_err(|error| error.to_string())?;
         let complaint = last_line(&ending.complaint);
         match ending.end {
             End::Interrupted => Ok(None),
@@ -71,7 +75,12 @@ impl Programs {
                 Ok(Ran::Failed(None)) => Err(format!("it was ended by a signal{complaint}")),
                 Err(error) => Err(format!("what it took cannot be read: {error}")),
             },
-            End::TimedOut => Err(format!("it was still running after {} hours", MOST.as_secs() / 3600)),
+            End::TimedOut => Err(match self.budget {
+                Some(budget) => {
+                    format!("one run takes longer than --budget {budget:?}: give a longer one, or `minimum`")
+                }
+                None => format!("it was still running after {} hours", MOST.as_secs() / 3600),
+            }),
             _ => Err(format!("the process around it failed{complaint}")),
         }
     }
