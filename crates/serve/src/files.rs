@@ -97,6 +97,27 @@ impl Opened {
     }
 }
 
+impl Opened {
+    /// The content of a file that states no bytes, as those of /proc do whatever they have; nothing if that is longer than so much.
+    ///
+    /// # Errors
+    /// Those of pread.
+    pub fn unstated(&self, most: usize) -> rustix::io::Result<Option<Vec<u8>>> {
+        let mut content = vec![0; most + 1];
+        let mut read = 0;
+        while read <= most {
+            match rustix::io::pread(&self.file, &mut content[read..], read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        content.truncate(read);
+        Ok((read <= most).then_some(content))
+    }
+}
+
 impl AsFd for Opened {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -363,6 +384,15 @@ mod tests {
         assert!(files.young.contains_key(b"/0".as_slice()) || files.old.contains_key(b"/0".as_slice()));
         file(&mut files, &format!("/{}1", "/".repeat(LONGEST)), now);
         assert!(files.young.keys().chain(files.old.keys()).all(|path| path.len() <= LONGEST));
+    }
+
+    #[test]
+    fn what_states_no_bytes_is_read_to_its_end_within_a_bound() {
+        let opened = file(&mut files(Path::new("/proc"), 0), "/version", Instant::now());
+        let version = fs::read("/proc/version").unwrap();
+        assert_eq!((opened.identity.size, opened.is_unchanged()), (0, true));
+        assert_eq!(opened.unstated(version.len()), Ok(Some(version.clone())));
+        assert_eq!(opened.unstated(version.len() - 1), Ok(None));
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::status::Status;
 
 /// How often a file that changes while it is answered about is looked at again.
 const TRIES: usize = 4;
+/// Most bytes of a file that states none: each connection has its own, as it has small files.
+const UNSTATED: usize = 16 << 10;
 
 /// How a site answers.
 #[derive(Clone, Debug, Default)]
@@ -120,6 +122,15 @@ impl Site {
     }
 
     fn file(&self, request: &Request<'_>, opened: &Arc<Opened>, out: &mut Vec<u8>) -> Answered {
+        if opened.identity.size == 0 {
+            match opened.unstated(UNSTATED) {
+                Ok(Some(content)) if content.is_empty() => {}
+                // What was written since it was opened is stated now.
+                _ if !opened.is_unchanged() => return Err(Changed),
+                Ok(Some(content)) => return Ok(self.unstated(request, (opened.media_type, &content), out)),
+                Ok(None) | Err(_) => return Ok(self.error(request, Status::Forbidden, out)),
+            }
+        }
         match opened.validators.instead(&request.fields) {
             Some(Status::NotModified) => return Ok(self.not_modified(request, opened, out)),
             Some(status) => return Ok(self.error(request, status, out)),
@@ -136,6 +147,17 @@ impl Site {
                 Ok(self.text(request, (Status::RangeNotSatisfiable, &field), out))
             }
         }
+    }
+
+    /// An answer with the content of a file that states no bytes. Nothing tells one state of it from another.
+    fn unstated(&self, request: &Request<'_>, (media_type, content): (&str, &[u8]), out: &mut Vec<u8>) -> Option<Body> {
+        self.begin(request, Status::Ok, out);
+        let length = content.len();
+        out.extend_from_slice(format!("Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n").as_bytes());
+        if request.method == Method::Get {
+            out.extend_from_slice(content);
+        }
+        None
     }
 
     fn not_modified(&self, request: &Request<'_>, opened: &Opened, out: &mut Vec<u8>) -> Option<Body> {

@@ -293,3 +293,17 @@ fn a_file_that_shrinks_while_it_is_sent_ends_that_connection_alone() {
         assert!(server.ask(SMALL).ends_with(b"small"));
     }
 }
+
+#[test]
+fn what_states_no_bytes_and_has_some_is_sent_by_every_model() {
+    let version = fs::read("/proc/version").unwrap();
+    for setup in models() {
+        let server = Running::start(std::path::Path::new("/proc"), setup);
+        let mut stream = server.connect();
+        for _ in 0..2 {
+            assert_eq!(get(&mut stream, "/version", None), version, "{}", named(&setup));
+        }
+        stream.write_all(b"HEAD /version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+        assert!(head(&mut stream).contains(&format!("Content-Length: {}\r\n", version.len())));
+    }
+}
