@@ -49,7 +49,7 @@ const CACHED_FILES: [&str; 7] = [
     "file.cache_size",
 ];
 /// Figures of memory between two processes, of which the kernel makes copies.
-const COPIES: [&str; 5] = ["net.bandwidth", "net.loaded", "os.ipc", "mem.bandwidth.memcpy", "os.process.fork.rss"];
+const COPIES: [&str; 5] = ["net.bandwidth", "net.loaded", "os.ipc", "mem.bandwidth.memcpy", "os.process.fork_rss"];
 
 impl RunVariation {
     /// That of a metric at a case.
