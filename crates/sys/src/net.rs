@@ -13,6 +13,7 @@ pub mod route;
 pub mod sending;
 pub mod shaping;
 pub mod tap;
+mod traffic;
 pub mod waiting;
 
 use std::io::ErrorKind;

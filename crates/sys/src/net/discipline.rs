@@ -1,32 +1,18 @@
 //! The counters of a network interface's queueing discipline (rtnetlink).
 
-use std::ffi::CString;
 use std::fs::File;
-use std::io::{Read, Write};
 
-use super::netlink::{self, DONE, FAILED, HEADER, REQUEST, attribute, half, message, refused, word};
+use super::interface;
+use super::netlink::{self, attribute, word};
+use super::traffic::{BUFFER, DISCIPLINES, ROOT, each, kind};
 use crate::{Error, Result};
 
-/// `RTM_NEWQDISC`, `RTM_GETQDISC` of `linux/rtnetlink.h`.
-const NEW_DISCIPLINE: u16 = 36;
-const GET_DISCIPLINE: u16 = 38;
-/// `NLM_F_REQUEST`, and `NLM_F_DUMP`: all of them, because older kernels answer a request for one differently.
-const REQUEST_ALL: u16 = REQUEST | 0x300;
-/// Bytes of `struct tcmsg`, and where in a message interface and parent are.
-const ABOUT: usize = 20;
-const INTERFACE: usize = HEADER + 4;
-const PARENT: usize = HEADER + 12;
-/// `TC_H_ROOT`: the root discipline, for all packets of the interface.
-const ROOT: u32 = 0xffff_ffff;
-/// `TCA_KIND`, `TCA_STATS2`, and in it `TCA_STATS_BASIC` and `TCA_STATS_QUEUE`.
-const KIND: u16 = 1;
+/// `TCA_STATS2`, and in it `TCA_STATS_BASIC` and `TCA_STATS_QUEUE`.
 const STATISTICS: u16 = 7;
 const BASIC: u16 = 1;
 const QUEUE: u16 = 3;
 /// Where `struct gnet_stats_queue` has the packets that were dropped.
 const DROPS: usize = 8;
-/// More than one answer of the kernel.
-const BUFFER: usize = 64 << 10;
 
 /// The counters of a discipline since it was set up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,13 +41,8 @@ impl Discipline {
     /// # Errors
     /// An interface that is not there; a kernel without rtnetlink.
     pub fn of(interface: &str) -> Result<Self> {
-        let name = CString::new(interface).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
         let kernel = netlink::open()?;
-        // SAFETY: the name is terminated and outlives the call.
-        let interface = match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-            0 => return Err(Error::last_os_error()),
-            index => index,
-        };
+        let interface = interface::number(interface)?;
         Ok(Self { kernel, interface, answer: vec![0; BUFFER] })
     }
 
@@ -70,54 +51,24 @@ impl Discipline {
     /// # Errors
     /// Those of the kernel; `NotFound` if there is no such discipline.
     pub fn counts(&mut self) -> Result<Counts> {
-        self.kernel.write_all(&request())?;
         let mut found = None;
-        loop {
-            let length = self.kernel.read(&mut self.answer)?;
-            let mut rest = &self.answer[..length];
-            while let Some(message) = message(&mut rest) {
-                match half(message, 4) {
-                    Some(DONE) => {
-                        let missing = || {
-                            Error::new(
-                                std::io::ErrorKind::NotFound,
-                                "the interface has no queueing discipline with \
-                                                                         counters",
-                            )
-                        };
-                        return found.ok_or_else(missing);
-                    }
-                    Some(FAILED) => return Err(refused(message)),
-                    Some(NEW_DISCIPLINE) => found = found.or(self.outermost(message)),
-                    _ => {}
-                }
+        each(&mut self.kernel, &mut self.answer, (DISCIPLINES, self.interface), |told| {
+            if told.parent == ROOT && found.is_none() {
+                found = counts(told.attributes);
             }
-        }
+        })?;
+        let missing = "the interface has no queueing discipline with counters";
+        found.ok_or_else(|| Error::new(std::io::ErrorKind::NotFound, missing))
     }
-
-    /// The counts in a message, if it is about the root discipline of this interface.
-    fn outermost(&self, message: &[u8]) -> Option<Counts> {
-        let is_it = word(message, INTERFACE)? == self.interface && word(message, PARENT)? == ROOT;
-        if is_it { counts(message.get(HEADER + ABOUT..)?) } else { None }
-    }
-}
-
-/// A request for all disciplines of the namespace.
-fn request() -> [u8; HEADER + ABOUT] {
-    let mut bytes = [0; HEADER + ABOUT];
-    bytes[..4].copy_from_slice(&((HEADER + ABOUT) as u32).to_ne_bytes());
-    bytes[4..6].copy_from_slice(&GET_DISCIPLINE.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&REQUEST_ALL.to_ne_bytes());
-    bytes
 }
 
 /// The counts among the attributes of a discipline.
 fn counts(attributes: &[u8]) -> Option<Counts> {
-    let kind = attribute(attributes, KIND)?;
+    let kind = kind(attributes)?;
     let statistics = attribute(attributes, STATISTICS)?;
     let basic = attribute(statistics, BASIC)?;
     Some(Counts {
-        kind: String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned(),
+        kind,
         bytes: u64::from_ne_bytes(*basic.first_chunk()?),
         packets: word(basic, 8)?,
         drops: attribute(statistics, QUEUE).and_then(|queue| word(queue, DROPS)).unwrap_or(0),
@@ -127,6 +78,7 @@ fn counts(attributes: &[u8]) -> Option<Counts> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::traffic::KIND;
 
     fn with_length(kind: u16, content: &[u8]) -> Vec<u8> {
         let mut bytes = [&((4 + content.len()) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat();

@@ -1,27 +1,11 @@
 //! The rate to which queueing disciplines hold a network interface (rtnetlink).
 
-use std::ffi::CString;
-use std::io::{Read, Write};
+use super::interface;
+use super::netlink::{self, attribute, word};
+use super::traffic::{BUFFER, CLASSES, DISCIPLINES, Question, ROOT, Told, each, kind};
+use crate::Result;
 
-use super::netlink::{self, DONE, FAILED, HEADER, REQUEST, attribute, half, message, refused, word};
-use crate::{Error, Result};
-
-/// `RTM_NEWQDISC`, `RTM_GETQDISC`, `RTM_NEWTCLASS`, `RTM_GETTCLASS` of `linux/rtnetlink.h`.
-const NEW_DISCIPLINE: u16 = 36;
-const GET_DISCIPLINE: u16 = 38;
-const NEW_CLASS: u16 = 40;
-const GET_CLASS: u16 = 42;
-/// `NLM_F_REQUEST`, and `NLM_F_DUMP`.
-const REQUEST_ALL: u16 = REQUEST | 0x300;
-/// Bytes of `struct tcmsg`, and where in a message interface, handle and parent are.
-const ABOUT: usize = 20;
-const INTERFACE: usize = HEADER + 4;
-const HANDLE: usize = HEADER + 8;
-const PARENT: usize = HEADER + 12;
-/// `TC_H_ROOT`.
-const ROOT: u32 = 0xffff_ffff;
-/// `TCA_KIND`, `TCA_OPTIONS`.
-const KIND: u16 = 1;
+/// `TCA_OPTIONS`.
 const OPTIONS: u16 = 2;
 /// Of `linux/pkt_sched.h`: `TCA_TBF_PARMS`, `TCA_TBF_RATE64`; `TCA_HTB_PARMS`, `TCA_HTB_CEIL64`; `TCA_NETEM_RATE`,
 /// `TCA_NETEM_RATE64`; `TCA_CAKE_BASE_RATE64`.
@@ -34,8 +18,6 @@ const RATE: usize = 8;
 const CEILING: usize = 12 + RATE;
 /// Bytes of `struct tc_netem_qopt`, which comes before netem's attributes.
 const NETEM_HEAD: usize = 24;
-/// More than one answer of the kernel.
-const BUFFER: usize = 64 << 10;
 
 /// Bits a second to which the disciplines of an interface hold what it sends; `None` where none does, or not for all that it sends.
 /// The interface is that of this name in the network namespace of the calling thread. A token bucket (tbf), cake and netem with a rate
@@ -45,15 +27,10 @@ const BUFFER: usize = 64 << 10;
 /// # Errors
 /// An interface that is not there; a kernel without rtnetlink.
 pub fn rate(interface: &str) -> Result<Option<f64>> {
-    let name = CString::new(interface).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
-    // SAFETY: the name is terminated and outlives the call.
-    let index = match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => return Err(Error::last_os_error()),
-        index => index,
-    };
-    let disciplines = all(GET_DISCIPLINE, NEW_DISCIPLINE, index)?;
+    let index = interface::number(interface)?;
+    let disciplines = all(DISCIPLINES, index)?;
     let is_tree = disciplines.iter().any(|one| one.parent == ROOT && one.kind == "htb");
-    let classes = if is_tree { all(GET_CLASS, NEW_CLASS, index)? } else { Vec::new() };
+    let classes = if is_tree { all(CLASSES, index)? } else { Vec::new() };
     Ok(held_to(&disciplines, &classes).map(|bytes| bytes * 8.0))
 }
 
@@ -105,38 +82,16 @@ fn ceiling(classes: &[One]) -> Option<f64> {
 }
 
 /// All disciplines, or classes, of an interface.
-fn all(get: u16, new: u16, interface: u32) -> Result<Vec<One>> {
-    let mut kernel = netlink::open()?;
-    kernel.write_all(&request(get, interface))?;
-    let (mut found, mut answer) = (Vec::new(), vec![0; BUFFER]);
-    loop {
-        let length = kernel.read(&mut answer)?;
-        let mut rest = &answer[..length];
-        while let Some(message) = message(&mut rest) {
-            match half(message, 4) {
-                Some(DONE) => return Ok(found),
-                Some(FAILED) => return Err(refused(message)),
-                Some(kind) if kind == new && word(message, INTERFACE) == Some(interface) => found.extend(one(message)),
-                _ => {}
-            }
-        }
-    }
+fn all(question: Question, interface: u32) -> Result<Vec<One>> {
+    let mut found = Vec::new();
+    each(&mut netlink::open()?, &mut vec![0; BUFFER], (question, interface), |told| found.extend(one(told)))?;
+    Ok(found)
 }
 
-fn request(get: u16, interface: u32) -> [u8; HEADER + ABOUT] {
-    let mut bytes = [0; HEADER + ABOUT];
-    bytes[..4].copy_from_slice(&((HEADER + ABOUT) as u32).to_ne_bytes());
-    bytes[4..6].copy_from_slice(&get.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&REQUEST_ALL.to_ne_bytes());
-    bytes[INTERFACE..HANDLE].copy_from_slice(&interface.to_ne_bytes());
-    bytes
-}
-
-fn one(message: &[u8]) -> Option<One> {
-    let attributes = message.get(HEADER + ABOUT..)?;
-    let kind = String::from_utf8_lossy(attribute(attributes, KIND)?).trim_end_matches('\0').to_owned();
+fn one(Told { handle, parent, attributes }: Told<'_>) -> Option<One> {
+    let kind = kind(attributes)?;
     let rate = attribute(attributes, OPTIONS).and_then(|options| rate_of(&kind, options)).filter(|&rate| rate > 0.0);
-    Some(One { handle: word(message, HANDLE)?, parent: word(message, PARENT)?, kind, rate })
+    Some(One { kind, handle, parent, rate })
 }
 
 /// Bytes a second among the options of a discipline or a class. The kernel tells the wide figure where the narrow one cannot hold it.
