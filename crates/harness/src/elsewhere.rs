@@ -1,24 +1,21 @@
-//! What is known of machines of other kinds than the one at hand: how far their figures lay from what formulas said, and what figures were
-//! of which no formula tells.
+//! What is known of other machines than the one at hand: how far their figures lay from what formulas said, and what figures were of which
+//! no formula tells. The closer a machine is related, the more it tells.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kelvin_model::units::plain;
 use kelvin_model::{Basis, Calibration, Case, Input, Machine, Metric, Name, NoPrediction, Planned, Prediction, Unit};
-use kelvin_stats::{OneMore, mean, one_more_of_a_class, one_more_off_a_formula};
+use kelvin_stats::{OneMore, RANGE, Relation, Samples, mean, normal_quantile};
 
 use crate::facts::Facts;
 use crate::probe::Probe;
 
-mod about;
 mod kept;
-mod usual;
-
-use about::{AboutFormulas, Family};
+mod spread;
 
 pub use kept::{At, Figure, Headlines, OtherMachine, Rules, Sizes, Yardstick};
-use usual::{OF_A_YARDSTICK, OF_ANYTHING, Subject, Usual, subject};
+use spread::{Apart, Family, OF_A_YARDSTICK, OF_ANYTHING, Spread, Subject, subject};
 
 /// Figures of one machine by metric, as natural logarithms.
 type Logs = HashMap<Name, Vec<(Case, f64)>>;
@@ -26,21 +23,56 @@ type Logs = HashMap<Name, Vec<(Case, f64)>>;
 /// How far figures of one machine lie from their predictions, by metric and name of the formula: measured over predicted, as natural logarithms.
 type Off = HashMap<(Name, Cow<'static, str>), Vec<(Case, f64)>>;
 
-/// A machine of another kind.
+/// Another machine.
 #[derive(Clone, Debug)]
 struct Known {
     name: String,
+    kin: Kin,
     /// CPUs that its runs could use.
     cpus: usize,
     /// Its figures.
     figures: Logs,
     off: Off,
+    /// Half-widths of the intervals of its figures, as shares of them.
+    half_widths: Logs,
 }
 
-/// What machines of other kinds tell.
+/// By what machines are related.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kin {
+    architecture: Name,
+    vendor: Option<String>,
+    /// Family and model of the processor.
+    model: (Option<u32>, Option<u32>),
+}
+
+impl Kin {
+    fn of(machine: &Machine) -> Self {
+        let cpu = &machine.cpu;
+        let model = (cpu.family.get().copied(), cpu.model.get().copied());
+        Self { architecture: machine.architecture, vendor: cpu.vendor.get().cloned(), model }
+    }
+
+    /// Processors of one model, of one vendor, or neither.
+    fn relation(&self, other: &Self) -> Relation {
+        match self {
+            Self { model: (_, Some(_)), .. } if self == other => Relation::Kind,
+            Self { architecture, vendor: Some(vendor), .. }
+                if (*architecture, Some(vendor)) == (other.architecture, other.vendor.as_ref()) =>
+            {
+                Relation::Group
+            }
+            _ => Relation::Other,
+        }
+    }
+}
+
+/// What other machines tell.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {
     machines: Vec<Known>,
+    /// By what the machine at hand is related to them.
+    kin: Kin,
     yardsticks: HashMap<Name, Yardstick>,
     /// The cases here of metrics whose sizes follow the machine.
     sizes: Sizes,
@@ -48,36 +80,33 @@ pub struct Elsewhere {
     of_parts: Vec<Name>,
     takes_all_cpus: fn(&Metric, &Case) -> bool,
     has_modes: fn(&Metric, &Case) -> bool,
-    /// What is usual of figures about their formulas.
-    about_formulas: AboutFormulas,
-    /// The usual variance between machines of figures over their yardsticks, and of those that have none.
-    over_yardsticks: Usual,
-    of_anything: Usual,
+    /// How far figures lie from their formulas.
+    about_formulas: Spread,
+    /// How far figures lie from what their yardsticks make of those of other machines, and from those of which nothing else tells.
+    over_yardsticks: Spread,
+    of_anything: Spread,
+    /// Half of a range, in standard deviations.
+    deviations: f64,
 }
 
 impl Elsewhere {
-    /// What these machines tell of the figures that are planned on one that is none of their kind: those with its processor are left out, so
-    /// that no machine is judged by itself.
+    /// What these machines tell of the figures that are planned on another: no machine is judged by itself.
     pub fn of(
         probes: &[&Probe],
         others: &[OtherMachine],
         rules: &Rules<'_>,
         (here, plan): (&Machine, &[Planned]),
     ) -> Self {
-        let others = others.iter().filter(|other| !same_kind(&other.machine, here));
+        let others = others.iter().filter(|other| other.machine != *here);
         let machines: Vec<Known> = others.map(|other| known(probes, other, rules)).collect();
         let yardsticks: HashMap<Name, Yardstick> =
             rules.yardsticks.iter().map(|yardstick| (yardstick.metric.id, *yardstick)).collect();
-        let mut families = Vec::new();
-        let [mut over_yardsticks, mut of_anything] = [BTreeMap::new(), BTreeMap::new()];
-        let mut met = BTreeSet::new();
-        for metric in probes.iter().flat_map(|probe| probe.metrics).filter(|metric| met.insert(metric.id)) {
-            let formulas = machines.iter().flat_map(|machine| machine.off.keys()).filter(|(of, _)| *of == metric.id);
-            for formula in formulas.collect::<BTreeSet<_>>() {
-                families.extend(family(&machines, formula).map(|family| (subject(metric), family)));
-            }
+        let metrics = metrics(probes);
+        let about_formulas = about_formulas(&metrics, &machines.iter().collect::<Vec<_>>());
+        let [mut over_yardsticks, mut of_anything] = [Apart::default(), Apart::default()];
+        for metric in metrics.values() {
             let yardstick = yardsticks.get(&metric.id);
-            let (squares, by): (&mut BTreeMap<Subject, Vec<f64>>, _) = match yardstick.map(|yardstick| yardstick.by) {
+            let (apart, by) = match yardstick.map(|yardstick| yardstick.by) {
                 Some(None) => continue,
                 Some(by) => (&mut over_yardsticks, by),
                 None => (&mut of_anything, None),
@@ -85,21 +114,20 @@ impl Elsewhere {
             let is_asked = |machine: &Known, case: &Case| {
                 yardstick.is_some_and(|yardstick| yardstick.before_formula) || !machine.has_formula(metric.id, case)
             };
-            if let Some(square) = between(&machines, metric.id, by, is_asked) {
-                squares.entry(subject(metric)).or_default().push(square);
+            for (relation, squares) in between(&machines, metric.id, by, is_asked) {
+                apart[relation as usize].entry(subject(metric)).or_default().push(mean(&squares));
             }
         }
-        let about_formulas = AboutFormulas::of(&families);
-        let over_yardsticks = Usual::between_machines(over_yardsticks, OF_A_YARDSTICK);
-        let of_anything = Usual::between_machines(of_anything, OF_ANYTHING);
-        let sizes = Sizes::planned(rules, plan);
-        let of_parts = rules.of_parts.iter().map(|metric| metric.id).collect();
+        let over_yardsticks = Spread::between_machines(over_yardsticks, OF_A_YARDSTICK, &about_formulas);
+        let of_anything = Spread::between_machines(of_anything, OF_ANYTHING, &about_formulas);
         let Rules { takes_all_cpus, has_modes, .. } = *rules;
         Self {
+            deviations: deviations(&metrics, &machines),
             machines,
+            kin: Kin::of(here),
             yardsticks,
-            sizes,
-            of_parts,
+            sizes: Sizes::planned(rules, plan),
+            of_parts: rules.of_parts.iter().map(|metric| metric.id).collect(),
             takes_all_cpus,
             has_modes,
             about_formulas,
@@ -125,7 +153,7 @@ impl Elsewhere {
         let Some((range, calibration)) = off else {
             return prediction;
         };
-        let half = range.half.hypot(inputs);
+        let half = (self.deviations * range.deviation).hypot(inputs);
         let [low, value, high] = [-half, 0.0, half].map(|away| prediction.value * (range.middle + away).exp());
         let [low, value, high] = [low, value, high].map(|end| possible(end, metric));
         let (most, range_end) =
@@ -144,11 +172,10 @@ impl Elsewhere {
     /// How far a figure may lie from its formula: a metric may be predicted by one formula at one case and by another at the next.
     fn off(&self, metric: &Metric, case: &Case, formula: Cow<'static, str>) -> Option<(OneMore, Calibration)> {
         let key = (metric.id, formula);
-        let (family, subject) = (family(&self.machines, &key)?, subject(metric));
-        let fault = self.about_formulas.fault(&subject, &family);
-        let common = self.about_formulas.usual(&subject)?;
-        let range = one_more_off_a_formula(&family.own(case), &family.squares(), common, fault)?;
-        let [low, high] = [-range.half, range.half].map(|away| (range.middle + away).exp());
+        let family = family(self.machines.iter(), &key)?;
+        let range = off_a_formula(&self.about_formulas, &subject(metric), &self.kin, (&family, case))?;
+        let half = self.deviations * range.deviation;
+        let [low, high] = [-half, half].map(|away| (range.middle + away).exp());
         Some((range, Calibration { low, high, figures: family.figures(), machines: family.machines() }))
     }
 
@@ -185,23 +212,22 @@ impl Elsewhere {
         {
             return Err(NoPrediction::because(format!("it is scaled by {}, which this run did not measure", by.id)));
         }
-        let own: Vec<f64> = match &scaled {
-            Some(scaled) => scaled.iter().map(|one| one.figure + one.slower).collect(),
-            None => figures.iter().map(|(_, figure)| *figure).collect(),
+        let own: Vec<(&Known, f64)> = match &scaled {
+            Some(scaled) => scaled.iter().map(|one| (one.machine, one.figure + one.slower)).collect(),
+            None => figures.clone(),
         };
-        let usual = if scaled.is_some() { &self.over_yardsticks } else { &self.of_anything };
-        let Some(common) = usual.variance(&subject(metric)) else { return Err(why) };
-        let Some(range) = one_more_of_a_class(&own, common) else { return Err(why) };
-        let [low, value, high] =
-            [-range.half, 0.0, range.half].map(|away| possible((range.middle + away).exp(), metric));
+        let spread = if scaled.is_some() { &self.over_yardsticks } else { &self.of_anything };
+        let Some(range) = one_more(spread, &subject(metric), &self.kin, &own) else { return Err(why) };
+        let half = self.deviations * range.deviation;
+        let [low, value, high] = [-half, 0.0, half].map(|away| possible((range.middle + away).exp(), metric));
         let in_words = |figure: f64| plain(figure.exp(), metric.unit);
         let (derivation, inputs) = match &scaled {
             Some(scaled) => {
                 let parts = scaled.iter().map(|one| {
-                    format!("{} on {} x {:.2} by {}", in_words(one.figure), one.machine, one.slower.exp(), one.by)
+                    format!("{} on {} x {:.2} by {}", in_words(one.figure), one.machine.name, one.slower.exp(), one.by)
                 });
                 let inputs = scaled.iter().map(|one| Input {
-                    name: format!("{}, here over {}", one.by, one.machine),
+                    name: format!("{}, here over {}", one.by, one.machine.name),
                     value: one.slower.exp(),
                     unit: Unit::Ratio,
                     source: "measured in this run and there".into(),
@@ -279,13 +305,13 @@ impl Elsewhere {
                 mean(&each)
             }
         };
-        Some(Scaled { machine: &machine.name, figure, slower, by: by.id })
+        Some(Scaled { machine, figure, slower, by: by.id })
     }
 }
 
 /// A figure of another machine, and how much more its yardstick is here: natural logarithms.
 struct Scaled<'a> {
-    machine: &'a str,
+    machine: &'a Known,
     figure: f64,
     slower: f64,
     by: Name,
@@ -308,8 +334,9 @@ fn known(probes: &[&Probe], other: &OtherMachine, rules: &Rules<'_>) -> Known {
     let headlines = Headlines::of(other, Sizes::of(probes, rules, &other.machine));
     let look_up = |metric: &str, case: &Case| headlines.at(metric, case);
     let facts = Facts::new(&other.machine, &look_up);
-    let (name, cpus) = (other.name.clone(), cpus(&other.machine));
-    let mut known = Known { name, cpus, figures: Logs::new(), off: Off::new() };
+    let (name, kin, cpus) = (other.name.clone(), Kin::of(&other.machine), cpus(&other.machine));
+    let [figures, half_widths] = [Logs::new(), Logs::new()];
+    let mut known = Known { name, kin, cpus, figures, off: Off::new(), half_widths };
     for probe in probes {
         for metric in probe.metrics {
             for (case, found) in
@@ -317,6 +344,8 @@ fn known(probes: &[&Probe], other: &OtherMachine, rules: &Rules<'_>) -> Known {
             {
                 let log = found.value.ln();
                 known.figures.entry(metric.id).or_default().push((case.clone(), log));
+                let half_width = found.half_width / found.value;
+                known.half_widths.entry(metric.id).or_default().push((case.clone(), half_width));
                 let predicted =
                     facts.by_formula(|facts| (probe.predict)(facts, metric, case)).map(|found| found.prediction);
                 if let Some(predicted) = predicted.ok().filter(|predicted| predicted.value > 0.0) {
@@ -334,15 +363,6 @@ fn cpus(machine: &Machine) -> usize {
     machine.topology.allowed.get().map_or(1, Vec::len)
 }
 
-/// Whether two machines have the same kind of processor.
-fn same_kind(one: &Machine, other: &Machine) -> bool {
-    let kind = |machine: &Machine| {
-        let cpu = &machine.cpu;
-        (machine.architecture, cpu.vendor.get().cloned(), cpu.family.get().copied(), cpu.model.get().copied())
-    };
-    kind(one) == kind(other)
-}
-
 impl Known {
     /// Whether a formula tells of a metric at a case.
     fn has_formula(&self, metric: Name, case: &Case) -> bool {
@@ -356,15 +376,15 @@ impl Known {
     }
 }
 
-/// The variance between machines of a metric over its yardstick, or of the metric itself: the mean over pairs of machines and the cases of
-/// both that are `asked` for. `None` without such a pair.
+/// By pair of machines their relation, and halves of the squares of how far a metric lies apart, over its yardstick or of itself: at the
+/// cases of both that are `asked` for. Pairs without one are left out.
 fn between(
     machines: &[Known],
     metric: Name,
     by: Option<(&Metric, At)>,
     asked: impl Fn(&Known, &Case) -> bool,
-) -> Option<f64> {
-    let mut squares = Vec::new();
+) -> Vec<(Relation, Vec<f64>)> {
+    let mut pairs = Vec::new();
     for (number, one) in machines.iter().enumerate() {
         for other in &machines[number + 1..] {
             let yardstick = by.map(|(by, at)| (one.over(other, by.id), at));
@@ -379,15 +399,76 @@ fn between(
             let both = one.over(other, metric).into_iter();
             let both = both.filter(|(case, _)| asked(one, case) && asked(other, case));
             // The difference of two has twice the variance of one.
-            squares.extend(both.filter_map(|(case, more)| Some((more - expected(case)?).powi(2) / 2.0)));
+            let squares: Vec<f64> =
+                both.filter_map(|(case, more)| Some((more - expected(case)?).powi(2) / 2.0)).collect();
+            if !squares.is_empty() {
+                pairs.push((one.kin.relation(&other.kin), squares));
+            }
         }
     }
-    (!squares.is_empty()).then(|| mean(&squares))
+    pairs
 }
 
 /// What these machines tell of a metric by a formula.
-fn family<'a>(machines: &'a [Known], formula: &(Name, Cow<'static, str>)) -> Option<Family<'a>> {
-    Family::of(machines.iter().filter_map(|machine| machine.off.get(formula)).map(Vec::as_slice))
+fn family<'a>(machines: impl Iterator<Item = &'a Known>, formula: &(Name, Cow<'static, str>)) -> Option<Family<'a>> {
+    Family::of(machines.filter_map(|machine| Some((machine, machine.off.get(formula)?.as_slice()))))
+}
+
+/// Metrics of probes by id.
+fn metrics(probes: &[&Probe]) -> BTreeMap<Name, &'static Metric> {
+    probes.iter().flat_map(|probe| probe.metrics).map(|metric| (metric.id, *metric)).collect()
+}
+
+/// How far figures of these machines lie from their formulas.
+fn about_formulas(metrics: &BTreeMap<Name, &'static Metric>, machines: &[&Known]) -> Spread {
+    let formulas: BTreeSet<_> = machines.iter().flat_map(|machine| machine.off.keys()).collect();
+    let families = formulas.into_iter().filter_map(|formula| {
+        let family = family(machines.iter().copied(), formula)?;
+        Some((subject(metrics.get(&formula.0)?), family))
+    });
+    Spread::about_formulas(families)
+}
+
+/// How far a figure of a machine of this kin lies from its formula, by how far those of others do.
+fn off_a_formula(
+    spread: &Spread,
+    subject: &Subject,
+    kin: &Kin,
+    (family, case): (&Family<'_>, &Case),
+) -> Option<OneMore> {
+    let OneMore { middle, deviation } = one_more(spread, subject, kin, &family.own(case))?;
+    Some(OneMore { middle, deviation: deviation * spread.times_usual(subject, family)?.sqrt() })
+}
+
+/// What a machine of this kin shows of a subject, by what others do.
+fn one_more(spread: &Spread, subject: &Subject, kin: &Kin, own: &[(&Known, f64)]) -> Option<OneMore> {
+    let known: Vec<(f64, Relation)> = own.iter().map(|(machine, value)| (*value, kin.relation(&machine.kin))).collect();
+    let between = |one: usize, other: usize| own[one].0.kin.relation(&own[other].0.kin);
+    spread.effects(subject)?.one_more(&known, between)
+}
+
+/// How many standard deviations hold as large a share of the figures of each of these machines as a range is to hold, where it is predicted
+/// by the others alone: distances have no normal distribution, and what a handful of machines has in common is less than what one more shows.
+/// The interval of a figure may touch the range. Those of a normal distribution where fewer than two machines are known.
+fn deviations(metrics: &BTreeMap<Name, &'static Metric>, machines: &[Known]) -> f64 {
+    let of = |number: usize| {
+        let here = &machines[number];
+        let others: Vec<&Known> = machines[..number].iter().chain(&machines[number + 1..]).collect();
+        let spread = about_formulas(metrics, &others);
+        let mut distances = Vec::new();
+        for (formula, cases) in &here.off {
+            let Some((family, metric)) = family(others.iter().copied(), formula).zip(metrics.get(&formula.0)) else {
+                continue;
+            };
+            distances.extend(cases.iter().filter_map(|(case, off)| {
+                let range = off_a_formula(&spread, &subject(metric), &here.kin, (&family, case))?;
+                let half_width = at(here.half_widths.get(&metric.id)?, case)?;
+                Some(((off - range.middle).abs() - half_width).max(0.0) / range.deviation)
+            }));
+        }
+        Some(Samples::new(distances).ok()?.sorted().quantile(RANGE))
+    };
+    (0..machines.len()).filter_map(of).fold(normal_quantile(f64::midpoint(1.0, RANGE)), f64::max)
 }
 
 fn at(cases: &[(Case, f64)], case: &Case) -> Option<f64> {
@@ -660,6 +741,22 @@ mod tests {
         let one = predicted(&elsewhere(&one_machine(), &RULES, 9), &WORK, 0.0).unwrap();
         assert!(range(1.0) < range(1.2) && range(1.2) < range(2.0));
         assert!(range(1.0) < one.high / one.low, "a second machine that agrees tells that the yardstick holds");
+    }
+
+    /// Half of a range by how machines lie from their formulas when each is told by the others alone.
+    #[test]
+    fn ranges_hold_the_machine_that_is_predicted_worst() {
+        let of = |times: &[f64]| {
+            let machines = times.iter().enumerate().map(|(model, times)| {
+                other(model as u32 + 1, [(&CALL, 100.0), (&TWICE, 200.0 * times), (&WORK, 500.0), (&SETTING, 7.0)])
+            });
+            elsewhere(&machines.collect::<Vec<_>>(), &RULES, 9).deviations
+        };
+        let normal = normal_quantile(0.95);
+        assert_eq!((of(&[]), of(&[1.2]), of(&[1.1, 1.1, 1.1])), (normal, normal, normal));
+        // Two that agree tell nothing of a third that is three times as far from the formula as they are.
+        let worst = of(&[1.02, 1.02, 1.5]);
+        assert!(worst > 2.0 * normal, "{worst}");
     }
 
     #[test]

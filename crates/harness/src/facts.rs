@@ -63,7 +63,7 @@ impl<'a> Facts<'a> {
         Self { lacking: Some(lacking), ..self }
     }
 
-    /// The same facts with what machines of other kinds tell.
+    /// The same facts with what other machines tell.
     pub fn beside(self, elsewhere: &'a Elsewhere) -> Self {
         Self { elsewhere: Some(elsewhere), ..self }
     }
@@ -150,7 +150,7 @@ impl<'a> Facts<'a> {
         Ok(Formula { prediction, uncertain: as_found.map(|as_found| as_found.hypot(by_intervals)) })
     }
 
-    /// A prediction of a metric at a case: by a formula over these facts, in the range that machines of other kinds tell, or where it has
+    /// A prediction of a metric at a case: by a formula over these facts, in the range that other machines tell, or where it has
     /// none by what the same is on them; never above what the hardware carries.
     ///
     /// # Errors

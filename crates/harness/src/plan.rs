@@ -63,7 +63,7 @@ pub struct Sources<'a> {
     pub probes: &'a [&'static Probe],
     /// The machine.
     pub machine: &'a Machine,
-    /// What machines of other kinds tell of planned figures: a prediction by a figure that moves with it needs that one measured.
+    /// What other machines tell of planned figures: a prediction by a figure that moves with it needs that one measured.
     /// Without, predictions are by formulas alone.
     pub elsewhere: Option<fn(&Machine, &[Planned]) -> Elsewhere>,
 }

@@ -48,7 +48,7 @@ pub struct Ceiling {
     pub range_end: f64,
 }
 
-/// How far figures of a formula lay from it on machines of other kinds than this one.
+/// How far figures of a formula lay from it on other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Calibration {
     /// Measured over predicted: the lower end of the range that 9 of 10 figures of one more machine are expected in.
@@ -71,7 +71,7 @@ pub enum Basis {
     Derived,
     /// Published figures.
     Published,
-    /// The same figure on machines of other kinds: no formula tells of it.
+    /// The same figure on other machines: no formula tells of it.
     Elsewhere,
 }
 

@@ -25,7 +25,7 @@ pub fn other_machines() -> &'static [OtherMachine] {
     &MACHINES
 }
 
-/// What machines of other kinds than this one tell of the figures that are planned.
+/// What other machines tell of the figures that are planned.
 pub fn elsewhere(here: &Machine, plan: &[Planned]) -> Elsewhere {
     Elsewhere::of(&crate::all(), other_machines(), &RULES, (here, plan))
 }
@@ -46,7 +46,7 @@ pub struct Primitive {
     pub because: NoPrediction,
     /// What does the same kind of work, and is measured on other machines as here.
     pub yardstick: Option<Name>,
-    /// The same figure on machines of other kinds: their names and its values, in the metric's unit. None where it says something about a
+    /// The same figure on other machines: their names and its values, in the metric's unit. None where it says something about a
     /// device or a system's settings alone.
     pub elsewhere: Vec<(String, f64)>,
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod advertised;
+pub mod calibration;
 mod cost;
 mod cpu;
 mod elsewhere;

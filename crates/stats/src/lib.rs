@@ -41,7 +41,7 @@ pub use interval::{
     repeat_interval, within_spread,
 };
 pub use modes::{Cluster, clusters, dominant_mode, fastest_mode};
-pub use one_more::{OffFormulas, OneMore, RANGE, one_more_of_a_class, one_more_off_a_formula};
+pub use one_more::{Effects, OneMore, RANGE, Relation};
 pub use queueing::{AsymptoticBounds, ClosedNetwork, NotANetwork, Part, Population, Service, Station, whole_servers};
 pub use random::Random;
 pub use ranks::spearman;

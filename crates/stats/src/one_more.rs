@@ -1,145 +1,227 @@
-//! What a figure of one more machine may be, by what such figures are on a few others.
+//! What a figure of one more machine may be, by what such figures are on a few that are related to it.
 //!
-//! All figures are natural logarithms, so that a range is a factor either way. There are far fewer machines than kinds of figures, so
-//! that the spread of one kind, of which a handful is known, is drawn to that of all (an empirical Bayes estimate: the variance of a
-//! kind is taken for one draw from a scaled inverse chi-squared distribution about the common one), and ranges are those of Student's t.
+//! Figures follow a nested random-effects model: a part that all machines have in common, one of each group of kinds, one of each kind, and
+//! one of each machine. The best linear unbiased prediction of one more is the conditional expectation where all parts are normal
+//! (Henderson, Best linear unbiased estimation and prediction under a selection model, 1975; Robinson, That BLUP is a good thing, 1991).
 
 use crate::samples::mean;
-use crate::special::t_quantile;
 
 /// Share of the figures of one more machine that are expected in a range.
 pub const RANGE: f64 = 0.9;
-/// How many machines the common spread counts as beside those that tell of a kind: so many that nine tenths of the figures of the machines
-/// that are known lie in their ranges.
-const WORTH: f64 = 10.0;
 
-/// The middle and the half-width of a range, as natural logarithms.
+/// How two machines are related: the closer, the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Relation {
+    /// Of different groups.
+    Other,
+    /// Kinds of one group.
+    Group,
+    /// Two machines of one kind.
+    Kind,
+}
+
+impl Relation {
+    /// All of them, from the most distant.
+    pub const ALL: [Self; 3] = [Self::Other, Self::Group, Self::Kind];
+}
+
+/// Variances of the parts of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effects {
+    /// Of what all machines have in common.
+    pub common: f64,
+    /// Between groups.
+    pub group: f64,
+    /// Between kinds of a group.
+    pub kind: f64,
+    /// Between machines of a kind, errors of measurement included.
+    pub own: f64,
+}
+
+/// A prediction of one more figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OneMore {
-    /// The middle.
+    /// What is expected.
     pub middle: f64,
-    /// From there to either end.
-    pub half: f64,
+    /// Standard deviation of the figure about it.
+    pub deviation: f64,
 }
 
-/// How far figures of all kinds lie from their formulas.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OffFormulas {
-    /// Variance about a formula, its own fault included.
-    pub all: f64,
-    /// Variance between machines about that fault.
-    pub between: f64,
-}
+/// How many times the other variances together the variance of a common part is of which nothing is known.
+const UNKNOWN: f64 = 1e6;
 
-/// The range of a figure over what a formula says, where figures of the same kind lie as far from it on other machines.
-///
-/// `own` has how far this very figure lies from its formula on each machine, and `squares` the mean square of how far all figures of
-/// its kind do there. `fault` is the share of that variance that is the formula's own fault, which one more machine will show as well: the
-/// middle is what of the known distances is expected to return, and the range is that of what is left, whose variance is drawn to what is
-/// `common`. A machine that is much farther off than usual counts for less, as one of another sort: with the weight of an observation of
-/// Student's t (Lange, Little and Taylor, Robust statistical modeling using the t distribution, 1989).
-///
-/// `None` without a machine.
-pub fn one_more_off_a_formula(own: &[f64], squares: &[f64], common: OffFormulas, fault: f64) -> Option<OneMore> {
-    let machines = squares.len() as f64;
-    if own.is_empty() || squares.is_empty() {
-        return None;
+impl Effects {
+    /// By semivariances, half of the mean square of the difference of two machines, by how they are related (in the order of
+    /// [`Relation::ALL`]), and by the mean square of figures. Machines that are closer differ by no more; without a mean square, nothing
+    /// is known of the common part.
+    pub fn of(semivariances: [f64; 3], square: Option<f64>) -> Self {
+        let [other, group, kind] = semivariances;
+        let group = group.min(other);
+        let own = kind.min(group);
+        Self {
+            common: square.map_or(UNKNOWN * other, |square| (square - other).max(0.0)),
+            group: other - group,
+            kind: group - own,
+            own,
+        }
     }
-    let weight = |square: &f64| (WORTH + 1.0) / (WORTH + square / common.all);
-    let weights: Vec<f64> = squares.iter().map(weight).collect();
-    let weighted = |values: &[f64]| weights.iter().zip(values).map(|(weight, value)| weight * value).sum::<f64>();
-    let between = (WORTH * common.between + (1.0 - fault) * weighted(squares)) / (WORTH + machines);
-    // Of one machine's distance, `fault` is expected to return; of the mean of several, more.
-    let several = 1.0 + (machines - 1.0) * fault;
-    let middle = machines * fault / several * weighted(own) / weights.iter().sum::<f64>();
-    let left = between * (several + fault) / several;
-    Some(OneMore { middle, half: quantile(WORTH + machines) * left.sqrt() })
-}
 
-/// The range of a figure of which no formula tells, by the same figure on each of some machines; `common` is the variance of such figures
-/// between machines, of all kinds. `None` without a machine.
-pub fn one_more_of_a_class(own: &[f64], common: f64) -> Option<OneMore> {
-    let machines = own.len() as f64;
-    if own.is_empty() {
-        return None;
+    /// What one more machine shows, by the `known` ones, each with its relation to that machine; `between` tells the relation of two of
+    /// them. `None` without a machine.
+    pub fn one_more(&self, known: &[(f64, Relation)], between: impl Fn(usize, usize) -> Relation) -> Option<OneMore> {
+        if known.is_empty() {
+            return None;
+        }
+        let count = known.len();
+        // Differences from their mean keep the digits where the common part is unknown.
+        let values: Vec<f64> = known.iter().map(|(value, _)| *value).collect();
+        let is_unknown = self.common > UNKNOWN / 2.0 * (self.group + self.kind + self.own);
+        let about = if is_unknown { mean(&values) } else { 0.0 };
+        let covariance = |one: usize, other: usize| match one == other {
+            true => self.total(),
+            false => self.shared(between(one, other)),
+        };
+        let matrix: Vec<Vec<f64>> =
+            (0..count).map(|one| (0..count).map(|other| covariance(one, other)).collect()).collect();
+        let with_it: Vec<f64> = known.iter().map(|(_, relation)| self.shared(*relation)).collect();
+        let weights = solve(matrix, &with_it)?;
+        let middle = about + weights.iter().zip(&values).map(|(weight, value)| weight * (value - about)).sum::<f64>();
+        let told: f64 = weights.iter().zip(&with_it).map(|(weight, shared)| weight * shared).sum();
+        Some(OneMore { middle, deviation: (self.total() - told).max(self.own).sqrt() })
     }
-    let middle = mean(own);
-    let squares: f64 = own.iter().map(|one| (one - middle).powi(2)).sum();
-    let degrees = WORTH + machines - 1.0;
-    let variance = (WORTH * common + squares) / degrees;
-    Some(OneMore { middle, half: quantile(degrees) * (variance * (1.0 + 1.0 / machines)).sqrt() })
+
+    fn total(&self) -> f64 {
+        self.common + self.group + self.kind + self.own
+    }
+
+    /// The covariance of two machines.
+    fn shared(&self, relation: Relation) -> f64 {
+        match relation {
+            Relation::Other => self.common,
+            Relation::Group => self.common + self.group,
+            Relation::Kind => self.common + self.group + self.kind,
+        }
+    }
 }
 
-fn quantile(degrees: f64) -> f64 {
-    t_quantile(f64::midpoint(1.0, RANGE), degrees)
+/// Solves linear equations of a symmetric positive definite matrix by Cholesky's decomposition; `None` if it is not.
+fn solve(mut matrix: Vec<Vec<f64>>, right: &[f64]) -> Option<Vec<f64>> {
+    let count = right.len();
+    for column in 0..count {
+        for row in column..count {
+            let before: f64 = (0..column).map(|i| matrix[row][i] * matrix[column][i]).sum();
+            let left = matrix[row][column] - before;
+            matrix[row][column] = match row == column {
+                true if left > 0.0 => left.sqrt(),
+                true => return None,
+                false => left / matrix[column][column],
+            };
+        }
+    }
+    let mut solution = right.to_vec();
+    for row in 0..count {
+        let before: f64 = (0..row).map(|i| matrix[row][i] * solution[i]).sum();
+        solution[row] = (solution[row] - before) / matrix[row][row];
+    }
+    for row in (0..count).rev() {
+        let after: f64 = (row + 1..count).map(|i| matrix[i][row] * solution[i]).sum();
+        solution[row] = (solution[row] - after) / matrix[row][row];
+    }
+    Some(solution)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Random;
+    use Relation::{Group, Kind, Other};
 
-    /// Half of the distance from a formula is its own fault.
-    const HALF: OffFormulas = OffFormulas { all: 0.04, between: 0.02 };
+    const EFFECTS: Effects = Effects { common: 0.04, group: 0.03, kind: 0.02, own: 0.01 };
 
     #[test]
     fn by_hand() {
-        // One machine: half of the distance returns. Variance between machines (10 x 0.02 + 0.5 x 0.16 x 11 / 14) / 11, and half as much
-        // again for the fault's own error.
-        let found = one_more_off_a_formula(&[0.4], &[0.16], HALF, 0.5).unwrap();
-        assert!((found.middle - 0.2).abs() < 1e-12);
-        let left = 1.5_f64 * (0.2 + 0.08 * 11.0 / 14.0) / 11.0;
-        assert!((found.half - 1.795_885 * left.sqrt()).abs() < 1e-6, "{found:?}");
-        // Of two machines one is ten deviations off: it counts for 11 / 110, the other, as far as usual, for 1.
-        let found = one_more_off_a_formula(&[2.0, 0.2], &[4.0, 0.04], HALF, 0.5).unwrap();
-        assert!((found.middle - 2.0 / 3.0 * (0.1 * 2.0 + 0.2) / 1.1).abs() < 1e-12, "{found:?}");
-        // What all machines show returns whole, and what none shares does not.
-        let found = one_more_off_a_formula(&[0.2, 0.2], &[0.04, 0.04], HALF, 1.0).unwrap();
-        assert!((found.middle - 0.2).abs() < 1e-12, "{found:?}");
-        assert_eq!(one_more_off_a_formula(&[0.2, 0.2], &[0.04, 0.04], HALF, 0.0).unwrap().middle, 0.0);
-        // Two machines: mean 0.3; (10 x 0.04 + 2 x 0.01) / 11 degrees of freedom, and half as much again for the mean's own error.
-        let found = one_more_of_a_class(&[0.2, 0.4], 0.04).unwrap();
-        assert!((found.middle - 0.3).abs() < 1e-12);
-        assert!((found.half - 1.795_885 * (0.42_f64 / 11.0 * 1.5).sqrt()).abs() < 1e-6, "{found:?}");
-        assert_eq!((one_more_off_a_formula(&[], &[], HALF, 0.5), one_more_of_a_class(&[], 1.0)), (None, None));
+        // One machine: a share of its figure returns that is the covariance over the variance.
+        for (relation, shared) in [(Other, 0.04), (Group, 0.07), (Kind, 0.09)] {
+            let found = EFFECTS.one_more(&[(0.5, relation)], |_, _| unreachable!()).unwrap();
+            assert!((found.middle - shared / 0.1 * 0.5).abs() < 1e-12, "{found:?}");
+            assert!((found.deviation - (0.1 - shared * shared / 0.1_f64).sqrt()).abs() < 1e-12, "{found:?}");
+        }
+        // Two of other groups: weights solve (0.1 0.04; 0.04 0.1) w = (0.04, 0.04), so 0.04 / 0.14 each.
+        let found = EFFECTS.one_more(&[(0.5, Other), (0.2, Other)], |_, _| Other).unwrap();
+        assert!((found.middle - 0.04 / 0.14 * 0.7).abs() < 1e-12, "{found:?}");
+        assert!((found.deviation.powi(2) - (0.1 - 2.0 * 0.04 * 0.04 / 0.14)).abs() < 1e-12, "{found:?}");
+        // Two machines of one kind count for little more than one.
+        let twins = EFFECTS.one_more(&[(0.5, Other), (0.5, Other)], |_, _| Kind).unwrap();
+        assert!((twins.middle - 0.5 * 0.04 / 0.095).abs() < 1e-12, "{twins:?}");
+        assert_eq!(EFFECTS.one_more(&[], |_, _| Other), None);
     }
-
-    /// Share of figures in their ranges, where the variance of each kind is a draw from a scaled inverse chi-squared distribution.
-    fn covered(figure: impl Fn(&mut Random, f64) -> bool) -> f64 {
-        const TRIES: usize = 20_000;
-        let mut random = Random::new(7);
-        let inside = |_: &usize| {
-            let chi_squared: f64 = (0..WORTH as u32 / 2).map(|_| -2.0 * (1.0 - random.uniform()).ln()).sum();
-            let variance = WORTH * COMMON / chi_squared;
-            figure(&mut random, variance.sqrt())
-        };
-        (0..TRIES).filter(inside).count() as f64 / TRIES as f64
-    }
-
-    const COMMON: f64 = 0.04;
 
     #[test]
-    fn ranges_hold_what_they_promise_where_kinds_differ_in_their_spread() {
-        for machines in 1..5 {
-            let formulas = [0.2, 0.5, 0.9].map(|share| {
-                covered(|random, deviation| {
-                    let [own, between] = [share, 1.0 - share].map(|part: f64| deviation * part.sqrt());
-                    let fault = own * random.normal();
-                    let known: Vec<f64> = (0..machines).map(|_| fault + between * random.normal()).collect();
-                    let squares: Vec<f64> = known.iter().map(|off| off * off).collect();
-                    let common = OffFormulas { all: COMMON, between: (1.0 - share) * COMMON };
-                    let found = one_more_off_a_formula(&known, &squares, common, share).unwrap();
-                    (fault + between * random.normal() - found.middle).abs() <= found.half
-                })
-            });
-            let class = covered(|random, deviation| {
-                let known: Vec<f64> = (0..machines).map(|_| deviation * random.normal()).collect();
-                let found = one_more_of_a_class(&known, COMMON).unwrap();
-                (deviation * random.normal() - found.middle).abs() <= found.half
-            });
-            for share in formulas.into_iter().chain([class]) {
-                assert!((share - RANGE).abs() < 0.02, "{share} of figures beside {machines} machines");
-            }
+    fn without_a_common_part_the_mean_of_equals_is_expected() {
+        let effects = Effects::of([0.03; 3], None);
+        assert_eq!((effects.group, effects.kind, effects.own), (0.0, 0.0, 0.03));
+        let found = effects.one_more(&[(10.2, Other), (10.4, Other)], |_, _| Other).unwrap();
+        assert!((found.middle - 10.3).abs() < 1e-6, "{found:?}");
+        // The variance of one, and that of the mean of two.
+        assert!((found.deviation.powi(2) - 0.045).abs() < 1e-6, "{found:?}");
+        // One of the same kind outweighs one of another group.
+        let effects = Effects::of([0.5, 0.1, 0.001], None);
+        let found = effects.one_more(&[(10.0, Kind), (12.0, Other)], |_, _| Other).unwrap();
+        assert!((found.middle - 10.0).abs() < 0.01 && found.deviation < 0.05, "{found:?}");
+    }
+
+    #[test]
+    fn closer_machines_differ_by_no_more() {
+        assert_eq!(Effects::of([0.1, 0.3, 0.2], Some(0.05)), Effects { common: 0.0, group: 0.0, kind: 0.0, own: 0.1 });
+        let found = Effects::of([0.06, 0.03, 0.01], Some(0.1));
+        let expected = Effects { common: 0.04, group: 0.03, kind: 0.02, own: 0.01 };
+        for (found, expected) in [
+            (found.common, expected.common),
+            (found.group, expected.group),
+            (found.kind, expected.kind),
+            (found.own, expected.own),
+        ] {
+            assert!((found - expected).abs() < 1e-12);
         }
+    }
+
+    #[test]
+    fn predictions_are_right_on_average_and_so_are_their_deviations() {
+        const TRIES: usize = 20_000;
+        let mut random = Random::new(7);
+        // Two of one kind, one more of their group and one of another; one more is of the first kind, of the group, of neither.
+        let (groups, kinds) = ([0, 0, 0, 1], [0, 0, 1, 2]);
+        let relation = |one: (usize, usize), other: (usize, usize)| match one {
+            _ if one.1 == other.1 => Kind,
+            _ if one.0 == other.0 => Group,
+            _ => Other,
+        };
+        for new in [(0, 0), (0, 3), (2, 4)] {
+            let mut squares = 0.0;
+            let mut deviation = 0.0;
+            for _ in 0..TRIES {
+                let common = EFFECTS.common.sqrt() * random.normal();
+                let group: [f64; 3] = std::array::from_fn(|_| EFFECTS.group.sqrt() * random.normal());
+                let kind: [f64; 5] = std::array::from_fn(|_| EFFECTS.kind.sqrt() * random.normal());
+                let mut figure =
+                    |(g, k): (usize, usize)| common + group[g] + kind[k] + EFFECTS.own.sqrt() * random.normal();
+                let known: Vec<(f64, Relation)> =
+                    (0..4).map(|i| (figure((groups[i], kinds[i])), relation((groups[i], kinds[i]), new))).collect();
+                let between =
+                    |one: usize, other: usize| relation((groups[one], kinds[one]), (groups[other], kinds[other]));
+                let found = EFFECTS.one_more(&known, between).unwrap();
+                squares += (figure(new) - found.middle).powi(2);
+                deviation = found.deviation;
+            }
+            let seen = (squares / TRIES as f64).sqrt();
+            assert!((seen / deviation - 1.0).abs() < 0.02, "{seen} {deviation}");
+        }
+    }
+
+    #[test]
+    fn equations_that_are_not_positive_definite_have_no_answer() {
+        assert_eq!(solve(vec![vec![1.0, 1.0], vec![1.0, 1.0]], &[1.0, 1.0]), None);
+        let found = solve(vec![vec![4.0, 2.0], vec![2.0, 3.0]], &[10.0, 9.0]).unwrap();
+        assert!((found[0] - 1.5).abs() < 1e-12 && (found[1] - 2.0).abs() < 1e-12);
     }
 }

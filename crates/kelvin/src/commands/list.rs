@@ -7,7 +7,9 @@ use kelvin_catalogue::os;
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::{Case, Metric, Name, NoPrediction, units};
 use kelvin_probes::Primitive;
+use kelvin_probes::calibration::{Held, beside};
 use kelvin_report::text::wrap;
+use kelvin_stats::median;
 use serde::Serialize;
 
 use crate::cli::ListArgs;
@@ -119,9 +121,27 @@ fn primitives(plan: &Plan, here: &Here, json: bool) -> Done {
     if json {
         output::print_json(&found.iter().map(Figure::of).collect::<Vec<_>>())?;
     } else {
+        let held_out = held_out()?;
+        output::print(|out| writeln!(out, "{}\n", wrap(&held_out, output::width()).join("\n")))?;
         print(found.iter().map(|one| (one.metric.id.as_str(), words(one))).collect())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How well the ranges of all other figures hold, as far as the machines that are kept tell.
+fn held_out() -> Result<String, Fault> {
+    let machines = kelvin_probes::other_machines();
+    let held = machines.iter().map(|machine| Held::of(&beside(machine))).collect::<Option<Vec<Held>>>();
+    let held = held.ok_or_else(|| Fault::because("no machine is known"))?;
+    let shares = held.iter().map(|held| held.inside);
+    let [least, most] = [shares.clone().fold(1.0, f64::min), shares.fold(0.0, f64::max)].map(|share| 100.0 * share);
+    let ranges: Vec<f64> = held.iter().map(|held| held.range).collect();
+    Ok(format!(
+        "Predicted ranges are to hold 90 % of figures. Each of {} machines was predicted by the others alone: {least:.0} to {most:.0} % of \
+         its figures lie in their ranges, which span a factor of {:.2} in the median. These figures have no formula:",
+        held.len(),
+        median(&ranges)
+    ))
 }
 
 /// A primitive in words: its case, what it is elsewhere, and why no formula tells.

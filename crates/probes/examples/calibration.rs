@@ -1,5 +1,6 @@
-//! How sharp and how right predictions are: each machine whose figures are kept is predicted from its own lower metrics and from the
-//! machines of other kinds, never from itself.
+//! How sharp and how right predictions are. Runs that had no part in formulas, constants or ranges (`tests/held_out/`) come first, each
+//! predicted from its own lower metrics and from all machines whose figures are kept. Then each machine that is kept, by the others alone:
+//! their formulas were made with it in view, but its ranges were not.
 //!
 //! For each area: figures and how they are predicted; the share that lies in its range, of which nine tenths are meant; how far the
 //! predicted values are off in the median; the median range, upper over lower end; and how often a figure that took 1.25, 1.5 or 2 times
@@ -9,19 +10,19 @@
 //! cargo run --release -p kelvin-probes --example calibration           # tables
 //! cargo run --release -p kelvin-probes --example calibration -- each   # every figure too
 //! cargo run --release -p kelvin-probes --example calibration -- whole  # metrics that got slower as a whole
-//! cargo run --release -p kelvin-probes --example calibration -- x.json # of this machine (kelvin other-machine), not of those that are kept
+//! cargo run --release -p kelvin-probes --example calibration -- x.json # of these machines alone (kelvin other-machine)
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
-mod beside;
-
 use std::collections::BTreeMap;
 
-use beside::{Beside, beside, whole_metrics_slower};
 use kelvin_harness::{Figure, OtherMachine};
-use kelvin_model::{Basis, Prediction};
+use kelvin_model::{Basis, Name, Prediction};
+use kelvin_probes::calibration::{Beside, Held, beside, whole_metrics_slower};
 use kelvin_stats::median;
 
+/// Runs that had no part in any formula, constant or range.
+const HELD_OUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/held_out");
 /// By how much figures are made worse.
 const SLOWER: [f64; 3] = [1.25, 1.5, 2.0];
 
@@ -33,17 +34,29 @@ fn main() {
         whole(machines);
         return;
     }
-    let mut all: BTreeMap<&str, Vec<Beside>> = BTreeMap::new();
     // Every figure, to see which formulas are off.
     let each = arguments.iter().any(|argument| argument == "each");
+    if given.is_empty() {
+        println!("# Held out\n");
+        let folder = std::fs::read_dir(HELD_OUT).unwrap_or_else(|error| panic!("{HELD_OUT}: {error}"));
+        let mut files: Vec<String> = folder.map(|file| file.expect(HELD_OUT).path().display().to_string()).collect();
+        files.sort();
+        tables(&files.iter().map(read).collect::<Vec<_>>(), each);
+        println!("# Kept, each by the others\n");
+    }
+    tables(machines, each);
+}
+
+/// A table of each machine, and of all.
+fn tables(machines: &[OtherMachine], each: bool) {
+    let mut all: BTreeMap<&str, Vec<Beside>> = BTreeMap::new();
     for here in machines {
         let mut areas: BTreeMap<&str, Vec<Beside>> = BTreeMap::new();
         for one in beside(here) {
             if each {
                 line(&one);
             }
-            let area = AREAS.into_iter().find(|area| one.figure.metric.starts_with(area)).unwrap_or("other");
-            areas.entry(area).or_default().push(one);
+            areas.entry(area(one.figure.metric)).or_default().push(one);
         }
         println!("{}\n", here.name);
         table(&areas);
@@ -51,8 +64,10 @@ fn main() {
             all.entry(area).or_default().extend(figures);
         }
     }
-    println!("All {}\n", machines.len());
-    table(&all);
+    if machines.len() > 1 {
+        println!("All {}\n", machines.len());
+        table(&all);
+    }
 }
 
 /// Metrics of which all figures got slower, and with them what follows from them: of those with no figure outside its range as measured, how
@@ -62,8 +77,7 @@ fn whole(machines: &[OtherMachine]) {
     let mut areas: BTreeMap<&str, (usize, usize, [usize; 3])> = BTreeMap::new();
     for here in machines {
         for (metric, flagged) in whole_metrics_slower(here, &factors) {
-            let area = AREAS.into_iter().find(|area| metric.starts_with(area)).unwrap_or("other");
-            for area in [area, "all"] {
+            for area in [area(metric), "all"] {
                 let (metrics, inside, counts) = areas.entry(area).or_default();
                 *metrics += 1;
                 if flagged[0] == 0 {
@@ -88,7 +102,10 @@ fn read(file: &String) -> OtherMachine {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{file} is no machine of kelvin other-machine: {error}"))
 }
 
-const AREAS: [&str; 5] = ["cpu", "os", "mem", "file", "net"];
+/// The area of a metric: the first part of its id.
+fn area(metric: Name) -> &'static str {
+    metric.as_str().split('.').next().unwrap_or_default()
+}
 
 /// A figure over its prediction with the half-width of its interval, and the ends of the range.
 fn line(one: &Beside) {
@@ -131,21 +148,20 @@ fn row(area: &str, figures: &[&Beside]) {
         figures.iter().filter_map(|one| Some((*one, one.prediction.as_ref()?))).collect();
     let elsewhere = predicted.iter().filter(|(_, prediction)| prediction.basis == Basis::Elsewhere).count();
     let share = |count: usize| format!("{:.0} %", 100.0 * count as f64 / predicted.len().max(1) as f64);
-    let inside = predicted.iter().filter(|(one, _)| one.touches(1.0) == Some(true)).count();
+    let held = Held::of(figures.iter().copied());
+    let (inside, range) = held.map_or((f64::NAN, f64::NAN), |held| (held.inside, held.range));
     let positive = || predicted.iter().filter(|(one, prediction)| one.figure.value > 0.0 && prediction.low > 0.0);
     let off: Vec<f64> = positive().map(|(one, prediction)| (one.figure.value / prediction.value).ln().abs()).collect();
-    let ranges: Vec<f64> = positive().map(|(_, prediction)| prediction.high / prediction.low).collect();
-    let middle = |values: &[f64]| if values.is_empty() { f64::NAN } else { median(values) };
+    let off = if off.is_empty() { f64::NAN } else { median(&off) };
     let flagged =
         SLOWER.map(|slower| share(predicted.iter().filter(|(one, _)| one.touches(slower) == Some(false)).count()));
     println!(
-        "| {area} | {} | {} | {elsewhere} | {} | {} | {:.0} % | {:.2} | {} |",
+        "| {area} | {} | {} | {elsewhere} | {} | {:.0} % | {:.0} % | {range:.2} | {} |",
         figures.len(),
         predicted.len() - elsewhere,
         figures.len() - predicted.len(),
-        share(inside),
-        100.0 * (middle(&off).exp() - 1.0),
-        middle(&ranges),
+        100.0 * inside,
+        100.0 * (off.exp() - 1.0),
         flagged.join(" | "),
     );
 }

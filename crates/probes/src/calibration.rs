@@ -1,14 +1,18 @@
-//! The figures of machines beside their predictions.
+//! How right and how sharp predictions are on machines whose figures are known.
 
 use std::collections::BTreeMap;
 
 use kelvin_harness::{Elsewhere, Facts, Figure, OtherMachine, predictions};
-use kelvin_model::{Better, Case, Metric, Name, Planned, Prediction};
+use kelvin_model::{Better, Case, Metric, Name, Planned, Prediction, PredictionRecord};
+use kelvin_stats::median;
 
 /// A figure beside its prediction.
+#[derive(Clone, Debug)]
 pub struct Beside {
+    /// The figure.
     pub figure: Figure,
     better: Better,
+    /// Its prediction, if there is one.
     pub prediction: Option<Prediction>,
 }
 
@@ -22,19 +26,41 @@ impl Beside {
     }
 }
 
-/// The figures of a machine, predicted from its lower metrics and from the machines of other kinds.
+/// How well predictions hold on one machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// Figures that have a prediction.
+    pub figures: usize,
+    /// The share whose interval touches the predicted range.
+    pub inside: f64,
+    /// The median of upper over lower ends of ranges.
+    pub range: f64,
+}
+
+impl Held {
+    /// Of figures beside their predictions; `None` without one that has a range.
+    pub fn of<'a>(figures: impl IntoIterator<Item = &'a Beside>) -> Option<Self> {
+        let touches = |one: &'a Beside| Some((one.touches(1.0)?, one.prediction.as_ref()?));
+        let all: Vec<(bool, &Prediction)> = figures.into_iter().filter_map(touches).collect();
+        let ranges = all.iter().filter(|(_, prediction)| prediction.low > 0.0);
+        let ranges: Vec<f64> = ranges.map(|(_, prediction)| prediction.high / prediction.low).collect();
+        let inside = all.iter().filter(|(inside, _)| *inside).count() as f64 / all.len() as f64;
+        (!ranges.is_empty()).then(|| Self { figures: all.len(), inside, range: median(&ranges) })
+    }
+}
+
+/// The figures of a machine, predicted from its lower metrics and from the other machines.
 pub fn beside(here: &OtherMachine) -> Vec<Beside> {
     let plan = plan(here);
-    Beside::of(here, &plan, &kelvin_probes::elsewhere(&here.machine, &plan))
+    Beside::of(here, &plan, &crate::elsewhere(&here.machine, &plan))
 }
 
 /// How many figures of each metric are flagged where all of them are so many times worse, and so are the inputs of others: the metric, and
 /// a count for each of these factors.
-#[allow(dead_code, reason = "the test that shares this file asks for single figures")]
 pub fn whole_metrics_slower(here: &OtherMachine, slower: &[f64]) -> Vec<(Name, Vec<usize>)> {
     // The same figures at any speed, and what others tell of them.
     let plan = plan(here);
-    let elsewhere = kelvin_probes::elsewhere(&here.machine, &plan);
+    let elsewhere = crate::elsewhere(&here.machine, &plan);
     let metrics: BTreeMap<Name, Better> = Beside::of(here, &plan, &elsewhere)
         .into_iter()
         .filter(|one| one.prediction.is_some())
@@ -56,7 +82,7 @@ pub fn whole_metrics_slower(here: &OtherMachine, slower: &[f64]) -> Vec<(Name, V
 
 /// The figures of a machine as a plan of what is measured.
 fn plan(here: &OtherMachine) -> Vec<Planned> {
-    let probes = kelvin_probes::all();
+    let probes = crate::all();
     let planned = |figure: &Figure| {
         let probe = probes.iter().find(|probe| probe.metrics.iter().any(|metric| metric.id == figure.metric))?;
         let (probe, metrics) = (Name::new(probe.id), vec![figure.metric]);
@@ -68,13 +94,13 @@ fn plan(here: &OtherMachine) -> Vec<Planned> {
 impl Beside {
     /// Those of a machine that are planned, by what others tell.
     fn of(here: &OtherMachine, plan: &[Planned], elsewhere: &Elsewhere) -> Vec<Self> {
-        let headlines = kelvin_probes::headlines(here);
+        let headlines = crate::headlines(here);
         let find = |metric: &str, case: &Case| headlines.at(metric, case);
-        let probes = kelvin_probes::all();
+        let probes = crate::all();
         let metrics: BTreeMap<Name, &Metric> =
             probes.iter().flat_map(|probe| probe.metrics).map(|metric| (metric.id, *metric)).collect();
         let facts = Facts::new(&here.machine, &find).beside(elsewhere);
-        let of = |record: kelvin_model::PredictionRecord| {
+        let of = |record: PredictionRecord| {
             let is_this = |figure: &&Figure| figure.metric == record.metric && figure.case == record.case;
             let figure = here.figures.iter().find(is_this)?;
             let better = metrics.get(&record.metric)?.better;
