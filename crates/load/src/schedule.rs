@@ -121,6 +121,8 @@ struct Beginners {
     shares: Vec<f64>,
     /// How many there were.
     users: u32,
+    /// The share of the first one, once he has asked.
+    first: Option<f64>,
     /// When each user asked last, as long as some have not.
     asked: Vec<u64>,
     /// Response times so far, of how many answers.
@@ -138,7 +140,8 @@ impl Beginners {
         };
         let mut shares: Vec<f64> = (0..users).map(&mut share).collect();
         shares.sort_by(|one, other| other.total_cmp(one));
-        Self { start, think, shares, users, asked: vec![start; users as usize], responses: 0.0, answers: 0 }
+        let asked = vec![start; users as usize];
+        Self { start, think, shares, users, first: None, asked, responses: 0.0, answers: 0 }
     }
 
     /// How many have asked.
@@ -155,7 +158,8 @@ impl Beginners {
     /// The next one asks.
     fn take(&mut self) -> u32 {
         let user = self.begun();
-        self.shares.pop();
+        let share = self.shares.pop();
+        self.first = self.first.or(share);
         user
     }
 
@@ -165,12 +169,18 @@ impl Beginners {
         if think <= 0.0 {
             return 0.0;
         }
-        if self.answers == 0 {
-            // A response takes longer than all that has passed: of users alike, the share that asks until then is the passed time of
-            // that time and the thought.
-            return think * share / (1.0 - share);
+        if self.answers > 0 {
+            return self.residual(share, self.responses / self.answers as f64);
         }
-        let response = self.responses / self.answers as f64;
+        // Nothing is known of responses until one was asked for. From then on each takes longer than has passed since: of the two
+        // equations, passed = response - first and residual(share, response) = passed, this is the solution for either spread.
+        let first = self.first.unwrap_or(share);
+        self.residual(first, 0.0) + think * (share - first) / (1.0 - share)
+    }
+
+    /// Nanoseconds before which this share of users ask who have a cycle of such a response and a thought.
+    fn residual(&self, share: f64, response: f64) -> f64 {
+        let think = self.think.mean;
         let after = share * (response + think);
         match self.think.spread {
             Spread::Exponential if after > response => response - think * (1.0 - (after - response) / think).ln(),
@@ -355,6 +365,22 @@ mod tests {
         assert!(first.is_sorted() && first[49] > 500_000_000 && first[49] < 2_000_000_000, "{first:?}");
         // Half of them ask in a response that takes as long as the thought.
         assert_eq!(closed.beginners.begun(), 50);
+    }
+
+    /// Nothing has been asked, so no response can be long: a user alone begins within one thought.
+    #[test]
+    fn one_user_of_a_fast_server_asks_once_in_each_thought_from_the_beginning() {
+        let constant = Think { mean: 1e9, spread: Spread::Constant };
+        for seed in 0..50 {
+            let times = answers(1, constant, 1_000, 20_000_000_000, seed);
+            assert!(times.iter().filter(|at| **at < 4_000_001_000).count() == 4, "seed {seed}: {times:?}");
+        }
+        // Of exponential thought some are long, as in any other time.
+        let exponential = Think { spread: Spread::Exponential, ..constant };
+        let firsts: Vec<f64> =
+            (0..400).map(|seed| answers(1, exponential, 1_000, 20_000_000_000, seed)[0] as f64).collect();
+        let mean = kelvin_stats::mean(&firsts);
+        assert!((mean / 1e9 - 1.0).abs() < 0.2, "{mean}");
     }
 
     #[test]

@@ -8,6 +8,9 @@ use kelvin_stats::Histogram;
 /// Nanoseconds of a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
+/// How many times as long as the longest answer a request waits that gets none.
+const FAR_LONGER: f64 = 10.0;
+
 /// When one request was due, was sent, and was over; nanoseconds of one clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
@@ -148,12 +151,17 @@ impl Tally {
     }
 
     /// A request that is in flight when the measurement ends; whether it counts as one without an answer. Each user has one in flight
-    /// at any time: that of a closed loop counts where it was for nearly all of the measured time.
+    /// at any time: that of a closed loop counts where it was for nearly all of the measured time, or for far longer than any answer
+    /// took.
     pub(crate) fn unanswered(&mut self, times: Times) -> bool {
         self.flew(times);
         self.waited(times);
         match self.belongs {
-            Belongs::WhenOver => times.sent <= self.window.start + (self.window.end - self.window.start) / 10,
+            Belongs::WhenOver => {
+                let waited = (times.over - times.sent) as f64;
+                let is_long = self.service.longest().is_none_or(|longest| waited > FAR_LONGER * longest);
+                is_long || times.sent <= self.window.start + (self.window.end - self.window.start) / 10
+            }
             Belongs::WhenDue => self.window.contains(&times.due),
         }
     }
@@ -315,10 +323,18 @@ mod tests {
         let mut open = tally(Belongs::WhenDue);
         assert_eq!([9, 10, 19].map(|due| open.unanswered(times(due, due, 22))), [false, true, true]);
         let mut closed = tally(Belongs::WhenOver);
+        // Where nothing was answered, nothing that was asked was.
+        assert!(closed.unanswered(times(19, 19, 22)));
+        closed.answer(times(10, 10, 11), 1);
         assert_eq!(
             [1, 10, 11, 12, 19].map(|sent| closed.unanswered(times(sent, sent, 22))),
             [true, true, true, false, false]
         );
+        // A server that stopped: answers took a tenth of a second, then none came for seven.
+        let mut stopped = tally(Belongs::WhenOver);
+        let [due, over] = [12 * SECOND, 12 * SECOND + SECOND / 10];
+        stopped.answer(Times { due, sent: due, over, own: 0 }, 1);
+        assert_eq!([13, 21].map(|sent| stopped.unanswered(times(sent, sent, 22))), [true, false]);
     }
 
     #[test]
