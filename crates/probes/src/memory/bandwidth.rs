@@ -107,6 +107,11 @@ fn sharers(machine: &Machine, cache: &Cache) -> u64 {
     cache.shared_by.iter().filter(|cpu| allowed.contains(cpu)).count().max(1) as u64
 }
 
+/// How many last-level caches the allowed CPUs have between them.
+pub(super) fn last_levels(machine: &Machine) -> u64 {
+    data_caches(machine).last().map_or(1, |cache| allowed(machine).div_ceil(sharers(machine, cache)))
+}
+
 /// Working sets per CPU that lie in a cache: half of L1 and of L2, and of an outer level a quarter of one CPU's share,
 /// but more than the level within it holds. `many`: all CPUs work at once, and their sets must fit together.
 pub(super) fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
@@ -148,16 +153,6 @@ pub(crate) fn in_memory(machine: &Machine) -> Case {
 pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
     match cached_sets(machine, false).last() {
         Some(&set) if 2 * bytes <= last_level(machine) => Case::new().with(BYTES, set).at(Cpus::One),
-        _ => in_memory(machine),
-    }
-}
-
-/// The case of one CPU for a set of so many bytes, of which every CPU has its own: as of one alone, if the outermost cache holds those of
-/// all that share it.
-pub(super) fn of_several(machine: &Machine, bytes: u64) -> Case {
-    let together = |cache: &&Cache| bytes * sharers(machine, cache);
-    match data_caches(machine).last() {
-        Some(cache) if together(cache) <= cache.bytes => lying_where(machine, bytes),
         _ => in_memory(machine),
     }
 }
@@ -289,6 +284,16 @@ impl Mover {
         }
     }
 
+    /// Bytes that it was made for.
+    pub(super) fn working_set(&self) -> usize {
+        self.arrays.working_set()
+    }
+
+    /// Flushes all of it from every cache.
+    pub(super) fn evict(&self) {
+        self.arrays.evict();
+    }
+
     /// The memory itself.
     pub(super) fn arena(&self) -> &Arena {
         self.arrays.arena()
@@ -360,7 +365,7 @@ impl Movers {
         let mut mover = lock(&self.movers[member]);
         match (self.job.load(Ordering::Acquire), &mut *mover) {
             (MAP, _) => *mover = Some(Mover::new(self.bytes, PART)),
-            (EVICT, Some(Ok(mover))) => mover.arrays.evict(),
+            (EVICT, Some(Ok(mover))) => mover.evict(),
             (job, Some(Ok(mover))) => {
                 let (operation, kernel) = &self.jobs[job - 1];
                 mover.run(*operation, kernel, iterations);

@@ -29,19 +29,21 @@ pub(crate) static PROBE: Probe = Probe {
     method: Method {
         how: "This CPU chases pointers in random order through a working set of at least twice the last-level cache, \
               in huge pages where the kernel provides them. Every other allowed CPU is an injector: it streams through \
-              its own memory, together as much as the working set, half of the bytes read and half written, in blocks \
-              of 16 KiB. First the injectors run at full speed for 4 ms, the best of which is full injection; then \
-              each pauses between blocks to keep to the case's share of that rate. The injectors count the bytes moved \
-              during the timed part, a separate metric: the share is requested, the bandwidth achieved.",
+              its own memory, together at least as much as the working set, half of the bytes read and half written, in blocks \
+              of 16 KiB. First all of that memory is flushed from the caches, and the injectors pass over it at full speed: \
+              each byte comes from memory. Then they go on for 4 ms, the best of which is full injection. If it is more than \
+              1.15 times the rate of that first pass, the caches serve a part: each injector gets twice as much memory, until they do \
+              not, or the case is skipped at four times the working set. In the timed part \
+              each pauses between blocks to keep to the case's share of full injection. The injectors count the bytes moved \
+              during it, a separate metric: the share is requested, the bandwidth achieved.",
         prediction: "Latency: at least that of mem.latency in huge pages, which is expected; how much it grows depends on \
                      the queues in the memory controller, which are not published. Bandwidth: the asked share of what an \
-                     injector moves, which reads and writes with ordinary stores, by mem.bandwidth.write and read, times \
-                     the injectors; both where the memory of an injector lies: in the last-level cache, if that can hold \
-                     twice as much and all of the injectors that share it together, else in memory.",
+                     injector moves, which reads and writes with ordinary stores, by mem.bandwidth.write and read of memory, \
+                     times the injectors.",
         not_for: "Latency under a read-only load; latency as the busy CPUs see it; machines with one CPU.",
         pitfalls: &[
-            "An injector whose data stays in its cache injects nothing: each streams through more than the last-level \
-             cache holds.",
+            "An injector whose data stays in a cache injects nothing, and no stated size tells what a cache holds: a host's may be \
+             larger than a virtual machine is told, and many CPUs have many caches. Only the rates after a flush show it.",
             "Taking the requested load for the achieved one: under load the injectors slow down too. Both are \
              reported.",
             "Lines left in the cache by set-up: all are flushed, and a round is too short to revisit many of its own.",
@@ -64,22 +66,35 @@ const LOADS: [u64; 5] = [0, 25, 50, 75, 100];
 const QUICK_LOADS: [u64; 2] = [0, 100];
 /// Minimum working set: more than twice the share of most last-level caches.
 const LEAST_SET: u64 = 64 << 20;
-/// Minimum memory of an injector: more than any L2.
+/// Minimum memory of an injector: more than any L2. Whether it is more than a cache gives is tried.
 const LEAST_INJECTED: usize = 8 << 20;
 /// Bytes that an injector moves between two readings of the clock.
 const PIECE: usize = 16 << 10;
-/// Nanoseconds of an interval of full injection before the timed part, the number of intervals, and their maximum while
+/// Maximum memory of the injectors, as a multiple of the working set.
+const MOST_INJECTED: usize = 4;
+/// The caches serve the injectors if these are faster by this factor than when everything comes from memory: by less, the rates of two
+/// moments may differ.
+const FASTER: f64 = 1.15;
+/// How often that is tried: other programs slow the injectors in one of the two.
+const TRIES: u32 = 3;
+/// Nanoseconds of an interval of full injection before the timed part, the number of intervals, and how many may pass while
 /// other programs occupy the injectors' CPUs.
-const MOMENT_NANOSECONDS: f64 = 1e6;
+const MOMENT_NANOSECONDS: u64 = 1_000_000;
 const MOMENTS: u32 = 4;
 const MOST_MOMENTS: u32 = 100;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let loads: &[u64] = if effort == Effort::Quick { &QUICK_LOADS } else { &LOADS };
-    // The working set, as much again for the injectors, and the memory needed to build the ring.
-    let most = 1 << (allowance(machine) / 3).max(1).ilog2();
-    let bytes = (2 * last_level(machine)).max(LEAST_SET).min(most);
+    let bytes = working_set(machine);
     loads.iter().map(|&load| Case::new().with(INJECTED, load).with(BYTES, bytes)).collect()
+}
+
+/// Twice the last-level cache, and so much that the injectors may have twice all such caches; with them and with what it takes to build
+/// the ring within what may be touched.
+fn working_set(machine: &Machine) -> u64 {
+    let of_all = last_level(machine) * bandwidth::last_levels(machine);
+    let most = 1 << (allowance(machine) / 3).max(1).ilog2();
+    (2 * last_level(machine)).max(2 * of_all / MOST_INJECTED as u64).max(LEAST_SET).min(most)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
@@ -94,15 +109,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     // Flush what building the ring left in the caches.
     ring.evict_end(usize::MAX);
     let injection = Injection::new(bench.clock(), others.len())?;
-    let own = of_an_injector(bytes, others.len());
     std::thread::scope(|scope| {
         let injection = &injection;
-        let start = |&cpu: &u32| {
-            let started = Thread::named("injector").start_in(scope, move || injection.live(cpu, own));
+        let start = |(number, &cpu): (usize, &u32)| {
+            let started = Thread::named("injector").start_in(scope, move || injection.live(number, cpu));
             started.inspect_err(|_| injection.over.store(true, Ordering::Release))
         };
-        let threads = others.iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
-        let outcome = injection.await_all().and_then(|()| measure(bench, injection, &mut ring, load));
+        let threads = others.iter().enumerate().map(start).collect::<std::io::Result<Vec<_>>>()?;
+        let outcome = measure(bench, injection, &mut ring, load);
         injection.over.store(true, Ordering::Release);
         let ends: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         for end in ends {
@@ -112,22 +126,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     })
 }
 
-/// Bytes of memory of each injector, which together have as much as the working set.
-fn of_an_injector(bytes: usize, injectors: usize) -> usize {
-    (bytes / injectors).max(LEAST_INJECTED)
-}
-
 /// Full injection for a moment, then the chase beside the requested share of it.
 fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut Ring, load: u64) -> Result<(), Stop> {
     let clock = bench.clock();
-    let full = full_injection(bench, injection)?;
-    bench.note(format!(
-        "{} injectors, full injection {:.2} GB/s; {load} % of it requested",
-        injection.injectors,
-        full / bench.nanoseconds(1)
-    ));
-    let ticks_per_piece = injection.piece_bytes as f64 * injection.injectors as f64 / full;
-    injection.interval.store(interval(load, ticks_per_piece), Ordering::Release);
+    if load > 0 {
+        let full = full_injection(bench, injection, ring.arena().len())?;
+        let ticks_per_piece = injection.piece_bytes as f64 * injection.injectors() as f64 / full;
+        injection.interval.store(interval(load, ticks_per_piece), Ordering::Release);
+    }
     let (begun, moved_before, mut hops_done) = (clock.start(), injection.moved(), 0);
     bench.time(&LOADED_LATENCY, |hops| {
         ring.chase(hops);
@@ -136,30 +142,70 @@ fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut Ring, load: 
     })?;
     let ticks = clock.stop() - begun;
     let injected = (injection.moved() - moved_before) as f64 / ticks as f64;
-    bench.note(format!("injected {:.0} % of full injection", 100.0 * injected / full));
+    bench.note(format!("{load} % of full injection requested"));
     let chased = (hops_done * LINE as u64) as f64 / ticks as f64;
     bench.record(&LOADED_BANDWIDTH, vec![1e9 * (injected + chased) / bench.nanoseconds(1)]);
     Ok(())
 }
 
-/// Bytes per tick at full injection: the best of a few intervals.
-fn full_injection(bench: &Bench<'_>, injection: &Injection) -> Result<f64, Stop> {
-    let clock = bench.clock();
-    let moment = (MOMENT_NANOSECONDS / bench.nanoseconds(1)) as u64;
-    injection.interval.store(0, Ordering::Release);
-    let mut best = 0.0f64;
-    for number in 1..=MOST_MOMENTS {
-        let (begun, moved_before) = (clock.start(), injection.moved());
-        while clock.stop() - begun < moment {
-            std::hint::spin_loop();
+/// Bytes per tick at full injection, shown to come from memory.
+fn full_injection(bench: &mut Bench<'_>, injection: &Injection, set: usize) -> Result<f64, Stop> {
+    let (own, rates) = of_memory(set, injection.injectors(), |own| injection.rates(bench, own))?;
+    let gigabytes = |rate: f64| rate / bench.nanoseconds(1);
+    bench.note(format!(
+        "{} injectors of {} MiB each, full injection {:.2} GB/s; flushed from the caches before, {:.2} GB/s",
+        injection.injectors(),
+        own >> 20,
+        gigabytes(rates.passed),
+        gigabytes(rates.flushed)
+    ));
+    Ok(rates.passed)
+}
+
+/// Bytes of each injector of which the caches serve none, and its rates. They begin with as much memory as the working set, and have twice
+/// as much as before while the caches serve them.
+///
+/// # Errors
+/// A reason to skip, where the caches may still serve them at the most.
+fn of_memory(
+    set: usize,
+    injectors: usize,
+    mut rates_of: impl FnMut(usize) -> Result<Option<Rates>, Stop>,
+) -> Result<(usize, Rates), Stop> {
+    let mut own = (set / injectors).max(LEAST_INJECTED);
+    let most = MOST_INJECTED * set / injectors;
+    loop {
+        for _ in 0..TRIES {
+            match rates_of(own)? {
+                Some(rates) if rates.are_of_memory() => return Ok((own, rates)),
+                _ => {}
+            }
         }
-        best = best.max((injection.moved() - moved_before) as f64 / (clock.stop() - begun) as f64);
-        if number >= MOMENTS && best > 0.0 {
-            injection.interval.store(IDLE, Ordering::Release);
-            return Ok(best);
+        if own >= most {
+            return Err(Stop::skip(format!(
+                "the load could not be shown to be memory's: {injectors} injectors of {} MiB each were faster than just after a flush \
+                 of the caches, so that these may serve them",
+                own >> 20
+            )));
         }
+        own = (2 * own).min(most);
     }
-    Err(Stop::fail("the injectors moved nothing at first: their CPUs were busy with other work"))
+}
+
+/// Rates of all injectors together, in bytes per tick.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    /// In their first pass after all of their memory was flushed from every cache: each byte comes from memory.
+    flushed: f64,
+    /// Once each has passed over all of its memory: what the caches can hold of it comes from there.
+    passed: f64,
+}
+
+impl Rates {
+    /// Whether the caches serve the injectors no faster than memory does.
+    fn are_of_memory(self) -> bool {
+        self.passed <= FASTER * self.flushed
+    }
 }
 
 /// Ticks from one block of an injector to the next, for a share of its full rate of `full` ticks per block.
@@ -179,14 +225,16 @@ const LATE: u64 = 8;
 /// State shared by the injectors and their controlling thread.
 struct Injection {
     clock: Clock,
-    injectors: usize,
     read: Kernel,
     write: Kernel,
     /// Bytes of a block, read and written.
     piece_bytes: u64,
     /// Ticks from block to block: 0 is without a pause, [`IDLE`] is no injection.
     interval: AtomicU64,
-    /// Injectors that have their memory.
+    /// Bytes of memory that each injector is to have.
+    own: AtomicUsize,
+    /// How often they were asked to have that, none of it in a cache; and how many have done so the last time.
+    asked: AtomicUsize,
     ready: AtomicUsize,
     /// Bytes moved, a counter for each injector on a line of its own.
     moved: Vec<Counter>,
@@ -208,25 +256,38 @@ impl Injection {
         };
         Ok(Self {
             clock,
-            injectors,
             read: widest(Operation::Read)?,
             write: widest(Operation::Write)?,
             piece_bytes: 2 * PIECE as u64,
             interval: AtomicU64::new(IDLE),
+            own: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
             ready: AtomicUsize::new(0),
             moved: (0..injectors).map(|_| Counter::default()).collect(),
             over: AtomicBool::new(false),
         })
     }
 
-    /// Bytes that all injectors have moved until now.
-    fn moved(&self) -> u64 {
-        self.moved.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
+    fn injectors(&self) -> usize {
+        self.moved.len()
     }
 
-    /// Waits until every injector has its memory, or one has failed.
-    fn await_all(&self) -> Result<(), Stop> {
-        while self.ready.load(Ordering::Acquire) < self.injectors {
+    /// Bytes that each injector has moved until now.
+    fn each(&self) -> impl Iterator<Item = u64> {
+        self.moved.iter().map(|counter| counter.0.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that all injectors have moved until now.
+    fn moved(&self) -> u64 {
+        self.each().sum()
+    }
+
+    /// Lets every injector have so many bytes of memory, none of them in a cache.
+    fn flush(&self, own: usize) -> Result<(), Stop> {
+        self.ready.store(0, Ordering::Release);
+        self.own.store(own, Ordering::Release);
+        self.asked.fetch_add(1, Ordering::AcqRel);
+        while self.ready.load(Ordering::Acquire) < self.injectors() {
             if self.over.load(Ordering::Acquire) {
                 return Err(Stop::fail("an injector could not start"));
             }
@@ -235,28 +296,116 @@ impl Injection {
         Ok(())
     }
 
+    /// The rates of injectors with so many bytes each; `None` if this thread could not watch their first pass to its end.
+    fn rates(&self, bench: &Bench<'_>, own: usize) -> Result<Option<Rates>, Stop> {
+        self.flush(own)?;
+        let pass = Pass { injection: self, before: self.each().collect(), own: own as u64 };
+        self.interval.store(0, Ordering::Release);
+        let rates = pass.watch(bench);
+        self.interval.store(IDLE, Ordering::Release);
+        rates
+    }
+
     /// The loop of one injector.
-    fn live(&self, cpu: u32, bytes: usize) -> Result<(), Stop> {
-        let begin = || {
-            cpu::pin(&[cpu])?;
-            Mover::new(bytes, PIECE)
-        };
-        let mut mover = obtained(bytes, begin()).inspect_err(|_| self.over.store(true, Ordering::Release))?;
-        let counter = &self.moved[self.ready.fetch_add(1, Ordering::AcqRel)].0;
-        let mut due = self.clock.stop();
+    fn live(&self, number: usize, cpu: u32) -> Result<(), Stop> {
+        let stop_all = || self.over.store(true, Ordering::Release);
+        obtained(0, cpu::pin(&[cpu])).inspect_err(|_| stop_all())?;
+        let mut memory: Option<Mover> = None;
+        let (mut answered, mut due) = (0, 0);
         while !self.over.load(Ordering::Relaxed) {
+            let asked = self.asked.load(Ordering::Acquire);
+            if asked != answered {
+                let own = self.own.load(Ordering::Acquire);
+                if memory.as_ref().is_none_or(|mover| mover.working_set() != own) {
+                    // The old memory goes before the new one comes.
+                    drop(memory.take());
+                    memory = Some(obtained(own, Mover::new(own, PIECE)).inspect_err(|_| stop_all())?);
+                }
+                memory.iter().for_each(Mover::evict);
+                answered = asked;
+                self.ready.fetch_add(1, Ordering::AcqRel);
+            }
             let interval = self.interval.load(Ordering::Relaxed);
             let now = self.clock.stop();
-            if interval == IDLE || interval > 0 && now < due {
+            let Some(mover) = memory.as_mut().filter(|_| interval != IDLE && now >= due) else {
+                // After a time without injection nothing is late.
+                due = if interval == IDLE { now } else { due };
                 std::hint::spin_loop();
                 continue;
-            }
+            };
             mover.run(Operation::Read, &self.read, 1);
             mover.run(Operation::Write, &self.write, 1);
-            counter.fetch_add(self.piece_bytes, Ordering::Relaxed);
+            self.moved[number].0.fetch_add(self.piece_bytes, Ordering::Relaxed);
             due = due.max(now.saturating_sub(LATE.saturating_mul(interval))).saturating_add(interval);
         }
         Ok(())
+    }
+}
+
+/// The first pass of the injectors over memory that was flushed from the caches, and what follows.
+struct Pass<'i> {
+    injection: &'i Injection,
+    /// Bytes that each injector had moved before.
+    before: Vec<u64>,
+    /// Bytes of memory of each.
+    own: u64,
+}
+
+impl Pass<'_> {
+    /// Bytes that each injector has moved since.
+    fn moved(&self) -> impl Iterator<Item = u64> {
+        self.injection.each().zip(&self.before).map(|(now, before)| now - before)
+    }
+
+    /// Bytes moved by the injector that is furthest, and by the one that is least far.
+    fn furthest(&self) -> u64 {
+        self.moved().max().unwrap_or(0)
+    }
+
+    fn last(&self) -> u64 {
+        self.moved().min().unwrap_or(0)
+    }
+
+    /// Waits until injectors have moved so much.
+    fn wait(&self, bench: &Bench<'_>, is_there: impl Fn() -> bool) -> Result<(), Stop> {
+        let clock = self.injection.clock;
+        let most = bench.ticks(u64::from(MOST_MOMENTS) * MOMENT_NANOSECONDS);
+        let (mut since, mut moved) = (clock.start(), self.injection.moved());
+        while !is_there() {
+            std::hint::spin_loop();
+            let now = self.injection.moved();
+            if now != moved {
+                (since, moved) = (clock.stop(), now);
+            } else if clock.stop().wrapping_sub(since) > most {
+                return Err(Stop::fail("the injectors moved nothing: their CPUs were busy with other work"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rate in the second half of the pass, when the caches are full of lines to write back; and the best of a few intervals
+    /// after it.
+    fn watch(&self, bench: &Bench<'_>) -> Result<Option<Rates>, Stop> {
+        let clock = self.injection.clock;
+        self.wait(bench, || self.furthest() >= self.own / 2)?;
+        let (half, at_half) = (self.injection.moved(), clock.start());
+        self.wait(bench, || self.furthest() >= self.own - self.own / 8)?;
+        let (whole, at_whole) = (self.injection.moved(), clock.stop());
+        if self.furthest() > self.own {
+            return Ok(None);
+        }
+        let flushed = (whole - half) as f64 / (at_whole - at_half) as f64;
+        self.wait(bench, || self.last() >= self.own)?;
+        let moment = bench.ticks(MOMENT_NANOSECONDS);
+        let mut passed = 0.0f64;
+        for _ in 0..MOMENTS {
+            let (begun, before) = (clock.start(), self.injection.moved());
+            while clock.stop() - begun < moment {
+                std::hint::spin_loop();
+            }
+            passed = passed.max((self.injection.moved() - before) as f64 / (clock.stop() - begun) as f64);
+        }
+        Ok(Some(Rates { flushed, passed }))
     }
 }
 
@@ -277,8 +426,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
             .input(idle.clone())
             .derived_as(format!("{:.0} ns", idle.value)));
     }
-    let injected = of_an_injector(bytes as usize, allowed(machine).saturating_sub(1).max(1) as usize);
-    let one = bandwidth::of_several(machine, injected as u64);
+    let one = bandwidth::in_memory(machine);
     let (reading, writing) = (facts.measured(&BANDWIDTH_READ, &one)?, facts.measured(&BANDWIDTH_WRITE, &one)?);
     let injectors = allowed(machine).saturating_sub(1).max(1) as f64;
     // As many bytes are read as written, one after the other.
@@ -291,14 +439,10 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         chased / 1e9,
         value / 1e9
     );
-    let (name, place) = match one == bandwidth::in_memory(machine) {
-        true => ("injectors in memory", "memory"),
-        false => ("injectors in a cache", "the last-level cache"),
-    };
     Ok(Predicting::within_factor(Basis::Derived, value, OF_SHARE)
         .formula(
-            name,
-            format!("injectors x what each reads and writes in turn in {place} x share of it + a line for each load"),
+            "injectors in memory",
+            "injectors x what each reads and writes in turn in memory x share of it + a line for each load",
         )
         .input(reading)
         .input(writing)
@@ -354,6 +498,43 @@ mod tests {
     }
 
     #[test]
+    fn injectors_have_so_much_memory_that_no_cache_serves_them() {
+        const MIB: usize = 1 << 20;
+        // So many injectors in front of a cache that is four times as fast as memory.
+        let with_cache = |injectors: usize, cache: usize| {
+            let rates = |own: usize| {
+                let passed = if own * injectors <= cache { 298.0 } else { 75.0 };
+                Ok(Some(Rates { flushed: 74.0, passed }))
+            };
+            of_memory(128 * MIB, injectors, rates)
+        };
+        assert_eq!(with_cache(1, 64 * MIB).unwrap().0, 128 * MIB, "at once");
+        let (own, rates) = with_cache(36, 300 * MIB).unwrap();
+        assert_eq!((own * 36 / MIB, rates.passed), (511, 75.0), "8 MiB each lie in the cache");
+        let Err(Stop::Skip(reason)) = with_cache(36, 600 * MIB) else { panic!("the cache holds all that may be touched") };
+        assert!(reason.0.starts_with("the load could not be shown to be memory's: 36 injectors of 14 MiB"), "{reason:?}");
+    }
+
+    #[test]
+    fn a_first_pass_that_was_not_watched_shows_nothing() {
+        let mut unseen = 2;
+        let rates = |_| {
+            unseen -= 1;
+            Ok((unseen < 1).then_some(Rates { flushed: 10.0, passed: 11.0 }))
+        };
+        assert_eq!(of_memory(128 << 20, 1, rates).unwrap().0, 128 << 20);
+        assert!(of_memory(128 << 20, 1, |_| Ok(None)).is_err());
+    }
+
+    #[test]
+    fn many_last_level_caches_have_a_larger_set() {
+        let mut machine = bandwidth::tests::machine(16, 96 << 20, 512 << 30);
+        assert_eq!(working_set(&machine), 192 << 20);
+        machine.topology.allowed = Fact::known((0..192).collect(), "a test");
+        assert_eq!(working_set(&machine), 576 << 20, "four times as much is twice the twelve caches");
+    }
+
+    #[test]
     fn injectors_move_bytes_only_when_told_to() {
         let injection = Injection::new(Clock::MonotonicRaw, 1).unwrap();
         let cpu = kelvin_sys::cpu::allowed().unwrap()[0];
@@ -364,16 +545,43 @@ mod tests {
             }
         };
         std::thread::scope(|scope| {
-            let injector = scope.spawn(|| injection.live(cpu, LEAST_INJECTED));
-            injection.await_all().unwrap();
+            let injector = scope.spawn(|| injection.live(0, cpu));
+            injection.flush(LEAST_INJECTED).unwrap();
             assert_eq!(injection.moved(), 0);
             injection.interval.store(0, Ordering::Release);
             wait_for(1 << 20);
-            injection.interval.store(1_000, Ordering::Release);
-            wait_for(1 << 20);
+            injection.interval.store(IDLE, Ordering::Release);
             injection.over.store(true, Ordering::Release);
             injector.join().unwrap().unwrap();
         });
         assert_eq!(injection.moved() % injection.piece_bytes, 0);
+    }
+
+    #[test]
+    fn load_is_injected_up_to_the_requested_share() {
+        let clock = Clock::MonotonicRaw;
+        // Nanoseconds of a block at full injection: long beside the moving of it, so that the pause alone sets the pace.
+        let of_a_block = 100_000.0;
+        for load in [25, 50] {
+            let injection = Injection::new(clock, 1).unwrap();
+            let cpu = kelvin_sys::cpu::allowed().unwrap()[0];
+            std::thread::scope(|scope| {
+                let injector = scope.spawn(|| injection.live(0, cpu));
+                injection.flush(LEAST_INJECTED).unwrap();
+                let begun = clock.start();
+                injection.interval.store(interval(load, of_a_block), Ordering::Release);
+                const BLOCKS: u64 = 200;
+                while injection.moved() < BLOCKS * injection.piece_bytes {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                let (moved, ticks) = (injection.moved(), clock.stop() - begun);
+                injection.over.store(true, Ordering::Release);
+                injector.join().unwrap().unwrap();
+                // Blocks that were late come at once, but no more than so many: the share can only be too small otherwise.
+                let blocks = moved / injection.piece_bytes - LATE - 1;
+                let share = blocks as f64 * of_a_block / ticks as f64;
+                assert!(share <= load as f64 / 100.0, "{load} %: {moved} bytes in {ticks} ns");
+            });
+        }
     }
 }

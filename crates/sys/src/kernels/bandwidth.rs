@@ -123,6 +123,11 @@ impl Arrays {
         Ok(arrays)
     }
 
+    /// Bytes of the working set that they were made for.
+    pub fn working_set(&self) -> usize {
+        self.bytes
+    }
+
     /// The memory that they lie in.
     pub fn arena(&self) -> &Arena {
         &self.arena
