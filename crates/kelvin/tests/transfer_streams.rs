@@ -1,5 +1,5 @@
-//! How many streams `kelvin send` goes on with by itself: more where each is bound by its window, one where it fills the link; and what
-//! arrives while that is found out.
+//! How many streams `kelvin send` goes on with by itself: more where each is bound by its window, one where it fills the link; what
+//! arrives while that is found out; and how a window that holds one stream back is named.
 
 mod link;
 mod place;
@@ -105,6 +105,8 @@ impl Hosts {
 /// for what is interrupted three times.
 const LARGE: usize = 80 << 20;
 const SMALLER: usize = 48 << 20;
+/// What a window of 128 KiB lets through in 3 s or less.
+const HELD_BACK: usize = 8 << 20;
 
 /// Attempts at a choice: other work on this machine may take the processor from an end for as long as a moment lasts.
 const ATTEMPTS: usize = 3;
@@ -145,6 +147,35 @@ fn where_one_stream_fills_the_link_it_stays_alone() {
     };
     let words = ", over one stream (2 were no faster), ";
     hosts.assert_chosen(&["--streams", "auto"], |streams, sentence| streams == 1 && sentence.contains(words));
+}
+
+/// Sends over a round trip of 40 ms with one kind of buffers limited on one host, and wants that named, with its size.
+fn assert_held_back(limit: impl Fn(&Link) -> Result<(), Missing>, name: &str, skipped: &str) {
+    let hosts = match Link::delayed(Duration::from_millis(20)).and_then(|link| limit(&link).map(|()| link)) {
+        Ok(link) => Hosts::new(link, HELD_BACK),
+        Err(missing) => return missing.skips(skipped),
+    };
+    let output = hosts.sent(&["--json", "--streams", "1"]);
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let sentence = said["sentence"].as_str().unwrap();
+    let (_, size) =
+        sentence.split_once(&format!("limited by {name}: ")).unwrap_or_else(|| panic!("{sentence}: {}", said["carried"]));
+    // A round trip is at least what was planted; the window is what of the buffer is for data.
+    let [size, unit, "over", trip, "ms,", ..] = size.split(' ').collect::<Vec<_>>()[..] else { panic!("{sentence}") };
+    let (size, trip): (f64, f64) = (size.parse().unwrap(), trip.parse().unwrap());
+    assert!(unit == "KiB" && (16.0..=256.0).contains(&size) && (40.0..80.0).contains(&trip), "{sentence}");
+}
+
+#[test]
+fn a_receive_window_that_is_too_small_for_the_round_trip_is_named() {
+    let limit = |link: &Link| Link::limit_buffer(&link.far, "tcp_rmem", 256 << 10);
+    assert_held_back(limit, "the receiver's window", "a window that limits a transfer");
+}
+
+#[test]
+fn a_send_buffer_that_is_too_small_for_the_round_trip_is_named() {
+    let limit = |link: &Link| Link::limit_buffer(&link.near, "tcp_wmem", 256 << 10);
+    assert_held_back(limit, "the sender's buffer", "a send buffer that limits a transfer");
 }
 
 /// Bytes on the disk of what is arriving.

@@ -2,7 +2,11 @@
 //!
 //! The rate of a link is taken from moments in which nothing but the link held the connection back: at the beginning and at the end
 //! of each, bytes waited to be sent, and neither a window nor a buffer was full for long in between. What the connection carried in
-//! the best of them is what the link can.
+//! both of two such moments in a row, the best of them, is what the link can: a connection that still starts carries more in the second.
+//! Where any other moment carried more, it can more than was seen.
+//!
+//! The kernel counts for how long a window or a buffer kept a connection from sending, and counts little where acknowledgements come one
+//! by one. But a window of W bytes lets W through in a round trip (Little's law): what a moment carried tells for how long it was full.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +18,8 @@ const MOMENT: Duration = Duration::from_millis(100);
 const TRIPS: u32 = 4;
 /// The share of a moment for which a window or a buffer may be full.
 const HELD: f64 = 0.1;
+/// By which factor another moment may have carried more than those of the link: acknowledgements come in bursts.
+const MORE: f64 = 1.1;
 
 /// What the connections of a sender carried, over which its files went. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,11 +28,15 @@ pub struct Carried {
     pub bytes: u64,
     /// For how long some were to be sent, or were not acknowledged.
     pub busy: u64,
-    /// For how long the receiver's window was full.
+    /// For how long the receiver's window was full, by the kernel's count or by what was carried.
     pub by_window: u64,
     /// For how long the send buffer was.
     pub by_buffer: u64,
-    /// Bytes a second in the best moment in which nothing but the link held them back; none where there was no such moment.
+    /// Bytes of the receiver's window, and in the send buffer, while each held the connection back for longest; 0 where that is not known.
+    pub window: u64,
+    /// See `window`.
+    pub buffer: u64,
+    /// Bytes a second in the best two moments in a row in which nothing but the link held them back; none where there were no such moments.
     pub most: Option<u64>,
     /// Bytes a second that were delivered last, by the kernel's reckoning, held back or not.
     pub delivered: u64,
@@ -39,9 +49,14 @@ pub struct Carried {
 }
 
 impl Carried {
+    /// Whether it was the send buffer that held it back for longest, not the receiver's window.
+    pub(crate) fn is_of_buffer(&self) -> bool {
+        self.by_buffer > self.by_window
+    }
+
     /// Adds what another connection carried.
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { bytes, busy, by_window, by_buffer, most, delivered, round_trip, answers, waited } = *other;
+        let Self { bytes, busy, by_window, by_buffer, window, buffer, most, delivered, round_trip, answers, waited } = *other;
         let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
         sum(&mut self.bytes, bytes);
         sum(&mut self.busy, busy);
@@ -49,6 +64,8 @@ impl Carried {
         sum(&mut self.by_buffer, by_buffer);
         sum(&mut self.answers, answers);
         sum(&mut self.waited, waited);
+        self.window = self.window.max(window);
+        self.buffer = self.buffer.max(buffer);
         self.most = self.most.max(most);
         self.delivered = self.delivered.max(delivered);
         self.round_trip = [self.round_trip, round_trip].into_iter().filter(|&trip| trip > 0).min().unwrap_or_default();
@@ -60,6 +77,46 @@ impl Carried {
 pub(crate) struct Meter {
     begun: Option<(Instant, waiting::Carried)>,
     most: Option<u64>,
+    /// Bytes a second in the last moment if it was one of the link, and in the fastest one of whatever kind.
+    last: Option<u64>,
+    fastest: u64,
+    window: Full,
+    buffer: Full,
+}
+
+/// For how long a window or a buffer was full.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Full {
+    pub(crate) nanoseconds: u64,
+    /// Its bytes, at the end of the moment in which it was so for longest.
+    pub(crate) bytes: u64,
+    longest: u64,
+}
+
+/// A moment of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    nanoseconds: u64,
+    /// Bytes that were acknowledged, and the shortest round trip.
+    bytes: u64,
+    round_trip: u64,
+}
+
+impl Full {
+    /// Of one more moment, in which it kept the connection from sending for so long by the kernel's count, and at the end of which it had
+    /// so many bytes.
+    fn look(&mut self, moment: Moment, counted: u64, bytes: u32) {
+        if counted == 0 {
+            return;
+        }
+        let trips = moment.bytes as f64 / f64::from(bytes.max(1));
+        let filled = if bytes == 0 { 0 } else { (trips * moment.round_trip as f64) as u64 };
+        let full = counted.max(filled).min(moment.nanoseconds);
+        self.nanoseconds += full;
+        if full >= self.longest {
+            (self.longest, self.bytes) = (full, bytes.into());
+        }
+    }
 }
 
 impl Meter {
@@ -73,29 +130,44 @@ impl Meter {
 
     /// What it carries from now on tells nothing of the link, until it is looked at again.
     pub(crate) fn leave(&mut self) {
-        self.begun = None;
+        (self.begun, self.last) = (None, None);
     }
 
     /// Looks at it.
     pub(crate) fn look(&mut self, now: Instant, known: waiting::Carried) {
         if let Some((begun, before)) = self.begun.replace((now, known)) {
-            self.most = self.most.max(of_link(&before, &known, now.duration_since(begun)));
+            let time = now.duration_since(begun);
+            let bytes = known.bytes.saturating_sub(before.bytes);
+            let rate = (bytes as f64 / time.as_secs_f64().max(1e-9)) as u64;
+            let of_link = Some(rate).filter(|&rate| rate > 0 && is_of_link(&before, &known, time));
+            // None is less than any.
+            self.most = self.most.max(self.last.min(of_link));
+            (self.last, self.fastest) = (of_link, self.fastest.max(rate));
+            let nanoseconds = time.as_nanos() as u64;
+            let moment = Moment { nanoseconds, bytes, round_trip: known.least_round_trip };
+            let more = |of: fn(&waiting::Limited) -> u64| of(&known.limited).saturating_sub(of(&before.limited));
+            self.window.look(moment, more(|limited| limited.by_window), known.window);
+            self.buffer.look(moment, more(|limited| limited.by_buffer), known.in_buffer);
         }
     }
 
-    /// Bytes a second in the best moment in which nothing but the link held the connection back.
+    /// Bytes a second in the best two moments in a row in which nothing but the link held the connection back, unless it carried more in
+    /// another one.
     pub(crate) fn most(&self) -> Option<u64> {
-        self.most
+        self.most.filter(|&most| self.fastest as f64 <= MORE * most as f64)
+    }
+
+    /// For how long the receiver's window was full, and the send buffer.
+    pub(crate) fn full(&self) -> [Full; 2] {
+        [self.window, self.buffer]
     }
 }
 
-/// Bytes a second of a moment, if nothing but the link held them back.
-fn of_link(before: &waiting::Carried, after: &waiting::Carried, time: Duration) -> Option<u64> {
+/// Whether nothing but the link held back what was sent in a moment.
+fn is_of_link(before: &waiting::Carried, after: &waiting::Carried, time: Duration) -> bool {
     let held = |known: &waiting::Carried| known.limited.by_window.saturating_add(known.limited.by_buffer);
     let held = held(after).saturating_sub(held(before)) as f64 / time.as_nanos().max(1) as f64;
-    let is_of_link = before.not_sent > 0 && after.not_sent > 0 && held <= HELD;
-    let rate = after.bytes.saturating_sub(before.bytes) as f64 / time.as_secs_f64().max(1e-9);
-    (is_of_link && rate >= 1.0).then_some(rate as u64)
+    before.not_sent > 0 && after.not_sent > 0 && held <= HELD
 }
 
 #[cfg(test)]
@@ -105,36 +177,70 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn known(bytes: u64, not_sent: u32, by_window: u64) -> waiting::Carried {
-        let limited = waiting::Limited { by_window, by_buffer: 0 };
+        let limited = waiting::Limited { by_window, by_buffer: by_window / 2 };
         waiting::Carried { bytes, not_sent, limited, ..waiting::Carried::default() }
     }
 
     #[test]
     fn only_a_moment_in_which_nothing_else_held_it_back_tells_of_the_link() {
-        let rate = |before, after| of_link(&before, &after, SECOND);
-        assert_eq!(rate(known(1000, 1, 0), known(5000, 1, 100_000_000)), Some(4000));
-        // The sender had nothing to send; the receiver took nothing; nothing was carried.
-        assert_eq!(rate(known(1000, 0, 0), known(5000, 1, 0)), None);
-        assert_eq!(rate(known(1000, 1, 0), known(5000, 0, 0)), None);
-        assert_eq!(rate(known(1000, 1, 0), known(5000, 1, 200_000_000)), None);
-        assert_eq!(rate(known(1000, 1, 0), known(1000, 1, 0)), None);
+        let tells = |before, after| is_of_link(&before, &after, SECOND);
+        assert!(tells(known(1000, 1, 0), known(5000, 1, 60_000_000)));
+        // The sender had nothing to send; the receiver took nothing.
+        assert!(!tells(known(1000, 0, 0), known(5000, 1, 0)));
+        assert!(!tells(known(1000, 1, 0), known(5000, 0, 0)));
+        assert!(!tells(known(1000, 1, 0), known(5000, 1, 200_000_000)));
     }
 
     #[test]
-    fn moments_are_some_round_trips_long_and_the_best_one_counts() {
+    fn moments_are_some_round_trips_long_and_the_best_two_in_a_row_count() {
         let (begun, mut meter) = (Instant::now(), Meter::default());
         assert!(meter.is_due(begun));
         let trip = waiting::Carried { least_round_trip: 50_000_000, ..known(0, 9, 0) };
         meter.look(begun, trip);
         assert!(!meter.is_due(begun + MOMENT) && meter.is_due(begun + 2 * MOMENT));
-        meter.look(begun + SECOND, known(700, 9, 0));
-        meter.look(begun + 2 * SECOND, known(1000, 9, 0));
-        assert_eq!(meter.most(), Some(700));
+        meter.look(begun + SECOND, known(100, 9, 0));
+        assert_eq!(meter.most(), None, "it may still start");
+        meter.look(begun + 2 * SECOND, known(800, 9, 0));
+        meter.look(begun + 3 * SECOND, known(1480, 9, 0));
+        meter.look(begun + 4 * SECOND, known(1900, 9, 0));
+        assert_eq!(meter.most(), Some(680));
         // Others took a share of it meanwhile.
         meter.leave();
-        assert!(meter.is_due(begun + 2 * SECOND));
-        meter.look(begun + 3 * SECOND, known(9000, 9, 0));
-        assert_eq!(meter.most(), Some(700));
+        assert!(meter.is_due(begun + 4 * SECOND));
+        meter.look(begun + 5 * SECOND, known(9000, 9, 0));
+        assert_eq!(meter.most(), Some(680));
+    }
+
+    #[test]
+    fn a_connection_that_carries_more_when_a_window_holds_it_back_has_not_shown_the_link() {
+        let (begun, mut meter) = (Instant::now(), Meter::default());
+        let seen = [known(0, 9, 0), known(1000, 9, 0), known(2000, 9, 0), known(6000, 9, 300_000_000)];
+        (0..).zip(seen).for_each(|(second, known)| meter.look(begun + second * SECOND, known));
+        assert_eq!(meter.most(), None, "it started");
+    }
+
+    #[test]
+    fn a_window_is_full_for_as_long_as_it_takes_to_let_so_much_through() {
+        let of = |by_window: u64, bytes: u64, window: u32| waiting::Carried {
+            window,
+            in_buffer: 2 * window,
+            least_round_trip: 100_000_000,
+            ..known(bytes, 1, by_window)
+        };
+        let full = |seen: &[waiting::Carried]| {
+            let (begun, mut meter) = (Instant::now(), Meter::default());
+            (0..).zip(seen).for_each(|(second, &known)| meter.look(begun + second * SECOND, known));
+            meter.full().map(|full| (full.nanoseconds, full.bytes))
+        };
+        // Ten round trips a second: 80 bytes of a window of 10 are eight of them; of twice the buffer half as many. The kernel's count is
+        // the least, and no moment is full for longer than it lasts.
+        let seen = [of(0, 0, 10), of(100_000_000, 80, 10)];
+        assert_eq!(full(&seen), [(800_000_000, 10), (400_000_000, 20)]);
+        let seen = [of(0, 0, 10), of(900_000_000, 80, 10), of(1_000_000_000, 1000, 20)];
+        assert_eq!(full(&seen)[0], (1_900_000_000, 20));
+        // One that keeps nothing from being sent is not full; of one whose size is not known the count tells.
+        assert_eq!(full(&[of(5, 0, 10), of(5, 80, 10)]), [(0, 0); 2]);
+        assert_eq!(full(&[of(0, 0, 0), of(500, 80, 0)])[0], (500, 0));
     }
 
     #[test]

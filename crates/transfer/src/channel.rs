@@ -244,11 +244,14 @@ impl<S: Stream> Channel<S> {
     /// What the connection has carried from this end, where the kernel says.
     pub(crate) fn carried(&self) -> Option<Carried> {
         let known = self.stream.carried()?;
+        let [window, buffer] = self.meter.full();
         Some(Carried {
             bytes: known.bytes,
             busy: known.busy,
-            by_window: known.limited.by_window,
-            by_buffer: known.limited.by_buffer,
+            by_window: known.limited.by_window.max(window.nanoseconds),
+            by_buffer: known.limited.by_buffer.max(buffer.nanoseconds),
+            window: window.bytes,
+            buffer: buffer.bytes,
             most: self.meter.most(),
             delivered: known.delivered,
             round_trip: known.least_round_trip,

@@ -199,14 +199,12 @@ impl Summary {
     fn link(&self, both: f64) -> f64 {
         let Some(carried) = self.carried else { return 0.0 };
         if self.streams > 1 {
-            // Of one of several is not known what it could carry alone.
-            return both.min((self.share(carried.busy) - self.held()).max(0.0));
+            // Of one of several is not known what it could carry alone; that the link can hold one back must have been seen.
+            let filled = self.share(carried.busy) - self.held();
+            return if carried.most.is_some() { both.min(filled.max(0.0)) } else { 0.0 };
         }
-        match carried.most {
-            // An end that works meanwhile does not make it less full, unless it never waits for it.
-            Some(_) if both >= KEPT => self.full(),
-            _ => self.full().min(both),
-        }
+        // An end that works meanwhile does not make it less full, unless it never waits for it.
+        if both >= KEPT { self.full() } else { self.full().min(both) }
     }
 
     /// For which share of the time the link was full, by what it carried and can carry.
@@ -217,9 +215,9 @@ impl Summary {
         if rate == 0 { 0.0 } else { self.share((bytes as f64 * 1e9 / rate as f64) as u64) }
     }
 
-    /// Bytes a second that the link can: by a moment in which nothing else held it back, else by what the kernel reckons.
+    /// Bytes a second that the link can, by moments in which nothing else held it back.
     fn link_rate(&self) -> Option<u64> {
-        self.carried.and_then(|carried| carried.most.or(Some(carried.delivered).filter(|&rate| rate > 0)))
+        self.carried.and_then(|carried| carried.most)
     }
 
     /// For which share of the time a window or a buffer of the connection was full.
@@ -283,7 +281,7 @@ impl Summary {
                 let rate = units::plain(self.link_rate().unwrap_or_default() as f64, Unit::BytesPerSecond);
                 format!("limited by the link, which was full {most} at {rate}")
             }
-            Limit::Window => format!("limited by {}, which was full {most}{}", limit.words(self), self.at_trips()),
+            Limit::Window => format!("limited by {}{}, full {most}", limit.words(self), self.of_trips()),
             Limit::Waits => self.waits(share),
             Limit::Storage(_) => format!("limited by {}, which was waited for {most}", limit.words(self)),
             Limit::Cpu(end) => format!("limited by {}", self.processor(end)),
@@ -299,25 +297,36 @@ impl Summary {
             );
         };
         let Carried { answers, round_trip, .. } = carried;
-        let idle = percent((1.0 - self.full()).max(0.0));
+        let link = match self.link_rate() {
+            Some(_) => format!("the link was idle {}", percent((1.0 - self.full()).max(0.0))),
+            None => "the rate of the link is not known".to_owned(),
+        };
         if self.share(answers.saturating_mul(round_trip)) >= EXPLAINED * share {
             let trip = units::seconds(round_trip as f64 / 1e9);
             return format!(
-                "limited by round trips: the sender waited for {answers} answers, each of which takes {trip} or more; the link was \
-                 idle {idle}"
+                "limited by round trips: the sender waited for {answers} answers, each of which takes {trip} or more; {link}"
             );
         }
         let answers = percent(self.share(carried.waited));
         format!(
-            "limited by neither end nor the link, which was idle {idle}: both ends waited {}, the sender for answers {answers}, not explained",
+            "what limited it is not known: both ends waited {}, the sender for answers {answers}, and {link}; kelvin study peer would \
+             measure the link alone",
             percent(share)
         )
     }
 
-    /// What a round trip takes, if that is known.
-    fn at_trips(&self) -> String {
-        let trip = self.carried.map_or(0, |carried| carried.round_trip);
-        if trip == 0 { String::new() } else { format!(", at round trips of {}", units::seconds(trip as f64 / 1e9)) }
+    /// How large a window or a buffer was that was full, and over which round trips, as far as that is known.
+    fn of_trips(&self) -> String {
+        let carried = self.carried.unwrap_or_default();
+        let bytes = if carried.is_of_buffer() { carried.buffer } else { carried.window };
+        let trip = (carried.round_trip > 0).then(|| format!("over {}", units::seconds(carried.round_trip as f64 / 1e9)));
+        let bytes = (bytes > 0).then(|| units::plain(bytes as f64, Unit::Bytes));
+        match (bytes, trip) {
+            (Some(bytes), Some(trip)) => format!(": {bytes} {trip}"),
+            (Some(bytes), None) => format!(": {bytes}"),
+            (None, Some(trip)) => format!(", {trip}"),
+            (None, None) => String::new(),
+        }
     }
 
     /// An end that runs, or would if it could.
@@ -395,12 +404,7 @@ impl Limit {
     /// For people, who want to know what it was.
     fn words(self, summary: &Summary) -> &'static str {
         if let (Self::Window, Some(carried)) = (self, summary.carried) {
-            let is_buffer = carried.by_buffer > carried.by_window;
-            return if is_buffer {
-                "the send buffer of the connection"
-            } else {
-                "the receive window of the connection"
-            };
+            return if carried.is_of_buffer() { "the sender's buffer" } else { "the receiver's window" };
         }
         let Self::Storage(end) = self else { return self.name() };
         match (end, summary.end(end).storage) {
@@ -626,8 +630,8 @@ mod tests {
         let idle = waiting(200, Carried { waited: part(780), answers: 2, round_trip: 50_000, ..known });
         assert_eq!(
             idle.limited(),
-            "limited by neither end nor the link, which was idle 80 % of the time: both ends waited 70 % of the time, the sender for answers \
-             78 % of the time, not explained"
+            "what limited it is not known: both ends waited 70 % of the time, the sender for answers 78 % of the time, and the link was idle \
+             80 % of the time; kelvin study peer would measure the link alone"
         );
         assert!(full.is_predictable() && !idle.is_predictable());
         // Another stream, which was no faster, has carried some of it.
@@ -643,11 +647,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_reckons_stands_for_a_moment_that_was_not_seen_and_predicts_nothing() {
+    fn what_was_delivered_last_is_not_what_the_link_can() {
         let short = waiting(800, Carried { delivered: RATE, ..Carried::default() });
-        assert_eq!(short.limited(), "limited by the link, which was full 80 % of the time at 10.0 MB/s");
+        let words = "what limited it is not known: both ends waited 90 % of the time, the sender for answers 0 % of the time, and the rate \
+                     of the link is not known; kelvin study peer would measure the link alone";
+        assert_eq!(short.limited(), words);
         assert!(!short.is_predictable());
-        // What an end lets through is what is delivered: that tells nothing of a link for which it does not wait.
+        // What an end lets through is what is delivered.
         let slow =
             Summary { receiver: end(900, 0), ..waiting(1000, Carried { delivered: RATE, ..Carried::default() }) };
         assert!(slow.limited().starts_with("limited by the CPU of the receiver, "), "{}", slow.limited());
@@ -672,14 +678,17 @@ mod tests {
 
     #[test]
     fn a_window_or_a_buffer_that_is_full_is_named_where_both_ends_wait() {
-        let known = Carried { round_trip: 40_000_000, delivered: RATE, ..Carried::default() };
-        let window = waiting(300, Carried { by_window: part(850), ..known });
-        assert_eq!(
-            window.limited(),
-            "limited by the receive window of the connection, which was full 85 % of the time, at round trips of 40.0 ms"
-        );
-        let buffer = waiting(300, Carried { by_buffer: part(700), by_window: part(100), ..known });
-        assert!(buffer.limited().starts_with("limited by the send buffer of the connection, which was full 80 %"));
+        let known = Carried { round_trip: 40_000_000, delivered: RATE, busy: part(990), ..Carried::default() };
+        let window = Carried { by_window: part(850), window: 4 << 20, ..known };
+        let words = "limited by the receiver's window: 4.00 MiB over 40.0 ms, full 85 % of the time";
+        assert_eq!(waiting(300, window).limited(), words);
+        // What it lets through is all that is delivered last, which is not what the link can.
+        let window = waiting(990, window);
+        assert_eq!(window.limited(), words);
+        let older = waiting(990, Carried { by_window: part(850), ..known });
+        assert_eq!(older.limited(), "limited by the receiver's window, over 40.0 ms, full 85 % of the time");
+        let buffer = waiting(300, Carried { by_buffer: part(700), by_window: part(100), buffer: 200 << 10, ..known });
+        assert_eq!(buffer.limited(), "limited by the sender's buffer: 200 KiB over 40.0 ms, full 80 % of the time");
         // A receiver that does not read fills it as well.
         let slow = Summary { receiver: end(50, 900), ..window };
         assert!(slow.limited().starts_with("limited by the target's disk, "), "{}", slow.limited());
@@ -690,6 +699,14 @@ mod tests {
         let several =
             Summary { streams: 4, ..waiting(250, Carried { busy: part(950), most: Some(RATE), ..Carried::default() }) };
         assert_eq!(several.limited(), "limited by the link, for which both ends waited 90 % of the time");
+        // What holds neither back need not be the link, where that was never seen to.
+        let unseen = Summary { streams: 4, ..waiting(250, Carried { busy: part(950), ..Carried::default() }) };
+        assert!(
+            unseen.limited().starts_with("what limited it is not known: both ends waited 90 % of the time, the sender for answers 0 %")
+                && unseen.limited().contains("and the rate of the link is not known; "),
+            "{}",
+            unseen.limited()
+        );
     }
 
     #[test]
@@ -778,6 +795,8 @@ mod tests {
                     busy: all,
                     by_window: all,
                     by_buffer: all,
+                    window: all,
+                    buffer: all,
                     most,
                     delivered: all,
                     round_trip: all,

@@ -102,13 +102,16 @@ impl Link {
     /// Limits the buffers of sockets on both, and so what a connection has in flight.
     pub fn limit_buffers(&self, bytes: u32) -> Result<(), Missing> {
         for host in [&self.near, &self.far] {
-            for which in ["tcp_wmem", "tcp_rmem"] {
-                let sizes = format!("net.ipv4.{which}=4096 {} {bytes}", bytes / 2);
-                let arguments = ["netns", "exec", host, "sysctl", "-q", "-w", &sizes];
-                succeeded("ip", &arguments)?;
-            }
+            Self::limit_buffer(host, "tcp_wmem", bytes)?;
+            Self::limit_buffer(host, "tcp_rmem", bytes)?;
         }
         Ok(())
+    }
+
+    /// Limits one kind of buffers of the sockets on one of them.
+    pub fn limit_buffer(host: &str, which: &str, bytes: u32) -> Result<(), Missing> {
+        let sizes = format!("net.ipv4.{which}=4096 {} {bytes}", bytes / 2);
+        succeeded("ip", &["netns", "exec", host, "sysctl", "-q", "-w", &sizes])
     }
 
     /// The program on one of them.

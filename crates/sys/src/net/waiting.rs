@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use super::option;
 use crate::{Error, Result, check};
 
-/// Bytes of `struct tcp_info` (linux/tcp.h) up to and with `tcpi_sndbuf_limited`, which Linux has had since 4.10; the C library's
-/// structure ends before them.
-pub(super) const INFO: usize = 192;
+/// Bytes of `struct tcp_info` (linux/tcp.h) up to and with `tcpi_snd_wnd`, and of them those up to and with `tcpi_sndbuf_limited`, which
+/// Linux has had since 5.4 and 4.10; the C library's structure ends before them.
+pub(super) const INFO: usize = 232;
+const LEAST_INFO: usize = 192;
 /// Where in it `tcpi_unacked` and `tcpi_sacked` are, which of a listening socket are its queue and the most that it holds.
 const QUEUED: usize = 24;
 const QUEUE: usize = 28;
@@ -27,6 +28,8 @@ const BUSY: usize = 168;
 /// Where `tcpi_rwnd_limited` and `tcpi_sndbuf_limited` are, in microseconds.
 const WINDOW_LIMITED: usize = 176;
 const BUFFER_LIMITED: usize = 184;
+/// Where `tcpi_snd_wnd` is, in bytes.
+const WINDOW: usize = 228;
 
 /// Nanoseconds for which a connection could not send what it had, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +55,10 @@ pub struct Carried {
     pub delivered: u64,
     /// The shortest round trip so far, in nanoseconds.
     pub least_round_trip: u64,
+    /// Bytes of the other end's receive window now; 0 where the kernel does not say.
+    pub window: u32,
+    /// Bytes in the send buffer now: that were not sent, or are not acknowledged.
+    pub in_buffer: u32,
 }
 
 /// What of a connection is on its way.
@@ -134,6 +141,8 @@ pub fn carried(socket: &impl AsFd) -> Result<Carried> {
         not_sent: number(NOT_SENT),
         delivered: large(DELIVERED),
         least_round_trip: u64::from(number(LEAST_ROUND_TRIP)) * 1000,
+        window: number(WINDOW),
+        in_buffer: unacknowledged(socket)?,
     })
 }
 
@@ -162,9 +171,9 @@ pub fn queue(listener: &impl AsFd) -> Result<Queue> {
 
 fn info(socket: &impl AsFd) -> Result<[u8; INFO]> {
     match option::<[u8; INFO]>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)? {
-        (info, INFO) => Ok(info),
+        (info, LEAST_INFO..) => Ok(info),
         (_, length) => {
-            Err(Error::other(format!("the kernel returned {length} bytes of TCP_INFO, but {INFO} are needed")))
+            Err(Error::other(format!("the kernel returned {length} bytes of TCP_INFO, but {LEAST_INFO} are needed")))
         }
     }
 }
@@ -224,6 +233,7 @@ mod tests {
         let waited = carried(&near).unwrap();
         assert!(waited.busy >= waited.limited.by_window && waited.busy > carried_before.busy, "{waited:?}");
         assert!(waited.not_sent > 0 && waited.bytes < written as u64 && waited.least_round_trip > 0, "{waited:?}");
+        assert!(waited.in_buffer >= waited.not_sent && waited.in_buffer as usize <= written, "{waited:?}");
         std::thread::scope(|scope| {
             scope.spawn(|| far.read_exact(&mut vec![0; written]).unwrap());
         });
