@@ -7,7 +7,7 @@
 //! not buy a level. A step of less than [`LEAST_STEP`] is none: the second-level TLB adds up to half to a cache's
 //! latency, while one level of cache to the next is a factor of two or more.
 
-use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
+use kelvin_catalogue::mem::{BYTES, LATENCY, LATENCY_AS_HELD, LATENCY_FLUSHED, PageSize};
 use kelvin_model::{
     Cache, CacheKind, Claim, Conclusion, Estimate, Interval, IntervalKind, LevelClaim, Machine, Test, Tested,
 };
@@ -68,6 +68,8 @@ pub struct CurvePoint {
     pub upper: f64,
     /// Whether the latency is known. One that is only as found still tells on which level it lies.
     pub is_known: bool,
+    /// Whether the set was flushed from the caches although they may hold it: where a cache ends it does not tell.
+    pub was_flushed: bool,
 }
 
 impl CurvePoint {
@@ -98,7 +100,9 @@ fn curve(results: &[MetricResult], pages: PageSize) -> Vec<CurvePoint> {
             let (lower, upper) =
                 summary.run_interval.map_or((summary.headline, summary.headline), |ends| (ends.lower, ends.upper));
             let is_known = result.outcome.summary().is_some();
-            Some(CurvePoint { bytes: BYTES.of(&result.case)?, latency: summary.headline, lower, upper, is_known })
+            let bytes = BYTES.of(&result.case)?;
+            let was_flushed = result.metric.version < LATENCY_AS_HELD && bytes > LATENCY_FLUSHED;
+            Some(CurvePoint { bytes, latency: summary.headline, lower, upper, is_known, was_flushed })
         })
         .collect()
 }
@@ -124,7 +128,7 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
     let mut levels: Vec<MemoryLevel> = plateaus.iter().map(|plateau| level(&points[plateau.clone()])).collect();
     for index in 1..levels.len() {
         let (from, to) = (levels[index - 1].latency, levels[index].latency);
-        levels[index - 1].capacity = Some(capacity(&points, from, to));
+        levels[index - 1].capacity = capacity(&points, from, to);
     }
     name(&mut levels, &caches, points[points.len() - 1].bytes);
     let conclusions = conclusions(&levels, &caches, &points, &shape);
@@ -155,13 +159,13 @@ fn level(points: &[CurvePoint]) -> MemoryLevel {
 }
 
 /// Between which working sets a level ends: the largest one of which nearly all loads still have its latency, and the
-/// smallest one beyond from which most have that of the next level.
-fn capacity(points: &[CurvePoint], from: f64, to: f64) -> Capacity {
+/// smallest one beyond from which most have that of the next level. Not known where that one was flushed.
+fn capacity(points: &[CurvePoint], from: f64, to: f64) -> Option<Capacity> {
     let bound = |share: f64, factor: f64| (from + share * (to - from)).min(from * factor);
     let (fitting, missing) = (bound(FITS, FITS_FACTOR), bound(MISSES, MISSES_FACTOR));
     let over = points.iter().position(|point| point.latency >= missing).unwrap_or(points.len() - 1);
     let fits = points[..over].iter().rposition(|point| point.latency <= fitting).unwrap_or(over.saturating_sub(1));
-    Capacity { low: points[fits].bytes, high: points[over].bytes }
+    (!points[over].was_flushed).then(|| Capacity { low: points[fits].bytes, high: points[over].bytes })
 }
 
 /// A curve on logarithmic scales, and how much its points scatter.
@@ -469,7 +473,7 @@ mod tests {
                     16..=22 => 12.0,
                     _ => 120.0,
                 };
-                CurvePoint { bytes: 1 << power, latency, lower: latency, upper: latency, is_known: true }
+                CurvePoint { bytes: 1 << power, latency, lower: latency, upper: latency, is_known: true, was_flushed: false }
             })
             .collect();
         let cache = |level, bytes| Cache {

@@ -44,7 +44,7 @@ fn unified(level: u32, bytes: u64) -> Cache {
 }
 
 fn exact(bytes: u64, latency: f64) -> CurvePoint {
-    CurvePoint { bytes, latency, lower: latency, upper: latency, is_known: true }
+    CurvePoint { bytes, latency, lower: latency, upper: latency, is_known: true, was_flushed: false }
 }
 
 fn points(curve: &[(u64, f64)]) -> Vec<CurvePoint> {
@@ -208,7 +208,7 @@ const BESIDE_NEIGHBOURS: [(u64, f64, bool, f64); 31] = [
 fn beside_neighbours(keep: impl Fn(&CurvePoint) -> bool) -> MemoryLevels {
     let all = BESIDE_NEIGHBOURS.map(|(kib, latency, is_known, off)| {
         let (lower, upper) = (latency * (1.0 - off), latency * (1.0 + off));
-        CurvePoint { bytes: kib << 10, latency, lower, upper, is_known }
+        CurvePoint { bytes: kib << 10, latency, lower, upper, is_known, was_flushed: false }
     });
     let curve: Vec<CurvePoint> = all.into_iter().filter(keep).collect();
     levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 300 << 20)]).unwrap()
@@ -224,6 +224,26 @@ fn what_is_only_as_found_tells_levels_apart_and_not_their_latency() {
     let ends: Vec<(u64, u64)> =
         found.levels.iter().filter_map(|level| Some((level.capacity?.low >> 10, level.capacity?.high >> 10))).collect();
     assert_eq!(ends, [(48, 64), (768, 1 << 10), (4 << 10, 12 << 10)]);
+}
+
+#[test]
+fn a_set_that_was_flushed_does_not_tell_where_a_cache_ends() {
+    // A cache of 300 MiB, and sets above 64 MiB that were flushed from it.
+    let of = |bytes: u64| match bytes {
+        0..=0xC000 => 1.5,
+        0xC001..=0x20_0000 => 5.0,
+        0x20_0001..=0x400_0000 => 40.0,
+        _ => 110.0,
+    };
+    let found = |was_flushed: fn(u64) -> bool| {
+        let point = |bytes: u64| CurvePoint { was_flushed: was_flushed(bytes), ..exact(bytes, of(bytes)) };
+        let curve: Vec<CurvePoint> = sizes().into_iter().map(point).collect();
+        let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 300 << 20)]).unwrap();
+        let third = found.levels.iter().find(|level| level.name == "L3").unwrap();
+        (third.capacity.is_some(), third.agrees)
+    };
+    assert_eq!(found(|bytes| bytes > 64 << 20), (false, None), "64 MiB is only what was tried");
+    assert_eq!(found(|_| false), (true, Some(false)), "it ends there, as the sets that it could hold show");
 }
 
 #[test]

@@ -166,7 +166,13 @@ pub const PAGE: Name = Name::new("mem.page");
 /// Dependent loads in random order.
 pub static LATENCY: Metric = Metric::duration("mem.latency", "A dependent load, random over the working set")
     .over([PageSize::AXIS, BYTES])
+    .version(LATENCY_AS_HELD)
     .baseline();
+/// From this version on sets above [`LATENCY_FLUSHED`] are as caches hold them; before, they were flushed from the caches whether these
+/// could hold them or not.
+pub const LATENCY_AS_HELD: u32 = 2;
+/// See [`LATENCY_AS_HELD`].
+pub const LATENCY_FLUSHED: u64 = 64 << 20;
 
 /// Chains of dependent loads in random order, independent of each other.
 pub static LATENCY_PARALLEL: Metric = Metric::duration(
@@ -290,6 +296,7 @@ pub static BANDWIDTH_MEMCPY: Metric = Metric::rate(
 pub static LOADED_LATENCY: Metric =
     Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through memory")
         .over([INJECTED, BYTES])
+        .version(2)
         .needs(Need::SecondCpu);
 
 /// Memory bandwidth during those loads.
@@ -298,6 +305,7 @@ pub static LOADED_BANDWIDTH: Metric = Metric::rate(
     "Memory bandwidth meanwhile: the injected bytes and the lines of the timed loads",
 )
 .over([INJECTED, BYTES])
+.version(2)
 .unit(Unit::BytesPerSecond, Better::Neither)
 .headline(Treatment::AsFound)
 .needs(Need::SecondCpu);

@@ -4,9 +4,12 @@ use kelvin_model::{Cache, CacheKind, Machine};
 
 /// Maximum share of the available memory, and of the cgroup's limit, that a probe touches.
 const SHARE: f64 = 0.5;
-/// Last-level cache assumed where the machine states none, and the most that is believed of a virtual machine: it is told the size
+/// Last-level cache assumed where the machine states none, and what is believed of a virtual machine: it is told the size
 /// of the host's, of which it has a share that nobody states. More than most have.
 const ASSUMED_LAST_LEVEL: u64 = 64 << 20;
+/// What is believed of it for each of its CPUs that share the cache, where that is more: a machine with most of a host's CPUs has most of
+/// its cache, of which current servers have 2 to 6 MiB for a hardware thread.
+const BELIEVED_OF_A_CPU: u64 = 8 << 20;
 /// The largest working set is this many times the last-level cache, and at least this many bytes, memory permitting.
 const TIMES_LAST_LEVEL: u64 = 4;
 const LEAST_LARGEST: u64 = 256 << 20;
@@ -23,8 +26,10 @@ pub(crate) fn allowance(machine: &Machine) -> u64 {
 /// The stated last-level cache as far as it is believed, or the assumed one.
 pub(crate) fn last_level(machine: &Machine) -> u64 {
     let is_virtual = machine.platform.hypervisor.get().is_some_and(Option::is_some);
-    let believed = if is_virtual { ASSUMED_LAST_LEVEL } else { u64::MAX };
-    data_caches(machine).last().map_or(ASSUMED_LAST_LEVEL, |cache| cache.bytes.min(believed))
+    data_caches(machine).last().map_or(ASSUMED_LAST_LEVEL, |cache| {
+        let of_cpus = BELIEVED_OF_A_CPU * sharers(machine, cache);
+        if is_virtual { cache.bytes.min(ASSUMED_LAST_LEVEL.max(of_cpus)) } else { cache.bytes }
+    })
 }
 
 /// The largest working set of a probe with `copies` of it: four times the last-level cache, at least 256 MiB, within
@@ -39,6 +44,12 @@ pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
     let mut caches: Vec<&Cache> = all.iter().filter(|cache| cache.kind != CacheKind::Instruction).collect();
     caches.sort_by_key(|cache| cache.level);
     caches
+}
+
+/// How many of the allowed CPUs share a cache; at least one.
+pub(super) fn sharers(machine: &Machine, cache: &Cache) -> u64 {
+    let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
+    cache.shared_by.iter().filter(|cpu| allowed.contains(cpu)).count().max(1) as u64
 }
 
 /// Bytes of a base page: as stated, else those of most machines.
@@ -108,5 +119,9 @@ mod tests {
         };
         assert_eq!([of(Some("KVM"), 480 << 20), of(None, 480 << 20)], [256 << 20, 1920 << 20]);
         assert_eq!(of(Some("KVM"), 32 << 20), of(None, 32 << 20));
+        // One with 40 of the host's CPUs may have 320 MiB.
+        let mut many = crate::memory::bandwidth::tests::machine(40, 480 << 20, 64 << 30);
+        many.platform.hypervisor = Fact::known(Some("KVM".to_owned()), "a test");
+        assert_eq!((last_level(&many), largest(&many, 1)), (320 << 20, 1280 << 20));
     }
 }

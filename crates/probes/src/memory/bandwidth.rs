@@ -13,14 +13,14 @@ use kelvin_catalogue::mem::{
     BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, CORE_TO_CORE, Cpus, LATENCY, LATENCY_PARALLEL,
 };
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Cache, Case, Machine, NoPrediction};
+use kelvin_model::{Case, Machine, NoPrediction};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::image::resident_around;
 use kelvin_sys::kernels::bandwidth::{Arrays, Kernel, Operation, TURN, Window};
 use kelvin_sys::memory::{Arena, Pages};
 
-use super::allowance::{allowance, allowed, data_caches, largest, last_level, second_level};
+use super::allowance::{allowance, allowed, data_caches, largest, last_level, second_level, sharers};
 use super::axes::number;
 use super::limits;
 use super::operations::MEASURED;
@@ -60,7 +60,7 @@ pub(crate) static PROBE: Probe = Probe {
                   more for a triad, and double for a write or fill; the rate of storing nonzero bytes, by the rate of \
                   zeros.",
         pitfalls: &[
-            "A working set of which the cache keeps a part: the largest is four times the last-level cache, of which at most 64 MiB are believed to be a virtual machine's own.",
+            "A working set of which the cache keeps a part: the largest is four times the last-level cache, of which at most 64 MiB, or 8 MiB for each of its CPUs, are believed to be a virtual machine's own.",
             "Write-allocate traffic: a store to a line that is not in a cache reads it first, unless it is non-temporal.",
             "Zeros taken for data: some processors transfer a line of zeros without its data, or not at all, at twice \
              the rate or more (seen on a Zen 5: memset of 0 at 90 GB/s, of 1 at 40). Zeroing is a separate metric: \
@@ -100,12 +100,6 @@ pub(crate) static PROBE: Probe = Probe {
 
 /// Working sets where the machine states no caches: within any current L1 and any current L2.
 const ASSUMED_INNER: [u64; 2] = [16 << 10, 128 << 10];
-
-/// How many of the allowed CPUs share a cache; at least one.
-fn sharers(machine: &Machine, cache: &Cache) -> u64 {
-    let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
-    cache.shared_by.iter().filter(|cpu| allowed.contains(cpu)).count().max(1) as u64
-}
 
 /// How many last-level caches the allowed CPUs have between them.
 pub(super) fn last_levels(machine: &Machine) -> u64 {
@@ -527,7 +521,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub(super) mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::{CacheKind, Fact};
+    use kelvin_model::{Cache, CacheKind, Fact};
 
     /// A machine with caches of 48 KiB, 1 MiB, and a last level that its CPUs share.
     pub(in crate::memory) fn machine(cpus: u32, last_level: u64, available: u64) -> Machine {
