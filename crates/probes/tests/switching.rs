@@ -62,10 +62,30 @@ fn every_pass_of_a_ring_is_at_least_a_switch() {
     of(&readings, "os.switch.ring.own");
 }
 
+/// Samples between two readings of the canaries.
+fn between_canaries(id: &str, case: &Case) -> Option<usize> {
+    let readings = measure_if_possible(id, case, SLICE)?;
+    let Readings::Batches(batches) = &readings[0].readings else { panic!("{id} has no batches") };
+    Some(batches.canary_stride)
+}
+
 #[test]
-fn another_cpu_is_woken() {
+fn what_a_partner_waits_for_is_timed_alike_wherever_it_is_woken() {
+    let named = |axis, value| Case::new().at(kelvin_model::Point::named(axis, value));
+    // A partner that waits notices a canary before every few wake-ups: it is asleep for longer. In all of these so many samples follow
+    // each other that next to none has one before it.
+    let Some(trips) = between_canaries("net.rtt.tcp", &named("placement", "two_cpus").with("message", 64)) else {
+        return;
+    };
+    assert!(trips >= 100, "{trips}");
     for means in ["pipe", "futex"] {
-        measure_if_possible("os.switch.cross_cpu", &Case::new().at(kelvin_model::Point::named("means", means)), SLICE);
+        assert_eq!(between_canaries("os.switch.cross_cpu", &named("means", means)), Some(trips), "{means}");
+    }
+    for woken in ["process_pipe", "thread_futex"] {
+        for placement in ["same_cpu", "two_cpus"] {
+            let case = named("woken", woken).at(kelvin_model::Point::named("placement", placement));
+            assert_eq!(between_canaries("os.switch.one_way", &case), Some(trips), "{case}");
+        }
     }
 }
 

@@ -209,6 +209,7 @@ pub static SWITCH_CROSS_CPU: Metric = Metric::duration(
 )
 .needs(Need::SecondCpu)
 .over([TokenMeans::AXIS])
+.version(2)
 .headline(Treatment::AsFound)
 .overhead(Overhead::None)
 .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
@@ -238,6 +239,7 @@ pub static SWITCH_ONE_WAY: Metric = Metric::duration(
     "One-way wake-up: from before a task wakes another until the other has read the clock, nothing subtracted",
 )
 .over([Woken::AXIS, Placement::AXIS])
+.version(2)
 .headline(Treatment::AsFound)
 .overhead(Overhead::None)
 .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)

@@ -175,6 +175,34 @@ fn back_to_back_operations_share_canaries_and_tags() {
     }
 }
 
+#[test]
+fn a_partner_that_notices_a_pause_is_timed_as_if_there_were_none() {
+    // Woken within 5 us of its last turn it answers in 10 us; after a longer pause it slept deeper, and takes 30 for three turns. A
+    // canary takes longer than that.
+    let times = |in_turn: bool| {
+        let script = Script::leak(2_000);
+        let request = request(40_000_000);
+        let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+        let (mut last, mut slow) = (0, 0u32);
+        let work = |_: Clock| {
+            slow = if script.now() - last > 5_000 { 3 } else { slow };
+            let takes = if slow > 0 { 30_000 } else { 10_000 };
+            slow = slow.saturating_sub(1);
+            script.advance(takes);
+            last = script.now();
+            Ok([takes])
+        };
+        if in_turn { bench.time_in_turn([&METRIC], work) } else { bench.time_each([&METRIC], work) }.unwrap();
+        let of_batches = bench.into_readings();
+        let batches = batches(&of_batches[0]);
+        let settled = batches.nanoseconds.iter().zip(&batches.tags).filter(|(_, tags)| !tags.any(Tags::WARM_UP));
+        settled.map(|(&time, _)| time).collect::<Vec<_>>()
+    };
+    assert!(times(false).contains(&30_000.0), "the partner notices the canaries");
+    let in_turn = times(true);
+    assert!(in_turn.len() > 100 && in_turn.iter().all(|&time| time == 10_000.0), "{in_turn:?}");
+}
+
 /// A core whose canaries read 20 ns, as a script with that step makes them.
 fn beyond(milliseconds: u64) -> Option<Beyond> {
     let steady = Steady { nanoseconds: 20.0, tolerance: 0.02 };

@@ -19,7 +19,8 @@ pub(in crate::os) static PROBE: Probe = Probe {
     kind: ProbeKind::Measure,
     method: Method {
         how: "Two processes pinned to two CPUs pass a token back and forth, as a byte over pipes or by a futex. Every \
-              round trip is timed alone, so the distribution is that of single wake-ups, modes included; a value is \
+              round trip is timed alone, back to back with the others so that the partner notices no pause, \
+              so the distribution is that of single wake-ups, modes included; a value is \
               half a round trip with nothing subtracted (half a clock pair, some 10 ns, is in it). Each CPU goes idle \
               and is woken once per trip, if its idle loop lets it; a note gives this task's context switches by \
               getrusage. The headline takes the samples as found, because the other CPU's state is part of the figure.",
@@ -61,7 +62,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let mut partner = Partner::start(means, Task::Process, bench.partner_cpu()?)?;
     let counts = partner.count(64)?;
     bench.note(format!("partner on CPU {}; {}", bench.partner_cpu()?, counts.describe()));
-    bench.time_each([&SWITCH_CROSS_CPU], |clock| {
+    bench.time_in_turn([&SWITCH_CROSS_CPU], |clock| {
         let start = clock.start();
         partner.round_trips(1)?;
         Ok([clock.stop().wrapping_sub(start) / 2])

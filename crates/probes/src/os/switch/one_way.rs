@@ -25,7 +25,8 @@ pub(in crate::os) static PROBE: Probe = Probe {
     method: Method {
         how: "The clock is read, then another task is woken, a process or a thread: by a byte in a pipe, by a futex or by a \
               condition variable. That task reads the clock as soon as it runs, says what it read in memory that both \
-              share, and passes the token back, untimed. Each wake-up is timed alone, nothing is subtracted: the \
+              share, and passes the token back, untimed. Each wake-up is timed alone, back to back with the \
+              others so that the woken task notices no pause; nothing is subtracted: the \
               waking call, the switch, the end of the waiting call, and a clock pair. On one CPU the waking task has to \
               stop first. On two CPUs the two readings are of two counters, which the kernel found to run together; a \
               reading before its wake-up fails the round. A note gives the context switches by getrusage.",
@@ -86,7 +87,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         counts.proves_one_switch_each_way()?;
     }
     bench.note(format!("woken on CPU {cpu}; {}", counts.describe()));
-    bench.time_each([&METRIC], |clock| {
+    bench.time_in_turn([&METRIC], |clock| {
         let start = clock.start();
         partner.round_trips(1)?;
         let way = partner.read().checked_sub(start);
