@@ -9,27 +9,43 @@ use super::arch::{again, count_unless_negative, load, plus, times};
 /// Register to register, because some cores eliminate an add of an immediate at rename (Golden Cove, Zen 5).
 #[inline(always)]
 pub fn chain_add(iterations: u64) {
+    chain_add_result(iterations);
+}
+
+/// The same, with the sum: one for each add.
+#[inline(always)]
+pub(super) fn chain_add_result(iterations: u64) -> u64 {
+    let mut sum = 0u64;
     // SAFETY: works on registers only.
     unsafe {
         asm!(
             ".p2align 5", "2:", ".rept 64", plus!("sum", "one"), ".endr", again!(),
-            sum = inout(reg) 0u64 => _, one = in(reg) 1u64, n = inout(reg) iterations.max(1) => _,
+            sum = inout(reg) sum, one = in(reg) 1u64, n = inout(reg) iterations.max(1) => _,
             options(nomem, nostack)
         );
     }
+    sum
 }
 
 /// `iterations` times 64 dependent multiplies of 64-bit registers.
 #[inline(always)]
 pub fn chain_multiply(iterations: u64) {
+    chain_multiply_result(iterations);
+}
+
+/// The same, with the product: three, times three for each multiply.
+#[inline(always)]
+pub(super) fn chain_multiply_result(iterations: u64) -> u64 {
+    let mut product = 3u64;
     // SAFETY: works on registers only.
     unsafe {
         asm!(
             ".p2align 5", "2:", ".rept 64", times!("product", "factor"), ".endr", again!(),
-            product = inout(reg) 3u64 => _, factor = in(reg) 3u64, n = inout(reg) iterations.max(1) => _,
+            product = inout(reg) product, factor = in(reg) 3u64, n = inout(reg) iterations.max(1) => _,
             options(nomem, nostack)
         );
     }
+    product
 }
 
 /// `iterations` times 64 dependent loads from one line in L1.
@@ -52,6 +68,13 @@ pub fn chain_load(iterations: u64) {
 /// `iterations` times 64 adds on eight registers, for maximum parallelism.
 #[inline(always)]
 pub fn independent_adds(iterations: u64) {
+    independent_adds_results(iterations);
+}
+
+/// The same, with the sum in each register: an eighth of the adds.
+#[inline(always)]
+pub(super) fn independent_adds_results(iterations: u64) -> [u64; 8] {
+    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = [0u64; 8];
     // SAFETY: works on registers only.
     unsafe {
         asm!(
@@ -61,12 +84,13 @@ pub fn independent_adds(iterations: u64) {
             plus!("e", "one"), plus!("f", "one"), plus!("g", "one"), plus!("h", "one"),
             ".endr",
             again!(),
-            a = inout(reg) 0u64 => _, b = inout(reg) 0u64 => _, c = inout(reg) 0u64 => _, d = inout(reg) 0u64 => _,
-            e = inout(reg) 0u64 => _, f = inout(reg) 0u64 => _, g = inout(reg) 0u64 => _, h = inout(reg) 0u64 => _,
+            a = inout(reg) a, b = inout(reg) b, c = inout(reg) c, d = inout(reg) d,
+            e = inout(reg) e, f = inout(reg) f, g = inout(reg) g, h = inout(reg) h,
             one = in(reg) 1u64, n = inout(reg) iterations.max(1) => _,
             options(nomem, nostack)
         );
     }
+    [a, b, c, d, e, f, g, h]
 }
 
 /// A loop of `iterations` that does nothing but count.

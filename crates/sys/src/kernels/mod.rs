@@ -33,6 +33,8 @@ use calls_arch::emitted;
 pub(crate) use calls_arch::{system_call, system_calls};
 pub(crate) use loops::chase;
 pub use loops::{Outcomes, branches, chain_add, chain_load, chain_multiply, counted_loop, independent_adds};
+#[cfg(test)]
+use loops::{chain_add_result, chain_multiply_result, independent_adds_results};
 pub use procedure::{Calls, MOST_ARGUMENTS, Via};
 pub use xor::xor;
 
@@ -72,23 +74,68 @@ mod tests {
         assert_eq!((branches(&mut { Outcomes::NEVER }, 1000), branches(&mut { Outcomes::ALWAYS }, 1000)), (1000, 0));
     }
 
-    /// More instructions per nanosecond than any core executes: sixteen per cycle, at ten gigahertz.
-    const IMPOSSIBLE: u64 = 160;
+    /// Instructions that a process executes to run a kernel for so many iterations, by stepping through it; `None` where that is not allowed.
+    fn executed(kernel: fn(u64), iterations: u64) -> Option<u64> {
+        // SAFETY: the child calls nothing but the kernel and what is safe after a fork in a process with threads: ptrace, raise and _exit.
+        let child = unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
+                    libc::_exit(1);
+                }
+                libc::raise(libc::SIGSTOP);
+                kernel(iterations);
+                libc::_exit(0);
+            }
+            pid
+        };
+        assert!(child > 0, "fork: {}", std::io::Error::last_os_error());
+        let wait = || {
+            let mut status = 0;
+            // SAFETY: `status` is an integer, and the child is ours.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            status
+        };
+        let mut steps = 0;
+        let mut status = wait();
+        while libc::WIFSTOPPED(status) {
+            steps += 1;
+            // SAFETY: the child is stopped, and traced by this thread.
+            let stepped = unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0) };
+            assert_eq!(stepped, 0, "{}", std::io::Error::last_os_error());
+            status = wait();
+        }
+        assert!(libc::WIFEXITED(status), "{status}");
+        (libc::WEXITSTATUS(status) == 0).then_some(steps)
+    }
 
     #[test]
-    fn kernels_do_all_of_their_work() {
-        for (kernel, iterations) in [
-            (chain_add as fn(u64), 200_000),
-            (chain_multiply, 200_000),
-            (chain_load, 200_000),
-            (independent_adds, 200_000),
-            (counted_loop, 200_000 * CHAIN),
+    fn kernels_execute_as_many_instructions_as_they_say() {
+        // The loop control of an iteration: decrement and branch.
+        const AGAIN: u64 = 2;
+        for (name, kernel, each) in [
+            ("chain_add", chain_add as fn(u64), CHAIN + AGAIN),
+            ("chain_multiply", chain_multiply, CHAIN + AGAIN),
+            ("chain_load", chain_load, CHAIN + AGAIN),
+            ("independent_adds", independent_adds, BLOCK + AGAIN),
+            ("counted_loop", counted_loop, AGAIN),
         ] {
-            let begun = crate::clock::monotonic();
-            kernel(iterations);
-            let taken = crate::clock::monotonic() - begun;
-            let instructions = if iterations > 200_000 { iterations } else { iterations * CHAIN };
-            assert!(taken > instructions / IMPOSSIBLE, "{instructions} instructions in {taken} ns");
+            // Of a call with more iterations nothing else is different.
+            let [one, four] = [1, 4].map(|iterations| executed(kernel, iterations));
+            let Some((one, four)) = one.zip(four) else {
+                return eprintln!("SKIP right to trace a child: the instructions of the kernels were not counted");
+            };
+            assert_eq!(four - one, 3 * each, "{name}: {one} instructions for one iteration, {four} for four");
+        }
+    }
+
+    #[test]
+    fn chains_have_the_results_of_their_work() {
+        for iterations in [1, 2, 1000] {
+            assert_eq!(chain_add_result(iterations), CHAIN * iterations, "{iterations}");
+            let product = (0..CHAIN * iterations).fold(3u64, |product, _| product.wrapping_mul(3));
+            assert_eq!(chain_multiply_result(iterations), product, "{iterations}");
+            assert_eq!(independent_adds_results(iterations), [BLOCK / 8 * iterations; 8], "{iterations}");
         }
     }
 }
