@@ -63,7 +63,11 @@ impl Here {
         let alike = spread(&alike, MOST_LOOKED_AT.min(looked_at_within(limit)).max(1));
         let looked = undisturbed_shares(&alike, limit)
             .map_err(|error| Fault::new("cannot look at the CPUs that may be used", error))?;
-        let Some(shares) = looked else { return Ok((usual, None)) };
+        let Some(shares) = looked else {
+            let is_short = looked_at_within(limit) == 0;
+            let why = if is_short { "the time of the run is too short for one" } else { "no state of the CPUs was steady" };
+            return Ok((usual, Some(kelvin_machine::neighbours_unseen(usual.cpu, why))));
+        };
         let shares: Vec<(u32, f64)> = alike.into_iter().zip(shares).collect();
         let cpu = quietest(&shares, usual.cpu);
         let mut found = placement(&self.machine, &self.allowed, cpu);
@@ -127,6 +131,21 @@ mod tests {
         assert_eq!(quietest(&[(7, 0.25), (15, 0.09)], 15), 15, "not worth a change");
         assert_eq!(quietest(&[(7, 1.0)], 15), 15, "it was not looked at");
         assert_eq!(quietest(&[], 15), 15);
+    }
+
+    #[test]
+    fn a_choice_that_was_dropped_is_said() {
+        let here = Here::read().unwrap();
+        let (placement, hazard) = here.quiet_placement(Duration::from_millis(1)).unwrap();
+        assert_eq!(placement, here.placement(None).unwrap());
+        let hazard = hazard.unwrap();
+        assert_eq!(
+            hazard.summary,
+            format!(
+                "CPU {} was taken without a look at who shares its core: the time of the run is too short for one",
+                placement.cpu
+            )
+        );
     }
 
     #[test]

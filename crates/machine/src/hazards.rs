@@ -18,7 +18,7 @@ use crate::text::Root;
 /// Time between the two readings of /proc/stat that show the current steal and load.
 const SAMPLE: std::time::Duration = std::time::Duration::from_millis(200);
 
-pub use processor::neighbours;
+pub use processor::{neighbours, neighbours_unseen};
 
 /// All hazards of a machine before a run, the worst first; `scratch` is the directory for files.
 ///

@@ -43,7 +43,7 @@ use crate::smbios::Smbios;
 use crate::text::Root;
 
 pub use file_cache::{Bound, FileCache, Term, file_cache, pages_of_files};
-pub use hazards::{hazards, neighbours};
+pub use hazards::{hazards, neighbours, neighbours_unseen};
 pub use identity::hardware;
 pub use topology::allowed;
 pub use watch::Watch;

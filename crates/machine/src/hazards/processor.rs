@@ -33,6 +33,14 @@ pub fn neighbours(looked_at: &[(u32, f64)]) -> Option<Hazard> {
     )
 }
 
+/// That no such look was had at the CPU of a run, and why.
+pub fn neighbours_unseen(cpu: u32, why: &str) -> Hazard {
+    let summary = format!("CPU {cpu} was taken without a look at who shares its core: {why}");
+    let effect = "another CPU may be left alone more; what work beside another thread of the core does to a run, its canaries show";
+    hazard("neighbours_unseen", Severity::Note, summary, effect)
+        .read_in("canaries on each CPU for some milliseconds before the run")
+}
+
 fn governor(look: &Look<'_>) -> Option<Hazard> {
     let governor = &look.machine.cpu.governor;
     let Some(name) = governor.get() else {
