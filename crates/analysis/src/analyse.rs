@@ -1,6 +1,7 @@
 //! The analysis of a run, assembled from its parts.
 
 use kelvin_model::{Measurement, Metric, PredictionRecord, Run, Unit};
+use kelvin_reference::Library;
 
 use crate::bounds::{broken_bound, implausible};
 use crate::gather::{Gathered, not_measured};
@@ -15,6 +16,11 @@ use crate::{ceilings, findings, levels, placement, plausible, screen, tails};
 
 /// Analyses a run: a stored one and a live one alike.
 pub fn analyse(run: &Run) -> Analysis {
+    analyse_among(run, kelvin_reference::library())
+}
+
+/// The same, judged against these machines of its class.
+pub fn analyse_among(run: &Run, library: &Library) -> Analysis {
     let desk = Desk::of(run);
     let hertz = core_hertz(run, &desk);
     let mut results = Vec::new();
@@ -36,7 +42,7 @@ pub fn analyse(run: &Run) -> Analysis {
     }
     placement::name_modes(&mut results);
     plausible::warn(run, &mut results);
-    let normal = normal::judge(kelvin_reference::library(), &run.outline.machine, &mut results);
+    let normal = normal::judge(library, &run.outline.machine, &mut results);
     let (model_lines, knees) = load::models(run);
     let mut analysis = Analysis {
         levels: found,

@@ -473,7 +473,14 @@ mod tests {
                     16..=22 => 12.0,
                     _ => 120.0,
                 };
-                CurvePoint { bytes: 1 << power, latency, lower: latency, upper: latency, is_known: true, was_flushed: false }
+                CurvePoint {
+                    bytes: 1 << power,
+                    latency,
+                    lower: latency,
+                    upper: latency,
+                    is_known: true,
+                    was_flushed: false,
+                }
             })
             .collect();
         let cache = |level, bytes| Cache {

@@ -33,7 +33,7 @@ mod tails;
 pub mod testing;
 pub mod words;
 
-pub use analyse::analyse;
+pub use analyse::{analyse, analyse_among};
 pub use canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN, steady_core};
 pub use causes::{controls_of, explain, measured_under};
 pub use compare::{Compare, Gate, MeasuredInTurn, SideOf, Subject, Turns, compare_in_turn, what_differs};
@@ -41,8 +41,10 @@ pub use gather::samples_as_found;
 pub use headlines::Headlines;
 pub use history::{LEAST_MACHINES, Recorded, RecordedRun, Records, alarming, annotate, news};
 pub use kelvin_model::{Interval, IntervalKind, Place};
+pub use kelvin_reference::{Library, Machine as Member, library};
 pub use learn::{FIRST_ROUND_COST, ROUND_COST, RoundCost, round_costs};
 pub use levels::{CurvePoint, levels};
+pub use normal::member;
 pub use reference::references;
 pub use result::{
     AgainstClass, Analysis, Answer, AreaAgainstClass, BesideRival, BestCell, CanaryCorrelation, CanaryHistory,

@@ -1,6 +1,7 @@
-//! The second judgement: figures against published machines of the class, independent of everything else in the run.
+//! The second judgement: figures against machines of the class, published ones and a user's own, independent of everything else in the run.
 
-use kelvin_model::{Better, Machine, Name, Unit};
+use kelvin_catalogue::find;
+use kelvin_model::{Better, Headline, Machine, Name, Unit};
 use kelvin_reference::{Area, Class, FEW_MEMBERS, Judged, Library};
 
 use crate::result::{AgainstClass, AreaAgainstClass, FigureClass, MetricResult, Normal, Summary};
@@ -14,11 +15,17 @@ const AREAS: [Name; 3] = [Name::new("mem"), Name::new("os"), Name::new("cpu")];
 
 /// Judges all results against a library: each gets what is usual of it, and the areas are judged as wholes.
 pub(crate) fn judge(library: &Library, machine: &Machine, results: &mut [MetricResult]) -> Normal {
-    let classes = [Area::Hardware, Area::Kernel].map(|area| Class::of_facts(machine, area));
+    let classes = [Area::Hardware, Area::Kernel].map(|area| Class::of_own(machine, area));
     let (hardware, kernel) = match classes {
         [Ok(hardware), Ok(kernel)] => (hardware, kernel),
         [Err(why), _] | [_, Err(why)] => return Normal { none_because: Some(why), ..Normal::default() },
     };
+    // Nothing is published of machines that hide their model: their class has a user's own members, or none.
+    if let Err(why) = Class::of_facts(machine, Area::Hardware)
+        && !library.machines().iter().any(|member| hardware.has(member))
+    {
+        return Normal { none_because: Some(why), ..Normal::default() };
+    }
     let class_of = |metric| if Area::of(metric) == Area::Hardware { &hardware } else { &kernel };
     for result in results.iter_mut().filter(|result| !result.only_input) {
         result.of_class = figure(library, class_of(result.metric.id), result);
@@ -26,6 +33,19 @@ pub(crate) fn judge(library: &Library, machine: &Machine, results: &mut [MetricR
     let judged: Vec<Judged> = results.iter().filter(|result| !result.only_input).filter_map(judged).collect();
     let areas = AREAS.into_iter().filter_map(|area| self::area(library, class_of(area), area, &judged));
     Normal { class: Some(hardware.to_string()), none_because: None, areas: areas.collect() }
+}
+
+/// A machine of a user's own as a member of its class, by the headlines of a run of it.
+///
+/// # Errors
+/// Why it is of no class.
+pub fn member(run: &str, machine: &Machine, headlines: &[Headline]) -> Result<kelvin_reference::Machine, String> {
+    let figure = |one: &Headline| {
+        let metric = find(one.metric).filter(|metric| metric.version == one.version)?;
+        let value = one.value / base_unit(metric.unit)?;
+        (value > 0.0).then(|| Judged { metric: metric.id, case: one.case.clone(), value })
+    };
+    kelvin_reference::Machine::of_own(run, machine, headlines.iter().filter_map(figure))
 }
 
 /// The base unit of the SI in a metric's unit: that many nanoseconds are a second. `None` of what no published figure has.
@@ -99,7 +119,6 @@ fn against(summary: &Summary, (low, high): (f64, f64), better: Better) -> Option
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::find;
     use kelvin_model::Fact;
     use kelvin_reference::{Instance, MachineKind, Method, Mitigation, Row, library};
 

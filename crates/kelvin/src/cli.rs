@@ -406,7 +406,8 @@ pub struct RunArgs {
     /// --thorough), of files alone 2 (40 s, 20 minutes)
     #[arg(long)]
     pub rivals: bool,
-    /// Published machine to compare with, by id; repeatable [default in HTML: all]
+    /// Published machine to compare with, by id, or a file of an exported run, whose machine is judged with as one of its class;
+    /// repeatable [default in HTML: all published]
     #[arg(long, value_name = "MACHINE")]
     pub beside: Vec<String>,
     /// Print all tables and conclusions instead of the first screen

@@ -11,6 +11,7 @@ mod gaps;
 mod inquiry;
 mod keeper;
 mod measure;
+mod members;
 mod other_host;
 mod output;
 mod place;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse};
+use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Member, analyse_among};
 use kelvin_harness::{Effort, Judge, Plan, Setup, clock_source};
 use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings, RunStatus};
 use kelvin_store::{AppendError, Kin, Store, without_password};
@@ -12,6 +12,7 @@ use crate::cli::{MINIMUM, MeasureArgs};
 use crate::costs::{Conditions, taught};
 use crate::fault::Fault;
 use crate::keeper::Keeper;
+use crate::members::library_with;
 use crate::prepare::Prepared;
 use crate::private::Told;
 use crate::progress::Progress;
@@ -38,6 +39,8 @@ pub struct Wishes<'a> {
     pub args: &'a MeasureArgs,
     /// How much of what identifies machine and user is kept.
     pub told: Told,
+    /// Machines of the user's own that the machine is judged by, beside those of the store.
+    pub members: &'a [Member],
 }
 
 impl Wishes<'_> {
@@ -94,7 +97,7 @@ pub fn measure(
     }
     prepared.clear_up();
     let run = wishes.told.run(run)?;
-    let analysis = analyse(&run);
+    let analysis = analyse_among(&run, &library_with(wishes.members, keeper.map(Keeper::store), &run.outline.machine));
     let kept = keeper.zip(open).map_or(Ok(()), |(keeper, (mut recorder, end))| {
         let mut headlines = analysis.teaches(|metric| sockets::is_usual(metric, &sockets));
         headlines.extend(taught(&run, conditions));

@@ -65,8 +65,10 @@ impl Here {
             .map_err(|error| Fault::new("cannot look at the CPUs that may be used", error))?;
         let Some(shares) = looked else {
             let is_short = looked_at_within(limit) == 0;
-            let why = if is_short { "the time of the run is too short for one" } else { "no state of the CPUs was steady" };
-            return Ok((usual, Some(kelvin_machine::neighbours_unseen(usual.cpu, why))));
+            let why =
+                if is_short { "the time of the run is too short for one" } else { "no state of the CPUs was steady" };
+            let unseen = kelvin_machine::neighbours_unseen(usual.cpu, why);
+            return Ok((usual, Some(unseen)));
         };
         let shares: Vec<(u32, f64)> = alike.into_iter().zip(shares).collect();
         let cpu = quietest(&shares, usual.cpu);

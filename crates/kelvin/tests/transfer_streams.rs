@@ -158,8 +158,9 @@ fn assert_held_back(limit: impl Fn(&Link) -> Result<(), Missing>, name: &str, sk
     let output = hosts.sent(&["--json", "--streams", "1"]);
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     let sentence = said["sentence"].as_str().unwrap();
-    let (_, size) =
-        sentence.split_once(&format!("limited by {name}: ")).unwrap_or_else(|| panic!("{sentence}: {}", said["carried"]));
+    let (_, size) = sentence
+        .split_once(&format!("limited by {name}: "))
+        .unwrap_or_else(|| panic!("{sentence}: {}", said["carried"]));
     // A round trip is at least what was planted; the window is what of the buffer is for data.
     let [size, unit, "over", trip, "ms,", ..] = size.split(' ').collect::<Vec<_>>()[..] else { panic!("{sentence}") };
     let (size, trip): (f64, f64) = (size.parse().unwrap(), trip.parse().unwrap());

@@ -1,9 +1,12 @@
-//! The class of a machine by its facts, or why it has none.
+//! The class of a machine by its facts, or why it has none; and a machine of a user's own as a member of it.
+
+use std::collections::BTreeSet;
 
 use kelvin_model::{Chassis, Cpu, Machine as Facts, Name};
 
+use crate::area::Judged;
 use crate::class::{Area, Class};
-use crate::machine::{Instance, MachineKind};
+use crate::machine::{Instance, Machine, MachineKind, Method, Row, Source};
 use crate::mitigation::Mitigation;
 
 /// A flag that only some generations of a vendor's cores have.
@@ -40,25 +43,83 @@ impl Class {
     /// Why it has none, in a sentence without its full stop: the core is not known, is emulated, or is none of the stated model; or what it is
     /// built as is not known.
     pub fn of_facts(machine: &Facts, area: Area) -> Result<Self, String> {
-        let core = core(machine)?;
-        let hypervisor = machine.platform.hypervisor.get();
-        let instance = match hypervisor {
-            Some(Some(_)) => Instance::Guest,
-            Some(None) => Instance::BareMetal,
-            None => Instance::NotStated,
-        };
-        let mitigations =
-            match area {
-                Area::Hardware => None,
-                Area::Kernel => machine.cpu.mitigations.get().map(|all| {
-                    all.iter().flat_map(|one| Mitigation::of_status(&one.vulnerability, &one.status)).collect()
-                }),
-            };
-        Ok(Self { core, kind: kind(machine, core)?, instance, mitigations, area })
+        match contradiction(&machine.cpu, core(machine)?) {
+            Some((_, because)) => Err(because),
+            None => Self::of_own(machine, area),
+        }
+    }
+
+    /// The same among a user's own machines: those that hide their model in the same way are of one class.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Class::of_facts`], but for a hidden model.
+    pub fn of_own(machine: &Facts, area: Area) -> Result<Self, String> {
+        let stated = core(machine)?;
+        let kind = kind(machine, stated)?;
+        let core = contradiction(&machine.cpu, stated).map_or(stated, |(hidden, _)| hidden);
+        let mitigations = if area == Area::Kernel { mitigations(machine) } else { None };
+        Ok(Self { core, kind, instance: instance(machine), mitigations, area })
     }
 }
 
-/// The generation of the core, where nothing contradicts it.
+/// The method of a user's own figures: kelvin's.
+const OWN: Method = Method { id: Name::new("kelvin"), tool: String::new(), differs: String::new(), factor: 1.02 };
+
+impl Machine {
+    /// A machine of a user's own, by its facts and the figures of a run.
+    ///
+    /// # Errors
+    ///
+    /// Why it is of no class, as of [`Class::of_own`].
+    pub fn of_own(run: &str, machine: &Facts, figures: impl IntoIterator<Item = Judged>) -> Result<Self, String> {
+        let class = Class::of_own(machine, Area::Hardware)?;
+        let row =
+            |one: Judged| Row { metric: one.metric, case: one.case, value: one.value, method: OWN, published: None };
+        let cpu = machine.cpu.model_name.get().cloned().unwrap_or_default();
+        Ok(Self {
+            id: Name::intern(&format!("own-{}", machine.identity)),
+            name: cpu.clone(),
+            cpu,
+            core: class.core,
+            kind: class.kind,
+            instance: class.instance,
+            hypervisor: machine.platform.hypervisor.get().cloned().flatten(),
+            cpus: machine.topology.allowed.get().and_then(|allowed| u32::try_from(allowed.len()).ok()),
+            memory: None,
+            channels: None,
+            kernel: None,
+            base_page: None,
+            mitigations: mitigations(machine),
+            measured: None,
+            source: Source {
+                id: OWN.id,
+                title: "a user's own runs".into(),
+                url: String::new(),
+                commit: None,
+                read: String::new(),
+            },
+            at: run.into(),
+            rows: figures.into_iter().map(row).collect(),
+        })
+    }
+}
+
+fn instance(machine: &Facts) -> Instance {
+    match machine.platform.hypervisor.get() {
+        Some(Some(_)) => Instance::Guest,
+        Some(None) => Instance::BareMetal,
+        None => Instance::NotStated,
+    }
+}
+
+/// Mitigations in force that cost kernel entries, where they are known.
+fn mitigations(machine: &Facts) -> Option<BTreeSet<Mitigation>> {
+    let all = machine.cpu.mitigations.get()?;
+    Some(all.iter().flat_map(|one| Mitigation::of_status(&one.vulnerability, &one.status)).collect())
+}
+
+/// The generation of the core that the machine states.
 fn core(machine: &Facts) -> Result<Name, String> {
     if let Some(Some(name)) = machine.platform.hypervisor.get()
         && name.contains("TCG")
@@ -69,22 +130,21 @@ fn core(machine: &Facts) -> Result<Name, String> {
     let Some(core) = fact.get() else {
         return Err(format!("the generation of the core is not known: {}", fact.source_or_reason()));
     };
-    match contradiction(&machine.cpu, core) {
-        Some(contradiction) => Err(contradiction),
-        None => Ok(Name::intern(core)),
-    }
+    Ok(Name::intern(core))
 }
 
-/// What a processor that states the model of another generation has that this one has not.
-fn contradiction(cpu: &Cpu, core: &str) -> Option<String> {
+/// A name for the core of a processor that states the model of another generation, and what it has that this one has not.
+fn contradiction(cpu: &Cpu, core: Name) -> Option<(Name, String)> {
+    let core = core.as_str();
     let (vendor, flags) = (cpu.vendor.get()?, cpu.flags.get()?);
     let has = |known: &&Generations| *vendor == known.vendor && flags.iter().any(|flag| *flag == known.flag);
     let known = GENERATIONS.iter().find(|known| has(known) && !known.of_cores.contains(&core))?;
-    Some(format!(
+    let because = format!(
         "it hides its model: it states that of {core}, but has the flag {}, as only {} have",
         known.flag,
         known.of_cores.join(", ")
-    ))
+    );
+    Some((Name::intern(&format!("{core} with {}", known.flag)), because))
 }
 
 /// What a machine is built as.

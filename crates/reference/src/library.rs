@@ -43,6 +43,12 @@ impl Library {
         self.machines.iter().find(|machine| machine.id == id)
     }
 
+    /// The same with machines of a user's own.
+    #[must_use]
+    pub fn with(&self, own: impl IntoIterator<Item = Machine>) -> Self {
+        Self::new(self.machines.iter().cloned().chain(own).collect())
+    }
+
     /// The same without one machine, as where that is judged by the others.
     #[must_use]
     pub fn without(&self, id: Name) -> Self {

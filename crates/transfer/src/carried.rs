@@ -56,7 +56,8 @@ impl Carried {
 
     /// Adds what another connection carried.
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { bytes, busy, by_window, by_buffer, window, buffer, most, delivered, round_trip, answers, waited } = *other;
+        let Self { bytes, busy, by_window, by_buffer, window, buffer, most, delivered, round_trip, answers, waited } =
+            *other;
         let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
         sum(&mut self.bytes, bytes);
         sum(&mut self.busy, busy);

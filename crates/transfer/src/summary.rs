@@ -319,7 +319,8 @@ impl Summary {
     fn of_trips(&self) -> String {
         let carried = self.carried.unwrap_or_default();
         let bytes = if carried.is_of_buffer() { carried.buffer } else { carried.window };
-        let trip = (carried.round_trip > 0).then(|| format!("over {}", units::seconds(carried.round_trip as f64 / 1e9)));
+        let trip =
+            (carried.round_trip > 0).then(|| format!("over {}", units::seconds(carried.round_trip as f64 / 1e9)));
         let bytes = (bytes > 0).then(|| units::plain(bytes as f64, Unit::Bytes));
         match (bytes, trip) {
             (Some(bytes), Some(trip)) => format!(": {bytes} {trip}"),
@@ -702,8 +703,9 @@ mod tests {
         // What holds neither back need not be the link, where that was never seen to.
         let unseen = Summary { streams: 4, ..waiting(250, Carried { busy: part(950), ..Carried::default() }) };
         assert!(
-            unseen.limited().starts_with("what limited it is not known: both ends waited 90 % of the time, the sender for answers 0 %")
-                && unseen.limited().contains("and the rate of the link is not known; "),
+            unseen.limited().starts_with(
+                "what limited it is not known: both ends waited 90 % of the time, the sender for answers 0 %"
+            ) && unseen.limited().contains("and the rate of the link is not known; "),
             "{}",
             unseen.limited()
         );

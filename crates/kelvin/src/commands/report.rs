@@ -6,17 +6,19 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use kelvin_analysis::analyse;
-use kelvin_model::{Reference, Run};
+use kelvin_analysis::analyse_among;
+use kelvin_model::Run;
 use kelvin_report::exports::LeftOut;
 use kelvin_report::{
     Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Json, Markdown, OpenMetrics, Parquet,
     ParquetSamples, Render, Report,
 };
+use kelvin_store::Store;
 
 use crate::cli::{Format, ReportArgs, StoreArgs};
 use crate::commands::{explain, open_store};
 use crate::fault::{Done, Fault};
+use crate::members::{Beside, library_with};
 use crate::private::Told;
 use crate::{output, predict};
 
@@ -32,15 +34,16 @@ pub fn report(args: &ReportArgs) -> Done {
     if is_binary && args.output.is_none() && output::is_terminal() {
         return Err(Fault::new("--output", "Parquet is no text for a terminal: name a file"));
     }
-    let mut chosen = references(&args.beside)?;
+    let Beside { published: mut chosen, members } = Beside::named(&args.beside)?;
     if chosen.is_empty() && args.format() == Format::Html {
         chosen = kelvin_analysis::references().to_vec();
     }
-    let mut run = Told::with(args.with_private).run(run_of(&args.run, &args.store)?)?;
+    let (run, store) = found(&args.run, &args.store)?;
+    let mut run = Told::with(args.with_private).run(run)?;
     if args.repredict {
         predict::anew(&mut run);
     }
-    let analysis = analyse(&run);
+    let analysis = analyse_among(&run, &library_with(&members, store.as_ref(), &run.outline.machine));
     let probes = explain::texts();
     let report = Report { run: &run, analysis: &analysis, references: &chosen, probes: &probes };
     let to_terminal = args.output.is_none();
@@ -57,26 +60,21 @@ pub fn report(args: &ReportArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The built-in machines with these ids.
-pub fn references(ids: &[String]) -> Result<Vec<Reference>, Fault> {
-    let all = kelvin_analysis::references();
-    let find = |id: &String| {
-        all.iter().find(|reference| reference.id == *id.as_str()).cloned().ok_or_else(|| {
-            let known: Vec<&str> = all.iter().map(|reference| reference.id.as_str()).collect();
-            Fault::because(format!("--beside {id}: no such machine; known are {}", known.join(", ")))
-        })
-    };
-    ids.iter().map(find).collect()
-}
-
 /// A run by its name in the store, or from the file that it names.
 pub fn run_of(name: &OsStr, store: &StoreArgs) -> Result<Run, Fault> {
+    Ok(found(name, store)?.0)
+}
+
+/// The same with the store that it is from, or that an option names.
+fn found(name: &OsStr, args: &StoreArgs) -> Result<(Run, Option<Store>), Fault> {
     let path = Path::new(name);
     if path.is_file() {
         let file = File::open(path).map_err(|error| Fault::new(format!("cannot open {}", path.display()), error))?;
-        return kelvin_store::import(file).map_err(|error| Fault::new(path.display(), error));
+        let run = kelvin_store::import(file).map_err(|error| Fault::new(path.display(), error))?;
+        return Ok((run, if args.store.is_some() { Some(open_store(args)?) } else { None }));
     }
-    open_store(store)?.load(&name.to_string_lossy()).map_err(Fault::because)
+    let store = open_store(args)?;
+    Ok((store.load(&name.to_string_lossy()).map_err(Fault::because)?, Some(store)))
 }
 
 fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut dyn Write) -> io::Result<()> {

@@ -21,6 +21,7 @@ use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::gaps;
 use crate::keeper::Keeper;
 use crate::measure::{Finished, MOST_OF_QUICK, Wishes, effort_defaults, measure};
+use crate::members::Beside;
 use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
@@ -35,19 +36,19 @@ pub fn run(args: &RunArgs) -> Done {
         (_, true) => Effort::Thorough,
         _ => Effort::Default,
     };
-    let references = report::references(&args.beside)?;
+    let beside = Beside::named(&args.beside)?;
     let plan = Selection::of(&args.names, "kelvin study")?.plan(&args.measure, &here, effort)?;
     let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let causes = if effort == Effort::Quick { 0.0 } else { gaps::SHARE };
     let (most, told) = (args.quick.then_some(MOST_OF_QUICK), Told::with(args.to.with_private));
-    let wishes = Wishes { mode, budget, most, rounds, causes, args: &args.measure, told };
+    let wishes = Wishes { mode, budget, most, rounds, causes, args: &args.measure, told, members: &beside.members };
     let text = match (args.full, args.names.is_empty()) {
         (true, _) => Text::Full,
         (_, true) => Text::Screen,
         (_, false) => Text::ScreenAndTables,
     };
-    carry_out(here, plan, &wishes, &Destination { text, ..Destination::new(&args.to, references) })
+    carry_out(here, plan, &wishes, &Destination { text, ..Destination::new(&args.to, beside.published) })
 }
 
 /// `kelvin file sweep`: the area of files and disks with all its points.
@@ -58,7 +59,8 @@ pub fn sweep(args: &SweepArgs) -> Done {
     let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let told = Told::with(args.to.with_private);
-    let wishes = Wishes { mode, budget, most: None, rounds, causes: gaps::SHARE, args: &args.measure, told };
+    let wishes =
+        Wishes { mode, budget, most: None, rounds, causes: gaps::SHARE, args: &args.measure, told, members: &[] };
     carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 

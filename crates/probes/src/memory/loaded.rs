@@ -511,8 +511,13 @@ mod tests {
         assert_eq!(with_cache(1, 64 * MIB).unwrap().0, 128 * MIB, "at once");
         let (own, rates) = with_cache(36, 300 * MIB).unwrap();
         assert_eq!((own * 36 / MIB, rates.passed), (511, 75.0), "8 MiB each lie in the cache");
-        let Err(Stop::Skip(reason)) = with_cache(36, 600 * MIB) else { panic!("the cache holds all that may be touched") };
-        assert!(reason.0.starts_with("the load could not be shown to be memory's: 36 injectors of 14 MiB"), "{reason:?}");
+        let Err(Stop::Skip(reason)) = with_cache(36, 600 * MIB) else {
+            panic!("the cache holds all that may be touched")
+        };
+        assert!(
+            reason.0.starts_with("the load could not be shown to be memory's: 36 injectors of 14 MiB"),
+            "{reason:?}"
+        );
     }
 
     #[test]
