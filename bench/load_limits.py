@@ -4,8 +4,9 @@
 Each case is one study with a limit that is known by construction: a link shaped by a token bucket filter, a disk throttled by its
 control group, a quota of CPU time on either side, few workers, a client that cannot take more, a full accept queue, a lock that nobody
 watches, two limits near balance, and cases in which nothing is reached. Others were built to fool it: a lock, a sleep, a slow upstream
-and a stall in the server's receive path, a quota that changes in the middle or cannot be seen, other work on all CPUs. Of each the verdict is compared, and where the construction gives it, the throughput at saturation (within
-5 %) and the knee (within one step of the numbers of users that were visited).
+and a stall in the server's receive path, a quota that changes in the middle or cannot be seen, connections that are accepted one by
+one, a lock and a link in turn, a client that waits at its reads, other work on all CPUs. Of each the verdict is compared, and where the
+construction gives it, the throughput at saturation (within 5 %) and the knee (within one step of the numbers of users that were visited).
 
 A verdict that is wrong and given without a doubt is the worst: it is said apart, and there must be none. Links carry 1448 bytes of
 payload in each frame of 1514 that the shaper counts.
@@ -138,26 +139,29 @@ small_window = under(Path("/proc/sys/net/ipv4/tcp_rmem"), "4096 4096 4096", "--b
 small_backlog = under(Path("/proc/sys/net/core/somaxconn"), "1", "--server-options", "--model pool --threads 2")
 
 
-def lock(microseconds):
-    """A server that runs already, behind a proxy that holds a lock for so long with each request."""
+def lock(microseconds, *accepted):
+    """A server that runs already, behind a proxy that holds a lock for so long with each request, or accepts so many connections a second
+    of one request each."""
 
     @contextmanager
     def planted(on):
         with telling(on.kelvin, on.base, 128, 20_000) as (address, words):
             proxy = common.build_rival("locked_proxy", on.base)
-            with started([proxy, address.rsplit(":")[-1], microseconds]) as proxied:
+            with started([proxy, address.rsplit(":")[-1], microseconds, *accepted]) as proxied:
                 yield ["--url", f"http://127.0.0.1:{proxied.stdout.readline().strip()}/", *words]
 
     return planted
 
 
-def waits(places, microseconds, options="", stall=0):
-    """A server of the study's own in which each request that is received waits, at so many places at a time, or all of them now and then."""
+def waits(places, microseconds, options="", stall=0, turn=0, reading=0, spin=0):
+    """A server of the study's own in which each request that is received waits, at so many places at a time, or all of them now and then,
+    or in every other few seconds, or on its CPU; or a client that waits at each answer."""
 
     @contextmanager
     def planted(on):
         library = common.build_preloaded("planted_wait", on.base)
         figures = {"PLANTED_PLACES": places, "PLANTED_US": microseconds, "PLANTED_STALL_MS": stall}
+        figures |= {"PLANTED_TURN_S": turn, "PLANTED_READ_US": reading, "PLANTED_SPIN": spin}
         yield [{"LD_PRELOAD": str(library), **{name: str(value) for name, value in figures.items()}}, "--server-options", options]
 
     return planted
@@ -335,6 +339,26 @@ CASES = {
         waits(0, 0, "--model pool --threads 4", stall=300),
         ["--file-size", "20kB", "--users", "1,2,4,8,16"],
         Expected("unknown: nothing_full", "unknown: nothing_busy", is_seen=False),
+    ),
+    "accepts throttled": (
+        lock(0, 40),
+        ["--users", FEW],
+        Expected("unknown: nothing_busy", "unknown: nothing_full", "unknown: other_work"),
+    ),
+    "a spinning lock in a pool of four": (
+        waits(1, 10_000, "--model pool --threads 4", spin=1),
+        ["--file-size", "20kB", "--users", FEW],
+        Expected("server-cpu", "unknown: nothing_full", "unknown: workers_wait", is_seen=False),
+    ),
+    "a lock and a link in turn": (
+        both(link(10 * MB), waits(1, 200_000, turn=3)),
+        ["--file-size", "100kB", "--users", FEW],
+        Expected("unknown: nothing_busy", "unknown: nothing_full", "unknown: still_growing", is_seen=False),
+    ),
+    "a client that waits at its reads": (
+        waits(0, 0, reading=2000),
+        ["--file-size", "20kB", "--users", FEW],
+        Expected("client", "unknown: nothing_busy", "unknown: nothing_full"),
     ),
     "a quota that changes": (
         moving_quota,

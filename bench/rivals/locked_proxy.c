@@ -1,9 +1,11 @@
-/* An HTTP proxy that holds one lock while it waits and while a request is answered: a limit that no resource of a host shows.
+/* An HTTP proxy that holds one lock while it waits and while a request is answered, or that accepts few connections of one request each:
+ * limits that no resource of a host shows.
  *
- * usage: locked_proxy PORT MICROSECONDS
+ * usage: locked_proxy PORT MICROSECONDS [ACCEPTED]
  *
  * Forwards each request for GET to the port on loopback, over one connection for each of its clients, MICROSECONDS after it got the
- * lock. Prints the port at which it listens, and serves until it is killed. */
+ * lock. With ACCEPTED it takes no lock, accepts at most so many connections a second, and ends each after its first answer. Prints the
+ * port at which it listens, and serves until it is killed. */
 #include "rival.h"
 
 #include <arpa/inet.h>
@@ -14,6 +16,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define HEAD 8192
 #define PART (256 << 10)
@@ -21,6 +24,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sockaddr_in upstream;
 static struct timespec hold;
+static long accepted;
 
 static int write_all(int to, const char *data, size_t bytes)
 {
@@ -80,8 +84,15 @@ static int relay(int from, int to, char *answer, size_t *filled, char *part)
 	begun = *filled - head;
 	if (begun > (size_t)left)
 		begun = (size_t)left;
-	if (write_all(to, answer, head + begun) != 0)
+	if (accepted > 0) {
+		static const char last[] = "Connection: close\r\n\r\n";
+
+		if (write_all(to, answer, head - 2) != 0 || write_all(to, last, sizeof(last) - 1) != 0 ||
+		    write_all(to, answer + head, begun) != 0)
+			return -1;
+	} else if (write_all(to, answer, head + begun) != 0) {
 		return -1;
+	}
 	drop(answer, filled, head + begun);
 	for (left -= (long)begun; left > 0;) {
 		ssize_t done = read(from, part, left < PART ? (size_t)left : PART);
@@ -104,11 +115,14 @@ static void *serve(void *argument)
 	setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	while (!failed && (head = read_head(client, request, &asked)) > 0) {
-		pthread_mutex_lock(&lock);
+		if (accepted == 0)
+			pthread_mutex_lock(&lock);
 		nanosleep(&hold, NULL);
 		failed = write_all(server, request, head) != 0 || relay(server, client, answer, &answered, part) != 0;
-		pthread_mutex_unlock(&lock);
+		if (accepted == 0)
+			pthread_mutex_unlock(&lock);
 		drop(request, &asked, head);
+		failed = failed || accepted > 0;
 	}
 	close(client);
 	close(server);
@@ -124,10 +138,11 @@ int main(int argc, char **argv)
 	socklen_t size = sizeof(own);
 	int listener;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: %s PORT MICROSECONDS\n", argv[0]);
+	if (argc != 3 && argc != 4) {
+		fprintf(stderr, "usage: %s PORT MICROSECONDS [ACCEPTED]\n", argv[0]);
 		return 2;
 	}
+	accepted = argc == 4 ? atol(argv[3]) : 0;
 	signal(SIGPIPE, SIG_IGN);
 	upstream = own;
 	upstream.sin_port = htons((uint16_t)atoi(argv[1]));
@@ -145,6 +160,8 @@ int main(int argc, char **argv)
 
 		if (client < 0)
 			continue;
+		if (accepted > 0)
+			usleep((useconds_t)(1000000 / accepted));
 		if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)client) != 0)
 			die("pthread_create");
 		pthread_detach(thread);

@@ -1,8 +1,9 @@
 /* Preloaded into a server, has each request that it receives wait: for a lock of the process, by itself, or for one of several places
- * behind it, as a slow upstream has them. Into any other program it does nothing.
+ * behind it, as a slow upstream has them. Into a client, has each answer wait that it reads. Into any other program it does nothing.
  *
  * PLANTED_PLACES: how many may wait at a time (1: a lock; 0: any number, a sleep). PLANTED_US: microseconds that each waits.
- * PLANTED_STALL_MS: instead, all wait for so long once in each second. */
+ * PLANTED_STALL_MS: instead, all wait for so long once in each second. PLANTED_TURN_S: only in every other so many seconds.
+ * PLANTED_READ_US: microseconds for which a client waits at each answer. PLANTED_SPIN: each waits for its place and in it on its CPU. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <semaphore.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 static sem_t places;
-static long limit, microseconds, stall;
+static long limit, microseconds, stall, turn, reading, spin;
 static int is_server;
 
 static long of(const char *name)
@@ -35,11 +36,35 @@ __attribute__((constructor)) static void begin(void)
 	limit = of("PLANTED_PLACES");
 	microseconds = of("PLANTED_US");
 	stall = of("PLANTED_STALL_MS");
+	turn = of("PLANTED_TURN_S");
+	reading = of("PLANTED_READ_US");
+	spin = of("PLANTED_SPIN");
 	sem_init(&places, 0, limit > 0 ? (unsigned)limit : 1);
+}
+
+static long now_in_us(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void spin_here(void)
+{
+	while (limit > 0 && sem_trywait(&places) != 0)
+		;
+	for (long until = now_in_us() + microseconds; now_in_us() < until;)
+		;
+	if (limit > 0)
+		sem_post(&places);
 }
 
 static void wait_here(void)
 {
+	if (spin > 0)
+		return spin_here();
+	if (turn > 0 && time(NULL) / turn % 2 != 0)
+		return;
 	if (stall > 0) {
 		struct timespec now;
 		clock_gettime(CLOCK_REALTIME, &now);
@@ -61,14 +86,21 @@ static int is_request(const char *bytes, ssize_t length)
 	return length > 9 && memcmp(bytes, "GET /", 5) == 0 && memcmp(bytes, "GET /.k", 7) != 0;
 }
 
+static void look_at(const char *bytes, ssize_t length)
+{
+	if (is_server && is_request(bytes, length))
+		wait_here();
+	else if (reading > 0 && !is_server && length > 9 && memcmp(bytes, "HTTP/1.1 ", 9) == 0)
+		usleep((useconds_t)reading);
+}
+
 ssize_t recv(int socket, void *bytes, size_t most, int flags)
 {
 	static ssize_t (*next)(int, void *, size_t, int);
 	if (!next)
 		next = (ssize_t(*)(int, void *, size_t, int))dlsym(RTLD_NEXT, "recv");
 	ssize_t length = next(socket, bytes, most, flags);
-	if (is_server && is_request(bytes, length))
-		wait_here();
+	look_at(bytes, length);
 	return length;
 }
 
@@ -78,8 +110,8 @@ ssize_t recvmsg(int socket, struct msghdr *message, int flags)
 	if (!next)
 		next = (ssize_t(*)(int, struct msghdr *, int))dlsym(RTLD_NEXT, "recvmsg");
 	ssize_t length = next(socket, message, flags);
-	if (is_server && length > 0 && message->msg_iovlen > 0 && is_request(message->msg_iov[0].iov_base, length))
-		wait_here();
+	if (length > 0 && message->msg_iovlen > 0)
+		look_at(message->msg_iov[0].iov_base, length);
 	return length;
 }
 
@@ -89,7 +121,6 @@ ssize_t read(int file, void *bytes, size_t most)
 	if (!next)
 		next = (ssize_t(*)(int, void *, size_t))dlsym(RTLD_NEXT, "read");
 	ssize_t length = next(file, bytes, most);
-	if (is_server && is_request(bytes, length))
-		wait_here();
+	look_at(bytes, length);
 	return length;
 }
