@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use kelvin_model::{
     AmountBy, Amounts, ByFormula, Bystander, CauseVerdict, Difference, Estimate, Evidence, Experiment, Explanation,
-    JudgedCause, Measurement, Metric, MetricAt, Name, Part, PartOf, Prediction, Reason, Share, TriedCause,
-    TriedMechanism, Unit, WHY_FORMAT,
+    JudgedCause, MeasuredValue, Measurement, Metric, MetricAt, Name, Part, PartOf, Prediction, Reason, Share,
+    TriedCause, TriedMechanism, Unit, WHY_FORMAT,
 };
 use kelvin_stats::{LEVEL, Uncertain, jointly_at, median, paired_ratio};
 
@@ -57,9 +57,11 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
 }
 
 /// The median of the rounds of a metric as found, or with all of these controls, of which a prediction may be made.
-pub fn measured_under(experiment: &Experiment, under: &[Name], at: &MetricAt) -> Option<f64> {
-    let values = Desk::of(experiment).raw(under, at);
-    (!values.is_empty()).then(|| median(&values.into_values().collect::<Vec<_>>()))
+pub fn measured_under(experiment: &Experiment, under: &[Name], at: &MetricAt) -> Option<MeasuredValue> {
+    let values: Vec<f64> = Desk::of(experiment).raw(under, at).into_values().collect();
+    let half = |(low, high): (f64, f64)| (high - low) / 2.0;
+    let half_width = Uncertain::median(&values, None).map_or(0.0, |figure| half(figure.interval(LEVEL)));
+    (!values.is_empty()).then(|| MeasuredValue { value: median(&values), half_width })
 }
 
 /// The controls that take away all that is shown, of each cause that which takes most; each once.

@@ -6,7 +6,7 @@ use kelvin_analysis::{Found, Gap, analyse, explain};
 use kelvin_harness::{Probe, ProbeKind};
 use kelvin_model::{Better, Case, Explanation, Measurement, Metric, Run};
 
-use crate::inquiry::{Inquiry, Pace, Stopped, inputs, measured_by, plan_of_case};
+use crate::inquiry::{Inquiry, Pace, Stopped, measured_by};
 use crate::prepare::Prepared;
 
 /// The part of a run's time for it.
@@ -73,8 +73,8 @@ pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation>
             continue;
         }
         let pace = Pace { seconds: left / of.saturating_sub(done).max(1) as f64, passes, most: left };
-        let inputs = inputs(&plan_of_case(probe, &case, &prepared.machine));
-        let found = Inquiry { probe, metric, case, inputs, pace, seed: run.outline.settings.seed }.carry_out(prepared);
+        let seed = run.outline.settings.seed;
+        let found = Inquiry::of((probe, metric, case), &prepared.machine, pace, seed).carry_out(prepared);
         explanations.extend(explain(&found.experiment));
         if found.stopped == Some(Stopped::Interrupted) {
             break;

@@ -1,8 +1,10 @@
 //! What is added to a run after its last round: the measured frequency, hardware bounds, and predictions.
 
 use kelvin_analysis::Headlines;
-use kelvin_harness::{Facts, Hardware, bounds, predictions};
-use kelvin_model::{BoundRecord, Case, Fact, Machine, PathToAgent, Planned, Run};
+use kelvin_harness::{Elsewhere, Facts, Hardware, bounds, predictions};
+use kelvin_model::{
+    BoundRecord, Case, Fact, Machine, MeasuredValue, Outline, PathToAgent, Planned, PredictionRecord, Run,
+};
 
 /// Adds what is known only after the last round: the measured frequency, and predictions.
 pub fn conclude(run: &mut Run) {
@@ -29,12 +31,32 @@ pub fn bounds_of(plan: &[Planned], machine: &Machine, way: Option<&PathToAgent>)
 fn predict(run: &mut Run, headlines: &Headlines) {
     let measured = |metric: &str, case: &Case| headlines.get(metric, case);
     let lacking = |metric: &str, case: &Case| headlines.lacking(metric, case);
-    let outline = &run.outline;
-    let elsewhere = kelvin_probes::elsewhere(&outline.machine, &outline.plan);
-    let facts = Facts::new(&outline.machine, &measured)
-        .by_way(outline.way.as_ref())
-        .or(&lacking)
-        .beside(&elsewhere)
-        .within(&outline.bounds);
-    run.predictions = predictions(&kelvin_probes::all(), &outline.plan, &facts);
+    let Outline { machine, plan, way, bounds, .. } = &run.outline;
+    let grounds = Grounds::of(machine, plan, way.as_ref(), bounds.clone());
+    run.predictions = predictions_of(plan, &grounds.facts(&measured).or(&lacking));
+}
+
+/// What predictions rest on beside figures: the same for a run and for one figure by itself, so that a figure has one prediction.
+pub struct Grounds<'a> {
+    machine: &'a Machine,
+    way: Option<&'a PathToAgent>,
+    elsewhere: Elsewhere,
+    bounds: Vec<BoundRecord>,
+}
+
+impl<'a> Grounds<'a> {
+    /// Those of what is planned.
+    pub fn of(machine: &'a Machine, plan: &[Planned], way: Option<&'a PathToAgent>, bounds: Vec<BoundRecord>) -> Self {
+        Self { machine, way, elsewhere: kelvin_probes::elsewhere(machine, plan), bounds }
+    }
+
+    /// They, with figures.
+    pub fn facts<'f>(&'f self, measured: &'f dyn Fn(&str, &Case) -> Option<MeasuredValue>) -> Facts<'f> {
+        Facts::new(self.machine, measured).by_way(self.way).beside(&self.elsewhere).within(&self.bounds)
+    }
+}
+
+/// The predictions of these figures.
+pub fn predictions_of(planned: &[Planned], facts: &Facts<'_>) -> Vec<PredictionRecord> {
+    predictions(&kelvin_probes::all(), planned, facts)
 }

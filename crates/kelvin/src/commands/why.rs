@@ -17,7 +17,7 @@ use kelvin_report::why::{Page, Picture, Why};
 
 use crate::cli::{WhyArgs, WhyFormat};
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::inquiry::{Inquired, Inquiry, Pace, Stopped, inputs, measured_by, plan_of_case};
+use crate::inquiry::{Inquired, Inquiry, Pace, Stopped, measured_by};
 use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
@@ -63,10 +63,10 @@ fn explained(
     (probe, metric, case): (&'static Probe, &'static Metric, &Case),
     pace: Pace,
 ) -> Result<(Explanation, Option<Stopped>), Fault> {
-    let plan = plan_of_case(probe, case, &here.machine);
-    let prepared = Prepared::new(here, &plan, &args.measure)?;
     let seed = args.measure.seed.unwrap_or_else(|| u64::from(std::process::id()));
-    let found = Inquiry { probe, metric, case: case.clone(), inputs: inputs(&plan), pace, seed }.carry_out(&prepared);
+    let inquiry = Inquiry::of((probe, metric, case.clone()), &here.machine, pace, seed);
+    let prepared = Prepared::new(here, inquiry.plan(), &args.measure)?;
+    let found = inquiry.carry_out(&prepared);
     prepared.clear_up();
     let explanation = explain(&found.experiment).ok_or_else(|| nothing(&found))?;
     // A reason may quote a path of the user's.
