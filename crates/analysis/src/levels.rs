@@ -358,7 +358,9 @@ fn conclusions(levels: &[MemoryLevel], caches: &[(u32, u64)], points: &[CurvePoi
         [only] => vec![(LevelClaim::Flat { latency: only.latency, span }, None)],
         several => {
             let unseen = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
-            let of_unseen = unseen.map(|&(level, bytes)| (LevelClaim::Unseen { level, bytes }, Some(false)));
+            let is_covered = |level, bytes| covers(points, below(caches, level), bytes).then_some(false);
+            let of_unseen =
+                unseen.map(|&(level, bytes)| (LevelClaim::Unseen { level, bytes }, is_covered(level, bytes)));
             several.iter().map(|level| (claim(level), level.agrees)).chain(of_unseen).collect()
         }
     };
@@ -366,6 +368,19 @@ fn conclusions(levels: &[MemoryLevel], caches: &[(u32, u64)], points: &[CurvePoi
         Conclusion { claim: Claim::Level(level), holds, evidence: evidence.clone(), tested: None }.into()
     };
     claims.into_iter().map(conclude).collect()
+}
+
+/// Bytes of the cache below one; none of the first.
+fn below(caches: &[(u32, u64)], level: u32) -> u64 {
+    caches.iter().filter(|(number, _)| *number < level).map(|(_, bytes)| *bytes).max().unwrap_or(0)
+}
+
+/// Whether the points from one size to another are as far apart as a level is at least: without them a plateau could not be seen.
+fn covers(points: &[CurvePoint], from: u64, to: u64) -> bool {
+    let mut within = points.iter().map(|point| point.bytes).filter(|bytes| (from + 1..=to).contains(bytes));
+    let Some(first) = within.next() else { return false };
+    let last = within.next_back().unwrap_or(first);
+    (last as f64 / first as f64).log2() >= LEAST_SPAN - 1e-9
 }
 
 fn claim(level: &MemoryLevel) -> LevelClaim {

@@ -48,7 +48,10 @@ fn engines_cross_where_their_costs_are_equal() {
     );
     assert_eq!(fread.holds, Some(true));
     let mmap = conclusion(all, "mmap beats read");
-    assert_eq!((mmap.text.as_str(), mmap.holds), ("mmap beats read at all 5 request sizes", Some(true)));
+    assert_eq!(
+        (mmap.text.as_str(), mmap.holds),
+        ("mmap beats read at all 5 request sizes, 1 B to 1\u{202f}000\u{202f}000 B", Some(true))
+    );
     assert!(mmap.test.contains("0.50"), "{}", mmap.test);
     let pread = conclusion(all, "pread and read differ");
     assert_eq!(pread.holds, None);
@@ -71,7 +74,7 @@ fn many_engines_are_a_matrix_and_eight_sentences_at_most() {
         names.iter().enumerate().map(|(at, &name)| (name, 100.0 - 8.0 * at as f64, 0.1 + 0.01 * at as f64)).collect();
     let study = testing::study(&run(&ways, &SIZES), "file.engines").unwrap();
     let [answer] = &study.answers[..] else { panic!("{:?}", study.answers) };
-    assert!(answer.says.starts_with("The fastest engine is dd at 1 B to 100 B, "), "{}", answer.says);
+    assert!(answer.says.starts_with("The fastest engine is dd at 1 B and 100 B, "), "{}", answer.says);
     assert!(answer.says.contains(", read at "), "{}", answer.says);
     assert!(answer.because.len() < 8 && answer.because.iter().all(|line| line.ends_with('.')), "{answer:#?}");
     let [table] = &study.tables[..] else { panic!("{:?}", study.tables) };
@@ -86,11 +89,32 @@ fn an_engine_that_never_wins_and_engines_that_are_alike() {
     let study = testing::study(&run(&ways, &SIZES), "file.engines").unwrap();
     let all = &study.conclusions;
     let readv = conclusion(all, "readv beats read");
-    assert!(readv.text.ends_with("read wins at all 5"), "{}", readv.text);
+    assert!(readv.text.contains("read wins at all 5 request sizes, 1 B to "), "{}", readv.text);
     assert_eq!(readv.holds, Some(false));
     let first = conclusion(all, "is fastest at requests of 1 B");
     assert!(first.text.contains("possibly as fast: ") && !first.text.ends_with("readv"), "{}", first.text);
     assert_eq!(first.holds, None);
+}
+
+#[test]
+fn two_sizes_name_no_crossing_but_the_points() {
+    let ways = [("read", 100.0, 0.1), ("fread", 1.0, 0.11), ("mmap", 50.0, 0.05)];
+    let study = testing::study(&run(&ways, &[1, 1_000_000]), "file.engines").unwrap();
+    let fread = conclusion(&study.conclusions, "fread beats read");
+    assert_eq!(
+        fread.text,
+        "fread beats read at requests of 1 B, and read wins at 1\u{202f}000\u{202f}000 B: too few sizes on one side to say where they \
+         cross"
+    );
+    let [answer] = &study.answers[..] else { panic!("{:?}", study.answers) };
+    assert!(!answer.because.concat().contains("about"), "{answer:#?}");
+    // Nothing was measured between the two.
+    let study = testing::study(
+        &run(&[("read", 100.0, 0.1), ("pread", 90.0, 0.1), ("mmap", 5.0, 0.05)], &[1, 1_000_000]),
+        "file.engines",
+    );
+    let says = &study.unwrap().answers[0].says;
+    assert_eq!(says, "The fastest engine is mmap at 1 B and 1\u{202f}000\u{202f}000 B.");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use kelvin_analysis::Concluded;
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Case, Fact, Metric, Run, Treatment};
+use kelvin_model::{Better, Case, Fact, Metric, Run, Treatment, Unit};
 
 const fn metric(id: &'static str) -> Metric {
     Metric::duration(id, "A time of the tasks study").headline(Treatment::AsFound)
@@ -11,17 +11,20 @@ const fn metric(id: &'static str) -> Metric {
 
 const ELAPSED: Metric = metric("os.tasks.elapsed");
 const INVISIBLE: Metric = metric("os.tasks.invisible");
+const EFFICIENCY: Metric = metric("os.tasks.efficiency").unit(Unit::Ratio, Better::Higher);
 
 /// A machine of four CPUs: elapsed seconds by kind and number of tasks, each in six rounds with 0.2 % of noise.
 fn run(elapsed: &[(&'static str, u64, f64)], invisible_share: f64) -> Run {
-    let mut run = testing::run(&[ELAPSED, INVISIBLE]);
+    let mut run = testing::run(&[ELAPSED, INVISIBLE, EFFICIENCY]);
     run.outline.machine.topology.allowed = Fact::known(vec![0, 1, 2, 3], "affinity");
     for &(kind, tasks, seconds) in elapsed {
         let case = Case::new().at(kelvin_model::Point::named("kind", kind)).with("tasks", tasks);
         let rounds: Vec<f64> = (0..6).map(|i| seconds * 1e9 * (1.0 + 0.001 * f64::from(i * 5 % 6 - 2))).collect();
         let invisible: Vec<f64> = rounds.iter().map(|elapsed| invisible_share * 4.0 * elapsed).collect();
         add_scalars(&mut run, &ELAPSED, case.clone(), &rounds);
-        add_scalars(&mut run, &INVISIBLE, case, &invisible);
+        add_scalars(&mut run, &INVISIBLE, case.clone(), &invisible);
+        let efficiency: Vec<f64> = rounds.iter().map(|elapsed| 8e9 / (elapsed * tasks.min(4) as f64)).collect();
+        add_scalars(&mut run, &EFFICIENCY, case, &efficiency);
     }
     run
 }
@@ -75,4 +78,20 @@ fn without_the_study_there_is_none() {
     let analysis = analyse(&whole);
     assert_eq!(analysis.studies, kelvin_analysis::studies(&whole));
     assert_eq!(analysis.studies.len(), 1);
+}
+
+/// The times of one task and of four are of other rounds than those in which both were held against each other.
+#[test]
+fn the_efficiency_of_a_conclusion_is_that_of_the_table() {
+    let mut run = run(&[("threads", 1, 8.0), ("threads", 4, 3.2)], 0.0);
+    let case = Case::new().at(kelvin_model::Point::named("kind", "threads")).with("tasks", 4);
+    run.measurements.retain(|one| one.planned.metrics != [EFFICIENCY.id]);
+    let measured = [0.570, 0.575, 0.573, 0.571, 0.576, 0.574];
+    add_scalars(&mut run, &EFFICIENCY, case, &measured);
+    let study = testing::study(&run, "os.tasks").unwrap();
+    let efficient = conclusion(&study.conclusions, "4 threads use the CPUs with an efficiency of at least 90 %: 57 %");
+    assert_eq!(efficient.holds, Some(false));
+    assert!(efficient.test.contains("over one task alone, just before in the same process"), "{}", efficient.test);
+    let faster = conclusion(&study.conclusions, "4 threads finish the work earlier than one: 2.29 times as fast");
+    assert_eq!(faster.holds, Some(true));
 }

@@ -294,19 +294,17 @@ impl Terminal {
         self.concluded(study, out)
     }
 
-    /// The answer, design, tables and conclusions of a study.
+    /// The answer, conclusions, design and tables of a study: what was found stands before how.
     fn concluded(&self, study: &Study, out: &mut dyn io::Write) -> io::Result<()> {
         for answer in &study.answers {
             self.answer(answer, out)?;
         }
-        self.hanging(out, (Paint::Faint, ""), 0, &study.design)?;
-        for table in &study.tables {
-            self.study_table(table, out)?;
-        }
-        if !study.tables.is_empty() && !study.conclusions.is_empty() {
+        study.conclusions.iter().try_for_each(|conclusion| self.conclusion(conclusion, true, out))?;
+        if !study.conclusions.is_empty() {
             writeln!(out)?;
         }
-        study.conclusions.iter().try_for_each(|conclusion| self.conclusion(conclusion, true, out))
+        self.hanging(out, (Paint::Faint, ""), 0, &study.design)?;
+        study.tables.iter().try_for_each(|table| self.study_table(table, out))
     }
 
     /// A conclusion behind its verdict, with or without its test.

@@ -183,6 +183,62 @@ fn a_table_without_room_for_a_picture_has_all_points() {
     insta::assert_snapshot!(text);
 }
 
+/// A line in which half of the points are twice as slow as predicted.
+fn with_predictions() -> Run {
+    let mut run = contention();
+    for (threads, low, high) in
+        [(1, 50_000.0, 60_000.0), (2, 20_000.0, 30_000.0), (4, 80_000.0, 90_000.0), (16, 90e3, 99e3)]
+    {
+        let prediction = kelvin_model::Prediction {
+            value: (low + high) / 2.0,
+            low,
+            high,
+            basis: kelvin_model::Basis::Derived,
+            formula: "a test".into(),
+            inputs: Vec::new(),
+            derivation: "a test".into(),
+            sources: Vec::new(),
+            calibration: None,
+            formula_name: "a test".into(),
+            ceiling: None,
+        };
+        run.predictions.push(kelvin_model::PredictionRecord {
+            metric: CONTENTION.id,
+            case: Case::new().with("threads", threads),
+            prediction: Some(prediction),
+            none_because: None,
+        });
+    }
+    run
+}
+
+#[test]
+fn points_that_are_not_as_predicted_are_named() {
+    let text = text(&screen(), &with_predictions());
+    assert!(text.contains("of 4 points 2 slower than predicted (2, 16)"), "{text}");
+}
+
+#[test]
+fn the_conclusions_of_a_study_end_within_25_lines() {
+    let mut run = threads();
+    run.outline.hazards = contention().outline.hazards;
+    let mut analysis = analyse(&run);
+    // As long as conclusions of streams are.
+    for study in &mut analysis.studies {
+        for one in &mut study.conclusions {
+            one.text = format!("{}: {}", one.text, "a figure and what it was held against ".repeat(6).trim_end());
+        }
+    }
+    let text = of(&screen(), &run, &analysis);
+    let last = text.lines().take_while(|line| !line.starts_with("Bytes that several")).collect::<Vec<_>>();
+    assert!(last.len() <= 25, "{} lines before the table:\n{text}", last.len());
+    assert!(last.iter().any(|line| line.ends_with("more conclusions in the full report")), "{text}");
+    let full = of(&full(), &run, &analysis);
+    let first =
+        full.lines().position(|line| ["true ", "false ", "not known "].iter().any(|word| line.starts_with(word)));
+    assert!(first.is_some_and(|first| first < 25), "{full}");
+}
+
 #[test]
 fn a_study_in_ascii_has_columns_in_place() {
     let ascii = text(&FirstScreen { unicode: false, ..screen() }, &contention());

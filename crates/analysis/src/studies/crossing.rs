@@ -117,19 +117,26 @@ pub(super) fn chance_of_best<'s>(standings: impl ExactSizeIterator<Item = &'s St
     chance_of_all(standings.map(|standing| standing.chance)).map(|chance| chance * all)
 }
 
+/// Certain positions that a line needs on each side of a crossing: one alone, between positions on the other side or at an end, is an odd
+/// point and no place where lines cross.
+const LEAST_ON_A_SIDE: usize = 2;
+
 /// Where the second line changes sides: positions at which neither side is certain are passed over.
 pub(super) fn crossings(standings: &[Standing]) -> Vec<ChangeOfSides> {
     let certain: Vec<usize> = (0..standings.len()).filter(|&i| standings[i].side() != Ordering::Equal).collect();
-    certain
-        .windows(2)
-        .filter(|pair| standings[pair[0]].side() != standings[pair[1]].side())
-        .map(|pair| ChangeOfSides {
-            after: standings[pair[0]].at,
-            until: standings[pair[1]].at,
-            near: near(&standings[pair[0]..=pair[1]]),
-            to_below: standings[pair[1]].side() == Ordering::Less,
+    let stretches: Vec<&[usize]> =
+        certain.chunk_by(|&one, &other| standings[one].side() == standings[other].side()).collect();
+    let change = |sides: &[&[usize]]| {
+        let (&before, &after) = (sides[0].last()?, sides[1].first()?);
+        let is_carried = sides.iter().all(|side| side.len() >= LEAST_ON_A_SIDE);
+        is_carried.then(|| ChangeOfSides {
+            after: standings[before].at,
+            until: standings[after].at,
+            near: near(&standings[before..=after]),
+            to_below: standings[after].side() == Ordering::Less,
         })
-        .collect()
+    };
+    stretches.windows(2).filter_map(change).collect()
 }
 
 /// Where the ratio is one between the first and the last of these, which lie on opposite sides.
@@ -197,6 +204,27 @@ mod tests {
     }
 
     #[test]
+    fn one_point_on_the_other_side_is_no_crossing() {
+        let standing = |(at, ratio): (u64, f64)| {
+            let ratio = Estimate { value: ratio, low: 0.9 * ratio, high: 1.1 * ratio, is_range: false };
+            Standing { at, ratio, chance: Some(0.001) }
+        };
+        let found = |ratios: &[(u64, f64)]| {
+            crossings(&ratios.iter().copied().map(standing).collect::<Vec<_>>())
+                .iter()
+                .map(|one| (one.after, one.until))
+                .collect::<Vec<_>>()
+        };
+        assert!(found(&[(1, 2.0), (1000, 0.5)]).is_empty(), "two points");
+        assert!(found(&[(1, 2.0), (10, 2.0), (100, 0.5), (1000, 2.0), (10_000, 2.0)]).is_empty(), "an odd one");
+        assert!(found(&[(1, 2.0), (10, 0.5), (100, 0.5), (1000, 0.5)]).is_empty(), "one at an end");
+        // Those of which nothing is certain neither carry a crossing nor hide one.
+        let carried = [(1, 2.0), (10, 2.0), (100, 1.0), (1000, 0.5), (10_000, 0.5)];
+        assert_eq!(found(&carried), [(10, 1000)]);
+        assert!(found(&carried[1..]).is_empty());
+    }
+
+    #[test]
     fn positions_of_one_line_alone_and_single_rounds_tell_nothing() {
         let mut random = Random::new(3);
         let (mut first, mut second) = (line(100.0, 0.1, 0.01, &mut random), line(10.0, 1.0, 0.01, &mut random));
@@ -223,7 +251,13 @@ mod tests {
                 (ratio.ln().abs() > 0.02).then_some(ratio < 1.0)
             };
             let sides: Vec<bool> = SIZES.into_iter().filter_map(certain).collect();
-            if sides.contains(&true) && sides.contains(&false) {
+            let count = |side: bool| sides.iter().filter(|one| **one == side).count();
+            // A point that may be certain of neither side may be of either.
+            let open = SIZES.len() - sides.len();
+            let fewest = count(true).min(count(false));
+            if fewest + open < LEAST_ON_A_SIDE {
+                prop_assert!(found.is_empty(), "{found:?}");
+            } else if fewest >= LEAST_ON_A_SIDE {
                 prop_assert_eq!(found.len(), 1);
                 let ChangeOfSides { after, until, .. } = found[0];
                 prop_assert!(after as f64 <= truth * 1.05 && truth * 0.95 <= until as f64, "{truth} {found:?}");

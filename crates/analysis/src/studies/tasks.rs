@@ -1,6 +1,6 @@
 //! A fixed amount of work split over 1 to 2P threads, and over as many processes.
 
-use kelvin_catalogue::os::{TASK_COUNT, TASKS, TASKS_ELAPSED, TASKS_INVISIBLE, TaskKind};
+use kelvin_catalogue::os::{TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_INVISIBLE, TaskKind};
 use kelvin_model::{Case, Claim, Conclusion, Estimate, RatioQuestion, Run, ShareQuestion, Test};
 
 use crate::evidence::{Ask, Beyond, Evidence, Rounds, SAME, ratio, share};
@@ -10,11 +10,14 @@ use crate::result::Study;
 const EFFICIENT: f64 = 0.9;
 /// Share of the CPU time that matters.
 const VISIBLE: f64 = 0.01;
+/// What the times of tasks are held against.
+const ALONE: &str = "one task alone, just before in the same process";
 
 /// Conclusions from the metrics `os.tasks.*`; `None` unless the run measured as many tasks as there are CPUs.
 pub(crate) fn tasks(evidence: &Evidence<'_>) -> Option<Study> {
     let study = Tasks {
         elapsed: evidence.all(&TASKS_ELAPSED),
+        efficiency: evidence.all(&TASKS_EFFICIENCY),
         unseen: evidence.all(&TASKS_INVISIBLE),
         cpus: cpus(evidence.run)?,
     };
@@ -42,6 +45,7 @@ fn cpus(run: &Run) -> Option<u64> {
 
 struct Tasks<'r> {
     elapsed: Vec<Rounds<'r>>,
+    efficiency: Vec<Rounds<'r>>,
     unseen: Vec<Rounds<'r>>,
     cpus: u64,
 }
@@ -53,14 +57,27 @@ fn find<'a, 'r>(all: &'a [Rounds<'r>], kind: TaskKind, tasks: u64) -> Option<&'a
 }
 
 impl Tasks<'_> {
+    /// How many times as fast as many tasks as CPUs are as one task. Each round holds them against one alone in the same process: rounds of
+    /// other cases are of another moment.
     fn speed_up(&self, kind: TaskKind) -> Vec<Conclusion> {
-        let sides = (find(&self.elapsed, kind, 1), find(&self.elapsed, kind, self.cpus));
-        let ((Some(one), Some(all)), 2..) = (sides, self.cpus) else { return Vec::new() };
-        let efficient = Ask::above(RatioQuestion::TasksEfficient, EFFICIENT * self.cpus as f64);
-        [Ask::above(RatioQuestion::TasksFaster, 1.0), efficient]
-            .into_iter()
-            .filter_map(|ask| ask.of(all, one))
-            .collect()
+        let sides = [1, self.cpus].map(|tasks| find(&self.elapsed, kind, tasks));
+        let efficiency = find(&self.efficiency, kind, self.cpus);
+        let ([Some(one), Some(all)], Some(efficiency), 2..) = (sides, efficiency, self.cpus) else { return Vec::new() };
+        let faster = efficiency.clone().times(self.cpus as f64);
+        let Some(weighed) = faster.weighed() else { return Vec::new() };
+        let judged = |(question, limit, same): (RatioQuestion, f64, Option<f64>)| {
+            let (base, other, ratio) = (all.side(), one.side(), weighed.estimate);
+            Conclusion {
+                claim: Claim::Ratio { question, base, other, ratio, limit },
+                holds: ratio.is_above(limit),
+                evidence: Test::Median { rounds: faster.values.len(), over: Some(ALONE.into()) },
+                tested: weighed.tested(limit, same),
+            }
+        };
+        let efficient = EFFICIENT * self.cpus as f64;
+        [(RatioQuestion::TasksFaster, 1.0, Some(SAME)), (RatioQuestion::TasksEfficient, efficient, None)]
+            .map(judged)
+            .into()
     }
 
     /// Whether more tasks than CPUs finish earlier, with the most of them.

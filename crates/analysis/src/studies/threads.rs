@@ -140,15 +140,14 @@ impl Line<'_> {
         (workers <= self.most() as f64).then_some(workers)
     }
 
-    /// The claim that too little was measured for the law; `None` if there is another reason why none was found.
+    /// That too little was measured for the law, which refutes nothing; `None` if there is another reason why none was found.
     fn undetermined(&self) -> Option<Conclusion> {
         let rounds = self.points.iter().map(|point| point.values.len()).min().unwrap_or(0);
         let (held, points) = (self.held.clone(), self.points.len());
         let law = LawClaim::Determined { held, points, rounds, needed: LEAST_LOADS };
         let is_too_little = points < LEAST_LOADS || rounds < 2;
-        let refuted =
-            Conclusion { claim: Claim::Law(law), holds: Some(false), evidence: Test::TooFewPoints, tested: None };
-        is_too_little.then_some(refuted)
+        let open = Conclusion { claim: Claim::Law(law), holds: None, evidence: Test::TooFewPoints, tested: None };
+        is_too_little.then_some(open)
     }
 
     /// What the law says, or that it does not hold.

@@ -36,7 +36,7 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
         Claim::Share { question, of, share, limit } => part(*question, of, share, *limit, conclusion),
         Claim::Best { question, best, rivals, others, .. } => of_several(*question, best, rivals, *others),
         Claim::Tuned { best, setting, gain } => format!(
-            "{}: {} (blocks of {}, threads: {}, queue depth per thread: {}) reads faster than one thread's pread of 128 KiB: {}, {}",
+            "{}: {} (found most often: blocks of {}, threads: {}, queue depth per thread: {}) reads faster than one thread's pread of 128 KiB: {}, {}",
             state(&best.case),
             engine(&best.case),
             plain(setting.block, Unit::Bytes),
@@ -50,10 +50,17 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
             false => crossing(base, other, crossings),
         },
         Claim::BytesOutweighCalls { smallest, from, shown_at, times: ratio } => {
-            let where_from = from.map_or_else(String::new, |found| {
-                let near = plain(found.near, Unit::Bytes);
-                format!(" from messages of about {near} up (between {} and {})", bytes(found.after), bytes(found.until))
-            });
+            let where_from = match from {
+                Some(found) => {
+                    let [after, until] = [found.after, found.until].map(bytes);
+                    format!(
+                        " from messages of about {} up (between {after} and {until})",
+                        plain(found.near, Unit::Bytes)
+                    )
+                }
+                // Of larger messages nothing is known.
+                None => format!(" up to messages of {}", bytes(*shown_at)),
+            };
             let as_long = format!("as long as one of {}", bytes(*smallest));
             let shown = format!("one of {} takes {}", bytes(*shown_at), times(ratio, &as_long));
             format!(
@@ -65,7 +72,7 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
         Claim::HostLimit { of, busy, full } => host_limit(of, busy, *full),
         Claim::Along(claim) => along::claim(claim),
         Claim::Pages { metric, case, all } => of_pages(*metric, case, *all),
-        Claim::Level(level) => of_level(level),
+        Claim::Level(level) => of_level(level, conclusion.holds.is_some()),
         Claim::Transfer(claim) => transfer::claim(claim),
         Claim::Load(claim) => load::claim(claim, conclusion.holds),
     }
@@ -460,12 +467,22 @@ fn crossing(base: &str, other: &str, crossings: &[ChangeOfSides]) -> String {
 
 fn never_crossing(base: &str, other: &str, all: usize, below: &[u64], above: &[u64]) -> String {
     let sizes = |sizes: &[u64]| sizes.iter().copied().map(bytes).collect::<Vec<String>>().join(", ");
+    let at_all = |sizes: &[u64]| {
+        let ends =
+            sizes.first().zip(sizes.last()).map(|(first, last)| format!("{} to {}", bytes(*first), bytes(*last)));
+        format!("at all {all} request sizes, {}", ends.unwrap_or_default())
+    };
     let beats = format!("{other} beats {base} at some request size");
     match (below.len(), above.len()) {
         (0, 0) => format!("{other} and {base} differ at some request size: not certain at any of {all}"),
-        (0, count) if count == all => format!("{beats}: {base} wins at all {all}"),
+        (0, count) if count == all => format!("{beats}: {base} wins {}", at_all(above)),
         (0, _) => format!("{beats}: {base} wins at {}; elsewhere they may be equal", sizes(above)),
-        (count, _) if count == all => format!("{other} beats {base} at all {all} request sizes"),
+        (count, _) if count == all => format!("{other} beats {base} {}", at_all(below)),
+        (_, 1..) => format!(
+            "{other} beats {base} at requests of {}, and {base} wins at {}: too few sizes on one side to say where they cross",
+            sizes(below),
+            sizes(above)
+        ),
         _ => format!("{other} beats {base} at requests of {}; elsewhere they may be equal", sizes(below)),
     }
 }
@@ -497,12 +514,19 @@ fn off(furthest: &Furthest) -> String {
 
 fn of_law(law: &LawClaim) -> String {
     match law {
-        LawClaim::Determined { held, points, rounds, needed } => format!(
-            "{}: {points} thread counts in {} each determine the universal scalability law; it needs {needed} in two rounds \
-             (--thorough has more)",
-            state_and_block(held),
-            counted(*rounds as u64, "round")
-        ),
+        LawClaim::Determined { held, points, rounds, needed } => {
+            let counts = needed.checked_sub(*points).filter(|missing| *missing > 0);
+            let counts = counts.map(|missing| counted(missing as u64, "more thread count"));
+            let missing: Vec<String> =
+                counts.into_iter().chain((*rounds < 2).then(|| "a second round".into())).collect();
+            format!(
+                "{}: contention by the universal scalability law: {} in {} each do not determine it; missing: {} (--thorough has more)",
+                state_and_block(held),
+                counted(*points as u64, "thread count"),
+                counted(*rounds as u64, "round"),
+                missing.join(", ")
+            )
+        }
         LawClaim::Describes { held, furthest } => format!(
             "{}: the universal scalability law describes the rates: at {} it is {} the measured one, so its coefficients mean \
              nothing here",
@@ -592,7 +616,7 @@ fn of_pages(metric: Name, case: &Case, all: bool) -> String {
     }
 }
 
-fn of_level(level: &LevelClaim) -> String {
+fn of_level(level: &LevelClaim, is_decided: bool) -> String {
     match level {
         LevelClaim::NotTold { span: [from, to] } => {
             format!("the curve from {} to {} shows no level of the memory hierarchy", bytes(*from), bytes(*to))
@@ -605,8 +629,9 @@ fn of_level(level: &LevelClaim) -> String {
         ),
         LevelClaim::Found { .. } => found_level(level),
         LevelClaim::Unseen { level, bytes: size } => {
+            let found = if is_decided { "none is seen" } else { "too few working sets of its size were measured" };
             format!(
-                "L{level}, {} by what the machine reports, has a plateau of its own in the curve: none is seen",
+                "L{level}, {} by what the machine reports, has a plateau of its own in the curve: {found}",
                 bytes(*size)
             )
         }

@@ -24,7 +24,12 @@ pub(crate) fn answer(conclusions: &[Concluded]) -> Option<Answer> {
         .map(|group| {
             let (name, from, is_sure) = group[0];
             let to = group[group.len() - 1].1;
-            let sizes = if from == to { bytes(from) } else { format!("{} to {}", bytes(from), bytes(to)) };
+            // Of two sizes nothing follows for those between.
+            let sizes = match group.len() {
+                1 => bytes(from),
+                2 => format!("{} and {}", bytes(from), bytes(to)),
+                _ => format!("{} to {}", bytes(from), bytes(to)),
+            };
             format!("{name} at {sizes}{}", if is_sure { "" } else { " (others may be as fast)" })
         })
         .collect();

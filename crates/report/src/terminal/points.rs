@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::MetricResult;
 use kelvin_analysis::words::verdict;
 use kelvin_model::{AxisScale, Case, Value};
 
@@ -76,7 +75,8 @@ impl<'a> PointTable<'a> {
             let text = format!("{} of {} points; all in the full report", shown.len(), self.positions.len());
             lines.push(terminal.paint(Paint::Faint, &text));
         }
-        lines.extend(self.against_predictions().map(|text| terminal.paint(Paint::Faint, &text)));
+        let against = self.against_predictions().map(|text| wrap(&text, terminal.width()));
+        lines.extend(against.into_iter().flatten().map(|text| terminal.paint(Paint::Faint, &text)));
         lines
     }
 
@@ -145,26 +145,44 @@ impl<'a> PointTable<'a> {
         parts.join("  ")
     }
 
-    /// How many points lie outside of their predicted range: `3 of 12 points slower than predicted`.
+    /// How many points lie outside of their predicted range, and which: `of 12 points 2 slower than predicted (4 KiB, 64 KiB)`.
     fn against_predictions(&self) -> Option<String> {
-        let compared: Vec<&MetricResult> = self.curve.results().filter(|result| result.ratio.is_some()).collect();
-        if compared.is_empty() {
-            return None;
-        }
-        let outside = compared.iter().map(|result| side(verdict(result))).filter(|side| !side.is_empty());
-        let mut counts: Vec<(&str, usize)> = Vec::new();
-        for word in outside {
-            match counts.iter_mut().find(|(known, _)| *known == word) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((word, 1)),
+        let of_line = |(line, name): (&&'a CurveSeries<'a>, &'_ String)| {
+            let compared = line.points.iter().filter(|(_, result)| result.ratio.is_some());
+            let name = name.clone();
+            compared.map(move |(at, result)| (*at, name.clone(), side(verdict(result)))).collect::<Vec<_>>()
+        };
+        let compared: Vec<(u64, String, &str)> = self.lines.iter().zip(&self.names).flat_map(of_line).collect();
+        let all = words::plural(compared.len() as u64, "point");
+        let mut sides: Vec<(&str, Vec<String>)> = Vec::new();
+        for (at, line, side) in compared.iter().filter(|(.., side)| !side.is_empty()) {
+            let point = format!("{} {line}", units::axis_value(Value::Integer(*at), self.curve.axis.scale));
+            let point = point.trim_end().to_owned();
+            match sides.iter_mut().find(|(known, _)| known == side) {
+                Some((_, points)) => points.push(point),
+                None => sides.push((side, vec![point])),
             }
         }
-        let all = words::plural(compared.len() as u64, "point");
-        if counts.is_empty() {
-            return Some(format!("all as predicted: {all}"));
+        match (compared.is_empty(), sides.is_empty()) {
+            (true, _) => None,
+            (_, true) => Some(format!("all as predicted: {all}")),
+            _ => {
+                let each = sides.iter().map(|(side, points)| format!("{} {side} ({})", points.len(), several(points)));
+                Some(format!("of {all} {}", each.collect::<Vec<_>>().join(", ")))
+            }
         }
-        let each: Vec<String> = counts.iter().map(|(side, count)| format!("{count} {side}")).collect();
-        Some(format!("of {all} {}", each.join(", ")))
+    }
+}
+
+/// Points that are named at most.
+const MOST_NAMED: usize = 4;
+
+/// Points by name, and how many there are beyond these.
+fn several(points: &[String]) -> String {
+    let named = points.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match points.len().saturating_sub(MOST_NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }
 

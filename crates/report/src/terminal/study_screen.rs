@@ -14,6 +14,8 @@ use crate::{Report, studies, units, words};
 
 /// Sentences of a study's conclusions, at most.
 pub(crate) const MOST_SENTENCES: usize = 8;
+/// Lines in which the answer of a study stands, its title among them: those of a small terminal.
+const MOST_OF_ANSWER: usize = 25;
 /// Reasons for figures that are missing, at most.
 const MOST_REASONS: usize = 6;
 /// Lines of a table that has more points than the screen has room for.
@@ -54,7 +56,8 @@ impl StudyScreen<'_> {
             lines.extend(self.written(|out| self.of.terminal.answer(answer, out))?);
             lines.pop();
         }
-        lines.extend(self.conclusions()?);
+        let room = MOST_OF_ANSWER.saturating_sub(lines.len());
+        lines.extend(self.conclusions(room)?);
         Ok(lines)
     }
 
@@ -140,15 +143,22 @@ impl StudyScreen<'_> {
         Ok(lines)
     }
 
-    /// The conclusions of studies that have no answer in words, those that are decided first.
-    fn conclusions(&self) -> io::Result<Vec<String>> {
+    /// The conclusions of studies that have no answer in words, those that are decided first: as many as there are lines for, one at least.
+    fn conclusions(&self, room: usize) -> io::Result<Vec<String>> {
         let all = self.report.analysis.studies.iter().filter(|study| study.answers.is_empty());
         let (mut lines, mut left_out) = (Vec::new(), 0);
+        // A blank line before them, and after them how many there are beyond.
+        let room = room.saturating_sub(2);
         for study in all {
             let leading = leading_conclusions(study);
             left_out += study.conclusions.len() - leading.len();
             for conclusion in leading {
-                lines.extend(self.written(|out| self.of.terminal.conclusion(conclusion, false, out))?);
+                let written = self.written(|out| self.of.terminal.conclusion(conclusion, false, out))?;
+                if lines.is_empty() || lines.len() + written.len() <= room {
+                    lines.extend(written);
+                } else {
+                    left_out += 1;
+                }
             }
         }
         if left_out > 0 {
