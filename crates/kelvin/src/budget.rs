@@ -42,6 +42,8 @@ pub struct Fitted {
     usual: Option<f64>,
     /// Where the expected time comes from, in words.
     source: &'static str,
+    /// Seconds that all of it needs where nothing else runs, of a run that may take longer.
+    needed: Option<f64>,
 }
 
 impl Fitted {
@@ -71,7 +73,7 @@ impl Fitted {
                     )));
                 }
                 let left_out = names(&all, &plan);
-                Ok(Self { plan, budget, left_out, usual: None, source })
+                Ok(Self { plan, budget, left_out, usual: None, source, needed: None })
             }
             asked => {
                 let usual = if asked.is_none() { Some(wishes.budget) } else { None };
@@ -80,7 +82,8 @@ impl Fitted {
                 let causes = for_causes(Duration::from_secs_f64((wishes.causes * seconds).min(seconds - needed)));
                 let limit = wishes.most.filter(|_| asked.is_none()).map_or(Limit::Grows, Limit::GrowsTo);
                 let budget = Budget { seconds, limit, causes };
-                Ok(Self { plan, budget, left_out: Vec::new(), usual: usual.filter(|&usual| needed > usual), source })
+                let usual = usual.filter(|&usual| needed > usual);
+                Ok(Self { plan, budget, left_out: Vec::new(), usual, source, needed: Some(needed) })
             }
         }
     }
@@ -89,12 +92,47 @@ impl Fitted {
     pub fn announce(&self, whereto: &str) {
         let (cases, time) = (self.plan.units.len(), seconds(self.budget.seconds));
         let longer = self.usual.map_or_else(String::new, |usual| format!(", more than the usual {}", seconds(usual)));
-        output::remark(format!("kelvin: {cases} cases in about {time}{longer}, {}; {whereto}", self.source));
+        let beside = self.needed.and_then(|needed| beside_other_work(needed, self.budget.seconds, &others()));
+        let beside = beside.map_or_else(String::new, |time| {
+            format!(", or about {} if the other work that runs here now goes on", seconds(time))
+        });
+        output::remark(format!("kelvin: {cases} cases in about {time}{longer}{beside}, {}; {whereto}", self.source));
         if !self.left_out.is_empty() {
             let head = format!("kelvin: {time} is too short for these, which matter less and are left out:");
             output::remark_names(head, &self.left_out);
         }
     }
+}
+
+/// Looks at what else runs, and the time between them.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// Threads that run or would run now, for each CPU, as often as looked; none where that cannot be told.
+fn others() -> Vec<f64> {
+    let cpus = kelvin_sys::cpu::allowed().map_or(1, |cpus| cpus.len().max(1)) as f64;
+    let look = |at: u32| {
+        if at > 0 {
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+        // The one that reads it is among them.
+        Some(f64::from(runnable(&text)?.saturating_sub(1)) / cpus)
+    };
+    (0..LOOKS).filter_map(look).collect()
+}
+
+/// How many threads are runnable: `1.20 1.10 1.00 3/212 4711`.
+fn runnable(loadavg: &str) -> Option<u32> {
+    loadavg.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+/// How long a run takes beside so many other threads of each CPU, each of which gets as much time as its own; `None` where that is not
+/// longer than its budget.
+fn beside_other_work(needed: f64, budget: f64, others: &[f64]) -> Option<f64> {
+    let others = others.iter().copied().fold(f64::INFINITY, f64::min);
+    let time = needed * (1.0 + others);
+    (others.is_finite() && time > budget).then_some(time)
 }
 
 /// The time for trying causes, if it is worth beginning.
@@ -149,6 +187,17 @@ mod tests {
         let probe = |id: &str| kelvin_probes::all().into_iter().find(|probe| probe.id == id).unwrap();
         let unit = |&(id, n): &(&str, u64)| Unit::new(probe(id), Case::new().with("n", n));
         Plan { units: cases.iter().map(unit).collect(), left_out: Vec::new() }
+    }
+
+    #[test]
+    fn other_work_that_runs_now_makes_a_run_longer_by_its_share() {
+        assert_eq!(runnable("2.40 1.10 1.00 3/212 4711\n"), Some(3));
+        assert_eq!(runnable("2.40 1.10"), None);
+        // The least that was seen: what comes and goes makes no run twice as long.
+        assert_eq!(beside_other_work(40.0, 45.0, &[1.0, 0.5, 2.0]), Some(60.0));
+        assert_eq!(beside_other_work(40.0, 45.0, &[1.0, 0.0]), None);
+        assert_eq!(beside_other_work(10.0, 45.0, &[1.0, 1.0]), None, "there is time for it");
+        assert_eq!(beside_other_work(10.0, 5.0, &[]), None);
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub(crate) fn reading(metric: &Metric, value: f64) -> Reading {
 
 /// What a number of users got in a visit, and what either end did meanwhile.
 pub(crate) fn of_users(visited: &Visited) -> Vec<Reading> {
-    let Visited { load, server, client } = visited;
+    let Visited { load, server, client, .. } = visited;
     let seconds = load.seconds.max(f64::MIN_POSITIVE);
     let own = server.server();
     let all = [
@@ -113,7 +113,7 @@ pub(crate) fn of_resources(visited: &Visited, capacities: &Capacities) -> Vec<(R
 
 /// The share of a resource's capacity that was used in a visit, and the share of the time in which it was.
 fn used(visited: &Visited, capacities: &Capacities, resource: Resource) -> (Option<f64>, Option<f64>) {
-    let Visited { load, server, client } = visited;
+    let Visited { load, server, client, .. } = visited;
     let own = server.server();
     let capacity = |resource| capacities.get(resource).and_then(|one: &Capacity| one.bytes);
     match resource {

@@ -25,6 +25,8 @@ pub struct Setup {
     pub budget: Duration,
     /// The most that they may take, where there is one: numbers of users that do not fit are left out.
     pub most: Option<Duration>,
+    /// Whether the budget is of all that is measured, and not of the visits' load alone, whose time may be that of a published study.
+    pub is_kept: bool,
     /// Time of a visit that counts, where it was told.
     pub duration: Option<Duration>,
     /// CPUs of the load generator.

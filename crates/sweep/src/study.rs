@@ -42,6 +42,8 @@ pub struct Study {
     sites: Vec<Site>,
     place: Place,
     _pinned: Pinned,
+    /// How long its preparation took.
+    prepared: Duration,
 }
 
 /// What is visited, and when.
@@ -68,6 +70,8 @@ struct Sweep {
     users: Vec<u64>,
     /// Time of a visit to each of them.
     times: Vec<Times>,
+    /// What a visit took beside that before the study: connections are made, both ends looked at, and the last answers awaited.
+    beside: Duration,
     /// What was measured in each round.
     rounds: Vec<Capacities>,
     /// The medians of these rounds, by which utilisation is told.
@@ -110,11 +114,15 @@ impl Study {
             Target::Running(running) => (vec![Site::join(running)?], Place::here()),
         };
         let longest = longest_stream(setup.most);
+        let streaming = Instant::now();
         let streams = sites.iter_mut().map(|site| site.streams(&setup.loads, setup.seed, longest));
         let streams = streams.collect::<Result<Vec<_>>>()?;
         let most = setup.most.map(|most| most.saturating_sub(begun.elapsed()));
-        let plan = Plan::of(&sites, &streams, (setup, most))?;
-        Ok(Self { plan, sites, place, _pinned })
+        // What was asked for is the time of all that is measured; files are made before.
+        let kept = if setup.is_kept { setup.budget.saturating_sub(streaming.elapsed()) } else { setup.budget };
+        let budget = kept.max(setup.budget / 2);
+        let plan = Plan::of(&sites, &streams, (&Setup { budget, ..setup.clone() }, most))?;
+        Ok(Self { plan, sites, place, _pinned, prepared: begun.elapsed() })
     }
 
     /// All cases, in the order of reports.
@@ -125,6 +133,11 @@ impl Study {
     /// How long all visits take.
     pub fn time(&self) -> Duration {
         self.plan.time()
+    }
+
+    /// How long its preparation took: files, and what each resource gives alone.
+    pub fn prepared(&self) -> Duration {
+        self.prepared
     }
 
     /// Visits to be made.
@@ -227,7 +240,7 @@ impl Plan {
 
     /// How long all visits take.
     fn time(&self) -> Duration {
-        self.order.iter().map(|stop| self.sweeps[stop.sweep].times_of(stop.users).whole()).sum()
+        self.order.iter().map(|stop| self.sweeps[stop.sweep].time_of(stop.users)).sum()
     }
 
     fn tell_capacities(&self, sink: &mut dyn Sink) {
@@ -244,6 +257,7 @@ impl Plan {
 
     fn visit_all(&self, (sites, place): (&mut [Site], &Place), begun: Instant, sink: &mut dyn Sink) -> RunStatus {
         let (mut failures, mut left) = (0, self.time());
+        let mut promise = Promise { whole: left, is_corrected: false };
         for (done, stop) in self.order.iter().enumerate() {
             let sweep = &self.sweeps[stop.sweep];
             let case = sweep.common.of_users(sweep.load, stop.users);
@@ -257,7 +271,10 @@ impl Plan {
                 None => site.visit(wish),
             };
             let at = At { index: stop.visit, seconds: from, took: begun.elapsed().as_secs_f64() - from };
-            left = left.saturating_sub(sweep.times_of(stop.users).whole());
+            left = left.saturating_sub(sweep.time_of(stop.users));
+            if let Some(whole) = promise.corrected(begun.elapsed(), left) {
+                sink.event(&Event::Lengthened { seconds: whole.as_secs_f64() });
+            }
             match visited {
                 Err(Error::Interrupted(signal)) => return RunStatus::Partial(format!("interrupted by {signal}")),
                 Err(ended @ (Error::ServerEnded(_) | Error::ServerShort)) => {
@@ -321,6 +338,32 @@ impl Plan {
     }
 }
 
+/// How long all visits were said to take.
+#[derive(Debug)]
+struct Promise {
+    whole: Duration,
+    is_corrected: bool,
+}
+
+/// A study that takes so many times as long as was said says so, once.
+const LATE: f64 = 1.05;
+/// Share of the time that was said after which it is known whether visits take longer.
+const TELLING: f64 = 0.1;
+
+impl Promise {
+    /// How long they take instead, with so much time spent and so much still needed as was said, where that is to be told: the first time.
+    fn corrected(&mut self, spent: Duration, left: Duration) -> Option<Duration> {
+        let said = self.whole.saturating_sub(left);
+        let is_known = said.as_secs_f64() >= TELLING * self.whole.as_secs_f64() && !said.is_zero();
+        let slowness = spent.as_secs_f64() / said.as_secs_f64();
+        if self.is_corrected || !is_known || slowness <= LATE {
+            return None;
+        }
+        self.is_corrected = true;
+        Some(spent + left.mul_f64(slowness))
+    }
+}
+
 /// When a round was made: its number, and seconds from the start of the run on.
 #[derive(Clone, Copy, Debug)]
 struct At {
@@ -354,16 +397,30 @@ impl Sweep {
         let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
         let capacities = Capacities::median(&rounds);
         let expected = expected(&capacities, load.think.as_secs_f64());
+        let beside: Vec<f64> = streams.iter().map(|stream| stream.beside.as_secs_f64()).collect();
+        let beside = Duration::from_secs_f64(kelvin_stats::median(&beside));
         let round = setup.budget / setup.visits.max(1) / setup.sweeps().max(1) as u32;
-        let time_for = (round.as_secs_f64() / (SHORTEST_WARM_UP + SHORTEST).as_secs_f64()) as usize;
+        let time_for = (round.as_secs_f64() / (SHORTEST_WARM_UP + SHORTEST + beside).as_secs_f64()) as usize;
         let knee = expected.map_or(1, |expected| expected.knee);
         let users = setup.users.clone().unwrap_or_else(|| grid(knee, time_for));
         let watched = figures::of_resources(&streams[0], &capacities).into_iter().map(|(one, _)| one).collect();
         let (times, left_out) = (Vec::new(), Vec::new());
         let bound = capacities.get(Resource::Workers).map(|one| one.servers.round() as u64);
         let workers = bound.filter(|&bound| site.may_have_workers(2 * bound));
-        let mut sweep =
-            Self { site: number, common, load, users, times, rounds, capacities, watched, expected, left_out, workers };
+        let mut sweep = Self {
+            site: number,
+            common,
+            load,
+            users,
+            times,
+            beside,
+            rounds,
+            capacities,
+            watched,
+            expected,
+            left_out,
+            workers,
+        };
         sweep.plan_times(setup);
         sweep
     }
@@ -372,7 +429,8 @@ impl Sweep {
     fn plan_times(&mut self, setup: &Setup) {
         let tests = if self.tests_workers() { TESTS as usize } else { 0 };
         let visits = setup.sweeps() * (self.users.len() * setup.visits as usize + tests) + 1;
-        let share = setup.duration.unwrap_or(setup.budget / visits as u32);
+        let share = setup.budget / visits as u32;
+        let share = setup.duration.unwrap_or(if setup.is_kept { share.saturating_sub(self.beside) } else { share });
         let of = |&users: &u64| {
             let times = times(self.load, self.expected, users, share);
             Times { duration: setup.duration.unwrap_or(times.duration), ..times }
@@ -382,9 +440,10 @@ impl Sweep {
 
     /// How long all visits take.
     fn time(&self, visits: u32) -> Duration {
-        let pass: Duration = self.times.iter().map(|times| times.whole()).sum();
-        let again = self.times.first().map_or(Duration::ZERO, |times| times.whole());
-        let most = self.times.last().map_or(Duration::ZERO, |times| times.whole());
+        let whole = |times: &Times| times.whole() + self.beside;
+        let pass: Duration = self.times.iter().map(whole).sum();
+        let again = self.times.first().map_or(Duration::ZERO, whole);
+        let most = self.times.last().map_or(Duration::ZERO, whole);
         let tests = if self.tests_workers() { TESTS * most } else { Duration::ZERO };
         visits * pass + again + tests
     }
@@ -413,6 +472,11 @@ impl Sweep {
     fn times_of(&self, users: u64) -> Times {
         let at = self.users.iter().position(|&known| known == users).unwrap_or_default();
         self.times[at]
+    }
+
+    /// How long a visit to so many users takes.
+    fn time_of(&self, users: u64) -> Duration {
+        self.times_of(users).whole() + self.beside
     }
 
     fn left_out_in_words(&self) -> Option<String> {
@@ -515,9 +579,8 @@ mod tests {
     use super::*;
     use crate::setup::Running;
 
-    /// A quick study of a server that answers so many requests a second, by this many sweeps, in at most two minutes.
-    fn fitted(capacity: f64, sweeps: usize) -> (Result<()>, Vec<Sweep>) {
-        let common = Common { cache: CacheState::Cached, between: Between::Loopback, files: 1, bytes: 1 };
+    /// A quick study by this many sweeps, of at most two minutes.
+    fn quick(sweeps: usize) -> Setup {
         let load = Load { pattern: Pattern::Random, think: Duration::ZERO };
         let running = Running {
             url: String::new(),
@@ -526,35 +589,44 @@ mod tests {
             token: String::new(),
             files: None,
         };
-        let setup = Setup {
+        Setup {
             target: Target::Running(running),
             loads: vec![load; sweeps],
             users: None,
             visits: 4,
             budget: Duration::from_secs(60),
             most: Some(MOST),
+            is_kept: true,
             duration: None,
             cpus: vec![0],
             seed: 1,
+        }
+    }
+
+    /// A sweep of a server that answers so many requests a second.
+    fn sweep(setup: &Setup, capacity: f64, (site, users): (usize, Vec<u64>)) -> Sweep {
+        let mut sweep = Sweep {
+            site,
+            common: Common { cache: CacheState::Cached, between: Between::Loopback, files: 1, bytes: 1 },
+            load: setup.loads[0],
+            users,
+            times: Vec::new(),
+            beside: Duration::from_millis(50),
+            rounds: Vec::new(),
+            capacities: Capacities::default(),
+            watched: Vec::new(),
+            expected: Some(Expected { limit: Resource::Link, capacity, knee: 1 }),
+            left_out: Vec::new(),
+            workers: None,
         };
-        let sweep = |site| {
-            let mut sweep = Sweep {
-                site,
-                common,
-                load,
-                users: grid(1, 12),
-                times: Vec::new(),
-                rounds: Vec::new(),
-                capacities: Capacities::default(),
-                watched: Vec::new(),
-                expected: Some(Expected { limit: Resource::Link, capacity, knee: 1 }),
-                left_out: Vec::new(),
-                workers: None,
-            };
-            sweep.plan_times(&setup);
-            sweep
-        };
-        let mut all: Vec<Sweep> = (0..sweeps).map(sweep).collect();
+        sweep.plan_times(setup);
+        sweep
+    }
+
+    /// What fits of a quick study.
+    fn fitted(capacity: f64, sweeps: usize) -> (Result<()>, Vec<Sweep>) {
+        let setup = quick(sweeps);
+        let mut all: Vec<Sweep> = (0..sweeps).map(|site| sweep(&setup, capacity, (site, grid(1, 12)))).collect();
         (fit(&mut all, (&setup, MOST)), all)
     }
 
@@ -574,5 +646,28 @@ mod tests {
         let (fits, _) = fitted(1.0, 8);
         let said = fits.unwrap_err().to_string();
         assert!(said.starts_with("4 visits to each of ") && said.contains("2 min 0 s are left"), "{said}");
+    }
+
+    #[test]
+    fn the_time_of_a_study_has_what_visits_take_beside_their_load_and_is_kept() {
+        let (kept, users) = (quick(1), vec![1, 2, 4, 8]);
+        let one = sweep(&kept, 1000.0, (0, users.clone()));
+        let loads: Duration = one.times.iter().map(|times| times.whole()).sum();
+        let whole = one.time(4);
+        assert_eq!(whole, 4 * loads + one.times[0].whole() + 17 * one.beside);
+        assert!(whole <= kept.budget && whole > kept.budget.mul_f64(0.99), "{whole:?}");
+        // The visits of a published study are as long as those were, and its time is told with what they take beside.
+        let as_published = sweep(&Setup { is_kept: false, ..kept.clone() }, 1000.0, (0, users));
+        assert!(as_published.time(4) > kept.budget + 16 * one.beside, "{as_published:?}");
+    }
+
+    #[test]
+    fn a_study_that_takes_longer_says_so_once() {
+        let seconds = Duration::from_secs;
+        let mut promise = Promise { whole: seconds(60), is_corrected: false };
+        assert_eq!(promise.corrected(seconds(4), seconds(58)), None, "one visit says little");
+        assert_eq!(promise.corrected(seconds(10), seconds(50)), None);
+        assert_eq!(promise.corrected(seconds(30), seconds(40)), Some(seconds(90)));
+        assert_eq!(promise.corrected(seconds(45), seconds(30)), None, "once");
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Visited {
     pub load: Load,
     pub server: Used,
     pub client: Used,
+    /// What it took beside the time that it was to take.
+    pub beside: Duration,
 }
 
 impl Visited {
@@ -78,6 +80,7 @@ impl Visitor {
     /// # Errors
     /// A server that cannot be reached or does not tell what it uses; a signal to stop.
     pub fn visit(&mut self, wish: Wish) -> Result<Visited> {
+        let reached = Instant::now();
         let goes_on = Arc::new(AtomicBool::new(true));
         let setup = kelvin_load::Setup { goes_on: Some(Arc::clone(&goes_on)), ..self.setup(wish) };
         let peer = Peer::reach(&setup)?;
@@ -99,7 +102,8 @@ impl Visitor {
         })?;
         let [from, to] = looks;
         let server = Used::between([before.server, from.server, to.server]);
-        Ok(Visited { load, server, client: Used::between([before.client, from.client, to.client]) })
+        let client = Used::between([before.client, from.client, to.client]);
+        Ok(Visited { load, server, client, beside: reached.elapsed().saturating_sub(wish.warm_up + wish.duration) })
     }
 
     fn setup(&self, wish: Wish) -> kelvin_load::Setup {

@@ -65,7 +65,11 @@ pub fn load(args: &StudyArgs) -> Done {
     let time = study.time().as_secs_f64();
     let wishes = Wishes { budget: time, ..wishes };
     let (visits, in_words) = (study.visits(), seconds(time.round()));
-    output::remark(format_args!("kelvin: {visits} visits in about {in_words}; {}", checked.whereto()));
+    let before = seconds(study.prepared().as_secs_f64().round());
+    output::remark(format_args!(
+        "kelvin: {visits} visits in about {in_words}, after {before} of preparation; {}",
+        checked.whereto()
+    ));
     let left_out = study.left_out();
     if !left_out.is_empty() {
         let most = seconds(MOST_OF_QUICK.as_secs_f64());
@@ -125,6 +129,7 @@ fn setup(args: &StudyArgs, extent: Extent, (prepared, peer): (&Prepared, Option<
         visits: args.measure.rounds.unwrap_or(extent.rounds),
         budget: args.measure.budget.unwrap_or(Duration::from_secs_f64(extent.budget)),
         most: (args.quick && args.measure.budget.is_none()).then_some(MOST_OF_QUICK),
+        is_kept: args.quick || args.measure.budget.is_some(),
         duration: of_load.visit,
         cpus: vec![placement.cpu],
         seed: args.measure.seed.unwrap_or(1),
