@@ -17,7 +17,6 @@ use std::sync::atomic::AtomicBool;
 
 use kelvin_stats::Histogram;
 use kelvin_sys::clock::{Clock, monotonic};
-use kelvin_sys::fs::kind;
 use kelvin_sys::interrupt;
 use kelvin_sys::mapping::unwritten_pages;
 use kelvin_sys::usage::CounterFile;
@@ -33,7 +32,7 @@ use crate::done::{Done, Watched};
 use crate::observe::Observer;
 use crate::pace::{Paced, Until};
 use crate::requests::Request;
-use crate::target::{Access, Target};
+use crate::target::{Access, Target, may_overstate};
 use crate::unfinished::{Place, Unfinished};
 use crate::writer::Sync;
 use crate::{Error, Result};
@@ -360,8 +359,7 @@ impl Copying<'_> {
     /// A source that has less than it states: as the files of /sys, which state a page; every other one became shorter.
     fn ended_early(&self, end: u64) -> std::result::Result<(), Refused> {
         let source = &self.job.source;
-        let is_of_kernel = kind(source.path()).is_ok_and(|kind| ["proc", "sysfs"].contains(&kind.name().as_str()));
-        if is_of_kernel { Ok(()) } else { Err(source.truncated(end).into()) }
+        if may_overstate(source.path()) { Ok(()) } else { Err(source.truncated(end).into()) }
     }
 
     /// Calls that do not pass through memory copy what a file states, and some files state less than they have.

@@ -86,6 +86,14 @@ pub enum Error {
         /// Its size when it was opened.
         bytes: u64,
     },
+    /// It has fewer bytes than its size says.
+    #[error("{} states {bytes} bytes and has fewer, as files of the kernel do (/sys, /proc)", path.display())]
+    Overstated {
+        /// The file.
+        path: PathBuf,
+        /// The size that it states.
+        bytes: u64,
+    },
     /// It changed while it was read, so that the result is of neither the old nor the new one.
     #[error("{} was changed while it was read: {what}", path.display())]
     Changed {
@@ -177,6 +185,7 @@ impl Error {
             | Self::Planted { path, .. }
             | Self::TooLarge { path, .. }
             | Self::Truncated { path, .. }
+            | Self::Overstated { path, .. }
             | Self::Changed { path, .. }
             | Self::Unstated { path, .. }
             | Self::NoDirect { path, .. }

@@ -40,7 +40,7 @@ pub use error::Error;
 pub use kelvin_sys::memory::Pages;
 pub use observe::{Latencies, Observer, Tally, recording_cost};
 pub use requests::{Order, Request, Requests};
-pub use target::{Access, Target};
+pub use target::{Access, Target, may_overstate};
 
 /// The result of work on a file.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -184,7 +184,11 @@ impl Target {
 
     /// The file ended where it should not.
     pub(crate) fn truncated(&self, offset: u64) -> Error {
-        Error::Truncated { path: self.path.clone(), offset, bytes: self.bytes }
+        let (path, bytes) = (self.path.clone(), self.bytes);
+        match may_overstate(&path) {
+            true => Error::Overstated { path, bytes },
+            false => Error::Truncated { path, offset, bytes },
+        }
     }
 
     /// A request that moved nothing, though there was something to move.
@@ -194,6 +198,11 @@ impl Target {
             Direction::Write => self.failed(direction, part, std::io::ErrorKind::WriteZero.into()),
         }
     }
+}
+
+/// Whether a file that ends early has stated too much: those of /sys state a page, whatever they have. Every other one became shorter.
+pub fn may_overstate(path: &Path) -> bool {
+    kelvin_sys::fs::kind(path).is_ok_and(|kind| ["proc", "sysfs"].contains(&kind.name().as_str()))
 }
 
 /// O_NONBLOCK of open(2) on Linux: without meaning for regular files.

@@ -116,6 +116,13 @@ impl Opened {
         content.truncate(read);
         Ok((read <= most).then_some(content))
     }
+
+    /// The content of a file that states more bytes than it has, as those of /sys do, which state a page; nothing of one that changed, or
+    /// that is longer than so much.
+    pub fn overstated(&self, most: usize) -> Option<Vec<u8>> {
+        let content = self.unstated(most).ok().flatten()?;
+        ((content.len() as u64) < self.identity.size && self.is_unchanged()).then_some(content)
+    }
 }
 
 impl AsFd for Opened {
@@ -393,6 +400,21 @@ mod tests {
         assert_eq!((opened.identity.size, opened.is_unchanged()), (0, true));
         assert_eq!(opened.unstated(version.len()), Ok(Some(version.clone())));
         assert_eq!(opened.unstated(version.len() - 1), Ok(None));
+    }
+
+    #[test]
+    fn what_states_more_than_it_has_is_read_to_its_end() {
+        let directory = Path::new("/sys/kernel/mm/transparent_hugepage");
+        let Ok(content) = fs::read(directory.join("enabled")) else {
+            return kelvin_testing::Missing::machine("the kernel has no huge pages").skips("a file of /sys");
+        };
+        let opened = file(&mut files(directory, 0), "/enabled", Instant::now());
+        assert!(opened.identity.size > content.len() as u64 && opened.is_unchanged());
+        assert_eq!(opened.overstated(content.len()), Some(content.clone()));
+        assert_eq!(opened.overstated(content.len() - 1), None);
+        let honest = tempfile::tempdir().unwrap();
+        fs::write(honest.path().join("a"), "abc").unwrap();
+        assert_eq!(file(&mut files(honest.path(), 0), "/a", Instant::now()).overstated(99), None);
     }
 
     #[test]

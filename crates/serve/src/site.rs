@@ -101,6 +101,9 @@ impl Site {
                 Ok(body) => return body,
                 Err(Changed) => {
                     out.truncate(begin);
+                    if let Some(content) = opened.overstated(UNSTATED) {
+                        return self.unstated(request, (opened.media_type, &content), out);
+                    }
                     self.files.forget(request.path);
                 }
             }
@@ -149,7 +152,7 @@ impl Site {
         }
     }
 
-    /// An answer with the content of a file that states no bytes. Nothing tells one state of it from another.
+    /// An answer with the content of a file that states no bytes, or more than it has. Nothing tells one state of it from another.
     fn unstated(&self, request: &Request<'_>, (media_type, content): (&str, &[u8]), out: &mut Vec<u8>) -> Option<Body> {
         self.begin(request, Status::Ok, out);
         let length = content.len();

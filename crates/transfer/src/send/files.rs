@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use kelvin_file::Error as FileError;
+use kelvin_file::{Error as FileError, may_overstate};
 use kelvin_sys::interrupt;
 use kelvin_sys::mapping::{FileMapping, has_no_mappings};
 use kelvin_wire::Hasher;
@@ -310,6 +310,9 @@ fn read(mut file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
 pub(super) fn shortened(source: &Source, file: &File) -> Error {
     match source.check(file) {
         Err(changed) => changed,
+        Ok(()) if may_overstate(source.shown()) => {
+            FileError::Overstated { path: source.shown().to_owned(), bytes: source.bytes() }.into()
+        }
         Ok(()) => source.changed("some of its bytes could not be read".into()),
     }
 }
