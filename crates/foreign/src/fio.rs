@@ -89,6 +89,10 @@ pub(crate) static TABLE: &[Row] = &[
     WORK,
 ];
 
+/// What fio's results do not say, of a command line and of a job file alike.
+const NOT_NAMED: &str =
+    "fio names no option without a value in its results, such as zero_buffers: what one changes cannot be seen";
+
 /// The shortest time for which a job counts, in milliseconds.
 const LEAST_MILLISECONDS: f64 = 500.0;
 
@@ -206,6 +210,7 @@ fn of_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, found: 
     if let Some(row) = odd_time(job, done) {
         return found.leave_out(row);
     }
+    found.note(NOT_NAMED);
     match work {
         Work::RandomRead => {
             let at = || Case::new().with(QUEUE_DEPTH, depth);
@@ -333,6 +338,7 @@ mod tests {
         let queued = |depth: &str, level: &str| job(&format!(r#"{QUEUED},"iodepth":"{depth}""#), level).unwrap();
         assert_eq!(depths(queued("12", "8")), ["depth=12", "depth=12"]);
         assert_eq!(depths(queued("64", ">=64")), ["depth=64", "depth=64", ""]);
+        assert_eq!(queued("12", "8").left_out, [NOT_NAMED], "flags without a value are in no result");
         assert_eq!(queued("12", "4").left_out, [NOT_REACHED.left_out()]);
         assert_eq!(queued("0", "1").left_out, [NOT_REACHED.left_out()]);
     }

@@ -16,6 +16,10 @@ static OTHER_FILES: Row = Row::other(
     "fileio in another mode, by other blocks, through the page cache, or by several threads",
     "no metric of kelvin is the same work",
 );
+static NEWER_FILES: Row = Row::other(
+    "fileio of sysbench 1.1 and later",
+    "its results stand in another form, which is not read; that of sysbench 1.0 is",
+);
 static LIMITED: Row = Row::other("events at a limited rate (--rate)", "it measures the limit");
 static BRIEF: Row =
     Row::other("a test of less than half a second", "the caches of the device decide what so few requests take");
@@ -27,7 +31,7 @@ static MEMORY: Row = Row::other(
 static OTHERS: Row = Row::other("threads, mutex, scripts", "no metric of kelvin is the same work");
 
 /// All of it.
-pub(crate) static TABLE: &[Row] = &[READS, LATENCY, OTHER_FILES, LIMITED, BRIEF, CPU, MEMORY, OTHERS];
+pub(crate) static TABLE: &[Row] = &[READS, LATENCY, OTHER_FILES, NEWER_FILES, LIMITED, BRIEF, CPU, MEMORY, OTHERS];
 
 /// What its text begins with.
 pub(crate) const BEGINS: &str = "sysbench 1.";
@@ -72,6 +76,8 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
             }
             None => found.leave_out(&OTHER_FILES),
         }
+    } else if begins("Extra file open flags:") {
+        found.leave_out(&NEWER_FILES);
     } else if has("CPU speed:") {
         found.leave_out(&CPU);
     } else if has("Running memory speed test with the following options:") {
