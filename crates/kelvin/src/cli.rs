@@ -532,7 +532,7 @@ pub struct MachineArgs {
 pub struct TuneArgs {
     /// With --measure: what to measure under each change instead of what it touches: areas, probes, metrics, or any leading part of
     /// an id
-    #[arg(requires = "measure", value_parser = of_today)]
+    #[arg(requires = "measure", conflicts_with = "restore", value_parser = of_today)]
     pub names: Vec<String>,
     /// Apply the quiet settings, after journalling the present ones
     #[arg(long, conflicts_with = "restore")]
@@ -541,13 +541,13 @@ pub struct TuneArgs {
     #[arg(long, conflicts_with = "restore")]
     pub measure: bool,
     /// With --measure: time for each change, such as 45s or 10m; `minimum`: as long as the minimum of blocks takes [default: 1m]
-    #[arg(long, value_name = "TIME", value_parser = budget, requires = "measure")]
+    #[arg(long, value_name = "TIME", value_parser = budget, requires = "measure", conflicts_with = "restore")]
     pub budget: Option<Duration>,
     /// With --measure: minimum of blocks, each of two measurements of either side [default: 8]
-    #[arg(long, value_name = "N", value_parser = between(2, 1000), requires = "measure")]
+    #[arg(long, value_name = "N", value_parser = between(2, 1000), requires = "measure", conflicts_with = "restore")]
     pub rounds: Option<u32>,
     /// With --apply or --measure: also the optional changes
-    #[arg(long, requires = "changes")]
+    #[arg(long, requires = "changes", conflicts_with = "restore")]
     pub optional: bool,
     /// Restore the journalled settings
     #[arg(long)]

@@ -149,6 +149,19 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["serve", ".", "--min-progress", "-4KiB/2s"], "'-4KiB/2s' for '--min-progress"),
     (&["run", "--budget", "-.5"], "'-.5' for '--budget"),
     (&["digest", "--check", "-1"], "-1"),
+    // What an option needs cannot be given beside another one: neither can it.
+    (&["tune", "--restore", "abc"], "--restore"),
+    (&["tune", "--restore", "--budget", "5s"], "--restore"),
+    (&["tune", "--restore", "--optional"], "--restore"),
+    (&["load", "http://localhost/", "--speed", "2"], "--replay"),
+    (&["load", "http://localhost/", "--rate", "5", "--speed", "2"], "--speed"),
+    (&["load", "http://localhost/", "--users", "5", "--speed", "2"], "--speed"),
+    (&["load", "http://localhost/", "--slo", "p99:50ms", "--speed", "2"], "--speed"),
+    (&["load", "http://localhost/", "--replay", "log", "--root", "."], "--root"),
+    (&["why", "net.rtt.tcp", "--of", "last"], "--of"),
+    (&["ab", "--a-cmd", "true", "--b", "as-found"], "--a-cmd"),
+    (&["send", "Cargo.toml", "localhost", "--streams", "4", "--mode", "blocking"], "--streams"),
+    (&["study", "load", "--peer", "localhost", "--resources", "127.0.0.1:1"], "--resources"),
 ];
 
 /// What is wrong with the answer to a mistake.

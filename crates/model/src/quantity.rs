@@ -97,10 +97,13 @@ pub fn percentage(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number of ASCII digits with or without a decimal point, and what follows it.
+/// A number of ASCII digits with or without a decimal point, and the unit that follows it, after a space or not: `1 MiB` is how kelvin
+/// itself writes.
 fn split(text: &str) -> (Option<f64>, &str) {
+    const SPACES: [char; 3] = [' ', '\u{a0}', '\u{202f}'];
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
+    let (number, rest) = text.split_at(digits);
+    let unit = rest.strip_prefix(SPACES).filter(|unit| !unit.is_empty()).unwrap_or(rest);
     (number.parse().ok(), unit)
 }
 
@@ -160,12 +163,15 @@ mod tests {
             ("1.5h", 5400.0),
             ("30d", 2_592_000.0),
             ("2w", 1_209_600.0),
+            ("1.5 s", 1.5),
+            ("2\u{202f}min", 120.0),
         ] {
             assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
         }
-        for wrong in
-            ["", "m", "-5s", "0s", "0", "1e9", "nan", "inf", "5x", "µ", "1 s", "5S", "36526d", "0.1us", "٤s", "1.2.3s"]
-        {
+        for wrong in [
+            "", "m", "-5s", "0s", "0", "1e9", "nan", "inf", "5x", "µ", "1  s", "1 ", " 1s", "5S", "36526d", "0.1us",
+            "٤s", "1.2.3s",
+        ] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
         let (least, most) = (Duration::from_millis(10), Duration::from_secs(60));
@@ -185,10 +191,15 @@ mod tests {
             ("2MB", 2_000_000),
             ("1G", 1 << 30),
             ("1t", 1 << 40),
+            ("1 MiB", 1 << 20),
+            ("4\u{a0}kB", 4000),
         ] {
             assert_eq!(bytes(text), Ok(expected), "{text}");
         }
-        for wrong in ["", "k", "-4k", "0", "4x", "4kk", "1e3", "0.3", "nan", "9999999T", "4 k", "٤k", "4ib", "4iB"] {
+        for wrong in [
+            "", "k", "-4k", "0", "4x", "4kk", "1e3", "0.3", "nan", "9999999T", "4  k", "4 ", " 4k", "1 000", "٤k",
+            "4ib", "4iB",
+        ] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
     }

@@ -22,7 +22,7 @@ pub struct AbArgs {
     #[arg(long = "b", value_name = "SETTING", required_unless_present = "b_cmd")]
     pub b: Vec<Setting>,
     /// Measure this command instead of probes, run by /bin/sh, against that of --b-cmd
-    #[arg(long, value_name = "COMMAND", requires = "b_cmd", conflicts_with = "names")]
+    #[arg(long, value_name = "COMMAND", requires = "b_cmd", conflicts_with_all = ["names", "b"])]
     pub a_cmd: Option<String>,
     /// The command of B
     #[arg(long, value_name = "COMMAND", requires = "a_cmd", conflicts_with = "b")]

@@ -49,6 +49,7 @@ pub struct LoadArgs {
     pub replay: Option<PathBuf>,
     /// With --replay: so many times as fast
     #[arg(long, value_name = "FACTOR", default_value = "1", requires = "replay", value_parser = rate)]
+    #[arg(conflicts_with_all = ["users", "think", "rate", "slo", "verify", "warm_up"])]
     pub speed: f64,
     /// Time to measure, of several loads each [default: 10s; 5s each of several or with --slo; all of the log with --replay]
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -66,7 +67,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "BY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "content")]
     pub verify: Option<VerifyArg>,
     /// With --verify: directory that holds the right files
-    #[arg(long, value_name = "DIR", requires = "verify")]
+    #[arg(long, value_name = "DIR", requires = "verify", conflicts_with = "replay")]
     pub root: Option<PathBuf>,
     /// Header of every request, such as 'Accept: text/html'; repeatable
     #[arg(short = 'H', long = "header", value_name = "HEADER")]

@@ -15,6 +15,10 @@ use super::{between, duration, from_one};
 /// The heading of these options in help.
 pub(super) const HEADING: &str = "Options of the study load";
 
+/// Options of a server of the study's own, and that of one on another host: with one that runs already they say nothing.
+const OF_OWN_SERVER: [&str; 9] =
+    ["peer", "cache", "server_memory", "file_count", "file_size", "between", "link", "server_group", "server_options"];
+
 /// How a server under load is studied.
 #[derive(Debug, Args)]
 #[command(next_help_heading = HEADING)]
@@ -59,16 +63,16 @@ pub struct StudyLoadArgs {
     /// Study a server that runs already, `kelvin serve --expose-resources`, by the URL of its directory; one that
     /// `kelvin agent --serve` starts on another host is studied by --peer
     #[arg(long, value_name = "URL", requires_all = ["url_list", "resources_token"],
-          conflicts_with_all = ["peer", "cache", "server_memory", "file_count", "file_size", "between", "link", "server_group", "server_options"])]
+          conflicts_with_all = OF_OWN_SERVER)]
     pub url: Option<Target>,
     /// With --url: file with the name of a file of that directory in each line, all of one size
-    #[arg(long, value_name = "LIST", requires = "url")]
+    #[arg(long, value_name = "LIST", requires = "url", conflicts_with_all = OF_OWN_SERVER)]
     pub url_list: Option<PathBuf>,
     /// With --url: file with the token for what that server uses
-    #[arg(long, value_name = "FILE", requires = "url")]
+    #[arg(long, value_name = "FILE", requires = "url", conflicts_with_all = OF_OWN_SERVER)]
     pub resources_token: Option<PathBuf>,
     /// With --url: where that server tells what it uses, if not where it serves files
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "url")]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "url", conflicts_with_all = OF_OWN_SERVER)]
     pub resources: Option<std::net::SocketAddr>,
 }
 

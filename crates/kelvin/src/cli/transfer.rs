@@ -62,7 +62,7 @@ pub struct SendArgs {
     pub limit: Option<u64>,
     /// Send the blocks of large files over so many connections, 1 to 8; everything else goes over the first one. auto begins with one
     /// and takes as many as the first seconds show to be fastest
-    #[arg(long, value_name = "N", conflicts_with_all = ["device", "method"], default_value = "auto")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["device", "method", "mode", "buffer", "window"], default_value = "auto")]
     pub streams: Streams,
     /// Have one connection for all files, or connect and shake hands for each, with a first one for all else
     #[arg(long, value_enum, default_value_t = Lasting::Persistent, conflicts_with = "device")]
