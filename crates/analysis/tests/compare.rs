@@ -556,3 +556,21 @@ fn a_published_machine_has_a_ladder_beside_that_of_a_run() {
         assert!(zenbook.values.iter().any(|value| value.value == published), "{rung:?}");
     }
 }
+
+/// Two quick runs of one machine, of which no earlier run tells how much they differ.
+#[test]
+fn where_nothing_is_known_one_sentence_says_what_could_not_be_seen() {
+    use kelvin_analysis::words::compare::{counts, remarks};
+    let comparison = compared(&[guest::run()], &[guest::run()]);
+    let is_known = |figure: &ComparedFigure| !matches!(figure.verdict, ChangeVerdict::NotKnown(_));
+    assert!(!comparison.figures.iter().any(is_known), "the assumed spread is wider than that");
+    let said = counts(&comparison);
+    assert!(said.starts_with("Nothing is known to differ: a change of less than "), "{said}");
+    assert!(said.contains(" cannot be seen in any figure between these runs") && !said.contains("0 worse"), "{said}");
+    assert!(remarks(&comparison).iter().all(|said| !said.contains("would have shown")), "it is said once");
+    // One that is seen is counted as ever.
+    let mut worse = guest::run();
+    guest::replace(&mut worse, &PROCESS_FORK, &Case::new(), 250_000.0);
+    let said = counts(&compared(&[guest::run()], &[worse]));
+    assert!(said.contains(": 1 worse, 0 better, "), "{said}");
+}

@@ -6,7 +6,9 @@ mod markdown;
 
 use std::io;
 
-use kelvin_analysis::words::compare::{apart, control_missing, counts, letter, nothing_differs, remarks, row, side};
+use kelvin_analysis::words::compare::{
+    apart, control_missing, counts, is_all_open, letter, nothing_differs, remarks, row, side,
+};
 use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, FactDiffers};
 use schemars::Schema;
 
@@ -128,7 +130,9 @@ impl Compared<'_> {
         let mut lines = Vec::new();
         for (index, (title, is)) in TABLES.iter().enumerate() {
             let figures: Vec<&ComparedFigure> = comparison.with(is).collect();
-            if figures.is_empty() || !self.full && index >= NOT_ON_SCREEN {
+            // Where nothing is known a few figures of which nothing is known say nothing.
+            let is_left_out = index >= NOT_ON_SCREEN || index == OPEN && is_all_open(comparison);
+            if figures.is_empty() || !self.full && is_left_out {
                 continue;
             }
             // Room for the tables that follow stays.

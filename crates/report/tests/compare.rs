@@ -5,8 +5,8 @@ mod comparison;
 
 use comparison::{BYTES, LATENCY, comparison, gated, many};
 use kelvin_model::{
-    Case, CauseFound, CauseOfChange, Chance, ComparedFigure, ComparedSide, Comparison, Estimate, FactDiffers, Gated,
-    InTurn, KnownFrom, MetricAt, Name, NotComparedBecause,
+    Case, CauseFound, CauseOfChange, Chance, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate,
+    FactDiffers, Gated, InTurn, KnownFrom, MetricAt, Name, NotComparedBecause,
 };
 use kelvin_report::compare::{Compared, MOST_LINES, Page, Pulled, Tested, schema};
 use kelvin_report::text::columns;
@@ -75,6 +75,20 @@ fn a_cause_stands_beside_what_it_explains() {
         tests.contains("ratio 1.27, 95 % 1.24 to 1.30; translation of &lt;addresses&gt; explains 0.90 of it"),
         "{tests}"
     );
+}
+
+#[test]
+fn a_screen_of_which_nothing_is_known_has_no_table_of_that() {
+    let mut open = comparison();
+    let is_open = |figure: &ComparedFigure| matches!(figure.verdict, ChangeVerdict::NotKnown(_));
+    open.figures.retain(is_open);
+    let screen = |of: &Comparison, full| written(|out| Compared { width: 80, full, more: "--full" }.render(of, out));
+    assert!(screen(&comparison(), false).contains("Not known, most likely"), "{}", screen(&comparison(), false));
+    let said = screen(&open, false);
+    assert!(said.contains("Nothing is known to differ") && !said.contains("Not known, most likely"), "{said}");
+    assert!(screen(&open, true).contains("Not known, most likely"));
+    open.figures[0].least_seen = Some(242_008.0);
+    assert!(screen(&open, true).contains("seen from more than 100 times"), "{}", screen(&open, true));
 }
 
 #[test]

@@ -14,6 +14,8 @@ use kelvin_stats::{LEAST_HISTORY, median};
 const WIDENED: f64 = 1.1;
 /// More runs of a side than this are not counted: nobody makes them.
 const MOST_RUNS: f64 = 100.0;
+/// A change by a larger factor is told as more than this one: how much more says nothing.
+const MOST_TIMES: f64 = 100.0;
 /// Characters of a command in a title.
 const NAME: usize = 44;
 /// Nor more blocks of measurements in turn.
@@ -165,7 +167,11 @@ fn needs(figure: &ComparedFigure, comparison: &Comparison) -> String {
 
 /// A change as a share, from which on it is a factor.
 fn change(share: f64) -> String {
-    if share > 1.0 { format!("{} times", number(1.0 + share)) } else { percent(share) }
+    match 1.0 + share {
+        times if times > MOST_TIMES => format!("more than {MOST_TIMES} times"),
+        times if times > 2.0 => format!("{} times", number(times)),
+        _ => percent(share),
+    }
 }
 
 /// How many runs of each side, or blocks, would decide a figure.
@@ -227,6 +233,9 @@ pub fn of_side(figure: &ComparedFigure, side: usize) -> [String; 3] {
 
 /// How many figures have which verdict: `2 worse, 1 better, 310 the same within 1.0 %, 240 not known`.
 pub fn counts(comparison: &Comparison) -> String {
+    if let Some(said) = nothing_known(comparison) {
+        return said;
+    }
     let of = |is: fn(&ChangeVerdict) -> bool| comparison.with(is).count();
     let mut parts = vec![
         format!("{} worse", of(|one| *one == ChangeVerdict::Worse)),
@@ -238,9 +247,39 @@ pub fn counts(comparison: &Comparison) -> String {
     }
     parts.push(format!("{} the same within {}", of(|one| *one == ChangeVerdict::Same), percent(comparison.threshold)));
     parts.push(format!("{} not known", of(|one| matches!(one, ChangeVerdict::NotKnown(_)))));
-    let apart = comparison.not_compared.len();
-    let apart = if apart > 0 { format!("; {apart} not compared") } else { String::new() };
-    format!("Of {} figures: {}{apart}.", comparison.figures.len(), parts.join(", "))
+    format!("Of {} figures: {}{}.", comparison.figures.len(), parts.join(", "), not_compared(comparison))
+}
+
+/// Whether no figure is known to differ or to be the same, and it is known how large a change would be seen.
+pub fn is_all_open(comparison: &Comparison) -> bool {
+    let is_open = |figure: &ComparedFigure| matches!(figure.verdict, ChangeVerdict::NotKnown(_));
+    comparison.figures.iter().all(is_open) && comparison.figures.iter().any(|figure| figure.least_seen.is_some())
+}
+
+/// How large a change these runs cannot show, where nothing else is known.
+fn nothing_known(comparison: &Comparison) -> Option<String> {
+    let mut seen: Vec<f64> = comparison.figures.iter().filter_map(|figure| figure.least_seen).collect();
+    seen.sort_by(f64::total_cmp);
+    let (least, half) = (*seen.first().filter(|_| is_all_open(comparison))?, median(&seen));
+    let in_half = match change(half) {
+        half if seen.len() > 1 && half != change(least) => format!(", and of less than {half} in half of them"),
+        _ => String::new(),
+    };
+    let which = if seen.len() == 1 { "the figure" } else { "any figure" };
+    Some(format!(
+        "Nothing is known to differ: a change of less than {} cannot be seen in {which} between these runs{in_half} ({} figures{}).",
+        change(least),
+        comparison.figures.len(),
+        not_compared(comparison)
+    ))
+}
+
+/// How many figures are not compared, after those that are.
+fn not_compared(comparison: &Comparison) -> String {
+    match comparison.not_compared.len() {
+        0 => String::new(),
+        apart => format!("; {apart} not compared"),
+    }
 }
 
 /// The program that made a foreign run: `fio 3.33`.
@@ -377,11 +416,13 @@ fn open(comparison: &Comparison) -> Option<String> {
         return None;
     }
     let said = format!("Of those not known half would have shown a change of {} for the worse.", change(median(&seen)));
+    // Where nothing is known that is said already.
+    let said = Some(said).filter(|_| !is_all_open(comparison));
     let needed: Vec<f64> = open().filter_map(|figure| times(figure, comparison)).collect();
-    if needed.is_empty() {
-        return Some(said);
-    }
-    Some(format!("{said} To decide half of them takes {}.", decides(median(&needed).ceil(), comparison)))
+    let takes = (!needed.is_empty())
+        .then(|| format!("To decide half of them takes {}.", decides(median(&needed).ceil(), comparison)));
+    let said: Vec<String> = said.into_iter().chain(takes).collect();
+    (!said.is_empty()).then(|| said.join(" "))
 }
 
 /// So many runs of each side, or blocks, and how much longer they take.
