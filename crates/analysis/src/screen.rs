@@ -36,7 +36,7 @@ pub(crate) fn screen(run: &Run, analysis: &Analysis) -> Option<Screen> {
         cautions: cautions(analysis),
         stand_outs: stand_outs::stand_outs(run, analysis, &climbed),
         rungs: climbed.into_iter().map(|one| one.rung).collect(),
-        rates: rates::rates(analysis),
+        rates: rates::rates(&run.outline.machine, analysis),
         do_first: do_first(&run.outline.hazards),
         precision: precision(analysis),
         missing: missing(analysis),

@@ -346,3 +346,34 @@ fn of_several_sizes_the_largest_that_was_not_skipped_is_shown() {
     run.measurements.last_mut().unwrap().skipped = Some(Reason::new("omitted by --quick"));
     assert_eq!(text(&run), "60 µs");
 }
+
+#[test]
+fn memory_within_the_largest_reported_cache_says_so() {
+    let but = |run: &Run| -> Vec<Option<String>> { screen(run).rates.into_iter().map(|line| line.but).collect() };
+    let mut run = guest::run();
+    assert!(but(&run).iter().all(Option::is_none), "960 MiB are beyond 480 MiB");
+    let mut caches = run.outline.machine.topology.caches.get().unwrap().clone();
+    caches[2].bytes = 1 << 30;
+    run.outline.machine.topology.caches = Fact::known(caches, "a test");
+    let said = but(&run);
+    assert_eq!(said[0].as_deref(), Some("in 960 MiB, within the L3 of 1 GiB that the machine reports"));
+    // Both CPUs have as much each.
+    assert_eq!(said[1], None);
+    assert!(said[2..].iter().all(Option::is_none), "{said:?}");
+}
+
+#[test]
+fn the_time_of_a_block_from_the_disk_is_one_on_the_whole_screen() {
+    let mut run = guest::run();
+    guest::replace(&mut run, &file::DEVICE_LATENCY, &Case::new(), 20_000.0);
+    let screen = screen(&run);
+    let rung = screen.rungs.iter().find(|rung| rung.what == "4 KiB from disk").unwrap();
+    let disk = screen.stand_outs.iter().find(|one| one.text.starts_with("The disk reads")).unwrap();
+    assert!(
+        disk.text.ends_with("a single one takes 59.6 µs.") && rung.figure.text == "60 µs",
+        "{}: {rung:?}",
+        disk.text
+    );
+    let place = rung.figure.place.as_ref().unwrap();
+    assert!(disk.sides.iter().any(|side| side.metric == place.metric && side.case == place.case), "{disk:?}");
+}

@@ -8,6 +8,7 @@
 //! [`os::SYSCALL_NULL`]. A numeric parameter is an [`Axis`](kelvin_model::Axis); one of words is an enum.
 #![forbid(unsafe_code)]
 
+mod generation;
 mod rivals;
 mod runs;
 mod shared;
@@ -26,6 +27,7 @@ pub mod truth;
 
 use kelvin_model::{Metric, Name};
 
+pub use generation::Contradiction;
 pub use rivals::{BESIDE_RIVALS, BesideRivals, Rival};
 pub use runs::RunVariation;
 pub use shared::Placement;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kelvin_catalogue::Contradiction;
 use kelvin_model::{Cpu, Fact, Mitigation, Name};
 
 use crate::cpuid::Cpuid;
@@ -32,7 +33,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> (Name, Cpu) {
     let microarchitecture = info.microarchitecture(&vendor, &family, &model, &stepping);
     let tlbs = tlbs(sources, &vendor);
     let frequencies = Frequencies { sources, info: &info, vendor: &vendor };
-    let cpu = Cpu {
+    let mut cpu = Cpu {
         model_name: info.model_name(sources),
         microcode: info.fact("microcode", |text| Some(text.to_owned())),
         nominal_hz: frequencies.nominal(),
@@ -49,6 +50,11 @@ pub(crate) fn read(sources: &Sources<'_>) -> (Name, Cpu) {
         microarchitecture,
         tlbs,
     };
+    if let Some(Contradiction { claimed, flag, of_cores }) = Contradiction::of(&cpu) {
+        let source = cpu.microarchitecture.source_or_reason();
+        let source = format!("{source}; contradicted by the flag {flag}, as only {} have", of_cores.join(", "));
+        cpu.microarchitecture = Fact::known(claimed.to_owned(), source);
+    }
     (info.architecture(sources.root), cpu)
 }
 
@@ -227,12 +233,15 @@ impl Frequencies<'_> {
     }
 
     fn maximum(&self) -> Fact<f64> {
-        let tries = [self.file("cpufreq/cpuinfo_max_freq", 1e3), self.leaf_16h(1)];
+        const FILE: &str = "cpufreq/cpuinfo_max_freq";
+        let tries = [self.file(FILE, 1e3), self.leaf_16h(1)];
+        let stated = || self.sources.root.text(&self.path(FILE)).map(|text| excerpt(text.trim()));
         tries.into_iter().flatten().next().unwrap_or_else(|| {
-            Fact::unknown(
-                "no cpufreq driver and no cpuid leaf 16h: usual in a virtual machine, where the host \
-                           controls the frequency",
-            )
+            Fact::unknown(match stated() {
+                Some(text) => format!("{} states '{text}', and there is no cpuid leaf 16h", self.path(FILE)),
+                None => "no cpufreq driver and no cpuid leaf 16h: usual in a virtual machine, where the host controls the frequency"
+                    .to_owned(),
+            })
         })
     }
 
@@ -251,8 +260,12 @@ impl Frequencies<'_> {
         })
     }
 
+    fn path(&self, name: &str) -> String {
+        format!("/sys/devices/system/cpu/cpu{}/{name}", self.sources.first)
+    }
+
     fn file(&self, name: &str, factor: f64) -> Option<Fact<f64>> {
-        let name = format!("/sys/devices/system/cpu/cpu{}/{name}", self.sources.first);
+        let name = self.path(name);
         let value = self.sources.root.text(&name).and_then(|text| number(&text)).filter(|value| *value > 0.0)?;
         Some(Fact::known(value * factor, name))
     }

@@ -141,6 +141,10 @@ fn a_virtual_machine_whose_processor_is_masked() {
     assert!(["amx_tile", "amx_bf16", "amx_int8", "avx512_fp16"].iter().all(|flag| flags.iter().any(|one| one == flag)));
     is(&machine.cpu.nominal_hz, 2.6e9);
     unknown(&machine.cpu.maximum_hz, "no cpuid leaf 16h");
+    // The model that it states is a claim, and what contradicts it is said with it.
+    is(&machine.cpu.microarchitecture, "Rocket Lake");
+    let source = machine.cpu.microarchitecture.source_or_reason();
+    assert!(source.contains("; contradicted by the flag amx_tile, as only Sapphire Rapids, "), "{source}");
     unknown(&machine.cpu.counter_hz, "cpuid leaf 15h is absent or empty");
     // Leaf 2 says that leaf 18h has them, and that is empty.
     unknown(&machine.cpu.tlbs, "cpuid leaf 2, 18h (Intel)");
@@ -466,4 +470,16 @@ fn this_machine_is_read_without_panic() {
     for one in hazards(root, &machine, &std::env::temp_dir()) {
         assert!(!one.source.is_empty(), "{one:?}");
     }
+}
+
+#[test]
+fn a_highest_frequency_of_zero_is_said_to_be_stated() {
+    let tree = Tree::named("x86-64-vm-masked");
+    let cpufreq = tree.root().join("sys/devices/system/cpu/cpu0/cpufreq");
+    std::fs::create_dir_all(&cpufreq).unwrap();
+    std::fs::write(cpufreq.join("cpuinfo_max_freq"), "0\n").unwrap();
+    unknown(
+        &read(tree.root()).cpu.maximum_hz,
+        "cpu0/cpufreq/cpuinfo_max_freq states '0', and there is no cpuid leaf 16h",
+    );
 }

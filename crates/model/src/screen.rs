@@ -67,6 +67,9 @@ pub struct RateLine {
     pub what: String,
     /// Its rates.
     pub rates: Vec<Rate>,
+    /// What makes it doubtful that they are of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub but: Option<String>,
 }
 
 /// One rate.

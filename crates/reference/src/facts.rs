@@ -2,31 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_model::{Chassis, Cpu, Machine as Facts, Name};
+use kelvin_catalogue::Contradiction;
+use kelvin_model::{Chassis, Machine as Facts, Name};
 
 use crate::area::Judged;
 use crate::class::{Area, Class};
 use crate::machine::{Instance, Machine, MachineKind, Method, Row, Source};
 use crate::mitigation::Mitigation;
-
-/// A flag that only some generations of a vendor's cores have.
-struct Generations {
-    vendor: &'static str,
-    flag: &'static str,
-    of_cores: &'static [&'static str],
-}
-
-/// By these flags a core is told from the older one whose model a hypervisor states.
-///
-/// Source: the features of each processor in LLVM `llvm/lib/Target/X86/X86.td`.
-const GENERATIONS: [Generations; 2] = [
-    Generations {
-        vendor: "GenuineIntel",
-        flag: "amx_tile",
-        of_cores: &["Sapphire Rapids", "Emerald Rapids", "Granite Rapids", "Granite Rapids-D", "Diamond Rapids"],
-    },
-    Generations { vendor: "AuthenticAMD", flag: "avx512f", of_cores: &["Zen 4", "Zen 5", "Zen 6"] },
-];
 
 /// Names of processors that are built for servers.
 const SERVER_NAMES: [&str; 4] = ["Xeon", "XEON", "EPYC", "Opteron"];
@@ -43,9 +25,13 @@ impl Class {
     /// Why it has none, in a sentence without its full stop: the core is not known, is emulated, or is none of the stated model; or what it is
     /// built as is not known.
     pub fn of_facts(machine: &Facts, area: Area) -> Result<Self, String> {
-        match contradiction(&machine.cpu, core(machine)?) {
-            Some((_, because)) => Err(because),
-            None => Self::of_own(machine, area),
+        let own = Self::of_own(machine, area)?;
+        match Contradiction::of(&machine.cpu) {
+            Some(Contradiction { claimed, flag, of_cores }) => Err(format!(
+                "it hides its model: it states that of {claimed}, but has the flag {flag}, as only {} have",
+                of_cores.join(", ")
+            )),
+            None => Ok(own),
         }
     }
 
@@ -57,7 +43,8 @@ impl Class {
     pub fn of_own(machine: &Facts, area: Area) -> Result<Self, String> {
         let stated = core(machine)?;
         let kind = kind(machine, stated)?;
-        let core = contradiction(&machine.cpu, stated).map_or(stated, |(hidden, _)| hidden);
+        let hidden = Contradiction::of(&machine.cpu).map(|found| Name::intern(&format!("{stated} with {}", found.flag)));
+        let core = hidden.unwrap_or(stated);
         let mitigations = if area == Area::Kernel { mitigations(machine) } else { None };
         Ok(Self { core, kind, instance: instance(machine), mitigations, area })
     }
@@ -131,20 +118,6 @@ fn core(machine: &Facts) -> Result<Name, String> {
         return Err(format!("the generation of the core is not known: {}", fact.source_or_reason()));
     };
     Ok(Name::intern(core))
-}
-
-/// A name for the core of a processor that states the model of another generation, and what it has that this one has not.
-fn contradiction(cpu: &Cpu, core: Name) -> Option<(Name, String)> {
-    let core = core.as_str();
-    let (vendor, flags) = (cpu.vendor.get()?, cpu.flags.get()?);
-    let has = |known: &&Generations| *vendor == known.vendor && flags.iter().any(|flag| *flag == known.flag);
-    let known = GENERATIONS.iter().find(|known| has(known) && !known.of_cores.contains(&core))?;
-    let because = format!(
-        "it hides its model: it states that of {core}, but has the flag {}, as only {} have",
-        known.flag,
-        known.of_cores.join(", ")
-    );
-    Some((Name::intern(&format!("{core} with {}", known.flag)), because))
 }
 
 /// What a machine is built as.
@@ -254,7 +227,7 @@ mod tests {
         let known: BTreeSet<&str> = crate::library().machines().iter().map(|machine| machine.core.as_str()).collect();
         for name in ["Sapphire Rapids", "Emerald Rapids", "Granite Rapids", "Zen 4", "Zen 5"] {
             assert!(known.contains(name), "{name}");
-            assert!(GENERATIONS.iter().any(|known| known.of_cores.contains(&name)), "{name}");
+            assert!(Contradiction::cores().any(|core| core == name), "{name}");
         }
     }
 }

@@ -303,9 +303,7 @@ pub fn machine_line(run: &Run) -> String {
     if let Some(model) = machine.cpu.model_name.get() {
         parts.push(model.clone());
     }
-    if let Some(microarchitecture) = machine.cpu.microarchitecture.get() {
-        parts.push(microarchitecture.clone());
-    }
+    parts.extend(kelvin_analysis::words::core(&machine.cpu));
     if let Some(allowed) = machine.topology.allowed.get() {
         parts.push(format!("{} CPU{}", allowed.len(), if allowed.len() == 1 { "" } else { "s" }));
     }
@@ -332,6 +330,20 @@ pub fn plural(count: u64, singular: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_that_flags_contradict_is_a_claim() {
+        let mut run = kelvin_analysis::testing::guest::run();
+        let cpu = &mut run.outline.machine.cpu;
+        cpu.vendor = kelvin_model::Fact::known("GenuineIntel".into(), "a test");
+        cpu.microarchitecture = kelvin_model::Fact::known("Rocket Lake".into(), "a test");
+        cpu.flags = kelvin_model::Fact::known(vec!["avx512f".into()], "a test");
+        assert!(machine_line(&run).contains("Processor, Rocket Lake, 2 CPUs"), "{}", machine_line(&run));
+        let cpu = &mut run.outline.machine.cpu;
+        cpu.flags = kelvin_model::Fact::known(vec!["amx_tile".into()], "a test");
+        let line = machine_line(&run);
+        assert!(line.contains(", CPUID claims Rocket Lake but amx_tile contradicts it, "), "{line}");
+    }
 
     #[test]
     fn a_run_that_took_longer_than_expected_is_not_of_its_budget() {

@@ -64,6 +64,10 @@ const fn time(spot: Spot) -> At {
     At::Spot(spot, Shown::Seconds)
 }
 
+/// A block from the disk, of which all of a screen says the same.
+pub(super) const FROM_DISK: Spot =
+    Spot::new(&file::SEQRAND).at(AccessOrder::Random.point()).at(CacheState::Direct.point()).furthest(file::BYTES);
+
 /// All rungs, in groups: the core and its memory, the kernel, files, the network; in each from short to long as they usually are.
 pub(super) const STEPS: [Step; 24] = [
     step("cycle", "a cycle", At::Spot(Spot::new(&cpu::FREQUENCY).at(BusyCpus::One.point()), Shown::SecondsOfOne)),
@@ -88,16 +92,7 @@ pub(super) const STEPS: [Step; 24] = [
             Shown::SecondsOf(BLOCK),
         ),
     ),
-    step(
-        "4 KiB from disk",
-        "reading 4 KiB from the disk",
-        time(
-            Spot::new(&file::SEQRAND)
-                .at(AccessOrder::Random.point())
-                .at(CacheState::Direct.point())
-                .furthest(file::BYTES),
-        ),
-    ),
+    step("4 KiB from disk", "reading 4 KiB from the disk", time(FROM_DISK)),
     step(
         "4 KiB + fsync",
         "writing 4 KiB with fsync",

@@ -5,7 +5,8 @@ use kelvin_catalogue::file::{self, CacheState, SyncPolicy};
 use kelvin_catalogue::mem::{self, AskedPages, BYTES, Cpus};
 use kelvin_catalogue::net::{self, StreamDirection};
 use kelvin_catalogue::os;
-use kelvin_model::{Metric, Rate, RateLine};
+use kelvin_model::units::bytes;
+use kelvin_model::{CacheKind, Machine, Metric, Rate, RateLine};
 
 use super::figure::{Shown, figure};
 use super::spot::Spot;
@@ -120,10 +121,33 @@ static LINES: [Line; 7] = [
 ];
 
 /// The rates that a run measured, known or not.
-pub(super) fn rates(analysis: &Analysis) -> Vec<RateLine> {
+pub(super) fn rates(machine: &Machine, analysis: &Analysis) -> Vec<RateLine> {
     let rates = |line: &Line| line.rates.iter().filter_map(|work| rate(work, analysis)).collect();
-    let line = |line: &Line| RateLine { what: line.what.into(), rates: rates(line) };
+    let line = |line: &Line| RateLine {
+        what: line.what.into(),
+        rates: rates(line),
+        but: within_a_cache(line, machine, analysis),
+    };
     LINES.iter().map(line).filter(|line| !line.rates.is_empty()).collect()
+}
+
+/// That the memory of a line is no more than the largest cache that the machine reports: a virtual machine's is not believed, and memory of
+/// four times its size would take too long to fill.
+fn within_a_cache(line: &Line, machine: &Machine, analysis: &Analysis) -> Option<String> {
+    let measured = line.rates.iter().find_map(|work| work.at.find(&analysis.results));
+    let case = &measured.filter(|result| result.metric.area() == mem::BANDWIDTH_READ.area())?.case;
+    let cpus = if Cpus::of(case) == Some(Cpus::All) { machine.topology.allowed.get()?.len() as u64 } else { 1 };
+    let caches = machine.topology.caches.get()?;
+    let largest = caches.iter().filter(|cache| cache.kind != CacheKind::Instruction).max_by_key(|cache| cache.bytes)?;
+    let used = BYTES.of(case)?.saturating_mul(cpus);
+    (used <= largest.bytes).then(|| {
+        format!(
+            "in {}, within the L{} of {} that the machine reports",
+            bytes(used),
+            largest.level,
+            bytes(largest.bytes)
+        )
+    })
 }
 
 /// They, each by its name in a sentence.

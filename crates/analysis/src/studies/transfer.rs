@@ -5,7 +5,7 @@ use kelvin_catalogue::transfer::{
     BUFFER, COLD, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, TIME, best,
     cell, usual_mode,
 };
-use kelvin_model::{Case, Name, ReferenceValue};
+use kelvin_model::{Case, Name, Reference, ReferenceValue};
 use kelvin_model::{
     Change, Claim, Conclusion, Estimate, GainOverFiles, Metric, OverFiles, Point, Test, TransferClaim, TransferFactor,
 };
@@ -173,6 +173,12 @@ fn longer_by(usual: &Rounds<'_>, changed: &Rounds<'_>, count: f64) -> Option<Est
 /// The published mean of a cell.
 fn published(case: &Case) -> Option<f64> {
     published_value(case).map(|value| value.value)
+}
+
+/// The machine of which times of cells were published.
+fn published_on() -> Option<&'static str> {
+    let has_times = |reference: &&Reference| reference.values.iter().any(|value| value.metric == TIME.id);
+    references().iter().find(has_times).map(|reference| reference.title.as_str())
 }
 
 /// What was published of a cell.

@@ -335,7 +335,7 @@ fn of_warning(
 pub(crate) fn machine_line(machine: &Machine) -> String {
     let text = |fact: &Fact<String>, unknown: &str| fact.get().cloned().unwrap_or_else(|| unknown.into());
     let mut parts = vec![text(&machine.cpu.model_name, "unknown CPU")];
-    if let Some(name) = machine.cpu.microarchitecture.get() {
+    if let Some(name) = super::core(&machine.cpu) {
         parts[0] = format!("{} ({name})", parts[0]);
     }
     let count = |fact: &Fact<Vec<u32>>| fact.get().map(Vec::len);

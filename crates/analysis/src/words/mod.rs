@@ -13,8 +13,9 @@ pub(crate) mod screen;
 pub(crate) mod transfer;
 pub mod why;
 
+use kelvin_catalogue::Contradiction;
 use kelvin_model::units::{Quantity, percent, plain, quantity, with_interval, without_cycles};
-use kelvin_model::{Better, Unit};
+use kelvin_model::{Better, Cpu, Unit};
 
 use crate::result::{Figure, Gap, MetricResult, Mode, Summary, Verdict};
 
@@ -27,6 +28,14 @@ pub fn measured(summary: &Summary, unit: Unit) -> String {
     match summary.states() {
         [] => with_interval(summary.headline, summary.interval, unit).to_string(),
         states => states.iter().map(mode).collect::<Vec<_>>().join(" or "),
+    }
+}
+
+/// The generation of a processor's core; where its flags contradict the model that it states, that model is a claim.
+pub fn core(cpu: &Cpu) -> Option<String> {
+    match Contradiction::of(cpu) {
+        Some(Contradiction { claimed, flag, .. }) => Some(format!("CPUID claims {claimed} but {flag} contradicts it")),
+        None => cpu.microarchitecture.get().cloned(),
     }
 }
 

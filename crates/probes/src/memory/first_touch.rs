@@ -28,7 +28,7 @@ pub(crate) static PROBE: Probe = Probe {
               a page each fails the round. What is taken is the process's first memory of this size, so each round is \
               one pass.",
         prediction: "Of either: the measured fault of a fresh page (mem.fault.minor), which is one of few that the caches still \
-                     have; and, as 128 MiB lie in no cache, clearing a page in memory (mem.bandwidth.zero beyond all caches) and \
+                     have; and, as 128 MiB are more than any cache is taken to hold, clearing a page in memory (mem.bandwidth.zero) and \
                      one load from there (mem.latency), for what the kernel keeps of the page. Predicted range: a factor of 1.5 \
                      either way, as every table of pages is new, and the kernel finds free pages in its own order. A virtual \
                      machine's host may have to find memory for the first touch: that is in no formula, and a gap \

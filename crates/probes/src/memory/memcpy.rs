@@ -22,8 +22,8 @@ pub(crate) static PROBE: Probe = Probe {
     method: Method {
         how: "The memcpy of the C library, called through its address as a program's calls resolve it, copies one array over another, \
               up to 8 MiB a call. The arrays lie in the pages that the kernel gives to any program (default), or in huge pages \
-              (MADV_HUGEPAGE); smaps shows which, in a note. Both lie beyond all caches; `kelvin study mem.bandwidth.memcpy` has sets in each \
-              cache too. A set of up to 16 MiB is copied over and over, a larger one in parts of that size, in rotation, as in \
+              (MADV_HUGEPAGE); smaps shows which, in a note. Both are four times the last-level cache, of which that of a virtual machine is believed up to 64 MiB; \
+              `kelvin study mem.bandwidth.memcpy` has sets in each cache too. A set of up to 16 MiB is copied over and over, a larger one in parts of that size, in rotation, as in \
               mem.bandwidth. Bytes are counted as there: those read and those written by the program.",
         prediction: "The time of reading the bytes (mem.bandwidth.read) and that of writing them by ordinary stores \
                      (mem.bandwidth.write), which reads each line first that it overwrites: between one after the other and at once, \

@@ -92,7 +92,11 @@ impl First<'_> {
         let screen = self.screen;
         let line = |line: &RateLine| match words::no_rates(line) {
             Some(why) => html!("{}", why),
-            None => Markup::joined(line.rates.iter().map(|rate| self.rate(rate)), ", "),
+            None => {
+                let rates = Markup::joined(line.rates.iter().map(|rate| self.rate(rate)), ", ");
+                let but = line.but.as_ref().map(|but| html!(" <span class=\"why\">{}</span>", but));
+                html!("{}{}", rates, but)
+            }
         };
         let lines: Vec<Markup> = screen.rates.iter().map(line).collect();
         if lines.is_empty() {

@@ -337,6 +337,7 @@ impl Drawing<'_> {
         }
         let mut lines = vec![what];
         let (mut said, mut used) = ("", INDENT);
+        let but = line.but.as_ref().map(|but| self.hanging((Paint::Faint, ""), INDENT, but, 2));
         for (index, rate) in line.rates.iter().enumerate() {
             let (text, has_value) = (rate.figure.drawn_text(), rate.figure.drawn().is_some());
             let (value, unit) = text.rsplit_once(' ').unwrap_or((text, ""));
@@ -361,6 +362,7 @@ impl Drawing<'_> {
                 *last = format!("{last}{gap}{}{comma}", self.painted(&rate.figure, &text));
             }
         }
+        lines.extend(but.into_iter().flatten());
         lines
     }
 

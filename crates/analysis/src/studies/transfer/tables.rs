@@ -9,7 +9,7 @@ use kelvin_catalogue::transfer::{
 use kelvin_model::{Case, Metric, Name, Unit};
 use kelvin_stats::{Load, two_costs};
 
-use super::{published_value, without};
+use super::{published_on, published_value, without};
 use crate::result::{Figure, MetricResult, StudyColumn, StudyRow, StudyTable, Summary};
 use crate::words::transfer::{cell, set};
 
@@ -101,7 +101,11 @@ impl<'a> Cells<'a> {
 
     fn in_memory(&self, files: Files) -> StudyTable {
         let table = self.table(&TIME, files, &IN_MEMORY);
-        StudyTable { title: format!("{}, in memory", set(files)), bars: Some(BARS), ..table }
+        let has_published = table.rows.iter().any(|row| row.cells[BARS[1]].is_some());
+        let published = published_on()
+            .filter(|_| has_published)
+            .map_or_else(String::new, |machine| format!("; published is the mean of an earlier study: {machine}"));
+        StudyTable { title: format!("{}, in memory{published}", set(files)), bars: Some(BARS), ..table }
     }
 
     fn not_in_memory(&self, files: Files) -> StudyTable {
