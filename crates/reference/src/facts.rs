@@ -43,7 +43,8 @@ impl Class {
     pub fn of_own(machine: &Facts, area: Area) -> Result<Self, String> {
         let stated = core(machine)?;
         let kind = kind(machine, stated)?;
-        let hidden = Contradiction::of(&machine.cpu).map(|found| Name::intern(&format!("{stated} with {}", found.flag)));
+        let hidden =
+            Contradiction::of(&machine.cpu).map(|found| Name::intern(&format!("{stated} with {}", found.flag)));
         let core = hidden.unwrap_or(stated);
         let mitigations = if area == Area::Kernel { mitigations(machine) } else { None };
         Ok(Self { core, kind, instance: instance(machine), mitigations, area })

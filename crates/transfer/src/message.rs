@@ -74,7 +74,7 @@ pub enum FromSender {
     /// All was sent; the receiver shall finish, and say what it measured.
     End,
     /// What the sender measured.
-    Finish(Measured),
+    Finish(Box<Measured>),
     /// The first word of a connection that joins a session.
     Join(Join),
     /// Blocks of this file, each one whole, may come over all streams from now on, until the next one is split.

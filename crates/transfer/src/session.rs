@@ -722,7 +722,7 @@ impl<'a, S: Stream> Session<'a, S> {
         let FromSender::Finish(measured) = self.channel.receive()? else {
             return Err(Error::Nonsense("it does not say what it measured"));
         };
-        let Measured { nanoseconds, failed, load: sender, carried, expected, method, chosen } = measured;
+        let Measured { nanoseconds, failed, load: sender, carried, expected, method, chosen } = *measured;
         let Settings { plain, verify, sync, connection, .. } = self.settings;
         let chosen = chosen.filter(|_| self.settings.streams == 1);
         Ok(Summary {

@@ -72,7 +72,7 @@ impl<S: Stream> Sender<S> {
         summary.expected = costs.and_then(|receiver| self.expected(sources, receiver, (&summary, setup)));
         let expected = summary.expected;
         let measured = Measured { nanoseconds, failed, load, carried, expected, method, chosen };
-        self.channel.send(&FromSender::Finish(measured))?;
+        self.channel.send(&FromSender::Finish(Box::new(measured)))?;
         Ok(summary)
     }
 

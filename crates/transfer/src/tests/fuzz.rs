@@ -104,7 +104,7 @@ fn from_senders() -> Vec<FromSender> {
         FromSender::HowMuch,
         FromSender::Apart { file },
         FromSender::End,
-        FromSender::Finish(Measured {
+        FromSender::Finish(Box::new(Measured {
             nanoseconds: 5,
             failed: 1,
             load: Load::default(),
@@ -112,7 +112,7 @@ fn from_senders() -> Vec<FromSender> {
             expected: None,
             method: None,
             chosen: Some(Chosen { streams: 2, thousandths: 1900, no_faster: None }),
-        }),
+        })),
     ]
 }
 

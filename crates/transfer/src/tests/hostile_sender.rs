@@ -19,28 +19,30 @@ use crate::message::{
 use crate::session::{BATCH, BATCH_BYTES, CHECKS, Event, UNENDED, WINDOW};
 use crate::tree;
 
-const FINISH: FromSender = FromSender::Finish(Measured {
-    nanoseconds: 1,
-    failed: 0,
-    load: Load {
-        times: Times { file: 0, file_wait: 0, verify: 0, cipher: 0, connection: 0, sync: 0, limit: 0 },
-        cpu: 0,
-        ready: 0,
-        throttled: 0,
-        storage: Storage::Disk,
-    },
-    carried: None,
-    expected: None,
-    method: None,
-    chosen: None,
-});
+fn finish() -> FromSender {
+    FromSender::Finish(Box::new(Measured {
+        nanoseconds: 1,
+        failed: 0,
+        load: Load {
+            times: Times { file: 0, file_wait: 0, verify: 0, cipher: 0, connection: 0, sync: 0, limit: 0 },
+            cpu: 0,
+            ready: 0,
+            throttled: 0,
+            storage: Storage::Disk,
+        },
+        carried: None,
+        expected: None,
+        method: None,
+        chosen: None,
+    }))
+}
 
 #[test]
 fn files_arrive_with_their_time_and_rights_but_no_others() {
     let (_outer, inner) = place();
     let mut hostile = Hostile::new();
     hostile.begin().offer(&[file("a", 5), file("empty", 0)]).batch(&[(0, b"hello"), (1, b"")]);
-    hostile.say(&FromSender::End).say(&FINISH);
+    hostile.say(&FromSender::End).say(&finish());
     let heard = hostile.heard(&inner);
     assert_eq!(heard.ended.as_ref().map(|summary| summary.moved.files).unwrap(), 2);
     assert_eq!(heard.kept(), [Path::new("a"), Path::new("empty")]);
@@ -63,7 +65,7 @@ fn verdicts_come_together_while_more_arrives_and_at_once_where_the_sender_waits_
         for number in 0..files {
             hostile.batch(&[(number, b"x")]);
         }
-        hostile.late().say(&FromSender::End).say(&FINISH);
+        hostile.late().say(&FromSender::End).say(&finish());
         let heard = hostile.heard(&inner);
         assert_eq!(heard.ended.unwrap().moved.files, u64::from(files));
         let of =
@@ -145,7 +147,7 @@ fn whoever_breaks_the_order_of_messages_is_not_heard_any_more() {
     assert!(hostile.heard(&inner).errors().contains("it does not begin"));
     nothing_is_left(&[
         (|h| h.begin(), "neither offers nor sends", 0),
-        (|h| h.say(&FINISH), "neither offers nor sends", 0),
+        (|h| h.say(&finish()), "neither offers nor sends", 0),
         (|h| h.say(&FromSender::Digests(vec![[1; 32]])), "the digest of nothing", 0),
         (|h| h.say(&FromSender::End).say(&FromSender::End), "it does not say what it measured", 0),
         (|h| h.say(&FromSender::End), "closed the connection", 0),
@@ -331,7 +333,7 @@ fn what_follows_of_a_file_that_failed_is_passed_over() {
     three(hostile.begin()).say(&FromSender::Block(piece(0, 0, 3))).data(b"abc").say(&digests(1));
     hostile.block(piece(0, 3, 3), b"def").say(&FromSender::Hole(piece(0, 6, 1))).say(&abandoned(0));
     hostile.batch(&[(1, b"123456789")]).block(Piece { is_last: true, ..piece(2, 0, 2) }, b"in");
-    hostile.say(&FromSender::End).say(&FINISH);
+    hostile.say(&FromSender::End).say(&finish());
     let heard = hostile.heard(&inner);
     assert!(heard.ended.is_ok(), "{}", heard.errors());
     assert_eq!(finals(&inner), (vec!["small".into(), "stream".into()], 0));
@@ -418,7 +420,7 @@ fn parents_that_are_files_or_links_take_nothing() {
     ];
     for overwrite in [false, true] {
         let mut hostile = Hostile::new();
-        hostile.begin().offer(&offers).say(&FromSender::End).say(&FINISH);
+        hostile.begin().offer(&offers).say(&FromSender::End).say(&finish());
         let heard = hostile.heard_by(&into(&inner), overwrite, &|_| {});
         let are_refused: Vec<_> = refusals(&heard.answers).iter().map(Option::is_some).collect();
         assert_eq!(
@@ -591,12 +593,12 @@ fn one_file_goes_to_standard_output_and_nothing_anywhere_when_it_is_to_be_discar
     let mut hostile = Hostile::new();
     let offers =
         [file("a", 2), file("b", 1), directory(0, "c"), entry(0, "d", EntryKind::Link { target: b"x".into() })];
-    hostile.begin().offer(&offers).batch(&[(0, b"in")]).offer(&[file("e", 1)]).say(&FromSender::End).say(&FINISH);
+    hostile.begin().offer(&offers).batch(&[(0, b"in")]).offer(&[file("e", 1)]).say(&FromSender::End).say(&finish());
     let heard = hostile.heard_by(&output, true, &|_| {});
     assert_eq!(refusals(&heard.answers).iter().filter(|why| why.is_some()).count(), 4);
     assert_eq!(fs::read(&path).unwrap(), b"in");
     let mut hostile = Hostile::new();
-    hostile.begin().offer(&offers).batch(&[(0, b"in"), (1, b"x")]).say(&FromSender::End).say(&FINISH);
+    hostile.begin().offer(&offers).batch(&[(0, b"in"), (1, b"x")]).say(&FromSender::End).say(&finish());
     let heard = hostile.heard_by(&Destination::Nothing, false, &|_| {});
     assert_eq!(heard.ended.map(|summary| summary.moved.files).unwrap(), 2);
     assert_eq!(names(outer.path()), ["in", "out"]);
