@@ -177,6 +177,9 @@ fn tables_have_every_cell_with_the_published_mean_beside_and_the_cost_of_a_file_
     let expected = ["time.small", "time.one", "time.large", "cold.small", "cold.one", "cold.large", "costs"];
     assert_eq!(ids, expected.map(|id| format!("transfer.{id}")));
     let small = &study.tables[0];
+    // Of the published column the title says what and whose it is.
+    assert!(small.title.contains(", in memory; published is the mean of an earlier study: "), "{}", small.title);
+    assert!(small.title.ends_with("character devices over loopback, 2020"), "{}", small.title);
     let at = |label: &str| small.columns.iter().position(|column| column.label == label).unwrap();
     let value = |row: usize, label: &str| small.rows[row].cells[at(label)].map(|figure| figure.value);
     assert_eq!(small.rows[0].label, "rw/rw, 256 pages, 512 B");

@@ -242,10 +242,14 @@ impl Plan {
         self.left_out.extend(left_out.map(|case| (probe, case, reason())));
     }
 
-    /// This plan with these cases only of what was asked for, and with no more inputs than their predictions need.
+    /// This plan with these cases only of what was asked for, and with no more inputs than their predictions need, which may be cases of
+    /// the same probe.
     #[must_use]
     pub fn only(mut self, is_wanted: impl Fn(&Case) -> bool) -> Self {
-        self.units.retain(|unit| unit.only_input || is_wanted(&unit.case));
+        for unit in self.units.iter_mut().filter(|unit| !unit.only_input && !is_wanted(&unit.case)) {
+            // Nobody asks for an input's own prediction.
+            (unit.only_input, unit.rank, unit.rests_on) = (true, Rank::Input, BTreeSet::new());
+        }
         self.left_out.retain(|(_, case, _)| is_wanted(case));
         let needed = needed(&self.units);
         self.units.retain(|unit| unit.is_needed(&needed));
@@ -549,6 +553,17 @@ mod tests {
             assert_eq!((first.units.len(), first.left_out.len()), (2, 0));
             let other = plan.only(|case| *case == of_size(2));
             assert_eq!((other.units.len(), other.left_out.len()), (0, 1), "no input of what is not asked for");
+        }
+
+        #[test]
+        fn an_input_may_be_another_case_of_the_same_probe() {
+            let (probes, machine) = ([&BASE_PROBE], Machine::default());
+            let names = ["test.base".to_owned()];
+            let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Default).unwrap();
+            let plan = plan.only(|case| *case == of_size(4));
+            let units: Vec<_> = plan.units.iter().map(|unit| (SIZE.of(&unit.case), unit.only_input)).collect();
+            // Half the size; what that rests on itself nobody asked for.
+            assert_eq!(units, [(Some(2), true), (Some(4), false)]);
         }
 
         /// The sizes at the top that fit into so many seconds, 4 rounds of a unit taking 0.4 s but those of size 2 10 s, and what else.

@@ -290,6 +290,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_prediction_needs_of_the_same_probe_is_measured_with_the_figure() {
+        let machine = guest::run().outline.machine;
+        let (probe, metric) = measured_by(&SWITCH_CROSS_CPU.id).unwrap();
+        let pace = Pace { seconds: 0.0, passes: 4, most: 0.0 };
+        let inquiry = Inquiry::of((probe, metric, Case::new().at(TokenMeans::Futex)), &machine, pace, 1);
+        let over_pipes = (probe.id, Case::new().at(TokenMeans::Pipe));
+        let inputs = inputs(&inquiry.plan);
+        assert!(inputs.iter().any(|(probe, case)| (probe.id, case) == (over_pipes.0, &over_pipes.1)), "{inputs:?}");
+    }
+
+    #[test]
     fn what_a_prediction_is_scaled_by_is_measured_with_the_figure() {
         let machine = guest::run().outline.machine;
         let (probe, metric) = measured_by(&SWITCH_CROSS_CPU.id).unwrap();
