@@ -356,7 +356,7 @@ fn memory_within_the_largest_reported_cache_says_so() {
     caches[2].bytes = 1 << 30;
     run.outline.machine.topology.caches = Fact::known(caches, "a test");
     let said = but(&run);
-    assert_eq!(said[0].as_deref(), Some("in 960 MiB, within the L3 of 1 GiB that the machine reports"));
+    assert_eq!(said[0].as_deref(), Some("in 960 MiB, within the L3 of 1 GiB that is reported"));
     // Both CPUs have as much each.
     assert_eq!(said[1], None);
     assert!(said[2..].iter().all(Option::is_none), "{said:?}");

@@ -384,7 +384,7 @@ fn other_work_on_the_cpu_is_named() {
         });
         let said = is_heavy.recv().unwrap();
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        let fork = ["os.process.fork_rss", "pages=base", "resident=64MiB", "--budget", "minimum", "--rounds", "6"];
+        let fork = [&["os.process.fork_rss", "pages=base", "resident=64MiB"][..], &BRIEFEST].concat();
         assert_named("other_work", 90.0..=100.0, || explained(&Place::new(), &fork));
     });
 }

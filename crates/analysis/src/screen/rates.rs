@@ -141,12 +141,7 @@ fn within_a_cache(line: &Line, machine: &Machine, analysis: &Analysis) -> Option
     let largest = caches.iter().filter(|cache| cache.kind != CacheKind::Instruction).max_by_key(|cache| cache.bytes)?;
     let used = BYTES.of(case)?.saturating_mul(cpus);
     (used <= largest.bytes).then(|| {
-        format!(
-            "in {}, within the L{} of {} that the machine reports",
-            bytes(used),
-            largest.level,
-            bytes(largest.bytes)
-        )
+        format!("in {}, within the L{} of {} that is reported", bytes(used), largest.level, bytes(largest.bytes))
     })
 }
 
