@@ -81,7 +81,7 @@ pub use run::{
 };
 pub use screen::{
     AgainstPrediction, FoundFigure, Missing, MissingWhy, Place, Precision, PredictedRange, PublishedTime, Question,
-    Rate, RateLine, Remedy, Rung, Screen, ScreenFigure, StandOut,
+    Rate, RateLine, Remedy, Rung, Screen, ScreenFigure, StandOut, UsualRange,
 };
 pub use standing::{Standing, Steady, SteadyCore};
 pub use study::{WordedConclusion, WordedStudy};

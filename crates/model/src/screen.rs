@@ -101,6 +101,9 @@ pub struct ScreenFigure {
     pub predicted: Option<PredictedRange>,
     /// The figure against that.
     pub against: AgainstPrediction,
+    /// Where the figure lies on machines of the class, whatever else the run measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_class: Option<UsualRange>,
 }
 
 impl ScreenFigure {
@@ -135,6 +138,17 @@ pub struct PredictedRange {
     pub high: f64,
     /// The derivation.
     pub derivation: String,
+}
+
+/// Where a figure of the first screen lies on nine in ten machines of a class, in its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UsualRange {
+    /// Lower end of the range.
+    pub low: f64,
+    /// Upper end of the range.
+    pub high: f64,
+    /// Machines of the class, and of others of its kind, on which it rests.
+    pub machines: usize,
 }
 
 /// A figure against its prediction.

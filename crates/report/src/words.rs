@@ -3,7 +3,7 @@
 use kelvin_analysis::{Analysis, Interval, IntervalKind, MetricResult, Outcome, Verdict};
 use kelvin_model::{
     AgainstPrediction, Basis, Better, Canary, ClockKind, Missing, MissingWhy, PredictedRange, RateLine, Run, RunStatus,
-    ScreenFigure, Severity, Treatment, Unit,
+    ScreenFigure, Severity, Treatment, Unit, UsualRange,
 };
 
 use crate::{Report, units};
@@ -239,6 +239,16 @@ pub fn time(seconds: f64) -> String {
 /// The range of a predicted time.
 pub fn predicted_time(predicted: &PredictedRange) -> String {
     units::span(predicted.low * 1e9, predicted.high * 1e9, Unit::Nanoseconds)
+}
+
+/// What the range of a class is in a legend.
+pub const OF_CLASS: &str = "its class";
+
+/// The range of a time on the machines of its class.
+pub fn usual_time(class: &UsualRange) -> String {
+    let machines = if class.machines == 1 { "machine" } else { "machines" };
+    let span = units::span(class.low * 1e9, class.high * 1e9, Unit::Nanoseconds);
+    format!("its class {span} ({} {machines})", class.machines)
 }
 
 /// A figure of the first screen against its prediction, in one word; nothing without one.

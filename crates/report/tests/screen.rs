@@ -4,7 +4,7 @@ mod synthetic;
 
 use kelvin_analysis::testing::guest;
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_model::{AgainstPrediction, Missing, MissingWhy, Name, Remedy, Run, RunStatus, Screen};
+use kelvin_model::{AgainstPrediction, Missing, MissingWhy, Name, Remedy, Run, RunStatus, Screen, UsualRange};
 use kelvin_report::{FirstScreen, Render, Report, Terminal};
 
 /// What the command line says of more.
@@ -46,6 +46,22 @@ fn the_first_screen_in_ascii() {
     assert_fits(&text);
     assert!(text.is_ascii() && !text.contains('?'), "{text}");
     insta::assert_snapshot!(text);
+}
+
+/// Predicted from the same run, and usual of the class: two ranges, drawn apart.
+#[test]
+fn the_range_of_the_class_is_drawn_beside_the_predicted_one() {
+    let run = guest::run();
+    let mut analysis = analyse(&run);
+    assert!(!plain(&run).contains('┄'), "its class is not known");
+    let rungs = &mut analysis.screen.as_mut().unwrap().rungs;
+    let call = rungs.iter_mut().find(|rung| rung.what == "system call").unwrap();
+    call.figure.of_class = Some(UsualRange { low: 2e-8, high: 2e-6, machines: 8 });
+    let text = drawn(&run, &analysis, |screen| screen);
+    let line = text.lines().find(|line| line.contains("system call")).unwrap();
+    assert!(line.contains('┄') && line.contains('━') && line.contains('●'), "{line}");
+    assert!(text.contains("┄ its class") && text.lines().filter(|line| line.contains('┄')).count() == 2, "{text}");
+    assert_fits(&text);
 }
 
 #[test]

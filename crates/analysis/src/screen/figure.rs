@@ -2,7 +2,7 @@
 
 use kelvin_model::{
     AgainstPrediction, Better, Estimate, FoundFigure, Interval, IntervalKind, Metric, PredictedRange, ScreenFigure,
-    Unit,
+    Unit, UsualRange,
 };
 
 use crate::result::{MetricResult, Outcome, Verdict};
@@ -66,7 +66,11 @@ pub(crate) fn figure(result: &MetricResult, shown: Shown) -> ScreenFigure {
     };
     let against = against(result.verdict, &result.metric);
     let as_found = as_found(result, shown);
-    ScreenFigure { place: Some(result.place()), measured, text, why_not, as_found, predicted, against }
+    let of_class = result.of_class.as_ref().map(|class| {
+        let (low, high) = shown.ends(class.low, class.high);
+        UsualRange { low, high, machines: class.members + class.akin }
+    });
+    ScreenFigure { place: Some(result.place()), measured, text, why_not, as_found, predicted, against, of_class }
 }
 
 /// What was found where there is no headline for want of undisturbed samples.
@@ -86,6 +90,7 @@ pub(crate) fn unknown(text: &str, why_not: String) -> ScreenFigure {
         as_found: None,
         predicted: None,
         against: AgainstPrediction::NotCompared,
+        of_class: None,
     }
 }
 

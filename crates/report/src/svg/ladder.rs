@@ -93,6 +93,14 @@ impl<'a> Ladder<'a> {
             let from = f64::midpoint(low, high) - width / 2.0;
             html!("<path class=\"ladder-range\" d=\"{}\"/>", path::rectangle(from, middle - RANGE / 2.0, width, RANGE))
         });
+        let class = figure.of_class.as_ref().map(|class| {
+            let ends = format!(
+                "{}H{}",
+                path::begin(self.frame.across(class.low), middle),
+                number(self.frame.across(class.high))
+            );
+            html!("<path class=\"ladder-class\" d=\"{}\"/>", ends)
+        });
         let there = reference(self.report).and_then(|(machine, _)| published(rung, machine));
         let there = there.map(|seconds| circle("ladder-published", self.frame.across(seconds), middle));
         let drawn = figure.drawn().map(|Estimate { value, low, high, .. }| {
@@ -113,13 +121,16 @@ impl<'a> Ladder<'a> {
             self.frame.layout.width - VERDICT + 5.0,
             words::behind(figure)
         );
-        self.frame.row(&row, &html!("{}{}{}", range, there, drawn), (&text, VERDICT))
+        self.frame.row(&row, &html!("{}{}{}{}", range, class, there, drawn), (&text, VERDICT))
     }
 
     /// The marks that are there, and what they mean.
     fn explained(&self) -> Vec<(Mark, &str)> {
         let has = |against| self.rungs.iter().any(|rung| rung.figure.against == against);
         let mut marks = vec![(Mark::Range, "predicted"), (Mark::Circle("ladder-dot"), "measured")];
+        if self.rungs.iter().any(|rung| rung.figure.of_class.is_some()) {
+            marks.push((Mark::Line("ladder-class"), words::OF_CLASS));
+        }
         if has(AgainstPrediction::Slower) {
             marks.push((Mark::Circle("ladder-dot slower"), "slower than predicted"));
         }
@@ -145,6 +156,7 @@ fn hover(report: &Report<'_>, rung: &Rung) -> String {
         lines.push(format!("predicted {}", words::predicted_time(predicted)));
         lines.push(predicted.derivation.clone());
     }
+    lines.extend(figure.of_class.as_ref().map(words::usual_time));
     if let Some((machine, title)) = reference(report)
         && let Some(seconds) = published(rung, machine)
     {

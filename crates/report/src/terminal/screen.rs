@@ -54,6 +54,7 @@ pub struct FirstScreen<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Marks {
     grid: char,
+    class: char,
     predicted: char,
     interval: char,
     measured: char,
@@ -62,9 +63,12 @@ struct Marks {
 }
 
 const UNICODE: Marks =
-    Marks { grid: '┊', predicted: '━', interval: '─', measured: '●', as_found: '◇', published: '○' };
+    Marks {
+        grid: '┊', class: '┄', predicted: '━', interval: '─', measured: '●', as_found: '◇', published: '○'
+    };
 
-const ASCII: Marks = Marks { grid: ':', predicted: '=', interval: '-', measured: 'o', as_found: '~', published: '*' };
+const ASCII: Marks =
+    Marks { grid: ':', class: '.', predicted: '=', interval: '-', measured: 'o', as_found: '~', published: '*' };
 
 impl Render for FirstScreen<'_> {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
@@ -273,6 +277,9 @@ impl Drawing<'_> {
         let mut cells = vec![(' ', Paint::Faint); width];
         axis.labelled().for_each(|(share, _)| cells[column(share, width)].0 = marks.grid);
         let mut fill = |from: f64, to: f64, cell: (char, Paint)| cells[at(from)..=at(to)].fill(cell);
+        if let Some(class) = &rung.figure.of_class {
+            fill(class.low, class.high, (marks.class, Paint::Faint));
+        }
         if let Some(predicted) = &rung.figure.predicted {
             fill(predicted.low, predicted.high, (marks.predicted, Paint::Faint));
         }
@@ -297,6 +304,9 @@ impl Drawing<'_> {
     fn legend(&self, named: usize) -> String {
         let marks = self.marks();
         let mut parts = vec![format!("{} predicted", marks.predicted), format!("{} measured", marks.measured)];
+        if self.screen.rungs.iter().any(|rung| rung.figure.of_class.is_some()) {
+            parts.push(format!("{} {}", marks.class, words::OF_CLASS));
+        }
         if let Some((_, title)) = reference(self.report) {
             let machine: String = title.chars().take(MOST_OF_TITLE).collect();
             parts.push(format!("{} {}", marks.published, clean(&machine)));

@@ -52,6 +52,7 @@ pub(super) struct Row<'r> {
 /// A mark of the legend.
 pub(super) enum Mark {
     Range,
+    Line(&'static str),
     Circle(&'static str),
     Diamond(&'static str),
     /// A circle around what another mark shows.
@@ -140,6 +141,9 @@ impl Frame {
                 Mark::Range => {
                     let shape = path::rectangle(x - 2.0, y - RANGE / 2.0, 16.0, RANGE);
                     html!("<path class=\"ladder-range\" d=\"{}\"/>", shape)
+                }
+                Mark::Line(class) => {
+                    html!("<path class=\"{}\" d=\"{}H{}\"/>", class, path::begin(x - 2.0, y), number(x + 14.0))
                 }
                 Mark::Circle(class) => circle(class, x + 6.0, y),
                 Mark::Diamond(class) => diamond(class, x + 6.0, y),
