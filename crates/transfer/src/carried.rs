@@ -38,8 +38,6 @@ pub struct Carried {
     pub buffer: u64,
     /// Bytes a second in the best two moments in a row in which nothing but the link held them back; none where there were no such moments.
     pub most: Option<u64>,
-    /// Bytes a second that were delivered last, by the kernel's reckoning, held back or not.
-    pub delivered: u64,
     /// The shortest round trip; 0 where there was none.
     pub round_trip: u64,
     /// How often the sender waited for an answer, and for how long.
@@ -56,8 +54,7 @@ impl Carried {
 
     /// Adds what another connection carried.
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { bytes, busy, by_window, by_buffer, window, buffer, most, delivered, round_trip, answers, waited } =
-            *other;
+        let Self { bytes, busy, by_window, by_buffer, window, buffer, most, round_trip, answers, waited } = *other;
         let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
         sum(&mut self.bytes, bytes);
         sum(&mut self.busy, busy);
@@ -68,7 +65,6 @@ impl Carried {
         self.window = self.window.max(window);
         self.buffer = self.buffer.max(buffer);
         self.most = self.most.max(most);
-        self.delivered = self.delivered.max(delivered);
         self.round_trip = [self.round_trip, round_trip].into_iter().filter(|&trip| trip > 0).min().unwrap_or_default();
     }
 }
@@ -251,8 +247,8 @@ mod tests {
         let mut all = Carried::default();
         all.add(&one);
         all.add(&Carried::default());
-        all.add(&Carried { most: None, round_trip: 4, delivered: 8, ..one });
-        let sum = Carried { bytes: 10, busy: 14, round_trip: 4, delivered: 8, answers: 2, waited: 8, ..one };
+        all.add(&Carried { most: None, round_trip: 4, ..one });
+        let sum = Carried { bytes: 10, busy: 14, round_trip: 4, answers: 2, waited: 8, ..one };
         assert_eq!(all, sum);
     }
 }

@@ -253,7 +253,6 @@ impl<S: Stream> Channel<S> {
             window: window.bytes,
             buffer: buffer.bytes,
             most: self.meter.most(),
-            delivered: known.delivered,
             round_trip: known.least_round_trip,
             answers: self.answers,
             waited: self.waited,

@@ -648,15 +648,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_delivered_last_is_not_what_the_link_can() {
-        let short = waiting(800, Carried { delivered: RATE, ..Carried::default() });
+    fn what_a_link_can_is_not_known_without_a_moment_that_shows_it() {
+        let short = waiting(800, Carried::default());
         let words = "what limited it is not known: both ends waited 90 % of the time, the sender for answers 0 % of the time, and the rate \
                      of the link is not known; kelvin study peer would measure the link alone";
         assert_eq!(short.limited(), words);
         assert!(!short.is_predictable());
-        // What an end lets through is what is delivered.
-        let slow =
-            Summary { receiver: end(900, 0), ..waiting(1000, Carried { delivered: RATE, ..Carried::default() }) };
+        // An end that always works is the limit whatever the link can.
+        let slow = Summary { receiver: end(900, 0), ..waiting(1000, Carried::default()) };
         assert!(slow.limited().starts_with("limited by the CPU of the receiver, "), "{}", slow.limited());
     }
 
@@ -679,11 +678,11 @@ mod tests {
 
     #[test]
     fn a_window_or_a_buffer_that_is_full_is_named_where_both_ends_wait() {
-        let known = Carried { round_trip: 40_000_000, delivered: RATE, busy: part(990), ..Carried::default() };
+        let known = Carried { round_trip: 40_000_000, busy: part(990), ..Carried::default() };
         let window = Carried { by_window: part(850), window: 4 << 20, ..known };
         let words = "limited by the receiver's window: 4.00 MiB over 40.0 ms, full 85 % of the time";
         assert_eq!(waiting(300, window).limited(), words);
-        // What it lets through is all that is delivered last, which is not what the link can.
+        // What it lets through is not what the link can.
         let window = waiting(990, window);
         assert_eq!(window.limited(), words);
         let older = waiting(990, Carried { by_window: part(850), ..known });
@@ -800,7 +799,6 @@ mod tests {
                     window: all,
                     buffer: all,
                     most,
-                    delivered: all,
                     round_trip: all,
                     answers: all,
                     waited: all,

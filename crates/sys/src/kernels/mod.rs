@@ -123,7 +123,8 @@ mod tests {
             // Of a call with more iterations nothing else is different.
             let [one, four] = [1, 4].map(|iterations| executed(kernel, iterations));
             let Some((one, four)) = one.zip(four) else {
-                return kelvin_testing::Missing::right("a child may not be traced").skips("instructions of kernels");
+                let missing = kelvin_testing::Missing::right("a child cannot be traced");
+                return missing.skips("counting the instructions of the kernels");
             };
             assert_eq!(four - one, 3 * each, "{name}: {one} instructions for one iteration, {four} for four");
         }

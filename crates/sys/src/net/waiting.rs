@@ -21,9 +21,8 @@ const NOT_SENT: usize = 144;
 /// Where `tcpi_bytes_received` is.
 const RECEIVED: usize = 128;
 const LEAST_ROUND_TRIP: usize = 148;
-/// Where `tcpi_bytes_acked`, `tcpi_delivery_rate` in bytes a second and `tcpi_busy_time` in microseconds are.
+/// Where `tcpi_bytes_acked` and, in microseconds, `tcpi_busy_time` are.
 const ACKNOWLEDGED: usize = 120;
-const DELIVERED: usize = 160;
 const BUSY: usize = 168;
 /// Where `tcpi_rwnd_limited` and `tcpi_sndbuf_limited` are, in microseconds.
 const WINDOW_LIMITED: usize = 176;
@@ -51,8 +50,6 @@ pub struct Carried {
     pub limited: Limited,
     /// Bytes that were not sent yet.
     pub not_sent: u32,
-    /// Bytes a second that were delivered last, by the kernel's reckoning; none before there were any.
-    pub delivered: u64,
     /// The shortest round trip so far, in nanoseconds.
     pub least_round_trip: u64,
     /// Bytes of the other end's receive window now; 0 where the kernel does not say.
@@ -139,7 +136,6 @@ pub fn carried(socket: &impl AsFd) -> Result<Carried> {
         busy: large(BUSY).saturating_mul(1000),
         limited: limited_by(&info),
         not_sent: number(NOT_SENT),
-        delivered: large(DELIVERED),
         least_round_trip: u64::from(number(LEAST_ROUND_TRIP)) * 1000,
         window: number(WINDOW),
         in_buffer: unacknowledged(socket)?,
@@ -243,6 +239,5 @@ mod tests {
         let carried = carried(&near).unwrap();
         // The kernel may count what opened the connection as well.
         assert!((written as u64..=written as u64 + 1).contains(&carried.bytes), "{carried:?} of {written}");
-        assert!(carried.delivered > 0, "{carried:?}");
     }
 }
