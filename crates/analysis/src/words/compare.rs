@@ -250,10 +250,13 @@ pub fn counts(comparison: &Comparison) -> String {
     format!("Of {} figures: {}{}.", comparison.figures.len(), parts.join(", "), not_compared(comparison))
 }
 
-/// Whether no figure is known to differ or to be the same, and it is known how large a change would be seen.
+/// Whether no figure of two sides of runs is known to differ or to be the same, and it is known how large a change would be seen. Of the few
+/// that are measured in turn each tells what it needs.
 pub fn is_all_open(comparison: &Comparison) -> bool {
     let is_open = |figure: &ComparedFigure| matches!(figure.verdict, ChangeVerdict::NotKnown(_));
-    comparison.figures.iter().all(is_open) && comparison.figures.iter().any(|figure| figure.least_seen.is_some())
+    comparison.in_turn.is_none()
+        && comparison.figures.iter().all(is_open)
+        && comparison.figures.iter().any(|figure| figure.least_seen.is_some())
 }
 
 /// How large a change these runs cannot show, where nothing else is known.
@@ -265,9 +268,9 @@ fn nothing_known(comparison: &Comparison) -> Option<String> {
         half if seen.len() > 1 && half != change(least) => format!(", and of less than {half} in half of them"),
         _ => String::new(),
     };
-    let which = if seen.len() == 1 { "the figure" } else { "any figure" };
+    let which = if seen.len() == 1 { "" } else { " in any figure" };
     Some(format!(
-        "Nothing is known to differ: a change of less than {} cannot be seen in {which} between these runs{in_half} ({} figures{}).",
+        "Nothing is known to differ: a change of less than {} cannot be seen{which} between these runs{in_half} (figures: {}{}).",
         change(least),
         comparison.figures.len(),
         not_compared(comparison)
