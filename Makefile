@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check book guest whole selfcheck nfs bench clean need-cc need-cargo
+.PHONY: help run build test setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book guest whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -83,11 +83,16 @@ charts-check: ## that what the report draws with was made from the script beside
 links: ## that every file which the documents link to is there
 	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md kmod/README.md docs/src
 
-bench-check: ## that every benchmark starts, since what they share has changed under one before, and that their arithmetic is right
+bench-check: ## that every benchmark starts, since what they share has changed under one before, that their arithmetic is right, and that the book has the kept results
 	@for script in $$(grep -l 'common.main(' bench/*.py); do $(PYTHON) "$$script" --help >/dev/null || exit 1; done
 	@for script in $$(grep -l '^def check_arithmetic' bench/*.py); do \
 		$(PYTHON) -B -c "import sys; sys.path.insert(0, 'bench'); import $$(basename $$script .py) as it; it.check_arithmetic()" || exit 1; \
-	done; echo 'bench-check: every benchmark starts, and those that check their arithmetic find it right'
+	done
+	@$(PYTHON) -B bench/report.py --check
+	@echo 'bench-check: every benchmark starts, those that check their arithmetic find it right, and the page has the kept results'
+
+bench-docs: ## the results in docs/src/benchmarks.md, from what is kept in bench/results
+	$(PYTHON) -B bench/report.py
 
 book: docs ## the book as HTML in docs/book; needs mdbook
 	@command -v mdbook >/dev/null || { echo 'the book is made by mdbook, which is not here: cargo install mdbook' >&2; exit 1; }
@@ -109,30 +114,15 @@ nfs: build ## remote files over every mount of an NFS server in a guest, at ever
 selfcheck: build ## whether what is known by construction comes out right, on a machine left alone
 	$(KELVIN) selfcheck
 
-bench: build ## how right, repeatable, cheap and sturdy the numbers are: four and a half hours, on a machine left alone
-	$(PYTHON) bench/agreement.py --kelvin $(KELVIN)
-	$(PYTHON) bench/repeatability.py --kelvin $(KELVIN) --rivals
-	$(PYTHON) bench/latency.py --kelvin $(KELVIN)
-	$(PYTHON) bench/memory.py --kelvin $(KELVIN)
-	$(PYTHON) bench/file.py --kelvin $(KELVIN)
-	$(PYTHON) bench/net.py --kelvin $(KELVIN)
-	$(PYTHON) bench/transfer.py --kelvin $(KELVIN)
-	$(PYTHON) bench/transfer_limits.py --kelvin $(KELVIN)
-	$(PYTHON) bench/serve.py --kelvin $(KELVIN)
-	$(PYTHON) bench/serve_models.py --kelvin $(KELVIN)
-	$(PYTHON) bench/load.py --kelvin $(KELVIN)
-	$(PYTHON) bench/load_limits.py --kelvin $(KELVIN)
-	$(PYTHON) bench/load_growth.py --kelvin $(KELVIN)
-	$(PYTHON) bench/transfer_faults.py --kelvin $(KELVIN)
-	$(PYTHON) bench/canaries.py --kelvin $(KELVIN)
-	$(PYTHON) bench/cost.py --kelvin $(KELVIN)
-	$(PYTHON) bench/faults.py --kelvin $(KELVIN)
-	$(PYTHON) bench/other_host.py --kelvin $(KELVIN)
-	$(PYTHON) bench/truths.py --kelvin $(KELVIN) --at-once 4
-	$(PYTHON) bench/hostile.py --kelvin $(KELVIN)
-	$(PYTHON) bench/history.py --kelvin $(KELVIN)
-	$(PYTHON) bench/compare.py --kelvin $(KELVIN)
-	$(PYTHON) bench/causes.py --kelvin $(KELVIN)
+# In this order, each with its arguments, whatever the verdicts of those before are.
+BENCHMARKS := agreement 'repeatability --rivals' 'repeatability --fresh --area all' latency memory file net streams transfer transfer_limits \
+	serve serve_models load load_limits load_growth transfer_faults canaries cost faults other_host 'truths --at-once 4' hostile history compare causes
+
+bench: build ## how right, repeatable, cheap and sturdy the numbers are: several hours, on a machine left alone; KEEP=--keep keeps them
+	@missed=; for one in $(BENCHMARKS); do \
+		set -- $$one; name=$$1; shift; \
+		$(PYTHON) bench/$$name.py --kelvin $(KELVIN) $(KEEP) "$$@" || missed="$$missed $$name"; \
+	done; [ -z "$$missed" ] || { echo "bench: not every bound was kept, or it could not be done, by:$$missed" >&2; exit 1; }
 
 clean: ## remove what was built
 	$(CARGO) clean

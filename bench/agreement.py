@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 import common
-from rivals import Rivals
+from rivals import Rivals, quiet_words
 
 
 @dataclass
@@ -35,9 +35,9 @@ class Comparison:
     metric: str
     case: str
     rival: str
-    theirs: Callable[[Rivals, float], float]
     # Largest relative difference; None is reported and not judged.
     bound: float | None
+    theirs: Callable[[Rivals, float], float] = common.live()
     ours: list = field(default_factory=list)
     headlines: list = field(default_factory=list)
     others: list = field(default_factory=list)
@@ -83,13 +83,13 @@ def comparisons():
     branch = lambda rivals, seconds: rivals.c_loop("branch_loop", "branch.mispredict", seconds)
     join = lambda rivals, seconds: rivals.c_loop("thread_loop", "thread.join", seconds)
     return [
-        Comparison("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic, less its loop", null_call, 0.05),
-        Comparison("pipe round trip", "os.switch.process.pipe.round_trip", "", "perf bench sched pipe, pinned", pipe, 0.07),
-        Comparison("fork, exit, wait", "os.process.fork.life", "", "C loop fork_loop", fork, 0.05),
-        Comparison("fork, exec, wait", "os.process.exec", "", "C loop exec_loop", exec_, 0.05),
-        Comparison("clock pair", "cpu.clock.pair", "", "C loop clock_pair", pair, 0.05),
-        Comparison("mispredicted branch", "cpu.branch.mispredict", "", "C loop branch_loop", branch, 0.05),
-        Comparison("thread create, join", "os.thread.create.join", "", "C loop thread_loop", join, None),
+        Comparison("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic, less its loop", 0.05, null_call),
+        Comparison("pipe round trip", "os.switch.process.pipe.round_trip", "", "perf bench sched pipe, pinned", 0.07, pipe),
+        Comparison("fork, exit, wait", "os.process.fork.life", "", "C loop fork_loop", 0.05, fork),
+        Comparison("fork, exec, wait", "os.process.exec", "", "C loop exec_loop", 0.05, exec_),
+        Comparison("clock pair", "cpu.clock.pair", "", "C loop clock_pair", 0.05, pair),
+        Comparison("mispredicted branch", "cpu.branch.mispredict", "", "C loop branch_loop", 0.05, branch),
+        Comparison("thread create, join", "os.thread.create.join", "", "C loop thread_loop", None, join),
     ]
 
 
@@ -99,8 +99,7 @@ def parse():
     return common.parse_pairs(parser)
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     chosen = [one for one in comparisons() if not arguments.only or one.metric in arguments.only]
     if not chosen:
         raise common.Missing(f"no quantity is called {' or '.join(arguments.only)}")
@@ -115,13 +114,17 @@ def benchmark():
         common.say(f"{done} pairs of: {', '.join(one.name for one in open_ones)}")
         if done >= arguments.pairs:
             open_ones = [one for one in open_ones if one.verdict() == "not settled"]
+    return {"cpu": rivals.cpu, "seconds": arguments.seconds, "comparisons": chosen, "quiet": rivals.quiet()}
+
+
+def tables(measured):
+    chosen = [Comparison(**one) for one in measured["comparisons"]]
     header = ["quantity", "kelvin, headline", "kelvin, as found", "beside it", "its figure"]
     header += ["as found / its figure", "90 % interval", "bound", "pairs", "verdict"]
-    print(f"Agreement, {arguments.seconds:g} s a side, CPU {rivals.cpu}: {common.describe_machine()}\n")
-    print(common.table(header, [one.row() for one in chosen]))
-    print(f"\n{rivals.quiet_words()}")
-    return all(one.verdict() in ("agrees", "reported only") for one in chosen)
+    text = f"{measured['seconds']:g} s a side, CPU {measured['cpu']}.\n\n{common.table(header, [one.row() for one in chosen])}"
+    kept = all(one.verdict() in ("agrees", "reported only") for one in chosen)
+    return f"{text}\n\n{quiet_words(measured['quiet'])}", kept
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

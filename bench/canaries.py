@@ -9,15 +9,10 @@ batches of each, and the time of a reading.
 
 Bound: the 90 % interval of the ratio with / without lies within --bound of 1.
 
-The figures of all pairs are kept in a file (--output), from which the table can be made again (--from); with --continue, further pairs
-are added to it.
-
 Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
 """
-import json
 import random
 import statistics
-from pathlib import Path
 
 import common
 
@@ -76,15 +71,12 @@ MOST_OF_A_CACHE = 16 << 20
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=None)
+    parser = common.parser_of_pairs(__doc__, seconds=None, is_series=True)
     for action in parser._actions:
         if action.dest == "seconds":
             action.help = "time of each side of a pair [default: 6 to 25, by the group]"
     parser.add_argument("--bound", type=float, default=0.02, help="largest change, as a share [default: %(default)s]")
     parser.add_argument("--group", action="append", choices=GROUPS, help="a group to compare; may be given more than once [default: all]")
-    parser.add_argument("--output", type=Path, default=Path("canaries.json"), help="where the figures are kept [default: %(default)s]")
-    parser.add_argument("--continue", dest="more", action="store_true", help="add pairs to those in --output")
-    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="judge the figures in FILE; measure nothing")
     arguments = parser.parse_args()
     if arguments.pairs < 1:
         parser.error("--pairs must be at least 1")
@@ -131,22 +123,17 @@ def readings_of(report):
     return {canary: statistics.median(found) for canary, found in times.items()}
 
 
-def collect(arguments):
-    kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
-    data = {"machine": common.describe_machine(), "bound": arguments.bound, "pairs": []}
-    if arguments.more and arguments.output.exists():
-        data = json.loads(arguments.output.read_text())
-        order.seed(arguments.seed + len(data["pairs"]))
+def measure(arguments, data):
+    data = data or {"bound": arguments.bound, "pairs": []}
+    kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed + len(data["pairs"]))
     for pair in range(arguments.pairs):
         for group in arguments.group or GROUPS:
             data["pairs"].append(sides_of(kelvin, group, arguments.seconds, order))
-            arguments.output.write_text(json.dumps(data))
+            yield data
         common.say(f"pair {pair + 1} of {arguments.pairs}")
-    return data
 
 
-def judge(data):
-    """The tables; whether every bound was kept."""
+def tables(data):
     rows, kept, bound = [], True, data["bound"]
     names = dict.fromkeys(name for pair in data["pairs"] for name in pair if name != "reading")
     for name in names:
@@ -161,25 +148,18 @@ def judge(data):
         medians = [figure_text(statistics.median(pair[side] for pair in pairs), pairs[0]["unit"]) for side in ("with", "without")]
         verdict = "unmoved" if inside else "moved" if lower > 1 or upper < 1 else "not settled"
         rows.append([name, ", ".join(pairs[0]["canaries"]) or "none", *medians, len(pairs), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", verdict])
-    print(f"Canaries: {data['machine']}\n")
     header = ["metric", "canaries read", "with", "without", "pairs", "ratio", "90 % interval", f"within {bound:.0%}"]
-    print(common.table(header, rows))
     readings = [pair["reading"] for pair in data["pairs"] if pair.get("reading")]
     canaries = dict.fromkeys(canary for reading in readings for canary in reading)
-    print("\n" + common.table(["canary", "a reading takes"], [
+    times = common.table(["canary", "a reading takes"], [
         [canary, common.time_text(statistics.median(reading[canary] for reading in readings if canary in reading))] for canary in canaries
-    ]))  # fmt: skip
-    return kept
+    ])  # fmt: skip
+    return f"{common.table(header, rows)}\n\n{times}", kept
 
 
 def figure_text(value, unit):
     return f"{value / 1e9:.2f} GB/s" if unit == "bytes_per_second" else f"{value:.0f} /s" if unit == "per_second" else common.time_text(value)
 
 
-def benchmark():
-    arguments = parse()
-    return judge(json.loads(arguments.source.read_text()) if arguments.source else collect(arguments))
-
-
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

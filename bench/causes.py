@@ -314,6 +314,9 @@ def parse():
         parser.error("--only: no case has that in its name or cause; --list prints them")
     if arguments.times < 1 or arguments.rounds < 4:
         parser.error("--times must be at least 1 and --rounds at least 4")
+    if arguments.list:
+        print(common.table(["planted", "figure", "cause", "bystander"], [[case.name, case.asked[0], case.cause, case.bystander] for case in arguments.cases]))
+        sys.exit()
     return arguments
 
 
@@ -333,8 +336,8 @@ def is_considered(explanation, cause):
     return any(told["id"] == cause for told in explanation["causes"])
 
 
-def judge(bench, case, times):
-    """A row of the table, and whether it holds."""
+def asked_again(bench, case, times):
+    """What a case gave each time: the figures with the cause and without it, shares, and names that are wrong."""
     amount = lambda one: one["whole"]["value"]
     found, shares, wrong, known, rest = [], [], set(), [], []
     for _ in range(times):
@@ -352,42 +355,47 @@ def judge(bench, case, times):
             wrong |= {f"{case.cause} without it"} & {f"{name} without it" for name in named(without)}
         elif callable(case.known):
             known.append(case.known(bench))
-    match case.known:
-        case tuple():
-            share, by = 100 * (1 - statistics.median(rest) / statistics.median(found)), "in turn"
-        case float():
-            share, by = case.known, "construction"
-        case _:
-            share, by = statistics.median(known), "C loop"
+    return {
+        "planted": case.name, "figure": case.asked[0], "cause": case.cause, "bystander": case.bystander, "times": times,
+        "construction": case.known if isinstance(case.known, float) else None,
+        "found": found, "without": rest, "by_loop": known, "shares": shares, "wrong": sorted(wrong),
+    }  # fmt: skip
+
+
+def row_of(case):
+    """A row of the table; the last cell says whether it holds."""
+    shares, wrong, times = case["shares"], case["wrong"], case["times"]
+    if case["without"]:
+        share, by = 100 * (1 - statistics.median(case["without"]) / statistics.median(case["found"])), "in turn"
+    elif case["by_loop"]:
+        share, by = statistics.median(case["by_loop"]), "C loop"
+    else:
+        share, by = case["construction"], "construction"
     said = statistics.median(shares) if shares else None
     holds = said is not None and len(shares) == times and abs(said - share) <= POINTS and not wrong
-    row = [case.name, case.asked[0], case.cause, f"{share:.0f} %", by, "-" if said is None else f"{said:.0f} %", f"{len(shares)} of {times}",
-           case.bystander, ", ".join(sorted(wrong)) or "-", "holds" if holds else "MISSED"]  # fmt: skip
-    return row, holds
+    return [case["planted"], case["figure"], case["cause"], f"{share:.0f} %", by, "-" if said is None else f"{said:.0f} %", f"{len(shares)} of {times}",
+            case["bystander"], ", ".join(wrong) or "-", "holds" if holds else "MISSED"]  # fmt: skip
 
 
-def benchmark():
-    arguments = parse()
-    if arguments.list:
-        print(common.table(["planted", "figure", "cause", "bystander"], [[case.name, case.asked[0], case.cause, case.bystander] for case in arguments.cases]))
-        return True
+def measure(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     if os.geteuid():
         raise common.Missing("needs root: control groups, a network and a disk of its own")
-    print(f"Shares of planted causes: {common.describe_machine()}\n")
     bench = Bench(kelvin, arguments.rounds)
-    rows = []
+    cases = []
     for case in arguments.cases:
         begun = time.monotonic()
-        row, _ = judge(bench, case, arguments.times)
-        rows.append(row)
-        common.say(f"{' | '.join(row)} | {time.monotonic() - begun:.0f} s")
+        cases.append(asked_again(bench, case, arguments.times))
+        common.say(f"{' | '.join(row_of(cases[-1]))} | {time.monotonic() - begun:.0f} s")
+    return cases
+
+
+def tables(measured):
+    rows = [row_of(case) for case in measured]
     header = ["planted", "figure", "cause", "share", "known by", "found", "shown", "bystander", "wrongly named", ""]
-    print(common.table(header, rows))
     held = sum(row[-1] == "holds" for row in rows)
-    print(f"\n{held} of {len(rows)} hold")
-    return held == len(rows)
+    return f"{common.table(header, rows)}\n\n{held} of {len(rows)} hold.", held == len(rows)
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

@@ -1,22 +1,27 @@
-"""Shared by the benchmarks: running kelvin and the tools beside it, statistics of pairs, and tables in Markdown.
+"""Shared by the benchmarks: running kelvin and the tools beside it, statistics of pairs, tables in Markdown, and what is kept.
 
 Python's standard library only. Times in nanoseconds.
 """
 import argparse
+import dataclasses
 import json
+import lzma
 import math
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RIVALS = ROOT / "bench" / "rivals"
+RESULTS = ROOT / "bench" / "results"
 
 
 class Missing(Exception):
@@ -57,11 +62,15 @@ def run(command, timeout=600, **options):
     return done.stdout
 
 
-def parser_of(description):
-    """A parser of the arguments that every benchmark has."""
+def parser_of(description, is_series=False):
+    """A parser of the arguments that every benchmark has; a series can be measured in several pieces."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kelvin", type=Path, default=ROOT / "target/release/kelvin", help="the program [default: %(default)s]")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random orders [default: %(default)s]")
+    parser.add_argument("--keep", nargs="?", const="", metavar="KIND", help="keep what is measured, in bench/results/NAME-DATE-KIND.json.xz [KIND: the arguments]")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="make the tables of a kept measurement again; measure nothing")
+    if is_series:
+        parser.add_argument("--continue", dest="earlier", type=Path, metavar="FILE", help="add to a kept measurement of the same build and machine")
     return parser
 
 
@@ -69,10 +78,10 @@ def parser_of(description):
 LEAST_PAIRS = 5
 
 
-def parser_of_pairs(description, seconds, most_pairs=None):
+def parser_of_pairs(description, seconds, most_pairs=None, is_series=False):
     """The same for a benchmark of pairs, each side of which takes some seconds; with a most, unsettled comparisons get more
     pairs."""
-    parser = parser_of(description)
+    parser = parser_of(description, is_series)
     least = "pairs of each comparison" + (", at least" if most_pairs else "")
     parser.add_argument("--pairs", type=int, default=15, help=f"{least} [default: %(default)s]")
     if most_pairs:
@@ -133,13 +142,12 @@ def last_allowed_cpu():
 
 
 def describe_machine():
-    """The machine in one line."""
+    """The machine in one line, without what changes on it."""
     model = next(
         (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
         platform.machine(),
     )
-    load = os.getloadavg()[0]
-    return f"{model}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}, load {load:.2f}"
+    return f"{model}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}"
 
 
 # Rounds of 15 ms, and of what takes longer to set up.
@@ -289,15 +297,128 @@ def percent(share):
     return f"{share * 100:.2f} %"
 
 
+# ---- what is kept of a benchmark
+
+
+def live():
+    """A field of a dataclass that is there only while it is measured, such as a function or a program: it is not kept."""
+    return dataclasses.field(default=None, metadata={"live": True})
+
+
+def plain(one):
+    """A dataclass as JSON keeps it."""
+    return {field.name: getattr(one, field.name) for field in dataclasses.fields(one) if not field.metadata.get("live")}
+
+
+def new_record(arguments):
+    """The record of a measurement that begins now; what was measured is missing, and so is whether every bound was kept."""
+    return {
+        "benchmark": Path(sys.argv[0]).stem,
+        "kind": None if arguments.keep is None else kind_of(arguments.keep or " ".join(own_arguments())),
+        "date": date.today().isoformat(),
+        "kelvin": run([kelvin_program(arguments.kelvin), "--version"]).strip(),
+        "commit": run(["git", "describe", "--always", "--dirty"], cwd=ROOT).strip() if (ROOT / ".git").exists() else "not a checkout",
+        "machine": describe_machine(),
+        "load": round(os.getloadavg()[0], 2),
+        "arguments": own_arguments(),
+        "measured": None,
+        "kept": None,
+    }
+
+
+def kind_of(words):
+    """Words as they stand in the name of a file."""
+    return re.sub(r"[^\w.]+", "-", words).strip("-.") or "default"
+
+
+def own_arguments():
+    """The words of the command line, without those that only say where something is."""
+    places = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--kelvin", "--continue", "--reports", "--dir"):
+        places.add_argument(flag)
+    places.add_argument("--keep", nargs="?")
+    return places.parse_known_args()[1]
+
+
+def continued(path, arguments):
+    """The record at a path, if this build on this machine may add to it."""
+    record, now = read_record(path), new_record(arguments)
+    for what in ("benchmark", "kelvin", "commit", "machine"):
+        if record[what] != now[what]:
+            raise Missing(f"--continue: the {what} of {path} is {record[what]}, and not {now[what]}")
+    return record
+
+
+def new_place(record):
+    """Where a record is to be kept; None if it is not. Nothing is written over."""
+    if record["kind"] is None:
+        return None
+    path = RESULTS / f"{record['benchmark']}-{record['date']}-{record['kind']}.json.xz"
+    if path.exists():
+        raise Missing(f"--keep: {path} is there already: name another KIND")
+    return path
+
+
+def read_record(path):
+    with lzma.open(path, "rt") as file:
+        return json.load(file)
+
+
+def write_record(path, record):
+    path.parent.mkdir(exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with lzma.open(partial, "wt") as file:
+        json.dump(record, file)
+    partial.replace(path)
+
+
+def about(record):
+    """When, by what and where something was measured."""
+    return f"{record['date']}, {record['kelvin']} ({record['commit']}), {record['machine']}"
+
+
+def how(record):
+    """The command of a measurement, and what else the machine did."""
+    command = shlex.join([f"bench/{record['benchmark']}.py", *record["arguments"]])
+    return f"`{command}`, load {record['load']:.2f} before it."
+
+
 # ---- running a benchmark
 
 
-def main(benchmark):
-    """Runs a benchmark that returns whether every bound was kept: exit status 0, 1 if not, 2 if it could not be done."""
+def benchmark(parse, measure, tables):
+    """Whether every bound was kept, of what is measured now or was kept before.
+
+    `measure` takes the arguments and returns what JSON can hold, and dataclasses. That of a series takes what was measured before as well,
+    or None, and yields everything so far after each step, which is kept then. `tables` makes the text of it, and whether every bound was kept.
+    """
+    arguments = parse()
+    if arguments.source:
+        record = read_record(arguments.source)
+        text, kept = tables(record["measured"])
+    else:
+        is_series = hasattr(arguments, "earlier")
+        earlier = arguments.earlier if is_series else None
+        record = continued(earlier, arguments) if earlier else new_record(arguments)
+        path = earlier or new_place(record)
+        for measured in measure(arguments, record["measured"]) if is_series else [measure(arguments)]:
+            record["measured"] = json.loads(json.dumps(measured, default=plain))
+            record["kept"] = None
+            if path:
+                write_record(path, record)
+        text, kept = tables(record["measured"])
+        if path:
+            write_record(path, {**record, "kept": kept})
+    print(f"{about(record)}\n\n{how(record)}\n\n{text}")
+    return kept
+
+
+def main(parse, measure, tables):
+    """Runs a benchmark: exit status 0 if every bound was kept, 1 if not, 2 if it could not be done."""
     # As Ctrl-C: what was set up is taken down.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        sys.exit(0 if benchmark() else 1)
+        sys.exit(0 if benchmark(parse, measure, tables) else 1)
     except Missing as error:
         say(f"{Path(sys.argv[0]).name}: {error}")
         sys.exit(2)

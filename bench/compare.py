@@ -58,7 +58,7 @@ SLOWED_FOUND = 0.9
 LOADED = "cpu"
 
 
-def main():
+def parse():
     parser = common.parser_of(__doc__)
     parser.add_argument("--names", nargs="+", default=["os"], help="what each run measures [default: os]")
     parser.add_argument("--runs", type=int, default=16, help="runs [default: %(default)s]")
@@ -74,12 +74,25 @@ def main():
     arguments = parser.parse_args()
     if arguments.runs < 2 or min(arguments.tries, arguments.slowed_tries, arguments.loaded_tries, arguments.sides) < 1:
         parser.error("--runs must be at least 2, and --sides and all numbers of tries at least 1")
-    kelvin = common.kelvin_program(arguments.kelvin)
-    kept = []
+    return arguments
+
+
+def measure(arguments):
+    kelvin, found = common.kelvin_program(arguments.kelvin), {}
     for part in arguments.only:
         with tempfile.TemporaryDirectory() as directory:
-            kept.append(PARTS[part](kelvin, Path(directory), arguments))
-    return all(kept)
+            found[part] = PARTS[part][0](kelvin, Path(directory), arguments)
+    return found
+
+
+def tables(measured):
+    texts, kept = zip(*(PARTS[part][1](found) for part, found in measured.items()))
+    return "\n\n".join(texts), all(kept)
+
+
+def told_of(report):
+    """What is kept of a report: of each figure its metric, verdict and ratio."""
+    return [{"metric": one["metric"]["id"], "verdict": verdict_of(one), "ratio": one["ratio"]["value"] if one["ratio"] else None} for one in report["figures"]]
 
 
 # ---- runs of an unchanged machine
@@ -93,19 +106,22 @@ def unchanged(kelvin, directory, arguments):
     ids = [run["id"] for run in json.loads(common.run([kelvin, "runs", "--store", store, "list", "--json"]))]
     all_pairs = list(itertools.combinations(ids, 2))
     pairs = draw.sample(all_pairs, min(arguments.pairs, len(all_pairs)))
-    reports = [compared(kelvin, store, pair) for pair in pairs]
+    reports = [told_of(compared(kelvin, store, pair)) for pair in pairs]
+    seconds = [timed(kelvin, store, pairs[0]) for _ in range(REPEATS)]
+    return {"runs": arguments.runs, "names": arguments.names, "reports": reports, "seconds": seconds}
+
+
+def table_unchanged(found):
+    reports, seconds = found["reports"], min(found["seconds"])
     counts = [[count(report, verdict) for verdict in VERDICTS] for report in reports]
-    false = [report for report in reports if any(count(report, verdict) for verdict in CHANGED)]
+    false = [report for report in reports if changed(report)]
     figures = sum(map(sum, counts))
-    print(f"Unchanged: {common.describe_machine()}; {arguments.runs} runs of {' '.join(arguments.names)}\n")
     header = ["comparisons", "say better or worse", "figures", "called better or worse", "the same", "not known"]
-    row = [len(pairs), len(false), figures, sum(sum(one[:2]) for one in counts)]
-    print(common.table(header, [[*row, *(common.percent(sum(one[at] for one in counts) / figures) for at in (2, 3))]]))
-    for report in false:
-        print(f"{report['base']['name']} and {report['other']['name']}: {', '.join(sorted(set(changed(report))))}")
-    seconds = min(timed(kelvin, store, pairs[0]) for _ in range(REPEATS))
-    print(f"\none comparison takes {seconds:.2f} s\n")
-    return len(false) <= FALSE_SHARE * len(pairs) and seconds < BOUND_SECONDS
+    row = [len(reports), len(false), figures, sum(sum(one[:2]) for one in counts)]
+    table = common.table(header, [[*row, *(common.percent(sum(one[at] for one in counts) / figures) for at in (2, 3))]])
+    words = "".join(f" Falsely: {', '.join(sorted(set(changed(report))))}." for report in false)
+    text = f"Unchanged, {found['runs']} runs of {' '.join(found['names'])}:\n\n{table}\n\nOne comparison takes {seconds:.2f} s.{words}"
+    return text, len(false) <= FALSE_SHARE * len(reports) and seconds < BOUND_SECONDS
 
 
 def compared(kelvin, store, pair):
@@ -125,21 +141,21 @@ def verdict_of(figure):
 
 
 def count(report, verdict):
-    return sum(verdict_of(figure) == verdict for figure in report["figures"])
+    return sum(figure["verdict"] == verdict for figure in report)
 
 
 def changed(report):
-    return [figure["metric"]["id"] for figure in report["figures"] if verdict_of(figure) in CHANGED]
+    return [figure["metric"] for figure in report if figure["verdict"] in CHANGED]
 
 
 def figure_of(report, metric):
-    return next(figure for figure in report["figures"] if figure["metric"]["id"] == metric)
+    return next(figure for figure in report if figure["metric"] == metric)
 
 
 def told(figures):
     """How often each verdict was said of one figure, and between which ratios."""
-    ratios = [figure["ratio"]["value"] for figure in figures]
-    said = {verdict: sum(verdict_of(figure) == verdict for figure in figures) for verdict in VERDICTS}
+    ratios = [figure["ratio"] for figure in figures]
+    said = {verdict: count(figures, verdict) for verdict in VERDICTS}
     return said, f"{min(ratios):.4f} to {max(ratios):.4f}"
 
 
@@ -164,23 +180,27 @@ def slowed(kelvin, directory, arguments):
     for done in range(arguments.runs):
         common.say(f"run {done + 1} of {arguments.runs}")
         measured(kelvin, store, arguments.seconds, "unchanged")
-    rows, kept, wrong, reports = [], True, [], 0
+    tries = []
     for taken in arguments.taken:
-        found = []
         for done in range(arguments.slowed_tries):
             common.say(f"{taken} of {CHAIN} taken out: try {done + 1} of {arguments.slowed_tries}")
-            report = between(kelvin, programs[taken], store, arguments)
-            found.append(figure_of(report, SLOWED_BY))
-            others = [one for one in changed(report) if one != SLOWED_BY]
-            wrong += [others] if others else []
-            reports += 1
-        said, ratios = told(found)
-        kept &= holds(TAKEN.index(taken), said, len(found), SLOWED_FOUND)
-        rows.append([taken, f"{CHAIN / (CHAIN - taken):.4f}", len(found), *said.values(), ratios])
-    print(f"Slowed: {common.describe_machine()}; {SLOWED_BY}, {arguments.sides} runs on either side, {arguments.runs} to learn from\n")
-    print(common.table(["taken out", "true ratio", "tries", "worse", "better", "the same", "not known", "ratios"], rows))
-    print(f"\n{len(wrong)} of {reports} reports call another figure better or worse{': ' if wrong else ''}{wrong or ''}\n")
-    return kept and len(wrong) <= FALSE_SHARE * reports
+            tries.append({"taken": taken, "report": between(kelvin, programs[taken], store, arguments)})
+    return {"sides": arguments.sides, "runs": arguments.runs, "tries": tries}
+
+
+def table_slowed(found):
+    rows, kept, tries = [], True, found["tries"]
+    for taken in sorted({one["taken"] for one in tries}):
+        figures = [figure_of(one["report"], SLOWED_BY) for one in tries if one["taken"] == taken]
+        said, ratios = told(figures)
+        kept &= holds(TAKEN.index(taken), said, len(figures), SLOWED_FOUND)
+        rows.append([taken, f"{CHAIN / (CHAIN - taken):.4f}", len(figures), *said.values(), ratios])
+    others = [[one for one in changed(one["report"]) if one != SLOWED_BY] for one in tries]
+    wrong = [", ".join(one) for one in others if one]
+    table = common.table(["taken out", "true ratio", "tries", "worse", "better", "the same", "not known", "ratios"], rows)
+    text = f"Slowed, {SLOWED_BY}, {found['sides']} runs on either side, {found['runs']} to learn from:\n\n{table}\n\n"
+    text += f"{len(wrong)} of {len(tries)} reports call another figure better or worse{': ' if wrong else ''}{'; '.join(wrong)}."
+    return text, kept and len(wrong) <= FALSE_SHARE * len(tries)
 
 
 def faster(kelvin, directory, taken):
@@ -205,7 +225,7 @@ def between(kelvin, quicker, store, arguments):
     for _ in range(arguments.sides):
         measured(quicker, own, arguments.seconds, "faster")
         measured(kelvin, own, arguments.seconds, "whole")
-    report = compared(kelvin, own, ["tag:side=faster", "tag:side=whole"])
+    report = told_of(compared(kelvin, own, ["tag:side=faster", "tag:side=whole"]))
     for path in store.parent.glob("own.sqlite*"):
         path.unlink()
     return report
@@ -222,18 +242,23 @@ def loaded(kelvin, directory, arguments):
     """Which side a process measures is told by its environment."""
     time_of_it = ["--budget", f"{arguments.loaded_seconds}s"]
     sides = ["--a", "env.KELVIN_BENCH_SIDE=a", "--b", "env.KELVIN_BENCH_SIDE=b"]
-    counts, false, held = [], [], []
+    reports, held = [], []
     for done in range(arguments.loaded_tries):
         common.say(f"beside load: try {done + 1} of {arguments.loaded_tries}")
         with busy_beside(b"KELVIN_BENCH_SIDE=b") as share:
-            report = json.loads(common.run([kelvin, "ab", LOADED, *sides, *time_of_it, "--json"], cwd=directory))
+            reports.append(told_of(json.loads(common.run([kelvin, "ab", LOADED, *sides, *time_of_it, "--json"], cwd=directory))))
         held.append(share())
-        counts.append([count(report, verdict) for verdict in VERDICTS])
-        false += [changed(report)] if changed(report) else []
-    print(f"Loaded: {common.describe_machine()}; {LOADED}, a busy loop on each CPU while B is measured ({common.percent(min(held))} of the time and more)\n")
-    print(common.table(["tries", "say better or worse", "worse", "better", "the same", "not known"], [[len(counts), len(false), *map(sum, zip(*counts))]]))
-    print(*(f"\n{', '.join(one)}" for one in false))
-    return len(false) <= FALSE_SHARE * len(counts)
+    return {"reports": reports, "held": held}
+
+
+def table_loaded(found):
+    reports = found["reports"]
+    counts = [[count(report, verdict) for verdict in VERDICTS] for report in reports]
+    false = [report for report in reports if changed(report)]
+    table = common.table(["tries", "say better or worse", "worse", "better", "the same", "not known"], [[len(counts), len(false), *map(sum, zip(*counts))]])
+    words = "".join(f"\n\nFalsely: {', '.join(changed(report))}." for report in false)
+    text = f"Loaded, {LOADED}, a busy loop on each CPU while B is measured (in each try {common.percent(min(found['held']))} of the time or more):\n\n{table}{words}"
+    return text, len(false) <= FALSE_SHARE * len(counts)
 
 
 @contextmanager
@@ -285,28 +310,39 @@ def any_process(mark):
 def in_turn(kelvin, directory, arguments):
     tries = arguments.tries
     program = common.build_rival("work_loop", directory)
-    rows, kept = [], True
+    found = []
     for more in MORE_WORK:
-        found = []
         for done in range(tries):
             common.say(f"{more:.0%} more work: try {done + 1} of {tries}")
-            found.append(time_in_turn(kelvin, program, more, arguments.seconds))
-        said, ratios = told(found)
-        kept &= holds(MORE_WORK.index(more), said, tries, 1.0)
-        rows.append([common.percent(more), tries, *said.values(), ratios])
-    print(f"In turn: {common.describe_machine()}; the time of a command\n")
-    print(common.table(["more work", "tries", "worse", "better", "the same", "not known", "ratios"], rows))
-    return kept
+            found.append({"more": more, **time_in_turn(kelvin, program, more, arguments.seconds)})
+    return found
+
+
+def table_in_turn(found):
+    rows, kept = [], True
+    for more in MORE_WORK:
+        figures = [one for one in found if one["more"] == more]
+        said, ratios = told(figures)
+        kept &= holds(MORE_WORK.index(more), said, len(figures), 1.0)
+        rows.append([common.percent(more), len(figures), *said.values(), ratios])
+    table = common.table(["more work", "tries", "worse", "better", "the same", "not known", "ratios"], rows)
+    return f"In turn, the time of a command:\n\n{table}", kept
 
 
 def time_in_turn(kelvin, program, more, seconds):
     commands = [f"{program} {round(MULTIPLICATIONS * (1 + share))}" for share in (0.0, more)]
     time_of_it = ["--budget", f"{seconds}s"]
     report = json.loads(common.run([kelvin, "ab", "--a-cmd", commands[0], "--b-cmd", commands[1], *time_of_it, "--json"]))
-    return figure_of(report, TIME)
+    return figure_of(told_of(report), TIME)
 
 
-PARTS = {"unchanged": unchanged, "slowed": slowed, "loaded": loaded, "in_turn": in_turn}
+# How each is measured, and the table of it.
+PARTS = {
+    "unchanged": (unchanged, table_unchanged),
+    "slowed": (slowed, table_slowed),
+    "loaded": (loaded, table_loaded),
+    "in_turn": (in_turn, table_in_turn),
+}
 
 if __name__ == "__main__":
-    common.main(main)
+    common.main(parse, measure, tables)

@@ -163,7 +163,7 @@ def contradictions(one, other, what="says"):
 
 
 def judge(runs, seed):
-    """The table of pairs; whether the bounds were kept."""
+    """The table of pairs with what is said of it; whether the bounds were kept."""
     rows, differing, pairs = [], [], 0
     for kind, of_kind in pairs_of(runs, seed).items():
         if not of_kind:
@@ -184,15 +184,14 @@ def judge(runs, seed):
         ])  # fmt: skip
     enough = f"with {LEAST_DECIDED} on each side"
     header = ["pairs", "number", "decided of each: least, median", enough, "of these, pairs that differ in direction", "of the others", "beside predictions: above and below"]
-    print("\nWhether what should conclude the same does:\n")
-    print(common.table(header, rows))
+    text = f"Whether what should conclude the same does:\n\n{common.table(header, rows)}\n\n"
     most = MOST_DIFFERENT / PAIRS * pairs
-    print(f"\nPairs {enough} with any conclusion that differs in direction: {len(differing)} of {pairs} (bound {most:g}: {MOST_DIFFERENT} of {PAIRS}).")
+    text += (f"Pairs {enough} with any conclusion that differs in direction: {len(differing)} of {pairs} (bound {most:g}: {MOST_DIFFERENT} of {PAIRS}).")
     if pairs < PAIRS:
-        print(f"Those are fewer than {PAIRS} pairs: more runs are needed.")
-    for key in sorted(set(itertools.chain.from_iterable(differing))):
-        print(f"differs: {key}")
-    return len(differing) <= most and pairs >= PAIRS
+        text += f" Those are fewer than {PAIRS} pairs: more runs are needed."
+    keys = sorted(set(itertools.chain.from_iterable(differing)))
+    text += f" What differs: {', '.join(f'`{key}`' for key in keys)}." if keys else ""
+    return text, len(differing) <= most and pairs >= PAIRS
 
 
 # ---- whether the arithmetic is right

@@ -336,18 +336,20 @@ def parse():
     return parser.parse_args()
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     kelvin, chance = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
     verdicts = {"killed": judge(lambda: killed(kelvin, chance, arguments.kills))} if arguments.kills else {}
     for name, one in CHECKS.items():
         verdicts[name] = judge(lambda: in_a_place(kelvin, one))
         common.say(f"{name}: {': '.join(verdicts[name])}")
-    print(f"Faults: {common.describe_machine()}\n")
+    return verdicts
+
+
+def tables(measured):
     cell = lambda text: re.sub(r"/tmp/kelvin-bench-\w+", "PLACE", " ".join(text.split())).replace("|", "/")
-    print(common.table(["what", "verdict", "found"], [[name, verdict, cell(found)] for name, (verdict, found) in verdicts.items()]))
-    return all(verdict != "NOT KEPT" for verdict, _ in verdicts.values())
+    rows = [[name, verdict, cell(found)] for name, (verdict, found) in measured.items()]
+    return common.table(["what", "verdict", "found"], rows), all(verdict != "NOT KEPT" for _, verdict, _ in rows)
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

@@ -42,7 +42,7 @@ from typing import Callable
 
 import common
 import media
-from rivals import Rivals
+from rivals import Rivals, quiet_words
 
 FASTER = 0.97
 MIB = 1 << 20
@@ -55,8 +55,8 @@ class Comparison:
 
     what: str
     program: str
-    ours: Callable
-    theirs: Callable
+    ours: Callable = common.live()
+    theirs: Callable = common.live()
     # Bounds of the interval: lowest lower end, highest upper end.
     least: float = FASTER
     most: float | None = None
@@ -266,17 +266,17 @@ def direct(sides, judged, words):
 def on_devices(kelvin, rivals, arguments, order):
     """Reads past the page cache, and the digest of a file that is not in memory, on a device of known rate and on one as fast
     as memory."""
-    rows = []
+    found = []
     with media.loop_device(128 * MIB) as (path, device):
         with media.limited(device, 64 * MIB, 4000) as enter:
             words = "as fast as it is" if enter is None else "64 MiB/s, 4000 requests/s"
             sides = Sides(kelvin, rivals, path, max(arguments.seconds, 2), enter)
             # Once before, so that the way is remembered, as for a returning user.
             sides.cold([kelvin, "digest", path])
-            rows += judge([*direct(sides, True, words), *cold_digests(sides, words)], rivals, arguments, order)
+            found += judge([*direct(sides, True, words), *cold_digests(sides, words)], rivals, arguments, order)
         if enter is not None and arguments.unlimited:
-            rows += judge(direct(Sides(kelvin, rivals, path, arguments.seconds), False, "no limit"), rivals, arguments, order)
-    return rows
+            found += judge(direct(Sides(kelvin, rivals, path, arguments.seconds), False, "no limit"), rivals, arguments, order)
+    return found
 
 
 def cold_digests(sides, words):
@@ -355,7 +355,7 @@ def judge(chosen, rivals, arguments, order):
             figures = {name: rivals.in_quiet(side) for name, side in sides}
             one.pairs.append((figures["ours"], figures["theirs"]))
         common.say(f"{number + 1} of {arguments.pairs} rounds, {len(todo)} comparisons")
-    return [one.row() for one in chosen]
+    return chosen
 
 
 def parse():
@@ -368,11 +368,10 @@ def parse():
     return common.parse_pairs(parser)
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     rivals, order = Rivals(common.last_allowed_cpu()), random.Random(arguments.seed)
-    rows = []
+    found = []
     with tempfile.TemporaryDirectory(dir=arguments.dir) as directory:
         # What kelvin remembers of this is removed with it.
         os.environ["XDG_CACHE_HOME"] = str(Path(directory).resolve())
@@ -382,20 +381,24 @@ def benchmark():
             media.fill(path, 256 * MIB)
             sides = Sides(kelvin, rivals, path, arguments.seconds)
             for choose in in_memory:
-                rows += judge(choose(sides), rivals, arguments, order)
+                found += judge(choose(sides), rivals, arguments, order)
             path.unlink()
         if "direct" in arguments.only:
-            rows += on_devices(kelvin, rivals, arguments, order)
+            found += on_devices(kelvin, rivals, arguments, order)
         if "digest" in arguments.only:
             path = Path(directory) / "data"
             media.fill(path, arguments.size * MIB)
-            rows += judge(digests(Sides(kelvin, rivals, path, arguments.seconds), directory), rivals, arguments, order)
-    print(f"Files, CPU {rivals.cpu} or all for the digest: {common.describe_machine()}\n")
+            found += judge(digests(Sides(kelvin, rivals, path, arguments.seconds), directory), rivals, arguments, order)
+    return {"cpu": rivals.cpu, "comparisons": found, "quiet": rivals.quiet()}
+
+
+def tables(measured):
+    rows = [Comparison(**one).row() for one in measured["comparisons"]]
     header = ["what", "beside it", "kelvin", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
-    print(common.table(header, [cells for _, cells in rows]))
-    print(f"\n{rivals.quiet_words()}")
-    return all(kept for kept, _ in rows)
+    table = common.table(header, [cells for _, cells in rows])
+    text = f"CPU {measured['cpu']}, or all for the digest.\n\n{table}\n\n{quiet_words(measured['quiet'])}"
+    return text, all(kept for kept, _ in rows)
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

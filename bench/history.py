@@ -10,6 +10,7 @@ how often without one.
 import json
 import random
 import sqlite3
+import statistics
 import subprocess
 import tempfile
 import time
@@ -30,38 +31,37 @@ REPEATS = 5
 METRIC, AXIS = "mem.latency", "bytes"
 
 
-def main():
+def parse():
     parser = common.parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=10_000, help="runs in the store [default: %(default)s]")
     parser.add_argument("--series", type=int, default=500, help="series of each [default: %(default)s]")
-    arguments = parser.parse_args()
-    kelvin = common.kelvin_program(arguments.kelvin)
+    return parser.parse_args()
+
+
+def measure(arguments):
+    kelvin, draw = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as directory:
-        return bench(kelvin, Path(directory), arguments)
+        return {**filled(kelvin, Path(directory), arguments, draw), "alerts": alerts(kelvin, Path(directory), draw)}
 
 
-def bench(kelvin, directory, arguments):
-    store, draw = directory / "runs.sqlite", random.Random(arguments.seed)
+def filled(kelvin, directory, arguments, draw):
+    """What is found in a store of many runs, and how fast."""
+    store = directory / "runs.sqlite"
     template(kelvin, store)
     stepped = set(draw.sample(range(arguments.series), round(STEPPED * arguments.series)))
     # Within the runs that are shown by default.
     step_at = arguments.runs - min(arguments.runs, 1000) // 3
     common.say(f"filling {arguments.runs} runs of {arguments.series} series")
     fill(store, arguments.runs, arguments.series, lambda series, run: HEIGHT if series in stepped and run >= step_at else 1.0, draw)
-    rows, kept = [], True
+    looks = []
     for what, limit in [("newest 1000", []), ("all", ["--limit", str(max(arguments.runs, 1))])]:
-        seconds = timed(kelvin, store, limit)
+        times = timed(kelvin, store, limit)
         found, wrong = judged(kelvin, store, limit, stepped)
-        share_false = wrong / max(found + wrong, 1)
-        kept &= seconds < BOUND_SECONDS and found >= BOUND_FOUND * len(stepped) and share_false <= BOUND_FALSE
-        rows.append([what, f"{seconds:.2f} s", f"{found} of {len(stepped)}", wrong])
-    print(f"{common.describe_machine()}\n")
-    print(common.table(["runs", "time", "steps found", "false changes"], rows))
-    print(f"\n{store.stat().st_size / 1e6:.0f} MB")
-    return alerts(kelvin, directory, arguments, draw) and kept
+        looks.append({"what": what, "seconds": times, "found": found, "wrong": wrong})
+    return {"runs": arguments.runs, "series": arguments.series, "stepped": len(stepped), "bytes": store.stat().st_size, "looks": looks}
 
 
-def alerts(kelvin, directory, arguments, draw):
+def alerts(kelvin, directory, draw):
     """Runs one by one, as cron would."""
     most, step_at, series = 60, 40, 100
     stepped = {7, 70}
@@ -80,9 +80,22 @@ def alerts(kelvin, directory, arguments, draw):
                 told.setdefault(which, run - step_at + 1)
             else:
                 wrong += 1
-    after = ", ".join(f"{told[one]}" for one in sorted(told)) or "never"
-    print(f"\n--alert after each of {most} runs of {series} series: of {len(stepped)} steps {len(told)} told, with the run number {after} after them; {wrong} false alerts")
-    return len(told) == len(stepped) and wrong <= 2
+    return {"runs": most, "series": series, "steps": len(stepped), "told_after": [told[one] for one in sorted(told)], "wrong": wrong}
+
+
+def tables(measured):
+    rows, kept, stepped = [], True, measured["stepped"]
+    for look in measured["looks"]:
+        seconds, found, wrong = statistics.median(look["seconds"]), look["found"], look["wrong"]
+        kept &= seconds < BOUND_SECONDS and found >= BOUND_FOUND * stepped and wrong / max(found + wrong, 1) <= BOUND_FALSE
+        rows.append([look["what"], f"{seconds:.2f} s", f"{found} of {stepped}", wrong])
+    alert = measured["alerts"]
+    after = ", ".join(map(str, alert["told_after"])) or "never"
+    text = f"A store of {measured['runs']} runs of {measured['series']} series, {measured['bytes'] / 1e6:.0f} MB.\n\n"
+    text += common.table(["runs", "time", "steps found", "false changes"], rows)
+    text += f"\n\n`--alert` after each of {alert['runs']} runs of {alert['series']} series: {len(alert['told_after'])} of {alert['steps']} steps told, "
+    text += f"by run number {after} after them; {alert['wrong']} false alerts."
+    return text, kept and len(alert["told_after"]) == alert["steps"] and alert["wrong"] <= 2
 
 
 def command(kelvin, store, more):
@@ -90,13 +103,13 @@ def command(kelvin, store, more):
 
 
 def timed(kelvin, store, more):
-    """The median time to one screen, in seconds."""
+    """The times to one screen, in seconds."""
     times = []
     for _ in range(REPEATS):
         begun = time.monotonic()
         common.run(command(kelvin, store, more))
         times.append(time.monotonic() - begun)
-    return sorted(times)[REPEATS // 2]
+    return times
 
 
 def judged(kelvin, store, more, stepped):
@@ -171,4 +184,4 @@ def insert(base, run):
 
 
 if __name__ == "__main__":
-    common.main(main)
+    common.main(parse, measure, tables)

@@ -212,8 +212,7 @@ def parse():
     return common.parse_pairs(parser)
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
     cpus = sorted(os.sched_getaffinity(0))
     chosen, came, grown = quantities(), {}, []
@@ -233,13 +232,16 @@ def benchmark():
                     one.take(report, side)
             grown.append(resident(process))
             common.say(f"{done} pairs")
+    return {"seconds": arguments.seconds, "rate": arguments.rate, "quantities": chosen, "came": came, "resident": grown}
+
+
+def tables(measured):
+    chosen, grown = [Quantity(**one) for one in measured["quantities"]], measured["resident"]
     header = ["quantity", "without", "with them", "ratio", "90 % interval", "pairs", "verdict"]
-    print(f"Unauthenticated clients at an agent, {arguments.seconds:g} s a run, link of {arguments.rate}: {common.describe_machine()}\n")
-    print(common.table(header, [one.row() for one in chosen]))
-    print(f"\nThey came to: {', '.join(f'{count} {what}' for what, count in came.items())}.")
-    print(f"The agent had {grown[0][0]} KiB and {grown[0][1]} threads after the first pair, {grown[-1][0]} KiB and {grown[-1][1]} "
-          "threads after the last.")
-    return all(one.verdict() == "holds" for one in chosen)
+    text = f"{measured['seconds']:g} s a run, link of {measured['rate']}.\n\n{common.table(header, [one.row() for one in chosen])}\n\n"
+    text += f"They came to: {', '.join(f'{count} {what}' for what, count in measured['came'].items())}. "
+    text += f"The agent had {grown[0][0]} KiB and {grown[0][1]} threads after the first pair, {grown[-1][0]} KiB and {grown[-1][1]} threads after the last."
+    return text, all(one.verdict() == "holds" for one in chosen)
 
 
 if __name__ == "__main__":
@@ -248,4 +250,4 @@ if __name__ == "__main__":
         wishes = parse()
         asyncio.run(Unauthenticated(wishes.unauthenticated, wishes.reopen).run())
     else:
-        common.main(benchmark)
+        common.main(parse, measure, tables)

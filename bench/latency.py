@@ -17,7 +17,7 @@ import random
 import statistics
 
 import common
-from rivals import Rivals
+from rivals import Rivals, quiet_words
 
 METRIC = "mem.latency"
 IN_CACHE, IN_MEMORY = 0.03, 0.05
@@ -39,8 +39,11 @@ def sets(report):
     return [one for one in cases if one[0] in found], [case for case, *_ in cases if case not in found]
 
 
-def benchmark():
-    arguments = common.parse_pairs(common.parser_of_pairs(__doc__, seconds=1))
+def parse():
+    return common.parse_pairs(common.parser_of_pairs(__doc__, seconds=1))
+
+
+def measure(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     rivals, order = Rivals(common.last_allowed_cpu()), random.Random(arguments.seed)
     command = [kelvin, "run", METRIC, "--thorough", "--rounds", ROUNDS, "--budget", "minimum"]
@@ -63,21 +66,24 @@ def benchmark():
         for case in pairs:
             pairs[case].append((common.find(report, METRIC, case)["as_found"]["value"], theirs[case]))
         common.say(f"{done + 1} of {arguments.pairs} rounds")
+    bounds = {case: bound for case, _, _, bound in chosen}
+    return {"cpu": rivals.cpu, "bounds": bounds, "pairs": pairs, "missing": missing, "quiet": rivals.quiet()}
+
+
+def tables(measured):
     rows, kept = [], True
-    for case, _, _, bound in chosen:
-        ours, others = zip(*pairs[case])
+    for case, bound in measured["bounds"].items():
+        ours, others = zip(*measured["pairs"][case])
         ratio, lower, upper = common.ratio_of_pairs(ours, others)
         verdict = common.agreement(lower, upper, bound)
         kept = kept and verdict == "agrees"
         text = lambda values: common.time_text(statistics.median(values))
         rows.append([case, text(ours), text(others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", f"{bound * 100:g} %", len(ours), verdict])
-    print(f"Latency of memory, CPU {rivals.cpu}: {common.describe_machine()}\n")
-    print(common.table(["working set", "kelvin, as found", "C loop", "ratio", "90 % interval", "bound", "pairs", "verdict"], rows))
-    if missing:
-        print(f"\nNot measured on this machine, and so not compared: {', '.join(missing)}.")
-    print(f"\n{rivals.quiet_words()}")
-    return kept
+    table = common.table(["working set", "kelvin, as found", "C loop", "ratio", "90 % interval", "bound", "pairs", "verdict"], rows)
+    missing = measured["missing"]
+    words = f"\n\nNot measured on this machine, and so not compared: {', '.join(missing)}." if missing else ""
+    return f"CPU {measured['cpu']}.\n\n{table}{words}\n\n{quiet_words(measured['quiet'])}", kept
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

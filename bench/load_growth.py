@@ -49,12 +49,17 @@ def leak_check(kelvin, base, preload, budget):
         study = json.loads(common.run([*command, "--url", f"http://{address}/", *words], timeout=900))
     growth, holds, text = growth_of_server(study)
     common.say(text)
-    if preload:
+    return {"is_planted": bool(preload), "growth": growth, "holds": holds, "text": text}
+
+
+def leak_row(one):
+    growth, holds, is_planted = one["growth"], one["holds"], one["is_planted"]
+    if is_planted:
         is_right = holds is True and abs(growth["value"] / PLANTED - 1) <= PLANTED_ERROR
     else:
         is_right = holds is not True
     found = "-" if growth is None else f"{growth['value']:.3g} ({growth['low']:.3g} to {growth['high']:.3g}) B a request"
-    return [f"{PLANTED} B a request" if preload else "none", found, {True: "grows", False: "does not"}.get(holds, "not known"), "holds" if is_right else "does not hold"]
+    return [f"{PLANTED} B a request" if is_planted else "none", found, {True: "grows", False: "does not"}.get(holds, "not known"), "holds" if is_right else "does not hold"]
 
 
 # ---- long full load
@@ -99,20 +104,25 @@ def soak(kelvin, base, minutes, users):
                     seen[name].append((time.monotonic() - begun, *looked_at(process.pid)))
                 time.sleep(1)
             load = json.loads(generator.communicate(timeout=60)[0])
-    rate = load["requests"] / load["seconds"]
+    error = load["errors"]["first"]
+    common.say(f"{load['requests']} requests, {error or 'no error'}")
+    return {"requests": load["requests"], "seconds": load["seconds"], "error": error, "seen": seen}
+
+
+def soak_rows(found):
+    rate = found["requests"] / found["seconds"]
     allowed = {"server": rate * BYTES_A_REQUEST, "generator": rate * BYTES_A_REQUEST + BYTES_A_SECOND}
     rows = []
-    for name, points in seen.items():
+    for name, points in found["seen"].items():
         for what, axis, bound, unit in (("memory", 1, allowed[name], "B/s"), ("open files", 2, 1 / 600, "/s")):
             value, low, high = slope([(point[0], point[axis]) for point in points])
             is_kept = low <= bound
             last = f"{points[-1][axis] / 2**20:.1f} MiB" if axis == 1 else str(points[-1][axis])
             rows.append([name, what, last, f"{value:.3g} ({low:.3g} to {high:.3g}) {unit}", f"{bound:.3g} {unit}", "holds" if is_kept else "does not hold"])
-    common.say(f"{load['requests']} requests, {rate:.0f} a second, {load['errors']['first'] or 'no error'}")
-    return rows, load["errors"]["first"] is None
+    return rows
 
 
-def benchmark():
+def parse():
     parser = common.parser_of(__doc__)
     parser.add_argument("--budget", default="2m", help="time of the visits of each study [default: %(default)s]")
     parser.add_argument("--minutes", type=float, default=30, help="time of full load; 0 for none [default: %(default)s]")
@@ -121,22 +131,34 @@ def benchmark():
     arguments = parser.parse_args()
     if 0 < arguments.minutes < 1:
         parser.error("--minutes must be 0, or at least 1: of less there is no slope")
-    kelvin, kept = common.kelvin_program(arguments.kelvin), True
-    print(f"Growth: {common.describe_machine()}\n")
+    return arguments
+
+
+def measure(arguments):
+    kelvin, found = common.kelvin_program(arguments.kelvin), {"leak": [], "soak": None}
     with tempfile.TemporaryDirectory() as base:
         if arguments.only in (None, "leak"):
             library = Path(base, "leak.so")
             flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
             common.run([common.need("cc", "gcc"), *flags, "-o", library, common.RIVALS / "leak.c", "-ldl"])
-            rows = [leak_check(kelvin, base, preload, arguments.budget) for preload in (library, None)]
-            kept &= all(row[-1] == "holds" for row in rows)
-            print(common.table(["planted", "found", "the server's memory", "verdict"], rows) + "\n")
+            found["leak"] = [leak_check(kelvin, base, preload, arguments.budget) for preload in (library, None)]
         if arguments.only in (None, "soak") and arguments.minutes > 0:
-            rows, is_right = soak(kelvin, base, arguments.minutes, arguments.users)
-            kept &= is_right and all(row[-1] == "holds" for row in rows)
-            print(common.table(["process", "what", "at the end", "growth", "at most", "verdict"], rows))
-    return kept
+            found["soak"] = soak(kelvin, base, arguments.minutes, arguments.users)
+    return found
+
+
+def tables(measured):
+    texts, rows, soaked = [], [], measured["soak"]
+    if measured["leak"]:
+        rows += [leak_row(one) for one in measured["leak"]]
+        texts.append(common.table(["planted", "found", "the server's memory", "verdict"], rows))
+    if soaked:
+        of_soak = soak_rows(soaked)
+        texts.append(common.table(["process", "what", "at the end", "growth", "at most", "verdict"], of_soak))
+        texts.append(f"{soaked['requests']} requests in {soaked['seconds']:.0f} s, {soaked['error'] or 'no error'}.")
+        rows += of_soak
+    return "\n\n".join(texts), all(row[-1] == "holds" for row in rows) and not (soaked and soaked["error"])
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

@@ -456,10 +456,18 @@ def step_apart(users, found, wanted):
     return abs(grid.index(found) - nearest)
 
 
-def judge_case(name, on, budget):
-    plant, arguments, expected = CASES[name]
-    studied = study(on, plant, arguments, budget)
-    limit, text = limit_of(studied)
+def studied_case(name, on, budget):
+    """What a study of a case says of the limit."""
+    plant, arguments, _ = CASES[name]
+    told = study(on, plant, arguments, budget)
+    limit, text = limit_of(told)
+    for line in (text, *broken_laws(told)):
+        common.say(f"{name}: {line}")
+    return {**{what: limit[what] for what in ("verdict", "doubts", "saturation", "knee")}, "text": text, "broken_laws": broken_laws(told)}
+
+
+def row_of_case(name, limit):
+    _, arguments, expected = CASES[name]
     found, is_certain = named(limit["verdict"]), not limit["doubts"]
     is_right = expected.allows(found, is_certain)
     problems = [] if is_right else ["WRONG AND CERTAIN" if is_certain and not is_unknown(found) else "NOT NAMED"]
@@ -470,9 +478,6 @@ def judge_case(name, on, budget):
     knee = limit["knee"] and limit["knee"]["users"]
     if expected.knee and (knee is None or step_apart(users, knee, expected.knee) > 1):
         problems.append(f"KNEE {knee}, NOT {expected.knee}")
-    common.say(f"{name}: {text}")
-    for broken in broken_laws(studied):
-        common.say(f"{name}: {broken}")
     sure = "" if is_certain else ", in doubt"
     return [name, ", ".join(sorted(found)) + sure, f"{saturation:.4g}/s", str(knee), "; ".join(problems) or "holds"]
 
@@ -489,21 +494,21 @@ def parse():
     return parser.parse_args()
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     if os.geteuid() != 0:
         raise common.Missing("needs root")
-    kelvin, rows = common.kelvin_program(arguments.kelvin), []
+    kelvin = common.kelvin_program(arguments.kelvin)
     base = tempfile.mkdtemp(prefix="kelvin-bench-", dir=arguments.dir)
     try:
-        for name in arguments.only or CASES:
-            rows.append(judge_case(name, Setting(kelvin, base), arguments.budget))
+        return {name: studied_case(name, Setting(kelvin, base), arguments.budget) for name in arguments.only or CASES}
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    print(f"What limits a file server: {common.describe_machine()}\n")
-    print(common.table(["planted", "found", "saturation", "knee", "verdict"], rows))
-    return all(row[-1] == "holds" for row in rows)
+
+
+def tables(measured):
+    rows = [row_of_case(*case) for case in measured.items()]
+    return common.table(["planted", "found", "saturation", "knee", "verdict"], rows), all(row[-1] == "holds" for row in rows)
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

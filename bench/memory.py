@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 import common
-from rivals import Rivals
+from rivals import Rivals, quiet_words
 
 BOUND = 0.97
 MIB = 1 << 20
@@ -116,7 +116,7 @@ class Comparison:
     metric: str
     cpus: str
     program: str
-    measure: Callable
+    measure: Callable = common.live()
     pairs: list = field(default_factory=list)
     # Pairs left out because the CPUs had been moved.
     moved: int = 0
@@ -203,8 +203,7 @@ def parse():
     return common.parse_pairs(parser)
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     cpus, order = sorted(common.os.sched_getaffinity(0)), random.Random(arguments.seed)
     rivals = Rivals(common.last_allowed_cpu())
@@ -239,14 +238,19 @@ def benchmark():
         for number, one in enumerate(todo, 1):
             one.add(figures[one.metric, one.cpus][0], theirs[number])
         common.say(f"round {done + 1}, {len(todo)} comparisons")
+    return {"cpu": rivals.cpu, "comparisons": chosen, "quiet": rivals.quiet()}
+
+
+def tables(measured):
+    figures = lambda pairs: [[Figures(**side) for side in pair] for pair in pairs]
+    chosen = [Comparison(**{**one, "pairs": figures(one["pairs"])}) for one in measured["comparisons"]]
     rows = [row for one in sorted(chosen, key=lambda one: (one.metric, one.cpus, one.program)) for row in one.rows()]
     header = ["operation", "CPUs", "beside it", "figures", "kelvin", "its figure", "ratio", "90 % interval", "pairs", f"above {BOUND:g}"]
-    print(f"Bandwidth of memory, CPU {rivals.cpu} or all: {common.describe_machine()}\n")
-    print(common.table(header, [cells for _, cells in rows]))
-    print(f"\n{sum(one.moved for one in chosen)} pairs on all CPUs were left out, since these had been moved meanwhile.")
-    print(rivals.quiet_words())
-    return all(kept for kept, _ in rows)
+    table = common.table(header, [cells for _, cells in rows])
+    moved = f"{sum(one.moved for one in chosen)} pairs on all CPUs were left out, since these had been moved meanwhile."
+    text = f"CPU {measured['cpu']} or all.\n\n{table}\n\n{moved} {quiet_words(measured['quiet'])}"
+    return text, all(kept for kept, _ in rows)
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 import common
-from rivals import Rivals
+from rivals import Rivals, quiet_words
 from servers import Server, free_port
 
 MESSAGE = 64
@@ -54,13 +54,13 @@ class Comparison:
     case: str
     rival: str
     # Which figure of kelvin's.
-    ours_of: Callable
-    theirs: Callable
+    ours_of: Callable = common.live()
+    theirs: Callable = common.live()
     # Allowed relative difference; None with a rate, whose lower bound counts, or with what is only reported.
     within: float | None = None
     judged: bool = True
     # The background while either side is measured: nothing, or CPUs kept from idling.
-    meanwhile: Callable = contextlib.nullcontext
+    meanwhile: Callable = common.live()
     # Further arguments of kelvin.
     flags: tuple = ()
     ours: list = field(default_factory=list)
@@ -75,7 +75,7 @@ class Comparison:
                 self.others.append(rivals.in_quiet(lambda: self.beside(self.theirs)))
 
     def beside(self, measure):
-        with self.meanwhile():
+        with self.meanwhile() if self.meanwhile else contextlib.nullcontext():
             return measure()
 
     def interval(self):
@@ -194,8 +194,7 @@ def parse():
     return common.parse_pairs(parser)
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
     cpus = sorted(os.sched_getaffinity(0))
     rivals = Rivals(common.last_allowed_cpu())
@@ -214,12 +213,17 @@ def benchmark():
         for one in todo:
             one.measure(kelvin, rivals, arguments.seconds, order.sample(["kelvin", "rival"], 2))
         common.say(f"{done} pairs of: {', '.join(f'{one.name} ({one.rival})' for one in todo)}")
+    return {"seconds": arguments.seconds, "cpus": [rivals.cpu, other], "comparisons": chosen, "quiet": rivals.quiet()}
+
+
+def tables(measured):
+    chosen = [Comparison(**one) for one in measured["comparisons"]]
     header = ["quantity", "kelvin", "beside it", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
-    print(f"Local network, {arguments.seconds:g} s a side, CPUs {rivals.cpu} and {other}: {common.describe_machine()}\n")
-    print(common.table(header, [one.row() for one in chosen]))
-    print(f"\n{rivals.quiet_words()}")
-    return all(one.verdict() in ("agrees", "holds", "reported only") for one in chosen)
+    table = common.table(header, [one.row() for one in chosen])
+    text = "{:g} s a side, CPUs {} and {}.".format(measured["seconds"], *measured["cpus"])
+    kept = all(one.verdict() in ("agrees", "holds", "reported only") for one in chosen)
+    return f"{text}\n\n{table}\n\n{quiet_words(measured['quiet'])}", kept
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

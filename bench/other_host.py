@@ -81,8 +81,7 @@ def parse():
     return common.parse_pairs(hosts.parser_of_pairs(__doc__))
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
     cpus, chosen = sorted(os.sched_getaffinity(0)), quantities()
     with ExitStack() as stack:
@@ -107,11 +106,15 @@ def benchmark():
             for side in order.sample([ours, theirs], 2):
                 side()
             common.say(f"{done} pairs")
+    return {"seconds": arguments.seconds, "rate": arguments.rate, "quantities": chosen}
+
+
+def tables(measured):
+    chosen = [Quantity(**one) for one in measured["quantities"]]
     header = ["quantity", "kelvin", "iperf3", "ratio", "90 % interval", "bound", "pairs", "verdict"]
-    print(f"To another host, {arguments.seconds:g} s a side, link of {arguments.rate}: {common.describe_machine()}\n")
-    print(common.table(header, [one.row() for one in chosen]))
-    return all(one.verdict() == "holds" for one in chosen)
+    text = f"{measured['seconds']:g} s a side, link of {measured['rate']}."
+    return f"{text}\n\n{common.table(header, [one.row() for one in chosen])}", all(one.verdict() == "holds" for one in chosen)
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

@@ -39,9 +39,8 @@ With --rivals and the memory or the network area, also: other programs on the sa
 loops, iperf3), whose own coefficients of variation stand beside kelvin's. They are not judged: they show the machine's share of
 its spread. The network area runs in a network namespace, for iperf3's sake (bench/streams.py).
 
-The figures of every run are kept in a file (--output), from which the tables can be made again (--from); with --keep DIR the whole
-reports too, as compressed JSON, and the store. With --continue further runs are added to those in the file, so that a long series can be
-made in pieces: with --keep they go on in the same store.
+With --reports DIR the whole report of each run is kept there, as compressed JSON, and the store. With --continue further runs are added to
+a kept series, so that a long one can be made in pieces: with the same --reports they go on in the same store.
 
 Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
 """
@@ -131,8 +130,8 @@ def measured_run(kelvin, store, arguments, number):
     names = [] if arguments.area == [EVERYTHING] else arguments.area
     output = common.run([kelvin, "run", *names, "--json", "--with-samples", "--no-report", "--store", store, *flags], timeout=900)
     seconds = time.monotonic() - begun
-    if arguments.keep:
-        (arguments.keep / f"run-{number + 1:02}.json.gz").write_bytes(gzip.compress(output.encode(), 6))
+    if arguments.reports:
+        (arguments.reports / f"run-{number + 1:02}.json.gz").write_bytes(gzip.compress(output.encode(), 6))
     report = json.loads(output)
     return {
         "seconds": seconds,
@@ -199,18 +198,19 @@ def measured_pair(kelvin, store, rivals, work, seconds, chance):
     return pair
 
 
-def collect(arguments):
+def measure(arguments, data):
+    if arguments.rivals and "net" in arguments.area:
+        hosts.in_own_network(CONTROL)
     kelvin = common.kelvin_program(arguments.kelvin)
-    if arguments.keep:
-        arguments.keep.mkdir(parents=True, exist_ok=True)
-        if not arguments.more and (arguments.keep / "runs.sqlite").exists():
-            raise common.Missing(f"--keep: {arguments.keep} holds the store of another series; name a directory without one, or --continue")
+    if arguments.reports:
+        arguments.reports.mkdir(parents=True, exist_ok=True)
+        if not data and (arguments.reports / "runs.sqlite").exists():
+            raise common.Missing(f"--reports: {arguments.reports} holds the store of another series; name a directory without one, or --continue")
     chance = random.Random(arguments.seed)
-    data = {"machine": common.describe_machine(), "areas": arguments.area, "quick": arguments.quick, "fresh": arguments.fresh, "runs": [], "pairs": [], "seconds": arguments.seconds}
-    if arguments.more and arguments.output.exists():
-        data = json.loads(arguments.output.read_text())
-        if (data["areas"], data["quick"], data.get("fresh", False)) != (arguments.area, arguments.quick, arguments.fresh):
-            raise common.Missing(f"--continue: {arguments.output} has runs of another kind")
+    kind = {"areas": arguments.area, "quick": arguments.quick, "fresh": arguments.fresh}
+    data = data or {**kind, "seed": arguments.seed, "seconds": arguments.seconds, "runs": [], "pairs": []}
+    if any(data[what] != value for what, value in kind.items()):
+        raise common.Missing("--continue: that series has runs of another kind")
     done = len(data["runs"])
     rivals = Rivals(common.last_allowed_cpu()) if arguments.rivals else None
     loops = Loops(rivals, min(os.sched_getaffinity(0)), arguments.area, arguments.seconds) if arguments.rivals else None
@@ -219,18 +219,15 @@ def collect(arguments):
         for number in range(done, done + arguments.runs):
             common.say(f"run {number + 1} of {done + arguments.runs}")
             name = f"run-{number + 1:02}.sqlite" if arguments.fresh else "runs.sqlite"
-            store = (arguments.keep or Path(directory)).resolve() / name
+            store = (arguments.reports or Path(directory)).resolve() / name
             data["runs"].append(measured_run(kelvin, store, arguments, number))
             # A core that is shared all along is known by two runs before.
             if rivals and number >= KNOWN_FROM:
                 in_order = chance.sample(works, len(works))
                 data["pairs"] += [measured_pair(kelvin, store, rivals, work, arguments.seconds, chance) for work in in_order]
-            arguments.output.write_text(json.dumps(data))
             if loops:
                 data["runs"][-1]["loops"] = loops.measured(data["runs"][-1], chance)
-            # After each run, so that what was measured survives an interruption.
-            arguments.output.write_text(json.dumps(data))
-    return data
+            yield data
 
 
 # ---- judging
@@ -283,8 +280,11 @@ def series_of(data):
     return [Series(metric, case, results) for (metric, case), results in by_key.items()]
 
 
-def judge_groups(series, caches, every):
-    """The table of groups; whether every bound was kept."""
+# Each gives its text, and whether its bounds were kept.
+
+
+def judge_groups(series, caches):
+    """The groups of figures, each with its bound."""
     rows, kept = [], True
     for name, _, bound in GROUPS:
         members = [one for one in series if group_of(one, caches) == name]
@@ -313,36 +313,20 @@ def judge_groups(series, caches, every):
             f"{statistics.median(widths):.2f}" if widths else "-",
         ])  # fmt: skip
     header = ["group", "cases", "no headline", "CV, median", "robust CV", "CV in cycles", "worst CV", "bound", "cases above it", "coverage", "width"]
-    print(common.table(header, rows))
-    if every:
-        print("\n" + common.table(["metric", "case", "n", "not known", "CV", "robust CV", "coverage", "width"], every_row(series)))
-    return kept
-
-
-def every_row(series):
-    for one in series:
-        if not one.is_usable():
-            yield [one.metric, one.case, len(one.headlines), one.unknown, "-", "-", "-", "-"]
-            continue
-        width = one.width()
-        yield [
-            one.metric, one.case, len(one.headlines), one.unknown, common.percent(one.deviation()),
-            common.percent(one.robust()), share(one.covered()), "-" if width is None else f"{width:.2f}",
-        ]  # fmt: skip
+    return common.table(header, rows), kept
 
 
 def share(covered):
     return f"{sum(covered) / len(covered) * 100:.1f} %" if covered else "-"
 
 
-def say_two_modes(series):
+def bimodal(series):
     """The cases that some run reported as bimodal."""
     told = [f"{one.metric} {one.case} ({one.two_modes})" for one in series if one.two_modes]
-    if told:
-        print(f"\nReported as two modes, in so many of the runs: {', '.join(told)}.")
+    return f"Reported as bimodal, in so many of the runs: {', '.join(told)}." if told else ""
 
 
-def say_loops(data, series):
+def beside_loops(data, series):
     """The table of kelvin's deviation beside that of the same work by another program."""
     theirs = deviations(data)
     rows = [
@@ -350,27 +334,25 @@ def say_loops(data, series):
         for one in series
         if (one.metric, one.case) in theirs and one.is_usable()
     ]
-    if rows:
-        print("\nThe machine's own spread, by other programs on the same work after each run:\n")
-        print(common.table(["metric", "case", "kelvin's CV", "the other's CV"], rows))
+    table = common.table(["metric", "case", "kelvin's CV", "the other's CV"], rows)
+    return f"The machine's own spread, by other programs on the same work after each run:\n\n{table}" if rows else ""
 
 
 def judge_intervals(series):
-    """Coverage and width over everything; whether both bounds were kept."""
+    """Coverage and width over everything."""
     usable = [one for one in series if one.is_usable()]
     covered = [inside for one in usable for inside in one.covered()]
     widths = [width for width in (one.width() for one in usable) if width is not None]
     if not covered or not widths:
-        print("\nNo interval of the kind that a repeat must fall into was printed: coverage is not known.")
-        return False
+        return "No interval of the kind that a repeat must fall into was printed: coverage is not known.", False
     coverage, width = sum(covered) / len(covered), statistics.median(widths)
-    print(f"\nCoverage of the printed 95 % intervals: {coverage * 100:.1f} % of {len(covered)} (bound {COVERAGE[0]:.0%}..{COVERAGE[1]:.0%}).")
-    print(f"Median half-width: {width:.2f} observed standard deviations (bound {WIDTH:g}; an exact interval: 1.96).")
-    return COVERAGE[0] <= coverage <= COVERAGE[1] and width <= WIDTH
+    text = f"Coverage of the printed 95 % intervals: {coverage * 100:.1f} % of {len(covered)} (bound {COVERAGE[0]:.0%}..{COVERAGE[1]:.0%}). "
+    text += f"Median half-width: {width:.2f} observed standard deviations (bound {WIDTH:g}; an exact interval: 1.96)."
+    return text, COVERAGE[0] <= coverage <= COVERAGE[1] and width <= WIDTH
 
 
 def judge_everything(data, series):
-    """The bounds of runs of everything; whether all were kept."""
+    """The bounds of runs of everything."""
     usable = [one for one in series if one.is_usable()]
     middle = {one: statistics.median(one.headlines) for one in usable}
     inside = [i["lower"] <= middle[one] <= i["upper"] for one in usable for i in one.of_every_kind]
@@ -379,8 +361,7 @@ def judge_everything(data, series):
     halves_of_ranges = [(high - low) / 2 / abs(truth) for low, high, truth in ranges]
     widths = [width for width in (one.width() for one in usable) if width is not None]
     if not inside or not widths:
-        print("\nToo few figures have an interval: nothing can be judged.")
-        return False
+        return "Too few figures have an interval: nothing can be judged.", False
     coverage, width = sum(inside) / len(inside), statistics.median(widths)
     low, high = COVERAGE_OF_EVERYTHING
     rows = [
@@ -398,14 +379,15 @@ def judge_everything(data, series):
             for ratio in [at_share(halves, at) / at_share(halves_of_ranges, at)]
         ],
     ]  # fmt: skip
+    text, kept = judge_bounds([*rows, *known_in_time(data, series, NOT_KNOWN, SECONDS)])
     if ranges:
         held = sum(low <= truth <= high for low, high, truth in ranges) / len(ranges)
-        print(f"\nThe range of the first three rounds of a run holds the median of all runs in {held:.1%}.")
-    return say_bounds([*rows, *known_in_time(data, series, NOT_KNOWN, SECONDS)])
+        text += f"\n\nThe range of the first three rounds of a run holds the median of all runs in {held:.1%}."
+    return text, kept
 
 
 def judge_another_run(data):
-    """How often the interval of one run holds the figure of another one, by area; whether the bounds were kept."""
+    """How often the interval of one run holds the figure of another one, by area."""
     by_key = {}
     for run in data["runs"]:
         for result in run["results"]:
@@ -418,19 +400,18 @@ def judge_another_run(data):
         inside.setdefault(area, []).extend(interval["lower"] <= other <= interval["upper"] for (_, interval), (other, _) in pairs)
         halves.setdefault(area, []).extend((i["upper"] - i["lower"]) / 2 / abs(headline) for headline, i in figures if headline)
     if not inside:
-        print("\nNo figure has an interval: nothing can be judged.")
-        return False
+        return "No figure has an interval: nothing can be judged.", False
     low, high = COVERAGE_OF_ANOTHER_RUN
     least = COVERAGE_OF_ANOTHER_IN_AN_AREA
     whole = [one for area in inside.values() for one in area]
     rows = [["all", whole, [half for area in halves.values() for half in area], f"{low:.0%} to {high:.0%}", low <= sum(whole) / len(whole) <= high]]
     rows += [[area, of, halves[area], f"at least {least:.0%}", sum(of) / len(of) >= least] for area, of in sorted(inside.items())]
     header = ["area", "another run's figure in the interval", "pairs", "half-width, median", "at 90 %", "bound", ""]
-    print("\n" + common.table(header, [
+    table = common.table(header, [
         [area, share(of), len(of), common.percent(statistics.median(width)), common.percent(at_share(width, 0.9)), bound, "holds" if kept else "MISSED"]
         for area, of, width, bound, kept in rows
-    ]))  # fmt: skip
-    return all(row[-1] for row in rows)
+    ])  # fmt: skip
+    return table, all(row[-1] for row in rows)
 
 
 def at_share(values, share):
@@ -449,22 +430,13 @@ def known_in_time(data, series, not_known, usual):
     ]  # fmt: skip
 
 
-def say_bounds(rows):
-    """The table of bounds; whether all were kept."""
-    print("\n" + common.table(["over all figures", "found", "bound", ""], [[*row[:-1], "holds" if row[-1] else "MISSED"] for row in rows]))
-    return all(row[-1] for row in rows)
-
-
-def judge_conclusions(data, seed):
-    """The table of what runs and their halves conclude; whether the bounds were kept."""
-    if not all("concluded" in run for run in data["runs"]):
-        print("\nWhat the runs concluded was not kept in this file: it is not judged.")
-        return False
-    return conclusions.judge(data["runs"], seed)
+def judge_bounds(rows):
+    table = common.table(["over all figures", "found", "bound", ""], [[*row[:-1], "holds" if row[-1] else "MISSED"] for row in rows])
+    return table, all(row[-1] for row in rows)
 
 
 def judge_pairs(data):
-    """The table of kelvin beside other tools; whether its deviation is below half of theirs."""
+    """Kelvin beside other tools: its deviation must be below half of theirs."""
     rows, kept = [], True
     for name, metric, _, rival, _ in SAME_WORK:
         all_pairs = [pair for pair in data["pairs"] if pair["metric"] == metric]
@@ -479,60 +451,60 @@ def judge_pairs(data):
         unknown = len(all_pairs) - len(pairs)
         rows.append([name, median("kelvin"), unknown, common.percent(ours), rival, median("rival"), common.percent(theirs), f"{ours / theirs:.2f}", "yes" if good else "NO"])
     header = ["operation", "kelvin", "not known", "its CV", "beside it", "its figure", "its CV", "CV over CV", f"below {AGAINST_RIVALS:g}"]
-    print(f"\nThe same operation, {data['seconds']:g} s each, interleaved:\n")
-    print(common.table(header, rows))
-    return kept
+    return f"The same operation, {data['seconds']:g} s each, interleaved:\n\n{common.table(header, rows)}", kept
 
 
 def parse():
-    parser = common.parser_of(__doc__)
+    parser = common.parser_of(__doc__, is_series=True)
     parser.add_argument("--runs", type=int, default=20, help="runs [default: %(default)s]")
     parser.add_argument("--quick", action="store_true", help="quick runs instead of default ones (their intervals are ranges at first)")
     parser.add_argument("--fresh", action="store_true", help="each run in a store of its own: whether another run's figure lies in its intervals")
     parser.add_argument("--rivals", action="store_true", help="other tools beside kelvin on the same operations")
     parser.add_argument("--seconds", type=float, default=5, help="wall time of each side with --rivals [default: %(default)s]")
-    parser.add_argument("--every", action="store_true", help="also a line for every metric at every case")
-    parser.add_argument("--output", type=Path, default=Path("repeatability.json"), help="where the figures are kept [default: %(default)s]")
-    parser.add_argument("--continue", dest="more", action="store_true", help="add runs to those in --output")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the whole report of each run there too, as run-NN.json.gz, and the store")
-    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="judge the figures in FILE; measure nothing")
+    parser.add_argument("--reports", type=Path, metavar="DIR", help="keep the whole report of each run there, as run-NN.json.gz, and the store")
     parser.add_argument("--area", action="append", help="an area to run; may be given more than once; or all [default: cpu and os]")
     arguments = parser.parse_args()
     arguments.area = arguments.area or ["cpu", "os"]
     if EVERYTHING in arguments.area and len(arguments.area) > 1:
         parser.error("--area all is all of them: name no other")
-    if arguments.runs < (1 if arguments.more else 3):
+    if arguments.runs < (1 if arguments.earlier else 3):
         parser.error("--runs must be at least 3, or with --continue 1")
     return arguments
 
 
-def benchmark():
-    arguments = parse()
-    if arguments.rivals and "net" in arguments.area and not arguments.source:
-        hosts.in_own_network(CONTROL)
-    data = json.loads(arguments.source.read_text()) if arguments.source else collect(arguments)
+def tables(data):
     seconds = statistics.median(run["seconds"] for run in data["runs"])
     mode = "quick" if data["quick"] else "default"
-    print(f"{len(data['runs'])} {mode} runs of {' and '.join(data.get('areas', ['cpu', 'os']))}, {seconds:.1f} s each: {data['machine']}\n")
+    about = f"{len(data['runs'])} {mode} runs of {' and '.join(data['areas'])}, {seconds:.1f} s each."
     series = series_of(data)
-    if data.get("fresh"):
-        return judge_another_run(data)
-    # All of them, so that every table is printed whatever the first one says.
-    groups = judge_groups(series, data["runs"][0].get("caches", []), arguments.every)
-    if data.get("areas") == [EVERYTHING] and data["quick"]:
-        verdicts = [say_bounds(known_in_time(data, series, NOT_KNOWN_OF_QUICK, SECONDS_OF_QUICK))]
-        # A half of five rounds has ranges, from which nothing follows: it is no part of the verdict.
-        judge_conclusions(data, arguments.seed)
-    elif data.get("areas") == [EVERYTHING]:
-        verdicts = [judge_everything(data, series), judge_conclusions(data, arguments.seed)]
+    if data["fresh"]:
+        judged = [judge_another_run(data)]
     else:
-        verdicts = [groups, judge_intervals(series)]
-    say_two_modes(series)
-    say_loops(data, series)
+        judged = list(judge_repeats(data, series))
     if data["pairs"]:
-        verdicts.append(judge_pairs(data))
-    return all(verdicts)
+        judged.append(judge_pairs(data))
+    texts, kept = zip(*judged)
+    more = [] if data["fresh"] else [bimodal(series), beside_loops(data, series)]
+    return "\n\n".join(filter(None, [about, *texts, *more])), all(kept)
+
+
+def judge_repeats(data, series):
+    """What is judged of runs in one store. Where everything was measured, the groups have no bounds of their own."""
+    groups, kept = judge_groups(series, data["runs"][0]["caches"])
+    if data["areas"] != [EVERYTHING]:
+        yield groups, kept
+        yield judge_intervals(series)
+        return
+    yield groups, True
+    of_conclusions, agree = conclusions.judge(data["runs"], data["seed"])
+    if data["quick"]:
+        yield judge_bounds(known_in_time(data, series, NOT_KNOWN_OF_QUICK, SECONDS_OF_QUICK))
+        # A half of five rounds has ranges, from which nothing follows: it is no part of the verdict.
+        yield of_conclusions, True
+    else:
+        yield judge_everything(data, series)
+        yield of_conclusions, agree
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

@@ -19,6 +19,12 @@ WAITS = 5
 SHORT_RUN = 0.03
 
 
+def quiet_words(quiet):
+    """How often it was not quiet, in a sentence."""
+    return (f"{quiet['sides']} sides were measured, {quiet['again']} more were disturbed and measured again, "
+            f"{quiet['disturbed']} of those that count were disturbed all the same.")
+
+
 class Rivals:
     """The tools, pinned to one CPU; the C programs are compiled into a directory that goes with the object."""
 
@@ -67,10 +73,9 @@ class Rivals:
         self.disturbed += 1
         return figure
 
-    def quiet_words(self):
-        """How often it was not quiet, in a sentence."""
-        return (f"{self.sides} sides were measured, {self.again} more were disturbed and measured again, "
-                f"{self.disturbed} of those that count were disturbed all the same.")
+    def quiet(self):
+        """How often it was quiet and was not."""
+        return {"sides": self.sides, "again": self.again, "disturbed": self.disturbed}
 
     def perf(self, loops, *benchmark):
         """One run of a benchmark of perf: its mean."""

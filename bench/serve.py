@@ -162,10 +162,13 @@ class Visit:
 class Comparison:
     """kelvin and the nginx that is fastest at one visit; requests per second."""
 
-    visit: Visit
+    file: str
+    connections: int
     bound: float
-    ours: Server
-    theirs: Server
+    beside: str
+    visit: Visit = common.live()
+    ours: Server = common.live()
+    theirs: Server = common.live()
     measured: list = field(default_factory=list)
     cpu: list = field(default_factory=list)
 
@@ -186,7 +189,7 @@ class Comparison:
         ratio, lower, upper = self.interval()
         ours, theirs = (sorted(side)[len(side) // 2] for side in zip(*self.measured))
         ours_cpu, theirs_cpu = (f"{1e6 * statistics.median(side):.1f} us" for side in zip(*self.cpu))
-        return [self.visit.name, self.visit.connections, f"{ours:.0f}", ours_cpu, self.theirs.name, f"{theirs:.0f}", theirs_cpu,
+        return [self.file, self.connections, f"{ours:.0f}", ours_cpu, self.beside, f"{theirs:.0f}", theirs_cpu,
                 f"{ratio:.3f}", f"{lower:.3f}..{upper:.3f}", f"{self.bound:g}", len(self.measured), self.verdict()]  # fmt: skip
 
 
@@ -203,12 +206,13 @@ def comparisons(arguments, servers, own):
     for name, connections in itertools.product(arguments.file or FILES, arguments.connections or CONNECTIONS):
         visit = Visit(name, connections, arguments.seconds)
         bound = OVER_A_LINK if arguments.link else FILES[name][1]
-        found.append(Comparison(visit, bound, own, fastest(visit, servers)))
-        common.say(f"{name} with {connections}: {found[-1].theirs.name}")
+        beside = fastest(visit, servers)
+        found.append(Comparison(name, connections, bound, beside.name, visit, own, beside))
+        common.say(f"{name} with {connections}: {beside.name}")
     return found
 
 
-def benchmark():
+def parse():
     parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=30)
     parser.add_argument("--file", choices=FILES, action="append", help="only this one")
     parser.add_argument("--connections", type=int, choices=CONNECTIONS, action="append", help="only so many")
@@ -218,6 +222,10 @@ def benchmark():
     arguments = common.parse_pairs(parser)
     # wrk counts whole seconds.
     arguments.seconds = max(round(arguments.seconds), 1)
+    return arguments
+
+
+def measure(arguments):
     common.need("wrk", "wrk")
     common.need("nginx", "nginx")
     if not arguments.link:
@@ -241,11 +249,15 @@ def benchmark():
             for one in order.sample(todo, len(todo)):
                 one.measure(order)
             common.say(f"{done} pairs")
+    return {"link": arguments.link, "comparisons": chosen}
+
+
+def tables(measured):
+    chosen = [Comparison(**one) for one in measured["comparisons"]]
     header = ["file", "connections", "kelvin, requests/s", "CPU of each", "beside it", "its requests/s", "CPU of each", "ratio", "90 % interval", "bound", "pairs", "verdict"]
-    print(f"Files over {'a link of ' + arguments.link if arguments.link else 'loopback'} by wrk: {common.describe_machine()}\n")
-    print(common.table(header, [one.row() for one in chosen]))
-    return all(one.verdict() == "holds" for one in chosen)
+    text = f"Over {'a link of ' + measured['link'] if measured['link'] else 'loopback'}.\n\n{common.table(header, [one.row() for one in chosen])}"
+    return text, all(one.verdict() == "holds" for one in chosen)
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

@@ -85,7 +85,7 @@ class Design:
     """One design, what it measured, and what requests took."""
 
     name: str
-    server: object
+    server: object = common.live()
     rates: list = field(default_factory=list)
     used: list = field(default_factory=list)
     calls: float | None = None
@@ -99,7 +99,7 @@ class Design:
         time.sleep(0.6 * visit.seconds)
         taken, after = time.monotonic() - begun, used_by(self.server)
         self.rates.append(visit.rate_of(wrk.communicate()[0], self.server))
-        self.used.append(after.minus(before).each(self.rates[-1] * taken))
+        self.used.append(vars(after.minus(before).each(self.rates[-1] * taken)))
 
     def count_calls(self, visit):
         wrk = subprocess.Popen(visit.command(self.server), stdout=subprocess.PIPE, text=True)
@@ -117,36 +117,44 @@ class Design:
     def row(self, default):
         middle = lambda values: sorted(values)[len(values) // 2]
         ratio, lower, upper = (1, 1, 1) if self is default else common.ratio_of_pairs(self.rates, default.rates)
-        took = [middle([getattr(used, name) for used in self.used]) for name in vars(Used())]
+        took = [middle([used[name] for used in self.used]) for name in vars(Used())]
         calls = "-" if self.calls is None else f"{self.calls:.1f}"
         return [self.name, f"{middle(self.rates):.0f}", f"{ratio:.2f}", f"{lower:.2f}..{upper:.2f}", f"{took[0]:.1f} us",
                 f"{took[1]:.1f} us", f"{took[2]:.2f}", f"{took[3]:.1f}", calls]  # fmt: skip
 
 
-def benchmark():
-    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=15)
-    arguments = common.parse_pairs(parser)
+def parse():
+    arguments = common.parse_pairs(common.parser_of_pairs(__doc__, seconds=1, most_pairs=15))
     arguments.seconds = max(round(arguments.seconds), 1)
+    return arguments
+
+
+def measure(arguments):
     common.need("wrk", "wrk")
     hosts.in_own_network(CONTROL)
     order = random.Random(arguments.seed)
-    print(f"Files over loopback by wrk, {CONNECTIONS} connections: {common.describe_machine()}\n")
-    header = ["design", "requests/s", "ratio", "90 % interval", "user", "kernel", "switches", "faults", "calls"]
+    found = {}
     for name, (size, _) in FILES.items():
         with tempfile.TemporaryDirectory(dir="/dev/shm") as root, ExitStack() as stack:
             (Path(root) / name).write_bytes(os.urandom(size))
             program = common.kelvin_program(arguments.kelvin)
             start = lambda flags: stack.enter_context(kelvin(Place(), program, root, *flags))
-            designs = [Design(name, start(flags)) for name, flags in DESIGNS.items()]
+            designs = found[name] = [Design(design, start(flags)) for design, flags in DESIGNS.items()]
             visit = Visit(name, CONNECTIONS, arguments.seconds)
             for pair in range(arguments.pairs):
                 [design.measure(visit) for design in order.sample(designs, len(designs))]
                 common.say(f"{name}: {pair + 1}")
             if shutil.which("perf"):
                 [design.count_calls(visit) for design in designs]
-            print(f"{name}:\n\n{common.table(header, [design.row(designs[0]) for design in designs])}\n", flush=True)
-    return True
+    return found
+
+
+def tables(measured):
+    header = ["design", "requests/s", "ratio", "90 % interval", "user", "kernel", "switches", "faults", "calls"]
+    of_files = {name: [Design(**one) for one in designs] for name, designs in measured.items()}
+    texts = [f"{name}:\n\n{common.table(header, [one.row(designs[0]) for one in designs])}" for name, designs in of_files.items()]
+    return "\n\n".join(texts), True
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

@@ -65,11 +65,12 @@ class Iperf3:
 class Comparison:
     """One message and number of streams, by kelvin and by another program; figures in bytes per second."""
 
-    tool: Iperf3
+    name: str
     message: int
     streams: int
     where: str
     placements: list
+    tool: Iperf3 = common.live()
     # By placement.
     ours: dict = field(default_factory=dict)
     theirs: list = field(default_factory=list)
@@ -101,7 +102,7 @@ class Comparison:
         rate = lambda values: f"{statistics.median(values) / 1e9:.2f} GB/s"
         placement, ours = self.best()
         streams = f"{self.streams} stream{'s' * (self.streams > 1)}"
-        return [f"{streams}, messages of {self.message >> 10} KiB", placement, rate(ours), f"{self.tool.name}, {self.where}",
+        return [f"{streams}, messages of {self.message >> 10} KiB", placement, rate(ours), f"{self.name}, {self.where}",
                 rate(self.theirs), f"{ratio:.3f}", f"{lower:.3f}..{upper:.3f}", f"above {BOUND:g}", len(ours), self.verdict()]  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def compare(kelvin, tools, arguments, order):
     measured = lambda seconds: common.measure(kelvin, [METRIC], seconds, *flags)
     # A run's time is divided among its cases.
     cases = sum(metric == METRIC for metric, _ in common.results(measured(1)))
-    chosen = [Comparison(tool, message, *placed) for tool in tools for message in MESSAGES for placed in PLACED]
+    chosen = [Comparison(tool.name, message, *placed, tool) for tool in tools for message in MESSAGES for placed in PLACED]
     for done, todo in common.rounds_of_pairs(arguments, chosen):
         reports = []
 
@@ -136,8 +137,7 @@ def parse():
     return common.parse_pairs(parser)
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     hosts.in_own_network(CONTROL)
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
@@ -145,11 +145,15 @@ def benchmark():
     programs = arguments.iperf3 or [common.need("iperf3", "iperf3")]
     tools = [Iperf3(program, (cpus[-1], cpus[0])) for program in programs]
     chosen = compare(common.kelvin_program(arguments.kelvin), tools, arguments, random.Random(arguments.seed))
+    return {"seconds": arguments.seconds, "cpus": [cpus[-1], cpus[0]], "comparisons": chosen}
+
+
+def tables(measured):
+    chosen = [Comparison(**one) for one in measured["comparisons"]]
     header = ["quantity", "kelvin's ends", "kelvin", "beside it", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
-    print(f"TCP between two processes, {arguments.seconds:g} s a case, CPUs {cpus[-1]} and {cpus[0]}: {common.describe_machine()}\n")
-    print(common.table(header, [one.row() for one in chosen]))
-    return all(one.verdict() == "holds" for one in chosen)
+    text = "{:g} s a case, CPUs {} and {}.".format(measured["seconds"], *measured["cpus"])
+    return f"{text}\n\n{common.table(header, [one.row() for one in chosen])}", all(one.verdict() == "holds" for one in chosen)
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

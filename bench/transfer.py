@@ -227,12 +227,12 @@ class Ssh:
 class Comparison:
     """A transfer by kelvin and by another program; seconds."""
 
-    what: Path
+    files: str
     manner: str
     name: str
     bound: float
-    ours: object
-    theirs: object
+    ours: object = common.live()
+    theirs: object = common.live()
     # Whether files arrive, and can be compared.
     arrives: bool = True
     measured: list = field(default_factory=list)
@@ -241,9 +241,9 @@ class Comparison:
         taken = {}
         for side in order.sample(["ours", "theirs"], 2):
             ends.clear()
-            taken[side] = getattr(self, side)(self.what)
+            taken[side] = getattr(self, side)(ends.source / self.files)
             if self.arrives:
-                ends.check(self.what, self.name if side == "theirs" else "kelvin")
+                ends.check(ends.source / self.files, self.name if side == "theirs" else "kelvin")
         self.measured.append((taken["ours"], taken["theirs"]))
 
     def interval(self):
@@ -258,7 +258,7 @@ class Comparison:
     def row(self):
         ratio, lower, upper = self.interval()
         ours, theirs = (sorted(side)[len(side) // 2] * 1e9 for side in zip(*self.measured))
-        return [self.what.name, self.manner, common.time_text(ours), self.name, common.time_text(theirs), f"{ratio:.2f}",
+        return [self.files, self.manner, common.time_text(ours), self.name, common.time_text(theirs), f"{ratio:.2f}",
                 f"{lower:.2f}..{upper:.2f}", f"{self.bound:g}", len(self.measured), self.verdict()]  # fmt: skip
 
 
@@ -267,7 +267,7 @@ def comparisons(kelvin, ends, same, rsync, ssh):
     by = lambda *flags, into=None: lambda what: kelvin.move(what, *flags, into=into)
     verified, sealed, bare = "plain, verified", "encrypted, verified", "plain, into nothing"
     unverified = "plain, not verified"
-    large, small = ends.large, ends.small
+    large, small = ends.large.name, ends.small.name
     return [
         Comparison(large, verified, "nc", 1, by("--plain"), plain.nc),
         Comparison(large, verified, "socat", 1, by("--plain"), plain.socat),
@@ -284,10 +284,13 @@ def comparisons(kelvin, ends, same, rsync, ssh):
     ]
 
 
-def benchmark():
+def parse():
     parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=30)
     parser.add_argument("--only", metavar="NAME", help="only comparisons with this program")
-    arguments = common.parse_pairs(parser)
+    return common.parse_pairs(parser)
+
+
+def measure(arguments):
     for program, package in [("nc", "netcat-openbsd"), ("socat", "socat"), ("rsync", "rsync"), ("iperf3", "iperf3"), ("scp", "openssh-client"), ("/usr/sbin/sshd", "openssh-server")]:  # fmt: skip
         common.need(program, package)
     hosts.in_own_network(CONTROL)
@@ -307,11 +310,14 @@ def benchmark():
         finally:
             rsync.close()
             ssh.close()
+    return chosen
+
+
+def tables(measured):
+    chosen = [Comparison(**one) for one in measured]
     header = ["files", "kelvin's manner", "kelvin", "beside it", "its time", "ratio", "90 % interval", "bound", "pairs", "verdict"]
-    print(f"Files over loopback, from memory to memory: {common.describe_machine()}\n")
-    print(common.table(header, [one.row() for one in chosen]))
-    return all(one.verdict() == "holds" for one in chosen)
+    return common.table(header, [one.row() for one in chosen]), all(one.verdict() == "holds" for one in chosen)
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import common
 import hosts
-from faults import Skipped, check, judge, need_root
+from faults import Skipped, check, judge, need_root, tables
 
 LARGE = 150 << 20
 SMALL = 400
@@ -388,8 +388,7 @@ def parse():
     return parser.parse_args()
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     kelvin, chance = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
     todo = {name: (lambda one=one: one(kelvin, chance, arguments.kills)) for name, one in KILLS.items()}
     todo |= {name: (lambda one=one: one(kelvin, chance)) for name, one in CHECKS.items()}
@@ -398,11 +397,8 @@ def benchmark():
         if arguments.only in (None, name):
             verdicts[name] = judge(one)
             common.say(f"{name}: {': '.join(verdicts[name])}")
-    print(f"Disturbed transfers: {common.describe_machine()}\n")
-    cell = lambda text: " ".join(text.split()).replace("|", "/")
-    print(common.table(["what", "verdict", "found"], [[name, verdict, cell(found)] for name, (verdict, found) in verdicts.items()]))
-    return all(verdict != "NOT KEPT" for verdict, _ in verdicts.values())
+    return verdicts
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

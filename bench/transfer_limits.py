@@ -270,14 +270,25 @@ def limiting(sentence):
     return sentence.split("; ", 1)[-1]
 
 
-def judge_case(name, ends, source, times):
-    plant, wanted = CASES[name]
+def sentences(name, ends, source, times):
+    """What each transfer of a case says of its limit."""
+    plant, _ = CASES[name]
     said = []
     for _ in range(times):
         said.append(limiting(plant(ends, source)["sentence"]))
         common.say(f"{name}: {said[-1]}")
-    right = sum(bool(re.search(wanted, one)) for one in said)
-    return [name, f"{right} of {times}", said[-1], "holds" if right == times else "NOT NAMED"]
+    return said
+
+
+def row_of_case(name, said):
+    right = sum(bool(re.search(CASES[name][1], one)) for one in said)
+    return [name, f"{right} of {len(said)}", said[-1], "holds" if right == len(said) else "NOT NAMED"]
+
+
+def row_of_link(control, fillings):
+    ours, theirs, words = zip(*fillings)
+    found = f"at least {min(ours):.3f} of its payload rate, iperf3 {min(theirs):.3f}"
+    return [f"{RATE}, {DELAY * 1e3:.0f} ms, {control}", found, words[-1], "holds" if min(ours) >= FILLED else "BELOW"]
 
 
 def parse():
@@ -287,29 +298,28 @@ def parse():
     return parser.parse_args()
 
 
-def benchmark():
-    arguments = parse()
+def measure(arguments):
     if os.geteuid() != 0:
         raise common.Missing("needs root")
-    kelvin, rows = common.kelvin_program(arguments.kelvin), []
+    kelvin, said, links = common.kelvin_program(arguments.kelvin), {}, {}
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as base:
         ends = Ends(kelvin, base)
         (ends.base / "in").mkdir()
         source = noise(ends.base / "source", PLANTED)
         for name in CASES:
             if arguments.only in (None, name):
-                rows.append(judge_case(name, ends, source, arguments.times))
+                said[name] = sentences(name, ends, source, arguments.times)
         for control in ("cubic", "bbr"):
             if arguments.only in (None, "link"):
-                ours, theirs, words = zip(*(filled(ends, control) for _ in range(arguments.times)))
-                common.say(f"link, {control}: kelvin {ours}, iperf3 {theirs}")
-                found = f"at least {min(ours):.3f} of its payload rate, iperf3 {min(theirs):.3f}"
-                verdict = "holds" if min(ours) >= FILLED else "BELOW"
-                rows.append([f"{RATE}, {DELAY * 1e3:.0f} ms, {control}", found, words[-1], verdict])
-    print(f"What limits a transfer: {common.describe_machine()}\n")
-    print(common.table(["planted", "found", "in kelvin's words", "verdict"], rows))
-    return all(row[-1] == "holds" for row in rows)
+                links[control] = [filled(ends, control) for _ in range(arguments.times)]
+                common.say(f"link, {control}: {links[control]}")
+    return {"cases": said, "links": links}
+
+
+def tables(measured):
+    rows = [row_of_case(*case) for case in measured["cases"].items()] + [row_of_link(*link) for link in measured["links"].items()]
+    return common.table(["planted", "found", "in kelvin's words", "verdict"], rows), all(row[-1] == "holds" for row in rows)
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)

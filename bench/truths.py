@@ -19,9 +19,6 @@ what asks for counts shares the link. The second is as exact as a clock beside s
 Bounds: both median errors within 2 %; the interval contains the truth in 19 of 20 tries; a large bucket is named in 19 of 20, within 10 % of
 its size, and no burst is named where the bucket is small.
 
-The figures of every try are kept in a file (--output), from which the table can be made again (--from); with --continue, further tries
-are added to it.
-
 Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
 """
 import itertools
@@ -329,7 +326,7 @@ def counter_of_group(file, numbers):
 # ---- judging
 
 
-def judge(data):
+def tables(data):
     by_case = {}
     for one in data["tries"]:
         by_case.setdefault((one["case"], one["what"]), []).append(one)
@@ -338,10 +335,8 @@ def judge(data):
         row, holds = judged(tries)
         rows.append([case, what, len(tries), *row, "holds" if holds else "MISSED"])
         kept &= holds
-    print(f"Known truths: {data['machine']}; {data['rounds']} rounds a try\n")
     header = ["what", "figure", "tries", "truth", "error, median", "worst", "beside counted", "inside", "a burst is named", "its size over the bucket's", ""]
-    print(common.table(header, rows))
-    return kept
+    return f"{data['rounds']} rounds a try.\n\n{common.table(header, rows)}", kept
 
 
 def judged(tries):
@@ -411,26 +406,21 @@ def check_arithmetic():
 
 
 def parse():
-    parser = common.parser_of(__doc__)
+    parser = common.parser_of(__doc__, is_series=True)
     parser.add_argument("--tries", type=int, default=20, help="tries of each case [default: %(default)s]")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of kelvin's in a try [default: %(default)s]")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="so many tries side by side [default: %(default)s]")
     parser.add_argument("--only", action="append", metavar="TEXT", help="only cases whose name contains it; may be given more than once")
     parser.add_argument("--seconds", type=float, help="begin no further try after so many seconds")
-    parser.add_argument("--output", type=Path, default=Path("truths.json"), help="where the figures are kept [default: %(default)s]")
-    parser.add_argument("--continue", dest="more", action="store_true", help="add tries to those in --output")
-    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="judge the figures in FILE; measure nothing")
     arguments = parser.parse_args()
     if arguments.tries < 1 or arguments.rounds < 4 or arguments.at_once < 1:
         parser.error("--tries and --at-once must be at least 1, and --rounds at least 4: fewer give no interval")
     return arguments
 
 
-def collect(arguments):
+def measure(arguments, data):
     kelvin = common.kelvin_program(arguments.kelvin)
-    data = {"machine": common.describe_machine(), "rounds": arguments.rounds, "tries": []}
-    if arguments.more and arguments.output.exists():
-        data = json.loads(arguments.output.read_text())
+    data = data or {"rounds": arguments.rounds, "tries": []}
     cases = [(link.name, tried_link, link) for link in LINKS] + [(disk[0], tried_disk, disk) for disk in DISKS]
     chosen = [case for case in cases if not arguments.only or any(text in case[0] for text in arguments.only)]
     if not chosen:
@@ -449,15 +439,8 @@ def collect(arguments):
         tries = [pool.submit(one_try, number, case) for number in range(arguments.tries) for case in chosen]
         for done in tries:
             done.result()
-            arguments.output.write_text(json.dumps(data))
-    return data
-
-
-def benchmark():
-    arguments = parse()
-    data = json.loads(arguments.source.read_text()) if arguments.source else collect(arguments)
-    return judge(data)
+            yield data
 
 
 if __name__ == "__main__":
-    common.main(benchmark)
+    common.main(parse, measure, tables)
