@@ -360,8 +360,11 @@ def new_place(record):
 
 
 def read_record(path):
-    with lzma.open(path, "rt") as file:
-        return json.load(file)
+    try:
+        with lzma.open(path, "rt") as file:
+            return json.load(file)
+    except (OSError, lzma.LZMAError, ValueError) as error:
+        raise Missing(f"{path} is no kept measurement: {error}") from error
 
 
 def write_record(path, record):

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import common
 import hosts
-from faults import Skipped, check, judge, need_root, tables
+from faults import check, judge, need_root, tables
 
 LARGE = 150 << 20
 SMALL = 400

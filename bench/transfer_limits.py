@@ -31,7 +31,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import common
