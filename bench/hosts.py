@@ -21,9 +21,13 @@ PORT = 27315
 OWN_NETWORK = "KELVIN_BENCH_OWN_NETWORK"
 
 
+# A quick run to another host plans 30 s for all its cases, and leaves some out of less.
+SECONDS = 36
+
+
 def parser_of_pairs(description):
     """A parser of the arguments of a benchmark of pairs between these hosts."""
-    parser = common.parser_of_pairs(description, seconds=6, most_pairs=45)
+    parser = common.parser_of_pairs(description, seconds=SECONDS, most_pairs=45)
     parser.add_argument("--rate", default="500mbit", help="rate of the link, as tc has it [default: %(default)s]")
     return parser
 
