@@ -42,7 +42,10 @@ def kept_files():
 def section(path):
     """The section of one kept measurement."""
     record = common.read_record(path)
-    text, kept = importlib.import_module(record["benchmark"]).tables(record["measured"])
+    try:
+        text, kept = importlib.import_module(record["benchmark"]).tables(record["measured"])
+    except Exception as error:
+        raise common.Missing(f"{path} is of a former {record['benchmark']}.py ({error!r}): measure again, or remove it") from error
     if kept != record["kept"]:
         raise common.Missing(f"{path} is judged otherwise by the present {record['benchmark']}.py, or is not complete: measure again, or remove it")
     verdict = "Every bound was kept." if kept else "At least one bound was not kept, or is not settled."
@@ -80,9 +83,9 @@ def check_arithmetic():
         assert page_of(page, files) == page
         assert "2026-01-02" not in page_of(page, {})
         assert all(refuses(wrong, files) for wrong in ("", empty + "<!-- results: nobody -->\n<!-- end -->\n")) and refuses(empty, {"nobody": []})
-        for kept in (False, None):
-            common.write_record(path, {**record, "kept": kept})
-            assert refuses(empty, files), kept
+        for older in ({"kept": False}, {"kept": None}, {"measured": {"one CPU": "kept"}}):
+            common.write_record(path, {**record, **older})
+            assert refuses(empty, files), older
 
 
 def refuses(page, files):
