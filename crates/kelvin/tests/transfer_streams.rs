@@ -105,8 +105,8 @@ impl Hosts {
 /// for what is interrupted three times.
 const LARGE: usize = 80 << 20;
 const SMALLER: usize = 48 << 20;
-/// What a window of 128 KiB lets through in 3 s or less.
-const HELD_BACK: usize = 8 << 20;
+/// What a window of 128 KiB lets through in some 5 s, beside which the beginning and the end are short.
+const HELD_BACK: usize = 16 << 20;
 
 /// Attempts at a choice: other work on this machine may take the processor from an end for as long as a moment lasts.
 const ATTEMPTS: usize = 3;
@@ -155,16 +155,25 @@ fn assert_held_back(limit: impl Fn(&Link) -> Result<(), Missing>, name: &str, sk
         Ok(link) => Hosts::new(link, HELD_BACK),
         Err(missing) => return missing.skips(skipped),
     };
-    let output = hosts.sent(&["--json", "--streams", "1"]);
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let sentence = said["sentence"].as_str().unwrap();
-    let (_, size) = sentence
-        .split_once(&format!("limited by {name}: "))
-        .unwrap_or_else(|| panic!("{sentence}: {}", said["carried"]));
-    // A round trip is at least what was planted; the window is what of the buffer is for data.
-    let [size, unit, "over", trip, "ms,", ..] = size.split(' ').collect::<Vec<_>>()[..] else { panic!("{sentence}") };
-    let (size, trip): (f64, f64) = (size.parse().unwrap(), trip.parse().unwrap());
-    assert!(unit == "KiB" && (16.0..=256.0).contains(&size) && (40.0..80.0).contains(&trip), "{sentence}");
+    let mut said = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let output = hosts.sent(&["--json", "--streams", "1"]);
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let sentence = found["sentence"].as_str().unwrap();
+        if let Some((_, size)) = sentence.split_once(&format!("limited by {name}: ")) {
+            // A round trip is at least what was planted; the window is what of the buffer is for data.
+            let [size, unit, "over", trip, "ms,", ..] = size.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{sentence}")
+            };
+            let (size, trip): (f64, f64) = (size.parse().unwrap(), trip.parse().unwrap());
+            assert!(unit == "KiB" && (16.0..=256.0).contains(&size) && (40.0..80.0).contains(&trip), "{sentence}");
+            return;
+        }
+        assert!(!sentence.contains("limited by the link"), "{sentence}: {}", found["carried"]);
+        said.push(format!("{sentence}: {}", found["carried"]));
+        fs::remove_file(hosts.place.path().join("in/large")).unwrap();
+    }
+    panic!("{said:?}");
 }
 
 #[test]
