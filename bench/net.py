@@ -201,7 +201,7 @@ def measure(arguments):
     if len(cpus) < 2:
         common.say("one CPU: what needs two is left out")
     # The partner's CPU, from kelvin's note.
-    probe = common.measure(kelvin, ["net.rtt.unix"], 1, "--cpu", str(rivals.cpu), "--quick")
+    probe = common.measure(kelvin, ["net.rtt.unix"], 2, "--cpu", str(rivals.cpu), "--quick")
     said = re.findall(r"echo process on CPU (\d+)", json.dumps(probe))
     other = next((int(cpu) for cpu in said if int(cpu) != rivals.cpu), rivals.cpu)
     chosen = comparisons(Others(rivals, other, arguments.seconds), len(cpus) > 1)
