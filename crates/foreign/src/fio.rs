@@ -59,6 +59,10 @@ static GROUPED: Row = Row::other(
 );
 static BRIEF: Row =
     Row::other("a job of less than half a second", "the caches of the device decide what so few requests take");
+static SMALL: Row = Row::other(
+    "a job within less than 16 MiB (size, filesize)",
+    "it asks for the same few blocks over and over, which the caches of the device hold",
+);
 static FILES: Row = Row::other("a job on several files", "each has a place of its own in the queue of the device");
 static MIXED: Row = Row::other("reads and writes in one result (unified_rw_reporting)", "they are different work");
 static WORK: Row = Row::other(
@@ -84,6 +88,7 @@ pub(crate) static TABLE: &[Row] = &[
     OPTIONS,
     GROUPED,
     BRIEF,
+    SMALL,
     FILES,
     MIXED,
     WORK,
@@ -95,6 +100,9 @@ const NOT_NAMED: &str =
 
 /// The shortest time for which a job counts, in milliseconds.
 const LEAST_MILLISECONDS: f64 = 500.0;
+
+/// The least part of a device on which its blocks count as places, in bytes.
+const LEAST_BYTES: u64 = 16 << 20;
 
 /// Options that do not change what is measured, or that are looked at.
 const KNOWN: [&str; 26] = [
@@ -274,6 +282,11 @@ fn asked(job: &Job, options: &BTreeMap<String, String>, is_alone: bool) -> Resul
     require(!["filename", "directory"].iter().any(|name| options.get(*name).is_some_and(has_several)), &FILES)?;
     require(of(&["numjobs"], "1") == "1", &SEVERAL)?;
     require(["1", "true"].contains(&of(&["direct"], "0").as_str()), &CACHED)?;
+    // A share of the device in percent is no size.
+    let is_small = |name: &&str| {
+        options.get(*name).and_then(|size| bytes(&size.to_ascii_lowercase())).is_some_and(|size| size < LEAST_BYTES)
+    };
+    require(!["size", "filesize"].iter().any(is_small), &SMALL)?;
     let depth: u64 = of(&["iodepth"], "1").parse().map_err(|_| NotOurs::Row(&WORK))?;
     match of(&["ioengine"], "psync").as_str() {
         "libaio" | "io_uring" => require(reached(job, depth), &NOT_REACHED)?,
@@ -299,13 +312,15 @@ fn reached(job: &Job, depth: u64) -> bool {
     job.iodepth_level.get(&level).is_some_and(|share| *share >= MOSTLY)
 }
 
-/// A size as fio reads it: bytes, or with k or m, which are binary.
+/// A size as fio reads it: bytes, or with k, m, g or t, which are binary.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "" | "b" => 1,
         "k" | "kb" | "kib" => 1 << 10,
         "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(factor)
@@ -345,6 +360,9 @@ mod tests {
 
     #[test]
     fn what_is_something_else_is_left_out_with_its_reason() {
+        for size in ["16m", "1G", "10%", "1TiB"] {
+            assert_eq!(job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().values.len(), 3, "{size}");
+        }
         for (options, row) in [
             (format!(r#"{QUEUED},"numjobs":"2""#), &SEVERAL),
             (r#""rw":"randread","bs":"4k""#.into(), &CACHED),
@@ -356,6 +374,9 @@ mod tests {
             (r#""rw":"randread","direct":"1","bs":"4k,8k""#.into(), &WORK),
             (r#""rw":"randread","direct":"1","filename":"a:b""#.into(), &FILES),
             (r#""rw":"read","bs":"1m","direct":"1""#.into(), &WORK),
+            (format!(r#"{QUEUED},"size":"4k""#), &SMALL),
+            (format!(r#"{QUEUED},"size":"1G","filesize":"8M""#), &SMALL),
+            (format!(r#"{QUEUED},"size":"1000000""#), &SMALL),
         ] {
             let found = job(&options, "1").unwrap();
             assert!(found.values.is_empty(), "{options}");

@@ -20,7 +20,7 @@ static STREAM: Row = Row::same(
     "bytes that arrive at the other end, counted there, from a sender that never waits",
 );
 static NOT_SAID: Row = Row::same(
-    "the same by an iperf3 before 3.10, which does not say whether --bitrate limited it",
+    "the same where iperf3 does not say what limited it: --fq-rate before 3.13, --bitrate before 3.10, --file in a server's file",
     &PEER_BANDWIDTH_PERHAPS_LIMITED,
     "a metric of its own, as a limit may be what was measured",
 );
@@ -91,8 +91,7 @@ struct Start {
     /// Only where it was asked for; otherwise there is a tcp_mss_default.
     tcp_mss: Option<f64>,
     target_bitrate: Option<f64>,
-    #[serde(default)]
-    fq_rate: f64,
+    fq_rate: Option<f64>,
     test_start: Option<Test>,
 }
 
@@ -134,8 +133,8 @@ struct Test {
     tos: u64,
     /// Bits per second, 0 for none; an iperf3 before 3.10 does not say it.
     target_bitrate: Option<f64>,
-    #[serde(default)]
-    fqrate: f64,
+    /// The same; an iperf3 before 3.13 does not say it.
+    fqrate: Option<f64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -243,16 +242,27 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
         true => StreamDirection::ToAgent,
         false => StreamDirection::FromAgent,
     };
-    let says_rate = test.target_bitrate.or(start.target_bitrate).is_some() && start.sock_bufsize.is_some();
+    let not_said = not_said(&start, test, role);
     let case = Case::new().with(STREAMS, test.num_streams).at(direction);
-    found.keep(if says_rate { &STREAM } else { &NOT_SAID }, case, sum.bits_per_second / 8.0);
-    if !says_rate {
-        found.note(
-            "this iperf3 does not say whether --bitrate or --window was asked for: the figure is a metric of its own",
-        );
+    found.keep(if not_said.is_empty() { &STREAM } else { &NOT_SAID }, case, sum.bits_per_second / 8.0);
+    if !not_said.is_empty() {
+        let options = not_said.join(" or ");
+        found.note(&format!("it does not say whether {options} was asked for: the figure is a metric of its own"));
     }
-    found.note("iperf3 does not say whether --congestion, --zerocopy or --skip-rx-copy was asked for, nor --fq-rate before 3.13");
+    found.note("iperf3 does not say whether --congestion, --zerocopy or --skip-rx-copy was asked for");
     Ok(found)
+}
+
+/// The options that may have limited the stream and of which the file does not tell whether they were asked for.
+fn not_said(start: &Start, test: &Test, role: Role) -> Vec<&'static str> {
+    let options = [
+        (test.target_bitrate.or(start.target_bitrate).is_none(), "--bitrate"),
+        (start.sock_bufsize.is_none(), "--window"),
+        (test.fqrate.or(start.fq_rate).is_none(), "--fq-rate"),
+        // The end that reads or writes the file says so, and a server is not told.
+        (role == Role::Server, "--file"),
+    ];
+    options.into_iter().filter_map(|(is_missing, option)| is_missing.then_some(option)).collect()
 }
 
 /// What a file holds: one object, or events of which the first and the last are what it consists of.
@@ -290,14 +300,14 @@ fn differs(start: &Start, test: &Test, end: &End) -> Option<&'static Row> {
         "UDP" => return Some(&DATAGRAMS),
         _ => return Some(&SCTP),
     }
-    let limits = [test.target_bitrate.unwrap_or(0.0), start.target_bitrate.unwrap_or(0.0), test.fqrate, start.fq_rate];
+    let limits = [test.target_bitrate, start.target_bitrate, test.fqrate, start.fq_rate];
     // Before 3.13 only the sums of the other direction tell of both.
     let is_both_ways =
         test.bidir != 0 || end.sum_received_bidir_reverse.is_some() || start.connected.len() as u64 > test.num_streams;
     [
         (is_local, &LOCAL),
         (is_both_ways, &BOTH_WAYS),
-        (limits.iter().any(|limit| *limit != 0.0), &LIMITED),
+        (limits.into_iter().flatten().any(|limit| limit != 0.0), &LIMITED),
         (start.sock_bufsize.is_some_and(|bytes| bytes != 0.0), &WINDOW),
         (test.blksize != Some(BLOCK_BYTES), &BLOCK),
         (test.bytes != 0.0 || test.blocks != 0.0, &AMOUNT),

@@ -7,6 +7,7 @@
 //! The files are hostile: sizes are bounded by the caller, nothing panics, and of their texts only a version is kept.
 #![forbid(unsafe_code)]
 
+mod decode;
 mod fio;
 mod iperf3;
 mod json;
@@ -72,7 +73,7 @@ impl Tool {
 
     /// The program that signed a file: only its own words at their place count, so that none is taken for another's.
     pub fn that_wrote(file: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(file).ok()?;
+        let text = &decode::text(file)?;
         Self::ALL.into_iter().find(|tool| match tool {
             Self::Lmbench => lmbench::is_signed(text),
             Self::Fio => fio::is_signed(text),
@@ -83,7 +84,7 @@ impl Tool {
 
     /// The program whose words stand somewhere in a file, behind or before text of others: to be recommended, not to be taken.
     pub fn quoted_in(file: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(file).ok()?;
+        let text = &decode::text(file)?;
         let begins_a_line = |words: &str| text.lines().any(|line| line.trim_start().starts_with(words));
         Self::ALL.into_iter().find(|tool| match tool {
             Self::Lmbench => begins_a_line(lmbench::BEGINS),
@@ -109,9 +110,7 @@ impl Tool {
     /// If it is not of this program, or holds nothing that is a metric of kelvin.
     pub fn read(self, file: &[u8], import: &Import<'_>) -> Result<Run, Error> {
         let not_of = |problem: String| Error::NotOf { tool: self, problem };
-        let text = std::str::from_utf8(file).map_err(|_| not_of("it is no text".into()))?;
-        // A byte-order mark, which shells of other systems write before what they redirect.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = &decode::text(file).ok_or_else(|| not_of("it is no text".into()))?;
         let found = match self {
             Self::Lmbench => lmbench::read(text),
             Self::Fio => fio::read(text),

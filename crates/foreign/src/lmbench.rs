@@ -143,8 +143,9 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
                 let microseconds = line[known.begins.len()..].strip_prefix(": ").and_then(|rest| {
                     rest.trim_end().strip_suffix(" microseconds").and_then(|number| number.parse::<f64>().ok())
                 });
-                if let Some(value) = microseconds {
-                    found.keep(&known.row, (known.case)(), value * 1e3);
+                match microseconds {
+                    Some(value) => found.keep(&known.row, (known.case)(), value * 1e3),
+                    None => found.not_read(&known.row),
                 }
             }
             None => found.leave_out(&known.row),

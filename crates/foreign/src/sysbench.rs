@@ -67,14 +67,15 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
             && has("Number of threads: 1")
             && !begins("Using checksums validation");
         let is_brief = number(text, "total time:").is_some_and(|seconds| seconds < LEAST_SECONDS);
-        match number(text, "reads/s:").filter(|_| is_same) {
+        match number(text, "reads/s:") {
+            _ if !is_same => found.leave_out(&OTHER_FILES),
             Some(_) if begins("Target transaction rate:") => found.leave_out(&LIMITED),
             Some(_) if is_brief => found.leave_out(&BRIEF),
             Some(rate) => {
                 found.keep(&READS, Case::new().with(QUEUE_DEPTH, 1), rate);
                 found.leave_out(&LATENCY);
             }
-            None => found.leave_out(&OTHER_FILES),
+            None => found.not_read(&READS),
         }
     } else if begins("Extra file open flags:") {
         found.leave_out(&NEWER_FILES);

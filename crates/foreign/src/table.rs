@@ -70,6 +70,11 @@ impl Found {
         self.say(row.left_out());
     }
 
+    /// Says that the value of a result cannot be read.
+    pub fn not_read(&mut self, row: &Row) {
+        self.say(format!("not imported: {}: its value cannot be read", row.theirs));
+    }
+
     /// Says what the file does not say of the values that are kept.
     pub fn note(&mut self, words: &str) {
         self.say(words.to_owned());

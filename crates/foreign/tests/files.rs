@@ -110,9 +110,9 @@ fn an_iperf3_of_other_work_is_no_plain_stream() {
     let from_agent = ["net.peer.bandwidth direction=from_agent streams=1"];
     assert_eq!(kept(iperf3(&[])), plain);
     assert_eq!(kept(iperf3(&[("\"reverse\": 0", "\"reverse\": 1")])), from_agent);
-    // The server receives what the client sends.
+    // The server receives what the client sends, and is not told where the client has it from.
     let server = ("connecting_to", "accepted_connection");
-    assert_eq!(kept(iperf3(&[server])), from_agent);
+    assert_eq!(kept(iperf3(&[server])), ["net.peer.bandwidth.perhaps_limited direction=from_agent streams=1"]);
     for (part, other, reason) in [
         ("\"bidir\": 0", "\"bidir\": 1", "both directions"),
         ("\"end\": {", "\"end\": {\"sum_received_bidir_reverse\": {},", "both directions"),
@@ -156,8 +156,15 @@ fn an_iperf3_of_other_work_is_no_plain_stream() {
 
 #[test]
 fn an_iperf3_that_does_not_say_its_limits_is_a_metric_of_its_own() {
-    for part in ["\"target_bitrate\": 0, ", "\"sock_bufsize\": 0,"] {
+    let is_of = |run: &Run, option: &str| run.notes.iter().any(|note| note.contains(option));
+    assert!(!is_of(&iperf3(&[]).unwrap(), "--fq-rate"));
+    for (part, option) in [
+        ("\"target_bitrate\": 0, ", "--bitrate"),
+        ("\"sock_bufsize\": 0,", "--window"),
+        (", \"fqrate\": 0", "--fq-rate"),
+    ] {
         let run = iperf3(&[(part, "")]).unwrap();
+        assert!(is_of(&run, option), "{:?}", run.notes);
         let kept: Vec<String> = values(&run).map(|(name, _)| name).collect();
         assert_eq!(kept, ["net.peer.bandwidth.perhaps_limited direction=to_agent streams=1"], "{part}");
         assert_eq!(run.outline.machine.architecture, *"x86_64");
@@ -172,7 +179,7 @@ fn events_of_an_iperf3_are_its_result() {
     let event = |name: &str, data: &str| format!("{{\"event\":\"{name}\",\"data\":{data}}}\n");
     let start = event("start", r#"{"connected":[{"local_host":"192.0.2.1","remote_host":"192.0.2.2"}],"version":"iperf 3.17",
         "connecting_to":{},"sock_bufsize":0,"test_start":{"protocol":"TCP","num_streams":2,"blksize":131072,"duration":10,
-        "target_bitrate":0}}"#.replace('\n', "").as_str());
+        "target_bitrate":0,"fqrate":0}}"#.replace('\n', "").as_str());
     let end = event("end", r#"{"sum_received":{"seconds":10,"bits_per_second":8e9}}"#);
     let interval = event("interval", "{}");
     let whole = format!("{start}{interval}{end}");
@@ -201,6 +208,7 @@ fn a_sysbench_of_other_work_is_no_read_at_a_random_place() {
         ("synchronous I/O mode", "asynchronous I/O mode", "another mode"),
         ("Doing random", "Using checksums validation.\nDoing random", "another mode"),
         ("1.0001s", "0.0043s", "half a second"),
+        ("reads/s:", "reads/s: about", "reads/s: its value cannot be read"),
         (
             "File operations:",
             "Throughput:\n         read:  IOPS=13721.07 53.60 MiB/s (56.20 MB/s)",
@@ -225,6 +233,33 @@ fn an_lmbench_of_several_copies_is_not_imported() {
         |line: &str| read(Tool::Lmbench, file.replacen("[SYNC_MAX: 1]", line, 1).as_bytes()).unwrap_err().to_string();
     assert!(of("[SYNC_MAX: 2]").contains("several processes at once"));
     assert!(of("").contains("SYNC_MAX: ...] is missing"));
+}
+
+#[test]
+fn a_line_of_an_lmbench_that_cannot_be_read_is_said() {
+    let file = include_str!("data/lmbench.out");
+    let line = file.lines().find(|line| line.starts_with("Simple syscall")).unwrap();
+    let run = read(Tool::Lmbench, file.replacen(line, "Simple syscall: 61.2 nanoseconds", 1).as_bytes()).unwrap();
+    let note = "not imported: Simple syscall: its value cannot be read";
+    assert!(run.notes.iter().any(|known| known == note), "{:?}", run.notes);
+}
+
+#[test]
+fn an_encoding_of_another_shell_or_of_a_name_changes_nothing() {
+    for (tool, file) in FILES {
+        let alone = told(&read(tool, file.as_bytes()));
+        let encoded = |mark: [u8; 2], unit: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            mark.into_iter().chain(file.encode_utf16().flat_map(unit)).collect()
+        };
+        let marked = [b"\xef\xbb\xbf", file.as_bytes()].concat();
+        for bytes in [marked, encoded([0xff, 0xfe], u16::to_le_bytes), encoded([0xfe, 0xff], u16::to_be_bytes)] {
+            assert_eq!(Tool::that_wrote(&bytes), Some(tool));
+            assert_eq!(told(&read(tool, &bytes)), alone, "{tool:?}");
+        }
+        let latin = [b"job \"caf\xe9\"\n", file.as_bytes()].concat();
+        assert_eq!(Tool::quoted_in(&latin), Some(tool));
+        assert_eq!(told(&read(tool, &latin)), alone, "{tool:?}");
+    }
 }
 
 #[test]
