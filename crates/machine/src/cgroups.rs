@@ -62,24 +62,25 @@ impl<'a> Groups<'a> {
             let mount = self.mounts.iter().find(is_mount).ok_or_else(|| {
                 format!("the cgroup v1 hierarchy of '{controller}' is not mounted: mount it below /sys/fs/cgroup")
             })?;
-            return Ok(Some(Place::below(1, mount, path)));
+            return Place::below(1, mount, path).map(Some);
         }
         let Some((_, path)) = self.memberships.iter().find(|(controllers, _)| controllers.is_empty()) else {
             return Ok(None);
         };
         let mount = self.mounts.iter().find(|mount| mount.kind == "cgroup2");
         let mount = mount.ok_or("cgroup v2 is not mounted: mount -t cgroup2 none /sys/fs/cgroup")?;
-        Ok(Some(Place::below(2, mount, path)))
+        Place::below(2, mount, path).map(Some)
+    }
+
+    /// Whether all files of the group can be seen, as the running kernel shows them; a recorded tree has those that were kept.
+    pub(crate) fn has_files(&self, place: &Place) -> bool {
+        self.root.is_live() && self.root.exists(&place.directory(place.parts.len()))
     }
 
     /// The content of a file in the group and in every visible ancestor, nearest first, with the file's name.
     pub(crate) fn chain(&self, place: &Place, file: &str) -> Vec<(String, String)> {
         let depths = (0..=place.parts.len()).rev();
-        let names = depths.map(|depth| {
-            let mut name = place.mount.clone();
-            place.parts[..depth].iter().for_each(|part| name.push_str(&format!("/{part}")));
-            format!("{name}/{file}")
-        });
+        let names = depths.map(|depth| format!("{}/{file}", place.directory(depth)));
         names.filter_map(|name| self.root.text(&name).map(|text| (name, text))).collect()
     }
 }
@@ -90,15 +91,25 @@ impl Place {
         self.parts.is_empty()
     }
 
-    /// A path as /proc/self/cgroup gives it, seen through a mount that may show a part of the hierarchy only.
-    fn below(version: u32, mount: &MountLine, path: &str) -> Self {
+    /// The directory of a group so many levels below the mount.
+    fn directory(&self, depth: usize) -> String {
+        self.parts[..depth].iter().fold(self.mount.clone(), |name, part| format!("{name}/{part}"))
+    }
+
+    /// A path as /proc/self/cgroup gives it, seen through a mount that may show a part of the hierarchy only. A group outside of the
+    /// namespace's own has a path that leads upwards: it cannot be seen, and those beside it are others'.
+    fn below(version: u32, mount: &MountLine, path: &str) -> Result<Self, String> {
         let inner = match mount.root.as_str() {
             "/" => path,
             // Outside a cgroup namespace a container's mount begins at its own group.
             root => path.strip_prefix(root).unwrap_or(""),
         };
-        let parts = inner.split('/').filter(|part| !part.is_empty() && *part != "..");
-        Self { version, mount: mount.target.clone(), parts: parts.map(str::to_owned).collect() }
+        let leads_out = |path: &str| path.split('/').any(|part| part == "..");
+        if leads_out(inner) || inner.is_empty() && leads_out(path) && path != mount.root {
+            return Err(format!("the control group of the process is outside of what {} shows", mount.target));
+        }
+        let parts = inner.split('/').filter(|part| !part.is_empty());
+        Ok(Self { version, mount: mount.target.clone(), parts: parts.map(str::to_owned).collect() })
     }
 }
 
@@ -125,8 +136,18 @@ mod tests {
     fn a_mount_that_shows_a_part_shortens_the_path() {
         let line = "30 25 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw";
         let mount = disks::mount_line(line).unwrap();
-        assert_eq!(Place::below(2, &mount, "/docker/abc/x").parts, ["x"]);
-        assert_eq!(Place::below(2, &mount, "/docker/abc").parts, Vec::<String>::new());
-        assert_eq!(Place::below(2, &mount, "/../other").parts, Vec::<String>::new());
+        let parts = |mount: &MountLine, path: &str| Place::below(2, mount, path).map(|place| place.parts);
+        assert_eq!(parts(&mount, "/docker/abc/x"), Ok(vec!["x".to_owned()]));
+        assert_eq!(parts(&mount, "/docker/abc"), Ok(vec![]));
+        let whole = disks::mount_line("30 25 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw").unwrap();
+        for outside in [parts(&mount, "/../other"), parts(&whole, "/../../other"), parts(&whole, "/..")] {
+            assert!(
+                outside.clone().is_err_and(|reason| reason.contains("outside of what /sys/fs/cgroup shows")),
+                "{outside:?}"
+            );
+        }
+        let above = disks::mount_line("30 25 0:26 /../other /sys/fs/cgroup ro - cgroup2 cgroup rw").unwrap();
+        assert_eq!(parts(&above, "/../other/x"), Ok(vec!["x".to_owned()]));
+        assert_eq!(parts(&above, "/../other"), Ok(vec![]));
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn container(root: Root<'_>) -> Fact<Option<String>> {
     }
     let mounts = disks::mount_lines(root);
     let base = mounts.iter().rfind(|mount| mount.target == "/");
-    let marker = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
+    let marker = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman"), ("/.singularity.d", "singularity")];
     if let Some((file, name)) = marker.into_iter().find(|(file, _)| root.exists(file)) {
         return match base.filter(|mount| is_whole_disk(mount) || is_overlay_of_a_host(mount)) {
             // A container image unpacked onto a virtual machine's disk keeps its marker.
@@ -34,13 +34,16 @@ pub(crate) fn container(root: Root<'_>) -> Fact<Option<String>> {
     if let Some(name) = mounts.iter().find_map(manager_of_bound_file) {
         return Fact::known(Some(name.into()), "files below /etc in /proc/self/mountinfo");
     }
-    if let Some(name) = base.and_then(|mount| manager_of_overlay(mount, &paths)) {
+    if let Some(name) = base.filter(|mount| mount.kind == "overlay").and_then(store) {
         return Fact::known(Some(name.into()), "/ is an overlay in /proc/self/mountinfo");
     }
     if root.text("/proc/self/uid_map").is_some_and(|map| !is_whole_uid_map(&map)) {
         return Fact::known(Some("a user namespace".into()), "/proc/self/uid_map");
     }
     match (cgroup, base) {
+        (Ok(_), Some(base)) if is_open(base, &paths) => Fact::unknown(
+            "/ is an overlay in a mount namespace of its own, and nothing says whose: a container's, or a live system's",
+        ),
         (Ok(_), Some(_)) => Fact::known(None, "/proc/self/cgroup and /proc/self/mountinfo show none"),
         (Err(reason), _) => Fact::unknown(reason),
         (_, None) => Fact::unknown("/proc/self/mountinfo shows no root file system"),
@@ -123,10 +126,12 @@ fn is_nspawn(part: &str, before: Option<&str>, after: Option<&str>) -> bool {
 
 /// A pod of a kubelet: `/kubepods/burstable/podUID/...`, or the same as slices.
 fn is_of_kubernetes(parts: &[&str]) -> bool {
-    let within = parts.iter().position(|part| ["kubepods", "kubepods.slice"].contains(part));
+    // kind gives its kubelet a group of its own: `kubelet-kubepods.slice`.
+    let is_root = |part: &&str| part.strip_suffix(".slice").unwrap_or(part).rsplit('-').next() == Some("kubepods");
+    let within = parts.iter().position(is_root);
     let pod = |part: &str| {
         // systemd's names have underscores in the identifier, as dashes part slices.
-        let slice = part.strip_suffix(".slice").filter(|slice| slice.starts_with("kubepods-"));
+        let slice = part.strip_suffix(".slice").filter(|slice| slice.split('-').any(|one| one == "kubepods"));
         let last = slice.and_then(|slice| slice.rsplit('-').next()).unwrap_or(part);
         last.strip_prefix("pod").is_some_and(|identifier| is_identifier(&identifier.replace(['-', '_'], "")))
     };
@@ -158,7 +163,7 @@ fn manager_of_bound_file(mount: &MountLine) -> Option<&'static str> {
 }
 
 /// Where container managers keep the layers of overlays.
-const STORES: [(&str, &str); 9] = [
+const STORES: [(&str, &str); 10] = [
     ("/containers/storage/", "podman"),
     ("/docker/", "docker"),
     ("/overlay2/", "docker"),
@@ -168,48 +173,27 @@ const STORES: [(&str, &str); 9] = [
     ("/lxc/", "lxc"),
     ("/grootfs/", "garden"),
     ("/apptainer/", "apptainer"),
+    ("/singularity/", "singularity"),
 ];
 
-/// What only hosts have in the options of an overlay at their root: a deployment of ostree or composefs, a writable layer beside an image
-/// that is read only (OpenWrt, overlayroot), a live system's image.
-const OF_HOSTS: [&str; 16] = [
-    "cfsroot",
-    "/ostree",
-    "/composefs",
-    "upperdir=/overlay",
-    "upperdir=/cow",
-    "/casper",
-    "squashfs",
-    "erofs",
-    "rootfsbase",
-    "/run/overlayfs",
-    "/run/archiso",
-    "/run/live",
-    "/run/initramfs",
-    "/lib/live",
-    "/media/root-r",
-    "/run/miso",
-];
+/// The mount that the kernel makes first, in the mount namespace of process 1 of a host: its root lies in it. Each further namespace has
+/// a copy of it, and mounts of numbers of their own.
+const FIRST_MOUNT: u64 = 1;
 
+/// Whether the root is an overlay, and that of a host: of a live system, of an image that is read only, of a deployment.
 fn is_overlay_of_a_host(mount: &MountLine) -> bool {
-    let is_known = |options: &str| OF_HOSTS.iter().any(|part| options.contains(part));
-    mount.kind == "overlay"
-        && store(mount).is_none()
-        && (mount.source.starts_with("overlayfs:") || mount.source == "composefs" || is_known(&mount.super_options))
+    mount.kind == "overlay" && mount.parent == FIRST_MOUNT && store(mount).is_none()
 }
 
 fn store(mount: &MountLine) -> Option<&'static str> {
     STORES.iter().find(|(part, _)| mount.super_options.contains(part)).map(|(_, manager)| *manager)
 }
 
-/// The manager of an overlay at the root. Where its directories say nothing, it is a container's if the process sees no group above its
-/// own: on a host it is in a group of a session or of a service.
-fn manager_of_overlay(mount: &MountLine, groups: &[String]) -> Option<&'static str> {
-    if mount.kind != "overlay" || is_overlay_of_a_host(mount) {
-        return None;
-    }
+/// Whether nothing tells a container from a host: an overlay in a mount namespace of its own, of directories that no manager is known by, and
+/// no group above the process's own. On a host it is in a group of a session or of a service.
+fn is_open(mount: &MountLine, groups: &[String]) -> bool {
     let is_alone = groups.iter().all(|path| path == "/");
-    store(mount).or(is_alone.then_some("one that does not name itself"))
+    mount.kind == "overlay" && mount.parent != FIRST_MOUNT && is_alone
 }
 
 /// Whether a mount is a whole file system on a block device, which no container manager uses as a root.

@@ -103,15 +103,18 @@ impl Info {
     fn architecture(&self, root: Root<'_>) -> Name {
         match () {
             () if root.is_live() => Name::new(std::env::consts::ARCH),
-            // Other processors have a vendor too; flags are x86's.
-            () if self.get("vendor_id").is_some() && self.get("flags").is_some() => Name::new("x86_64"),
+            // Other processors have a vendor too; flags are x86's, and `lm` is the long mode of 64 bits.
+            () if self.get("vendor_id").is_some() && self.has_flag("lm") => Name::new("x86_64"),
+            () if self.get("vendor_id").is_some() && self.get("flags").is_some() => Name::new("i686"),
             () if self.get("vendor_id") == Some("IBM/S390") => Name::new("s390x"),
             () if self.is_arm()
-                && self.get("CPU architecture").and_then(integer).is_some_and(|version| version < 8) =>
+                && (self.get("CPU architecture").and_then(integer).is_some_and(|version| version < 8)
+                    || self.has_feature("thumb")) =>
             {
                 Name::new("arm")
             }
             () if self.is_arm() => Name::new("aarch64"),
+            () if self.get("isa").is_some_and(|isa| isa.starts_with("rv64")) => Name::new("riscv64"),
             () => Name::new("unknown"),
         }
     }
@@ -185,6 +188,11 @@ impl Info {
     fn flags(&self) -> Fact<Vec<String>> {
         let key = if self.is_arm() { "Features" } else { "flags" };
         self.fact(key, |text| Some(text.split_ascii_whitespace().map(str::to_owned).collect()))
+    }
+
+    /// Of 64-bit kernels none is called `thumb`, which is a set of instructions of 32-bit ones.
+    fn has_feature(&self, feature: &str) -> bool {
+        self.get("Features").is_some_and(|features| features.split_ascii_whitespace().any(|one| one == feature))
     }
 
     fn has_flag(&self, flag: &str) -> bool {
@@ -276,10 +284,10 @@ impl Frequencies<'_> {
         (megahertz > 0).then(|| Fact::known(f64::from(megahertz) * 1e6, "cpuid leaf 16h"))
     }
 
-    /// `... CPU @ 2.60GHz`.
+    /// `... CPU @ 2.60GHz`, `...@2.2+GHz`.
     fn name(&self) -> Option<Fact<f64>> {
         let (_, after) = self.info.get("model name")?.rsplit_once('@')?;
-        let gigahertz = number(after.trim().strip_suffix("GHz")?)?;
+        let gigahertz = number(after.trim().strip_suffix("GHz")?.trim_end_matches('+'))?;
         (gigahertz > 0.0).then(|| Fact::known(gigahertz * 1e9, "model name in /proc/cpuinfo"))
     }
 

@@ -131,6 +131,8 @@ fn nvme_link(root: Root<'_>, name: &str) -> Fact<String> {
 /// One line of mountinfo (proc_pid_mountinfo(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountLine {
+    /// The mount that it is in.
+    pub(crate) parent: u64,
     /// The part of the file system that is mounted.
     pub(crate) root: String,
     pub(crate) target: String,
@@ -150,6 +152,7 @@ pub(crate) fn mount_line(line: &str) -> Option<MountLine> {
     let before: Vec<&str> = before.split(' ').collect();
     let mut after = after.split(' ');
     Some(MountLine {
+        parent: before.get(1)?.parse().ok()?,
         root: unescape(before.get(3)?),
         target: unescape(before.get(4)?),
         options: (*before.get(5)?).to_owned(),

@@ -3,7 +3,7 @@
 use kelvin_model::{Fact, Limits};
 
 use crate::cgroups::Groups;
-use crate::text::Root;
+use crate::text::{Root, excerpt};
 
 const RESOURCES: &str = "/proc/self/limits";
 /// cgroup v1 writes "no limit" as the highest multiple of the page size below 2^63; anything above this is no limit.
@@ -15,9 +15,7 @@ pub(crate) fn read(root: Root<'_>) -> Limits {
         cpu_quota: limit(&groups, CPU),
         memory_bytes: limit(&groups, MEMORY),
         processes: processes(root, limit(&groups, PROCESSES)),
-        open_files: root
-            .fact(RESOURCES, |text| soft_limit(text, "Max open files"))
-            .map(|files| files.unwrap_or(u64::MAX)),
+        open_files: root.line_fact(RESOURCES, "Max open files", soft_limit).map(|files| files.unwrap_or(u64::MAX)),
         cgroup_version: match &groups {
             Ok(groups) => Fact::known(groups.version(), "/proc/self/cgroup"),
             Err(reason) => Fact::unknown(reason.as_str()),
@@ -35,13 +33,16 @@ pub fn is_cpu_quota_known(groups: &Groups<'_>) -> bool {
     limit_of(groups, CPU).get().is_some()
 }
 
+/// The limit that a file states, which may be none; nothing of a text that states neither.
+type Parsed<T> = Option<Option<T>>;
+
 /// One kind of limit: its controller, and for each version its file and parser.
 struct LimitKind<T> {
     controller: &'static str,
     file_v1: &'static str,
     file_v2: &'static str,
-    parse_v1: fn(&str, &str) -> Option<T>,
-    parse_v2: fn(&str) -> Option<T>,
+    parse_v1: fn(&str, &str) -> Parsed<T>,
+    parse_v2: fn(&str) -> Parsed<T>,
     /// A second file of version 1, beside the first.
     beside_v1: &'static str,
 }
@@ -60,8 +61,8 @@ const MEMORY: LimitKind<u64> = LimitKind {
     file_v1: "memory.limit_in_bytes",
     beside_v1: "",
     file_v2: "memory.max",
-    parse_v1: |text, _| amount(text),
-    parse_v2: amount,
+    parse_v1: |text, _| stated(text),
+    parse_v2: stated,
 };
 
 const PROCESSES: LimitKind<u64> = LimitKind {
@@ -69,19 +70,30 @@ const PROCESSES: LimitKind<u64> = LimitKind {
     file_v1: "pids.max",
     beside_v1: "",
     file_v2: "pids.max",
-    parse_v1: |text, _| amount(text),
-    parse_v2: amount,
+    parse_v1: |text, _| stated(text),
+    parse_v2: stated,
 };
 
 /// A quota over its period, in CPUs; `max` and -1 are no quota.
-fn share(quota: &str, period: &str) -> Option<f64> {
+fn share(quota: &str, period: &str) -> Parsed<f64> {
+    if ["max", "-1"].contains(&quota.trim()) {
+        return Some(None);
+    }
     let (quota, period) = (quota.trim().parse::<u64>().ok()?, period.trim().parse::<u64>().ok()?);
-    (period > 0).then(|| quota as f64 / period as f64)
+    (period > 0).then(|| Some(quota as f64 / period as f64))
 }
 
 /// A number; `max` and the huge figure of version 1 are no limit.
+fn stated(text: &str) -> Parsed<u64> {
+    match text {
+        "max" => Some(None),
+        number => number.parse().ok().map(|value: u64| Some(value).filter(|&value| value < NO_LIMIT)),
+    }
+}
+
+/// A number that is a limit.
 pub(crate) fn amount(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|&value| value < NO_LIMIT)
+    stated(text).flatten()
 }
 
 /// The tightest limit of the group and its ancestors, which all apply.
@@ -100,34 +112,50 @@ fn limit_of<T: PartialOrd>(groups: &Groups<'_>, kind: LimitKind<T>) -> Fact<Opti
     };
     let file = if place.version == 1 { kind.file_v1 } else { kind.file_v2 };
     let texts = groups.chain(&place, file);
-    let limits: Vec<(T, &String)> = match place.version {
-        1 => kind.limits_v1(&texts, &groups.chain(&place, kind.beside_v1)),
-        _ => texts.iter().filter_map(|(name, text)| Some(((kind.parse_v2)(text)?, name))).collect(),
-    };
-    let tightest = limits.into_iter().reduce(|least, one| if one.0 < least.0 { one } else { least });
+    let beside = if place.version == 1 { groups.chain(&place, kind.beside_v1) } else { Vec::new() };
+    let mut tightest: Option<(T, &String)> = None;
+    for (name, text) in &texts {
+        let parsed = match place.version {
+            1 => (kind.parse_v1)(text, kind.beside(name, &beside)),
+            _ => (kind.parse_v2)(text),
+        };
+        let Some(limit) = parsed else {
+            return Fact::unknown(not_meaningful(name, text, kind.beside_v1, place.version));
+        };
+        if let Some(value) = limit.filter(|value| tightest.as_ref().is_none_or(|(least, _)| value < least)) {
+            tightest = Some((value, name));
+        }
+    }
     match (tightest, texts.first()) {
         (Some((value, name)), _) => Fact::known(Some(value), name),
         (None, Some((name, _))) => Fact::known(None, name.as_str()),
+        // In version 2 a group has the file only where its parent hands the controller on, in version 1 each of a controller that limits.
+        (None, None) if place.version == 1 && !place.is_top() && !groups.has_files(&place) => {
+            Fact::unknown(format!("there is no {file} of the group: its files cannot be seen"))
+        }
         // The root group has no such file: it cannot be limited.
         (None, None) => Fact::known(None, format!("no {file} in the visible groups")),
     }
 }
 
+/// Why the text of a file is no limit and not none either.
+fn not_meaningful(name: &str, text: &str, beside: &str, version: u32) -> String {
+    let with = if version == 1 && !beside.is_empty() { format!(" with what {beside} says") } else { String::new() };
+    format!("{name} says {:?}, which is not meaningful{with}", excerpt(text))
+}
+
 impl<T> LimitKind<T> {
-    /// The limits of version 1, each from its file and its second file, if it has one.
-    fn limits_v1<'t>(&self, texts: &'t [(String, String)], beside: &[(String, String)]) -> Vec<(T, &'t String)> {
-        let limit = |(name, text): &'t (String, String)| {
-            let directory = name.trim_end_matches(self.file_v1);
-            let second = beside.iter().find(|(other, _)| other.strip_prefix(directory) == Some(self.beside_v1));
-            Some(((self.parse_v1)(text, second.map_or("", |(_, text)| text))?, name))
-        };
-        texts.iter().filter_map(limit).collect()
+    /// What the second file of version 1 says beside a first one; nothing where there is none.
+    fn beside<'t>(&self, name: &str, beside: &'t [(String, String)]) -> &'t str {
+        let directory = name.trim_end_matches(self.file_v1);
+        let second = beside.iter().find(|(other, _)| other.strip_prefix(directory) == Some(self.beside_v1));
+        second.map_or("", |(_, text)| text)
     }
 }
 
 /// The tighter of the user's limit and the group's.
 fn processes(root: Root<'_>, of_group: Fact<Option<u64>>) -> Fact<Option<u64>> {
-    let of_user = root.fact(RESOURCES, |text| soft_limit(text, "Max processes"));
+    let of_user = root.line_fact(RESOURCES, "Max processes", soft_limit);
     match (&of_user, &of_group) {
         (Fact::Known { value: Some(user), .. }, Fact::Known { value: Some(group), .. }) => {
             if group < user {
@@ -157,18 +185,25 @@ mod tests {
 
     #[test]
     fn quotas_are_shares_of_cpus() {
-        assert_eq!((CPU.parse_v2)("150000 100000"), Some(1.5));
-        assert_eq!((CPU.parse_v2)("max 100000"), None);
-        assert_eq!((CPU.parse_v1)("-1", "100000"), None);
-        assert_eq!((CPU.parse_v1)("50000", "100000"), Some(0.5));
-        assert_eq!((CPU.parse_v1)("50000", "0"), None);
+        assert_eq!((CPU.parse_v2)("150000 100000"), Some(Some(1.5)));
+        assert_eq!((CPU.parse_v2)("max 100000"), Some(None));
+        assert_eq!((CPU.parse_v1)("-1", "100000"), Some(None));
+        assert_eq!((CPU.parse_v1)("-1", ""), Some(None));
+        assert_eq!((CPU.parse_v1)("50000", "100000"), Some(Some(0.5)));
+        for (quota, period) in [("50000", "0"), ("50000", ""), ("abc", "100000")] {
+            assert_eq!((CPU.parse_v1)(quota, period), None, "{quota} {period}");
+        }
+        for text in ["abc", "50000", "", "abc 100000", "-5 100000"] {
+            assert_eq!((CPU.parse_v2)(text), None, "{text}");
+        }
     }
 
     #[test]
     fn the_huge_figure_of_version_1_is_no_limit() {
-        assert_eq!(amount("9223372036854771712"), None);
-        assert_eq!(amount("max"), None);
-        assert_eq!(amount("536870912"), Some(536_870_912));
+        assert_eq!(stated("9223372036854771712"), Some(None));
+        assert_eq!(stated("max"), Some(None));
+        assert_eq!(stated("536870912"), Some(Some(536_870_912)));
+        assert_eq!(["", "abc", "-2"].map(stated), [None; 3]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 const AT_PAGESZ: u64 = 6;
 
 pub(crate) fn read(root: Root<'_>, architecture: Name, smbios: &Result<Smbios, String>) -> Memory {
-    let meminfo = |key: &'static str| root.fact(MEMINFO, |text| kibibytes(text, key));
+    let meminfo = |key: &'static str| root.line_fact(MEMINFO, key, kibibytes);
     let modules = Modules(smbios);
     Memory {
         total_bytes: meminfo("MemTotal"),

@@ -278,10 +278,11 @@ fn is_address(text: &str) -> bool {
     address.is_some_and(|address| !address.is_loopback() && !address.is_unspecified()) || of_card()
 }
 
-/// `user@host`.
+/// `user@host`; a model's frequency is no host: `KX-6640MA@2.2+GHz`.
 fn is_of_user(text: &str) -> bool {
     let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || "._-+".contains(c));
-    text.split_once('@').is_some_and(|(user, host)| is_name(user) && is_name(host))
+    let is_frequency = |part: &str| part.ends_with("Hz") && part.starts_with(|first: char| first.is_ascii_digit());
+    text.split_once('@').is_some_and(|(user, host)| is_name(user) && is_name(host) && !is_frequency(host))
 }
 
 #[cfg(test)]
@@ -336,6 +337,7 @@ mod tests {
             "6.18.44, 127.0.0.1:27315 and ::1, lines 12:30:38",
             "os.syscall.read (bytes=4096)",
             "read/write ratio, and/or, 4 KiB @ 3 GHz",
+            "ZHAOXIN KaiXian KX-6640MA@2.2+GHz",
             "Model: 0x1.2.3",
         ] {
             assert_eq!(hide(text), text);

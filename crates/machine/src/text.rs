@@ -60,8 +60,24 @@ impl<'a> Root<'a> {
             Err(reason) => Fact::unknown(reason),
             Ok(text) => match parse(&text) {
                 Some(value) => Fact::known(value, shown(name)),
-                None => Fact::unknown(format!("{} says {:?}, which is not meaningful", shown(name), excerpt(&text))),
+                None => not_meaningful(name, &text),
             },
+        }
+    }
+
+    /// A fact that one line of a file holds, found by its key.
+    pub(crate) fn line_fact<T>(self, name: &str, key: &str, parse: impl FnOnce(&str, &str) -> Option<T>) -> Fact<T> {
+        let is_line = |line: &&str| line.trim_start().starts_with(key);
+        match self.read(name) {
+            Ok(text) if !text.lines().any(|line| is_line(&line)) => {
+                Fact::unknown(format!("{} has no line '{key}'", shown(name)))
+            }
+            // Of a file of many lines the one that is meant is shown.
+            Ok(text) => match parse(&text, key) {
+                Some(value) => Fact::known(value, shown(name)),
+                None => not_meaningful(name, text.lines().find(is_line).unwrap_or_default()),
+            },
+            Err(reason) => Fact::unknown(reason),
         }
     }
 
@@ -103,6 +119,11 @@ fn reason(name: &str, error: &std::io::Error) -> String {
         ErrorKind::PermissionDenied => format!("only root may read {name}: run as root"),
         _ => format!("{name} cannot be read: {error}"),
     }
+}
+
+/// A fact that a text does not tell.
+fn not_meaningful<T>(name: &str, text: &str) -> Fact<T> {
+    Fact::unknown(format!("{} says {:?}, which is not meaningful", shown(name), excerpt(text)))
 }
 
 /// The beginning of a text, for messages.
@@ -247,5 +268,11 @@ mod tests {
         fs::write(directory.path().join("x"), "odd").unwrap();
         let fact = root.fact("x", |text| text.parse::<u32>().ok());
         assert_eq!(fact.source_or_reason(), "/x says \"odd\", which is not meaningful");
+        let parse = |text: &str, key: &str| value(text, key, ':')?.parse::<u32>().ok();
+        fs::write(directory.path().join("y"), "One: 1\nTwo: x\n").unwrap();
+        let told = |key| root.line_fact("y", key, parse).source_or_reason().to_owned();
+        assert_eq!(told("One"), "/y");
+        assert_eq!(told("Three"), "/y has no line 'Three'");
+        assert_eq!(told("Two"), "/y says \"Two: x\", which is not meaningful");
     }
 }

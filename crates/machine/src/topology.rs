@@ -94,7 +94,17 @@ pub fn allowed(root: Root<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
         return Fact::known(cpus, "sched_getaffinity(2)");
     }
     let file = format!("/proc/{}/status", process.map_or("self".into(), |process| process.to_string()));
-    let listed = root.fact(&file, |text| some_cpus(value(text, "Cpus_allowed_list", ':')?));
+    let of_line = |key: &str, parse: fn(&str) -> Option<Vec<u32>>| {
+        root.line_fact(&file, key, |text, key| parse(value(text, key, ':')?))
+    };
+    let listed = of_line("Cpus_allowed_list", some_cpus);
+    // Before 2.6.26 there is only the mask.
+    let masked = || of_line("Cpus_allowed", |text| cpu_mask(text).filter(|cpus| !cpus.is_empty()));
+    let listed = if listed.get().is_some() {
+        listed
+    } else {
+        Some(masked()).filter(|mask| mask.get().is_some()).unwrap_or(listed)
+    };
     let (Fact::Known { value: listed, source }, Fact::Known { value: online, .. }) = (&listed, online(root)) else {
         return listed;
     };

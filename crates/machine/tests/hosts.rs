@@ -55,6 +55,8 @@ fn a_host_is_no_container_whatever_its_root_and_its_services_are() {
         (session, "overlay LiveOS_rootfs rw,lowerdir=/run/rootfsbase,upperdir=/run/overlayfs,workdir=/run/ovlwork"),
         (session, "overlay overlayroot rw,lowerdir=/media/root-ro,upperdir=/media/root-rw/overlay"),
         (session, "overlay overlay rw,lowerdir=/some/where,upperdir=/some/where/else"),
+        ("0::/", "overlay overlay rw,lowerdir=/lower,upperdir=/upper/data,workdir=/upper/work"),
+        ("0::/", "overlay overlay rw,lowerdir=/memory/images/a:/memory/images/b,upperdir=/memory/changes"),
         (session, DISK),
     ];
     for (cgroup, mount) in roots {
@@ -107,6 +109,8 @@ fn containers_are_named_by_their_groups() {
             format!("0::/kubepods.slice/kubepods-burstable.slice/{slice}/crio-{LONG}.scope/system.slice/a.service"),
             "kubernetes",
         ),
+        (format!("0::/kubelet.slice/kubelet-kubepods.slice/kubelet-{slice}/cri-containerd-{LONG}.scope"), "kubernetes"),
+        (format!("0::/docker/{LONG}/kubelet.slice/kubelet-kubepods.slice/kubelet-{slice}/x.scope"), "kubernetes"),
         (format!("11:memory:/kubepods/besteffort/{pod}/{LONG}"), "kubernetes"),
         (format!("11:memory:/kubelet/kubepods/{pod}/{LONG}"), "kubernetes"),
         (format!("0::/system.slice/containerd.service/{slice}:cri-containerd:{LONG}"), "kubernetes"),
@@ -137,7 +141,8 @@ fn containers_that_see_no_group_above_their_own_are_found_by_files_and_mounts() 
     let snapshots = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots";
     let containerd = format!("lowerdir={snapshots}/1/fs,upperdir={snapshots}/2/fs,workdir={snapshots}/2/work");
     assert_eq!(overlay(&containerd).as_deref(), Some("containerd"));
-    assert_eq!(overlay("lowerdir=/l/A:/l/B,upperdir=/u/diff").as_deref(), Some("one that does not name itself"));
+    let singularity = "lowerdir=/usr/local/var/singularity/mnt/session/overlay-lowerdir,upperdir=/x";
+    assert_eq!(overlay(singularity).as_deref(), Some("singularity"));
     // A root of another kind, and a file that the manager keeps.
     let bound = |source: &str, target: &str| {
         container(
@@ -150,6 +155,10 @@ fn containers_that_see_no_group_above_their_own_are_found_by_files_and_mounts() 
     assert_eq!(bound(&hosts, "/etc/hosts").as_deref(), Some("docker"));
     assert_eq!(bound(&hosts, "/mnt/hosts"), None);
     assert_eq!(bound("/var/lib/kubelet/pods/x/etc-hosts", "/etc/hosts").as_deref(), Some("kubernetes"));
+    let other_disk = container("0::/user.slice", "squashfs /dev/loop0 ro", &[]);
+    assert_eq!(other_disk, None);
+    let own = container("0::/user.slice", "tmpfs tmpfs rw", &[(".singularity.d/runscript", "")]);
+    assert_eq!(own.as_deref(), Some("singularity"));
     let marked = |mount: &str, file: &str| container("0::/", mount, &[(file, "")]);
     assert_eq!(marked("btrfs rpool/x rw", ".dockerenv").as_deref(), Some("docker"));
     assert_eq!(marked("xfs none rw", "run/.containerenv").as_deref(), Some("podman"));
@@ -157,6 +166,106 @@ fn containers_that_see_no_group_above_their_own_are_found_by_files_and_mounts() 
     let named = |file: &str, text: &str| container("0::/", DISK, &[(file, text)]);
     assert_eq!(named("run/host/container-manager", "systemd-nspawn\n").as_deref(), Some("systemd-nspawn"));
     assert_eq!(named("proc/1/environ", "A=b\0container=lxc\0").as_deref(), Some("lxc"));
+}
+
+/// A mount namespace of its own is one of a container or of a service: without other evidence neither is known.
+#[test]
+fn an_overlay_of_unknown_directories_in_a_namespace_of_its_own_is_not_known() {
+    let found = |cgroup: &str| {
+        let mounts = "700 600 0:20 / / rw - overlay overlay rw,lowerdir=/l/A:/l/B,upperdir=/u/diff\n";
+        let files =
+            [("proc/self/cgroup", cgroup), ("proc/self/mountinfo", mounts), ("proc/self/uid_map", "0 0 4294967295")];
+        read(tree(&files).path()).platform.container
+    };
+    let open = found("0::/");
+    assert!(open.get().is_none() && open.source_or_reason().contains("nothing says whose"), "{open:?}");
+    assert_eq!(found("0::/system.slice/cron.service").get(), Some(&None));
+}
+
+/// The limits of a process in these groups, with these mounts and files below /sys/fs/cgroup.
+fn limits(groups: &str, mounts: &str, files: &[(&str, &str)]) -> kelvin_model::Limits {
+    let mut all = vec![("proc/self/cgroup".to_owned(), groups), ("proc/self/mountinfo".to_owned(), mounts)];
+    all.extend(files.iter().map(|(name, text)| (format!("sys/fs/cgroup/{name}"), *text)));
+    let all: Vec<(&str, &str)> = all.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    read(tree(&all).path()).limits
+}
+
+const V2: &str = "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
+const V1: &str = "31 25 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                  32 25 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+
+#[test]
+fn a_limit_that_cannot_be_read_is_unknown_and_not_none() {
+    let of = |cpu: &str, memory: &str| limits("0::/a", V2, &[("a/cpu.max", cpu), ("a/memory.max", memory)]);
+    assert_eq!(of("max 100000", "max").cpu_quota.get(), Some(&None));
+    for odd in ["abc", "50000", "50000 0"] {
+        let limits = of(odd, "abc");
+        assert!(limits.cpu_quota.get().is_none() && limits.memory_bytes.get().is_none(), "{odd}: {limits:?}");
+        let reason = limits.cpu_quota.source_or_reason();
+        assert_eq!(reason, format!("/sys/fs/cgroup/a/cpu.max says {odd:?}, which is not meaningful"));
+    }
+    let tiny = of("1000 1000000", "max");
+    assert_eq!(tiny.cpu_quota.get(), Some(&Some(0.001)));
+    // Of version 1 the period, and the whole group, may not be recorded.
+    let groups = "5:cpu:/a/b\n6:memory:/a/b\n";
+    let quota = ("cpu/a/b/cpu.cfs_quota_us", "150000");
+    let limits_v1 = limits(groups, V1, &[quota]);
+    assert!(limits_v1.cpu_quota.source_or_reason().ends_with("with what cpu.cfs_period_us says"), "{limits_v1:?}");
+    assert!(limits_v1.memory_bytes.get().is_none(), "{limits_v1:?}");
+    let whole = [quota, ("cpu/a/b/cpu.cfs_period_us", "100000"), ("memory/a/b/memory.limit_in_bytes", "1048576")];
+    let limits_v1 = limits(groups, V1, &whole);
+    assert_eq!(limits_v1.cpu_quota.get(), Some(&Some(1.5)));
+    assert_eq!(limits_v1.memory_bytes.get(), Some(&Some(1 << 20)));
+}
+
+#[test]
+fn the_quota_of_another_group_is_none_of_the_process() {
+    let files = [("other/cpu.max", "50000 100000"), ("cpu.max", "70000 100000")];
+    let quota = limits("0::/../../other", V2, &files).cpu_quota;
+    assert!(quota.get().is_none() && quota.source_or_reason().contains("outside of what"), "{quota:?}");
+}
+
+#[test]
+fn allowed_cpus_are_those_of_the_mask_where_there_is_no_list() {
+    let allowed = |status: &str| read(tree(&[("proc/self/status", status)]).path()).topology.allowed;
+    let mask = allowed("Name:\tx\nCpus_allowed:\tffffffff,ffffffff,ffffffff\n");
+    assert_eq!(mask.get(), Some(&(0..96).collect()));
+    let none = allowed("Name:\tx\n");
+    assert_eq!(none.source_or_reason(), "/proc/self/status has no line 'Cpus_allowed_list'");
+}
+
+#[test]
+fn a_missing_line_is_told_as_missing() {
+    let memory = read(tree(&[("proc/meminfo", "MemTotal: 3885396 kB\n")]).path()).memory;
+    assert_eq!(memory.total_bytes.get(), Some(&(3_885_396 << 10)));
+    assert_eq!(memory.swap_bytes.source_or_reason(), "/proc/meminfo has no line 'SwapTotal'");
+}
+
+#[test]
+fn an_architecture_is_told_by_what_only_it_has() {
+    for (info, name) in [
+        ("processor: 0\nvendor_id: GenuineIntel\nflags: fpu vme de pse tsc msr\n", "i686"),
+        ("processor: 0\nvendor_id: GenuineIntel\nflags: fpu tsc lm\n", "x86_64"),
+        ("processor: 0\nFeatures: half thumb\nCPU implementer: 0x41\nCPU architecture: 7\nCPU part: 0xc07\n", "arm"),
+        ("processor: 0\nFeatures: half thumb\nCPU implementer: 0x41\nCPU architecture: 8\nCPU part: 0xd08\n", "arm"),
+        ("processor: 0\nFeatures: fp asimd\nCPU implementer: 0x41\nCPU architecture: 8\nCPU part: 0xd08\n", "aarch64"),
+        ("processor: 0\nhart: 1\nisa: rv64imafdc\n", "riscv64"),
+        ("processor: 0\ncpu: POWER9, altivec supported\n", "unknown"),
+        ("system type: MediaTek MT7621\nprocessor: 0\ncpu model: MIPS 1004Kc V2.15\n", "unknown"),
+        ("processor: 0\nvendor_id: E8C-SWTX\ncpu family: 4\n", "unknown"),
+    ] {
+        let machine = read(tree(&[("proc/cpuinfo", info)]).path());
+        assert_eq!(machine.architecture, *name, "{info}");
+        let page = machine.memory.page_bytes;
+        assert_eq!(page.get().is_some(), name == "x86_64", "{info}: {page:?}");
+    }
+}
+
+#[test]
+fn a_frequency_in_a_model_name_is_no_address() {
+    let info = "processor: 0\nvendor_id: Shanghai\nmodel name: ZHAOXIN KaiXian KX-6640MA@2.2+GHz\nflags: lm\n";
+    let machine = read(tree(&[("proc/cpuinfo", info)]).path());
+    assert_eq!(machine.cpu.nominal_hz.get(), Some(&2.2e9));
 }
 
 /// Four CPUs that are online, each of a core of its own.

@@ -346,7 +346,7 @@ fn a_container_with_limits_on_a_busy_laptop() {
         ]
     );
     assert_eq!(summary(&found, "cpuset"), "this process may use only 2 of 8 CPUs: 2-3");
-    assert_eq!(summary(&found, "cpu_quota"), "the control group has a quota of 1.50 CPUs of 2 allowed CPUs");
+    assert_eq!(summary(&found, "cpu_quota"), "the control group has a quota of 1.5 CPUs of 2 allowed CPUs");
     assert_eq!(summary(&found, "smt"), "CPU 2 shares its core with CPU 3");
     let clock = found.iter().find(|hazard| hazard.id == "clock_source").unwrap();
     assert!(clock.remedy.as_deref().unwrap().starts_with("echo tsc | sudo tee"));

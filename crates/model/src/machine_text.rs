@@ -1,7 +1,7 @@
 //! A machine's facts as lines for people.
 
 use crate::Unit;
-use crate::units::{bit_rate, bytes, stated, trimmed};
+use crate::units::{bit_rate, bytes, cpus, stated, trimmed};
 use crate::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Name, Nic,
     NumaNode, Platform, Tlb, Topology,
@@ -166,9 +166,7 @@ impl Rows {
 
     fn limits(&mut self, limits: &Limits) {
         const GROUP: &str = "Limits";
-        self.push(GROUP, "CPU quota", &limits.cpu_quota, |quota| {
-            quota.map_or_else(|| "none".into(), |cpus| format!("{} CPUs", trimmed(cpus, 2)))
-        });
+        self.push(GROUP, "CPU quota", &limits.cpu_quota, |quota| quota.map_or_else(|| "none".into(), cpus));
         self.push(GROUP, "Memory", &limits.memory_bytes, |limit| limit.map_or_else(|| "none".into(), bytes));
         self.push(GROUP, "Processes", &limits.processes, |n| n.map_or_else(|| "none".into(), |n| n.to_string()));
         self.push(GROUP, "Open files", &limits.open_files, |files| {

@@ -330,6 +330,12 @@ pub fn bit_rate(rate: f64) -> String {
     }
 }
 
+/// So many CPUs, and of a small part of one two digits: `1.5 CPUs`, `0.001 CPUs`.
+pub fn cpus(count: f64) -> String {
+    let decimals = if count < 0.1 { (1.0 - count.max(1e-9).log10().floor()) as usize } else { 2 };
+    format!("{} {}", trimmed(count, decimals), if count == 1.0 { "CPU" } else { "CPUs" })
+}
+
 /// A decimal number without trailing zeros.
 pub fn trimmed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
@@ -347,6 +353,12 @@ mod tests {
 
     fn ns(value: f64, half: f64) -> String {
         quantity(value, Some(half), Unit::Nanoseconds).to_string()
+    }
+
+    #[test]
+    fn a_small_part_of_a_cpu_is_not_none() {
+        let told = [4.0, 1.5, 1.0, 0.5, 0.05, 0.001, 0.0].map(cpus);
+        assert_eq!(told, ["4 CPUs", "1.5 CPUs", "1 CPU", "0.5 CPUs", "0.05 CPUs", "0.001 CPUs", "0 CPUs"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Hazards of the processor: frequency, boost, shared cores, virtual machine, steal, quota, CPU set.
 
-use kelvin_model::{Hazard, Severity, cpu_ranges};
+use kelvin_model::{Hazard, Severity, cpu_ranges, units};
 
 use super::{Look, TUNE, With, hazard, percent};
 
@@ -125,7 +125,7 @@ fn quota(look: &Look<'_>) -> Option<Hazard> {
     }
     let severity = if quota < 1.0 { Severity::Serious } else { Severity::Warning };
     let cpus = if allowed.is_finite() { format!(" of {allowed} allowed CPUs") } else { String::new() };
-    let summary = format!("the control group has a quota of {quota:.2} CPUs{cpus}");
+    let summary = format!("the control group has a quota of {}{cpus}", units::cpus(quota));
     let effect = "when the quota of a period is used up, all tasks stop until the next one, for up to 100 ms";
     Some(hazard("cpu_quota", severity, summary, effect).read_in(fact.source_or_reason()))
 }
