@@ -92,7 +92,8 @@ fn a_rate_has_the_times_from_when_requests_were_due() {
             "--fail-on",
             &format!("rate<{rate}"),
         ]);
-        let expected = format!("{rate} requests, {rate}.00 /s;");
+        let ending = if rate == "1" { "" } else { "s" };
+        let expected = format!("{rate} request{ending}, {rate}.00 /s;");
         assert!(stdout(&output).contains(&expected) && output.status.code() == Some(0), "{}", stdout(&output));
     }
 }
@@ -180,7 +181,8 @@ fn a_log_is_asked_for_as_it_was() {
         let output = place.run(&["load", &url, "--replay", "log", "--verify=length"]);
         assert_eq!(output.status.code(), Some(2), "what is replayed is not compared");
         let output = place.run(&["load", &url, "--replay", "log"]);
-        let expected = format!("\n{count} requests, {count}.00 /s; {} B", "/caf%C3%A9".len() * count);
+        let ending = if count == 1 { "" } else { "s" };
+        let expected = format!("\n{count} request{ending}, {count}.00 /s; {} B", "/caf%C3%A9".len() * count);
         assert!(stdout(&output).contains(&expected) && output.status.code() == Some(0), "{}", stdout(&output));
     }
 }
@@ -194,6 +196,30 @@ fn the_highest_rate_for_an_objective_is_searched() {
     let data = json(&output);
     assert_eq!((&data["objective"], &data["kept"]), (&"max of at most 1.00 µs".into(), &Value::Null));
     assert!(!data["tries"].as_array().unwrap().is_empty());
+}
+
+/// In a tenth of a second no request of a rate below ten a second need be due.
+#[test]
+fn a_search_ends_at_a_rate_at_which_nothing_is_due() {
+    // Only errors: no time of the generator's own can be the reason of a miss, but for one that is kept from its CPU.
+    let (place, url) = (Place::new(), format!("http://{}/missing", server()));
+    let output = place.run(&["load", &url, "--slo", "p50:1s", "--duration", "100ms"]);
+    let told = stderr(&output);
+    assert!(told.contains(": missed, no answer, ") && !told.contains("0.00 ns"), "{told}");
+    assert!(stdout(&output).contains("no rate that was measured kept p50 of at most 1.00 s"), "{}", stdout(&output));
+    let is_of_generator = stdout(&output).contains("The generator was the limit");
+    assert!(is_of_generator || told.contains("no request was due within"), "{told}");
+}
+
+#[test]
+fn one_is_no_plural_and_a_short_time_raises_no_rate() {
+    let (place, url) = (Place::new(), format!("http://{}/", server()));
+    let output =
+        place.run(&["load", &url, "--rate", "7", "--duration", "100ms", "--no-warm-up", "--fail-on", "rate>8"]);
+    let told = stdout(&output);
+    for expected in ["\n1 request, 7.00 /s;", ", 1 connection opened\n", "\n7.00 /s became due\n"] {
+        assert!(told.contains(expected) && output.status.code() == Some(0), "{expected}: {told}");
+    }
 }
 
 #[test]

@@ -391,6 +391,8 @@ fn what_cannot_fit_is_refused_at_once() {
     let limited = shell(&place, "ulimit -f 8 && \"$0\" file write new --size 1M");
     assert_refused(&limited, &["new cannot have 1048576 bytes", "ulimit -f"]);
     done(&shell(&place, "ulimit -f 8 && \"$0\" file write new --size 4k"));
+    let few = shell(&place, "ulimit -n 16 && \"$0\" load http://127.0.0.1:9/ --users 4");
+    assert_refused(&few, &["4 connections need 68 descriptors and 16 are allowed: raise the limit by ulimit -n 68"]);
     assert_eq!(place.names(), ["new"]);
 }
 

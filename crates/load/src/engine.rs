@@ -11,7 +11,7 @@ use crate::own::{self, Measured, Used, Waits};
 use crate::pattern::Chooser;
 use crate::poll::Poll;
 use crate::request::Requests;
-use crate::schedule::{Closed, Due, Logged, Open, Schedule};
+use crate::schedule::{Closed, Due, Logged, Open, Schedule, Spread};
 use crate::setup::{Demand, Setup};
 use crate::tally::{Belongs, SECOND, Tally, Times, latency};
 use crate::traffic::{Over, Traffic};
@@ -249,7 +249,8 @@ impl<'s, S: Schedule> Engine<'s, S> {
 
     fn conclude(mut self, used: Used, now: u64) -> Load {
         self.traffic.tally.end(now);
-        let (offered, unsent) = self.offered(now);
+        let unsent = self.count_unsent(now);
+        let offered = self.offered(unsent);
         let unanswered = self.traffic.in_flight_at(now) + unsent;
         let figures = self.traffic.figures();
         let tally = &self.traffic.tally;
@@ -267,6 +268,7 @@ impl<'s, S: Schedule> Engine<'s, S> {
             interrupted: kelvin_sys::interrupt::requested().map(str::to_owned),
             corrected: self.cycle().map(|cycle| latency(&tally.response.corrected(cycle))),
             unanswered,
+            answering: figures.answering + self.scheduled(unsent) - self.traffic.tally.seconds(),
             generator: Generator { futile: self.futile, ..own::generator(used, waits) },
             ..figures
         }
@@ -274,28 +276,42 @@ impl<'s, S: Schedule> Engine<'s, S> {
 
     /// Which share of the requests that were asked for its delays left out. Users ask again the later for them, and of answers that wait
     /// to be read: so much longer is a cycle of response and thought. In an open loop a generator that keeps up is as late in the end
-    /// as at the beginning, and one that falls behind twice as late in the end as on average.
+    /// as at the beginning, and one that falls behind twice as late in the end as on average: so much longer it takes for the same requests.
     fn lost(&self, late: f64, response: f64) -> f64 {
         match self.setup.demand {
-            Demand::Users { think, .. } => own::share(late + self.traffic.queued.mean(), response + think.mean),
-            _ => own::share(2.0 * late, self.traffic.tally.seconds() * SECOND as f64),
+            Demand::Users { think, .. } => {
+                own::share(late + self.traffic.queued.mean(), response + think.mean).min(1.0)
+            }
+            _ => own::share(2.0 * late, self.traffic.tally.seconds() * SECOND as f64 + 2.0 * late),
         }
     }
 
-    /// What was asked for, and how many of the requests that became due were not sent.
-    fn offered(&mut self, now: u64) -> (Offered, u64) {
+    /// What was asked for, and at what rate requests became due, so many of which were not sent.
+    fn offered(&self, unsent: u64) -> Offered {
         if let Demand::Users { users, think } = self.setup.demand {
-            return (Offered::Users { users, think: think.mean }, 0);
+            return Offered::Users { users, think: think.mean };
         }
-        let unsent = self.count_unsent(now);
-        let tally = &self.traffic.tally;
-        let due = (tally.due + unsent) as f64 / tally.seconds().max(f64::MIN_POSITIVE);
+        let due = (self.traffic.tally.due + unsent) as f64 / self.scheduled(unsent).max(f64::MIN_POSITIVE);
         let rate = if let Demand::Rate { rate, .. } = self.setup.demand { rate } else { due };
-        (Offered::Rate { rate, due, waited: self.waited }, unsent)
+        Offered::Rate { rate, due, waited: self.waited }
+    }
+
+    /// Seconds that the schedule has for the requests that became due in the measured time, so many of which were not sent. Of an even rate
+    /// that is a whole number of the times between two: the measured time may end within one, and has its request all the same.
+    fn scheduled(&self, unsent: u64) -> f64 {
+        let seconds = self.traffic.tally.seconds();
+        let due = self.traffic.tally.due + unsent;
+        match self.setup.demand {
+            Demand::Rate { rate, spread: Spread::Constant, .. } if due > 0 => due as f64 / rate,
+            _ => seconds,
+        }
     }
 
     fn count_unsent(&mut self, now: u64) -> u64 {
         let mut unsent = 0;
+        if !self.is_open() {
+            return unsent;
+        }
         while let Some(at) = self.next().filter(|&at| at <= now) {
             self.schedule.take();
             if self.traffic.tally.window.contains(&at) {

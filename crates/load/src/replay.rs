@@ -26,6 +26,8 @@ pub struct Replay {
 pub struct LeftOut {
     /// They ask for something else than GET: no log has the bodies of other methods.
     pub other_methods: u64,
+    /// Nothing was asked for: a connection that timed out, or bytes that are no HTTP.
+    pub no_requests: u64,
     /// The target of their request is not the path of a server, or cannot be decoded.
     pub other_targets: u64,
     /// They are in neither of the formats.
@@ -35,12 +37,13 @@ pub struct LeftOut {
 impl LeftOut {
     /// All together.
     pub fn count(&self) -> u64 {
-        self.other_methods + self.other_targets + self.other_lines
+        self.other_methods + self.no_requests + self.other_targets + self.other_lines
     }
 
     fn add(&mut self, why: NotSent) {
         *match why {
             NotSent::Method => &mut self.other_methods,
+            NotSent::Nothing => &mut self.no_requests,
             NotSent::Target => &mut self.other_targets,
             NotSent::Line => &mut self.other_lines,
         } += 1;
@@ -48,10 +51,11 @@ impl LeftOut {
 }
 
 impl fmt::Display for LeftOut {
-    /// `2 with another method than GET, 1 in another format`.
+    /// `2 with another method than GET, 1 without a request`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
             (self.other_methods, "with another method than GET"),
+            (self.no_requests, "without a request"),
             (self.other_targets, "whose target is no path that can be sent"),
             (self.other_lines, "in another format"),
         ];
@@ -64,6 +68,7 @@ impl fmt::Display for LeftOut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotSent {
     Method,
+    Nothing,
     Target,
     Line,
 }
@@ -119,9 +124,19 @@ fn request(line: &[u8]) -> Result<(i64, String), NotSent> {
     if !is_status(after) {
         return Err(NotSent::Line);
     }
-    let target = request.strip_prefix(b"GET ").ok_or(NotSent::Method)?;
+    let other = || if has_method(request) { NotSent::Method } else { NotSent::Nothing };
+    let target = request.strip_prefix(b"GET ").ok_or_else(other)?;
     let target = decoded(target).and_then(|target| path(&target)).ok_or(NotSent::Target)?;
     Ok((second, target))
+}
+
+/// Whether a request begins with a method and a space: a token of RFC 9110, section 5.6.2, with a letter, as the hyphen of an empty one is a
+/// token too.
+fn has_method(request: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(b' ', request) else { return false };
+    let method = &request[..end];
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    method.iter().all(is_token) && method.iter().any(u8::is_ascii_alphabetic)
 }
 
 /// The time of a line, in seconds, and what follows it. The client and the user before it may have brackets of their own: an IPv6
@@ -224,8 +239,23 @@ no line of a log
         let replay = read(LOG, 1.0).unwrap();
         assert_eq!(replay.paths, ["/a.gif?x=1", "/b", "/c"]);
         assert_eq!(replay.times, [0, 500_000_000, 2_000_000_000]);
-        assert_eq!(replay.left_out, LeftOut { other_methods: 2, other_targets: 0, other_lines: 1 });
-        assert_eq!(replay.left_out.to_string(), "2 with another method than GET, 1 in another format");
+        assert_eq!(replay.left_out, LeftOut { other_methods: 1, no_requests: 1, other_targets: 0, other_lines: 1 });
+        let told = "1 with another method than GET, 1 without a request, 1 in another format";
+        assert_eq!(replay.left_out.to_string(), told);
+        let stamp = "::1 - - [10/Oct/2000:20:55:36 +0000]";
+        for (line, is_request) in [
+            ("\"-\" 408 0", false),
+            ("\"\" 400 0", false),
+            ("\"\\x16\\x03 x\" 400 1", false),
+            ("\"M-SEARCH * HTTP/1.1\" 400 1", true),
+        ] {
+            let left_out = read(&format!("{LOG}{stamp} {line}\n"), 1.0).unwrap().left_out;
+            assert_eq!(
+                (left_out.other_methods, left_out.no_requests),
+                if is_request { (2, 1) } else { (1, 2) },
+                "{line}"
+            );
+        }
         assert_eq!(replay.duration, Duration::from_secs(3));
         let faster = read(LOG, 4.0).unwrap();
         assert_eq!((faster.times, faster.duration), (vec![0, 125_000_000, 500_000_000], Duration::from_millis(750)));
@@ -280,7 +310,10 @@ no line of a log
         ] {
             assert_eq!(of("192.0.2.1", written), Err(NotSent::Target), "{}", String::from_utf8_lossy(written));
         }
-        for written in [&b"-"[..], b"", b"HEAD / HTTP/1.1", b"get / HTTP/1.1", br"\x16\x03\x01"] {
+        for written in [&b"-"[..], b"", br"\x16\x03\x01"] {
+            assert_eq!(of("192.0.2.1", written), Err(NotSent::Nothing), "{}", String::from_utf8_lossy(written));
+        }
+        for written in [&b"HEAD / HTTP/1.1"[..], b"get / HTTP/1.1"] {
             assert_eq!(of("192.0.2.1", written), Err(NotSent::Method), "{}", String::from_utf8_lossy(written));
         }
         for written in [&br#"GET /a"b HTTP/1.1"#[..], br"GET /a\", b"GET / HTTP/1.1\" \"x"] {

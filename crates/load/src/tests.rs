@@ -216,6 +216,33 @@ fn a_generator_that_was_kept_from_sending_says_that_the_slow_tail_is_its_own() {
     assert!(!load.generator.cpus.is_empty());
 }
 
+/// All are sent, most of them after a measured time that is shorter than a call of the system takes.
+#[test]
+fn a_generator_that_is_later_than_its_schedule_is_long_has_left_out_no_more_than_all() {
+    let server = Server::start(|_| (ok(b"x"), Then::Stay));
+    let mut setup = setup(&server);
+    setup.demand = Demand::Log { times: (0..6).map(|number| number * 800).collect(), connections: 6 };
+    setup.duration = Duration::from_micros(5);
+    let load = measured(&setup);
+    let Some(GeneratorLimit::Late { share }) = load.generator.limit else { panic!("{load:?}") };
+    assert!(share > 0.5 && share < 1.0, "{share}: {load:?}");
+}
+
+/// A measured time that is no multiple of the time between two requests has one more than its part of the rate.
+#[test]
+fn an_even_rate_is_what_was_asked_for_however_short_the_measured_time_is() {
+    let server = Server::start(|_| (ok(b"x"), Then::Stay));
+    let mut setup = setup(&server);
+    for (rate, milliseconds, requests) in [(7.0, 300, 3), (1.0, 100, 1), (33.3, 200, 7)] {
+        setup.demand = Demand::Rate { rate, spread: Spread::Constant, connections: 10 };
+        setup.duration = Duration::from_millis(milliseconds);
+        let load = measured(&setup);
+        let Offered::Rate { due, .. } = load.offered else { panic!("{load:?}") };
+        assert_eq!(load.requests, requests, "{load:?}");
+        assert!((due / rate - 1.0).abs() < 1e-9 && (load.rate() / rate - 1.0).abs() < 1e-9, "{due} {}", load.rate());
+    }
+}
+
 #[test]
 fn with_too_few_connections_requests_wait_and_that_is_said() {
     let server = Server::start_serial(|request| {

@@ -272,6 +272,11 @@ pub fn files(value: u64) -> String {
     if value == 1 { "1 file".to_owned() } else { format!("{} files", count(value)) }
 }
 
+/// A number with its noun: `1 round`, `3 rounds`.
+pub fn plural(count: u64, singular: &str) -> String {
+    format!("{} {singular}{}", self::count(count), if count == 1 { "" } else { "s" })
+}
+
 /// A whole number in groups of three, with narrow no-break spaces: `1 234 567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();

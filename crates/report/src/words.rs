@@ -6,6 +6,8 @@ use kelvin_model::{
     ScreenFigure, Severity, Treatment, Unit, UsualRange,
 };
 
+pub use kelvin_model::units::plural;
+
 use crate::{Report, units};
 
 /// The title of an area, by its id; an unknown area is its own title.
@@ -330,11 +332,6 @@ pub fn machine_line(run: &Run) -> String {
         parts.push(format!("in {container}"));
     }
     if parts.is_empty() { format!("{} machine", machine.architecture) } else { parts.join(", ") }
-}
-
-/// A number with its noun: `1 round`, `3 rounds`.
-pub fn plural(count: u64, singular: &str) -> String {
-    format!("{} {singular}{}", units::count(count), if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

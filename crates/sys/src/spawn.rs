@@ -87,7 +87,12 @@ struct Limits {
     of_groups: Vec<GroupLimit>,
     /// Of the system.
     of_system: Option<u64>,
+    /// Bytes of address space that are allowed, where no stack of a thread has room in them.
+    of_memory: Option<u64>,
 }
+
+/// The usual stack of a thread, and what the C library maps beside it.
+const STACK: u64 = 4 << 20;
 
 /// The limit of a control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,12 +111,17 @@ impl Limits {
             of_user: of_user(),
             of_groups: of_groups(&memberships, Path::new("/sys/fs/cgroup")),
             of_system: number("/proc/sys/kernel/threads-max"),
+            of_memory: of_memory(),
         }
     }
 
     /// The limit that was reached, or else the one that is likely: a count may have fallen since.
     fn reached(&self) -> String {
         let full = self.of_groups.iter().find(|group| group.current >= group.limit);
+        // The C library reports a stack that cannot be mapped by the same number.
+        if let (None, Some(bytes)) = (full, self.of_memory) {
+            return format!("ulimit -v allows this process {} KiB of address space", bytes >> 10);
+        }
         match (full, self.of_user, self.of_groups.iter().min_by_key(|group| group.limit), self.of_system) {
             (Some(group), ..) | (None, None, Some(group), _) => {
                 format!("{} allows {} threads and processes", group.file.display(), group.limit)
@@ -129,6 +139,17 @@ fn of_user() -> Option<u64> {
     // SAFETY: `limit` is valid for the call; geteuid takes no pointers and cannot fail.
     let (result, user) = unsafe { (libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit), libc::geteuid()) };
     (result == 0 && user != 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// RLIMIT_AS, where what is mapped leaves no room for a stack.
+fn of_memory() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for the call; sysconf takes no pointers.
+    let (result, page) =
+        unsafe { (libc::getrlimit(libc::RLIMIT_AS, &raw mut limit), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let pages: u64 = std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').next()?.parse().ok()?;
+    let mapped = pages.checked_mul(u64::try_from(page).ok()?)?;
+    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY && mapped + STACK > limit.rlim_cur).then_some(limit.rlim_cur)
 }
 
 /// The limits of a process's control group and all above it, by its /proc/PID/cgroup (cgroups(7)) and the directory of the hierarchies.
@@ -196,6 +217,10 @@ mod tests {
             ),
             (groups(&[group("a", 99, 9), group("b", 20, 3)]), "/b/pids.max allows 20 threads and processes"),
             (Limits { of_system: Some(1000), ..Limits::default() }, "kernel.threads-max allows 1000 threads"),
+            (
+                Limits { of_memory: Some(50_000 << 10), of_system: Some(1000), ..Limits::default() },
+                "ulimit -v allows this process 50000 KiB of address space",
+            ),
             (Limits::default(), "a limit of threads or processes is reached"),
         ] {
             let error = with_limit(&Error::from_raw_os_error(libc::EAGAIN), &limits);

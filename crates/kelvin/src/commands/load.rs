@@ -93,6 +93,12 @@ fn search(args: &LoadArgs, peer: &Peer, mut setup: Setup, objective: Objective) 
     while let Some(rate) = search.next_rate() {
         setup.demand = at_rate(args, rate);
         let load = measure(&setup, peer)?;
+        // In a step that is shorter than the time between two requests nothing may be due.
+        if load.requests + load.failed() == 0 && load.interrupted.is_none() {
+            show::nothing_asked(rate, &load);
+            tries.push(load);
+            break;
+        }
         let is_kept = objective.is_kept(&load);
         is_generator_limit = !is_kept && objective.is_of_generator(&load);
         let is_over = is_generator_limit || load.interrupted.is_some();
@@ -263,9 +269,13 @@ fn allow_connections(connections: u32) -> Result<(), Fault> {
     let wanted = u64::from(connections) + OTHER_DESCRIPTORS;
     if wanted > allowed {
         let most = allowed.saturating_sub(OTHER_DESCRIPTORS);
-        let limit =
-            format!("{connections} connections need {wanted} descriptors and {allowed} are allowed (ulimit -n)");
-        return Err(Fault::because(format!("{limit}: ask for at most {most} by --users or --connections")));
+        let needs =
+            if connections == 1 { "1 connection needs".into() } else { format!("{connections} connections need") };
+        let fewer =
+            if most > 0 { format!("ask for at most {most} by --users or --connections, or ") } else { String::new() };
+        return Err(Fault::because(format!(
+            "{needs} {wanted} descriptors and {allowed} are allowed: {fewer}raise the limit by ulimit -n {wanted}"
+        )));
     }
     Ok(())
 }

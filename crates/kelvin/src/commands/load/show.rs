@@ -3,8 +3,9 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use kelvin_model::Unit;
 use kelvin_model::load::{Errors, Generator, GeneratorLimit, Latency, Load, Offered, RateSearch, Second};
-use kelvin_model::{Unit, units};
+use kelvin_model::units::{self, plural};
 use kelvin_report::text::{left, right};
 
 use super::placement::Placement;
@@ -35,12 +36,12 @@ impl Progress {
         let what = match series.last() {
             None => "warming up".to_owned(),
             Some(last) => format!(
-                "{} of {} s, {}, p99 {}, {} errors",
+                "{} of {} s, {}, p99 {}, {}",
                 series.len(),
                 self.seconds,
                 units::plain(last.requests as f64, Unit::PerSecond),
-                time(last.p99),
-                units::count(last.errors)
+                if last.requests > 0 { time(last.p99) } else { "-".into() },
+                plural(last.errors, "error")
             ),
         };
         let _ = write!(io::stderr(), "{ERASE}{what}");
@@ -63,9 +64,9 @@ pub fn load(load: &Load, place: &Placement, out: &mut dyn Write) -> io::Result<(
     }
     let rate = units::plain(load.rate(), Unit::PerSecond);
     let bytes = units::plain(load.byte_rate(), Unit::BytesPerSecond);
-    writeln!(out, "{} requests, {rate}; {}, {bytes}", units::count(load.requests), units::bytes(load.bytes))?;
-    let connections = units::count(load.connections);
-    writeln!(out, "{} in flight on average, {connections} connections opened", units::number(load.in_flight))?;
+    writeln!(out, "{}, {rate}; {}, {bytes}", plural(load.requests, "request"), units::bytes(load.bytes))?;
+    let connections = plural(load.connections, "connection");
+    writeln!(out, "{} in flight on average, {connections} opened", units::number(load.in_flight))?;
     errors(load, out)?;
     writeln!(out)?;
     table(load, out)?;
@@ -131,8 +132,12 @@ pub fn name(load: &Load) -> String {
 
 /// A load as a point of a figure, in words.
 pub fn sentence(load: &Load) -> String {
-    let (rate, p50) = (units::plain(load.rate(), Unit::PerSecond), time(load.response.p50));
-    format!("{}: {rate}, median {p50}, p99 {}.", name(load), time(load.response.p99))
+    let Latency { count, p50, p99, .. } = load.response;
+    if count == 0 {
+        return format!("{}: no answer.", name(load));
+    }
+    let rate = units::plain(load.rate(), Unit::PerSecond);
+    format!("{}: {rate}, median {}, p99 {}.", name(load), time(p50), time(p99))
 }
 
 /// Says where the generator ran, unless that was left to the system.
@@ -143,8 +148,16 @@ fn placed(place: &Placement, out: &mut dyn Write) -> io::Result<()> {
 /// Says on standard error what came of one rate of a search.
 pub fn attempt(rate: f64, is_kept: bool, load: &Load) {
     let verdict = if is_kept { "kept" } else { "missed" };
-    let (p99, errors) = (time(load.response.p99), units::count(load.failed()));
-    output::remark(format_args!("{}: {verdict}, p99 {p99}, {errors} errors", units::plain(rate, Unit::PerSecond)));
+    let Latency { count, p99, .. } = load.response;
+    let p99 = if count > 0 { format!("p99 {}", time(p99)) } else { "no answer".into() };
+    let errors = plural(load.failed(), "error");
+    output::remark(format_args!("{}: {verdict}, {p99}, {errors}", units::plain(rate, Unit::PerSecond)));
+}
+
+/// Says on standard error that the search ends at a rate at which nothing was due in the measured time.
+pub fn nothing_asked(rate: f64, load: &Load) {
+    let (rate, time) = (units::plain(rate, Unit::PerSecond), units::seconds(load.seconds));
+    output::remark(format_args!("{rate}: no request was due within {time}; a longer --duration tells more"));
 }
 
 /// Writes what a search found.
@@ -156,7 +169,7 @@ pub fn search(found: &RateSearch, place: &Placement, out: &mut dyn Write) -> io:
             writeln!(out, "the highest rate with {objective} is {}; {} missed it", rate(*kept), rate(*missed))?;
         }
         (Some(kept), None) => writeln!(out, "{} kept {objective}; the highest rate is not known", rate(*kept))?,
-        (None, _) => writeln!(out, "no rate kept {objective}")?,
+        (None, _) => writeln!(out, "no rate that was measured kept {objective}")?,
     }
     if *is_generator_limit {
         writeln!(out, "The generator was the limit of the last try: the server may keep more.")?;
@@ -178,6 +191,7 @@ fn offered(offered: &Offered) -> String {
         Offered::Users { users, think } => {
             format!("{} users who {}", units::count(u64::from(*users)), thinks(*think, ""))
         }
+        Offered::Rate { rate: 1.0, .. } => "1 request a second".into(),
         Offered::Rate { rate, .. } => format!("{} requests a second", units::number(*rate)),
     }
 }
@@ -196,7 +210,7 @@ fn errors(load: &Load, out: &mut dyn Write) -> io::Result<()> {
     let parts = parts(load);
     match load.failed() {
         0 => writeln!(out, "no errors")?,
-        count => writeln!(out, "{} errors: {}", units::count(count), parts.join(", "))?,
+        count => writeln!(out, "{}: {}", plural(count, "error"), parts.join(", "))?,
     }
     if let Some(first) = first {
         writeln!(out, "the first: {first}")?;
@@ -302,7 +316,7 @@ fn limits(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
             format!("its thread worked or waited for a CPU {} of the time", units::percent(share))
         }
         (Some(GeneratorLimit::Late { share }), _) => {
-            format!("its own delays left out {} of the requests", units::percent(share))
+            format!("its own delays lowered the rate of requests by {}", units::percent(share))
         }
     };
     writeln!(out, "The generator was the limit: {why}. These figures are no measure of the server.")
