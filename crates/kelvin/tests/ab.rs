@@ -86,8 +86,8 @@ fn command_that_alone_exceeds_the_budget_is_killed_and_cannot_be_compared() {
 #[test]
 fn command_with_two_modes_is_compared_by_its_mean() {
     let place = Place::new();
-    // By turns nothing and half a second: a sleep never ends early.
-    let by_turns = "if rm turn 2>/dev/null; then sleep 0.5; else touch turn; fi";
+    // By turns a tenth and half of a second: a sleep never ends early, and what starts it takes little beside either.
+    let by_turns = "if rm turn 2>/dev/null; then sleep 0.5; else touch turn; sleep 0.1; fi";
     let arguments = ["--a-cmd", by_turns, "--b-cmd", "sleep 0.3", "--rounds", "6", "--budget", "minimum"];
     let output = run(&place, &[&arguments[..], &["--json", "--with-private"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
