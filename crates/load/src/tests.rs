@@ -239,7 +239,9 @@ fn an_even_rate_is_what_was_asked_for_however_short_the_measured_time_is() {
         let load = measured(&setup);
         let Offered::Rate { due, .. } = load.offered else { panic!("{load:?}") };
         assert_eq!(load.requests, requests, "{load:?}");
-        assert!((due / rate - 1.0).abs() < 1e-9 && (load.rate() / rate - 1.0).abs() < 1e-9, "{due} {}", load.rate());
+        assert!((due / rate - 1.0).abs() < 1e-9, "{due}");
+        // The last answer may come late, and none comes before its request is due.
+        assert!(load.rate() < rate * (1.0 + 1e-9), "{rate} {}", load.rate());
     }
 }
 
