@@ -320,21 +320,21 @@ fn read_ahead_is_named() {
     assert_named("read_ahead", ANY, || explained(&place, &touches));
 }
 
-/// A twentieth of a CPU, and an operation that takes longer than its part of a period: it stands still for 19 of 20, whatever else runs.
+/// A twentieth of a CPU, and an operation that takes several times its part of a period: it stands still for 19 of 20, whatever else runs.
 #[test]
 fn a_quota_is_named() {
     let _alone = alone();
     let group = match Group::make(Controller::Cpu) {
         Ok(group) => group,
-        Err(error) => return Missing::right(error).skips("why a pipe under a quota is slow"),
+        Err(error) => return Missing::right(error).skips("why a new file under a quota takes so long"),
     };
     group.limit_cpu(1000, Duration::from_millis(20)).unwrap();
     let place = Place::new();
     let entering = format!("echo 0 > {}", group.door().display());
-    let pipe = || explained_after(&place, &entering, "os.ipc.pipe.bandwidth placement=same_cpu message=64KiB", BRIEF);
-    let Some(first) = pipe() else { return };
+    let file = || explained_after(&place, &entering, "file.new filled=write block=1MiB bytes=16MiB", BRIEFEST);
+    let Some(first) = file() else { return };
     let mut first = Some(first);
-    let explanation = assert_named("group_quota", 95.0..=95.0, || first.take().unwrap_or_else(|| pipe().unwrap()));
+    let explanation = assert_named("group_quota", 95.0..=95.0, || first.take().unwrap_or_else(|| file().unwrap()));
     assert_eq!(verdict(&explanation, "memory_limit"), "absent");
 }
 
