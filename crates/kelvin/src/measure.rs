@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Member, analyse_among};
+use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Member, analyse, analyse_among};
 use kelvin_harness::{Effort, Judge, Plan, Setup, clock_source};
 use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings, RunStatus};
 use kelvin_store::{AppendError, Kin, Store, without_password};
@@ -39,8 +39,9 @@ pub struct Wishes<'a> {
     pub args: &'a MeasureArgs,
     /// How much of what identifies machine and user is kept.
     pub told: Told,
-    /// Machines of the user's own that the machine is judged by, beside those of the store.
-    pub members: &'a [Member],
+    /// Machines of the user's own that the machine is judged by, beside those of the store; `None` where nobody asks how it stands among
+    /// machines of its class, and the store need not be read for it.
+    pub members: Option<&'a [Member]>,
 }
 
 impl Wishes<'_> {
@@ -97,7 +98,11 @@ pub fn measure(
     }
     prepared.clear_up();
     let run = wishes.told.run(run)?;
-    let analysis = analyse_among(&run, &library_with(wishes.members, keeper.map(Keeper::store), &run.outline.machine));
+    let store = keeper.map(Keeper::store);
+    let analysis = match wishes.members {
+        Some(members) => analyse_among(&run, &library_with(members, store, &run.outline.machine)),
+        None => analyse(&run),
+    };
     let kept = keeper.zip(open).map_or(Ok(()), |(keeper, (mut recorder, end))| {
         let mut headlines = analysis.teaches(|metric| sockets::is_usual(metric, &sockets));
         headlines.extend(taught(&run, conditions));

@@ -42,7 +42,8 @@ pub fn run(args: &RunArgs) -> Done {
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let causes = if effort == Effort::Quick { 0.0 } else { gaps::SHARE };
     let (most, told) = (args.quick.then_some(MOST_OF_QUICK), Told::with(args.to.with_private));
-    let wishes = Wishes { mode, budget, most, rounds, causes, args: &args.measure, told, members: &beside.members };
+    let wishes =
+        Wishes { mode, budget, most, rounds, causes, args: &args.measure, told, members: Some(&beside.members) };
     let text = match (args.full, args.names.is_empty()) {
         (true, _) => Text::Full,
         (_, true) => Text::Screen,
@@ -60,7 +61,7 @@ pub fn sweep(args: &SweepArgs) -> Done {
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let told = Told::with(args.to.with_private);
     let wishes =
-        Wishes { mode, budget, most: None, rounds, causes: gaps::SHARE, args: &args.measure, told, members: &[] };
+        Wishes { mode, budget, most: None, rounds, causes: gaps::SHARE, args: &args.measure, told, members: Some(&[]) };
     carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 

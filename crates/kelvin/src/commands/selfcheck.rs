@@ -46,7 +46,7 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
         causes: 0.0,
         args: &args.measure,
         told: Told::ForFigures,
-        members: &[],
+        members: None,
     };
     let Fitted { plan, budget, .. } = Fitted::new(plan, &wishes, &Costs::of_table(&here.machine))?;
     let wishes = Wishes { budget: budget.seconds, ..wishes };

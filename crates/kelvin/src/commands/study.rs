@@ -108,7 +108,7 @@ pub fn study(args: &StudyArgs) -> Done {
         measure.round_limit = measure.round_limit.max(ROUND_OF_TRANSFERS);
     }
     let (most, told) = (args.quick.then_some(MOST_OF_QUICK), Told::with(args.to.with_private));
-    let wishes = Wishes { mode: "study", budget, most, rounds, causes: 0.0, args: &measure, told, members: &[] };
+    let wishes = Wishes { mode: "study", budget, most, rounds, causes: 0.0, args: &measure, told, members: Some(&[]) };
     run::carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 

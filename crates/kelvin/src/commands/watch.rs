@@ -232,7 +232,7 @@ impl<'a> Watch<'a> {
             causes: 0.0,
             args: &self.measure,
             told: Told::with(self.args.with_private),
-            members: &[],
+            members: None,
         }
     }
 

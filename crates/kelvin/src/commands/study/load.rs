@@ -52,7 +52,7 @@ pub fn load(args: &StudyArgs) -> Done {
         causes: 0.0,
         args: &args.measure,
         told: Told::with(args.to.with_private),
-        members: &[],
+        members: Some(&[]),
     };
     let nothing = Plan { units: Vec::new(), left_out: Vec::new() };
     let to = Destination::new(&args.to, Vec::new());
