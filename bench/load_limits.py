@@ -460,10 +460,10 @@ def studied_case(name, on, budget):
     """What a study of a case says of the limit."""
     plant, arguments, _ = CASES[name]
     told = study(on, plant, arguments, budget)
-    limit, text = limit_of(told)
-    for line in (text, *broken_laws(told)):
+    (limit, text), broken = limit_of(told), broken_laws(told)
+    for line in (text, *broken):
         common.say(f"{name}: {line}")
-    return {**{what: limit[what] for what in ("verdict", "doubts", "saturation", "knee")}, "text": text, "broken_laws": broken_laws(told)}
+    return {**{what: limit[what] for what in ("verdict", "doubts", "saturation", "knee")}, "text": text, "broken_laws": broken}
 
 
 def row_of_case(name, limit):
