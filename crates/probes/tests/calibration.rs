@@ -45,6 +45,42 @@ fn nine_of_ten_figures_of_each_machine_lie_in_the_ranges_that_others_tell() {
     }
 }
 
+/// A line of the table: how many figures, the share in range of all and of each area, and the median range.
+fn row(machine: &OtherMachine) -> String {
+    let figures = predicted(machine);
+    let held = Held::of(&figures).unwrap();
+    let of_area = |area: &&str| {
+        let own = figures.iter().filter(|one| one.figure.metric.split('.').next() == Some(*area));
+        Held::of(own).map_or("-".to_owned(), |held| format!("{:.0}", 100.0 * held.inside))
+    };
+    let areas: Vec<String> = AREAS.iter().map(of_area).collect();
+    format!(
+        "| {} | {} | {:.0} | {} | {:.2} |\n",
+        machine.name,
+        held.figures,
+        100.0 * held.inside,
+        areas.join(" | "),
+        held.range
+    )
+}
+
+/// Areas with figures of their own in a default run.
+const AREAS: [&str; 5] = ["cpu", "os", "mem", "file", "net"];
+
+#[test]
+fn the_book_has_the_result_of_each_machine() {
+    let head = format!(
+        "| machine | figures | in range, % | {} | range |\n|---|--:|--:|{}--:|\n",
+        AREAS.join(" | "),
+        "--:|".repeat(AREAS.len())
+    );
+    for (name, machines) in [("held-out runs", &held_out()[..]), ("kept machines", kelvin_probes::other_machines())] {
+        let mut rows: Vec<String> = machines.iter().map(row).collect();
+        rows.sort();
+        kelvin_testing::assert_in_book("held-out.md", name, &(head.clone() + &rows.concat()));
+    }
+}
+
 #[test]
 fn most_figures_are_predicted_and_the_median_of_them_closely() {
     let figures: usize = kelvin_probes::other_machines().iter().map(|machine| machine.figures.len()).sum();

@@ -8,10 +8,10 @@ pub mod mounted;
 pub mod postgres;
 pub mod served;
 
-use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
+use std::{env, fmt};
 
 /// Names the directory in which `make test` gathers what its steps have to say; see `scripts/test-report`.
 const RECORDS: &str = "KELVIN_TEST_RECORDS";
@@ -77,7 +77,7 @@ impl Missing {
     pub fn skips(&self, what: impl fmt::Display) {
         assert!(!self.why.trim().is_empty(), "{what} skipped for no reason");
         eprintln!("{what} skipped: {}", self.why);
-        if let Some(records) = std::env::var_os(RECORDS) {
+        if let Some(records) = env::var_os(RECORDS) {
             let record = OpenOptions::new().append(true).create(true).open(Path::new(&records).join("skipped"));
             record.and_then(|mut file| file.write_all(self.line(&what.to_string()).as_bytes())).unwrap();
         }
@@ -99,6 +99,26 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
+}
+
+/// Holds that a page of the book has this text between `<!-- NAME -->` and `<!-- end of NAME -->`; with `KELVIN_BLESS=1` it is written there.
+///
+/// # Panics
+/// Where it has another one, or has not these marks.
+pub fn assert_in_book(page: &str, name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(page);
+    let whole = fs::read_to_string(&path).unwrap();
+    let marks = [format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->")];
+    let (before, rest) = whole.split_once(&marks[0]).unwrap_or_else(|| panic!("{page} has no {}", marks[0]));
+    let (now, after) = rest.split_once(&marks[1]).unwrap_or_else(|| panic!("{page} has no {}", marks[1]));
+    if now == text {
+        return;
+    }
+    assert!(
+        env::var_os("KELVIN_BLESS").is_some_and(|value| value == "1"),
+        "{page} is out of date: run this test with KELVIN_BLESS=1"
+    );
+    fs::write(&path, [before, &marks[0], text, &marks[1], after].concat()).unwrap();
 }
 
 /// The directory whose files lie in memory; `None`, and said, where there is none.
