@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output};
 use std::time::Duration;
 
 use kelvin_testing::Missing;
-use link::Link;
+use link::{Link, Way};
 use place::{PATIENCE, Place, finished, names, stderr, stdout, within};
 use serde_json::Value;
 
@@ -107,6 +107,8 @@ const LARGE: usize = 80 << 20;
 const SMALLER: usize = 48 << 20;
 /// What a window of 128 KiB lets through in some 5 s, beside which the beginning and the end are short.
 const HELD_BACK: usize = 16 << 20;
+/// What gets through in some seconds where one frame of a hundred is lost: with Reno 900 kB/s of a round trip of 20 ms (Mathis et al. 1997).
+const LOSSY: usize = 6 << 20;
 
 /// Attempts at a choice: other work on this machine may take the processor from an end for as long as a moment lasts.
 const ATTEMPTS: usize = 3;
@@ -186,6 +188,31 @@ fn a_receive_window_that_is_too_small_for_the_round_trip_is_named() {
 fn a_send_buffer_that_is_too_small_for_the_round_trip_is_named() {
     let limit = |link: &Link| Link::limit_buffer(&link.near, "tcp_wmem", 256 << 10);
     assert_held_back(limit, "the sender's buffer", "a send buffer that limits a transfer");
+}
+
+/// One frame of a hundred that the near host sends is lost, over a round trip of 20 ms: nothing queues.
+#[test]
+fn losses_that_hold_a_stream_back_are_named_and_not_a_full_link() {
+    let way = |loses: f64| Way { takes: Duration::from_millis(10), loses, troubles: 0.0 };
+    let hosts = match Link::relayed([way(0.01), way(0.0)]) {
+        Ok(link) => Hosts::new(link, LOSSY),
+        Err(missing) => return missing.skips("losses that limit a transfer"),
+    };
+    let mut said = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let output = hosts.sent(&["--json", "--streams", "1"]);
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let sentence = found["sentence"].as_str().unwrap();
+        if sentence.contains("limited by losses on the link, ")
+            && sentence.contains(" % of the segments were sent again")
+        {
+            return;
+        }
+        assert!(!sentence.contains("limited by the link, which was full"), "{sentence}: {}", found["carried"]);
+        said.push(format!("{sentence}: {}", found["carried"]));
+        fs::remove_file(hosts.place.path().join("in/large")).unwrap();
+    }
+    panic!("{said:?}");
 }
 
 /// Bytes on the disk of what is arriving.

@@ -7,6 +7,9 @@
 //!
 //! The kernel counts for how long a window or a buffer kept a connection from sending, and counts little where acknowledgements come one
 //! by one. But a window of W bytes lets W through in a round trip (Little's law): what a moment carried tells for how long it was full.
+//!
+//! A link that is full has a queue before it, which makes round trips longer than the shortest one. Where segments are lost and round trips
+//! stay short, losses hold the connection back, or something on the way that drops what is above a rate.
 
 use std::time::{Duration, Instant};
 
@@ -40,6 +43,12 @@ pub struct Carried {
     pub most: Option<u64>,
     /// The shortest round trip; 0 where there was none.
     pub round_trip: u64,
+    /// The mean of the smoothed round trip at the ends of moments of the link; 0 where there were none.
+    pub of_link: u64,
+    /// Segments with data that were sent, and those that were sent again.
+    pub segments: u64,
+    /// See `segments`.
+    pub retransmitted: u64,
     /// How often the sender waited for an answer, and for how long.
     pub answers: u64,
     /// See `answers`.
@@ -54,17 +63,22 @@ impl Carried {
 
     /// Adds what another connection carried.
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { bytes, busy, by_window, by_buffer, window, buffer, most, round_trip, answers, waited } = *other;
+        let Self { bytes, busy, by_window, by_buffer, window, buffer, most, .. } = *other;
+        let Self { round_trip, of_link, segments, retransmitted, answers, waited, .. } = *other;
         let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
         sum(&mut self.bytes, bytes);
         sum(&mut self.busy, busy);
         sum(&mut self.by_window, by_window);
         sum(&mut self.by_buffer, by_buffer);
+        sum(&mut self.segments, segments);
+        sum(&mut self.retransmitted, retransmitted);
         sum(&mut self.answers, answers);
         sum(&mut self.waited, waited);
         self.window = self.window.max(window);
         self.buffer = self.buffer.max(buffer);
         self.most = self.most.max(most);
+        // A queue that one of them met is one.
+        self.of_link = self.of_link.max(of_link);
         self.round_trip = [self.round_trip, round_trip].into_iter().filter(|&trip| trip > 0).min().unwrap_or_default();
     }
 }
@@ -77,6 +91,8 @@ pub(crate) struct Meter {
     /// Bytes a second in the last moment if it was one of the link, and in the fastest one of whatever kind.
     last: Option<u64>,
     fastest: u64,
+    /// Smoothed round trips at the ends of moments of the link, added up, and how many.
+    trips: (u64, u64),
     window: Full,
     buffer: Full,
 }
@@ -137,6 +153,9 @@ impl Meter {
             let bytes = known.bytes.saturating_sub(before.bytes);
             let rate = (bytes as f64 / time.as_secs_f64().max(1e-9)) as u64;
             let of_link = Some(rate).filter(|&rate| rate > 0 && is_of_link(&before, &known, time));
+            if of_link.is_some() {
+                self.trips = (self.trips.0.saturating_add(known.round_trip), self.trips.1 + 1);
+            }
             // None is less than any.
             self.most = self.most.max(self.last.min(of_link));
             (self.last, self.fastest) = (of_link, self.fastest.max(rate));
@@ -152,6 +171,11 @@ impl Meter {
     /// another one.
     pub(crate) fn most(&self) -> Option<u64> {
         self.most.filter(|&most| self.fastest as f64 <= MORE * most as f64)
+    }
+
+    /// The mean of the smoothed round trip at the ends of moments of the link, in nanoseconds; 0 where there were none.
+    pub(crate) fn round_trip(&self) -> u64 {
+        self.trips.0 / self.trips.1.max(1)
     }
 
     /// For how long the receiver's window was full, and the send buffer.
@@ -241,14 +265,25 @@ mod tests {
     }
 
     #[test]
+    fn round_trips_of_the_link_are_those_at_the_ends_of_its_moments() {
+        let (begun, mut meter) = (Instant::now(), Meter::default());
+        assert_eq!(meter.round_trip(), 0);
+        let of = |bytes, not_sent, round_trip| waiting::Carried { round_trip, ..known(bytes, not_sent, 0) };
+        let seen = [of(0, 9, 900), of(1000, 9, 10), of(2000, 9, 30), of(3000, 0, 7000)];
+        (0..).zip(seen).for_each(|(second, known)| meter.look(begun + second * SECOND, known));
+        assert_eq!(meter.round_trip(), 20);
+    }
+
+    #[test]
     fn what_several_connections_carried_is_added_up() {
-        let one =
-            Carried { bytes: 5, busy: 7, most: Some(3), round_trip: 9, answers: 1, waited: 4, ..Carried::default() };
+        let one = Carried { bytes: 5, busy: 7, most: Some(3), round_trip: 9, of_link: 12, ..Carried::default() };
+        let one = Carried { segments: 6, retransmitted: 1, answers: 1, waited: 4, ..one };
         let mut all = Carried::default();
         all.add(&one);
         all.add(&Carried::default());
-        all.add(&Carried { most: None, round_trip: 4, ..one });
-        let sum = Carried { bytes: 10, busy: 14, round_trip: 4, answers: 2, waited: 8, ..one };
+        all.add(&Carried { most: None, round_trip: 4, of_link: 11, ..one });
+        let sum = Carried { bytes: 10, busy: 14, round_trip: 4, segments: 12, retransmitted: 2, ..one };
+        let sum = Carried { answers: 2, waited: 8, ..sum };
         assert_eq!(all, sum);
     }
 }

@@ -254,6 +254,9 @@ impl<S: Stream> Channel<S> {
             buffer: buffer.bytes,
             most: self.meter.most(),
             round_trip: known.least_round_trip,
+            of_link: self.meter.round_trip(),
+            segments: known.segments.into(),
+            retransmitted: known.retransmitted.into(),
             answers: self.answers,
             waited: self.waited,
         })

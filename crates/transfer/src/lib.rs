@@ -55,7 +55,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caller: Part { program: "kelvin send", role: "sender" },
     magic: *b"kelvin transfer\n",
     context: "kelvin 2026 transfer, Noise pre-shared key",
-    version: 11,
+    version: 12,
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

@@ -20,6 +20,11 @@ const LIMITING: f64 = 0.6;
 const EXPLAINED: f64 = 0.5;
 /// The share from which on a quota, or other work, is named as what kept an end from running.
 const KEPT: f64 = 0.1;
+/// The share of segments that were sent again from which on losses may hold a connection back: with Reno one in a thousand keeps some 39
+/// segments on their way (Mathis et al. 1997, sqrt(3 / 2p)).
+const LOSES: f64 = 0.001;
+/// How many times the shortest round trip one takes at least where there is a queue before the link.
+const QUEUED: f64 = 1.1;
 
 /// The bytes of files: which were moved, and which need not be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -276,16 +281,42 @@ impl Summary {
         }
         match limit {
             Limit::Asked => format!("held back by the limit that was set, {most}"),
-            Limit::Link if self.streams > 1 => format!("limited by the link, for which both ends waited {most}"),
-            Limit::Link => {
-                let rate = units::plain(self.link_rate().unwrap_or_default() as f64, Unit::BytesPerSecond);
-                format!("limited by the link, which was full {most} at {rate}")
-            }
+            Limit::Link => self.by_link(&most),
             Limit::Window => format!("limited by {}{}, full {most}", limit.words(self), self.of_trips()),
             Limit::Waits => self.waits(share),
             Limit::Storage(_) => format!("limited by {}, which was waited for {most}", limit.words(self)),
             Limit::Cpu(end) => format!("limited by {}", self.processor(end)),
         }
+    }
+
+    /// The link held it back for this part of the time.
+    fn by_link(&self, most: &str) -> String {
+        let full = if self.streams > 1 {
+            format!("limited by the link, for which both ends waited {most}")
+        } else {
+            let rate = units::plain(self.link_rate().unwrap_or_default() as f64, Unit::BytesPerSecond);
+            format!("limited by the link, which was full {most} at {rate}")
+        };
+        self.lost().map_or(full.clone(), |lost| self.by_losses(most).unwrap_or_else(|| format!("{full}; {lost}")))
+    }
+
+    /// How much was lost, in words, if that is enough to hold a connection back.
+    fn lost(&self) -> Option<String> {
+        let Carried { segments, retransmitted, .. } = self.carried?;
+        let share = retransmitted as f64 / segments.max(1) as f64;
+        (share >= LOSES).then(|| format!("{:.2} % of the segments were sent again", 100.0 * share.min(1.0)))
+    }
+
+    /// That losses held it back for this part of the time, where there was no queue before the link.
+    fn by_losses(&self, most: &str) -> Option<String> {
+        let Carried { round_trip, of_link, .. } = self.carried?;
+        let is_short = of_link > 0 && (of_link as f64) < QUEUED * round_trip as f64;
+        let lost = self.lost().filter(|_| is_short)?;
+        let [usual, least] = [of_link, round_trip].map(|trip| units::seconds(trip as f64 / 1e9));
+        Some(format!(
+            "limited by losses on the link, or by a limit of its rate that drops what is above it, {most}: {lost}, and round trips took \
+             {usual}, no longer than without a queue ({least})"
+        ))
     }
 
     /// Both ends waited for this share of the time, and nothing is known to have been full.
@@ -306,6 +337,12 @@ impl Summary {
             return format!(
                 "limited by round trips: the sender waited for {answers} answers, each of which takes {trip} or more; {link}"
             );
+        }
+        // Of a connection that had bytes to send all the time.
+        if self.share(carried.busy) - self.held() >= share - KEPT
+            && let Some(losses) = self.by_losses(&percent(share))
+        {
+            return losses;
         }
         let answers = percent(self.share(carried.waited));
         format!(
@@ -648,6 +685,27 @@ mod tests {
     }
 
     #[test]
+    fn losses_without_a_queue_are_told_from_a_full_link() {
+        let known = Carried { most: Some(RATE), segments: 5000, round_trip: 40_000_000, ..Carried::default() };
+        let of = |retransmitted, of_link| waiting(970, Carried { retransmitted, of_link, ..known }).limited();
+        let full = "limited by the link, which was full 97 % of the time at 10.0 MB/s";
+        assert_eq!(of(4, 41_000_000), full);
+        assert_eq!(of(60, 55_000_000), format!("{full}; 1.20 % of the segments were sent again"));
+        assert_eq!(
+            of(60, 41_000_000),
+            "limited by losses on the link, or by a limit of its rate that drops what is above it, 97 % of the time: 1.20 % of the segments \
+             were sent again, and round trips took 41.0 ms, no longer than without a queue (40.0 ms)"
+        );
+        // Its rate is not known, since it went up and down.
+        let unknown = Carried { most: None, retransmitted: 60, of_link: 41_000_000, busy: part(950), ..known };
+        assert!(
+            waiting(970, unknown).limited().starts_with("limited by losses on the link, or by a limit of its rate ")
+        );
+        let rarely = waiting(970, Carried { busy: part(300), ..unknown }).limited();
+        assert!(rarely.starts_with("what limited it is not known: "), "{rarely}");
+    }
+
+    #[test]
     fn what_a_link_can_is_not_known_without_a_moment_that_shows_it() {
         let short = waiting(800, Carried::default());
         let words = "what limited it is not known: both ends waited 90 % of the time, the sender for answers 0 % of the time, and the rate \
@@ -800,6 +858,9 @@ mod tests {
                     buffer: all,
                     most,
                     round_trip: all,
+                    of_link: all,
+                    segments: all,
+                    retransmitted: all,
                     answers: all,
                     waited: all,
                 };

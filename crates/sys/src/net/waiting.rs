@@ -24,6 +24,10 @@ const LEAST_ROUND_TRIP: usize = 148;
 /// Where `tcpi_bytes_acked` and, in microseconds, `tcpi_busy_time` are.
 const ACKNOWLEDGED: usize = 120;
 const BUSY: usize = 168;
+/// Where `tcpi_total_retrans` and `tcpi_data_segs_out` are, in segments, and, in microseconds, `tcpi_rtt`.
+const ALL_RETRANSMITTED: usize = 100;
+const ALL_SENT: usize = 156;
+const ROUND_TRIP: usize = 68;
 /// Where `tcpi_rwnd_limited` and `tcpi_sndbuf_limited` are, in microseconds.
 const WINDOW_LIMITED: usize = 176;
 const BUFFER_LIMITED: usize = 184;
@@ -50,8 +54,14 @@ pub struct Carried {
     pub limited: Limited,
     /// Bytes that were not sent yet.
     pub not_sent: u32,
-    /// The shortest round trip so far, in nanoseconds.
+    /// Segments with data that were sent, and those that were sent again.
+    pub segments: u32,
+    /// See `segments`.
+    pub retransmitted: u32,
+    /// The shortest round trip so far, in nanoseconds, and the smoothed one.
     pub least_round_trip: u64,
+    /// See `least_round_trip`.
+    pub round_trip: u64,
     /// Bytes of the other end's receive window now; 0 where the kernel does not say.
     pub window: u32,
     /// Bytes in the send buffer now: that were not sent, or are not acknowledged.
@@ -136,7 +146,10 @@ pub fn carried(socket: &impl AsFd) -> Result<Carried> {
         busy: large(BUSY).saturating_mul(1000),
         limited: limited_by(&info),
         not_sent: number(NOT_SENT),
+        segments: number(ALL_SENT),
+        retransmitted: number(ALL_RETRANSMITTED),
         least_round_trip: u64::from(number(LEAST_ROUND_TRIP)) * 1000,
+        round_trip: u64::from(number(ROUND_TRIP)) * 1000,
         window: number(WINDOW),
         in_buffer: unacknowledged(socket)?,
     })
@@ -229,6 +242,8 @@ mod tests {
         let waited = carried(&near).unwrap();
         assert!(waited.busy >= waited.limited.by_window && waited.busy > carried_before.busy, "{waited:?}");
         assert!(waited.not_sent > 0 && waited.bytes < written as u64 && waited.least_round_trip > 0, "{waited:?}");
+        assert!(waited.segments > 0 && waited.retransmitted <= waited.segments, "{waited:?}");
+        assert!(waited.round_trip >= waited.least_round_trip, "{waited:?}");
         assert!(waited.in_buffer >= waited.not_sent && waited.in_buffer as usize <= written, "{waited:?}");
         std::thread::scope(|scope| {
             scope.spawn(|| far.read_exact(&mut vec![0; written]).unwrap());
