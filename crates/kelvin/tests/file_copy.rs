@@ -3,9 +3,11 @@
 mod place;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
+use kelvin_testing::mounted::{FileSystemKind, Mounted};
 use kelvin_testing::{Missing, is_root};
 use place::{KELVIN, PATIENCE, Place, assert_refused, finished, names, signal, stderr, stdout, within};
 
@@ -94,6 +96,41 @@ fn a_method_that_cannot_names_itself_and_the_remedy() {
     assert_eq!(found["not_possible"].as_array().unwrap().len(), 2, "{found}");
     assert!(fs::read(&copy).unwrap() == fs::read(place.path().join("data")).unwrap());
     assert_eq!(place.names(), ["data"]);
+}
+
+/// Where a file system shares blocks, a copy takes no room until one of the two is changed, and then only one of them is.
+#[test]
+fn blocks_are_shared_where_a_file_system_can_and_a_change_is_of_one_file() {
+    const BYTES: usize = 24 << 20;
+    let base = Place::new();
+    for kind in [FileSystemKind::Xfs, FileSystemKind::Btrfs] {
+        let mounted = match Mounted::of(kind, base.path()) {
+            Ok(mounted) => mounted,
+            Err(missing) => {
+                missing.skips(format!("a copy that shares blocks on {}", kind.name()));
+                continue;
+            }
+        };
+        let of = |name: &str| mounted.path().join(name).to_str().unwrap().to_owned();
+        base.file("data", BYTES);
+        fs::copy(base.path().join("data"), of("data")).unwrap();
+        fs::File::open(of("data")).unwrap().sync_all().unwrap();
+        let free = || kelvin_sys::fs::room(&mounted.path()).unwrap().free_bytes;
+        let before = free();
+        for method in ["reflink", "auto"] {
+            let asked = ["file", "copy", &of("data"), &of(method), "--method", method, "--sync", "fsync", "--verify"];
+            let found = base.json(&asked);
+            let kind = kind.name();
+            assert_eq!((&found["method"], &found["bytes"]), (&"reflink".into(), &BYTES.into()), "{kind}: {found}");
+            assert_eq!((&found["calls"]["ioctl"], &found["requests"]), (&1.into(), &1.into()), "{kind}: {found}");
+            assert!(found["compared"].is_string(), "{kind}: {found}");
+        }
+        assert!(before.saturating_sub(free()) < BYTES as u64 / 4, "{}: {before} and {}", kind.name(), free());
+        fs::OpenOptions::new().write(true).open(of("auto")).unwrap().write_all(b"another beginning").unwrap();
+        assert_eq!(base.digest(&of("data")), base.digest("data"));
+        assert_eq!(base.digest(&of("reflink")), base.digest("data"));
+        assert_ne!(base.digest(&of("auto")), base.digest("data"));
+    }
 }
 
 #[test]

@@ -225,7 +225,7 @@ impl Found {
     fn calls_line(&self, copied: &Copied) -> String {
         let made: Vec<String> =
             copied.calls.made().iter().map(|(name, count)| format!("{} {name}", units::count(*count))).collect();
-        format!("{} system calls: {}", units::count(copied.calls.total()), made.join(", "))
+        format!("{}: {}", units::plural(copied.calls.total(), "system call"), made.join(", "))
     }
 
     /// What became of holes, if the source has any, or may have.

@@ -193,7 +193,7 @@ impl Figures {
             let passes = if self.passes > 1 { " over all passes" } else { "" };
             add("digest", format!("{digest}{passes}"));
         }
-        add(self.way.done(), format!("{} in {} requests", units::bytes(self.bytes), units::count(self.requests)));
+        add(self.way.done(), format!("{} in {}", units::bytes(self.bytes), units::plural(self.requests, "request")));
         let used = self.user_seconds + self.system_seconds;
         add(
             "time",
@@ -213,7 +213,7 @@ impl Figures {
             ),
         );
         if let Some(latency) = &self.latency {
-            let [latencies, cost] = latency.lines();
+            let [latencies, cost] = latency.lines(self.requests);
             add("latency", latencies);
             add("", cost);
         }
@@ -234,8 +234,13 @@ impl Figures {
 }
 
 impl Latency {
-    fn lines(&self) -> [String; 2] {
+    /// Of so many requests.
+    fn lines(&self, requests: u64) -> [String; 2] {
         let time = |value| units::plain(value, Unit::Nanoseconds);
+        let cost = format!("timing a request costs {} of it", time(self.recording_cost));
+        if requests == 1 {
+            return [format!("{}, of the only request", time(self.longest)), cost];
+        }
         let latencies = format!(
             "median {}, 90 % {}, 99 % {}, 99.9 % {}, longest {}",
             time(self.p50),
@@ -244,7 +249,7 @@ impl Latency {
             time(self.p999),
             time(self.longest),
         );
-        [latencies, format!("timing a request costs {} of it", time(self.recording_cost))]
+        [latencies, cost]
     }
 }
 
