@@ -225,9 +225,13 @@ impl Summary {
         self.carried.and_then(|carried| carried.most)
     }
 
-    /// For which share of the time a window or a buffer of the connection was full.
+    /// For which share of the time a window or a buffer was full: of several connections, which are busy at the same time, on average.
     fn held(&self) -> f64 {
-        self.carried.map_or(0.0, |carried| self.share(carried.by_window.saturating_add(carried.by_buffer)))
+        self.carried.map_or(0.0, |Carried { by_window, by_buffer, busy, .. }| {
+            let held = by_window.saturating_add(by_buffer);
+            let (all, busy) = (self.share(held), self.share(busy) * held as f64 / busy.max(1) as f64);
+            if busy > 0.0 { all.min(busy) } else { all }
+        })
     }
 
     /// Whether its rate can be predicted from what the stages of both ends cost, and from what the link can, if that held it back.
@@ -757,6 +761,11 @@ mod tests {
         let several =
             Summary { streams: 4, ..waiting(250, Carried { busy: part(950), most: Some(RATE), ..Carried::default() }) };
         assert_eq!(several.limited(), "limited by the link, for which both ends waited 90 % of the time");
+        // All of them are busy at once, and a window holds each back for a fifth of that.
+        let carried = Carried { busy: 4 * part(950), by_window: 4 * part(190), most: Some(RATE), ..Carried::default() };
+        let several = Summary { streams: 4, ..waiting(250, carried) };
+        assert!((several.held() - 0.2).abs() < 1e-9, "{}", several.held());
+        assert!(several.limited().starts_with("limited by the link, "), "{}", several.limited());
         // What holds neither back need not be the link, where that was never seen to.
         let unseen = Summary { streams: 4, ..waiting(250, Carried { busy: part(950), ..Carried::default() }) };
         assert!(
