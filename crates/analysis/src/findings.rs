@@ -170,8 +170,16 @@ fn invalid(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     asked(analysis).filter_map(of).collect()
 }
 
-/// An area that is slow as a whole changes how to read all of its figures; one that is fast is good to know.
+/// An area that is slow as a whole changes how to read all of its figures; one that is fast is good to know. Where all areas are slow it is the
+/// machine that is.
 fn off_class(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let known: Vec<&AreaAgainstClass> = analysis.normal.areas.iter().filter(|area| !area.rests_on_few).collect();
+    if known.len() > 1 && known.iter().all(|area| area.against == AgainstClass::Slower) {
+        let metrics =
+            measured_of(analysis, |result| known.iter().any(|area| result.metric.area() == area.area.as_str()));
+        let found = Found::SlowMachine(known.into_iter().cloned().collect());
+        return vec![Raw { importance: Importance::Major, found, metrics }];
+    }
     let of = |area: &AreaAgainstClass| {
         let importance = match area.against {
             AgainstClass::Usual => return None,

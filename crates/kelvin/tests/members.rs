@@ -50,20 +50,24 @@ fn a_machine_is_judged_by_others_of_its_user() {
     let (_, today) = kelvin_testing::stored_run("intel-guest-3");
     let mut run: Value = serde_json::from_str(&today).unwrap();
     // Figures enough for an area.
-    let is_kept = |one: &Value| one["probe"].as_str().unwrap().starts_with("os.syscall");
+    let is_kept =
+        |one: &Value| ["os.syscall", "cpu."].iter().any(|area| one["probe"].as_str().unwrap().starts_with(area));
     for list in ["plan", "measurements"] {
         run[list].as_array_mut().unwrap().retain(is_kept);
     }
-    let write = |name: &str, times: f64| {
-        let text = of_machine(&run, name, "os.", times).to_string();
+    let write_area = |name: &str, area: &str, times: f64| {
+        let text = of_machine(&run, name, area, times).to_string();
         fs::write(place.path().join(format!("{name}.json")), text).unwrap();
     };
+    let write = |name: &str, times: f64| write_area(name, "os.", times);
     let members: Vec<String> = (0..MEMBERS).map(|number| format!("member-{number}")).collect();
     for (number, name) in members.iter().enumerate() {
         write(name, 0.97 + 0.012 * number as f64);
     }
     write("usual", 1.0);
     write("slow", 1.5);
+    // Every area.
+    write_area("slow-machine", "", 1.5);
     // Nothing is published of a guest that hides its model.
     let alone: Value = serde_json::from_str(&says(&place, &["report", "slow.json", "--format", "json"])).unwrap();
     let normal = &alone["analysis"]["normal"];
@@ -77,6 +81,10 @@ fn a_machine_is_judged_by_others_of_its_user() {
         assert_eq!(area["against"], against, "{area}");
         assert_eq!((area["members"].as_array().unwrap().len(), &area["rests_on_few"]), (MEMBERS, &Value::from(false)));
     }
+    let screen = says(&place, &[&["report", "slow-machine.json"], &beside[..]].concat());
+    let flat = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("! All of the machine is 1.5"), "{screen}");
+    assert!(!flat.contains("as a whole is"), "{screen}");
     // By the store that the run is in, and by one that is named.
     for file in files.iter().map(String::as_str).chain(["slow.json"]) {
         says(&place, &["runs", "import", file]);

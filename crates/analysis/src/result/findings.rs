@@ -100,6 +100,8 @@ pub enum Found {
     },
     /// An area that is slower or faster as a whole than machines of its class.
     OffClass(AreaAgainstClass),
+    /// All areas that a class is well known of, two at least, are slower as a whole than machines of it.
+    SlowMachine(Vec<AreaAgainstClass>),
     /// A gap between measured and predicted.
     Gap(Gap),
     /// Figures with one kind of warning.

@@ -85,6 +85,7 @@ fn said(found: &Found, run: &Run, analysis: &Analysis) -> (String, String) {
             "each holds by an interval over rounds: see the study net.peer".into(),
         ),
         Found::OffClass(area) => super::normal::off_class(area),
+        Found::SlowMachine(areas) => super::normal::slow_machine(areas),
         Found::Gap(gap) => of_gap(gap, analysis),
         Found::Warned { count, all, by_chance, first, warning } => {
             of_warning(analysis, (*count, *all, *by_chance), first, warning)

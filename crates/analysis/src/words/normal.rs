@@ -32,6 +32,29 @@ pub(crate) fn off_class(area: &AreaAgainstClass) -> (String, String) {
     (text, format!("{}; 95 % of them are at {}", figures(area), usual(area)))
 }
 
+/// The same of a machine all areas of which are slow.
+pub(crate) fn slow_machine(areas: &[AreaAgainstClass]) -> (String, String) {
+    let factors = areas.iter().map(|area| area.factor);
+    let (least, most) = factors.fold((f64::INFINITY, 0.0f64), |(least, most), one| (least.min(one), most.max(one)));
+    let [low, high] = [least, most].map(number);
+    let times = if low == high { low } else { format!("{low} to {high}") };
+    // The class with the most members stands for all: those of the kernel's are of it, and have its mitigations.
+    let others = areas.iter().max_by_key(|area| area.members.len()).map(others).unwrap_or_default();
+    let text = format!(
+        "all of the machine is {times} times as slow as {others}: perhaps a lower frequency, a CPU quota, or a neighbour"
+    );
+    let each = areas.iter().map(|area| {
+        format!(
+            "{} {}, {}, 95 % of them at {}",
+            area_words(area.area).name,
+            number(area.factor),
+            figures(area),
+            usual(area)
+        )
+    });
+    (text, each.collect::<Vec<_>>().join("; "))
+}
+
 /// `15 other Zen 4 guests`.
 fn others(area: &AreaAgainstClass) -> String {
     format!("{} other {}", area.members.len(), area.compared_with)
