@@ -134,6 +134,15 @@ columns! { Remarks of result: &MetricResult {
     reason: Text = Text(words::no_number(&result.outcome, result.metric.unit).map(|(_, why)| why).unwrap_or_default()),
 }}
 
+// The range of machines of its class, and what the figure is against it: `slower`, `usual`, `faster`.
+columns! { OfClass of result: &MetricResult {
+    class_low: Cell = cell(result.of_class.map(|of_class| of_class.low)),
+    class_middle: Cell = cell(result.of_class.map(|of_class| of_class.middle)),
+    class_high: Cell = cell(result.of_class.map(|of_class| of_class.high)),
+    class_members: Option<usize> = result.of_class.map(|of_class| of_class.members),
+    against_class: &'static str = kelvin_analysis::words::normal::word(result),
+}}
+
 columns! { Origin of at: (&str, &str, &Round) {
     metric: Text = Text(at.0.to_owned()),
     case: Text = Text(at.1.to_owned()),
@@ -162,13 +171,14 @@ columns! { Batch of at: (&Batches, &OverheadReading, usize) {
 
 impl Render for CsvSummary {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut rows = headed::<(Subject, Headline, Predicted, Treatments, Samples, Remarks)>(out)?;
+        let mut rows = headed::<(Subject, Headline, Predicted, Treatments, Samples, Remarks, OfClass)>(out)?;
         for result in &report.analysis.results {
             let summary = result.outcome.found();
             let treatments = summary.map(Treatments::of).unwrap_or_default();
             let samples = summary.map(Samples::of).unwrap_or_default();
             let (headline, predicted) = (Headline::of(result), Predicted::of(result));
-            rows.serialize((Subject::of(result), headline, predicted, treatments, samples, Remarks::of(result)))?;
+            let (remarks, of_class) = (Remarks::of(result), OfClass::of(result));
+            rows.serialize((Subject::of(result), headline, predicted, treatments, samples, remarks, of_class))?;
         }
         rows.flush()
     }

@@ -24,10 +24,11 @@ impl Render for Markdown {
             return out.write_all(study_page(report, &sections).as_str().as_bytes());
         }
         let page = md!(
-            "{}{}{}{}{}{}{}{}{}{}",
+            "{}{}{}{}{}{}{}{}{}{}{}",
             head(report),
             report.analysis.screen.as_ref().map(|screen| first_screen(report, screen)),
             list("Verdict", &report.analysis.verdict),
+            list("Normal for its class", kelvin_analysis::words::normal::lines(&report.analysis.normal)),
             hazards(report),
             nothing,
             sections.iter().map(|one| section(report, one)).collect::<Marked>(),

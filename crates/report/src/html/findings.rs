@@ -1,6 +1,6 @@
 //! The findings of a run: the five that matter most, and the rest folded below them, what is slower apart from what is faster.
 
-use kelvin_analysis::words::explanation;
+use kelvin_analysis::words::{explanation, normal};
 use kelvin_analysis::{Finding, Found, Gap, Importance, MetricResult};
 use kelvin_model::units::metric_at;
 
@@ -8,8 +8,18 @@ use super::{list, scrolling};
 use crate::safe::{Markup, html};
 use crate::{Report, units, words};
 
-/// The findings of a report.
+/// The findings of a report, and how each area is against machines of the same class.
 pub(super) fn findings(report: &Report<'_>) -> Markup {
+    let lines = normal::lines(&report.analysis.normal);
+    let of_class = (!lines.is_empty()).then(|| {
+        let lines = list("findings", lines.iter().map(|line| html!("{}", line)));
+        html!("<details class=\"folded\"><summary>Normal for its class</summary>{}</details>", lines)
+    });
+    html!("{}{}", of_this_run(report), of_class)
+}
+
+/// The findings of a report.
+fn of_this_run(report: &Report<'_>) -> Markup {
     let all = &report.analysis.findings;
     if all.is_empty() {
         return html!("<p>Nothing odd was found.</p>");
