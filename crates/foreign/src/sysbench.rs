@@ -16,10 +16,6 @@ static OTHER_FILES: Row = Row::other(
     "fileio in another mode, by other blocks, through the page cache, or by several threads",
     "no metric of kelvin is the same work",
 );
-static NEWER_FILES: Row = Row::other(
-    "fileio of sysbench 1.1 and later",
-    "its results stand in another form, which is not read; that of sysbench 1.0 is",
-);
 static LIMITED: Row = Row::other("events at a limited rate (--rate)", "it measures the limit");
 static BRIEF: Row =
     Row::other("a test of less than half a second", "the caches of the device decide what so few requests take");
@@ -31,7 +27,7 @@ static MEMORY: Row = Row::other(
 static OTHERS: Row = Row::other("threads, mutex, scripts", "no metric of kelvin is the same work");
 
 /// All of it.
-pub(crate) static TABLE: &[Row] = &[READS, LATENCY, OTHER_FILES, NEWER_FILES, LIMITED, BRIEF, CPU, MEMORY, OTHERS];
+pub(crate) static TABLE: &[Row] = &[READS, LATENCY, OTHER_FILES, LIMITED, BRIEF, CPU, MEMORY, OTHERS];
 
 /// What its text begins with.
 pub(crate) const BEGINS: &str = "sysbench 1.";
@@ -59,15 +55,15 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
     let has = |line: &str| text.lines().any(|known| known.trim() == line);
     let begins = |line: &str| text.lines().any(|known| known.trim().starts_with(line));
     let mut found = Found { version: version(text["sysbench ".len()..].trim_start()), ..Found::default() };
-    if has("File operations:") {
+    if begins("Extra file open flags:") {
         let is_same = has("Doing random read test")
             && has("Block size 4KiB")
             && has("Extra file open flags: directio")
             && has("Using synchronous I/O mode")
             && has("Number of threads: 1")
             && !begins("Using checksums validation");
-        let is_brief = number(text, "total time:").is_some_and(|seconds| seconds < LEAST_SECONDS);
-        match number(text, "reads/s:") {
+        let is_brief = seconds(text).is_some_and(|seconds| seconds < LEAST_SECONDS);
+        match reads(text) {
             _ if !is_same => found.leave_out(&OTHER_FILES),
             Some(_) if begins("Target transaction rate:") => found.leave_out(&LIMITED),
             Some(_) if is_brief => found.leave_out(&BRIEF),
@@ -77,8 +73,6 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
             }
             None => found.not_read(&READS),
         }
-    } else if begins("Extra file open flags:") {
-        found.leave_out(&NEWER_FILES);
     } else if has("CPU speed:") {
         found.leave_out(&CPU);
     } else if has("Running memory speed test with the following options:") {
@@ -89,7 +83,20 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
     Ok(found)
 }
 
-/// The number behind a label; a unit of seconds may follow it.
-fn number(text: &str, label: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.trim().strip_prefix(label)?.trim().trim_end_matches('s').parse().ok())
+/// Reads a second: `reads/s: 21783.60` up to version 1.0, `read:  IOPS=13721.07 53.60 MiB/s (56.20 MB/s)` from 1.1 on.
+fn reads(text: &str) -> Option<f64> {
+    let newer = || after(text, "read:")?.strip_prefix("IOPS=")?.split(' ').next()?.parse().ok();
+    after(text, "reads/s:").map_or_else(newer, |rate| rate.parse().ok())
+}
+
+/// How long the test took, in seconds. From 1.1 on only the sum of all latencies says it, in milliseconds: of one thread it is all but the
+/// time between two reads.
+fn seconds(text: &str) -> Option<f64> {
+    let sum = || Some(after(text, "sum:")?.parse::<f64>().ok()? / 1e3);
+    after(text, "total time:").map_or_else(sum, |time| time.trim_end_matches('s').parse().ok())
+}
+
+/// What stands behind a label that begins a line.
+fn after<'t>(text: &'t str, label: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim)
 }

@@ -192,38 +192,61 @@ fn events_of_an_iperf3_are_its_result() {
     assert!(read(Tool::Iperf3, failed.as_bytes()).unwrap_err().to_string().contains("test failed"));
 }
 
+/// A test of files as sysbench 1.1 prints it: the same options, then what `file_report_cumulative` of its `sb_fileio.c` writes, which has no
+/// total time.
+fn as_sysbench_1_1(file: &str) -> String {
+    let (options, _) = file.split_once("File operations:").unwrap();
+    let (_, latency) = file.split_once("Latency (ms):").unwrap();
+    let (latency, _) = latency.split_once("\nThreads fairness:").unwrap();
+    let figures = "Throughput:\n         read:  IOPS=21783.60 85.09 MiB/s (89.23 MB/s)\n         write: IOPS=0.00 0.00 MiB/s \
+                   (0.00 MB/s)\n         fsync: IOPS=0.00\n\nLatency (ms):";
+    format!("{}{figures}{latency}", options.replacen("sysbench 1.0.20", "sysbench 1.1.0-3ceba0b", 1))
+}
+
+#[test]
+fn files_of_sysbench_1_1_are_those_of_1_0() {
+    let file = include_str!("data/sysbench-fileio.txt");
+    let [older, newer] = [file, &as_sysbench_1_1(file)].map(|file| read(Tool::Sysbench, file.as_bytes()).unwrap());
+    assert_eq!(newer.outline.foreign.as_ref().unwrap().version, "1.1.0-3ceba0b");
+    assert_eq!(values(&newer).collect::<Vec<_>>(), [("file.depth.rate depth=1".into(), 21783.6)]);
+    assert_eq!((values(&newer).collect::<Vec<_>>(), &newer.notes), (values(&older).collect(), &older.notes));
+}
+
 #[test]
 fn a_sysbench_of_other_work_is_no_read_at_a_random_place() {
-    let file = include_str!("data/sysbench-fileio.txt");
+    let older = include_str!("data/sysbench-fileio.txt");
+    let newer = &as_sysbench_1_1(older);
+    let (begins, fails) = ("Running the test with following options:", "FATAL: Failed to read file!");
+    let (rate, failure) = (format!("{begins}\nTarget transaction rate: 50/sec"), format!("Threads started!\n{fails}"));
     for (part, other, reason) in [
-        (
-            "Running the test with following options:",
-            "Running the test with following options:\nTarget transaction rate: 50/sec",
-            "--rate",
-        ),
+        (begins, rate.as_str(), "--rate"),
         ("Number of threads: 1", "Number of threads: 2", "several threads"),
         ("Doing random read test", "Doing random r/w test", "another mode"),
+        ("Doing random read test", "Doing sequential read test", "another mode"),
         ("Block size 4KiB", "Block size 16KiB", "other blocks"),
         ("directio", "sync ", "through the page cache"),
+        ("directio", "(none)", "through the page cache"),
         ("synchronous I/O mode", "asynchronous I/O mode", "another mode"),
         ("Doing random", "Using checksums validation.\nDoing random", "another mode"),
-        ("1.0001s", "0.0043s", "half a second"),
-        ("reads/s:", "reads/s: about", "reads/s: its value cannot be read"),
-        (
-            "File operations:",
-            "Throughput:\n         read:  IOPS=13721.07 53.60 MiB/s (56.20 MB/s)",
-            "fileio of sysbench 1.1 and later: its results stand in another form",
-        ),
-        (
-            "File operations:",
-            "FATAL: Failed to read file!\nFile operations:",
-            "test failed (FATAL: Failed to read file!)",
-        ),
+        ("Threads started!", &failure, "test failed (FATAL: Failed to read file!)"),
     ] {
-        assert!(file.contains(part), "{part}");
-        let error = read(Tool::Sysbench, file.replacen(part, other, 1).as_bytes()).unwrap_err().to_string();
-        assert!(error.contains(reason) && !error.contains('\n'), "{other}: {error}");
+        for file in [older, newer] {
+            is_refused(file, (part, other), reason);
+        }
     }
+    is_refused(older, ("1.0001s", "0.0043s"), "half a second");
+    is_refused(newer, ("992.26", "4.26"), "half a second");
+    is_refused(older, ("reads/s:", "reads/s: about"), "reads/s: its value cannot be read");
+    is_refused(newer, ("read:  IOPS=", "read:  IOPS=about "), "reads/s: its value cannot be read");
+    is_refused(newer, ("read:  IOPS=21783.60", "read:  IOPS=0.00"), "its value is 0");
+}
+
+/// That nothing is imported of a file of sysbench with another part, for this reason.
+#[track_caller]
+fn is_refused(file: &str, (part, other): (&str, &str), reason: &str) {
+    assert!(file.contains(part), "{part}");
+    let error = read(Tool::Sysbench, file.replacen(part, other, 1).as_bytes()).unwrap_err().to_string();
+    assert!(error.contains(reason) && !error.contains('\n'), "{other}: {error}");
 }
 
 #[test]
