@@ -41,12 +41,19 @@ pub(crate) fn container(root: Root<'_>) -> Fact<Option<String>> {
         return Fact::known(Some("a user namespace".into()), "/proc/self/uid_map");
     }
     match (cgroup, base) {
-        (Ok(_), Some(base)) if is_open(base, &paths) => Fact::unknown(
-            "/ is an overlay in a mount namespace of its own, and nothing says whose: a container's, or a live system's",
-        ),
-        (Ok(_), Some(_)) => Fact::known(None, "/proc/self/cgroup and /proc/self/mountinfo show none"),
         (Err(reason), _) => Fact::unknown(reason),
         (_, None) => Fact::unknown("/proc/self/mountinfo shows no root file system"),
+        (_, Some(base)) if is_of_first_namespace(base) || is_whole_disk(base) => {
+            Fact::known(None, "/proc/self/cgroup and /proc/self/mountinfo show none")
+        }
+        (_, Some(base)) if is_root_of_first_process(root, base) => {
+            Fact::known(None, "/ is that of process 1 of the host, in /proc/1/mountinfo")
+        }
+        (_, Some(base)) => Fact::unknown(format!(
+            "/ is {} {} in a mount namespace of its own, and nothing says whose: a container's, or a service's on a host",
+            if base.kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" },
+            base.kind
+        )),
     }
 }
 
@@ -180,20 +187,25 @@ const STORES: [(&str, &str); 10] = [
 /// a copy of it, and mounts of numbers of their own.
 const FIRST_MOUNT: u64 = 1;
 
+fn is_of_first_namespace(mount: &MountLine) -> bool {
+    mount.parent == FIRST_MOUNT
+}
+
 /// Whether the root is an overlay, and that of a host: of a live system, of an image that is read only, of a deployment.
 fn is_overlay_of_a_host(mount: &MountLine) -> bool {
-    mount.kind == "overlay" && mount.parent == FIRST_MOUNT && store(mount).is_none()
+    mount.kind == "overlay" && is_of_first_namespace(mount) && store(mount).is_none()
+}
+
+/// Whether a root in a mount namespace of its own is a copy of that of process 1, which is in the first one: as of a service that has
+/// other directories of its own.
+fn is_root_of_first_process(root: Root<'_>, mount: &MountLine) -> bool {
+    let mounts = root.text("/proc/1/mountinfo").unwrap_or_default();
+    let first = mounts.lines().filter_map(disks::mount_line).rfind(|mount| mount.target == "/");
+    first.is_some_and(|first| is_of_first_namespace(&first) && first.is_same_file_system(mount))
 }
 
 fn store(mount: &MountLine) -> Option<&'static str> {
     STORES.iter().find(|(part, _)| mount.super_options.contains(part)).map(|(_, manager)| *manager)
-}
-
-/// Whether nothing tells a container from a host: an overlay in a mount namespace of its own, of directories that no manager is known by, and
-/// no group above the process's own. On a host it is in a group of a session or of a service.
-fn is_open(mount: &MountLine, groups: &[String]) -> bool {
-    let is_alone = groups.iter().all(|path| path == "/");
-    mount.kind == "overlay" && mount.parent != FIRST_MOUNT && is_alone
 }
 
 /// Whether a mount is a whole file system on a block device, which no container manager uses as a root.

@@ -133,6 +133,8 @@ fn nvme_link(root: Root<'_>, name: &str) -> Fact<String> {
 pub(crate) struct MountLine {
     /// The mount that it is in.
     pub(crate) parent: u64,
+    /// The device that the file system is, or that stands for it: `major:minor`.
+    pub(crate) device: String,
     /// The part of the file system that is mounted.
     pub(crate) root: String,
     pub(crate) target: String,
@@ -140,6 +142,13 @@ pub(crate) struct MountLine {
     pub(crate) kind: String,
     pub(crate) source: String,
     pub(crate) super_options: String,
+}
+
+impl MountLine {
+    /// Whether the same part of one file system is mounted.
+    pub(crate) fn is_same_file_system(&self, other: &Self) -> bool {
+        (&self.device, &self.root) == (&other.device, &other.root)
+    }
 }
 
 /// All mounts, in the order in which they were made.
@@ -153,6 +162,7 @@ pub(crate) fn mount_line(line: &str) -> Option<MountLine> {
     let mut after = after.split(' ');
     Some(MountLine {
         parent: before.get(1)?.parse().ok()?,
+        device: (*before.get(2)?).to_owned(),
         root: unescape(before.get(3)?),
         target: unescape(before.get(4)?),
         options: (*before.get(5)?).to_owned(),

@@ -10,7 +10,7 @@ use crate::text::{Root, boot_option, bracketed, cpu_list, suffixed_size, value};
 use crate::{Watch, counters, cpu, disks, file_cache, gzip, hazards, memory, read, smbios, tune};
 
 /// Files that are parsed, one of each kind.
-const FILES: [&str; 41] = [
+const FILES: [&str; 42] = [
     "cpuid.txt",
     "proc/cpuinfo",
     "proc/meminfo",
@@ -27,6 +27,7 @@ const FILES: [&str; 41] = [
     "proc/self/uid_map",
     "proc/self/auxv",
     "proc/1/environ",
+    "proc/1/mountinfo",
     "proc/pressure/cpu",
     "proc/pressure/io",
     "proc/sys/kernel/osrelease",

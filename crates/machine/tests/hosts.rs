@@ -168,18 +168,45 @@ fn containers_that_see_no_group_above_their_own_are_found_by_files_and_mounts() 
     assert_eq!(named("proc/1/environ", "A=b\0container=lxc\0").as_deref(), Some("lxc"));
 }
 
-/// A mount namespace of its own is one of a container or of a service: without other evidence neither is known.
+/// What is found of the root of a process in a mount namespace of its own, and of that of process 1 if that can be read.
+fn in_own_namespace(cgroup: &str, mount: &str, first: Option<&str>) -> kelvin_model::Fact<Option<String>> {
+    let mounts = format!("700 600 {mount}\n");
+    let mut files =
+        vec![("proc/self/cgroup", cgroup), ("proc/self/mountinfo", &mounts), ("proc/self/uid_map", "0 0 4294967295")];
+    files.extend(first.map(|first| ("proc/1/mountinfo", first)));
+    read(tree(&files).path()).platform.container
+}
+
+/// A mount namespace of its own is one of a container or of a service: without other evidence neither is known, whatever group is seen.
 #[test]
-fn an_overlay_of_unknown_directories_in_a_namespace_of_its_own_is_not_known() {
-    let found = |cgroup: &str| {
-        let mounts = "700 600 0:20 / / rw - overlay overlay rw,lowerdir=/l/A:/l/B,upperdir=/u/diff\n";
-        let files =
-            [("proc/self/cgroup", cgroup), ("proc/self/mountinfo", mounts), ("proc/self/uid_map", "0 0 4294967295")];
-        read(tree(&files).path()).platform.container
-    };
-    let open = found("0::/");
-    assert!(open.get().is_none() && open.source_or_reason().contains("nothing says whose"), "{open:?}");
-    assert_eq!(found("0::/system.slice/cron.service").get(), Some(&None));
+fn root_in_a_namespace_of_its_own_is_not_known() {
+    let overlay = "0:20 / / rw - overlay overlay rw,lowerdir=/l/A:/l/B,upperdir=/u/diff";
+    for (cgroup, mount) in [
+        ("0::/", overlay),
+        ("0::/system.slice/cron.service", overlay),
+        ("0::/user.slice/user-1000.slice/session-2.scope", overlay),
+        ("0::/jobs/17", overlay),
+        ("0::/jobs/17", "8:1 /srv/images/17 / rw - ext4 /dev/sda1 rw"),
+        ("0::/jobs/17", "0:44 / / rw - tmpfs tmpfs rw"),
+    ] {
+        let open = in_own_namespace(cgroup, mount, None);
+        assert!(open.get().is_none() && open.source_or_reason().contains("nothing says whose"), "{cgroup}: {open:?}");
+    }
+    assert_eq!(in_own_namespace("0::/", "8:1 / / rw - ext4 /dev/sda1 rw", None).get(), Some(&None));
+}
+
+#[test]
+fn service_whose_root_is_that_of_the_first_process_is_on_a_host() {
+    let (group, overlay) = ("0::/system.slice/cron.service", "0:20 / / rw - overlay /cow rw,upperdir=/cow/upper");
+    let subvolume = "0:31 /root / rw - btrfs /dev/sda3 rw,subvol=/root";
+    for root in [overlay, subvolume] {
+        let first = format!("22 1 {root}\n23 22 0:21 / /proc rw - proc proc rw\n");
+        assert_eq!(in_own_namespace(group, root, Some(&first)).get(), Some(&None), "{root}");
+        // Process 1 of a container, or another root than that of the host's.
+        for other in [format!("700 600 {root}\n"), "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n".into()] {
+            assert!(in_own_namespace(group, root, Some(&other)).get().is_none(), "{other}");
+        }
+    }
 }
 
 /// The limits of a process in these groups, with these mounts and files below /sys/fs/cgroup.
