@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use kelvin_sys::fs::FileSystemKind;
 use kelvin_sys::places::Place;
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -40,6 +41,8 @@ pub struct Opened {
     head: String,
     /// Where those end that every answer about it has.
     common: usize,
+    /// Whether it states no bytes and may have some all the same, as those of /proc do.
+    pub may_have_unstated: bool,
     /// Of a page, which is not a file of the root.
     _permit: Option<Permit>,
 }
@@ -51,7 +54,9 @@ impl Opened {
         let mut head = format!("Last-Modified: {modified}\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.tag);
         let common = head.len();
         head += &format!("Content-Type: {media_type}\r\nContent-Length: {}\r\n\r\n", identity.size);
-        Self { file, identity, validators, media_type, head, common, _permit: None }
+        let is_exact = || kelvin_sys::fs::kind_of(&file).is_ok_and(FileSystemKind::states_sizes);
+        let may_have_unstated = identity.size == 0 && !is_exact();
+        Self { file, identity, validators, media_type, head, common, may_have_unstated, _permit: None }
     }
 
     /// A page that is in memory alone, and was made at this time. It counts as one of an allowance until nobody sends it any more.
@@ -98,7 +103,7 @@ impl Opened {
 }
 
 impl Opened {
-    /// The content of a file that states no bytes, as those of /proc do whatever they have; nothing if that is longer than so much.
+    /// The content of a file that states no bytes; nothing if that is longer than so much.
     ///
     /// # Errors
     /// Those of pread.

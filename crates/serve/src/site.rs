@@ -125,7 +125,7 @@ impl Site {
     }
 
     fn file(&self, request: &Request<'_>, opened: &Arc<Opened>, out: &mut Vec<u8>) -> Answered {
-        if opened.identity.size == 0 {
+        if opened.may_have_unstated {
             match opened.unstated(UNSTATED) {
                 Ok(Some(content)) if content.is_empty() => {}
                 // What was written since it was opened is stated now.

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
@@ -167,6 +167,11 @@ const KINDS: &[(u32, &str, bool)] = &[
 /// Those served by another program or machine.
 const SERVED: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs", "ceph", "lustre", "afs"];
 
+/// Those of which the size of a file is that of its content. Files of the kernel's own interfaces state none or a page, whatever they have,
+/// and those of other programs and machines what these say.
+const SIZED: &[&str] =
+    &["ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "tmpfs", "ramfs", "vfat", "exfat", "ntfs3", "squashfs"];
+
 /// Those that store every byte as it is: the others may compress, or hide what is behind them.
 const PLAIN: &[&str] = &["ext4", "xfs", "tmpfs", "ramfs", "vfat", "exfat"];
 
@@ -194,6 +199,11 @@ impl FileSystemKind {
         PLAIN.contains(&self.name().as_str())
     }
 
+    /// Whether it is known that a file has as many bytes as it states.
+    pub fn states_sizes(self) -> bool {
+        SIZED.contains(&self.name().as_str())
+    }
+
     /// Whether it is known that no other machine can use it at the same time.
     pub fn is_of_one_machine(self) -> bool {
         KINDS.iter().any(|(magic, ..)| *magic == self.0) && !self.is_served()
@@ -210,9 +220,24 @@ pub fn kind(path: &Path) -> Result<FileSystemKind> {
     // SAFETY: `name` is a NUL-terminated string and `answer` has room for what statfs writes.
     check(unsafe { libc::statfs(name.as_ptr(), answer.as_mut_ptr()) })?;
     // SAFETY: statfs succeeded, so it has filled the structure.
-    let answer = unsafe { answer.assume_init() };
-    // The numbers have 32 bits, in a field whose type differs from target to target.
-    Ok(FileSystemKind(answer.f_type as u32))
+    Ok(kind_in(&unsafe { answer.assume_init() }))
+}
+
+/// The kind of the file system that an open file is in (fstatfs(2)).
+///
+/// # Errors
+/// Those of fstatfs.
+pub fn kind_of(file: impl AsFd) -> Result<FileSystemKind> {
+    let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is borrowed for this call, and `answer` has room for what fstatfs writes.
+    check(unsafe { libc::fstatfs(file.as_fd().as_raw_fd(), answer.as_mut_ptr()) })?;
+    // SAFETY: fstatfs succeeded, so it has filled the structure.
+    Ok(kind_in(&unsafe { answer.assume_init() }))
+}
+
+/// The numbers have 32 bits, in a field whose type differs from target to target.
+fn kind_in(answer: &libc::statfs) -> FileSystemKind {
+    FileSystemKind(answer.f_type as u32)
 }
 
 /// The major part of a device number, as `st_dev` has it.
@@ -431,6 +456,14 @@ mod tests {
         let (reader, _writer) = std::io::pipe().unwrap();
         // A pipe has no such call either.
         flush_directory(&OwnedFd::from(reader).into()).unwrap();
+    }
+
+    #[test]
+    fn files_of_the_kernel_state_no_sizes() {
+        let of = |path: &str| kind_of(File::open(path).unwrap()).unwrap();
+        assert_eq!(of("/proc/version"), kind(Path::new("/proc/version")).unwrap());
+        assert!(!of("/proc/version").states_sizes() && !of("/sys/kernel").states_sizes());
+        assert!(FileSystemKind(0x0102_1994).states_sizes() && !FileSystemKind(0x6573_5546).states_sizes());
     }
 
     #[test]

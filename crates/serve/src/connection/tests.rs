@@ -317,6 +317,29 @@ fn request() -> impl Strategy<Value = String> {
     (line, field).prop_map(|(line, field)| format!("{line}{field}\r\n"))
 }
 
+/// Reads that this thread has made (proc(5)), those of this look among them.
+fn reads() -> Option<u64> {
+    let counters = fs::read_to_string("/proc/thread-self/io").ok()?;
+    counters.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse().ok())
+}
+
+#[test]
+fn empty_file_is_not_read_for_each_request() {
+    let top = directory();
+    let mut site = site(top.path(), 4096);
+    let mut count = |requests| {
+        let before = reads()?;
+        (0..requests).for_each(|_| assert_eq!(get(&mut site, "/empty", "").1, b""));
+        Some(reads()? - before)
+    };
+    let (Some(look), Some(all)) = (count(0), count(100)) else {
+        return kelvin_testing::Missing::machine("the kernel counts no reads").skips("reads of an empty file");
+    };
+    // Where a file may have more than it states, it is.
+    let is_exact = kelvin_sys::fs::kind(top.path()).unwrap().states_sizes();
+    assert_eq!(all - look, if is_exact { 0 } else { 100 });
+}
+
 proptest! {
     /// However a stream of requests is cut on its way in and out, and whether files are read or sent by reference, the answers are
     /// the same.
