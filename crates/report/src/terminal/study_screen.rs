@@ -104,7 +104,7 @@ impl StudyScreen<'_> {
     /// The table of figures that are no curves: as many of them as there are lines for.
     fn single_figures(&self, section: &Section<'_>, room: usize) -> io::Result<Vec<String>> {
         let all = section.entries.len();
-        for shown in (1..=all).rev() {
+        as_many_as_fit(all, room, |shown| {
             let entries = section.entries[..shown].to_vec();
             let some = Section { entries, ..section.clone() };
             let mut lines = self.written(|out| self.of.terminal.section(&some, out))?;
@@ -112,11 +112,8 @@ impl StudyScreen<'_> {
                 let more = words::plural((all - shown) as u64, "more figure");
                 lines.push(self.of.terminal.paint(Paint::Faint, &format!("{more} in the full report")));
             }
-            if lines.len() <= room || shown == 1 {
-                return Ok(lines);
-            }
-        }
-        Ok(Vec::new())
+            Ok(lines)
+        })
     }
 
     /// Why what no table shows has no figure, each reason once.
@@ -192,6 +189,33 @@ impl StudyScreen<'_> {
     }
 }
 
+/// The lines of as many of so many figures as there is room for, one at least. By halving, as each try writes a whole table.
+fn as_many_as_fit(
+    all: usize,
+    room: usize,
+    mut written: impl FnMut(usize) -> io::Result<Vec<String>>,
+) -> io::Result<Vec<String>> {
+    if all == 0 {
+        return Ok(Vec::new());
+    }
+    let mut best = written(all)?;
+    if best.len() <= room || all == 1 {
+        return Ok(best);
+    }
+    // So many fit, or are the one that is shown in any case, and so many do not.
+    let (mut fit, mut too_many) = (0, all);
+    while too_many - fit > 1 {
+        let half = usize::midpoint(fit, too_many);
+        let lines = written(half)?;
+        if lines.len() <= room || half == 1 {
+            (fit, best) = (half, lines);
+        } else {
+            too_many = half;
+        }
+    }
+    Ok(best)
+}
+
 /// What a study is of: the sentence of its probe, if it has one.
 pub(crate) fn title(report: &Report<'_>) -> String {
     let first = report.analysis.studies.first();
@@ -245,4 +269,32 @@ pub(crate) fn leading_conclusions(study: &Study) -> Vec<&Concluded> {
     let (decided, open): (Vec<&Concluded>, Vec<&Concluded>) =
         study.conclusions.iter().partition(|one| one.holds.is_some() || one.same_within().is_some());
     decided.into_iter().chain(open).take(MOST_SENTENCES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of so many figures of two lines below a title are shown in this room, and how many tables were written for that.
+    fn shown(all: usize, room: usize) -> (usize, usize) {
+        let (mut tables, line) = (0, |_| String::new());
+        let lines = as_many_as_fit(all, room, |shown| {
+            tables += 1;
+            Ok((0..1 + 2 * shown + usize::from(shown < all)).map(line).collect())
+        });
+        ((lines.unwrap().len().saturating_sub(1)) / 2, tables)
+    }
+
+    #[test]
+    fn figures_that_fit_are_found_by_few_tables() {
+        assert_eq!(
+            [(0, 9), (1, 0), (2, 5), (1000, 2001)].map(|(all, room)| shown(all, room)),
+            [(0, 0), (1, 1), (2, 1), (1000, 1)]
+        );
+        for (all, room, fit) in [(2, 4, 1), (3, 0, 1), (1000, 22, 10), (1000, 2000, 999), (1000, 0, 1)] {
+            let (found, tables) = shown(all, room);
+            assert_eq!(found, fit, "{all} in {room}");
+            assert!(tables <= 11, "{tables}");
+        }
+    }
 }
