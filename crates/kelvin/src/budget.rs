@@ -14,7 +14,7 @@ use crate::measure::Wishes;
 use crate::output;
 
 /// Reading the machine and calibrating the clock take about this long before the first round.
-const BEFORE: Duration = Duration::from_millis(300);
+pub const BEFORE: Duration = Duration::from_millis(300);
 /// Analysis, table and page take this long after the last round, and so much longer for each case.
 const AFTER: Duration = Duration::from_millis(60);
 const AFTER_EACH: Duration = Duration::from_millis(1);
@@ -147,7 +147,7 @@ pub fn after(plan: &Plan) -> Duration {
 
 /// The cases of one plan that another lacks, in words: the beginning of the ids of probes that all are lost, or a probe and how many of
 /// its cases.
-fn names(all: &Plan, kept: &Plan) -> Vec<String> {
+pub fn names(all: &Plan, kept: &Plan) -> Vec<String> {
     let [all, kept] = [all, kept].map(cases);
     let lost = |id: &str| all[id] - kept.get(id).copied().unwrap_or(0);
     let mut names: Vec<String> = Vec::new();

@@ -198,8 +198,9 @@ pub enum Command {
                             one line says why.")]
     History(HistoryArgs),
     /// Measure two settings of this machine, or two commands, in turn, and compare them
-    #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 10m [default: 1m; 10m with --until]; `minimum`: as long \
-                                                     as the minimum of blocks takes")))]
+    #[command(mut_arg("budget", |budget| budget.help("Time for all of it, such as 45s or 10m: what does not fit is left out, the least \
+                                                     important first [default: 1m, or 10m with --until; longer where the minimum of \
+                                                     blocks takes longer]; `minimum`: as long as that takes")))]
     #[command(mut_arg("rounds", |rounds| rounds.help("Minimum of blocks, each of two measurements of either side [default: 8]")))]
     #[command(mut_arg("target", |target| target.hide(true)))]
     #[command(after_help = "Examples:\n  kelvin ab --b huge-pages=never mem.latency mem.fault\n  \
@@ -540,7 +541,8 @@ pub struct TuneArgs {
     /// Measure with and without each change, in turn, and say what it makes better or worse; with --apply, before it is applied
     #[arg(long, conflicts_with = "restore")]
     pub measure: bool,
-    /// With --measure: time for each change, such as 45s or 10m; `minimum`: as long as the minimum of blocks takes [default: 1m]
+    /// With --measure: time for each change, such as 45s or 10m: what does not fit is left out [default: 1m, longer where the minimum of
+    /// blocks takes longer]; `minimum`: as long as that takes
     #[arg(long, value_name = "TIME", value_parser = budget, requires = "measure", conflicts_with = "restore")]
     pub budget: Option<Duration>,
     /// With --measure: minimum of blocks, each of two measurements of either side [default: 8]

@@ -6,6 +6,7 @@ mod probes;
 mod programs;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use kelvin_harness::Effort;
 
@@ -27,13 +28,10 @@ const BLOCKS: u32 = 8;
 
 /// `kelvin ab`.
 pub fn ab(args: &AbArgs) -> Done {
-    let shown = Shown::of(&args.shown)?;
     let limits = limits(&args.measure, args.until, args.shown.threshold);
+    let shown = Shown::of(&args.shown)?;
     let outcome = match args.a_cmd.as_ref().zip(args.b_cmd.as_ref()) {
-        Some((a, b)) => alternate(
-            &mut programs::Programs::new([a, b], args.measure.budget.filter(|&asked| asked != MINIMUM))?,
-            &limits,
-        )?,
+        Some((a, b)) => alternate(&mut programs::Programs::new([a, b], &limits)?, &limits)?,
         None if args.names.is_empty() => {
             return Err(Fault::because(
                 "name what to measure under both, as in `kelvin ab --b cpu=0 os.syscall`; or give --a-cmd and --b-cmd",
@@ -60,10 +58,12 @@ pub fn ab(args: &AbArgs) -> Done {
     Ok(told.judged())
 }
 
-/// When measuring in turn ends, as its flags say.
+/// When measuring in turn that begins now ends, as its flags say.
 pub fn limits(measure: &MeasureArgs, until: Option<f64>, threshold: f64) -> Limits {
     let usual = if until.is_some() { USUAL_UNTIL } else { USUAL };
     Limits {
+        began: Instant::now(),
+        asked: measure.budget.filter(|&asked| asked != MINIMUM),
         seconds: match measure.budget {
             Some(MINIMUM) => 0.0,
             Some(asked) => asked.as_secs_f64(),

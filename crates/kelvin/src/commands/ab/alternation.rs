@@ -1,13 +1,17 @@
 //! Blocks of four measurements of each thing, two of either side in the order ABBA or BAAB, until the time is over or all is known.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kelvin_analysis::{MeasuredInTurn, Turns, compare_in_turn};
+use kelvin_model::units::seconds;
 use kelvin_model::{Case, Comparison, FactDiffers, Measurement, Metric, Name, Planned, Round};
 use kelvin_stats::{LEAST_ROUNDS, Random};
 
 use crate::fault::Fault;
-use crate::output::Line;
+use crate::output::{self, Line};
+
+/// The blocks of a comparison may take so many times as long as by the first time of each thing.
+const SLACK: f64 = 1.1;
 
 /// Things that can be measured on either side.
 pub trait Sides {
@@ -17,11 +21,25 @@ pub trait Sides {
     fn differences(&self) -> Vec<FactDiffers>;
     /// What is measured: a probe or command, its metrics and a case.
     fn things(&self) -> Vec<Thing>;
-    /// Measures one of them on a side once; `None` if this process was asked to stop meanwhile.
+    /// Measures one of them on a side once.
     ///
     /// # Errors
     /// What makes the whole comparison impossible.
-    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Option<Round>, Fault>;
+    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Turn, Fault>;
+    /// Seconds since then.
+    fn since(&self, began: Instant) -> f64 {
+        began.elapsed().as_secs_f64()
+    }
+}
+
+/// What came of measuring once.
+pub enum Turn {
+    /// It was measured.
+    Measured(Round),
+    /// This process was asked to stop meanwhile.
+    Interrupted,
+    /// The time of the comparison was over meanwhile.
+    TimeIsOver,
 }
 
 /// What is measured on both sides.
@@ -38,8 +56,12 @@ pub struct Thing {
 /// When it ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Seconds.
+    /// When it was asked for: all that is done from then on counts.
+    pub began: Instant,
+    /// Seconds of all of it.
     pub seconds: f64,
+    /// The time as it was asked for, if it was: then nothing exceeds it.
+    pub asked: Option<Duration>,
     /// Blocks that are made in any case while there is time.
     pub blocks: u32,
     /// Whether so many are made even if there is no time.
@@ -53,18 +75,19 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Blocks that are made whatever the time: fewer give no interval.
-    fn least(&self) -> u32 {
+    /// Blocks without which there is no comparison: fewer give no interval.
+    pub fn least(&self) -> u32 {
         if self.is_asked { self.blocks } else { LEAST_ROUNDS as u32 }
     }
 
-    /// Whether it is over after so many blocks: precision is not looked at after each, since looking often finds it by chance.
-    fn is_over(&self, made: u32, began: Instant, is_precise: impl FnOnce() -> bool) -> bool {
-        if made < self.least() {
-            return false;
-        }
-        let is_late = began.elapsed().as_secs_f64() >= self.seconds;
-        is_late || made >= self.blocks && self.until.is_some() && made.is_power_of_two() && is_precise()
+    /// When the time that was asked for is over.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.asked.map(|asked| self.began + asked)
+    }
+
+    /// Whether so many seconds are left of the time that was asked for.
+    fn has(&self, sides: &dyn Sides, seconds: f64) -> bool {
+        self.asked.is_none() || sides.since(self.began) + seconds <= self.seconds
     }
 }
 
@@ -83,27 +106,28 @@ pub struct Outcome {
 /// # Errors
 /// What makes it impossible, or an interruption before there was anything to compare.
 pub fn alternate(sides: &mut dyn Sides, limits: &Limits) -> Result<Outcome, Fault> {
-    let things = sides.things();
-    let mut found = Found::of(sides, &things);
-    let mut random = Random::new(limits.seed ^ 0x6162_6261);
     let line = Line::new();
-    // One of each that does not count: it shows what cannot be done, and warms what a first time would find cold.
-    for thing in 0..things.len() {
-        for side in 0..2 {
-            if sides.measure(thing, side, 0)?.is_none() {
-                return Err(Fault::because("interrupted before anything was measured"));
-            }
-        }
-    }
-    let began = Instant::now();
-    let (mut made, mut is_whole) = (0, true);
-    while is_whole && !limits.is_over(made, began, || found.is_precise(limits, began)) {
-        line.show(format_args!("block {}, {:.0} s", made + 1, began.elapsed().as_secs_f64()));
-        is_whole = found.block(sides, made, &mut random)?;
-        made += 1;
+    let mut found = Found::warmed_up(sides, limits)?;
+    let mut random = Random::new(limits.seed ^ 0x6162_6261);
+    let first = sides.since(limits.began);
+    let (mut made, mut ends) = (0, None);
+    while ends.is_none() && !found.is_over(sides, limits, made) {
+        line.show(format_args!("block {}, {:.0} s", made + 1, sides.since(limits.began)));
+        ends = found.block(sides, limits, (made, &mut random))?;
+        made += u32::from(ends.is_none());
     }
     drop(line);
-    let comparison = found.compare(limits.threshold, began);
+    let is_whole = !matches!(ends, Some(Ends::Interrupted));
+    if is_whole && made < limits.least() {
+        let needed = first + f64::from(limits.least()) * found.block_takes();
+        return Err(Fault::because(format!(
+            "--budget {:?}: {made} of the {} blocks of a comparison fit: all take about {}; give so much, or `minimum`",
+            limits.asked.unwrap_or_default(),
+            limits.least(),
+            seconds(needed)
+        )));
+    }
+    let comparison = found.compare(limits.threshold, sides.since(limits.began));
     if comparison.figures.is_empty() && !is_whole {
         return Err(Fault::because("interrupted before there was a whole block"));
     }
@@ -111,59 +135,138 @@ pub fn alternate(sides: &mut dyn Sides, limits: &Limits) -> Result<Outcome, Faul
     Ok(Outcome { comparison, is_whole, is_precise })
 }
 
-/// What was measured so far.
-struct Found<'t> {
-    things: &'t [Thing],
-    names: [String; 2],
-    differences: Vec<FactDiffers>,
-    rounds: Vec<[Measurement; 2]>,
+/// What ends it before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    Interrupted,
+    TimeIsOver,
 }
 
-impl<'t> Found<'t> {
-    fn of(sides: &dyn Sides, things: &'t [Thing]) -> Self {
-        let empty = |thing: &Thing| {
-            let metrics = thing.metrics.iter().map(|metric| metric.id).collect();
-            let planned = Planned { probe: thing.probe, metrics, case: thing.case.clone(), only_input: false };
-            Measurement { planned, rounds: Vec::new(), skipped: None }
-        };
-        let rounds = things.iter().map(|thing| [empty(thing), empty(thing)]).collect();
-        Self { things, names: sides.names(), differences: sides.differences(), rounds }
-    }
+/// One thing, and what was measured of it.
+struct Subject {
+    /// Its place among those of the sides.
+    place: usize,
+    thing: Thing,
+    /// Seconds of its last block.
+    block: f64,
+    rounds: [Measurement; 2],
+}
 
-    /// Makes one block of each thing, in a random order; false if this process was asked to stop meanwhile.
-    fn block(&mut self, sides: &mut dyn Sides, block: u32, random: &mut Random) -> Result<bool, Fault> {
-        let mut order: Vec<usize> = (0..self.things.len()).collect();
-        random.shuffle(&mut order);
-        for thing in order {
-            let first = random.below(2);
-            let mut turns = [0; 2];
-            for side in [first, 1 - first, 1 - first, first] {
-                let Some(round) = sides.measure(thing, side, 2 * block + turns[side])? else { return Ok(false) };
-                turns[side] += 1;
-                self.rounds[thing][side].rounds.push(round);
+impl Subject {
+    fn new(place: usize, thing: Thing, block: f64) -> Self {
+        let metrics: Vec<Name> = thing.metrics.iter().map(|metric| metric.id).collect();
+        let planned = Planned { probe: thing.probe, metrics, case: thing.case.clone(), only_input: false };
+        let empty = Measurement { planned, rounds: Vec::new(), skipped: None };
+        Self { place, thing, block, rounds: [empty.clone(), empty] }
+    }
+}
+
+/// What was measured so far.
+struct Found {
+    subjects: Vec<Subject>,
+    names: [String; 2],
+    differences: Vec<FactDiffers>,
+}
+
+impl Found {
+    /// One of each on either side that does not count: it shows what cannot be done, warms what a first time would find cold, and how long it
+    /// takes. What leaves no time for the blocks of those before it is left out, and said.
+    fn warmed_up(sides: &mut dyn Sides, limits: &Limits) -> Result<Self, Fault> {
+        let (mut subjects, mut left_out): (Vec<Subject>, Vec<String>) = Default::default();
+        let of_all = |subjects: &[Subject]| subjects.iter().map(|subject| subject.block).sum::<f64>();
+        let blocks = SLACK * f64::from(limits.least());
+        for (place, thing) in sides.things().into_iter().enumerate() {
+            let name = format!("{} {}", thing.probe, thing.case).trim_end().to_owned();
+            // It is expected to be like those before it.
+            let next = of_all(&subjects) / subjects.len().max(1) as f64;
+            if !limits.has(sides, next / 2.0 + blocks * (of_all(&subjects) + next)) {
+                left_out.push(name);
+                continue;
+            }
+            let begun = sides.since(limits.began);
+            for side in 0..2 {
+                match sides.measure(place, side, 0)? {
+                    Turn::Measured(_) => {}
+                    Turn::Interrupted => return Err(Fault::because("interrupted before anything was measured")),
+                    Turn::TimeIsOver => break,
+                }
+            }
+            let block = 2.0 * (sides.since(limits.began) - begun);
+            if subjects.is_empty() || limits.has(sides, blocks * (of_all(&subjects) + block)) {
+                subjects.push(Subject::new(place, thing, block));
+            } else {
+                left_out.push(name);
             }
         }
-        Ok(true)
+        if !left_out.is_empty() {
+            let time = limits.asked.unwrap_or_default();
+            output::remark_names(format!("kelvin: {time:?} is too short for these, which are left out:"), &left_out);
+        }
+        Ok(Self { subjects, names: sides.names(), differences: sides.differences() })
     }
 
-    fn compare(&self, threshold: f64, began: Instant) -> Comparison {
+    /// Seconds of a block of all things.
+    fn block_takes(&self) -> f64 {
+        self.subjects.iter().map(|subject| subject.block).sum()
+    }
+
+    /// Whether it is over after so many blocks: precision is not looked at after each, since looking often finds it by chance.
+    fn is_over(&self, sides: &dyn Sides, limits: &Limits, made: u32) -> bool {
+        if made < limits.least() {
+            return !limits.has(sides, 0.0);
+        }
+        let is_precise = |until| is_within(&self.compare(limits.threshold, sides.since(limits.began)), until);
+        sides.since(limits.began) + self.block_takes() >= limits.seconds
+            || made >= limits.blocks && made.is_power_of_two() && limits.until.is_some_and(is_precise)
+    }
+
+    /// Makes one block of each thing, in a random order; what ended it if that was not whole.
+    fn block(
+        &mut self,
+        sides: &mut dyn Sides,
+        limits: &Limits,
+        (block, random): (u32, &mut Random),
+    ) -> Result<Option<Ends>, Fault> {
+        let mut order: Vec<usize> = (0..self.subjects.len()).collect();
+        random.shuffle(&mut order);
+        for at in order {
+            let subject = &mut self.subjects[at];
+            if !limits.has(sides, subject.block) {
+                return Ok(Some(Ends::TimeIsOver));
+            }
+            let (first, begun) = (random.below(2), sides.since(limits.began));
+            let mut turns = [0; 2];
+            for side in [first, 1 - first, 1 - first, first] {
+                let round = match sides.measure(subject.place, side, 2 * block + turns[side])? {
+                    Turn::Measured(round) => round,
+                    Turn::Interrupted => return Ok(Some(Ends::Interrupted)),
+                    Turn::TimeIsOver => return Ok(Some(Ends::TimeIsOver)),
+                };
+                turns[side] += 1;
+                subject.rounds[side].rounds.push(round);
+            }
+            subject.block = sides.since(limits.began) - begun;
+        }
+        Ok(None)
+    }
+
+    fn compare(&self, threshold: f64, seconds: f64) -> Comparison {
         let measured: Vec<MeasuredInTurn<'_>> = self
-            .things
+            .subjects
             .iter()
-            .zip(&self.rounds)
-            .map(|(thing, [a, b])| MeasuredInTurn { metrics: &thing.metrics, case: &thing.case, sides: [a, b] })
+            .map(|Subject { thing, rounds: [a, b], .. }| MeasuredInTurn {
+                metrics: &thing.metrics,
+                case: &thing.case,
+                sides: [a, b],
+            })
             .collect();
         compare_in_turn(&Turns {
             names: self.names.clone(),
             differences: self.differences.clone(),
             threshold,
-            seconds: began.elapsed().as_secs_f64(),
+            seconds,
             measured: &measured,
         })
-    }
-
-    fn is_precise(&self, limits: &Limits, began: Instant) -> bool {
-        limits.until.is_some_and(|until| is_within(&self.compare(limits.threshold, began), until))
     }
 }
 
@@ -190,6 +293,10 @@ mod tests {
         ratio: f64,
         asked: Vec<usize>,
         stops_after: usize,
+        /// Seconds of a run of each thing.
+        takes: Vec<f64>,
+        /// Seconds that have passed.
+        now: f64,
     }
 
     impl Sides for Scripted {
@@ -202,13 +309,19 @@ mod tests {
         }
 
         fn things(&self) -> Vec<Thing> {
-            vec![Thing { probe: TIME.id, metrics: vec![TIME], case: Case::new() }]
+            let thing = |n| Thing { probe: TIME.id, metrics: vec![TIME], case: Case::new().with("n", n as u64) };
+            (0..self.takes.len()).map(thing).collect()
         }
 
-        fn measure(&mut self, _: usize, side: usize, index: u32) -> Result<Option<Round>, Fault> {
+        fn since(&self, _: Instant) -> f64 {
+            self.now
+        }
+
+        fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Turn, Fault> {
             self.asked.push(side);
+            self.now += self.takes[thing];
             if self.asked.len() > self.stops_after {
-                return Ok(None);
+                return Ok(Turn::Interrupted);
             }
             // Each is a thousandth slower than the one before: far more than the difference, over all of them.
             let drift = 0.001 * self.asked.len() as f64;
@@ -221,17 +334,55 @@ mod tests {
                 notes: Vec::new(),
             };
             let attempt = Attempt::Measured(vec![reading]);
-            Ok(Some(Round { index, at: 0.0, seconds: 0.0, timing: None, cpu: 0, attempt }))
+            Ok(Turn::Measured(Round { index, at: 0.0, seconds: 0.0, timing: None, cpu: 0, attempt }))
         }
     }
 
     fn scripted(ratio: f64, stops_after: usize) -> Scripted {
-        Scripted { random: Random::new(7), ratio, asked: Vec::new(), stops_after }
+        Scripted { random: Random::new(7), ratio, asked: Vec::new(), stops_after, takes: vec![0.1], now: 0.0 }
     }
 
     fn limits(blocks: u32, until: Option<f64>) -> Limits {
-        let seconds = if until.is_some() { 1000.0 } else { 0.0 };
-        Limits { seconds, blocks, is_asked: true, until, threshold: 0.01, seed: 3 }
+        let (began, seconds) = (Instant::now(), if until.is_some() { 1000.0 } else { 0.0 });
+        Limits { began, seconds, asked: None, blocks, is_asked: true, until, threshold: 0.01, seed: 3 }
+    }
+
+    /// What comes of things that take so long, in 100 s: how many are compared, or why none is, and when it ended.
+    fn in_time(takes: &[f64], asked: bool, rounds: Option<u32>) -> (Result<usize, String>, f64) {
+        let mut sides = Scripted { takes: takes.to_vec(), ..scripted(1.0, usize::MAX) };
+        let limits = Limits {
+            seconds: 100.0,
+            asked: asked.then_some(Duration::from_secs(100)),
+            blocks: rounds.unwrap_or(8),
+            is_asked: rounds.is_some(),
+            ..limits(8, None)
+        };
+        let outcome = alternate(&mut sides, &limits).map(|outcome| outcome.comparison.figures.len());
+        (outcome.map_err(|fault| fault.to_string()), sides.now)
+    }
+
+    #[test]
+    fn comparison_with_its_warm_up_keeps_the_time_that_was_asked_for() {
+        let kept = |takes: &[f64], rounds| {
+            let (outcome, ended) = in_time(takes, true, rounds);
+            assert!(ended <= 100.0, "{takes:?} {rounds:?}: {ended} s");
+            outcome
+        };
+        assert_eq!(kept(&[1.0], None), Ok(1));
+        assert_eq!(kept(&[5.0], None), Ok(1), "2 and 4 x 4 of 5 s are 90 s");
+        // What does not fit is left out, and what comes after it is not.
+        assert_eq!(kept(&[2.0, 9.0, 1.0], None), Ok(2));
+        assert_eq!(kept(&[0.1; 300], None).map(|figures| (40..60).contains(&figures)), Ok(true));
+        let none = kept(&[6.0], None).unwrap_err();
+        assert!(
+            none.starts_with("--budget 100s: 3 of the 4 blocks of a comparison fit: all take about 1 min 48 s;"),
+            "{none}"
+        );
+        assert!(kept(&[3.0], Some(8)).unwrap_err().contains("of the 8 blocks"));
+        // What nobody asked for yields to the minimum of blocks, and to no more.
+        assert_eq!(in_time(&[6.0], false, None), (Ok(1), 6.0 * 18.0));
+        assert_eq!(in_time(&[3.0], false, Some(20)), (Ok(1), 3.0 * 82.0));
+        assert!(in_time(&[3.0], false, None).1 <= 100.0);
     }
 
     #[test]

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use kelvin_harness::{Effort, Laboratory, Plan, ProbeKind, Unit, Wanted};
-use kelvin_model::{FactDiffers, Name, Round};
+use kelvin_harness::{Effort, Laboratory, Plan, ProbeKind, Room, Unit, Wanted};
+use kelvin_model::units::seconds;
+use kelvin_model::{FactDiffers, Machine as Facts, Name};
 
-use super::alternation::{Limits, Outcome, Sides, Thing, alternate};
+use super::alternation::{Limits, Outcome, Sides, Thing, Turn, alternate};
 use super::arm::{Arm, Machine};
+use crate::budget;
 use crate::cli::{MeasureArgs, Setting};
+use crate::costs::Costs;
 use crate::fault::Fault;
+use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
 use crate::selection::plan_of;
@@ -34,7 +38,9 @@ pub struct Probed<'a> {
 /// What cannot be measured, or set; and what makes the comparison impossible.
 pub fn compare(probed: &Probed<'_>, limits: &Limits) -> Result<Outcome, Fault> {
     let here = Here::read()?;
-    let plan = plan_of(ProbeKind::Measure, probed.names, &here, probed.effort)?;
+    let mut plan = plan_of(ProbeKind::Measure, probed.names, &here, probed.effort)?;
+    plan.units.retain(|unit| !unit.only_input);
+    let plan = fitted(plan, limits, &here.machine)?;
     let allowed = here.allowed.clone();
     let prepared = Prepared::new(here, &plan, probed.measure)?;
     let outcome = Arm::both(probed.sides, &prepared, &allowed).and_then(|arms| {
@@ -43,6 +49,29 @@ pub fn compare(probed: &Probed<'_>, limits: &Limits) -> Result<Outcome, Fault> {
     });
     prepared.clear_up();
     outcome
+}
+
+/// What of a plan fits into the time that was asked for, by what rounds take on other machines; the most important first.
+fn fitted(plan: Plan, limits: &Limits, machine: &Facts) -> Result<Plan, Fault> {
+    let Some(time) = limits.asked else { return Ok(plan) };
+    let costs = Costs::of_table(machine);
+    let all = plan.expecting(|probe, case| costs.of(probe, case));
+    // Two of each side in a block, and one of each before.
+    let rounds = 4 * limits.least() + 2;
+    let plan = all.clone().within(Room { time: time.saturating_sub(budget::BEFORE), rounds });
+    if plan.units.is_empty() && !all.units.is_empty() {
+        return Err(Fault::because(format!(
+            "--budget {time:?}: {} blocks of no case fit; of all they take about {}",
+            limits.least(),
+            seconds(all.expected(rounds).as_secs_f64())
+        )));
+    }
+    let left_out = budget::names(&all, &plan);
+    if !left_out.is_empty() {
+        let head = format!("kelvin: {time:?} is too short for these, which matter less and are left out:");
+        output::remark_names(head, &left_out);
+    }
+    Ok(plan)
 }
 
 /// Probes on either side.
@@ -56,7 +85,7 @@ struct Probes<'p> {
 impl<'p> Probes<'p> {
     fn new(plan: &'p Plan, arms: [Arm; 2], machine: Machine, limits: &Limits) -> Self {
         let laboratory = Laboratory::new(("/proc/self/exe".into(), vec!["probe-process".into()]), limits.seed);
-        Self { units: plan.units.iter().filter(|unit| !unit.only_input).collect(), arms, machine, laboratory }
+        Self { units: plan.units.iter().collect(), arms, machine, laboratory }
     }
 }
 
@@ -78,11 +107,11 @@ impl Sides for Probes<'_> {
         self.units.iter().map(thing).collect()
     }
 
-    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Option<Round>, Fault> {
+    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Turn, Fault> {
         let arm = &self.arms[side];
         self.machine.switch(arm)?;
         let unit = self.units[thing];
         let wanted = Wanted { probe: unit.probe, case: &unit.case, setup: &arm.setup, index, timing: TIMING };
-        Ok(self.laboratory.round(&wanted))
+        Ok(self.laboratory.round(&wanted).map_or(Turn::Interrupted, Turn::Measured))
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kelvin_catalogue::command::{ALL, CPU_SYSTEM, CPU_USER, MINOR_FAULTS, PEAK_MEMORY, SWITCHES, TIME};
 use kelvin_model::{Attempt, Case, FactDiffers, Metric, Name, OverheadReading, Reading, Readings, Round};
@@ -13,7 +13,7 @@ use kelvin_sys::spawn::of_process;
 use kelvin_sys::usage::{Who, usage};
 use serde::{Deserialize, Serialize};
 
-use super::alternation::{Sides, Thing};
+use super::alternation::{Limits, Sides, Thing, Turn};
 use crate::fault::{Done, Fault};
 
 /// Time limit of a command without a budget: a guard against one that waits for ever.
@@ -43,44 +43,55 @@ enum Ran {
 pub struct Programs {
     commands: [String; 2],
     began: u64,
-    /// The time that was given for all runs, which none alone can exceed.
-    budget: Option<Duration>,
+    /// The time that was asked for and when it is over, if it was.
+    budget: Option<(Duration, Instant)>,
+    /// Which of them has been run.
+    has_run: [bool; 2],
+}
+
+/// How a run ended.
+enum Run {
+    Took(Taken),
+    Interrupted,
+    TimeIsOver,
 }
 
 impl Programs {
-    /// These, within a budget if one was asked for.
+    /// These, within the time that was asked for.
     ///
     /// # Errors
     /// If signals cannot be watched for.
-    pub fn new(commands: [&String; 2], budget: Option<Duration>) -> Result<Self, Fault> {
+    pub fn new(commands: [&String; 2], limits: &Limits) -> Result<Self, Fault> {
         kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
-        Ok(Self { commands: commands.map(Clone::clone), began: monotonic(), budget })
+        let budget = limits.asked.zip(limits.deadline());
+        Ok(Self { commands: commands.map(Clone::clone), began: monotonic(), budget, has_run: [false; 2] })
     }
 
-    /// Runs one of them; `None` if this process was asked to stop meanwhile.
-    fn run(&self, side: usize) -> Result<Option<Taken>, String> {
+    /// Runs one of them.
+    fn run(&self, side: usize) -> Result<Run, String> {
         let program = OsStr::new("/proc/self/exe");
         let mut child = Guarded::spawn(program, &["command-process"], std::iter::empty::<(&str, &str)>())
             .map_err(|error| format!("cannot start a process for it: {error}"))?;
         child.give(self.commands[side].as_bytes());
-        let ending = child
-            .wait(Patience::exactly(self.budget.unwrap_or(MOST)), MOST_BYTES)
-            .map_err(|error| error.to_string())?;
+        let left = self.budget.map(|(_, deadline)| deadline.saturating_duration_since(Instant::now()));
+        let ending =
+            child.wait(Patience::exactly(left.unwrap_or(MOST)), MOST_BYTES).map_err(|error| error.to_string())?;
         let complaint = last_line(&ending.complaint);
         match ending.end {
-            End::Interrupted => Ok(None),
+            End::Interrupted => Ok(Run::Interrupted),
             End::Exited(0) => match serde_json::from_slice(&ending.output) {
-                Ok(Ran::Took(taken)) => Ok(Some(taken)),
+                Ok(Ran::Took(taken)) => Ok(Run::Took(taken)),
                 Ok(Ran::Failed(Some(status))) => Err(format!("it exited with status {status}{complaint}")),
                 Ok(Ran::Failed(None)) => Err(format!("it was ended by a signal{complaint}")),
                 Err(error) => Err(format!("what it took cannot be read: {error}")),
             },
-            End::TimedOut => Err(match self.budget {
-                Some(budget) => {
-                    format!("one run takes longer than --budget {budget:?}: give a longer one, or `minimum`")
-                }
-                None => format!("it was still running after {} hours", MOST.as_secs() / 3600),
-            }),
+            End::TimedOut => match self.budget {
+                Some(_) if self.has_run[side] => Ok(Run::TimeIsOver),
+                Some((budget, _)) => Err(format!(
+                    "one run takes longer than --budget {budget:?} leaves for it: give a longer one, or `minimum`"
+                )),
+                None => Err(format!("it was still running after {} hours", MOST.as_secs() / 3600)),
+            },
             _ => Err(format!("the process around it failed{complaint}")),
         }
     }
@@ -111,15 +122,20 @@ impl Sides for Programs {
         vec![Thing { probe: Name::new("command"), metrics, case: Case::new() }]
     }
 
-    fn measure(&mut self, _: usize, side: usize, index: u32) -> Result<Option<Round>, Fault> {
+    fn measure(&mut self, _: usize, side: usize, index: u32) -> Result<Turn, Fault> {
         let flag = ["--a-cmd", "--b-cmd"][side];
         let begun = monotonic();
-        let taken = self.run(side).map_err(|why| Fault::new(format!("{flag} '{}'", self.commands[side]), why))?;
-        let since = |from: u64| (monotonic() - from) as f64 / 1e9;
-        Ok(taken.map(|taken| Round {
+        let ran = self.run(side).map_err(|why| Fault::new(format!("{flag} '{}'", self.commands[side]), why))?;
+        let taken = match ran {
+            Run::Took(taken) => taken,
+            Run::Interrupted => return Ok(Turn::Interrupted),
+            Run::TimeIsOver => return Ok(Turn::TimeIsOver),
+        };
+        self.has_run[side] = true;
+        Ok(Turn::Measured(Round {
             index,
             at: (begun - self.began) as f64 / 1e9,
-            seconds: since(begun),
+            seconds: (monotonic() - begun) as f64 / 1e9,
             timing: None,
             cpu: 0,
             attempt: Attempt::Measured(readings(taken)),
