@@ -66,12 +66,17 @@ pub fn load(load: &Load, place: &Placement, out: &mut dyn Write) -> io::Result<(
     let bytes = units::plain(load.byte_rate(), Unit::BytesPerSecond);
     writeln!(out, "{}, {rate}; {}, {bytes}", plural(load.requests, "request"), units::bytes(load.bytes))?;
     let connections = plural(load.connections, "connection");
-    writeln!(out, "{} in flight on average, {connections} opened", units::number(load.in_flight))?;
+    // A log may be over before its first request is on its way.
+    let in_flight = match load.in_flight > 0.0 {
+        true => format!("{} in flight on average", units::number(load.in_flight)),
+        false => format!("none in flight within the measured {}", units::seconds(load.seconds)),
+    };
+    writeln!(out, "{in_flight}, {connections} opened")?;
     errors(load, out)?;
     writeln!(out)?;
     table(load, out)?;
     writeln!(out)?;
-    generator(&load.generator, out)?;
+    generator(load, out)?;
     placed(place, out)
 }
 
@@ -285,11 +290,17 @@ fn line(name: &str, times: &Latency, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// What the generator did, and whether it was the limit.
-fn generator(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
-    let Generator { busy, late, unread, .. } = generator;
+fn generator(load: &Load, out: &mut dyn Write) -> io::Result<()> {
+    let Generator { busy, late, unread, .. } = &load.generator;
+    // What it does takes some CPU time: none that was seen is less than the kernel tells of in so short a time.
+    let busy = match *busy > 0.0 {
+        true => format!("{} busy", units::percent(*busy)),
+        false => format!("how busy it was cannot be told of {}", units::seconds(load.seconds)),
+    };
     let late = if late.count > 0 { format!(", sent {} late on average", time(late.mean)) } else { String::new() };
-    writeln!(out, "generator: {} busy{late}, read answers {} late", units::percent(*busy), time(*unread))?;
-    limits(generator, out)
+    let unread = if *unread > 0.0 { format!(", read answers {} late", time(*unread)) } else { String::new() };
+    writeln!(out, "generator: {busy}{late}{unread}")?;
+    limits(&load.generator, out)
 }
 
 /// Which figures of a load are the generator's own.
@@ -320,4 +331,28 @@ fn limits(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
         }
     };
     writeln!(out, "The generator was the limit: {why}. These figures are no measure of the server.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(in_flight: f64, busy: f64, unread: f64) -> String {
+        let mut one = Load { seconds: 1e-6, requests: 1, connections: 1, in_flight, ..Load::empty("http://a/") };
+        one.offered = Offered::Rate { rate: 1e6, due: 1e6, waited: 0 };
+        one.generator = Generator { busy, unread, ..one.generator };
+        let mut out = Vec::new();
+        load(&one, &Placement::Anywhere, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_was_not_seen_in_a_short_time_is_no_zero() {
+        let unseen = told(0.0, 0.0, 0.0);
+        assert!(unseen.contains("\nnone in flight within the measured 1.00 µs, 1 connection opened\n"), "{unseen}");
+        assert!(unseen.contains("\ngenerator: how busy it was cannot be told of 1.00 µs\n"), "{unseen}");
+        let seen = told(0.5, 0.0004, 10.0);
+        assert!(seen.contains("\n0.50 in flight on average, 1 connection opened\n"), "{seen}");
+        assert!(seen.contains("\ngenerator: <0.1 % busy, read answers 10.0 ns late\n"), "{seen}");
+    }
 }
