@@ -27,11 +27,13 @@ impl Keeper {
     /// # Errors
     /// If the local one cannot be opened or written to.
     pub fn new(store: Store, labels: Labels, local: impl FnOnce() -> Result<Store, Fault>) -> Result<Self, Fault> {
+        store.has_space().map_err(Fault::because)?;
         let Some(server) = store.key().map(str::to_owned) else { return Ok(Self { store, labels, waiting: None }) };
         let cannot = |error: &dyn std::fmt::Display| {
             Fault::new("the run waits in a local file until its server has it, which cannot be", error)
         };
         let file = local().map_err(|error| cannot(&error))?;
+        file.has_space().map_err(|error| cannot(&error))?;
         let recording = file.recording().map_err(|error| cannot(&error))?;
         Ok(Self { store, labels, waiting: Some(Waiting { file, server, _recording: recording }) })
     }

@@ -6,6 +6,7 @@ mod byte_progress;
 mod cli;
 mod commands;
 mod costs;
+mod elsewhere;
 mod fault;
 mod gaps;
 mod inquiry;

@@ -1,6 +1,7 @@
 //! From a plan to a finished run: rounds are run and stored, then analysed.
 
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Member, analyse, analyse_among};
@@ -17,7 +18,7 @@ use crate::prepare::Prepared;
 use crate::private::Told;
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
-use crate::{gaps, predict, sockets};
+use crate::{elsewhere, gaps, output, predict, sockets};
 
 /// Earlier runs from which the spread between runs is learned.
 pub const LEARN_FROM: usize = 20;
@@ -57,8 +58,8 @@ pub struct Finished {
     pub run: Run,
     /// Its analysis.
     pub analysis: Analysis,
-    /// Why not all of it could be stored.
-    pub trouble: Option<AppendError>,
+    /// What to say where not all of it could be stored.
+    pub trouble: Option<Fault>,
 }
 
 /// A budget is kept within a twentieth.
@@ -80,8 +81,7 @@ pub fn measure(
     let sockets = prepared.setup.sockets.clone();
     let conditions = Conditions::of(&prepared.machine, prepared.setup.placement.allowed.len(), &wishes.args.dir);
     let watch = kelvin_machine::Watch::begin(root);
-    let mut record =
-        Record::new(keeper.map(Keeper::recorder), Progress::new(crate::output::shows_progress()), wishes.told);
+    let mut record = Record::new(keeper.map(Keeper::recorder), Progress::new(output::shows_progress()), wishes.told);
     conduct(&outline, &mut record);
     let Recorded { run, trouble, open } = record.finish();
     let Some(mut run) = run else {
@@ -108,7 +108,26 @@ pub fn measure(
         headlines.extend(taught(&run, conditions));
         keeper.keep(&run, &headlines).and_then(|()| recorder.event(&end))
     });
-    Ok(Finished { run, analysis, trouble: kept.err().or(trouble) })
+    let trouble = kept.err().or(trouble).map(|why| not_stored(&run, &why));
+    Ok(Finished { run, analysis, trouble })
+}
+
+/// Why a run is not in the store, and where it is instead: its rounds are nowhere else.
+fn not_stored(run: &Run, why: &AppendError) -> Fault {
+    let name = format!("kelvin-{}.json", run.outline.id);
+    let write = |directory: PathBuf| {
+        let file = directory.join(&name);
+        let write = |out: &mut dyn Write| kelvin_store::export(run, out).map_err(io::Error::other);
+        output::write_file(&file, write).ok().map(|()| file)
+    };
+    let what = "the run could not be stored completely";
+    match elsewhere::directories().into_iter().find_map(write) {
+        Some(file) => Fault::new(
+            what,
+            format!("{why}; all of it is in {}, which `kelvin runs import` reads once there is room", file.display()),
+        ),
+        None => Fault::new(what, format!("{why}; nor is there room for it in another directory")),
+    }
 }
 
 /// All that is known before the first round.

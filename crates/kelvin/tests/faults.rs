@@ -228,10 +228,67 @@ fn a_full_disk_under_the_store_costs_the_store_and_not_the_table() {
         assert!(table.contains(measured), "{table}");
         let last = said.lines().last().unwrap();
         assert!(last.starts_with("kelvin: ") && last.contains("stored"), "{said}");
-        assert!(last.contains("full") || last.contains("space"), "{last}");
+        assert!(last.contains("the disk that holds small/runs.sqlite is full"), "{last}");
+        // All of it is in a file, with its rounds.
+        let file = last.split("all of it is in ").nth(1).unwrap().split(", which").next().unwrap();
+        let import = place.kelvin(&["runs", "import", file]).output().unwrap();
+        assert!(import.status.success(), "{}", stderr(&import));
+        let shown = place.kelvin(&["runs", "show", "last"]).output().unwrap();
+        assert!(shown.status.success() && stdout(&shown).contains(measured), "{}", stdout(&shown));
         place.assert_no_process_is_left();
         assert_eq!(place.scratch(), Vec::<PathBuf>::new());
     }
+}
+
+#[test]
+fn old_runs_are_listed_and_pruned_on_a_full_disk() {
+    if !is_root() {
+        return Missing::right("mounting a small file system (root may)").skips("a store on a full disk");
+    }
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("small")).unwrap();
+    for name in ["intel-guest-1", "intel-guest-2", "intel-guest-3"] {
+        std::fs::write(place.path().join(name), kelvin_testing::stored_run(name).0).unwrap();
+    }
+    // With nothing left, and with too little for a log; what is said of both is the same.
+    // Blocks of 1 KiB: what is mapped has holes.
+    let of_ext4 = "truncate -s 16M image && mkfs.ext4 -q -F -m 0 -b 1024 image && mount -o loop image small";
+    for mount in ["mount -t tmpfs -o size=16m kelvin-test small", of_ext4] {
+        pruned_on_a_full_disk(&place, mount);
+    }
+}
+
+/// That the runs of a store can be read and deleted on a disk that is made so in the directory `small`, and filled.
+fn pruned_on_a_full_disk(place: &Place, mount: &str) {
+    let script = "store=small/runs.sqlite; { $MOUNT; } || exit 77; \
+        for run in 1 2 3; do \"$0\" runs import intel-guest-$run --store $store || exit 1; done; \
+        fill() { rm -f small/filler; cat /dev/zero > small/filler; truncate -s -$1 small/filler; }; \
+        for left in 0 40960; do fill $left 2>/dev/null; \"$0\" runs list --store $store || exit 2; \
+        \"$0\" runs show last --store $store > shown || exit 3; \"$0\" compare last~1 last --store $store > compared; \
+        test $? -le 1 || exit 4; done; fill 0 2>/dev/null; \
+        \"$0\" runs tag last a=b --store $store && exit 5; \
+        \"$0\" run os.syscall.null --quick --no-report --store $store && exit 6; \
+        \"$0\" runs prune --keep 1 --dry-run --store $store || exit 7; three=$(stat -c %s $store); \
+        \"$0\" runs delete last --store $store || exit 8; two=$(stat -c %s $store); fill 0 2>/dev/null; \
+        \"$0\" runs prune --keep 1 --store $store || exit 9; one=$(stat -c %s $store); \
+        test $two -lt $three && test $one -lt $two || exit 10; \"$0\" runs list --store $store || exit 11; ls small";
+    let script = script.replace("$MOUNT", mount);
+    let output = place.command("unshare", &["--mount", "sh", "-c", &script, KELVIN]).output().unwrap();
+    let (said, printed) = (stderr(&output), stdout(&output));
+    if output.status.code() == Some(77) {
+        return Missing::right(format!("mounting a small file system: {said}")).skips(mount);
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}{printed}");
+    let full = "the disk that holds small/runs.sqlite is full: `kelvin runs prune` deletes old runs there";
+    assert_eq!(said.matches(full).count(), 2, "{said}");
+    assert_eq!(said.matches("the store as it was is in").count(), 2, "{said}");
+    assert!(said.contains("kelvin: 2 runs would be deleted") && said.contains("kelvin: 1 run deleted"), "{said}");
+    assert!(
+        printed.trim_end().ends_with("filler\nruns.sqlite") || printed.contains("filler\nlost+found\nruns.sqlite\n"),
+        "{printed}"
+    );
+    let left = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().ends_with(".sqlite")), "no copy is left");
 }
 
 #[test]

@@ -13,7 +13,9 @@ pub type Source = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// There is no space left.
-    #[error("the disk that holds {store} is full")]
+    #[error(
+        "the disk that holds {store} is full: `kelvin runs prune` deletes old runs there, or name another place by --store"
+    )]
     Full {
         /// The store.
         store: String,
@@ -241,6 +243,18 @@ pub enum OpenError {
         /// The cause.
         source: io::Error,
     },
+    /// There is no space for a copy of a store while it is changed within its file.
+    #[error(
+        "the disk that holds {} is full, and nowhere else is room for a copy while runs are deleted in it: free {} there, or set TMPDIR to \
+         a directory of another disk with that much",
+        path.display(), kelvin_model::units::bytes(*bytes)
+    )]
+    NoRoomForCopy {
+        /// The store.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
     /// The file system cannot do what a write-ahead log needs.
     #[error("the file system of {} cannot hold a write-ahead log (SQLite offers {offered}): name a file on a local disk", path.display())]
     NoWriteAheadLog {
@@ -454,6 +468,11 @@ impl CopyError {
 }
 
 impl Fault {
+    /// Whether there is no space left.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
     /// Whether it is not of what was read or written alone.
     fn is_of_store(&self) -> bool {
         !matches!(self, Self::Damaged { .. } | Self::Other { .. })

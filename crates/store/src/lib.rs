@@ -42,7 +42,7 @@ pub use labels::{BadTag, LONGEST_NOTE, TAG_PREFIX, Tag, check_name, labels, note
 pub use learn::Kin;
 pub use location::{Address, Location, without_password};
 pub use migrate::SCHEMA_VERSION;
-pub use open::Store;
+pub use open::{InPlace, Store};
 pub use outbox::{Delivered, Recording, Watching};
 pub use prune::Prune;
 pub use query::{Filter, RunLine};

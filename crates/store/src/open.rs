@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,6 +19,10 @@ use crate::migrate::{self, APPLICATION_ID, SCHEMA_VERSION};
 use crate::server::Server;
 use crate::sqlite::{self, Sqlite};
 
+pub use in_place::InPlace;
+
+mod in_place;
+
 /// How long to wait for another process that writes: its transactions are one round each, far below a second even on
 /// a slow disk.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,6 +35,8 @@ const LIMITS: [(Limit, i32); 6] = [
     (Limit::SQLITE_LIMIT_ATTACHED, 0),
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
+/// Bytes of the index of a log, of its first pages, and of what a file system needs for both.
+const ROOM_FOR_LOG: u64 = 128 << 10;
 /// Time between two tries of a locked store.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -42,6 +49,8 @@ pub struct Store {
     name: String,
     /// What tells the database of a server from others.
     key: Option<String>,
+    /// Whether it can only be read, since its disk has no space for a log.
+    is_full: bool,
 }
 
 impl Store {
@@ -78,17 +87,26 @@ impl Store {
     }
 
     /// Opens the store in this file; makes the file (for its owner only) and its directories where they are missing,
-    /// and brings an older layout up to date.
+    /// and brings an older layout up to date. On a disk without space for a log it is opened to be read.
     ///
     /// # Errors
     /// If the path cannot hold a store, or holds something else, which is then left as it is.
     fn open_file(path: PathBuf) -> Result<Self, OpenError> {
         prepare(&path)?;
+        let to_read = |connection| Self { is_full: true, ..Self::of(Sqlite::full(connection, &path)) };
+        if !has_room_for_log(&path)
+            && let Some(connection) = connect_to_read(&path)?
+        {
+            return Ok(to_read(connection));
+        }
         let deadline = Instant::now() + PATIENCE;
         loop {
             match connect(&path) {
                 // Where several make a new store at once, the change to write-ahead logging is refused without waiting.
                 Err(OpenError::Fault(Fault::Locked { .. })) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+                Err(OpenError::Fault(full @ Fault::Full { .. })) => {
+                    return Ok(to_read(connect_to_read(&path)?.ok_or(full)?));
+                }
                 connected => return connected.map(|connection| Self::of(Sqlite::new(connection, &path))),
             }
         }
@@ -96,7 +114,15 @@ impl Store {
 
     /// The store in an open database whose layout is up to date.
     fn of(engine: impl Engine + 'static) -> Self {
-        Self { name: engine.name().to_owned(), engine: Box::new(engine), key: None }
+        Self { name: engine.name().to_owned(), engine: Box::new(engine), key: None, is_full: false }
+    }
+
+    /// That there is space to write to it, as far as that was seen when it was opened.
+    ///
+    /// # Errors
+    /// If its disk is full.
+    pub fn has_space(&self) -> Result<(), Fault> {
+        if self.is_full { Err(Fault::Full { store: self.name.clone() }) } else { Ok(()) }
     }
 
     /// Its name for people: the path of the file, or the URL without a password.
@@ -143,6 +169,40 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     identify(&connection, path)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(|error| refusal(path, error))?;
     Ok(connection)
+}
+
+/// Whether there is room for a log and its index. SQLite maps the index, which may have holes where blocks are smaller than pages: where one
+/// cannot be filled, the process gets a signal and no error.
+fn has_room_for_log(path: &Path) -> bool {
+    // Of what is kept for root a part is for the file system alone. Some file systems tell nothing.
+    rustix::fs::statvfs(path)
+        .map_or(true, |room| room.f_blocks == 0 || room.f_bavail.saturating_mul(room.f_frsize) >= ROOM_FOR_LOG)
+}
+
+/// Opens what is in the file by now, without a log or its index, for which there is no space; nothing where there is a log that counts too,
+/// or a layout of another version. Who could change the file meanwhile would need that space as well.
+fn connect_to_read(path: &Path) -> Result<Option<Connection>, OpenError> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+        return Ok(None);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(immutable(path), flags).map_err(|error| refusal(path, error))?;
+    distrust(&connection).map_err(|error| refusal(path, error))?;
+    Ok((identify(&connection, path)? == SCHEMA_VERSION).then_some(connection))
+}
+
+/// The file as the URI of one that nobody changes (sqlite.org/uri.html).
+fn immutable(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => uri.push(byte.into()),
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri + "?immutable=1"
 }
 
 /// Has SQLite believe nothing that stands in the file: it may come from anybody.

@@ -52,8 +52,8 @@ impl Store {
         self.list(&Filter::default()).map(|lines| prune.chosen(lines))
     }
 
-    /// Removes old runs, all of them or none, and gives their space back; returns them, oldest first. What stays beside what
-    /// [`Prune`] says: runs that a server is yet to get.
+    /// Removes old runs, all of them or none; returns them, oldest first. What stays beside what [`Prune`] says: runs that a server is yet
+    /// to get. [`reclaim`](Self::reclaim) returns the space to the file system.
     ///
     /// # Errors
     /// If the store fails.
@@ -64,10 +64,6 @@ impl Store {
             engine.execute_each("DELETE FROM run WHERE id = $1", &mut ids)?;
             Ok(chosen)
         });
-        let removed = removed.map_err(|trouble| self.fault(trouble))?;
-        if !removed.is_empty() {
-            self.reclaim()?;
-        }
-        Ok(removed)
+        removed.map_err(|trouble| self.fault(trouble))
     }
 }

@@ -116,14 +116,13 @@ impl Store {
     }
 
     /// Deletes the run that a name means, see [`find`](Self::find), with everything learned from it; returns its id.
-    /// The space is returned to the file system.
+    /// [`reclaim`](Self::reclaim) returns the space to the file system.
     ///
     /// # Errors
     /// If the name does not match exactly one run, or the store fails.
     pub fn delete(&self, name: &str) -> Result<String, FindError> {
         let id = self.find(name)?;
         self.execute("DELETE FROM run WHERE id = $1", values![&id])?;
-        self.reclaim()?;
         Ok(id)
     }
 
@@ -147,8 +146,11 @@ impl Store {
         self.engine().execute(sql, values).map_err(|trouble| self.fault(trouble))
     }
 
-    /// Gives the space of deleted runs back.
-    pub(crate) fn reclaim(&self) -> Result<(), Fault> {
+    /// Returns the space of deleted runs to the file system.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn reclaim(&self) -> Result<(), Fault> {
         self.engine().reclaim().map_err(|trouble| self.fault(trouble))
     }
 

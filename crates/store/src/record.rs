@@ -405,7 +405,13 @@ mod tests {
             }
         };
         assert!(stored > 0);
-        assert_eq!(error.to_string(), format!("the disk that holds {} is full", path.display()));
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "the disk that holds {} is full: `kelvin runs prune` deletes old runs there, or name another place by --store",
+                path.display()
+            )
+        );
         assert!(matches!(error, AppendError::Fault(Fault::Full { .. })));
         assert_eq!(store.load("full").unwrap().measurements[0].rounds.len(), stored as usize);
 

@@ -14,12 +14,19 @@ pub(crate) struct Sqlite {
     connection: Connection,
     /// The file, in words.
     name: String,
+    /// Whether it can only be read, since there is no space to write.
+    is_full: bool,
 }
 
 impl Sqlite {
     /// On an open connection to a file of this name.
     pub(crate) fn new(connection: Connection, path: &Path) -> Self {
-        Self { connection, name: path.display().to_string() }
+        Self { connection, name: path.display().to_string(), is_full: false }
+    }
+
+    /// The same on a disk without space for a log: nothing can be written.
+    pub(crate) fn full(connection: Connection, path: &Path) -> Self {
+        Self { is_full: true, ..Self::new(connection, path) }
     }
 
     fn trouble(&self, error: rusqlite::Error) -> Trouble {
@@ -27,6 +34,7 @@ impl Sqlite {
         match extended {
             Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => Trouble::Duplicate,
             Some(ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => Trouble::Orphan,
+            Some(ffi::SQLITE_READONLY) if self.is_full => Fault::Full { store: self.name.clone() }.into(),
             _ => Trouble::Fault(fault(&self.name, error)),
         }
     }
@@ -154,7 +162,9 @@ impl TryFrom<ValueRef<'_>> for Value {
 /// An error of SQLite as one of the store with this name.
 pub(crate) fn fault(name: &str, error: rusqlite::Error) -> Fault {
     let store = name.to_owned();
-    let code = error.sqlite_error_code();
+    // The index of a log is a file that grows to its size before it is used.
+    let is_full = error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE);
+    let code = error.sqlite_error_code().filter(|_| !is_full).or(is_full.then_some(ErrorCode::DiskFull));
     let source = error.into();
     match code {
         Some(ErrorCode::DiskFull) => Fault::Full { store },

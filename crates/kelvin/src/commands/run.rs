@@ -264,19 +264,24 @@ fn show(finished: Finished, to: &Destination<'_>, page: Option<UserFile>) -> Don
     let Finished { run, analysis, trouble } = finished;
     let probes = explain::texts();
     let beside = Report { run: &run, analysis: &analysis, references: &to.references, probes: &probes };
-    if let Some(json) = to.json {
-        output::print_as_it_is(|out| json.render(&beside, out))?;
-    } else {
-        print(&beside, to)?;
-    }
-    if let Some(page) = page {
+    let printed = match to.json {
+        Some(json) => output::print_as_it_is(|out| json.render(&beside, out)),
+        None => print(&beside, to),
+    };
+    let paged = page.map_or(Ok(()), |page| {
         let all = if to.references.is_empty() { kelvin_analysis::references() } else { &to.references };
-        let write = |out: &mut dyn Write| Html.render(&Report { references: all, ..beside }, out);
-        page.write(write).map_err(Fault::because)?;
-    }
+        page.write(|out: &mut dyn Write| Html.render(&Report { references: all, ..beside }, out))
+            .map_err(Fault::because)
+    });
     if let Some(trouble) = trouble {
-        return Err(Fault::new("the run could not be stored completely", trouble));
+        // All may be on one disk that is full.
+        for fault in [printed, paged].into_iter().filter_map(Result::err) {
+            output::remark(format_args!("kelvin: {fault}"));
+        }
+        return Err(trouble);
     }
+    printed?;
+    paged?;
     Ok(status(&analysis, &run.status))
 }
 

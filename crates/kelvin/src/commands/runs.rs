@@ -6,7 +6,7 @@ mod import;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
@@ -14,11 +14,12 @@ use kelvin_harness::SocketOptions;
 use kelvin_model::{Run, RunStatus};
 use kelvin_report::text::wrap;
 use kelvin_report::{Json, Render, Report};
-use kelvin_store::{AppendError, Filter, Inserted, Location, Prune, RunLine, Store, Tag};
+use kelvin_store::{AppendError, Filter, FindError, InPlace, Inserted, Location, Prune, RunLine, Store, Tag};
 use serde::Serialize;
 
 use crate::cli::{RunsArgs, RunsCommand};
 use crate::commands::{explain, location, open_named, open_store, runs_in_words};
+use crate::elsewhere;
 use crate::fault::{Done, Fault};
 use crate::output;
 use crate::private::Told;
@@ -34,7 +35,8 @@ pub fn runs(args: &RunsArgs) -> Done {
             show(&load(&store, run, *with_private)?, json)?;
         }
         RunsCommand::Delete { run } => {
-            let id = store.delete(run).map_err(Fault::because)?;
+            let id = store.find(run).map_err(Fault::because)?;
+            removing(store, |store| store.delete(&id))?;
             output::remark(format!("kelvin: deleted {id}"));
         }
         RunsCommand::Tag { run, tags, remove } => {
@@ -51,7 +53,7 @@ pub fn runs(args: &RunsArgs) -> Done {
         RunsCommand::Prune { keep, labelled_too, dry_run } => {
             let keep = usize::try_from(*keep).unwrap_or(usize::MAX);
             let now = jiff::Timestamp::now().as_microsecond();
-            prune(&store, Prune { keep, labelled_too: *labelled_too, now }, *dry_run)?;
+            prune(store, Prune { keep, labelled_too: *labelled_too, now }, *dry_run)?;
         }
         RunsCommand::Push { to, runs } => return copying::push(&store, &open_named(to, "--to")?, runs),
         RunsCommand::Pull { from, runs } => return copying::pull(&existing(from, "--from")?, &store, runs),
@@ -166,8 +168,11 @@ fn labels_in_words(tags: &BTreeMap<String, String>) -> String {
 }
 
 /// Removes old runs, or says which.
-fn prune(store: &Store, prune: Prune, dry_run: bool) -> Result<(), Fault> {
-    let lines = if dry_run { store.prunable(prune) } else { store.prune(prune) }.map_err(Fault::because)?;
+fn prune(store: Store, prune: Prune, dry_run: bool) -> Result<(), Fault> {
+    let lines = match dry_run {
+        true => store.prunable(prune).map_err(Fault::because)?,
+        false => removing(store, |store| Ok(store.prune(prune)?))?,
+    };
     let done = if dry_run { "would be deleted" } else { "deleted" };
     output::print(|out| {
         lines.iter().try_for_each(|line| writeln!(out, "{}  {:20}  {}", line.id, line.started, line.mode))
@@ -175,6 +180,37 @@ fn prune(store: &Store, prune: Prune, dry_run: bool) -> Result<(), Fault> {
     let kib: u64 = lines.iter().map(|line| line.bytes).sum::<u64>() / 1024;
     output::remark(format!("kelvin: {} {done}, {kib} KiB", runs_in_words(lines.len())));
     Ok(())
+}
+
+/// Removes runs and returns their space to the file system: on a disk without space for a log of that, within the file of the store.
+fn removing<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindError>) -> Result<T, Fault> {
+    let (file, is_file) = (PathBuf::from(store.name()), store.key().is_none());
+    let removed = remove(&store);
+    let is_full = match &removed {
+        Err(FindError::Fault(fault)) => fault.is_full(),
+        Err(_) => false,
+        Ok(_) => match store.reclaim() {
+            Err(fault) if !(fault.is_full() && is_file) => return Err(Fault::because(fault)),
+            reclaimed => reclaimed.is_err(),
+        },
+    };
+    if !(is_full && is_file) {
+        return removed.map_err(Fault::because);
+    }
+    // Nobody else may use it meanwhile.
+    drop(store);
+    let in_place = InPlace::open(&file, &elsewhere::directories()).map_err(Fault::because)?;
+    let copy = in_place.copy().to_owned();
+    output::remark(format_args!(
+        "kelvin: the disk is full, and runs are deleted within {}: until that is done, the store as it was is in {}",
+        file.display(),
+        copy.display()
+    ));
+    let stays =
+        |why: &dyn std::fmt::Display| Fault::because(format!("{why}; the store as it was is in {}", copy.display()));
+    let removed = removed.or_else(|_| remove(in_place.store())).map_err(|error| stays(&error))?;
+    in_place.finish().map_err(|error| stays(&error))?;
+    Ok(removed)
 }
 
 /// A store that an option names, which must be there: reading from a new one is a typo.

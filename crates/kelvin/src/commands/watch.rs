@@ -363,7 +363,7 @@ struct Measured {
 impl Measured {
     fn of(Finished { run, analysis, trouble }: Finished) -> Result<Self, Fault> {
         if let Some(trouble) = trouble {
-            return Err(Fault::new("the run could not be stored completely", trouble));
+            return Err(trouble);
         }
         let failed = analysis.results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_))).count();
         if failed > 0 {

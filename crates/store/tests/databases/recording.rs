@@ -243,6 +243,7 @@ fn a_deleted_run_gives_its_space_back() {
     store.insert(&large).unwrap();
     store.record_headlines("large", &[headline(1.0)]).unwrap();
     assert_eq!(store.delete("large").unwrap(), "large");
+    store.reclaim().unwrap();
     assert!(size() < 300_000, "{} bytes are left", size());
     assert_eq!(store.load("last").unwrap(), run_at("kept", 1));
     assert!(store.learned(&KIN, &sample_metrics(), 10).unwrap().is_empty());

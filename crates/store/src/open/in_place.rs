@@ -1,0 +1,105 @@
+//! A store on a full disk, changed within its own file: there is no space for a log of what changes.
+//!
+//! Whatever is killed half-way would leave a file that is neither the old store nor the new one. So a copy of it lies on another disk until
+//! all is done.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::{Connection, OpenError, OpenFlags, PATIENCE, Sqlite, Store, distrust, identify, migrate, refusal};
+use crate::error::Fault;
+
+/// A store that is changed within its file. Nobody else can use it meanwhile.
+#[derive(Debug)]
+pub struct InPlace {
+    store: Store,
+    copy: PathBuf,
+}
+
+impl InPlace {
+    /// Opens the store in a file, and copies it into the first of these directories on another disk that has room for it.
+    ///
+    /// # Errors
+    /// If another process uses it, none has room, or the store fails.
+    pub fn open(path: &Path, directories: &[PathBuf]) -> Result<Self, OpenError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(|error| refusal(path, error))?;
+        let set = |pragma: &str, value: &str| -> Result<String, OpenError> {
+            let asked = connection.pragma_update_and_check(None, pragma, value, |row| row.get(0));
+            asked.map_err(|error| refusal(path, error))
+        };
+        distrust(&connection).map_err(|error| refusal(path, error))?;
+        connection.busy_timeout(PATIENCE).map_err(|error| refusal(path, error))?;
+        // The index of the log is in memory then, and the file is locked from the first read on.
+        set("locking_mode", "exclusive")?;
+        let version = identify(&connection, path)?;
+        // What is in the log goes into the file, and is copied with it.
+        let log = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        log.map_err(|error| refusal(path, error))?;
+        if version != migrate::SCHEMA_VERSION {
+            return Err(Fault::Full { store: path.display().to_string() }.into());
+        }
+        let copy = copied(path, directories)?;
+        let journal = set("journal_mode", "memory")?;
+        let name = path.display().to_string();
+        if journal != "memory" {
+            let _ = fs::remove_file(&copy);
+            return Err(Fault::Other { store: name, source: "its log cannot be kept in memory".into() }.into());
+        }
+        connection.pragma_update(None, "foreign_keys", true).map_err(|error| refusal(path, error))?;
+        Ok(Self { store: Store::of(Sqlite::new(connection, path)), copy })
+    }
+
+    /// The copy that lies elsewhere until all is done.
+    pub fn copy(&self) -> &Path {
+        &self.copy
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Gives the space of deleted runs back, has a log again, and removes the copy.
+    ///
+    /// # Errors
+    /// If the store fails: then the copy stays.
+    pub fn finish(self) -> Result<(), Fault> {
+        self.store.reclaim()?;
+        // Where there is no space even for this, whoever opens the store next does it.
+        for journal in ["delete", "wal"] {
+            let _ = self.store.engine().query(&format!("PRAGMA journal_mode = {journal}"), &[]);
+        }
+        let synced = File::open(self.store.name()).and_then(|file| file.sync_all());
+        let store = self.store.name().to_owned();
+        synced.map_err(|error| Fault::Io { store, source: error.into() })?;
+        drop(self.store);
+        let _ = fs::remove_file(&self.copy);
+        Ok(())
+    }
+}
+
+/// Copies a file into the first of these directories on another disk that has room for it.
+fn copied(path: &Path, directories: &[PathBuf]) -> Result<PathBuf, OpenError> {
+    let failed = |source: io::Error| OpenError::NotWritable { path: path.to_path_buf(), source };
+    let facts = fs::metadata(path).map_err(failed)?;
+    let name = format!("kelvin-{}-{}.sqlite", std::process::id(), facts.ino());
+    for directory in directories {
+        if fs::metadata(directory).map_or(true, |directory| directory.dev() == facts.dev()) {
+            continue;
+        }
+        let copy = directory.join(&name);
+        // Nobody else may have put a file or a link there.
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy);
+        let Ok(mut made) = made else { continue };
+        let written =
+            File::open(path).and_then(|mut file| io::copy(&mut file, &mut made)).and_then(|_| made.sync_all());
+        match written {
+            Ok(()) => return Ok(copy),
+            Err(_) => drop(fs::remove_file(&copy)),
+        }
+    }
+    Err(OpenError::NoRoomForCopy { path: path.to_path_buf(), bytes: facts.len() })
+}
