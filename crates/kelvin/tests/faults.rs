@@ -404,6 +404,7 @@ fn where_no_thread_may_be_started_one_line_says_so() {
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(!said.contains("panicked") && said.contains("ulimit -u allows this user 1 "), "{arguments:?}: {said}");
+        assert_eq!(stdout(&output), "", "{arguments:?}: no address of what does not run");
         assert_eq!(
             said.lines().filter(|line| line.starts_with("kelvin: ") && line.contains("ulimit")).count(),
             1,

@@ -27,10 +27,11 @@ pub fn serve(args: &ServeArgs) -> Done {
     let server = listen(args)?;
     let address = server.address().map_err(Fault::because)?;
     let resources = server.address_for_looks().map_err(Fault::because)?;
+    // Whoever reads an address goes on to use it: what may still fail comes before.
+    let log = Log::over(std::io::stderr())?;
     output::print(|out| {
         [Some(address), resources].into_iter().flatten().try_for_each(|one| writeln!(out, "{}", Shown(one)))
     })?;
-    let log = Log::over(std::io::stderr())?;
     let most = server.connections();
     log.line(
         About::Client,
