@@ -139,12 +139,16 @@ fn has_method(request: &[u8]) -> bool {
     method.iter().all(is_token) && method.iter().any(u8::is_ascii_alphabetic)
 }
 
+/// Bytes of a time, such as `10/Oct/2000:13:55:36 -0700`, and of some that another program wrote with a blank or a colon more: further on
+/// no end of one is looked for, since a line may have millions of brackets.
+const LONGEST_STAMP: usize = 32;
+
 /// The time of a line, in seconds, and what follows it. The client and the user before it may have brackets of their own: an IPv6
 /// address, a name.
 fn time(line: &[u8]) -> Option<(i64, &[u8])> {
     memchr::memchr_iter(b'[', line).find_map(|place| {
         let rest = &line[place + 1..];
-        let end = memchr::memchr(b']', rest)?;
+        let end = memchr::memchr(b']', &rest[..rest.len().min(LONGEST_STAMP)])?;
         let time = strtime::parse("%d/%b/%Y:%H:%M:%S %z", &rest[..end]).ok()?.to_timestamp().ok()?;
         Some((time.as_second(), &rest[end + 1..]))
     })
@@ -330,6 +334,14 @@ no line of a log
         }
         let user = b"::1 - a [b] c [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 5\r";
         assert_eq!(super::request(user), Ok((971_211_336, "/".into())));
+    }
+
+    #[test]
+    fn a_line_of_brackets_takes_no_longer_than_another() {
+        // With each end looked for to that of the line it is 10^13 steps.
+        assert!(read(&"[".repeat(5_000_000), 1.0).is_err());
+        let user = format!("::1 - {} [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 5", "[".repeat(1000));
+        assert_eq!(super::request(user.as_bytes()), Ok((971_211_336, "/".into())));
     }
 
     #[test]
