@@ -137,13 +137,17 @@ fn natural(name: &str) -> (String, u64) {
     (stem.to_owned(), name[stem.len()..].parse().unwrap_or(0))
 }
 
-/// A list such as `0-3,8`: empty text is the empty list, `None` is not a list.
+/// A list such as `0-3,8`: empty text is the empty list, `None` is not a list. The kernel names each CPU once: more than there can be of them
+/// is none of its lists.
 pub fn cpu_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
         if first > last || last > HIGHEST_CPU {
+            return None;
+        }
+        if cpus.len() > HIGHEST_CPU as usize {
             return None;
         }
         cpus.extend(first..=last);
@@ -217,6 +221,9 @@ mod tests {
         assert_eq!(cpu_list("3-1"), None);
         assert_eq!(cpu_list("0-4294967295"), None);
         assert_eq!(cpu_list("x"), None);
+        assert_eq!(cpu_list("0-65535").map(|cpus| cpus.len()), Some(65_536));
+        // It would be 26 GB.
+        assert_eq!(cpu_list(&"0-65535,".repeat(100_000)), None);
     }
 
     #[test]
