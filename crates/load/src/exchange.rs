@@ -263,8 +263,10 @@ fn parsed_with<'b>(
 ) -> Result<Option<Head>, Malformed> {
     let mut response = httparse::Response::new(&mut []);
     let mut config = ParserConfig::default();
-    // What a user agent must take (RFC 9112, section 5.2), and what all of them take.
+    // What a user agent must take (RFC 9112, section 5.2), and what all of them take: a line that is no field says nothing, also of
+    // where the body ends.
     config
+        .ignore_invalid_headers_in_responses(true)
         .allow_obsolete_multiline_headers_in_responses(true)
         .allow_spaces_after_header_name_in_responses(true)
         .allow_multiple_spaces_in_response_status_delimiters(true);
@@ -421,6 +423,8 @@ mod tests {
             "HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello",
             "HTTP/1.2 200 OK\r\nContent-Length: 5\r\n\r\nhello",
             "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
+            "HTTP/1.1 200 OK\r\nX Some: value\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\n: value\r\nno field\r\nContent-Length: 5\r\n\r\nhello",
         ] {
             for piece in [7, response.len()] {
                 let (answer, body, _) = fed(response.as_bytes(), piece, false);

@@ -17,7 +17,8 @@ use crate::verify::{Known, Verify};
 pub fn list(text: &str, server: Option<Target>) -> Result<(Target, Vec<String>), String> {
     let mut server = server;
     let mut paths = Vec::new();
-    for (number, line) in text.lines().enumerate() {
+    // Editors of other systems begin a text with a mark of its encoding.
+    for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;

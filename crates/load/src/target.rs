@@ -111,7 +111,7 @@ mod tests {
         {
             assert_eq!(url.parse::<Target>().unwrap().path, path, "{url}");
         }
-        let (_, paths) = crate::files::list("http://a?x=1\n?y=2\n", None).unwrap();
+        let (_, paths) = crate::files::list("\u{feff}http://a?x=1\r\n?y=2\n", None).unwrap();
         assert_eq!(paths, ["/?x=1", "/?y=2"]);
     }
 

@@ -15,7 +15,7 @@ use crate::request::Requests;
 use crate::setup::Setup;
 use crate::tally::{Failure, Tally, Times};
 use crate::verify::{Checker, Known};
-use crate::wire::{Peer, Wire};
+use crate::wire::{Peer, Wire, unconnected};
 
 /// Bytes that one call reads: large bodies in few calls, and still within a second-level cache.
 const BUFFER: usize = 256 << 10;
@@ -141,7 +141,7 @@ impl Traffic {
                 connection.phase = Phase::Connecting;
                 None
             }
-            Err(error) => self.fail(number, now, Failure::Connect, error),
+            Err(error) => self.fail(number, now, Failure::Connect, unconnected(&error)),
         }
     }
 

@@ -10,7 +10,7 @@ use kelvin_sys::net::departure;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
+use rustls::{CertificateError, ClientConfig, ClientConnection};
 
 use crate::error::{Error, Result};
 use crate::setup::Setup;
@@ -157,10 +157,35 @@ impl Wire {
             if let Err(error) = state {
                 // The alert that says why; whether it arrives changes nothing.
                 let _ = self.flush();
-                return Err(io::Error::new(ErrorKind::InvalidData, format!("TLS: {error}")));
+                return Err(io::Error::new(ErrorKind::InvalidData, refusal(&error)));
             }
             while session.wants_write() && taken(session.write_tls(&mut &self.socket))? > 0 {}
         }
+    }
+}
+
+/// Why TLS ends, in words: for some of what is wrong with a certificate the library has names of its own only.
+fn refusal(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "TLS: the server's certificate is of no authority that is believed".into()
+        }
+        rustls::Error::InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity" => {
+            "TLS: the server's certificate is one of an authority, which stands for no server".into()
+        }
+        error => format!("TLS: {error}"),
+    }
+}
+
+/// Why no connection could be begun, in words: where every local port is taken, the system says only that an address is not there.
+pub(crate) fn unconnected(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::AddrNotAvailable => {
+            "this host has no port left to connect from: each connection that the server lets end holds one \
+                                        for a minute (TIME_WAIT)"
+                .into()
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -169,5 +194,22 @@ fn taken(written: io::Result<usize>) -> io::Result<usize> {
     match written {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
         written => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_and_the_library_name_shortly_is_said_in_words() {
+        let none_left = io::Error::from(rustix::io::Errno::ADDRNOTAVAIL);
+        assert!(unconnected(&none_left).starts_with("this host has no port left to connect from"));
+        assert!(unconnected(&io::Error::from(rustix::io::Errno::CONNREFUSED)).contains("refused"));
+        let of = |why| refusal(&rustls::Error::InvalidCertificate(why));
+        assert!(of(CertificateError::UnknownIssuer).contains("no authority that is believed"));
+        assert!(
+            of(CertificateError::Expired).contains("certificate") && of(CertificateError::Expired).contains("xpired")
+        );
     }
 }

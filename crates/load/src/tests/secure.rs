@@ -122,6 +122,10 @@ fn the_certificate_of_an_authority_stands_for_a_server_where_it_is_named_itself(
     let (address, certificate) = start("localhost", Body::Whole, Purpose::Authority);
     let load = believing(address, &certificate, Body::Whole);
     assert!(load.requests > 0 && load.errors.count() == 0, "{load:?}");
+    // Named by nobody, it is refused in words.
+    let (_, other) = start("localhost", Body::Whole, Purpose::Server);
+    let said = believing(address, &other, Body::Whole).errors.first.unwrap();
+    assert_eq!(said, "TLS: the server's certificate is one of an authority, which stands for no server");
     // Another one of the same name is not believed, nor is it for another name or another time.
     let (_, other) = start("localhost", Body::Whole, Purpose::Authority);
     let (elsewhere, of_elsewhere) = start("elsewhere", Body::Whole, Purpose::Authority);

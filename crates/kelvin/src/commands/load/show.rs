@@ -220,6 +220,9 @@ fn errors(load: &Load, out: &mut dyn Write) -> io::Result<()> {
     if let Some(first) = first {
         writeln!(out, "the first: {first}")?;
     }
+    if first.as_ref().is_some_and(|first| first.starts_with("TLS: ") && first.contains("certificate")) {
+        writeln!(out, "--ca FILE names certificates that are believed; --insecure believes any")?;
+    }
     if load.errors.status.keys().any(|status| (300..400).contains(status)) {
         writeln!(out, "redirects are not followed: name the URL that they lead to")?;
     }
