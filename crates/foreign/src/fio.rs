@@ -179,18 +179,27 @@ pub(crate) fn is_signed(text: &str) -> bool {
     is_only_object(text, is_signed_object)
 }
 
+#[derive(Deserialize)]
+struct Signature {
+    #[serde(rename = "fio version")]
+    version: String,
+}
+
 fn is_signed_object(text: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Signature {
-        #[serde(rename = "fio version")]
-        version: String,
-    }
     holds(text, |signature: &Signature| signature.version.starts_with("fio-"))
+}
+
+/// Whether it was written by a fio whose times had other names and units.
+fn is_before_3(object: &str) -> bool {
+    holds(object, |signature: &Signature| ["fio-1.", "fio-2."].iter().any(|old| signature.version.starts_with(old)))
 }
 
 pub(crate) fn read(text: &str) -> Result<Found, String> {
     let object = only_object(text, is_signed_object)?;
-    let file: File = serde_json::from_str(object).map_err(|error| format!("{error} (fio 3 or newer is needed)"))?;
+    let file: File = serde_json::from_str(object).map_err(|error| match is_before_3(object) {
+        true => format!("{error} (fio 3 or newer is needed)"),
+        false => error.to_string(),
+    })?;
     let jobs = file.jobs.ok_or("\"jobs\" is missing: results of --client are not read")?;
     let mut found = Found { version: version(file.version.trim_start_matches("fio-")), ..Found::default() };
     found.made_at = file.timestamp_ms.or_else(|| file.timestamp?.checked_mul(1000));
@@ -282,11 +291,13 @@ fn asked(job: &Job, options: &BTreeMap<String, String>, is_alone: bool) -> Resul
     require(!["filename", "directory"].iter().any(|name| options.get(*name).is_some_and(has_several)), &FILES)?;
     require(of(&["numjobs"], "1") == "1", &SEVERAL)?;
     require(["1", "true"].contains(&of(&["direct"], "0").as_str()), &CACHED)?;
-    // A share of the device in percent is no size.
-    let is_small = |name: &&str| {
-        options.get(*name).and_then(|size| bytes(&size.to_ascii_lowercase())).is_some_and(|size| size < LEAST_BYTES)
-    };
-    require(!["size", "filesize"].iter().any(is_small), &SMALL)?;
+    for name in ["size", "filesize"] {
+        let Some(size) = options.get(name) else { continue };
+        match least(&size.to_ascii_lowercase()) {
+            Some(size) => require(size >= LEAST_BYTES, &SMALL)?,
+            None => return Err(NotOurs::Option(name.into())),
+        }
+    }
     let depth: u64 = of(&["iodepth"], "1").parse().map_err(|_| NotOurs::Row(&WORK))?;
     match of(&["ioengine"], "psync").as_str() {
         "libaio" | "io_uring" => require(reached(job, depth), &NOT_REACHED)?,
@@ -312,18 +323,31 @@ fn reached(job: &Job, depth: u64) -> bool {
     job.iodepth_level.get(&level).is_some_and(|share| *share >= MOSTLY)
 }
 
-/// A size as fio reads it: bytes, or with k, m, g or t, which are binary.
+/// The least bytes that a size leaves a job: of a range the lower end; a share of the device in percent is taken for enough.
+fn least(size: &str) -> Option<u64> {
+    let share = size.strip_suffix('%').map(|percent| percent.parse::<f64>());
+    match share {
+        Some(percent) => percent.ok().map(|_| LEAST_BYTES),
+        None => bytes(size.split('-').next().unwrap_or(size)),
+    }
+}
+
+/// A size as fio reads it with its usual `kb_base` of 1024, which turns both kinds of prefixes about: k, kb and ki are binary, kib is
+/// decimal (`__get_mult_bytes` in fio's parse.c).
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match &text[digits.len()..] {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
+    let unit = &text[digits.len()..];
+    let power = match unit.chars().next() {
+        None | Some('b') => 0,
+        Some(prefix) => "kmgtp".find(prefix)? as u32 + 1,
+    };
+    let base: u64 = match unit.get(usize::from(power > 0)..)? {
+        "" | "b" if power == 0 && unit.len() < 2 => 1,
+        "" | "b" | "i" if power > 0 => 1024,
+        "ib" if power > 0 => 1000,
         _ => return None,
     };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
+    digits.parse::<u64>().ok()?.checked_mul(base.pow(power))
 }
 
 #[cfg(test)]
@@ -332,8 +356,25 @@ mod tests {
 
     #[test]
     fn sizes_are_binary() {
-        assert_eq!(["4k", "4096", "1m", "1024kib"].map(bytes), [Some(4096), Some(4096), Some(1 << 20), Some(1 << 20)]);
-        assert_eq!(["", "k", "4k,8k", "4k-8k", "99999999999999999999", "4q"].map(bytes), [None; 6]);
+        for (text, size) in [
+            ("4k", 4096),
+            ("4kb", 4096),
+            ("4ki", 4096),
+            ("4096", 4096),
+            ("4096b", 4096),
+            ("1m", 1 << 20),
+            ("1p", 1 << 50),
+            // Tried with fio 3.33: it read blocks of 4000 bytes.
+            ("4kib", 4000),
+            ("1mib", 1_000_000),
+        ] {
+            assert_eq!(bytes(text), Some(size), "{text}");
+        }
+        for text in
+            ["", "k", "4k,8k", "4k-8k", "99999999999999999999", "4q", "4bb", "4kk", "4ib", "1z", "0.5m", "99999p"]
+        {
+            assert_eq!(bytes(text), None, "{text}");
+        }
     }
 
     /// One job, with other options and another queue than the usual ones.
@@ -360,7 +401,7 @@ mod tests {
 
     #[test]
     fn what_is_something_else_is_left_out_with_its_reason() {
-        for size in ["16m", "1G", "10%", "1TiB"] {
+        for size in ["16m", "1G", "10%", "1TiB", "16Mi", "1g-2g"] {
             assert_eq!(job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().values.len(), 3, "{size}");
         }
         for (options, row) in [
@@ -377,6 +418,10 @@ mod tests {
             (format!(r#"{QUEUED},"size":"4k""#), &SMALL),
             (format!(r#"{QUEUED},"size":"1G","filesize":"8M""#), &SMALL),
             (format!(r#"{QUEUED},"size":"1000000""#), &SMALL),
+            (format!(r#"{QUEUED},"filesize":"1m-64m""#), &SMALL),
+            (format!(r#"{QUEUED},"size":"8Mi""#), &SMALL),
+            (format!(r#"{QUEUED},"size":"16MiB""#), &SMALL),
+            (r#""rw":"randread","bs":"4KiB","direct":"1""#.into(), &WORK),
         ] {
             let found = job(&options, "1").unwrap();
             assert!(found.values.is_empty(), "{options}");
@@ -387,6 +432,10 @@ mod tests {
             ["rate_iops", "rwmixread", "bsrange", "fsync", "verify", "zonemode", "buffered", "percentage_random"]
         {
             assert!(unknown(option).starts_with(&format!("not imported: {} ({option}): ", OPTIONS.theirs)), "{option}");
+        }
+        for size in ["2z", "0.5m", "1m,2m", "x%"] {
+            let left_out = job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().left_out.remove(0);
+            assert!(left_out.contains("(size)"), "{size}: {left_out}");
         }
         assert!(unknown("a b").contains("size and time: "), "only a name is shown");
     }
@@ -404,6 +453,10 @@ mod tests {
         assert_eq!(read(&text(1001, 1000)).unwrap().values.len(), 3);
         assert_eq!(read(&text(1004, 2003)).unwrap().left_out, [GROUPED.left_out()]);
         assert_eq!(read(&text(20, 20)).unwrap().left_out, [BRIEF.left_out()]);
+        let refused =
+            |version: &str| read(&format!(r#"{{"fio version":"{version}","jobs":[{{"error":0}}]}}"#)).unwrap_err();
+        assert!(refused("fio-2.2.10").contains("fio 3 or newer is needed"));
+        assert!(refused("fio-3.36").starts_with("missing field `groupid`") && !refused("fio-3.36").contains("newer"));
         let error = read(r#"{"fio version":"fio-3.33","client_stats":[]}"#).unwrap_err();
         assert!(error.contains("--client"), "{error}");
     }

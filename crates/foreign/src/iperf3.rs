@@ -249,7 +249,7 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
         let options = not_said.join(" or ");
         found.note(&format!("it does not say whether {options} was asked for: the figure is a metric of its own"));
     }
-    found.note("iperf3 does not say whether --congestion, --zerocopy or --skip-rx-copy was asked for");
+    found.note("iperf3 does not say whether --congestion, --zerocopy, --skip-rx-copy or --mptcp was asked for");
     Ok(found)
 }
 

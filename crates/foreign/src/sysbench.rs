@@ -19,6 +19,10 @@ static OTHER_FILES: Row = Row::other(
 static LIMITED: Row = Row::other("events at a limited rate (--rate)", "it measures the limit");
 static BRIEF: Row =
     Row::other("a test of less than half a second", "the caches of the device decide what so few requests take");
+static SMALL: Row = Row::other(
+    "fileio within files of less than 16 MiB together (--file-total-size)",
+    "it asks for the same few blocks over and over, which the caches of the device hold",
+);
 static CPU: Row = Row::other("cpu: events per second", "an event is a search for primes of sysbench's own");
 static MEMORY: Row = Row::other(
     "memory: MiB/sec",
@@ -27,13 +31,16 @@ static MEMORY: Row = Row::other(
 static OTHERS: Row = Row::other("threads, mutex, scripts", "no metric of kelvin is the same work");
 
 /// All of it.
-pub(crate) static TABLE: &[Row] = &[READS, LATENCY, OTHER_FILES, LIMITED, BRIEF, CPU, MEMORY, OTHERS];
+pub(crate) static TABLE: &[Row] = &[READS, LATENCY, OTHER_FILES, LIMITED, BRIEF, SMALL, CPU, MEMORY, OTHERS];
 
 /// What its text begins with.
 pub(crate) const BEGINS: &str = "sysbench 1.";
 
 /// The shortest time for which a test counts, in seconds.
 const LEAST_SECONDS: f64 = 0.5;
+
+/// The least part of a device on which its blocks count as places, in bytes.
+const LEAST_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// Whether it begins as sysbench does.
 pub(crate) fn is_signed(text: &str) -> bool {
@@ -56,6 +63,9 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
     let begins = |line: &str| text.lines().any(|known| known.trim().starts_with(line));
     let mut found = Found { version: version(text["sysbench ".len()..].trim_start()), ..Found::default() };
     if begins("Extra file open flags:") {
+        if ["total time:", "reads/s:", "read:"].iter().all(|label| after(text, label).is_none()) {
+            return Err("its results are missing: the test did not end".into());
+        }
         let is_same = has("Doing random read test")
             && has("Block size 4KiB")
             && has("Extra file open flags: directio")
@@ -67,6 +77,7 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
             _ if !is_same => found.leave_out(&OTHER_FILES),
             Some(_) if begins("Target transaction rate:") => found.leave_out(&LIMITED),
             Some(_) if is_brief => found.leave_out(&BRIEF),
+            Some(_) if total_bytes(text).is_none_or(|bytes| bytes < LEAST_BYTES) => found.leave_out(&SMALL),
             Some(rate) => {
                 found.keep(&READS, Case::new().with(QUEUE_DEPTH, 1), rate);
                 found.leave_out(&LATENCY);
@@ -99,4 +110,36 @@ fn seconds(text: &str) -> Option<f64> {
 /// What stands behind a label that begins a line.
 fn after<'t>(text: &'t str, label: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim)
+}
+
+/// What all files have together: `16MiB total file size`.
+fn total_bytes(text: &str) -> Option<f64> {
+    let size = text.lines().find_map(|line| line.trim().strip_suffix(" total file size"))?;
+    let number = size.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let power = ["B", "KiB", "MiB", "GiB", "TiB"].iter().position(|unit| *unit == &size[number.len()..])?;
+    Some(number.parse::<f64>().ok()? * 1024_f64.powi(power as i32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = include_str!("../tests/data/sysbench-fileio.txt");
+
+    #[test]
+    fn files_that_a_device_holds_in_its_cache_are_left_out() {
+        let of = |size: &str| read(&FILE.replace("16MiB total", &format!("{size} total"))).unwrap();
+        for size in ["16MiB", "1.5GiB", "2TiB"] {
+            assert_eq!(of(size).values.len(), 1, "{size}");
+        }
+        for size in ["64KiB", "15.9MiB", "512B", "x"] {
+            assert_eq!(of(size).left_out, [SMALL.left_out()], "{size}");
+        }
+    }
+
+    #[test]
+    fn a_test_that_did_not_end_has_no_results() {
+        let (begun, _) = FILE.split_once("File operations:").unwrap();
+        assert!(read(begun).unwrap_err().contains("did not end"));
+    }
 }
