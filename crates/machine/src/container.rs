@@ -37,6 +37,12 @@ pub(crate) fn container(root: Root<'_>) -> Fact<Option<String>> {
     if let Some(name) = base.filter(|mount| mount.kind == "overlay").and_then(store) {
         return Fact::known(Some(name.into()), "/ is an overlay in /proc/self/mountinfo");
     }
+    if let Some(name) = base.and_then(manager_of_directory) {
+        return Fact::known(Some(name.into()), "/ is a directory of its store in /proc/self/mountinfo");
+    }
+    if let Some((name, source)) = of_its_kernel(root) {
+        return Fact::known(Some(name.into()), source);
+    }
     if root.text("/proc/self/uid_map").is_some_and(|map| !is_whole_uid_map(&map)) {
         return Fact::known(Some("a user namespace".into()), "/proc/self/uid_map");
     }
@@ -60,13 +66,37 @@ pub(crate) fn container(root: Root<'_>) -> Fact<Option<String>> {
 /// A container manager that identifies itself in a file of systemd or in the environment of process 1.
 fn declared(root: Root<'_>) -> Option<(String, &'static str)> {
     for file in ["/run/host/container-manager", "/run/systemd/container"] {
-        if let Some(name) = root.text(file).filter(|name| !name.is_empty()) {
+        if let Some(name) = root.text(file).as_deref().and_then(name) {
             return Some((name, file));
         }
     }
     let environment = root.bytes("/proc/1/environ").ok()?;
-    let name = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"container="))?;
-    (!name.is_empty()).then(|| (String::from_utf8_lossy(name).into_owned(), "/proc/1/environ"))
+    let own = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"container="))?;
+    name(&String::from_utf8_lossy(own)).map(|name| (name, "/proc/1/environ"))
+}
+
+/// The name that a text begins with: one word, as managers have.
+fn name(text: &str) -> Option<String> {
+    const LONGEST: usize = 40;
+    let is_of_word = |letter: &char| letter.is_ascii_alphanumeric() || "-_.:/".contains(*letter);
+    let word: String = text.trim().chars().take_while(is_of_word).take(LONGEST).collect();
+    (!word.is_empty()).then_some(word)
+}
+
+/// What the kernel tells itself: the first Linux in Windows is Windows' own kernel (the second is a virtual machine with one of Linux, in lower
+/// case), in OpenVZ only a container lacks /proc/bc, and gVisor is a kernel for one container, which states the version that it stands for.
+fn of_its_kernel(root: Root<'_>) -> Option<(&'static str, &'static str)> {
+    const RELEASE: &str = "/proc/sys/kernel/osrelease";
+    const VERSION: &str = "/proc/version";
+    let release = root.text(RELEASE).unwrap_or_default();
+    if release.ends_with("-Microsoft") {
+        return Some(("wsl", RELEASE));
+    }
+    if root.exists("/proc/vz") && !root.exists("/proc/bc") {
+        return Some(("openvz", "/proc/vz"));
+    }
+    let is_gvisor = root.text(VERSION).is_some_and(|text| text.ends_with("#1 SMP Sun Jan 10 15:06:54 PST 2016"));
+    is_gvisor.then_some(("gvisor", VERSION))
 }
 
 /// The path of a line of /proc/self/cgroup.
@@ -182,6 +212,22 @@ const STORES: [(&str, &str); 10] = [
     ("/apptainer/", "apptainer"),
     ("/singularity/", "singularity"),
 ];
+
+/// Where container managers keep whole roots, as directories or subvolumes.
+const DIRECTORIES: [(&str, &str); 7] = [
+    ("/docker/vfs/dir/", "docker"),
+    ("/docker/btrfs/subvolumes/", "docker"),
+    ("/containers/storage/vfs/dir/", "podman"),
+    ("/containers/storage/btrfs/subvolumes/", "podman"),
+    ("/var/lib/machines/", "systemd-nspawn"),
+    ("/var/lib/lxc/", "lxc"),
+    ("/lxd/storage-pools/", "lxc"),
+];
+
+/// The manager in whose store the root lies.
+fn manager_of_directory(mount: &MountLine) -> Option<&'static str> {
+    DIRECTORIES.iter().find(|(part, _)| mount.root.contains(part)).map(|(_, manager)| *manager)
+}
 
 /// The mount that the kernel makes first, in the mount namespace of process 1 of a host: its root lies in it. Each further namespace has
 /// a copy of it, and mounts of numbers of their own.

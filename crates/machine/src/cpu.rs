@@ -69,7 +69,18 @@ impl Info {
             let mut blocks = parse(&text);
             let wanted = sources.first.to_string();
             let index = blocks.iter().position(|block| block.get("processor") == Some(&wanted)).unwrap_or(0);
-            if blocks.is_empty() { Err(format!("{CPUINFO} is empty")) } else { Ok(blocks.swap_remove(index)) }
+            // Old kernels of Arm write what all processors share in a block of its own, behind theirs.
+            let shared = blocks.iter().position(|block| block.contains_key("CPU implementer"));
+            let shared =
+                shared.filter(|&place| !blocks[place].contains_key("processor")).map(|place| blocks[place].clone());
+            if blocks.is_empty() {
+                return Err(format!("{CPUINFO} is empty"));
+            }
+            let mut own = blocks.swap_remove(index);
+            for (key, value) in shared.into_iter().flatten() {
+                own.entry(key).or_insert(value);
+            }
+            Ok(own)
         });
         Self { block }
     }

@@ -410,3 +410,52 @@ fn an_s390_is_no_x86() {
     }
     assert!(machine("").platform.hypervisor.get().is_none(), "nothing is known without /proc/sysinfo");
 }
+
+#[test]
+fn a_kernel_of_its_own_and_a_root_in_a_store_tell_a_container() {
+    const GVISOR: &str = "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n";
+    const OTHER: &str = "Linux version 4.4.0-210-generic #242-Ubuntu SMP Fri Apr 16 09:57:56 UTC 2021\n";
+    let release = |text| [("proc/sys/kernel/osrelease", text)];
+    for (others, name) in [
+        (&release("4.4.0-19041-Microsoft\n")[..], Some("wsl")),
+        (&release("5.15.90.1-microsoft-standard-WSL2\n"), None),
+        (&[("proc/vz/veinfo", "")], Some("openvz")),
+        (&[("proc/vz/version", ""), ("proc/bc/0/resources", "")], None),
+        (&[("proc/version", GVISOR)], Some("gvisor")),
+        (&[("proc/version", OTHER)], None),
+        (&[("run/systemd/container", "systemd-nspawn\n")], Some("systemd-nspawn")),
+        (&[("run/systemd/container", "\n")], None),
+        // One word of a text, whatever it has.
+        (&[("run/systemd/container", "evil\u{1b}[31m\nname")], Some("evil")),
+        (&[("proc/1/environ", "PATH=/bin\0container=lxc\0")], Some("lxc")),
+    ] {
+        assert_eq!(container("0::/", "9p none rw,trans=fd", others).as_deref(), name, "{others:?}");
+    }
+    for (root, name) in [
+        ("/var/lib/docker/vfs/dir/0f3a", Some("docker")),
+        ("/@/var/lib/docker/btrfs/subvolumes/0f3a", Some("docker")),
+        ("/home/u/.local/share/containers/storage/vfs/dir/0f3a", Some("podman")),
+        ("/var/lib/machines/debian", Some("systemd-nspawn")),
+        ("/var/lib/lxc/web/rootfs", Some("lxc")),
+        ("/root/ostree/deploy/fedora/deploy/0f3a.0", None),
+        ("/srv/chroot/debian", None),
+    ] {
+        let mounts = format!("22 20 8:1 {root} / rw - ext4 /dev/sda1 rw\n");
+        let tree = tree(&[("proc/self/cgroup", "0::/"), ("proc/self/mountinfo", &mounts)]);
+        assert_eq!(read(tree.path()).platform.container.get().unwrap().as_deref(), name, "{root}");
+    }
+    let long = "a".repeat(5000);
+    let named = container("0::/", DISK, &[("run/systemd/container", &long)]);
+    assert!(named.is_some_and(|name| name.len() <= 40));
+}
+
+#[test]
+fn what_old_kernels_of_arm_write_once_is_of_each_processor() {
+    let text = "Processor\t: ARMv7 Processor rev 4 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1694.10\n\nprocessor\t: 1\nBogoMIPS\t: 1694.10\n\n\
+                Features\t: swp half thumb neon\nCPU implementer\t: 0x41\nCPU architecture: 7\nCPU part\t: 0xc0f\nCPU revision\t: 4\n\n\
+                Hardware\t: SAMSUNG EXYNOS5\n";
+    let machine = read(tree(&[("proc/cpuinfo", text)]).path());
+    assert_eq!(machine.architecture, *"arm");
+    assert_eq!(machine.cpu.vendor.get().map(String::as_str), Some("ARM"));
+    assert_eq!((machine.cpu.model.get(), machine.cpu.stepping.get()), (Some(&0xc0f), Some(&4)));
+}
