@@ -113,11 +113,15 @@ impl Place {
     }
 }
 
+/// Most bytes of a path (PATH_MAX of limits.h): a longer one is no group's.
+const LONGEST_PATH: usize = 4096;
+
 /// `4:memory:/a/b` or `0::/a/b`.
 fn membership(line: &str) -> Option<(String, String)> {
     let mut fields = line.splitn(3, ':');
     fields.next()?.parse::<u32>().ok()?;
-    Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
+    let (controllers, path) = (fields.next()?, fields.next()?);
+    (path.len() <= LONGEST_PATH).then(|| (controllers.to_owned(), path.to_owned()))
 }
 
 #[cfg(test)]
@@ -130,6 +134,8 @@ mod tests {
         assert_eq!(membership("0::/"), Some(("".into(), "/".into())));
         assert_eq!(membership("x::/"), None);
         assert_eq!(membership("4:memory"), None);
+        assert_eq!(membership(&format!("0::{}", "/a".repeat(2048))).map(|(_, path)| path.len()), Some(4096));
+        assert_eq!(membership(&format!("0::{}", "/a".repeat(2049))), None);
     }
 
     #[test]

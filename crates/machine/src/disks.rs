@@ -1,5 +1,7 @@
 //! Block devices from sysfs, and mounted file systems that hold data.
 
+use std::collections::HashSet;
+
 use kelvin_model::{BlockDevice, Fact, Mount};
 
 use crate::text::{Root, bracketed};
@@ -196,8 +198,9 @@ fn unescape(text: &str) -> String {
 /// Mounted file systems that hold data; of several on one target the last, which covers the others.
 pub(crate) fn mounts(root: Root<'_>) -> Vec<Mount> {
     let mut mounts: Vec<Mount> = Vec::new();
-    for line in mount_lines(root) {
-        mounts.retain(|mount| mount.target != line.target);
+    let mut covered = HashSet::new();
+    // From the last one on, since a host of containers has thousands.
+    for line in mount_lines(root).into_iter().rev().filter(|line| covered.insert(line.target.clone())) {
         let of_the_kernel = ["/proc/", "/sys/"].iter().any(|top| line.target.starts_with(top));
         if !of_the_kernel && !PSEUDO.contains(&line.kind.as_str()) {
             let options = match line.super_options.as_str() {
@@ -207,18 +210,14 @@ pub(crate) fn mounts(root: Root<'_>) -> Vec<Mount> {
             mounts.push(Mount { target: line.target, source: line.source, kind: line.kind, options: unique(&options) });
         }
     }
+    mounts.reverse();
     mounts
 }
 
 /// Options of mount and file system together, each once.
 fn unique(options: &str) -> String {
-    let mut seen: Vec<&str> = Vec::new();
-    for option in options.split(',') {
-        if !seen.contains(&option) {
-            seen.push(option);
-        }
-    }
-    seen.join(",")
+    let mut seen = HashSet::new();
+    options.split(',').filter(|option| seen.insert(*option)).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -119,6 +119,9 @@ pub fn allowed(root: Root<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
     }
 }
 
+/// Most CPUs that can share a core: a design has 8. A list of more is of something else, and would be kept for each of them.
+const MOST_THREADS: usize = 1024;
+
 /// The place of a CPU: its socket, and the CPUs of its core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
@@ -148,7 +151,7 @@ fn not_shown(root: Root<'_>, cpus: &[u32]) -> String {
     let none = cpus.iter().find(|&&cpu| place(root, cpu).is_none());
     match none.map(|cpu| format!("{CPUS}/cpu{cpu}/topology")).filter(|directory| root.exists(directory)) {
         Some(directory) => format!(
-            "{directory} lacks physical_package_id, or which CPUs share the core (core_cpus_list, thread_siblings_list, or their masks), and \
+            "{directory} lacks physical_package_id, or which CPUs, at most 1024, share the core (core_cpus_list, thread_siblings_list, or their masks), and \
              /proc/cpuinfo does not show it either"
         ),
         None => format!("neither {CPUS}/cpu*/topology nor /proc/cpuinfo shows which CPUs share a core"),
@@ -159,7 +162,7 @@ fn place(root: Root<'_>, cpu: u32) -> Option<Place> {
     let file = |name: &str| format!("{CPUS}/cpu{cpu}/topology/{name}");
     // `core_cpus` is the name since 5.3, `thread_siblings` the one before.
     let names = ["core_cpus", "thread_siblings"].map(|name| (file(&format!("{name}_list")), file(name)));
-    let threads = cpus_of(root, &names)?;
+    let threads = cpus_of(root, &names).filter(|threads| threads.len() <= MOST_THREADS)?;
     Some(Place { socket: root.text(&file("physical_package_id"))?.parse().ok(), threads })
 }
 
@@ -172,6 +175,9 @@ fn places_of_cpuinfo(text: &str) -> Option<Vec<Place>> {
         let key = (number("physical id")?, number("core id")?);
         cores.entry(key).or_default().push(number("processor")?);
         keys.push(key);
+    }
+    if cores.values().any(|threads| threads.len() > MOST_THREADS) {
+        return None;
     }
     let places = keys.iter().map(|key| Place { socket: Some(key.0), threads: cores[key].clone() });
     Some(places.collect()).filter(|places: &Vec<Place>| !places.is_empty())

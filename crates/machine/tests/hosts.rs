@@ -459,3 +459,23 @@ fn what_old_kernels_of_arm_write_once_is_of_each_processor() {
     assert_eq!(machine.cpu.vendor.get().map(String::as_str), Some("ARM"));
     assert_eq!((machine.cpu.model.get(), machine.cpu.stepping.get()), (Some(&0xc0f), Some(&4)));
 }
+
+/// Each took minutes, or all memory.
+#[test]
+fn a_tree_of_huge_files_is_read_in_a_moment() {
+    let mounts: String =
+        (0..100_000).map(|number| format!("9 1 8:1 / /m/{number:07} rw - ext4 /dev/sda1 rw\n")).collect();
+    let options: Vec<String> = (0..400_000).map(|number| format!("o{number}")).collect();
+    let options = format!("9 1 8:1 / / rw - ext4 /dev/sda1 {}\n", options.join(","));
+    let groups = format!("0::{}\n", "/a".repeat(1_000_000));
+    let processors: String =
+        (0..100_000).map(|number| format!("processor: {number}\nphysical id: 0\ncore id: 0\n\n")).collect();
+    let machine = |files: &[(&str, &str)]| read(tree(files).path());
+    assert_eq!(machine(&[("proc/self/mountinfo", &mounts)]).mounts.len(), 100_000);
+    assert!(machine(&[("proc/self/mountinfo", &options)]).mounts[0].options.ends_with(",o399999"));
+    let root = "30 25 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n22 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
+    assert_eq!(machine(&[("proc/self/mountinfo", root), ("proc/self/cgroup", &groups)]).mounts.len(), 1);
+    let found = machine(&[("proc/cpuinfo", &processors)]);
+    assert_eq!(found.topology.online.get().map(Vec::len), Some(100_000));
+    assert!(found.topology.siblings.get().is_none() && found.topology.cores.get().is_none());
+}
