@@ -220,9 +220,12 @@ fn cache(cache: &Cache) -> String {
 
 fn node(node: &NumaNode) -> String {
     let memory = node.bytes.map_or_else(|| "memory unknown".into(), bytes);
-    let distances = joined(&node.distances, u32::to_string);
+    let distances = match node.distances[..] {
+        [] => "distances unknown".to_owned(),
+        _ => format!("distances {}", joined(&node.distances, u32::to_string)),
+    };
     let cpus = if node.cpus.is_empty() { "no CPUs".into() } else { format!("CPUs {}", cpu_ranges(&node.cpus)) };
-    format!("{cpus}, {memory}, distances {distances}")
+    format!("{cpus}, {memory}, {distances}")
 }
 
 fn tlb(tlb: &Tlb) -> String {

@@ -122,6 +122,12 @@ fn two_settings_that_were_measured_in_turn_say_so_and_count_blocks() {
     };
     let screen = written(|out| Compared { width: 80, full: true, more: "--full" }.render(&comparison, out));
     insta::assert_snapshot!(screen);
+    // What as many blocks as there are were thought to decide takes one more, and never no time.
+    let soon =
+        |figure: ComparedFigure| ComparedFigure { times_to_decide: figure.times_to_decide.map(|_| 1.0), ..figure };
+    let figures = comparison.figures.iter().cloned().map(soon).collect();
+    let page = written(|out| Pulled.render(&Comparison { figures, ..comparison.clone() }, out));
+    assert!(page.contains("takes about 13 blocks, 2.58 s more"), "{page}");
     let same = Comparison { differences: Vec::new(), ..comparison };
     for page in [
         written(|out| Compared { width: 80, full: true, more: "--full" }.render(&same, out)),

@@ -428,14 +428,21 @@ fn open(comparison: &Comparison) -> Option<String> {
     (!said.is_empty()).then(|| said.join(" "))
 }
 
-/// So many runs of each side, or blocks, and how much longer they take.
+/// So many runs of each side, or blocks, and how much longer they take. What those that there are did not decide needs one more of them.
 fn decides(times: f64, comparison: &Comparison) -> String {
     let most = most(comparison);
+    let times = times.max(made(comparison) + 1.0);
     let what = if comparison.in_turn.is_some() { "blocks" } else { "runs of each side" };
     match times > most {
         true => format!("more than {most} {what}"),
         false => format!("about {times:.0} {what}, {} more", longer(times, comparison)),
     }
+}
+
+/// Runs of each side, or blocks, that there are: of two sides the more.
+fn made(comparison: &Comparison) -> f64 {
+    let runs = comparison.base.runs.len().max(comparison.other.runs.len());
+    comparison.in_turn.map_or(runs as f64, |InTurn { blocks, .. }| blocks as f64)
 }
 
 /// The time that so many runs of each side, or blocks, take beyond those there are.
