@@ -126,7 +126,8 @@ fn two_settings_that_were_measured_in_turn_say_so_and_count_blocks() {
     let soon =
         |figure: ComparedFigure| ComparedFigure { times_to_decide: figure.times_to_decide.map(|_| 1.0), ..figure };
     let figures = comparison.figures.iter().cloned().map(soon).collect();
-    let page = written(|out| Pulled.render(&Comparison { figures, ..comparison.clone() }, out));
+    let decided = Comparison { figures, ..comparison.clone() };
+    let page = written(|out| Pulled.render(&decided, out));
     assert!(page.contains("takes about 13 blocks, 2.58 s more"), "{page}");
     let same = Comparison { differences: Vec::new(), ..comparison };
     for page in [
