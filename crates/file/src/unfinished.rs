@@ -310,6 +310,14 @@ impl Unfinished {
         self.replaces
     }
 
+    /// The file that is under its name now, and goes when this one gets it.
+    ///
+    /// # Errors
+    /// Those of stat; something there that is no regular file.
+    pub fn going(&self) -> Result<Option<Metadata>> {
+        self.place.regular()
+    }
+
     /// Flushes all of it to its device.
     ///
     /// # Errors

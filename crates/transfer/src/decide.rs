@@ -14,7 +14,7 @@ use kelvin_file::rename::{self, At};
 use rustix::fs::{AtFlags, FileType, Gid, Stat, Uid};
 
 use crate::blocks::BLOCK;
-use crate::deposit::{Deposit, Taken};
+use crate::deposit::{Deposit, Placed, Taken};
 use crate::kept_time::KeptTimes;
 use crate::load::Storage;
 use crate::message::{Decision, Entry, EntryKind, Modified, Settings};
@@ -53,6 +53,8 @@ pub(crate) struct Desk {
     /// What file systems keep of times, where files may be there already.
     times: KeptTimes,
     overwrite: bool,
+    /// Files that have their names, where others are replaced.
+    placed: Placed,
     /// Bytes of room that were promised to none, where known, when it looked last.
     unpromised: Cell<Option<Option<u64>>>,
     /// Bytes that were promised room, of files that did not arrive yet.
@@ -76,7 +78,8 @@ impl Desk {
             Destination::Nothing => Place::Nothing,
         };
         let times = KeptTimes::default();
-        Ok(Self { place, times, overwrite, unpromised: Cell::default(), promised: 0, taken: Arc::default() })
+        let placed = Placed::default();
+        Ok(Self { place, times, overwrite, placed, unpromised: Cell::default(), promised: 0, taken: Arc::default() })
     }
 
     /// Whether the bytes of a file may come in any order.
@@ -176,6 +179,9 @@ impl Desk {
             if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
                 return Err(FileError::Special { path, kind: kind(&found) }.into());
             }
+            if self.placed.has((found.st_dev, found.st_ino)) {
+                return Err(Error::OneName { path });
+            }
             if settings.update && is_same(entry, &found, |modified| self.times.of((&served, &held), modified)) {
                 return Ok((Decision::Unchanged, None));
             }
@@ -191,6 +197,7 @@ impl Desk {
         }
         if has_part && may_resume {
             let deposit = Deposit::make(&held, tree.path(entry), entry, self.overwrite)?;
+            let deposit = if self.overwrite { deposit.among(&self.placed) } else { deposit };
             tree.gets_name(entry.parent);
             // A receiver that was killed before it wrote anything left an empty one, of which there is nothing to say.
             let decision = if deposit.resumed().is_some() { Decision::Resumed } else { Decision::Wanted };
@@ -211,6 +218,7 @@ impl Desk {
             Place::Directory(tree) => {
                 let made = Deposit::make(&*tree.held(entry.parent)?, path, entry, self.overwrite)?;
                 tree.gets_name(entry.parent);
+                let made = if self.overwrite { made.among(&self.placed) } else { made };
                 Ok(made.taking(Taken::of(entry, &self.taken)))
             }
             Place::Output(output, _) => Deposit::to_output(output, path, entry),

@@ -1,7 +1,8 @@
 //! A file that is arriving: under another name until it is whole, or to where nothing is kept.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -37,11 +38,28 @@ enum Sink {
     Nothing,
 }
 
+/// The files of a session that have their names, by device and inode: where others are replaced, none of these may be.
+#[derive(Clone, Debug, Default)]
+pub struct Placed(Arc<Mutex<HashSet<(u64, u64)>>>);
+
+impl Placed {
+    /// Whether a file is one of them.
+    pub fn has(&self, identity: (u64, u64)) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&identity)
+    }
+
+    fn add(&self, identity: (u64, u64)) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(identity);
+    }
+}
+
 /// A file that is arriving. Dropped before it is kept, it is removed.
 #[derive(Debug)]
 pub struct Deposit {
     sink: Sink,
     path: PathBuf,
+    /// Those that it must not replace, where it may replace any.
+    placed: Option<Placed>,
     arrivals: Arc<Mutex<Arrivals>>,
     /// Whether a part is kept if the connection ends, and whether it had one at the beginning.
     is_part: bool,
@@ -166,6 +184,7 @@ impl Deposit {
         Ok(Self {
             sink: Sink::File(file),
             path,
+            placed: None,
             arrivals,
             is_part,
             is_resumed: length > 0,
@@ -195,7 +214,12 @@ impl Deposit {
     fn without_name(sink: Sink, path: PathBuf, entry: &Entry) -> Result<Self> {
         let arrivals = Arrivals::of(size(entry).0)?;
         let (taken, amount) = (Taken::default(), Amount::default());
-        Ok(Self { sink, path, arrivals, is_part: false, is_resumed: false, unflushed: 0, taken, amount })
+        Ok(Self { sink, path, placed: None, arrivals, is_part: false, is_resumed: false, unflushed: 0, taken, amount })
+    }
+
+    /// Has it replace none of these, and be one of them.
+    pub fn among(self, placed: &Placed) -> Self {
+        Self { placed: Some(placed.clone()), ..self }
     }
 
     /// Has the room that it takes be counted.
@@ -390,12 +414,20 @@ impl Deposit {
     /// Gives it its permissions, closes it, and gives it its name.
     ///
     /// # Errors
-    /// Those of closing and renaming; something that has come there meanwhile. Then it is removed.
+    /// Those of closing and renaming; something that has come there meanwhile, or another file of this session. Then it is removed.
     pub fn keep(self, entry: &Entry) -> Result<()> {
         match self.sink {
             Sink::File(mut file) => {
                 file.set_mode(entry.mode);
-                Ok(file.finish()?)
+                let Some(placed) = self.placed else { return Ok(file.finish()?) };
+                let identity = |of: &Metadata| (of.dev(), of.ino());
+                let own = file.file().metadata().map_err(|error| FileError::call("look at", &self.path, error))?;
+                if file.going()?.is_some_and(|going| placed.has(identity(&going))) {
+                    return Err(Error::OneName { path: self.path });
+                }
+                file.finish()?;
+                placed.add(identity(&own));
+                Ok(())
             }
             Sink::Output(output) => {
                 Ok(kelvin_sys::fs::close(output).map_err(|error| FileError::call("close", &self.path, error))?)

@@ -62,6 +62,12 @@ pub enum Error {
         /// Where it would be.
         path: PathBuf,
     },
+    /// Two files that were sent have one name where they arrive: a file system that knows no case, or no forms of letters, has one file for both.
+    #[error("{} has the name of another file that was sent: to this file system both names are one", path.display())]
+    OneName {
+        /// Where it would be.
+        path: PathBuf,
+    },
     /// There is no room for all.
     #[error("{} are to come, and there is room for {}", units::bytes(*bytes), units::bytes(*room))]
     NoRoom {
@@ -101,7 +107,8 @@ pub enum Error {
 impl Error {
     /// Whether it concerns one file, so that the others can still be moved.
     pub fn is_of_one_file(&self) -> bool {
-        let is_of_place = matches!(self, Self::File(_) | Self::OwnName { .. } | Self::NoRoom { .. });
+        let is_of_place =
+            matches!(self, Self::File(_) | Self::OwnName { .. } | Self::OneName { .. } | Self::NoRoom { .. });
         is_of_place || matches!(self, Self::Refused(_) | Self::Digest | Self::TooMany)
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kelvin_sys::random::split_mix;
 
-use super::{Local, SETTINGS, content, into, names, place, shaken};
+use super::{Local, SETTINGS, content, file, into, names, place, shaken};
 use crate::blocks::BLOCK;
 use crate::channel::{Channel, PART};
 use crate::decide::Desk;
@@ -318,4 +318,23 @@ fn whatever_cuts_the_connection_every_file_is_whole_or_absent_and_another_one_go
         are_same(&source, &inner.join("tree"), true);
     }
     assert!(cuts > 50 && resumed > 0, "{cuts} cuts, {resumed} bytes gone on with");
+}
+
+/// As where a file system knows no case, which shows a file that has its name under others too.
+#[test]
+fn of_two_files_whose_names_are_one_the_second_replaces_nothing() {
+    let (_outer, inner) = place();
+    fs::write(inner.join("before"), "before").unwrap();
+    let mut desk = Desk::new(&into(&inner), true).unwrap();
+    let settings = Settings { update: true, ..SETTINGS };
+    desk.put(&file("Case", 5), b"first", false).unwrap();
+    fs::hard_link(inner.join("Case"), inner.join("case")).unwrap();
+    for (name, is_taken) in [("case", true), ("before", false), ("new", false)] {
+        let offered = file(name, 5);
+        let (decided, put) = (desk.decide(&offered, &settings, true), desk.put(&offered, b"other", false));
+        for refused in [decided.err(), put.err()] {
+            assert_eq!(matches!(refused, Some(Error::OneName { .. })), is_taken, "{name}: {refused:?}");
+        }
+        assert_eq!(fs::read(inner.join(name)).unwrap(), if is_taken { b"first" } else { b"other" }, "{name}");
+    }
 }
