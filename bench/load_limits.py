@@ -243,6 +243,9 @@ def named(verdict):
     if isinstance(verdict, str):
         return {verdict}
     ((kind, what),) = verdict.items()
+    if kind == "unwatched":
+        ((how, _),) = what["how"].items()
+        return {how if how == "refusals" else f"{how}: {what['at']}"}
     if kind == "unknown":
         because = what["because"]
         return {"unknown: " + (because if isinstance(because, str) else next(iter(because)))}

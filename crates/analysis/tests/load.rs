@@ -5,11 +5,13 @@ use kelvin_analysis::testing::study;
 use kelvin_analysis::{Answer, Concluded, Study, studies};
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, Workers};
-use kelvin_catalogue::load::hosts::{CPU_STEAL, CPU_THROTTLED, CPU_USER, LISTEN_OVERFLOWS, RETRANSMITTED, WITHOUT_CPU};
+use kelvin_catalogue::load::hosts::{
+    CPU_STEAL, CPU_THROTTLED, CPU_USER, LISTEN_OVERFLOWS, PRESSURE_IO, RETRANSMITTED, WITHOUT_CPU,
+};
 use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, Pattern, SENT, THROUGHPUT, UTILISATION};
 use kelvin_model::{
     Attempt, Case, Claim, Hindrance, LoadClaim, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLimit, LoadVerdict,
-    LoadWhatIf, Metric, Name, Readings, Run, UnknownLimit,
+    LoadWhatIf, Metric, Name, Readings, Run, UnknownLimit, Unwatched, Whereabouts,
 };
 
 fn server(milliseconds: [f64; 4]) -> Simulated {
@@ -85,6 +87,69 @@ fn unknown(because: UnknownLimit) -> LoadVerdict {
     LoadVerdict::Unknown { because }
 }
 
+/// What limits that was not watched, with its milliseconds to the nearest ten.
+fn unwatched(limit: &LoadLimit) -> (&'static str, u64, Whereabouts) {
+    let tens = |nanoseconds: u64| (nanoseconds as f64 / 1e7).round() as u64 * 10;
+    match limit.verdict {
+        LoadVerdict::Unwatched { how: Unwatched::InTurn { at_once: 1, nanoseconds }, at } => {
+            ("one", tens(nanoseconds), at)
+        }
+        LoadVerdict::Unwatched { how: Unwatched::InTurn { nanoseconds, .. }, at } => ("few", tens(nanoseconds), at),
+        LoadVerdict::Unwatched { how: Unwatched::Each { nanoseconds }, at } => ("each", tens(nanoseconds), at),
+        LoadVerdict::Unwatched { how: Unwatched::Refusals { percent }, at } => ("refusals", percent, at),
+        _ => panic!("{limit:?}"),
+    }
+}
+
+#[test]
+fn what_serves_a_few_at_a_time_is_named_by_where_requests_are() {
+    let lock = || with_lock(server([20.0, 10.0, 20.0, 5.0]), 200.0);
+    let found = limit(&lock().run());
+    assert_eq!(
+        (unwatched(&found), found.doubts.as_slice()),
+        (("one", 200, Whereabouts::Server), &[LoadDoubt::NotWatched][..])
+    );
+    // A tenth of what the client waits for is at the server.
+    let mut before = lock().run();
+    times(&mut before, &IN_FLIGHT, 0.1, |_| true);
+    assert_eq!(unwatched(&limit(&before)), ("one", 200, Whereabouts::Between));
+    let on_the_way = Simulated { in_network: 0.9, ..lock() };
+    assert_eq!(unwatched(&limit(&on_the_way.run())).2, Whereabouts::Network);
+    // The disk reads what is served, and tasks wait for it.
+    assert_eq!(unwatched(&limit(&lock().with(&PRESSURE_IO, 0.9).run())).2, Whereabouts::Disk);
+    let mut three = lock();
+    three.stations[4] = Station { resource: None, demand: 0.6, servers: 3 };
+    let found = limit(&Simulated { users: vec![1, 2, 3, 4, 6, 8, 12, 16, 24], ..three }.run());
+    assert!(
+        matches!(found.verdict, LoadVerdict::Unwatched { how: Unwatched::InTurn { at_once: 3, .. }, .. }),
+        "{found:?}"
+    );
+    // Without a visit to one user it is not known how long a request takes by itself.
+    let crowded = limit(&Simulated { users: vec![4, 8, 16, 24], ..lock() }.run());
+    assert_eq!(crowded.verdict, unknown(UnknownLimit::NothingBusy));
+    let study = concluded(&lock().run());
+    let said = &study.answers[0].says;
+    assert!(said.starts_with("What limits is probably a lock in the server"), "{said}");
+}
+
+#[test]
+fn what_each_request_waits_for_by_itself_is_named() {
+    let mut sleep = server([0.2, 0.1, 0.2, 0.1]);
+    sleep.stations.push(Station { resource: None, demand: 0.04, servers: 1000 });
+    let found = limit(&sleep.run());
+    assert_eq!((unwatched(&found), found.knee), (("each", 40, Whereabouts::Server), None));
+    // Users who think for longer than that are not held up by it, and one that each other's requests hold up is none of its own.
+    let thinking = Simulated { think: 1000, users: vec![1, 2, 4, 8], ..sleep };
+    assert_eq!(limit(&thinking.run()).verdict, unknown(UnknownLimit::StillGrowing { users: 8 }));
+}
+
+#[test]
+fn requests_that_are_turned_away_are_what_limits() {
+    let found = limit(&Simulated { failing: 0.25, ..published() }.run());
+    assert_eq!(unwatched(&found), ("refusals", 20, Whereabouts::Server));
+    assert_eq!(found.doubts, [LoadDoubt::NotWatched, LoadDoubt::Errors]);
+}
+
 #[test]
 fn each_rule_decides_where_it_should() {
     let mut beyond = published().run();
@@ -100,7 +165,11 @@ fn each_rule_decides_where_it_should() {
             Simulated { think: 9_000, ..published() }.run(),
             unknown(UnknownLimit::StillGrowing { users: 22 }),
         ),
-        ("a lock", with_lock(server([40.0, 10.0, 50.0, 5.0]), 110.0).run(), unknown(UnknownLimit::NothingBusy)),
+        (
+            "a lock without a visit to one user",
+            Simulated { users: vec![2, 4, 8, 16], ..with_lock(server([40.0, 10.0, 50.0, 5.0]), 110.0) }.run(),
+            unknown(UnknownLimit::NothingBusy),
+        ),
         (
             "a lock beside a disk that is used",
             with_lock(server([80.0, 10.0, 40.0, 5.0]), 110.0).run(),
@@ -119,7 +188,7 @@ fn each_rule_decides_where_it_should() {
         ),
         (
             "a quota spent in the few periods in which the server runs",
-            with_lock(server([20.0, 50.0, 10.0, 5.0]), 110.0).with(&CPU_THROTTLED, 1.0).run(),
+            with_lock(server([30.0, 50.0, 30.0, 5.0]), 110.0).with(&CPU_THROTTLED, 1.0).run(),
             unknown(UnknownLimit::NothingBusy),
         ),
         ("one worker", Simulated { workers: Some(1), ..server([50.0, 30.0, 40.0, 5.0]) }.run(), one(Workers)),
@@ -315,7 +384,7 @@ fn a_lock_that_workers_wait_for_is_not_their_number() {
     for workers in [2, 4] {
         // One worker with a connection serves as much as all of them.
         let found = limit(&pool_that_waits(workers, 1, from_one).run());
-        assert_eq!(found.verdict, wait(true), "{workers}: {found:?}");
+        assert_eq!(unwatched(&found), ("one", 10, Whereabouts::Server), "{workers}: {found:?}");
         // All have one from the fewest users on: what they wait for cannot be told by that, but by a visit with more of them.
         let full = pool_that_waits(workers, 1, &[4, 8, 16, 32]);
         assert_eq!(limit(&full.run()).verdict, wait(false), "{workers}");

@@ -31,6 +31,7 @@ pub const OF_USERS: &[&Metric] = &[
     &CLIENT_MEMORY,
     &CACHE_HITS,
     &ACCEPT_QUEUE,
+    &IN_NETWORK,
 ];
 
 /// The metrics of a number of users whose server has more workers.
@@ -262,6 +263,14 @@ pub static ACCEPT_QUEUE: Metric = of_users(
     "Connections that wait for the server to accept them: the mean of when the time that counts begins and when it ends",
 )
 .unit(Unit::Count, Better::Lower);
+
+/// Answers that are up to the network.
+pub static IN_NETWORK: Metric = of_users(
+    "load.in_network",
+    "Share of the time of requests in flight in which TCP was sending the answer, or waited for its acknowledgement, and neither the \
+     client's receive window nor the send buffer kept it from sending: of what a slower link further on, losses and round trips take",
+)
+.unit(Unit::Ratio, Better::Neither);
 
 /// Use of a resource.
 pub static UTILISATION: Metric = of_resources(

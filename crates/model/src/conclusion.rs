@@ -12,7 +12,7 @@ use crate::{Case, Name, Unit};
 
 pub use load::{
     Hindrance, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLawCheck, LoadLimit,
-    LoadMoreWorkers, LoadVerdict, LoadWhatIf, PublishedLoad, ResourceUse, UnknownLimit, WhatIf,
+    LoadMoreWorkers, LoadVerdict, LoadWhatIf, PublishedLoad, ResourceUse, UnknownLimit, Unwatched, WhatIf, Whereabouts,
 };
 pub use transfer::{Change, GainOverFiles, OverFiles, TransferClaim, TransferFactor};
 

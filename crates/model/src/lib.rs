@@ -50,7 +50,7 @@ pub use conclusion::{
     Furthest, GainOverFiles, Hindrance, Knee, LawClaim, LevelClaim, LoadClaim, LoadComparison, LoadDoubt, LoadFigure,
     LoadHindrance, LoadLaw, LoadLawCheck, LoadLimit, LoadMoreWorkers, LoadVerdict, LoadWhatIf, OverFiles,
     PublishedLoad, RatioQuestion, ResourceUse, Same, Setting, ShareQuestion, Side, Test, Tested, TransferClaim,
-    TransferFactor, UnknownLimit, WhatIf,
+    TransferFactor, UnknownLimit, Unwatched, WhatIf, Whereabouts,
 };
 pub use event::Event;
 pub use gate::{GateFinding, GateReason, Gated, KnownIssue};

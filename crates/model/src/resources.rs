@@ -85,6 +85,13 @@ pub struct Cpu {
     pub cpus: u32,
     /// CPUs that the process may use: those that it may run on, or its quota if that is less.
     pub allowed: f64,
+    /// Nanoseconds for which the CPUs that it may run on did anything, for whomever, and for which they were idle; `None` in a look of a
+    /// kelvin that did not say so.
+    #[serde(default)]
+    pub allowed_busy: Option<f64>,
+    /// See there.
+    #[serde(default)]
+    pub allowed_idle: Option<f64>,
     /// Its quota in CPUs: the tightest of its control group and those above.
     pub quota: Option<f64>,
     /// Whether its control group can be seen, so that none is no quota; servers of earlier versions do not say.
@@ -224,9 +231,13 @@ pub struct Served {
     pub workers: Option<u32>,
     /// The integral over time of connections that a worker serves, with a request or between two.
     pub held: f64,
-    /// Nanoseconds, added up over connections, that TCP had something to send and the client's receive window was full.
+    /// Nanoseconds, added up over connections, that TCP had something to send or not acknowledged. `None` in a look of a kelvin that did
+    /// not say so.
+    #[serde(default)]
+    pub sending: Option<f64>,
+    /// Of these, when the client's receive window was full.
     pub window_limited: f64,
-    /// Nanoseconds, added up over connections, that TCP could have sent more and the send buffer had no more for it.
+    /// Of these, when TCP could have sent more and the send buffer had no more for it.
     pub send_buffer_limited: f64,
     /// Connections that wait to be accepted.
     pub accept_queue: Queue,
@@ -328,6 +339,9 @@ mod tests {
             "\"at\":null,",
             "\"unacknowledged\":null,",
             ",\"congestion_control\":null",
+            "\"sending\":null,",
+            "\"allowed_busy\":null,",
+            "\"allowed_idle\":null,",
         ];
         let older = added.iter().fold(json.clone(), |json, field| json.replace(field, ""));
         assert_eq!(older.len() + added.concat().len(), json.len());

@@ -1,7 +1,7 @@
 //! The host's CPUs and memory, and for how long its tasks waited.
 
 use kelvin_machine::cgroups::Groups;
-use kelvin_machine::counters::{Waiting, parse_stat, pressure_of, throttled};
+use kelvin_machine::counters::{Ticks, Waiting, parse_stat, pressure_of, throttled};
 use kelvin_machine::limits::{cpu_quota, is_cpu_quota_known};
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 use kelvin_machine::pages_of_files;
@@ -26,6 +26,9 @@ pub(crate) fn cpu(root: Root<'_>, groups: Option<&Groups<'_>>, allowed: &[u32]) 
     let throttled = groups.and_then(throttled);
     let cpus = stat.cpus.len() as u32;
     let may_run_on = if allowed.is_empty() { f64::from(cpus) } else { allowed.len() as f64 };
+    let own =
+        || stat.cpus.iter().filter(|(cpu, _)| allowed.is_empty() || allowed.contains(cpu)).map(|(_, ticks)| ticks);
+    let of_own = |of: fn(&Ticks) -> u64| own().next().map(|_| own().map(|ticks| nanoseconds(of(ticks))).sum());
     Cpu {
         user: nanoseconds(stat.all.user),
         system: nanoseconds(stat.all.system),
@@ -33,6 +36,8 @@ pub(crate) fn cpu(root: Root<'_>, groups: Option<&Groups<'_>>, allowed: &[u32]) 
         idle: nanoseconds(stat.all.idle),
         cpus,
         allowed: quota.unwrap_or(may_run_on).min(may_run_on),
+        allowed_busy: of_own(|ticks| ticks.user.saturating_add(ticks.system).saturating_add(ticks.steal)),
+        allowed_idle: of_own(|ticks| ticks.idle),
         quota,
         is_quota_known: groups.is_some_and(is_cpu_quota_known),
         throttled: throttled.map(|throttled| throttled.microseconds as f64 * 1e3),
@@ -92,11 +97,14 @@ mod tests {
             idle: nanoseconds(84),
             cpus: 2,
             allowed: 2.0,
+            allowed_busy: Some(nanoseconds(21)),
+            allowed_idle: Some(nanoseconds(84)),
             running: 3,
             ..Cpu::default()
         };
         assert_eq!(cpu_of(&tree, &[]), of_host);
-        assert_eq!(cpu_of(&tree, &[1]), Cpu { allowed: 1.0, ..of_host.clone() });
+        let (allowed_busy, allowed_idle) = (Some(0.0), Some(nanoseconds(40)));
+        assert_eq!(cpu_of(&tree, &[1]), Cpu { allowed: 1.0, allowed_busy, allowed_idle, ..of_host.clone() });
         tree.fill("proc/7/cgroup", "0::/a/b\n");
         tree.fill("proc/self/mountinfo", "30 29 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
         tree.fill("sys/fs/cgroup/a/cpu.max", "50000 100000\n");

@@ -17,7 +17,7 @@ use kelvin_resources::Watched;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::arrival::{keep, peek};
 use kelvin_sys::net::departure;
-use kelvin_sys::net::waiting::{Limited, OnTheWay, limited, on_the_way, queue, unacknowledged, unread};
+use kelvin_sys::net::waiting::{Limited, OnTheWay, Sending, on_the_way, queue, sending, unacknowledged, unread};
 use kelvin_sys::random::split_mix;
 use kelvin_sys::usage::{Who, usage};
 
@@ -69,7 +69,7 @@ struct Free {
 #[derive(Debug, Default)]
 struct Part {
     entries: Vec<Option<Entry>>,
-    ended: Limited,
+    ended: Sending,
 }
 
 /// A connection.
@@ -306,8 +306,7 @@ impl Watch {
     pub fn leave(&self, number: usize) {
         let mut part = locked(&self.parts[number % PARTS]);
         if let Some(entry) = part.entries.get_mut(number / PARTS).and_then(Option::take) {
-            let limited = limited(&entry.socket).unwrap_or_default();
-            part.ended = sum(part.ended, limited);
+            part.ended = sum(part.ended, sending(&entry.socket).unwrap_or_default());
         }
     }
 
@@ -374,9 +373,9 @@ impl Watch {
         let mut all = OfSockets::default();
         for part in &self.parts {
             let mut part = locked(part);
-            all.limited = sum(all.limited, part.ended);
+            all.sending = sum(all.sending, part.ended);
             for entry in part.entries.iter_mut().flatten() {
-                all.limited = sum(all.limited, limited(&entry.socket).unwrap_or_default());
+                all.sending = sum(all.sending, sending(&entry.socket).unwrap_or_default());
                 all.unacknowledged += u64::from(unacknowledged(&entry.socket).unwrap_or(0));
                 all.waited += entry.waited(now);
             }
@@ -388,7 +387,7 @@ impl Watch {
     pub fn served(&self, listener: &TcpListener) -> Served {
         self.sample();
         let (now, totals) = self.totals();
-        let OfSockets { limited, waited, unacknowledged } = self.of_sockets(now);
+        let OfSockets { sending: Sending { busy, limited }, waited, unacknowledged } = self.of_sockets(now);
         let sums = *locked(&self.sums);
         let queue = queue(listener).unwrap_or_default();
         Served {
@@ -403,6 +402,7 @@ impl Watch {
             worked: totals.in_service as f64,
             workers: None,
             held: totals.attended as f64,
+            sending: Some(busy as f64),
             window_limited: limited.by_window as f64,
             send_buffer_limited: limited.by_buffer as f64,
             accept_queue: Queue { now: queue.now, max: queue.most },
@@ -415,16 +415,18 @@ impl Watch {
 /// What sockets tell.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfSockets {
-    /// What kept connections from sending.
-    limited: Limited,
+    /// For how long connections had something to send, and what kept them from it.
+    sending: Sending,
     /// Nanoseconds for which requests have waited that wait to be read.
     waited: u64,
     /// Bytes of answers that were given to the kernel and not acknowledged.
     unacknowledged: u64,
 }
 
-fn sum(one: Limited, other: Limited) -> Limited {
-    Limited { by_window: one.by_window + other.by_window, by_buffer: one.by_buffer + other.by_buffer }
+fn sum(one: Sending, other: Sending) -> Sending {
+    let (by_window, by_buffer) =
+        (one.limited.by_window + other.limited.by_window, one.limited.by_buffer + other.limited.by_buffer);
+    Sending { busy: one.busy + other.busy, limited: Limited { by_window, by_buffer } }
 }
 
 /// How long to wait after a sample that cost so much: evenly from half to one and a half of the mean.

@@ -2,10 +2,10 @@
 
 use kelvin_catalogue::load::Between;
 use kelvin_catalogue::load::hosts::{
-    CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_BYTES, DISK_READ_SIZE, DISK_READS, DISK_WRITE_SIZE,
-    DISK_WRITES, DISK_WRITTEN_BYTES, FILE_CACHE, Host, LISTEN_DROPS, LISTEN_OVERFLOWS, MAJOR_FAULTS, MEMORY_AVAILABLE,
-    PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY, PRESSURE_MEMORY_FULL, PROCESSES, RETRANSMITTED,
-    RUNNABLE, SOCKETS, SWITCHES, THREADS, WITHOUT_CPU,
+    CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_BYTES, DISK_READ_SIZE, DISK_READS,
+    DISK_WRITE_SIZE, DISK_WRITES, DISK_WRITTEN_BYTES, FILE_CACHE, Host, LISTEN_DROPS, LISTEN_OVERFLOWS, MAJOR_FAULTS,
+    MEMORY_AVAILABLE, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY, PRESSURE_MEMORY_FULL, PROCESSES,
+    RETRANSMITTED, RUNNABLE, SOCKETS, SWITCHES, THREADS, WITHOUT_CPU,
 };
 use kelvin_model::resources::{Cpu, Look};
 use kelvin_model::{Metric, Name, Planned, Reading};
@@ -44,11 +44,12 @@ const fn process(metric: &'static Metric, of: fn(&Used) -> Option<f64>) -> Figur
     Figure { metric, whose: Whose::Process, of }
 }
 
-static FIGURES: [Figure; 27] = [
+static FIGURES: [Figure; 28] = [
     host(&CPU_USER, |used| share_of_cpus(used, |cpu| cpu.user)),
     host(&CPU_SYSTEM, |used| share_of_cpus(used, |cpu| cpu.system)),
     host(&CPU_STEAL, |used| share_of_cpus(used, |cpu| cpu.steal)),
     process(&CPU_THROTTLED, throttled),
+    process(&CPU_ALLOWED, allowed),
     host(&RUNNABLE, |used| Some(used.of_edges(|look| f64::from(look.cpu.running)))),
     process(&WITHOUT_CPU, |used| used.mean(|look| look.process.without_cpu)),
     process(&SWITCHES, switches),
@@ -137,6 +138,15 @@ fn throttled(used: &Used) -> Option<f64> {
     share.or((quota.is_some() || is_quota_known).then_some(0.0))
 }
 
+/// The share of the time of the CPUs that it may run on in which they did anything.
+fn allowed(used: &Used) -> Option<f64> {
+    let Cpu { allowed_busy, allowed_idle, .. } = used.end().cpu;
+    let since = |of: fn(&Cpu) -> Option<f64>| used.since(|look| of(&look.cpu).unwrap_or_default());
+    let busy = allowed_busy.map(|_| since(|cpu| cpu.allowed_busy))?;
+    let all = busy + allowed_idle.map(|_| since(|cpu| cpu.allowed_idle))?;
+    (all > 0.0).then(|| busy / all)
+}
+
 /// A second.
 fn switches(used: &Used) -> Option<f64> {
     let of = |look: &Look| look.process.switches;
@@ -179,6 +189,8 @@ mod tests {
             system: 8e8 * times,
             steal: 2e8 * times,
             idle: 6e8 * times,
+            allowed_busy: Some(9e8 * times),
+            allowed_idle: Some(1e8 * times),
             quota: Some(0.5),
             throttled_periods: Some(count(9.0)),
             periods: Some(count(10.0)),
@@ -228,11 +240,12 @@ mod tests {
     #[test]
     fn counters_become_shares_rates_and_counts() {
         let used = used();
-        let known: [(&Metric, f64); 16] = [
+        let known: [(&Metric, f64); 17] = [
             (&CPU_USER, 0.2),
             (&CPU_SYSTEM, 0.4),
             (&CPU_STEAL, 0.1),
             (&CPU_THROTTLED, 0.9),
+            (&CPU_ALLOWED, 0.9),
             (&RUNNABLE, 3.0),
             (&WITHOUT_CPU, 0.5),
             (&SWITCHES, 100.0),

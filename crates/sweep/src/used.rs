@@ -41,6 +41,9 @@ pub(crate) struct ServerUse {
     pub bound: Option<u32>,
     /// Share of the time of requests in flight in which the client's receive window was full.
     pub window: Option<f64>,
+    /// Share of the time of requests in flight in which an answer was being sent and neither the client's window nor the send buffer kept
+    /// it: it was up to the network.
+    pub in_network: Option<f64>,
     /// Connections that wait to be accepted.
     pub accept_queue: f64,
 }
@@ -191,6 +194,7 @@ impl Used {
             workers: to.workers.map(|workers| since(|served| served.held) / (f64::from(workers) * time)),
             bound: to.workers,
             window: share(since(|served| served.window_limited), in_flight),
+            in_network: to.sending.and(from.sending).and_then(|_| share(since(in_network), in_flight)),
             accept_queue: f64::midpoint(f64::from(from.accept_queue.now), f64::from(to.accept_queue.now)),
         })
     }
@@ -199,6 +203,11 @@ impl Used {
 /// Bytes that a server's clients have, as far as it says so.
 fn arrived(served: &Served) -> f64 {
     served.bytes as f64 - served.unacknowledged.unwrap_or(0) as f64
+}
+
+/// Time for which answers were up to the network.
+fn in_network(served: &Served) -> f64 {
+    served.sending.unwrap_or(0.0) - served.window_limited - served.send_buffer_limited
 }
 
 /// A part of a whole, of which nothing is no part either; `None` of a part of nothing.

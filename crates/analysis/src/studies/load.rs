@@ -7,7 +7,7 @@ use kelvin_catalogue::load::{
 };
 use kelvin_model::{
     Case, Claim, Conclusion, Estimate, Furthest, LoadClaim, LoadDoubt, LoadLimit, LoadVerdict, LoadWhatIf, Metric,
-    Name, ResourceUse, Run, Test, UnknownLimit, WhatIf,
+    Name, ResourceUse, Run, Test, WhatIf,
 };
 use kelvin_stats::{FittedScalability, LEVEL, Repeated, Uncertain, fitted_scalability, mean, median};
 
@@ -33,6 +33,7 @@ pub(super) mod published;
 mod sweep;
 pub(super) mod tables;
 mod time;
+mod unwatched;
 mod used;
 mod verdict;
 mod workers;
@@ -139,7 +140,7 @@ impl Saturated<'_> {
             _ => doubts(facts, &verdict, &broken(laws)),
         };
         // What was not reached has no figure: what is known is the throughput with the most users.
-        let is_growing = matches!(verdict, LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } });
+        let is_growing = !facts.is_reached();
         let furthest = self.sweep.loads.last().filter(|_| is_growing).and_then(|load| estimate(&load.throughputs()));
         LoadLimit {
             held: self.sweep.held.clone(),

@@ -12,13 +12,13 @@ use kelvin_catalogue::load::hosts::{
     PRESSURE_IO, RETRANSMITTED, SWITCHES, THREADS,
 };
 use kelvin_catalogue::load::{
-    Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, LATENESS, MORE_WORKERS,
-    OF_CAPACITIES, OF_MORE_WORKERS, OF_RESOURCES, OF_USERS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99,
-    Resource, SENT, SERVER_MEMORY, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+    Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS,
+    MORE_WORKERS, OF_CAPACITIES, OF_MORE_WORKERS, OF_RESOURCES, OF_USERS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95,
+    RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
 };
 use kelvin_model::{
     Case, Claim, LoadClaim, LoadLimit, LoadVerdict, Measurement, Metric, Name, Planned, Reading, Readings, Run,
-    UnknownLimit,
+    UnknownLimit, Unwatched,
 };
 use kelvin_stats::{ClosedNetwork, Random};
 
@@ -67,6 +67,8 @@ pub struct Simulated {
     pub slowing: f64,
     /// Requests that fail for each that is answered.
     pub failing: f64,
+    /// Share of the time of requests in flight in which answers are up to the network.
+    pub in_network: f64,
     /// What each visit counts on a host.
     pub hosts: Vec<(Host, &'static Metric, f64)>,
     /// Seed.
@@ -271,6 +273,7 @@ impl Simulated {
             miscounted: 1.0,
             slowing: 0.0,
             failing: 0.0,
+            in_network: 0.0,
             hosts: AT_EASE.to_vec(),
             seed: 7,
         }
@@ -391,6 +394,7 @@ impl Figures<'_> {
             (&RESPONSE_P95, quantile(0.95)),
             (&RESPONSE_P99, quantile(0.99)),
             (&IN_FLIGHT, self.off(self.seen.in_flight * self.study.miscounted)),
+            (&IN_NETWORK, self.study.in_network),
             (&LATENESS, 1e5),
             (&ERRORS, self.study.failing * throughput),
             (&SERVER_MEMORY, self.off(64e6 / 100.0) * 0.01 + 64e6 + self.study.leak * self.served),
@@ -546,6 +550,9 @@ impl Judged {
             LoadVerdict::Both { .. } => "both",
             LoadVerdict::OneOf { .. } => "one of several",
             LoadVerdict::Client { .. } => "client",
+            LoadVerdict::Unwatched { how: Unwatched::InTurn { .. }, .. } => "unwatched, in turn",
+            LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. } => "unwatched, each by itself",
+            LoadVerdict::Unwatched { how: Unwatched::Refusals { .. }, .. } => "refusals",
             LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "unknown: too little",
             LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } } => "unknown: still growing",
             LoadVerdict::Unknown { because: UnknownLimit::NothingBusy } => "unknown: nothing busy",
@@ -640,7 +647,7 @@ impl Planted {
         let named: &[Name] = match &limit.verdict {
             LoadVerdict::Resource { by } | LoadVerdict::Client { by } => std::slice::from_ref(by),
             LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by,
-            LoadVerdict::Unknown { .. } => return None,
+            LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => return None,
         };
         let used = limit.used.iter().find(|one| named.contains(&one.resource))?;
         let most = self.spacings().iter().map(|(_, spacing)| *spacing).fold(0.0, f64::max);
@@ -674,6 +681,7 @@ impl Planted {
             }
             LoadVerdict::Both { by } => by.iter().any(|by| share(by) < 0.86),
             LoadVerdict::OneOf { by } => by.iter().all(|by| share(by) < 0.88),
+            LoadVerdict::Unwatched { .. } => self.kind != Kind::Unseen,
             LoadVerdict::Unknown { .. } => false,
         }
     }

@@ -5,7 +5,7 @@ use kelvin_model::units::{decimal_bytes, number, percent, plain};
 use kelvin_model::{
     Case, Estimate, Furthest, Hindrance, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance,
     LoadLaw, LoadLawCheck, LoadLimit, LoadMoreWorkers, LoadVerdict, LoadWhatIf, Name, PublishedLoad, ResourceUse, Unit,
-    UnknownLimit, WhatIf,
+    UnknownLimit, Unwatched, WhatIf, Whereabouts,
 };
 
 use crate::studies::load::{LEAK, LEAKED, MORE, least};
@@ -111,6 +111,9 @@ fn of_limit(limit: &LoadLimit) -> String {
             format!("{} is {sure}the limit; they are too close to tell which", joined(by, "or"))
         }
         LoadVerdict::Client { .. } => format!("the client is {sure}the limit, and nothing follows about the server"),
+        LoadVerdict::Unwatched { how, at } => {
+            format!("what limits is probably {}: {}", outside(*how, *at), how_outside(*how, *at))
+        }
         LoadVerdict::Unknown { because } => return unknown(limit, because),
     };
     let amount = requests(limit);
@@ -118,6 +121,55 @@ fn of_limit(limit: &LoadLimit) -> String {
     let others: Vec<String> = limit.used.iter().skip(1).map(busy).collect();
     let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
     format!("{from}{said}{}: {amount}{used}{others}{}", held(&limit.held), doubted(&limit.doubts))
+}
+
+/// What limits that was not watched, as a noun.
+fn outside(how: Unwatched, at: Whereabouts) -> &'static str {
+    match (how, at) {
+        (Unwatched::Refusals { .. }, _) => "a limit of connections, or of the rate of requests",
+        (Unwatched::InTurn { .. }, Whereabouts::Server) => {
+            "a lock in the server, threads that wait, another server that it asks, or a limit of its rate"
+        }
+        (Unwatched::InTurn { .. }, Whereabouts::Between) => {
+            "a proxy or another program before the server, by a lock, few connections or a limit of the rate"
+        }
+        (Unwatched::InTurn { .. }, Whereabouts::Network) => "a slower link further on, or losses on the way",
+        (Unwatched::InTurn { .. }, Whereabouts::Disk) => "the disk, by what the server reads or writes",
+        (Unwatched::Each { .. }, Whereabouts::Server) => {
+            "a wait of each request in the server, such as a sleep or another server that it asks"
+        }
+        (Unwatched::Each { .. }, Whereabouts::Between) => {
+            "a delay or a limit of each connection, in a proxy or another program before the server"
+        }
+        (Unwatched::Each { .. }, Whereabouts::Network) => {
+            "the network of each connection: round trips, windows or losses"
+        }
+        (Unwatched::Each { .. }, Whereabouts::Disk) => "the disk, by the time of each read or write",
+    }
+}
+
+/// `one request at a time is served, for 10 ms each`, and where.
+fn how_outside(how: Unwatched, at: Whereabouts) -> String {
+    let time = |nanoseconds: u64| given(plain(nanoseconds as f64, Unit::Nanoseconds));
+    let at = match at {
+        Whereabouts::Server => "in the server, which does not work meanwhile",
+        Whereabouts::Disk => "in the server, which waits for its disk",
+        Whereabouts::Network => "on their way to the client",
+        Whereabouts::Between => "neither in the server nor on the way from it",
+    };
+    let what = match how {
+        Unwatched::InTurn { at_once: 1, nanoseconds } => {
+            format!("one request at a time is served, for {}", time(nanoseconds))
+        }
+        Unwatched::InTurn { at_once, nanoseconds } => {
+            format!("{at_once} requests at a time are served, for {} each", time(nanoseconds))
+        }
+        Unwatched::Each { nanoseconds } => {
+            format!("each request takes {} longer than its work, with any number of users", time(nanoseconds))
+        }
+        Unwatched::Refusals { percent } => return format!("{percent} % of the requests are turned away, or fail"),
+    };
+    format!("{what}; requests are most of the time {at}")
 }
 
 fn from_users(knee: Knee) -> String {
@@ -254,6 +306,7 @@ fn doubt(doubt: &LoadDoubt) -> &'static str {
         LoadDoubt::ClientNotWatched => "the client was not watched",
         LoadDoubt::LateGenerator => "requests were sent late",
         LoadDoubt::Errors => "more than one request in a hundred failed",
+        LoadDoubt::NotWatched => "it was not watched itself, and a trace of what requests wait for would decide it",
         LoadDoubt::Untested => "no visit with more workers has tested it, which would decide it",
         LoadDoubt::Unsteady => "it was not the same throughout the study",
         LoadDoubt::Hindered { by, of_server } => match (by, of_server) {

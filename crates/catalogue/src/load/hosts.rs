@@ -13,6 +13,7 @@ pub const OF_HOSTS: &[&Metric] = &[
     &CPU_SYSTEM,
     &CPU_STEAL,
     &CPU_THROTTLED,
+    &CPU_ALLOWED,
     &RUNNABLE,
     &WITHOUT_CPU,
     &SWITCHES,
@@ -83,6 +84,13 @@ pub static CPU_THROTTLED: Metric = of_hosts(
     "load.host.cpu.throttled",
     "Share of the periods of its CPU quota in which the server, or load generator, was kept from running; 0 without a quota, \
      and unknown where its control group cannot be seen",
+    Unit::Ratio,
+);
+
+/// CPUs that a process may run on.
+pub static CPU_ALLOWED: Metric = of_hosts(
+    "load.host.cpu.allowed",
+    "Share of the CPU time of those CPUs on which the server, or load generator, may run that was spent on anything, for whomever",
     Unit::Ratio,
 );
 

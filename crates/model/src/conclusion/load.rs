@@ -208,11 +208,56 @@ pub enum LoadVerdict {
         /// The word of the client's resource that is full.
         by: Name,
     },
+    /// Something that was not watched itself: throughput and response times by the number of users, and where requests were meanwhile,
+    /// point to it. It is never certain.
+    Unwatched {
+        /// How it limits.
+        how: Unwatched,
+        /// Where requests were most of the time.
+        at: Whereabouts,
+    },
     /// Not known.
     Unknown {
         /// Why.
         because: UnknownLimit,
     },
+}
+
+/// How something limits that was not watched itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unwatched {
+    /// It serves so many requests at a time, each for as long: a lock, few places behind it, a rate that it keeps to.
+    InTurn {
+        /// How many.
+        at_once: u64,
+        /// For how long.
+        nanoseconds: u64,
+    },
+    /// Each request takes so much longer than its work, with any number of users: nothing that they share.
+    Each {
+        /// How much.
+        nanoseconds: u64,
+    },
+    /// Requests are turned away, or fail.
+    Refusals {
+        /// How many of a hundred.
+        percent: u64,
+    },
+}
+
+/// Where requests are most of the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Whereabouts {
+    /// In the server, which neither works for them nor reads or writes.
+    Server,
+    /// In the server, which waits for its disk.
+    Disk,
+    /// On their way to the client, where neither its receive window nor the server's send buffer keeps them.
+    Network,
+    /// Neither in the server nor on the way from it: in a proxy, or in a queue before the server.
+    Between,
 }
 
 /// Why the limit is not known.
@@ -262,6 +307,8 @@ pub enum LoadDoubt {
     LateGenerator,
     /// More than one request in a hundred failed.
     Errors,
+    /// It was not watched itself: a trace of what requests wait for would decide it.
+    NotWatched,
     /// No visit was made with more of the limit, which would decide it; the use of workers says that they have connections, not that
     /// more of them would serve more.
     Untested,

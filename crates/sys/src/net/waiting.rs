@@ -43,6 +43,15 @@ pub struct Limited {
     pub by_buffer: u64,
 }
 
+/// Nanoseconds for which a connection had something to send since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sending {
+    /// Some was to be sent, or was not acknowledged.
+    pub busy: u64,
+    /// Of these, when it could not send it.
+    pub limited: Limited,
+}
+
 /// What a connection has carried from this end since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
@@ -112,7 +121,7 @@ pub fn unread(socket: &impl AsFd) -> Result<u32> {
 /// not delay them.
 ///
 /// # Errors
-/// As [`limited`].
+/// As [`sending`].
 pub fn received(socket: &impl AsFd) -> Result<u64> {
     Ok(u64::from_ne_bytes(bytes_at(&info(socket)?, RECEIVED)))
 }
@@ -120,7 +129,7 @@ pub fn received(socket: &impl AsFd) -> Result<u64> {
 /// What is on its way.
 ///
 /// # Errors
-/// As [`limited`].
+/// As [`sending`].
 pub fn on_the_way(socket: &impl AsFd) -> Result<OnTheWay> {
     let info = info(socket)?;
     let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
@@ -136,14 +145,14 @@ pub fn on_the_way(socket: &impl AsFd) -> Result<OnTheWay> {
 /// What it has carried.
 ///
 /// # Errors
-/// As [`limited`].
+/// As [`sending`].
 pub fn carried(socket: &impl AsFd) -> Result<Carried> {
     let info = info(socket)?;
     let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
     let large = |at: usize| u64::from_ne_bytes(bytes_at(&info, at));
     Ok(Carried {
         bytes: large(ACKNOWLEDGED),
-        busy: large(BUSY).saturating_mul(1000),
+        busy: busy(&info),
         limited: limited_by(&info),
         not_sent: number(NOT_SENT),
         segments: number(ALL_SENT),
@@ -155,12 +164,17 @@ pub fn carried(socket: &impl AsFd) -> Result<Carried> {
     })
 }
 
-/// What kept a connection from sending.
+/// For how long it had something to send, and what kept it from that.
 ///
 /// # Errors
 /// A kernel before 4.10.
-pub fn limited(socket: &impl AsFd) -> Result<Limited> {
-    Ok(limited_by(&info(socket)?))
+pub fn sending(socket: &impl AsFd) -> Result<Sending> {
+    let info = info(socket)?;
+    Ok(Sending { busy: busy(&info), limited: limited_by(&info) })
+}
+
+fn busy(info: &[u8; INFO]) -> u64 {
+    u64::from_ne_bytes(bytes_at(info, BUSY)).saturating_mul(1000)
 }
 
 fn limited_by(info: &[u8; INFO]) -> Limited {
@@ -171,7 +185,7 @@ fn limited_by(info: &[u8; INFO]) -> Limited {
 /// The queue of a listening socket.
 ///
 /// # Errors
-/// As [`limited`].
+/// As [`sending`].
 pub fn queue(listener: &impl AsFd) -> Result<Queue> {
     let info = info(listener)?;
     let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
@@ -226,7 +240,7 @@ mod tests {
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut far = listener.accept().unwrap().0;
         near.set_nonblocking(true).unwrap();
-        assert_eq!(limited(&near).unwrap().by_window, 0);
+        assert_eq!(sending(&near).unwrap().limited.by_window, 0);
         let mut written = 0;
         // Both buffers, each of which may grow while it is filled.
         while let Ok(some) = near.write(&[1; 1 << 20]) {
@@ -238,7 +252,7 @@ mod tests {
         let way = on_the_way(&near).unwrap();
         assert!(way.not_sent > 0 && way.not_sent <= waits && !way.is_recovering && way.least_round_trip > 0, "{way:?}");
         // The kernel counts in ticks of its clock, one of which may have passed before.
-        while limited(&near).unwrap().by_window == 0 || carried(&near).unwrap().busy <= carried_before.busy {}
+        while sending(&near).unwrap().limited.by_window == 0 || carried(&near).unwrap().busy <= carried_before.busy {}
         let waited = carried(&near).unwrap();
         assert!(waited.busy >= waited.limited.by_window && waited.busy > carried_before.busy, "{waited:?}");
         assert!(waited.not_sent > 0 && waited.bytes < written as u64 && waited.least_round_trip > 0, "{waited:?}");

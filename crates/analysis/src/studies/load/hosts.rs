@@ -1,10 +1,10 @@
 //! The tables of what either host did: a row for each number of users.
 
 use kelvin_catalogue::load::hosts::{
-    CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_BYTES, DISK_READ_SIZE, DISK_READS, DISK_WRITE_SIZE,
-    DISK_WRITES, DISK_WRITTEN_BYTES, FILE_CACHE, Host, LISTEN_DROPS, LISTEN_OVERFLOWS, MAJOR_FAULTS, MEMORY_AVAILABLE,
-    OF_HOSTS, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY, PRESSURE_MEMORY_FULL, PROCESSES,
-    RETRANSMITTED, RUNNABLE, SOCKETS, SWITCHES, THREADS, WITHOUT_CPU,
+    CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_BYTES, DISK_READ_SIZE, DISK_READS,
+    DISK_WRITE_SIZE, DISK_WRITES, DISK_WRITTEN_BYTES, FILE_CACHE, Host, LISTEN_DROPS, LISTEN_OVERFLOWS, MAJOR_FAULTS,
+    MEMORY_AVAILABLE, OF_HOSTS, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY, PRESSURE_MEMORY_FULL,
+    PROCESSES, RETRANSMITTED, RUNNABLE, SOCKETS, SWITCHES, THREADS, WITHOUT_CPU,
 };
 use kelvin_catalogue::load::{ACCEPT_QUEUE, Between, CACHE_HITS, CLIENT_MEMORY, SERVER_MEMORY};
 use kelvin_model::{Metric, Name};
@@ -57,7 +57,7 @@ const fn of_users(label: &'static str, (host, metric): (Host, &'static Metric), 
 
 /// Those that say most first: in a terminal there is room for a few. Shares from a fiftieth on are told from noise; pressure of less
 /// than a tenth is that of any host with work.
-static COLUMNS: [Column; 31] = [
+static COLUMNS: [Column; 32] = [
     from("user", &CPU_USER, 0.02),
     from("system", &CPU_SYSTEM, 0.02),
     from("steal", &CPU_STEAL, 0.02),
@@ -72,6 +72,7 @@ static COLUMNS: [Column; 31] = [
     from("PSI io", &PRESSURE_IO, 0.1),
     from("PSI cpu", &PRESSURE_CPU, 0.1),
     from("without CPU", &WITHOUT_CPU, 0.5),
+    never("own CPUs", &CPU_ALLOWED),
     never("run queue", &RUNNABLE),
     never("switches", &SWITCHES),
     never("PSI io full", &PRESSURE_IO_FULL),

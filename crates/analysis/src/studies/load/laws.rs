@@ -47,7 +47,7 @@ pub(crate) fn laws(sweep: &Sweep, saturated: Option<&Saturated<'_>>) -> Vec<Chec
 /// Requests in flight by the client's figures: throughput times the time from when a request left. A visit cuts requests off where it
 /// begins and where it ends, which that counts whole or not at all: where no more than this lies between them, it is the number of those
 /// that the client waited for. So it is too where many wait for all of the visit, of which no response time tells.
-fn in_flight_at_client(visit: &Visit) -> Option<f64> {
+pub(super) fn in_flight_at_client(visit: &Visit) -> Option<f64> {
     let answered = answered(visit)?;
     // Where fewer than one is in flight on average, an end still cuts off a whole one.
     let cut = answered.max(1.0) / visit.throughput / visit.seconds;
@@ -67,7 +67,7 @@ fn answered(visit: &Visit) -> Option<f64> {
 
 /// Mean seconds from when a request left until its answer had come. A response time has also what the generator was late by, which no
 /// server saw; of older runs nothing else is known.
-fn service(visit: &Visit) -> Option<f64> {
+pub(super) fn service(visit: &Visit) -> Option<f64> {
     Some(visit.get(&SERVICE).or_else(|| visit.get(&RESPONSE))? / 1e9)
 }
 

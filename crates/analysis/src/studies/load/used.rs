@@ -1,6 +1,6 @@
 //! How full each resource is at saturation, and whether what is full explains the throughput.
 
-use kelvin_catalogue::load::hosts::{CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, Host, WITHOUT_CPU};
+use kelvin_catalogue::load::hosts::{CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, Host, WITHOUT_CPU};
 use kelvin_catalogue::load::{Device, RESPONSE, Resource};
 use kelvin_model::Estimate;
 use kelvin_stats::{ClosedNetwork, LEVEL, Spread, Station, Uncertain, mean, whole_servers};
@@ -76,7 +76,7 @@ impl<'s> Saturated<'s> {
         let visits: Vec<(f64, f64)> = self.visits().filter_map(of).collect();
         let utilisation = not_negative(with_interval(demand(&visits)?.times(self.at.throughput.value), LEVEL));
         let is_cut_short = utilisation.value > BUSY && self.is_cut_short(resource);
-        let wanted = (resource == Resource::ServerCpu).then(|| self.wanted()).flatten();
+        let wanted = self.wanted(resource);
         let least = if is_cut_short { 1.0 } else { wanted.unwrap_or(f64::NEG_INFINITY) };
         let Estimate { value, low, high, is_range } = utilisation;
         let fullness = Estimate { value: value.max(least), low: low.max(least), high: high.max(least), is_range };
@@ -94,24 +94,21 @@ impl<'s> Saturated<'s> {
     /// although a part of each period's share is left with CPUs on which nothing runs. The kernel counts no period in which nothing
     /// ran, so that this alone would not tell a server that mostly sleeps.
     fn is_cut_short(&self, resource: Resource) -> bool {
-        let host = match resource {
-            Resource::ServerCpu => Host::Server,
-            Resource::ClientCpu => Host::Client,
-            _ => return false,
-        };
+        let Some(host) = host_of(resource) else { return false };
         let periods: Vec<f64> = self.visits().filter_map(|visit| visit.of_host(host, &CPU_THROTTLED)).collect();
         estimate(&periods).is_some_and(|share| share.low > NEARLY_ALL)
     }
 
-    /// The share of the CPUs that the server may use for which it has threads ready to run, where they wait for a CPU and it is not by its
-    /// own work that none is free: other work has them all, or a quota may stop it that cannot be seen. `None` where neither is so: threads
-    /// that are woken together wait for each other on CPUs that are not full.
-    fn wanted(&self) -> Option<f64> {
-        let servers = self.sweep.capacities.get(&Resource::ServerCpu)?.servers?;
-        let of = |visit: &Visit, metric| visit.of_host(Host::Server, metric);
+    /// The share of the CPUs that the server, or client, may use for which it has threads ready to run, where they wait for a CPU and it is
+    /// not by its own work that none is free: other work has them all, or a quota may stop it that cannot be seen. `None` where neither is
+    /// so: threads that are woken together wait for each other on CPUs that are not full.
+    fn wanted(&self, resource: Resource) -> Option<f64> {
+        let host = host_of(resource)?;
+        let servers = self.sweep.capacities.get(&resource)?.servers?;
+        let of = |visit: &Visit, metric| visit.of_host(host, metric);
         let of_visit = |visit: &Visit| {
-            let used = visit.used.get(&Resource::ServerCpu)?;
-            let busy = of(visit, &CPU_USER)? + of(visit, &CPU_SYSTEM)? + of(visit, &CPU_STEAL).unwrap_or(0.0);
+            let used = visit.used.get(&resource)?;
+            let busy = busy_cpus(visit, host)?;
             let is_quota_hidden = of(visit, &CPU_THROTTLED).is_none();
             let all = used + of(visit, &WITHOUT_CPU)? / servers;
             Some(if busy >= FULL || is_quota_hidden { all.min(1.0) } else { *used })
@@ -120,27 +117,31 @@ impl<'s> Saturated<'s> {
         (!all.is_empty()).then(|| mean(&all))
     }
 
-    /// Whether the CPUs of the server's host are full while its threads wait for one longer than they run: of what is short to either end of
-    /// a study no resource need be full by what the server wants alone.
+    /// Whether the CPUs that the server may run on are full while its threads wait for one longer than they run, and these and the client's
+    /// run or wait for a CPU most of the time: of what is short to either end of a study no resource need be full by what the server wants
+    /// alone. Threads that wait now and then beside other work do not show that it limits.
     pub fn others_have_cpus(&self) -> bool {
-        let Some(servers) = self.sweep.capacities.get(&Resource::ServerCpu).and_then(|one| one.servers) else {
-            return false;
+        let of_end = |visit: &Visit, resource: Resource| {
+            let servers = self.sweep.capacities.get(&resource)?.servers?;
+            let (used, host) = (*visit.used.get(&resource)?, host_of(resource)?);
+            Some((used, visit.of_host(host, &WITHOUT_CPU)? / servers))
         };
         let is_so = |visit: &Visit| {
-            let of = |metric| visit.of_host(Host::Server, metric);
-            let busy = of(&CPU_USER)? + of(&CPU_SYSTEM)? + of(&CPU_STEAL).unwrap_or(0.0);
-            Some(busy >= FULL && of(&WITHOUT_CPU)? > visit.used.get(&Resource::ServerCpu)? * servers)
+            let (used, waited) = of_end(visit, Resource::ServerCpu)?;
+            let at_client = of_end(visit, Resource::ClientCpu).map_or(0.0, |(used, waited)| used + waited);
+            Some(busy_cpus(visit, Host::Server)? >= FULL && waited > used && used + waited + at_client >= WANTED)
         };
         let all: Vec<bool> = self.visits().filter_map(is_so).collect();
         2 * all.iter().filter(|is_so| **is_so).count() > all.len()
     }
 
-    /// Whether the CPUs of the server count as full for what its threads wait, more than for what they do.
-    pub fn is_without_cpu(&self) -> bool {
-        let cpu = self.used.iter().find(|one| one.resource == Resource::ServerCpu);
+    /// Whether the CPUs of the server, or client, count as full for what its threads wait, more than for what they do.
+    pub fn is_without_cpu(&self, host: Host) -> bool {
+        let cpu = self.used.iter().find(|one| host_of(one.resource) == Some(host));
         let is_raised = cpu.is_some_and(|cpu| cpu.fullness.value > cpu.utilisation.value.max(BUSY));
         let is_full = cpu.is_some_and(|cpu| cpu.utilisation.value >= NEAR);
-        !self.is_cut_short(Resource::ServerCpu) && !is_full && (is_raised || self.others_have_cpus())
+        let is_cut_short = cpu.is_some_and(|cpu| self.is_cut_short(cpu.resource));
+        !is_cut_short && !is_full && (is_raised || host == Host::Server && self.others_have_cpus())
     }
 
     /// Whether a resource was not full in some visits, though on the whole it may be.
@@ -195,6 +196,21 @@ impl<'s> Saturated<'s> {
     }
 }
 
+/// Whose CPUs a resource is.
+fn host_of(resource: Resource) -> Option<Host> {
+    match resource {
+        Resource::ServerCpu => Some(Host::Server),
+        Resource::ClientCpu => Some(Host::Client),
+        _ => None,
+    }
+}
+
+/// How busy the CPUs are that the server, or client, may run on, for whomever; those of its host where that was not told.
+fn busy_cpus(visit: &Visit, host: Host) -> Option<f64> {
+    let of = |metric| visit.of_host(host, metric);
+    of(&CPU_ALLOWED).or_else(|| Some(of(&CPU_USER)? + of(&CPU_SYSTEM)? + of(&CPU_STEAL).unwrap_or(0.0)))
+}
+
 /// What a request takes of a resource, by throughput and use of visits: the ratio of their means, whose error is that of the uses around
 /// it (W. G. Cochran, Sampling Techniques, 3rd edition, section 2.11). The mean of ratios would be too large where throughput differs by
 /// chance and use does not. `None` with fewer than two visits.
@@ -208,6 +224,8 @@ fn demand(visits: &[(f64, f64)]) -> Option<Uncertain> {
     Some(Uncertain::of(demand, Spread { variance, degrees }))
 }
 
+/// Share of the time for which CPUs are used or waited for, at either end together, from which that is most of what requests take.
+const WANTED: f64 = 0.5;
 /// Utilisation above which a resource may matter at all.
 pub(super) const BUSY: f64 = 0.6;
 /// Share of the periods of a quota that is nearly all of them.

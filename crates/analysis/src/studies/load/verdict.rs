@@ -1,11 +1,12 @@
 //! What limits a server: the rules by which it is decided, in their order.
 
 use kelvin_catalogue::load::{Device, ERRORS, LATENESS, RESPONSE_P99, Resource};
-use kelvin_model::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit};
+use kelvin_model::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit, Unwatched};
 use kelvin_stats::mean;
 
 use super::hindrance::Seen;
 use super::sweep::{Sweep, Visit};
+use super::unwatched;
 use super::used::{BUSY, FULL, Saturated, Use};
 use super::workers::{Workers, are_bound};
 
@@ -45,15 +46,26 @@ pub(crate) struct Rule {
 }
 
 /// The rules; the first that applies decides.
-pub(crate) static RULES: [Rule; 11] = [
+pub(crate) static RULES: [Rule; 14] = [
     Rule {
         says: "two visits to each of three numbers of users, and a resource that was watched, are needed",
         decides: too_little,
     },
     Rule { says: "a resource that gives more than its capacity has another one: not known", decides: beyond_capacity },
+    Rule { says: "where a tenth of the requests fail, what turns them away limits", decides: unwatched::refusals },
+    Rule {
+        says: "where throughput grows to the end, nothing is full and each request takes as long with any number of users, most of it \
+               without any work, what it waits for by itself limits",
+        decides: each_waits,
+    },
     Rule {
         says: "where throughput grows to the end and nothing is full, nothing was reached: not known",
         decides: still_growing,
+    },
+    Rule {
+        says: "where nothing is near its capacity, and a single user's requests wait most of the time for what at saturation serves as many \
+               as would be there then if each waited as long, it limits",
+        decides: in_turn,
     },
     Rule {
         says: "workers that all have a connection and do not work wait for something else: not known",
@@ -93,7 +105,11 @@ impl<'s> Facts<'s> {
 
     /// Whether throughput had ceased to grow with the most users, or something was full: else saturation has no figure.
     pub(crate) fn is_reached(&self) -> bool {
-        !matches!(self.verdict().0, LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } })
+        !matches!(
+            self.verdict().0,
+            LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } }
+                | LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. }
+        )
     }
 
     /// Whether the fullest resource is certainly full.
@@ -136,6 +152,24 @@ fn still_growing(facts: &Facts<'_>) -> Option<LoadVerdict> {
     let is_hardware = |first: &&Use| first.resource != Resource::Workers || facts.workers == Some(Workers::Tested);
     let is_full = facts.first().filter(is_hardware).is_some_and(|first| first.fullness.low >= AS_FULL);
     (is_late && !is_full).then_some(LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users } })
+}
+
+fn each_waits(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    still_growing(facts).and_then(|_| unwatched::each(facts))
+}
+
+fn in_turn(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let is_idle = facts.first().is_none_or(|first| first.fullness.value < NEAR);
+    let has_cpus = facts.saturated.is_some_and(Saturated::others_have_cpus);
+    // As many as there are workers may be served because there are no more of them.
+    let may_be_workers = |at_once: u64| {
+        let workers = facts.sweep.capacities.get(&Resource::Workers).and_then(|one| one.servers);
+        facts.workers == Some(Workers::Wait { refuted: false })
+            && workers.is_none_or(|workers| at_once as f64 >= workers)
+    };
+    let verdict = unwatched::in_turn(facts).filter(|_| is_idle && !has_cpus)?;
+    let LoadVerdict::Unwatched { how: Unwatched::InTurn { at_once, .. }, .. } = verdict else { return None };
+    (!may_be_workers(at_once)).then_some(verdict)
 }
 
 fn workers_wait(facts: &Facts<'_>) -> Option<LoadVerdict> {
@@ -184,13 +218,13 @@ fn names_workers(verdict: &LoadVerdict) -> bool {
     match verdict {
         LoadVerdict::Resource { by } | LoadVerdict::Client { by } => *by == *Resource::Workers.name(),
         LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.iter().any(|by| *by == *Resource::Workers.name()),
-        LoadVerdict::Unknown { .. } => false,
+        LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => false,
     }
 }
 
 /// Whether the limit may have been another in some visits. One that is full whenever it was visited is the limit at whatever throughput.
-fn is_unsteady(facts: &Facts<'_>, saturated: &Saturated<'_>) -> bool {
-    facts.first().is_some_and(|first| saturated.is_unsteady(first))
+fn is_unsteady(facts: &Facts<'_>, saturated: &Saturated<'_>, is_unwatched: bool) -> bool {
+    facts.first().is_some_and(|first| !is_unwatched && saturated.is_unsteady(first))
         || facts.is_steady == Some(false) && !facts.is_full()
 }
 
@@ -213,14 +247,19 @@ pub(crate) fn doubts(facts: &Facts<'_>, verdict: &LoadVerdict, broken: &[LoadLaw
     // A client that is the limit sends late for that very reason.
     let is_client = matches!(verdict, LoadVerdict::Client { .. });
     let failing = share(&|visit| Some(visit.get(&ERRORS)? / visit.throughput));
+    let is_unwatched = matches!(verdict, LoadVerdict::Unwatched { .. });
     let all = [
-        (!explains).then_some(LoadDoubt::Unexplained),
+        is_unwatched.then_some(LoadDoubt::NotWatched),
+        (!explains && !is_unwatched).then_some(LoadDoubt::Unexplained),
         saturated.used.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotWatched),
         (late > LATE && !is_client).then_some(LoadDoubt::LateGenerator),
         (failing > FAILING).then_some(LoadDoubt::Errors),
         (names_workers(verdict) && facts.workers != Some(Workers::Tested)).then_some(LoadDoubt::Untested),
-        is_unsteady(facts, saturated).then_some(LoadDoubt::Unsteady),
+        is_unsteady(facts, saturated, is_unwatched).then_some(LoadDoubt::Unsteady),
     ];
     let hindered = Seen::all(saturated).into_iter().filter_map(|seen| seen.doubt(facts, verdict));
-    all.into_iter().flatten().chain(broken.iter().map(|&law| LoadDoubt::Law(law))).chain(hindered).collect()
+    // What was not watched leaves requests where no count has them, and the fullest of what was is not what limits.
+    let of_verdict = |law: &&LoadLaw| !is_unwatched || **law == LoadLaw::FlowBalance;
+    let broken = broken.iter().filter(of_verdict).map(|&law| LoadDoubt::Law(law));
+    all.into_iter().flatten().chain(broken).chain(hindered).collect()
 }

@@ -6,6 +6,7 @@ use kelvin_model::units::{number, percent, plain};
 use kelvin_model::{
     Axis, Case, Claim, Conclusion, Estimate, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw,
     LoadLawCheck, LoadLimit, LoadMoreWorkers, LoadVerdict, LoadWhatIf, Name, ResourceUse, Unit, UnknownLimit,
+    Unwatched,
 };
 
 use super::{alone, doubt, given, is_workers, joined, knee_span, resource_name, signed, users};
@@ -152,6 +153,9 @@ fn verdict(limit: &LoadLimit) -> String {
         LoadVerdict::Client { .. } => {
             format!("the client is {sure}the limit{from}: nothing follows about the server")
         }
+        LoadVerdict::Unwatched { how, at } => {
+            format!("what limits is probably {}{from}: {}", super::outside(*how, *at), super::how_outside(*how, *at))
+        }
         LoadVerdict::Unknown { because } => format!("what limits is not known: {}", reason(because)),
     }
 }
@@ -194,8 +198,9 @@ fn used(limit: &LoadLimit) -> String {
         LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users: count } } => {
             format!("With {} it serves at least ", users(count))
         }
+        LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. } => "With the most users it serves ".into(),
         LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "The highest throughput that was seen is ".into(),
-        LoadVerdict::Unknown { .. } => "At saturation it serves ".into(),
+        LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => "At saturation it serves ".into(),
         _ => String::new(),
     };
     let taken: Vec<String> =
@@ -213,7 +218,7 @@ fn is_named(limit: &LoadLimit, one: &ResourceUse) -> bool {
     match &limit.verdict {
         LoadVerdict::Resource { by } | LoadVerdict::Client { by } => *by == one.resource,
         LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.contains(&one.resource),
-        LoadVerdict::Unknown { .. } => false,
+        LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => false,
     }
 }
 
@@ -230,7 +235,7 @@ fn others(limit: &LoadLimit) -> String {
 }
 
 fn is_unknown(limit: &LoadLimit) -> bool {
-    matches!(limit.verdict, LoadVerdict::Unknown { .. })
+    matches!(limit.verdict, LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. })
 }
 
 /// `The next limit is the disk, at 9.1 requests/s, if the network were 1.6 times as fast`, and what the limit does in excess.

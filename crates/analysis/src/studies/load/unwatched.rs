@@ -1,0 +1,134 @@
+//! What limits where nothing that was watched is full: how it does, by throughput and response times, and where requests are meanwhile.
+
+use kelvin_catalogue::load::hosts::{DISK_WRITES, Host, PRESSURE_IO, WITHOUT_CPU};
+use kelvin_catalogue::load::{
+    Device, ERRORS, FROM_DISK, IN_FLIGHT, IN_NETWORK, RATE, RESPONSE, RESPONSE_P50, Resource,
+};
+use kelvin_model::{LoadVerdict, Unwatched, Whereabouts};
+use kelvin_stats::mean;
+
+use super::laws::{in_flight_at_client, service};
+use super::sweep::{Load, Sweep, Visit};
+use super::verdict::Facts;
+
+/// Share of a request's time from which on it is most of it.
+const MOST: f64 = 0.5;
+/// The same where nothing else may matter: each of many users would meet it.
+const NEARLY_ALL: f64 = 0.8;
+/// Share of the places that something has which are taken at saturation, at least: more than two requests wait for each one then.
+const TAKEN: f64 = 0.8;
+/// The median of the response times of a single user over their mean, from which on they are alike: of an exponential distribution it is
+/// 0.69. Where it is less, a few requests take long, and most do not wait at all.
+const ALIKE: f64 = 0.65;
+/// How much longer a request may take with the most users than with the fewest where users do not wait for each other.
+const AS_LONG: f64 = 1.15;
+/// Seconds below which waking up and scheduling take as long as what a request waits for.
+const TELLING: f64 = 1e-3;
+/// Share of requests that fail from which on that is what keeps users from answers.
+const REFUSED: f64 = 0.1;
+/// Bytes of the disk for each byte served, or its writes for each request, from which on the server waits for it.
+const FROM_THE_DISK: f64 = 0.1;
+const WRITES: f64 = 0.5;
+
+/// What a single user's requests take.
+struct Alone {
+    /// Seconds of one from when it left until its answer had come.
+    seconds: f64,
+    /// Of these, those that no resource which was watched works for it.
+    unwatched: f64,
+}
+
+impl Alone {
+    /// `None` without a visit to one user, whose requests wait for nobody else's.
+    fn of(sweep: &Sweep) -> Option<Self> {
+        let load = sweep.loads.first().filter(|load| load.users == 1)?;
+        let seconds = mean_of(load, service)?;
+        let watched = mean_of(load, |visit| Some(worked(sweep, visit) / visit.throughput))?;
+        Some(Self { seconds, unwatched: (seconds - watched).max(0.0) })
+    }
+
+    fn share(&self) -> f64 {
+        self.unwatched / self.seconds
+    }
+}
+
+/// Requests that are turned away.
+pub(super) fn refusals(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let saturated = facts.saturated?;
+    let share = |visit: &Visit| visit.get(&ERRORS).map(|errors| errors / (errors + visit.throughput));
+    let share = mean_of_all(saturated.visits().filter_map(share))?;
+    let how = Unwatched::Refusals { percent: (share * 100.0).round() as u64 };
+    (share >= REFUSED).then_some(LoadVerdict::Unwatched { how, at: whereabouts(saturated.loads())? })
+}
+
+/// What each request waits for by itself, of a sweep whose throughput grows to the end.
+pub(super) fn each(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let (alone, most) = (Alone::of(facts.sweep)?, facts.sweep.loads.last()?);
+    let is_as_long = mean_of(most, service)? <= AS_LONG * alone.seconds;
+    let is_telling = alone.unwatched >= TELLING.max(facts.sweep.think()) && alone.share() >= NEARLY_ALL;
+    let how = Unwatched::Each { nanoseconds: nanoseconds(alone.unwatched) };
+    (is_as_long && is_telling).then_some(LoadVerdict::Unwatched { how, at: whereabouts(std::slice::from_ref(most))? })
+}
+
+/// What serves some requests at a time: as many as would be there at saturation, did each take as long as a single user's.
+pub(super) fn in_turn(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    let (saturated, alone) = (facts.saturated?, Alone::of(facts.sweep)?);
+    let places = saturated.at.throughput.value * alone.unwatched;
+    let at_once = places.round().max(1.0);
+    let is_telling = alone.share() >= MOST && are_alike(facts.sweep.loads.first()?);
+    let how = Unwatched::InTurn { at_once: at_once as u64, nanoseconds: nanoseconds(alone.unwatched) };
+    let at = whereabouts(saturated.loads())?;
+    (is_telling && places >= TAKEN * at_once).then_some(LoadVerdict::Unwatched { how, at })
+}
+
+/// Whether the requests of a user take about as long as each other.
+fn are_alike(load: &Load) -> bool {
+    let of_visit = |visit: &Visit| Some(visit.get(&RESPONSE_P50)? / visit.get(&RESPONSE)?);
+    mean_of(load, of_visit).is_none_or(|median| median >= ALIKE)
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+/// Resources that work for requests, or are waited for, on average: of each device its fullest part. A worker that has a connection does
+/// not work for that.
+fn worked(sweep: &Sweep, visit: &Visit) -> f64 {
+    let devices = [Device::Disk, Device::Link, Device::ServerCpu, Device::Client];
+    let of_part = |(resource, share): (&Resource, &f64)| {
+        share * sweep.capacities.get(resource).and_then(|capacity| capacity.servers).unwrap_or(1.0)
+    };
+    let of_device = |device: Device| {
+        let parts = visit.used.iter().filter(|(resource, _)| resource.device() == device);
+        parts.map(of_part).fold(0.0, f64::max)
+    };
+    let waiting = [Host::Server, Host::Client].map(|host| visit.of_host(host, &WITHOUT_CPU).unwrap_or(0.0));
+    devices.into_iter().map(of_device).chain(waiting).sum()
+}
+
+/// Where requests are most of the time; `None` where that was not counted, or is no place alone.
+fn whereabouts(loads: &[Load]) -> Option<Whereabouts> {
+    let share =
+        |of: &dyn Fn(&Visit) -> Option<f64>| mean_of_all(loads.iter().flat_map(|load| &load.visits).filter_map(of));
+    let at_server = share(&|visit| Some(visit.get(&IN_FLIGHT)? / in_flight_at_client(visit)?))?;
+    if at_server < MOST {
+        return Some(Whereabouts::Between);
+    }
+    if share(&|visit| visit.get(&IN_NETWORK)).is_some_and(|share| share >= MOST) {
+        return Some(Whereabouts::Network);
+    }
+    let reads = share(&|visit| Some(visit.get(&FROM_DISK)? / visit.get(&RATE).filter(|rate| *rate > 0.0)?));
+    let writes = share(&|visit| Some(visit.of_host(Host::Server, &DISK_WRITES)? / visit.throughput));
+    let uses = reads.is_some_and(|reads| reads >= FROM_THE_DISK) || writes.is_some_and(|writes| writes >= WRITES);
+    let waits = share(&|visit| visit.of_host(Host::Server, &PRESSURE_IO)).is_some_and(|share| share >= MOST);
+    Some(if uses && waits { Whereabouts::Disk } else { Whereabouts::Server })
+}
+
+fn mean_of(load: &Load, of: impl Fn(&Visit) -> Option<f64>) -> Option<f64> {
+    mean_of_all(load.visits.iter().filter_map(of))
+}
+
+fn mean_of_all(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    (!values.is_empty()).then(|| mean(&values))
+}
