@@ -4,9 +4,9 @@ use kelvin_analysis::testing::load::{Planted, Simulated, Station, grid, together
 use kelvin_analysis::testing::study;
 use kelvin_analysis::{Answer, Concluded, Study, studies};
 use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, Workers};
+use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, ServerThread, Workers};
 use kelvin_catalogue::load::hosts::{
-    CPU_STEAL, CPU_THROTTLED, CPU_USER, LISTEN_OVERFLOWS, PRESSURE_IO, RETRANSMITTED, WITHOUT_CPU,
+    CPU_ALLOWED, CPU_STEAL, CPU_THROTTLED, CPU_USER, LISTEN_OVERFLOWS, PRESSURE_IO, RETRANSMITTED, WITHOUT_CPU,
 };
 use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, Pattern, SENT, THROUGHPUT, UTILISATION};
 use kelvin_model::{
@@ -443,7 +443,10 @@ fn threads_that_wait_for_the_cpus_of_others_are_short_of_cpu() {
     let beside_others = short().with(&CPU_USER, 0.9);
     let mut hidden = short();
     hidden.hosts.retain(|(_, metric, _)| metric.id != CPU_THROTTLED.id);
-    for (what, study) in [("other work", &beside_others), ("a quota that cannot be seen", &hidden)] {
+    // A neighbour on the CPUs that it may run on, beside others that are idle.
+    let beside_one = short().with(&CPU_ALLOWED, 0.99);
+    let all = [("other work", &beside_others), ("a quota that cannot be seen", &hidden), ("a neighbour", &beside_one)];
+    for (what, study) in all {
         let found = limit(&study.run());
         assert_eq!(found.verdict, by_cpu, "{what}: {found:?}");
         assert!(found.doubts.ends_with(&doubt), "{what}: {:?}", found.doubts);
@@ -453,9 +456,28 @@ fn threads_that_wait_for_the_cpus_of_others_are_short_of_cpu() {
     let both = with_lock(server([10.0, 30.0, 20.0, 5.0]), 110.0).with(&WITHOUT_CPU, 0.4).with(&CPU_USER, 0.9).run();
     assert_eq!(limit(&both).verdict, unknown(UnknownLimit::OtherWork));
     assert!(hindrances(&both).iter().any(|(.., text)| text.starts_with("threads of the server wait")));
+    // Other work on CPUs where it may not run takes nothing from it.
+    let elsewhere = short().with(&CPU_USER, 0.9).with(&CPU_ALLOWED, 0.4);
+    assert_eq!(
+        (limit(&elsewhere.run()).verdict, hindrances(&elsewhere.run())),
+        (unknown(UnknownLimit::NothingBusy), vec![])
+    );
     // On CPUs that are not full they wait for each other.
     assert_eq!(limit(&short().run()).verdict, unknown(UnknownLimit::NothingBusy));
     assert_eq!(hindrances(&short().run()), []);
+}
+
+#[test]
+fn threads_that_wait_for_a_cpu_now_and_then_beside_other_work_do_not_limit() {
+    let beside_others = with_lock(server([0.2, 0.1, 0.2, 0.1]), 20.0).with(&CPU_USER, 0.95).with(&WITHOUT_CPU, 0.1);
+    assert_eq!(unwatched(&limit(&beside_others.run())), ("one", 20, Whereabouts::Server));
+    // Sixteen threads, each with a request that sleeps: one of them waits for a CPU on average.
+    let mut sleep = server([0.1, 0.5, 0.1, 0.1]);
+    sleep.stations.push(Station { resource: None, demand: 0.04, servers: 1000 });
+    sleep.stations.push(Station { resource: Some(ServerThread), demand: 0.5e-3 / 16.0, servers: 1 });
+    let threads = Simulated { users: vec![1, 2, 4, 8, 16], ..sleep };
+    let found = limit(&threads.with(&CPU_USER, 0.95).with(&WITHOUT_CPU, 1.0).run());
+    assert_ne!(found.verdict, LoadVerdict::Resource { by: name(ServerCpu) }, "{found:?}");
 }
 
 #[test]

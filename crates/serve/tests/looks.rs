@@ -178,6 +178,8 @@ fn a_client_that_reads_nothing_holds_its_request_in_flight_and_idle_ones_hold_no
         let in_flight = grown(|served| served.in_flight);
         assert!(in_flight > 0.0 && end.sampled > begin.sampled);
         let is = |found: f64, times: f64| (found / in_flight - times).abs() < 1e-6;
+        let sending = grown(|served| served.sending.unwrap());
+        assert!(sending >= grown(|served| served.window_limited), "{begin:?} {end:?}");
         assert!(is(grown(|served| served.worked), 1.0) && is(grown(|served| served.held), 5.0), "{begin:?} {end:?}");
         assert_eq!(answer(&mut slow), LARGE);
         while server.served().in_flight_now > 0 {}

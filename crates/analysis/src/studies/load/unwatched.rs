@@ -2,7 +2,7 @@
 
 use kelvin_catalogue::load::hosts::{DISK_WRITES, Host, PRESSURE_IO, WITHOUT_CPU};
 use kelvin_catalogue::load::{
-    Device, ERRORS, FROM_DISK, IN_FLIGHT, IN_NETWORK, RATE, RESPONSE, RESPONSE_P50, Resource,
+    Device, ERRORS, FROM_DISK, IN_FLIGHT, IN_NETWORK, RATE, RESPONSE, RESPONSE_P50, Resource, SERVICE,
 };
 use kelvin_model::{LoadVerdict, Unwatched, Whereabouts};
 use kelvin_stats::mean;
@@ -91,10 +91,10 @@ fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-/// Resources that work for requests, or are waited for, on average: of each device its fullest part. A worker that has a connection does
-/// not work for that.
+/// Resources that work for requests in the time that a request takes, or are waited for, on average: of each device its fullest part. A
+/// worker that has a connection does not work for that, and the client not where the time is from when a request left.
 fn worked(sweep: &Sweep, visit: &Visit) -> f64 {
-    let devices = [Device::Disk, Device::Link, Device::ServerCpu, Device::Client];
+    let client = visit.get(&SERVICE).is_none().then_some(Device::Client);
     let of_part = |(resource, share): (&Resource, &f64)| {
         share * sweep.capacities.get(resource).and_then(|capacity| capacity.servers).unwrap_or(1.0)
     };
@@ -102,8 +102,9 @@ fn worked(sweep: &Sweep, visit: &Visit) -> f64 {
         let parts = visit.used.iter().filter(|(resource, _)| resource.device() == device);
         parts.map(of_part).fold(0.0, f64::max)
     };
-    let waiting = [Host::Server, Host::Client].map(|host| visit.of_host(host, &WITHOUT_CPU).unwrap_or(0.0));
-    devices.into_iter().map(of_device).chain(waiting).sum()
+    let waiting = visit.of_host(Host::Server, &WITHOUT_CPU).unwrap_or(0.0);
+    let devices = [Device::Disk, Device::Link, Device::ServerCpu].into_iter().chain(client);
+    devices.map(of_device).sum::<f64>() + waiting
 }
 
 /// Where requests are most of the time; `None` where that was not counted, or is no place alone.

@@ -1,7 +1,7 @@
 //! How full each resource is at saturation, and whether what is full explains the throughput.
 
 use kelvin_catalogue::load::hosts::{CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, Host, WITHOUT_CPU};
-use kelvin_catalogue::load::{Device, RESPONSE, Resource};
+use kelvin_catalogue::load::{Device, IN_FLIGHT, RESPONSE, Resource};
 use kelvin_model::Estimate;
 use kelvin_stats::{ClosedNetwork, LEVEL, Spread, Station, Uncertain, mean, whole_servers};
 
@@ -104,28 +104,36 @@ impl<'s> Saturated<'s> {
     /// so: threads that are woken together wait for each other on CPUs that are not full.
     fn wanted(&self, resource: Resource) -> Option<f64> {
         let host = host_of(resource)?;
-        let servers = self.sweep.capacities.get(&resource)?.servers?;
-        let of = |visit: &Visit, metric| visit.of_host(host, metric);
         let of_visit = |visit: &Visit| {
-            let used = visit.used.get(&resource)?;
-            let busy = busy_cpus(visit, host)?;
-            let is_quota_hidden = of(visit, &CPU_THROTTLED).is_none();
-            let all = used + of(visit, &WITHOUT_CPU)? / servers;
-            Some(if busy >= FULL || is_quota_hidden { all.min(1.0) } else { *used })
+            let used = *visit.used.get(&resource)?;
+            let is_quota_hidden = visit.of_host(host, &CPU_THROTTLED).is_none();
+            let all = used + self.waited(visit, resource)?;
+            Some(if busy_cpus(visit, host)? >= FULL || is_quota_hidden { all.min(1.0) } else { used })
         };
         let all: Vec<f64> = self.visits().filter_map(of_visit).collect();
         (!all.is_empty()).then(|| mean(&all))
+    }
+
+    /// The share of the CPUs, or of the threads that have work where these are more, that waited for a CPU. Of many threads that each have a
+    /// request some wait at any time, and their requests hardly at all.
+    fn waited(&self, visit: &Visit, resource: Resource) -> Option<f64> {
+        let servers = self.sweep.capacities.get(&resource)?.servers?;
+        let used = visit.used.get(&resource)? * servers;
+        // What the busiest does of it says how many there are at least.
+        let busiest = visit
+            .used
+            .get(&Resource::ServerThread)
+            .filter(|busiest| resource == Resource::ServerCpu && **busiest > 0.0);
+        let threads = busiest.map_or(servers, |busiest| used / busiest);
+        let at_work = threads.min(visit.get(&IN_FLIGHT).unwrap_or(threads)).max(servers);
+        Some(visit.of_host(host_of(resource)?, &WITHOUT_CPU)? / at_work)
     }
 
     /// Whether the CPUs that the server may run on are full while its threads wait for one longer than they run, and these and the client's
     /// run or wait for a CPU most of the time: of what is short to either end of a study no resource need be full by what the server wants
     /// alone. Threads that wait now and then beside other work do not show that it limits.
     pub fn others_have_cpus(&self) -> bool {
-        let of_end = |visit: &Visit, resource: Resource| {
-            let servers = self.sweep.capacities.get(&resource)?.servers?;
-            let (used, host) = (*visit.used.get(&resource)?, host_of(resource)?);
-            Some((used, visit.of_host(host, &WITHOUT_CPU)? / servers))
-        };
+        let of_end = |visit: &Visit, resource| Some((*visit.used.get(&resource)?, self.waited(visit, resource)?));
         let is_so = |visit: &Visit| {
             let (used, waited) = of_end(visit, Resource::ServerCpu)?;
             let at_client = of_end(visit, Resource::ClientCpu).map_or(0.0, |(used, waited)| used + waited);
