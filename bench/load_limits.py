@@ -3,7 +3,8 @@
 
 Each case is one study with a limit that is known by construction: a link shaped by a token bucket filter, a disk throttled by its
 control group, a quota of CPU time on either side, few workers, a client that cannot take more, a full accept queue, a lock that nobody
-watches, two limits near balance, and cases in which nothing is reached. Others were built to fool it: a lock, a sleep, a slow upstream
+watches, a link that is slower further on, a sleep of each request, requests that are turned away, two limits near balance, and cases in
+which nothing is reached. Others were built to fool it: a lock, a sleep, a slow upstream
 and a stall in the server's receive path, a quota that changes in the middle or cannot be seen, connections that are accepted one by
 one, a lock and a link in turn, a client that waits at its reads, other work on all CPUs. Of each the verdict is compared, and where the
 construction gives it, the throughput at saturation (within 5 %) and the knee (within one step of the numbers of users that were visited).
@@ -19,6 +20,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections import namedtuple
@@ -153,15 +155,16 @@ def lock(microseconds, *accepted):
     return planted
 
 
-def waits(places, microseconds, options="", stall=0, turn=0, reading=0, spin=0):
+def waits(places, microseconds, options="", stall=0, turn=0, reading=0, spin=0, flushed=0):
     """A server of the study's own in which each request that is received waits, at so many places at a time, or all of them now and then,
-    or in every other few seconds, or on its CPU; or a client that waits at each answer."""
+    or in every other few seconds, or on its CPU, or for so many bytes of a log to be flushed; or a client that waits at each answer."""
 
     @contextmanager
     def planted(on):
         library = common.build_preloaded("planted_wait", on.base)
         figures = {"PLANTED_PLACES": places, "PLANTED_US": microseconds, "PLANTED_STALL_MS": stall}
         figures |= {"PLANTED_TURN_S": turn, "PLANTED_READ_US": reading, "PLANTED_SPIN": spin}
+        figures |= {"PLANTED_FLUSHED": flushed, "PLANTED_LOG": Path(on.base, "log")}
         yield [{"LD_PRELOAD": str(library), **{name: str(value) for name, value in figures.items()}}, "--server-options", options]
 
     return planted
@@ -207,13 +210,56 @@ def hidden_quota(on):
         yield ["--url", f"http://{address}/", *words]
 
 
+def further_on(bits):
+    """A server in a network namespace of its own, behind another one that forwards to here by a token bucket filter: the server's own
+    interface has no rate."""
+
+    @contextmanager
+    def planted(on):
+        server, router = (f"kelvin-bench-{end}-{os.getpid()}" for end in ("server", "router"))
+        enter = lambda name: ["nsenter", f"--net=/run/netns/{name}"]
+        with ExitStack() as stack:
+            for name in (server, router):
+                common.run(["ip", "netns", "add", name])
+                stack.callback(common.run, ["ip", "netns", "del", name])
+            common.run(["ip", "link", "add", "kb-near", "type", "veth", "peer", "name", "near", "netns", router])
+            common.run(["ip", "-n", router, "link", "add", "far", "type", "veth", "peer", "name", "served", "netns", server])
+            ends = [([], "kb-near", "10.83.79.1/30"), (["-n", router], "near", "10.83.79.2/30")]
+            ends += [(["-n", router], "far", "10.83.79.5/30"), (["-n", server], "served", "10.83.79.6/30")]
+            for where, device, address in ends:
+                common.run(["ip", *where, "address", "add", address, "dev", device])
+                common.run(["ip", *where, "link", "set", device, "up"])
+            common.run(["ip", "-n", server, "link", "set", "lo", "up"])
+            common.run(["ip", "-n", server, "route", "add", "default", "via", "10.83.79.5"])
+            common.run(["ip", "route", "add", "10.83.79.4/30", "via", "10.83.79.2"])
+            common.run([*enter(router), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])
+            shaper = f"tc qdisc add dev near root tbf rate {bits} burst 16kb latency 200ms"
+            common.run([*enter(router), *shaper.split()])
+            served = telling(on.kelvin, on.base, 128, 200_000, listen="10.83.79.6:0", before=enter(server))
+            address, words = stack.enter_context(served)
+            yield ["--url", f"http://{address}/", *words]
+
+    return planted
+
+
+LOOP = [sys.executable, "-c", "while True: pass"]
+
+
 @contextmanager
 def other_work(_):
     """Two busy loops for each CPU."""
-    loop = [common.need("python3", "python3"), "-c", "while True: pass"]
     with ExitStack() as stack:
         for _ in range(2 * os.cpu_count()):
-            stack.enter_context(started(loop))
+            stack.enter_context(started(LOOP))
+        yield []
+
+
+@contextmanager
+def neighbours(_):
+    """A busy loop on each CPU that a study leaves to its server."""
+    with ExitStack() as stack:
+        for cpu in os.sched_getaffinity(0) - {common.last_allowed_cpu()}:
+            stack.enter_context(started(["taskset", "-c", str(cpu), *LOOP]))
         yield []
 
 
@@ -312,7 +358,7 @@ CASES = {
         ["--think", "20ms", "--file-size", "20kB", "--users", FEW],
         Expected("workers", is_seen=False),
     ),
-    "a lock": (lock(5000), ["--users", FEW], Expected("unknown: nothing_busy", "unknown: nothing_full")),
+    "a lock": (lock(5000), ["--users", FEW], Expected("in_turn: between", knee=1)),
     "a lock in a pool of four": (
         waits(1, 10_000, "--model pool --threads 4"),
         ["--file-size", "20kB", "--users", "4,8,16,32"],
@@ -321,7 +367,7 @@ CASES = {
     "a lock in a pool of two": (
         waits(1, 10_000, "--model pool --threads 2"),
         ["--file-size", "20kB", "--users", FEW],
-        Expected("unknown: workers_wait"),
+        Expected("in_turn: server", knee=1),
     ),
     "workers that sleep": (
         waits(0, 10_000, "--model pool --threads 4"),
@@ -331,12 +377,37 @@ CASES = {
     "a slow upstream": (
         waits(2, 10_000, "--model pool --threads 8"),
         ["--file-size", "20kB", "--users", "1,2,4,8,12,16"],
-        Expected("unknown: workers_wait"),
+        Expected("in_turn: server", knee=2),
     ),
     "a lock in the loops": (
         waits(1, 10_000),
         ["--file-size", "20kB", "--users", FEW],
-        Expected("unknown: nothing_busy", "unknown: nothing_full"),
+        Expected("in_turn: server", knee=1),
+    ),
+    "a mutex of 3 ms": (
+        waits(1, 3000, "--model thread"),
+        ["--file-size", "20kB", "--users", FEW],
+        Expected("in_turn: server", knee=1),
+    ),
+    "a sleep of each request": (
+        waits(0, 40_000, "--model thread"),
+        ["--file-size", "20kB", "--users", "1,2,4,8,16"],
+        Expected("each: server"),
+    ),
+    "a log that is flushed": (
+        waits(0, 0, "--model thread", flushed=100),
+        ["--file-size", "20kB", "--users", FEW],
+        Expected("in_turn: disk", "each: disk"),
+    ),
+    "connections turned away": (
+        waits(0, 10_000, "--model thread --connections 3"),
+        ["--file-size", "20kB", "--users", FEW],
+        Expected("refusals"),
+    ),
+    "a slower link further on": (
+        further_on(20 * MB),
+        ["--users", FEW],
+        Expected("in_turn: network", capacity=20 * MB / 8 * PAYLOAD / (200 * KB), knee=1),
     ),
     "a stall each second": (
         waits(0, 0, "--model pool --threads 4", stall=300),
@@ -346,7 +417,7 @@ CASES = {
     "accepts throttled": (
         lock(0, 40),
         ["--users", FEW],
-        Expected("unknown: nothing_busy", "unknown: nothing_full", "unknown: other_work"),
+        Expected("in_turn: between", knee=1),
     ),
     "a spinning lock in a pool of four": (
         waits(1, 10_000, "--model pool --threads 4", spin=1),
@@ -377,6 +448,11 @@ CASES = {
         other_work,
         ["--between", "namespaces", "--file-size", "100kB", "--users", FEW],
         Expected("server-cpu", "client", "unknown: other_work", is_seen=False),
+    ),
+    "a neighbour on the server's CPUs": (
+        neighbours,
+        ["--file-size", "100kB", "--users", FEW],
+        Expected("server-cpu"),
     ),
     "a link without a rate": (
         nothing,

@@ -3,9 +3,11 @@
  *
  * PLANTED_PLACES: how many may wait at a time (1: a lock; 0: any number, a sleep). PLANTED_US: microseconds that each waits.
  * PLANTED_STALL_MS: instead, all wait for so long once in each second. PLANTED_TURN_S: only in every other so many seconds.
- * PLANTED_READ_US: microseconds for which a client waits at each answer. PLANTED_SPIN: each waits for its place and in it on its CPU. */
+ * PLANTED_READ_US: microseconds for which a client waits at each answer. PLANTED_SPIN: each waits for its place and in it on its CPU.
+ * PLANTED_FLUSHED: instead, each has so many bytes of PLANTED_LOG flushed to its device. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +17,8 @@
 #include <unistd.h>
 
 static sem_t places;
-static long limit, microseconds, stall, turn, reading, spin;
-static int is_server;
+static long limit, microseconds, stall, turn, reading, spin, flushed;
+static int is_server, log_file = -1;
 
 static long of(const char *name)
 {
@@ -39,6 +41,9 @@ __attribute__((constructor)) static void begin(void)
 	turn = of("PLANTED_TURN_S");
 	reading = of("PLANTED_READ_US");
 	spin = of("PLANTED_SPIN");
+	flushed = of("PLANTED_FLUSHED");
+	if (is_server && flushed > 0)
+		log_file = open(getenv("PLANTED_LOG"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	sem_init(&places, 0, limit > 0 ? (unsigned)limit : 1);
 }
 
@@ -59,8 +64,18 @@ static void spin_here(void)
 		sem_post(&places);
 }
 
+static void flush_here(void)
+{
+	char *bytes = calloc(1, (size_t)flushed);
+	if (bytes == NULL || write(log_file, bytes, (size_t)flushed) != flushed || fsync(log_file) != 0)
+		abort();
+	free(bytes);
+}
+
 static void wait_here(void)
 {
+	if (flushed > 0)
+		return flush_here();
 	if (spin > 0)
 		return spin_here();
 	if (turn > 0 && time(NULL) / turn % 2 != 0)
