@@ -6,7 +6,8 @@ use kelvin_analysis::{Answer, Concluded, Study, studies};
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, ServerThread, Workers};
 use kelvin_catalogue::load::hosts::{
-    CPU_ALLOWED, CPU_STEAL, CPU_THROTTLED, CPU_USER, LISTEN_OVERFLOWS, PRESSURE_IO, RETRANSMITTED, WITHOUT_CPU,
+    CPU_ALLOWED, CPU_STEAL, CPU_THROTTLED, CPU_USER, DISK_WRITES, LISTEN_OVERFLOWS, PRESSURE_IO, RETRANSMITTED,
+    WITHOUT_CPU,
 };
 use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, Pattern, SENT, THROUGHPUT, UTILISATION};
 use kelvin_model::{
@@ -96,6 +97,7 @@ fn unwatched(limit: &LoadLimit) -> (&'static str, u64, Whereabouts) {
         }
         LoadVerdict::Unwatched { how: Unwatched::InTurn { nanoseconds, .. }, at } => ("few", tens(nanoseconds), at),
         LoadVerdict::Unwatched { how: Unwatched::Each { nanoseconds }, at } => ("each", tens(nanoseconds), at),
+        LoadVerdict::Unwatched { how: Unwatched::Losses { per_thousand }, at } => ("losses", per_thousand, at),
         LoadVerdict::Unwatched { how: Unwatched::Refusals { percent }, at } => ("refusals", percent, at),
         _ => panic!("{limit:?}"),
     }
@@ -117,6 +119,15 @@ fn what_serves_a_few_at_a_time_is_named_by_where_requests_are() {
     assert_eq!(unwatched(&limit(&on_the_way.run())).2, Whereabouts::Network);
     // The disk reads what is served, and tasks wait for it.
     assert_eq!(unwatched(&limit(&lock().with(&PRESSURE_IO, 0.9).run())).2, Whereabouts::Disk);
+    // It has what it writes flushed, and the disk three writes of each request. Of a log that is written behind nobody waits.
+    let log = |written, writes| {
+        let writing = Simulated { written, cache: CacheState::Cached, ..lock() };
+        unwatched(&limit(&writing.with(&DISK_WRITES, writes).run())).2
+    };
+    assert_eq!(
+        [log(4096.0, 15.0), log(100.0, 15.0), log(4096.0, 0.1)],
+        [Whereabouts::Disk, Whereabouts::Server, Whereabouts::Server]
+    );
     let mut three = lock();
     three.stations[4] = Station { resource: None, demand: 0.6, servers: 3 };
     let found = limit(&Simulated { users: vec![1, 2, 3, 4, 6, 8, 12, 16, 24], ..three }.run());
@@ -141,6 +152,24 @@ fn what_each_request_waits_for_by_itself_is_named() {
     // Users who think for longer than that are not held up by it, and one that each other's requests hold up is none of its own.
     let thinking = Simulated { think: 1000, users: vec![1, 2, 4, 8], ..sleep };
     assert_eq!(limit(&thinking.run()).verdict, unknown(UnknownLimit::StillGrowing { users: 8 }));
+}
+
+#[test]
+fn losses_are_what_limits_only_where_requests_are_on_their_way() {
+    let lost = |in_network| {
+        let mut waits = server([0.2, 0.1, 0.2, 0.1]);
+        // Two stations, so that it is not as if one served in turn and waited for as long alone.
+        waits.stations.extend([0.04, 0.04].map(|demand| Station { resource: None, demand, servers: 2 }));
+        Simulated { in_network, users: vec![2, 4, 8, 16, 24, 32], ..waits }.with(&RETRANSMITTED, 0.05)
+    };
+    let found = limit(&lost(0.9).run());
+    assert_eq!(unwatched(&found), ("losses", 50, Whereabouts::Network));
+    assert_eq!(found.doubts[0], LoadDoubt::NotWatched);
+    assert_eq!(limit(&lost(0.1).run()).verdict, unknown(UnknownLimit::NothingBusy));
+    // While throughput grows as well, of which no saturation is known.
+    let growing = Simulated { users: vec![2, 3, 4], ..lost(0.9) };
+    let found = limit(&growing.run());
+    assert_eq!((unwatched(&found).0, found.knee), ("losses", None));
 }
 
 #[test]

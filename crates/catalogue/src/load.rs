@@ -32,6 +32,7 @@ pub const OF_USERS: &[&Metric] = &[
     &CACHE_HITS,
     &ACCEPT_QUEUE,
     &IN_NETWORK,
+    &WRITTEN,
 ];
 
 /// The metrics of a number of users whose server has more workers.
@@ -271,6 +272,14 @@ pub static IN_NETWORK: Metric = of_users(
      client's receive window nor the send buffer kept it from sending: of what a slower link further on, losses and round trips take",
 )
 .unit(Unit::Ratio, Better::Neither);
+
+/// Bytes that the server wrote.
+pub static WRITTEN: Metric = of_users(
+    "load.written",
+    "Bytes a second of files that the server wrote: of pages that it made dirty in the page cache, or past it; a page that was flushed counts \
+     again",
+)
+.unit(Unit::BytesPerSecond, Better::Neither);
 
 /// Use of a resource.
 pub static UTILISATION: Metric = of_resources(

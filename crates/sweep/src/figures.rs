@@ -6,6 +6,7 @@ use kelvin_catalogue::load::{
     ACCEPT_QUEUE, AWAITED, BUSY, Between, CACHE_HITS, CAPACITY, CAPACITY_BYTES, CLIENT_MEMORY, ERRORS, FILE_BYTES,
     FILES, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS, MORE_WORKERS, Pattern, RATE, RESPONSE, RESPONSE_P50,
     RESPONSE_P95, RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, SERVICE, THINK, THROUGHPUT, USERS, UTILISATION,
+    WRITTEN,
 };
 use kelvin_model::{Case, Metric, OverheadReading, Reading, Readings};
 
@@ -79,6 +80,7 @@ pub(crate) fn of_users(visited: &Visited) -> Vec<Reading> {
         (&CACHE_HITS, own.zip(server.read_from_disk()).and_then(|(own, read)| hits(own.bytes, read))),
         (&ACCEPT_QUEUE, own.map(|own| own.accept_queue)),
         (&IN_NETWORK, own.and_then(|own| own.in_network)),
+        (&WRITTEN, server.written()),
     ];
     all.into_iter().filter_map(|(metric, value)| Some(reading(metric, value?))).collect()
 }

@@ -130,6 +130,12 @@ impl Used {
         own.or_else(|| self.disk().map(|disk| disk.read_bytes))
     }
 
+    /// Bytes a second that the process wrote to files, where the kernel tells.
+    pub fn written(&self) -> Option<f64> {
+        let (from, to) = self.from.process.written_bytes.zip(self.to.process.written_bytes)?;
+        Some(to.saturating_sub(from) as f64 / self.seconds())
+    }
+
     /// What the devices below the files did together; the busiest decides how busy they were.
     pub fn disk(&self) -> Option<DiskUse> {
         // One that is missing in the earlier look had done nothing.

@@ -14,7 +14,7 @@ use kelvin_catalogue::load::hosts::{
 use kelvin_catalogue::load::{
     Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS,
     MORE_WORKERS, OF_CAPACITIES, OF_MORE_WORKERS, OF_RESOURCES, OF_USERS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95,
-    RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+    RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION, WRITTEN,
 };
 use kelvin_model::{
     Case, Claim, LoadClaim, LoadLimit, LoadVerdict, Measurement, Metric, Name, Planned, Reading, Readings, Run,
@@ -69,6 +69,8 @@ pub struct Simulated {
     pub failing: f64,
     /// Share of the time of requests in flight in which answers are up to the network.
     pub in_network: f64,
+    /// Bytes that the server writes with each request.
+    pub written: f64,
     /// What each visit counts on a host.
     pub hosts: Vec<(Host, &'static Metric, f64)>,
     /// Seed.
@@ -274,6 +276,7 @@ impl Simulated {
             slowing: 0.0,
             failing: 0.0,
             in_network: 0.0,
+            written: 0.0,
             hosts: AT_EASE.to_vec(),
             seed: 7,
         }
@@ -395,6 +398,7 @@ impl Figures<'_> {
             (&RESPONSE_P99, quantile(0.99)),
             (&IN_FLIGHT, self.off(self.seen.in_flight * self.study.miscounted)),
             (&IN_NETWORK, self.study.in_network),
+            (&WRITTEN, self.study.written * throughput),
             (&LATENESS, 1e5),
             (&ERRORS, self.study.failing * throughput),
             (&SERVER_MEMORY, self.off(64e6 / 100.0) * 0.01 + 64e6 + self.study.leak * self.served),
@@ -552,6 +556,7 @@ impl Judged {
             LoadVerdict::Client { .. } => "client",
             LoadVerdict::Unwatched { how: Unwatched::InTurn { .. }, .. } => "unwatched, in turn",
             LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. } => "unwatched, each by itself",
+            LoadVerdict::Unwatched { how: Unwatched::Losses { .. }, .. } => "losses",
             LoadVerdict::Unwatched { how: Unwatched::Refusals { .. }, .. } => "refusals",
             LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "unknown: too little",
             LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } } => "unknown: still growing",

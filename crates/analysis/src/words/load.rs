@@ -127,6 +127,7 @@ fn of_limit(limit: &LoadLimit) -> String {
 fn outside(how: Unwatched, at: Whereabouts) -> &'static str {
     match (how, at) {
         (Unwatched::Refusals { .. }, _) => "a limit of connections, or of the rate of requests",
+        (Unwatched::Losses { .. }, _) => "losses on the way, or a slower link further on that drops",
         (Unwatched::InTurn { .. }, Whereabouts::Server) => {
             "a lock in the server, threads that wait, another server that it asks, or a limit of its rate"
         }
@@ -166,6 +167,9 @@ fn how_outside(how: Unwatched, at: Whereabouts) -> String {
         }
         Unwatched::Each { nanoseconds } => {
             format!("each request takes {} longer than its work, with any number of users", time(nanoseconds))
+        }
+        Unwatched::Losses { per_thousand } => {
+            format!("TCP sends {} of the segments again", percent(per_thousand as f64 / 1e3))
         }
         Unwatched::Refusals { percent } => return format!("{percent} % of the requests are turned away, or fail"),
     };

@@ -239,6 +239,11 @@ pub enum Unwatched {
         /// How much.
         nanoseconds: u64,
     },
+    /// Segments are lost on the way while requests are there most of the time.
+    Losses {
+        /// How many of a thousand that are sent are sent again.
+        per_thousand: u64,
+    },
     /// Requests are turned away, or fail.
     Refusals {
         /// How many of a hundred.

@@ -55,7 +55,7 @@ pub(crate) static RULES: [Rule; 14] = [
     Rule { says: "where a tenth of the requests fail, what turns them away limits", decides: unwatched::refusals },
     Rule {
         says: "where throughput grows to the end, nothing is full and each request takes as long with any number of users, most of it \
-               without any work, what it waits for by itself limits",
+               without any work, what it waits for by itself limits, or losses on its way",
         decides: each_waits,
     },
     Rule {
@@ -64,7 +64,7 @@ pub(crate) static RULES: [Rule; 14] = [
     },
     Rule {
         says: "where nothing is near its capacity, and a single user's requests wait most of the time for what at saturation serves as many \
-               as would be there then if each waited as long, it limits",
+               as would be there then if each waited as long, it limits, or losses on the way of requests",
         decides: in_turn,
     },
     Rule {
@@ -109,7 +109,8 @@ impl<'s> Facts<'s> {
             self.verdict().0,
             LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } }
                 | LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. }
-        )
+        ) && !(matches!(self.verdict().0, LoadVerdict::Unwatched { how: Unwatched::Losses { .. }, .. })
+            && still_growing(self).is_some())
     }
 
     /// Whether the fullest resource is certainly full.
@@ -155,7 +156,8 @@ fn still_growing(facts: &Facts<'_>) -> Option<LoadVerdict> {
 }
 
 fn each_waits(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    still_growing(facts).and_then(|_| unwatched::each(facts))
+    let most = facts.sweep.loads.last()?;
+    still_growing(facts).and_then(|_| unwatched::each(facts).or_else(|| unwatched::losses(std::slice::from_ref(most))))
 }
 
 fn in_turn(facts: &Facts<'_>) -> Option<LoadVerdict> {
@@ -167,9 +169,13 @@ fn in_turn(facts: &Facts<'_>) -> Option<LoadVerdict> {
         facts.workers == Some(Workers::Wait { refuted: false })
             && workers.is_none_or(|workers| at_once as f64 >= workers)
     };
-    let verdict = unwatched::in_turn(facts).filter(|_| is_idle && !has_cpus)?;
-    let LoadVerdict::Unwatched { how: Unwatched::InTurn { at_once, .. }, .. } = verdict else { return None };
-    (!may_be_workers(at_once)).then_some(verdict)
+    let is_of_workers = |verdict: &LoadVerdict| match verdict {
+        LoadVerdict::Unwatched { how: Unwatched::InTurn { at_once, .. }, .. } => may_be_workers(*at_once),
+        _ => false,
+    };
+    let saturated = facts.saturated.filter(|_| is_idle && !has_cpus)?;
+    let in_turn = unwatched::in_turn(facts).filter(|verdict| !is_of_workers(verdict));
+    in_turn.or_else(|| unwatched::losses(saturated.loads()))
 }
 
 fn workers_wait(facts: &Facts<'_>) -> Option<LoadVerdict> {
