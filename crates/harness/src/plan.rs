@@ -174,16 +174,21 @@ impl Plan {
         };
         let mut plan = Self { units: Vec::new(), left_out: Vec::new() };
         plan.units = probes.iter().filter(|probe| asked(probe)).flat_map(of_asked).collect();
-        let rests_on = plan.rest_on(sources);
         // A study rests on points that a plain run leaves out, and has the time for them, also a quick one.
         let of_inputs = if kind == ProbeKind::Study { Effort::Thorough } else { effort };
         let inputs: BTreeSet<&str> =
             eligible.iter().filter(|one| asked(one)).flat_map(|one| one.inputs).copied().collect();
+        let may_be_input = |probe: &Probe| probe.kind == ProbeKind::Measure || inputs.contains(probe.id);
+        let others = probes.iter().filter(|probe| !asked(probe) && may_be_input(probe));
+        let of_others = others.flat_map(|probe| figures(probe, (probe.cases)(machine, of_inputs)));
+        let of_plan = plan.units.iter().flat_map(|unit| figures(unit.probe, [unit.case.clone()]));
+        let can_be_had: BTreeSet<(Name, Case)> = of_others.chain(of_plan).collect();
+        let rests_on = plan.rest_on(sources, &can_be_had);
         let mut of_asked = std::mem::take(&mut plan.units).into_iter().peekable();
         for probe in probes.iter().copied() {
             if asked(probe) {
                 plan.units.extend(std::iter::from_fn(|| of_asked.next_if(|unit| unit.probe.id == probe.id)));
-            } else if probe.kind == ProbeKind::Measure || inputs.contains(probe.id) {
+            } else if may_be_input(probe) {
                 let unit = |case| Unit { only_input: true, rank: Rank::Input, ..Unit::new(probe, case) };
                 plan.units.extend(input_cases(probe, machine, of_inputs, &rests_on).into_iter().map(unit));
             }
@@ -195,13 +200,14 @@ impl Plan {
     }
 
     /// Notes what the predictions of each unit need, and returns all of it. What those of inputs need does not count: nobody asked for an
-    /// input's own prediction.
-    fn rest_on(&mut self, sources: &Sources<'_>) -> BTreeSet<(Name, Case)> {
+    /// input's own prediction. Of the figures that can be had at this effort: a formula that has no other one may go by another input.
+    fn rest_on(&mut self, sources: &Sources<'_>, can_be_had: &BTreeSet<(Name, Case)>) -> BTreeSet<(Name, Case)> {
         let Sources { probes, machine, elsewhere } = *sources;
         let elsewhere = elsewhere.map(|of| of(machine, &self.planned()));
         let asked_for = RefCell::new(BTreeSet::new());
         let measured = |id: &str, case: &Case| {
-            asked_for.borrow_mut().insert((Name::intern(id), case.clone()));
+            let figure = (Name::intern(id), case.clone());
+            can_be_had.contains(&figure).then(|| asked_for.borrow_mut().insert(figure))?;
             plausible(probes, id)
         };
         for unit in &mut self.units {
@@ -386,6 +392,15 @@ impl Plan {
         }
         planned
     }
+}
+
+/// What a probe measures at these cases.
+fn figures(probe: &'static Probe, cases: impl IntoIterator<Item = Case>) -> Vec<(Name, Case)> {
+    let of = |case: Case| {
+        let metrics = probe.metrics.iter().filter(|metric| metric.is_of(&case));
+        metrics.map(|metric| (metric.id, case.clone())).collect::<Vec<_>>()
+    };
+    cases.into_iter().flat_map(of).collect()
 }
 
 /// The cases of a probe at which predictions ask for one of its metrics.
