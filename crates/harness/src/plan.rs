@@ -570,6 +570,27 @@ mod tests {
             assert_eq!((other.units.len(), other.left_out.len()), (0, 1), "no input of what is not asked for");
         }
 
+        /// Asks for the base at size 4, and without it at size 1.
+        fn of_either(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+            facts.measured(&BASE, &of_size(4)).or_else(|_| facts.measured(&BASE, &of_size(1)))?;
+            Err(NoPrediction::because("a test"))
+        }
+
+        #[test]
+        fn input_that_an_effort_does_not_measure_gives_way_to_the_next() {
+            static EITHER: Metric = Metric::duration("above.either", "either").over([SIZE]);
+            static LEAF: Probe = probe("test.base", &[&BASE], &[]);
+            static PROBE: Probe = Probe { predict: of_either, ..probe("above.either", &[&EITHER], &["test.base"]) };
+            let (probes, machine) = ([&LEAF, &PROBE], Machine::default());
+            let names = ["above".to_owned()];
+            for (effort, size) in [(Effort::Quick, 1), (Effort::Default, 4)] {
+                let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, effort).unwrap();
+                let inputs: Vec<Case> =
+                    plan.units.into_iter().filter(|unit| unit.only_input).map(|unit| unit.case).collect();
+                assert_eq!(inputs, [of_size(size)], "{effort:?}");
+            }
+        }
+
         #[test]
         fn an_input_may_be_another_case_of_the_same_probe() {
             let (probes, machine) = ([&BASE_PROBE], Machine::default());
