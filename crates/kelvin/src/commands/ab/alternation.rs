@@ -127,7 +127,7 @@ pub fn alternate(sides: &mut dyn Sides, limits: &Limits) -> Result<Outcome, Faul
             seconds(needed)
         )));
     }
-    let comparison = found.compare(limits.threshold, sides.since(limits.began));
+    let comparison = found.compare(limits.threshold, sides.since(limits.began) - first);
     if comparison.figures.is_empty() && !is_whole {
         return Err(Fault::because("interrupted before there was a whole block"));
     }
