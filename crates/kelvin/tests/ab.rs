@@ -86,19 +86,35 @@ fn command_that_alone_exceeds_the_budget_is_killed_and_cannot_be_compared() {
 #[test]
 fn command_with_two_modes_is_compared_by_its_mean() {
     let place = Place::new();
-    // By turns a tenth and half of a second: a sleep never ends early, and what starts it takes little beside either.
-    let by_turns = "if rm turn 2>/dev/null; then sleep 0.5; else touch turn; sleep 0.1; fi";
-    let arguments = ["--a-cmd", by_turns, "--b-cmd", "sleep 0.3", "--rounds", "6", "--budget", "minimum"];
-    let output = run(&place, &[&arguments[..], &["--json", "--with-private"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let comparison: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let figures = comparison["figures"].as_array().unwrap();
-    let time = figures.iter().find(|one| one["metric"]["id"] == "command.time").unwrap();
-    assert_eq!(time["ratio_of"], "means", "{time}");
-    assert_eq!(time["sides"][0]["modes"].as_array().map(Vec::len), Some(2), "{time}");
-    assert!(time["base"].as_f64() >= Some(0.25e9), "{time}");
-    // Whole, since it was asked for.
-    assert_eq!(comparison["base"]["name"], format!("A: {by_turns}"));
+    // By turns a fifth of a second and nearly a whole one: a sleep never ends early, and what starts it takes little beside either.
+    let by_turns = "if rm turn 2>/dev/null; then sleep 0.9; else touch turn; sleep 0.2; fi";
+    let arguments = ["--a-cmd", by_turns, "--b-cmd", "sleep 0.5", "--rounds", "6", "--budget", "minimum"];
+    let compared = || {
+        let output = run(&place, &[&arguments[..], &["--json", "--with-private"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let comparison: Value = serde_json::from_slice(&output.stdout).unwrap();
+        // Whole, since it was asked for.
+        assert_eq!(comparison["base"]["name"], format!("A: {by_turns}"));
+        let figures = comparison["figures"].as_array().unwrap();
+        let time = figures.iter().find(|one| one["metric"]["id"] == "command.time").unwrap().clone();
+        assert_eq!(time["ratio_of"], "means", "{time}");
+        assert!(time["base"].as_f64() >= Some(0.5e9), "{time}");
+        time
+    };
+    let has_two_modes = |time: &Value| time["sides"][0]["modes"].as_array().map(Vec::len) == Some(2);
+    // Other work that has the processor may fill the gap between the two.
+    let is_disturbed = |time: &Value| {
+        let times = time["sides"][0]["rounds"][0].as_array().unwrap().iter().map(|one| one.as_f64().unwrap() / 1e9);
+        times.into_iter().any(|seconds| (0.3..0.9).contains(&seconds) || seconds > 1.0)
+    };
+    let mut tries = vec![compared()];
+    while !has_two_modes(&tries[tries.len() - 1]) && tries.len() < 3 {
+        tries.push(compared());
+    }
+    if !tries.iter().any(has_two_modes) && tries.iter().all(is_disturbed) {
+        return Missing::machine("other work has the processor").skips("the modes of a command");
+    }
+    assert!(tries.iter().any(has_two_modes), "{tries:#?}");
 }
 
 #[test]
@@ -120,8 +136,9 @@ fn an_interruption_ends_the_command_that_runs_and_what_it_started() {
     signal(&child, "INT");
     assert!(within(place::PATIENCE, || child.try_wait().unwrap().is_some()), "it did not end");
     assert_eq!(child.wait().unwrap().code(), Some(2));
-    let listed = Command::new("pgrep").args(["-f", &format!("touch {}", mark.display())]).output().unwrap();
-    assert!(listed.stdout.is_empty(), "{}", stdout(&listed));
+    // What was killed is gone when the kernel has had the time for it.
+    let listed = || Command::new("pgrep").args(["-f", &format!("touch {}", mark.display())]).output().unwrap();
+    assert!(within(place::PATIENCE, || listed().stdout.is_empty()), "{}", stdout(&listed()));
 }
 
 #[test]
