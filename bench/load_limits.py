@@ -407,7 +407,7 @@ CASES = {
     "a slower link further on": (
         further_on(20 * MB),
         ["--users", FEW],
-        Expected("in_turn: network", capacity=20 * MB / 8 * PAYLOAD / (200 * KB), knee=1),
+        Expected("in_turn: network", "losses: network", capacity=20 * MB / 8 * PAYLOAD / (200 * KB), knee=1),
     ),
     "a stall each second": (
         waits(0, 0, "--model pool --threads 4", stall=300),

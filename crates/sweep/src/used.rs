@@ -220,3 +220,35 @@ fn in_network(served: &Served) -> f64 {
 fn share(part: f64, whole: f64) -> Option<f64> {
     if part == 0.0 { Some(0.0) } else { (whole > 0.0).then(|| (part / whole).min(1.0)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::resources::Process;
+
+    use super::*;
+
+    /// A server after so many seconds, of requests that are in flight all the time.
+    fn look(seconds: f64, served: impl FnOnce(f64) -> Served) -> Look {
+        let time = seconds * 1e9;
+        let process = Process { written_bytes: Some((4096.0 * seconds) as u64), ..Process::default() };
+        let served = Served { at: Some(time), in_flight: 2.0 * time, ..served(time) };
+        Look { at: time, process, served: Some(served), ..Look::default() }
+    }
+
+    #[test]
+    fn what_is_up_to_the_network_is_sending_that_no_window_and_no_buffer_keeps() {
+        let served = |time: f64| Served {
+            sending: Some(1.8 * time),
+            window_limited: 0.5 * time,
+            send_buffer_limited: 0.1 * time,
+            ..Served::default()
+        };
+        let used = Used::between([1.0, 2.0, 4.0].map(|seconds| look(seconds, served)));
+        assert!((used.server().unwrap().in_network.unwrap() - 0.6).abs() < 1e-9);
+        assert_eq!(used.written(), Some(4096.0));
+        // A server of an earlier version does not say for how long it sends.
+        let earlier = |time: f64| Served { sending: None, ..served(time) };
+        let used = Used::between([1.0, 2.0, 4.0].map(|seconds| look(seconds, earlier)));
+        assert_eq!(used.server().unwrap().in_network, None);
+    }
+}

@@ -169,7 +169,7 @@ fn how_outside(how: Unwatched, at: Whereabouts) -> String {
             format!("each request takes {} longer than its work, with any number of users", time(nanoseconds))
         }
         Unwatched::Losses { per_thousand } => {
-            format!("TCP sends {} of the segments again", percent(per_thousand as f64 / 1e3))
+            format!("of a hundred segments TCP sends {} again", number(per_thousand as f64 / 10.0))
         }
         Unwatched::Refusals { percent } => return format!("{percent} % of the requests are turned away, or fail"),
     };

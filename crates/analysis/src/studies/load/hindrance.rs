@@ -25,7 +25,7 @@ struct Sign {
 /// A mean of one connection a visit is one user who came a second late. Of CPU time and of periods a twentieth is what the knee is told
 /// to. Where one segment in a hundred is lost, a flow has about 12 of them in flight, whatever its windows (M. Mathis et al., "The
 /// Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", 1997).
-static SIGNS: [Sign; 8] = [
+static SIGNS: [Sign; 7] = [
     Sign {
         by: Hindrance::AcceptQueue,
         host: Host::Server,
@@ -68,14 +68,6 @@ static SIGNS: [Sign; 8] = [
         acts_for: None,
         is_grave: true,
     },
-    Sign {
-        by: Hindrance::WithoutCpu,
-        host: Host::Client,
-        metric: &WITHOUT_CPU,
-        least: 0.0,
-        acts_for: None,
-        is_grave: true,
-    },
 ];
 
 /// From where on the sign of a hindrance matters.
@@ -99,7 +91,7 @@ impl Seen {
             Some(Self { sign, amount })
         };
         // Threads wait for a CPU on any server that is busy: it is a sign only where its own work is not what they wait for.
-        let may_be = |sign: &&Sign| sign.by != Hindrance::WithoutCpu || saturated.is_without_cpu(sign.host);
+        let may_be = |sign: &&Sign| sign.by != Hindrance::WithoutCpu || saturated.is_without_cpu();
         SIGNS.iter().filter(may_be).filter_map(seen).collect()
     }
 

@@ -15,8 +15,8 @@ use super::verdict::Facts;
 const MOST: f64 = 0.5;
 /// The same where nothing else may matter: each of many users would meet it.
 const NEARLY_ALL: f64 = 0.8;
-/// Share of the places that something has which are taken at saturation, at least: more than two requests wait for each one then.
-const TAKEN: f64 = 0.8;
+/// Share of the places that something has which are taken at saturation, at least: not all, since who gets one has to be woken up first.
+const TAKEN: f64 = 0.7;
 /// The median of the response times of a single user over their mean, from which on they are alike: of an exponential distribution it is
 /// 0.69. Where it is less, a few requests take long, and most do not wait at all.
 const ALIKE: f64 = 0.65;

@@ -76,7 +76,7 @@ impl<'s> Saturated<'s> {
         let visits: Vec<(f64, f64)> = self.visits().filter_map(of).collect();
         let utilisation = not_negative(with_interval(demand(&visits)?.times(self.at.throughput.value), LEVEL));
         let is_cut_short = utilisation.value > BUSY && self.is_cut_short(resource);
-        let wanted = self.wanted(resource);
+        let wanted = (resource == Resource::ServerCpu).then(|| self.wanted()).flatten();
         let least = if is_cut_short { 1.0 } else { wanted.unwrap_or(f64::NEG_INFINITY) };
         let Estimate { value, low, high, is_range } = utilisation;
         let fullness = Estimate { value: value.max(least), low: low.max(least), high: high.max(least), is_range };
@@ -99,16 +99,15 @@ impl<'s> Saturated<'s> {
         estimate(&periods).is_some_and(|share| share.low > NEARLY_ALL)
     }
 
-    /// The share of the CPUs that the server, or client, may use for which it has threads ready to run, where they wait for a CPU and it is
-    /// not by its own work that none is free: other work has them all, or a quota may stop it that cannot be seen. `None` where neither is
-    /// so: threads that are woken together wait for each other on CPUs that are not full.
-    fn wanted(&self, resource: Resource) -> Option<f64> {
-        let host = host_of(resource)?;
+    /// The share of the CPUs that the server may use for which it has threads ready to run, where they wait for a CPU and it is not by its own
+    /// work that none is free: other work has them all, or a quota may stop it that cannot be seen. `None` where neither is so: threads
+    /// that are woken together wait for each other on CPUs that are not full.
+    fn wanted(&self) -> Option<f64> {
         let of_visit = |visit: &Visit| {
-            let used = *visit.used.get(&resource)?;
-            let is_quota_hidden = visit.of_host(host, &CPU_THROTTLED).is_none();
-            let all = used + self.waited(visit, resource)?;
-            Some(if busy_cpus(visit, host)? >= FULL || is_quota_hidden { all.min(1.0) } else { used })
+            let used = *visit.used.get(&Resource::ServerCpu)?;
+            let is_quota_hidden = visit.of_host(Host::Server, &CPU_THROTTLED).is_none();
+            let all = used + self.waited(visit, Resource::ServerCpu)?;
+            Some(if busy_cpus(visit)? >= FULL || is_quota_hidden { all.min(1.0) } else { used })
         };
         let all: Vec<f64> = self.visits().filter_map(of_visit).collect();
         (!all.is_empty()).then(|| mean(&all))
@@ -137,19 +136,18 @@ impl<'s> Saturated<'s> {
         let is_so = |visit: &Visit| {
             let (used, waited) = of_end(visit, Resource::ServerCpu)?;
             let at_client = of_end(visit, Resource::ClientCpu).map_or(0.0, |(used, waited)| used + waited);
-            Some(busy_cpus(visit, Host::Server)? >= FULL && waited > used && used + waited + at_client >= WANTED)
+            Some(busy_cpus(visit)? >= FULL && waited > used && used + waited + at_client >= WANTED)
         };
         let all: Vec<bool> = self.visits().filter_map(is_so).collect();
         2 * all.iter().filter(|is_so| **is_so).count() > all.len()
     }
 
-    /// Whether the CPUs of the server, or client, count as full for what its threads wait, more than for what they do.
-    pub fn is_without_cpu(&self, host: Host) -> bool {
-        let cpu = self.used.iter().find(|one| host_of(one.resource) == Some(host));
+    /// Whether the CPUs of the server count as full for what its threads wait, more than for what they do.
+    pub fn is_without_cpu(&self) -> bool {
+        let cpu = self.used.iter().find(|one| one.resource == Resource::ServerCpu);
         let is_raised = cpu.is_some_and(|cpu| cpu.fullness.value > cpu.utilisation.value.max(BUSY));
         let is_full = cpu.is_some_and(|cpu| cpu.utilisation.value >= NEAR);
-        let is_cut_short = cpu.is_some_and(|cpu| self.is_cut_short(cpu.resource));
-        !is_cut_short && !is_full && (is_raised || host == Host::Server && self.others_have_cpus())
+        !self.is_cut_short(Resource::ServerCpu) && !is_full && (is_raised || self.others_have_cpus())
     }
 
     /// Whether a resource was not full in some visits, though on the whole it may be.
@@ -213,9 +211,9 @@ fn host_of(resource: Resource) -> Option<Host> {
     }
 }
 
-/// How busy the CPUs are that the server, or client, may run on, for whomever; those of its host where that was not told.
-fn busy_cpus(visit: &Visit, host: Host) -> Option<f64> {
-    let of = |metric| visit.of_host(host, metric);
+/// How busy the CPUs are that the server may run on, for whomever; those of its host where that was not told.
+fn busy_cpus(visit: &Visit) -> Option<f64> {
+    let of = |metric| visit.of_host(Host::Server, metric);
     of(&CPU_ALLOWED).or_else(|| Some(of(&CPU_USER)? + of(&CPU_SYSTEM)? + of(&CPU_STEAL).unwrap_or(0.0)))
 }
 
