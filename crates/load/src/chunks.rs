@@ -1,7 +1,5 @@
 //! A body in chunks (RFC 9112 7.1): which bytes are the body's, and where it ends.
 
-use httparse::Status;
-
 use crate::exchange::Malformed;
 
 /// Longest line of a chunk's size with its extensions, or of a trailer.
@@ -78,17 +76,20 @@ impl Chunks {
     /// Reads a whole line; returns whether it was the last of the body.
     fn line(&mut self, line: &[u8]) -> Result<bool, Malformed> {
         match self {
-            // The library takes a line without digits for the size 0.
-            Self::Size if !line[0].is_ascii_hexdigit() => return Err(Malformed::Chunk),
-            Self::Size => match httparse::parse_chunk_size(line) {
-                Ok(Status::Complete((_, 0))) => *self = Self::Trailer,
-                Ok(Status::Complete((_, size))) => *self = Self::Data(size),
-                _ => return Err(Malformed::Chunk),
-            },
-            Self::After if line == b"\r\n" => *self = Self::Size,
+            Self::Size => *self = size(line).map(|size| if size == 0 { Self::Trailer } else { Self::Data(size) })?,
+            Self::After if line == b"\r\n" || line == b"\n" => *self = Self::Size,
             Self::After | Self::Data(_) => return Err(Malformed::Chunk),
             Self::Trailer => return Ok(line == b"\r\n" || line == b"\n"),
         }
         Ok(false)
     }
+}
+
+/// The size that a line begins with: hexadecimal digits, of which any number may be leading zeros, then the line's end, blanks or an extension.
+fn size(line: &[u8]) -> Result<u64, Malformed> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let (digits, rest) = line.split_at(digits);
+    let is_whole = matches!(rest, [b'\n'] | [b'\r', b'\n'] | [b';' | b' ' | b'\t', ..]);
+    let size = str::from_utf8(digits).ok().filter(|_| is_whole).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    size.ok_or(Malformed::Chunk)
 }

@@ -385,6 +385,13 @@ mod tests {
             assert_eq!((answer, &body[..]), (Answer { status: 200, body: 5, reusable: true }, &b"hello"[..]));
         }
         assert_eq!(whole(EMPTY).0, Answer { status: 304, body: 0, reusable: true });
+        // As servers write them: many zeros, blanks, other line ends.
+        for body in
+            ["00000000000000000000005\r\nhello\r\n00\r\n\r\n", "5  \r\nhello\r\n0 ;x\r\n\r\n", "5\nhello\n0\n\n"]
+        {
+            let chunked = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+            assert_eq!(whole(chunked.as_bytes()).1, b"hello", "{body:?}");
+        }
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
         assert_eq!(fed(head, 9, true).0, Ok(Some(Answer { status: 200, body: 0, reusable: true })));
     }
@@ -473,7 +480,7 @@ mod tests {
         let refused = |response: &[u8]| fed(response, response.len(), false).0.unwrap_err();
         let chunks =
             |body: &str| refused(format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}").as_bytes());
-        for wrong in ["x\r\n", "3\r\nhelp\r\n", "-1\r\n", "\r\n", "11111111111111111\r\n"] {
+        for wrong in ["x\r\n", "3x\r\n", "3\r\r\n", "3\r\nhelp\r\n", "-1\r\n", "\r\n", "11111111111111111\r\n"] {
             assert_eq!(chunks(wrong), Malformed::Chunk, "{wrong:?}");
         }
         assert_eq!(chunks(&"1".repeat(10_000)), Malformed::Chunk);
