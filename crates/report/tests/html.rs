@@ -81,6 +81,29 @@ fn what_is_only_as_found_has_a_hollow_mark_and_says_so() {
 }
 
 #[test]
+fn legend_of_each_ladder_lies_within_it() {
+    let mut sample = synthetic::full();
+    let rungs = &mut sample.analysis.screen.as_mut().unwrap().rungs;
+    // Marks for more than one line, of a wide ladder as well.
+    for (rung, against) in rungs.iter_mut().zip([AgainstPrediction::Slower, AgainstPrediction::Faster]) {
+        rung.figure.against = against;
+    }
+    let figure = &mut rungs.last_mut().unwrap().figure;
+    figure.as_found = Some(FoundFigure { value: figure.measured.take().unwrap(), text: "1 ns".into() });
+    let page = markup(&render(&sample));
+    let drawings: Vec<&str> = page.split("<svg class=\"drawing ").skip(1).take(2).collect();
+    for drawing in drawings {
+        let height: f64 =
+            drawing.split_once("viewBox=\"0 0 ").unwrap().1.split([' ', '"']).nth(1).unwrap().parse().unwrap();
+        let (drawing, _) = drawing.split_once("</svg>").unwrap();
+        let lowest = drawing.split(" y=\"").skip(1).map(|rest| rest.split_once('"').unwrap().0.parse::<f64>().unwrap());
+        let lowest = lowest.fold(0.0, f64::max);
+        assert!(lowest < height, "a text at {lowest} of {height}");
+    }
+    assert!(page.contains(">as found</text>") || page.contains("as found"), "the legend has the mark");
+}
+
+#[test]
 fn a_page_without_a_screen_begins_with_its_verdict() {
     let mut sample = synthetic::full();
     sample.analysis.screen = None;

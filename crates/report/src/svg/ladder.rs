@@ -43,7 +43,7 @@ impl<'a> Ladder<'a> {
     pub(crate) fn inline(&self, link: impl Fn(&Rung) -> Option<String>) -> Markup {
         let drawing = |class, layout| {
             let ladder = Self { frame: Frame { layout, ..self.frame }, ..*self };
-            ladder.frame.inline(class, &ladder.drawn(&link))
+            ladder.frame.inline(class, &ladder.drawn(&link), &ladder.explained())
         };
         html!("{}{}", drawing("wide", WIDE), drawing("narrow", NARROW))
     }
@@ -57,11 +57,12 @@ impl<'a> Ladder<'a> {
             let y = TITLE * (line as f64 + 0.7) - above;
             html!("<text class=\"title\" x=\"0\" y=\"{}\">{}</text>", number(y), text)
         });
-        let (width, height) = (self.frame.layout.width + 2.0 * MARGIN, number(self.frame.height() + above));
+        let (width, height) =
+            (self.frame.layout.width + 2.0 * MARGIN, number(self.frame.height(&self.explained()) + above));
         html!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" viewBox=\"-{} -{} {} {}\" width=\"{2}\" height=\"{3}\" \
              role=\"img\"><title>{}</title><style>{}</style><rect x=\"-{0}\" y=\"-{1}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\
-             {}{}</svg>\n",
+             {}{}{}</svg>\n",
             MARGIN,
             above,
             width,
@@ -69,7 +70,8 @@ impl<'a> Ladder<'a> {
             machine,
             palette::light(&super::style_sheet()),
             title.collect::<Markup>(),
-            self.drawn(&|_: &Rung| None)
+            self.drawn(&|_: &Rung| None),
+            self.frame.legend(&self.explained())
         )
         .into_string()
     }
@@ -82,7 +84,7 @@ impl<'a> Ladder<'a> {
                 None => drawn,
             }
         });
-        html!("{}{}{}", self.frame.grid(), rows.collect::<Markup>(), self.frame.legend(&self.explained()))
+        html!("{}{}", self.frame.grid(), rows.collect::<Markup>())
     }
 
     fn row(&self, rung: &Rung, middle: f64) -> Markup {

@@ -25,7 +25,7 @@ pub(super) const RANGE: f64 = 10.0;
 pub(super) const RADIUS: f64 = 4.5;
 /// How much further in a rung begins that continues the one above.
 const INDENT: f64 = 12.0;
-/// Below the rows: the legend, of two lines at most, and one of them.
+/// Below the rows: a legend of one line, and how much each line more takes.
 const LEGEND: f64 = 30.0;
 const LEGEND_LINE: f64 = 20.0;
 
@@ -60,19 +60,37 @@ pub(super) enum Mark {
 }
 
 impl Frame {
-    /// What is drawn in it, for the inside of a page.
-    pub fn inline(&self, class: &str, drawn: &Markup) -> Markup {
+    /// What is drawn in it above a legend of these marks, for the inside of a page.
+    pub fn inline(&self, class: &str, drawn: &Markup, marks: &[(Mark, &str)]) -> Markup {
         html!(
             "<svg class=\"drawing {}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>",
             class,
             self.layout.width,
-            number(self.height()),
-            drawn
+            number(self.height(marks)),
+            html!("{}{}", drawn, self.legend(marks))
         )
     }
 
-    pub fn height(&self) -> f64 {
-        TOP + ROW * self.rows as f64 + LEGEND + LEGEND_LINE * f64::from(u8::from(self.layout.width < WIDE.width))
+    /// The height with a legend of these marks.
+    pub fn height(&self, marks: &[(Mark, &str)]) -> f64 {
+        let lines = self.places(marks).last().map_or(0.0, |(_, line)| line);
+        TOP + ROW * self.rows as f64 + LEGEND + LEGEND_LINE * lines
+    }
+
+    /// Where each mark of a legend begins, and in which line: on a narrow ladder from its edge, in as many lines as it takes.
+    fn places<'m>(&self, marks: &'m [(Mark, &str)]) -> impl Iterator<Item = (f64, f64)> + 'm {
+        let Layout { width: most, names, .. } = self.layout;
+        let left = if most < WIDE.width { RADIUS } else { names };
+        let (mut next, mut line) = (left, 0.0);
+        marks.iter().map(move |(_, text)| {
+            let width = 34.0 + text.chars().count() as f64 * CHARACTER;
+            if next > left && next + width > most + 14.0 {
+                (next, line) = (left, line + 1.0);
+            }
+            let x = next;
+            next += width;
+            (x, line)
+        })
     }
 
     /// The middle of a row.
@@ -127,16 +145,11 @@ impl Frame {
         )
     }
 
-    /// What the marks mean: below the axis, on a narrow ladder from its edge, in as many lines as it takes.
+    /// What the marks mean, below the axis.
     pub fn legend(&self, marks: &[(Mark, &str)]) -> Markup {
-        let left = if self.layout.width < WIDE.width { RADIUS } else { self.layout.names };
-        let (mut x, mut y) = (left, TOP + ROW * self.rows as f64 + 18.0);
         let mut legend = Markup::new();
-        for (mark, text) in marks {
-            let width = 34.0 + text.chars().count() as f64 * CHARACTER;
-            if x > left && x + width > self.layout.width + 14.0 {
-                (x, y) = (left, y + LEGEND_LINE);
-            }
+        for ((mark, text), (x, line)) in marks.iter().zip(self.places(marks)) {
+            let y = TOP + ROW * self.rows as f64 + 18.0 + LEGEND_LINE * line;
             let shape = match mark {
                 Mark::Range => {
                     let shape = path::rectangle(x - 2.0, y - RANGE / 2.0, 16.0, RANGE);
@@ -150,7 +163,6 @@ impl Frame {
                 Mark::Ring(class) => ring(class, x + 6.0, y),
             };
             legend.push(html!("{}<text x=\"{}\" y=\"{}\">{}</text>", shape, number(x + 18.0), number(y + 4.0), text));
-            x += width;
         }
         legend
     }

@@ -15,6 +15,9 @@ const FIGURES: [f64; 2] = [124.0, 84.0];
 /// How it looks where nothing changed, or nobody knows.
 const OPEN: &str = "open";
 
+/// What the marks of either side mean.
+const MARKS: [(Mark, &str); 2] = [(Mark::Ring("ladder-base"), "A"), (Mark::Circle("ladder-dot"), "B")];
+
 /// The ladders of two sides.
 pub(crate) struct TwoLadders<'a> {
     comparison: &'a Comparison,
@@ -35,7 +38,7 @@ impl<'a> TwoLadders<'a> {
         let drawing = |class, layout: Layout, figures: f64| {
             let layout = Layout { figures, ..layout };
             let ladder = Self { frame: Frame { layout, ..self.frame }, ..*self };
-            ladder.frame.inline(class, &ladder.drawn(&link))
+            ladder.frame.inline(class, &ladder.drawn(&link), &MARKS)
         };
         html!("{}{}", drawing("wide", WIDE, FIGURES[0]), drawing("narrow", NARROW, FIGURES[1]))
     }
@@ -48,8 +51,7 @@ impl<'a> TwoLadders<'a> {
                 None => drawn,
             }
         });
-        let marks = [(Mark::Ring("ladder-base"), "A"), (Mark::Circle("ladder-dot"), "B")];
-        html!("{}{}{}", self.frame.grid(), rows.collect::<Markup>(), self.frame.legend(&marks))
+        html!("{}{}", self.frame.grid(), rows.collect::<Markup>())
     }
 
     fn row(&self, rung: &ComparedRung, middle: f64) -> Markup {
