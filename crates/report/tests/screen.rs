@@ -148,6 +148,26 @@ fn the_ladder_yields_to_the_sentences() {
 }
 
 #[test]
+fn sentences_without_room_are_the_last_ones() {
+    let run = guest::run();
+    let mut analysis = analyse(&run);
+    let screen = analysis.screen.as_mut().unwrap();
+    screen.cautions =
+        vec!["Something that changes how to read the run, in a sentence longer than a line of it.".into(); 2];
+    screen.do_first = vec![screen.do_first[0].clone(); 3];
+    screen.rungs.iter_mut().for_each(|rung| rung.is_spare = false);
+    let long = "A sentence of three lines takes more room than one of a single line, and so it does not fit where that would: \
+                the number behind it is then not the one that follows the number before it.";
+    screen.stand_outs.iter_mut().skip(1).step_by(2).for_each(|one| one.text = long.into());
+    screen.stand_outs.iter_mut().step_by(2).for_each(|one| one.text = "One line.".into());
+    let sentences = screen.stand_outs.len();
+    let text = drawn(&run, &analysis, |screen| screen);
+    let said: Vec<usize> = (1..=sentences).filter(|number| text.contains(&format!("\n  {number} "))).collect();
+    assert!(!said.is_empty() && said.len() < sentences, "{text}");
+    assert_eq!(said, (1..=said.len()).collect::<Vec<_>>(), "{text}");
+}
+
+#[test]
 fn times_and_rates_are_slower_in_the_same_word() {
     let run = guest::run();
     let mut analysis = analyse(&run);

@@ -381,9 +381,11 @@ impl Drawing<'_> {
         let mut lines = Vec::new();
         for (index, one) in self.screen.stand_outs.iter().enumerate() {
             let sentence = self.hanging((Paint::Faint, &format!("  {}", index + 1)), 4, &one.text, room);
-            if lines.len() + sentence.len() <= room {
-                lines.extend(sentence);
+            // A shorter one behind it would leave a gap in the numbers.
+            if lines.len() + sentence.len() > room {
+                break;
             }
+            lines.extend(sentence);
         }
         if lines.is_empty() {
             return lines;
