@@ -8,11 +8,11 @@ use crate::safe::{Markup, html};
 use crate::units;
 
 const WIDTH: f64 = 720.0;
-/// Most room for the labels, and that for the figures behind the bars.
+/// Most room for the labels.
 const MOST_LABELS: f64 = 400.0;
-const FIGURES: f64 = 132.0;
-/// Between a label and its bar.
+/// Between a label and its bar, and from the end of the longest bar to the figures behind the bars.
 const GAP: f64 = 8.0;
+const FIGURE_GAP: f64 = 16.0;
 /// Height of a row, of its bar, and of the line that is its interval.
 const ROW: f64 = 20.0;
 const BAR: f64 = 11.0;
@@ -31,7 +31,10 @@ pub(crate) fn inline(table: &StudyTable) -> Markup {
         return Markup::new();
     }
     let longest = table.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0) as f64;
-    let scale = Scale { most, labels: (longest * CHARACTER + GAP).min(MOST_LABELS) };
+    let unit = table.columns[column].unit;
+    let figures = figures.iter().flatten().map(|figure| units::figure(figure, unit).to_string().chars().count());
+    let figures = FIGURE_GAP + figures.max().unwrap_or(0) as f64 * CHARACTER;
+    let scale = Scale { most, labels: (longest * CHARACTER + GAP).min(MOST_LABELS), figures };
     let rows: Markup = (0..table.rows.len()).map(|row| scale.row(table, row, [column, beside])).collect();
     let height = ROW * table.rows.len() as f64;
     html!(
@@ -52,13 +55,14 @@ fn high(figure: &Figure) -> f64 {
 
 struct Scale {
     most: f64,
-    /// Room for the labels.
+    /// Room for the labels, and for the figures behind the bars.
     labels: f64,
+    figures: f64,
 }
 
 impl Scale {
     fn across(&self, value: f64) -> f64 {
-        self.labels + (value / self.most).clamp(0.0, 1.0) * (WIDTH - self.labels - FIGURES)
+        self.labels + (value / self.most).clamp(0.0, 1.0) * (WIDTH - self.labels - self.figures)
     }
 
     fn row(&self, table: &StudyTable, at: usize, [column, beside]: [usize; 2]) -> Markup {
@@ -75,7 +79,7 @@ impl Scale {
             bar,
             self.whisker(&figure, middle),
             mark,
-            number(WIDTH - FIGURES + 16.0),
+            number(WIDTH - self.figures + FIGURE_GAP),
             units::figure(&figure, table.columns[column].unit).to_string()
         )
     }
@@ -132,11 +136,13 @@ mod tests {
 
     /// The bars of rows with labels of these lengths.
     fn drawn(lengths: [usize; 3]) -> String {
+        drawn_of(lengths, Figure { value: 5.0, interval: None, n: 3 })
+    }
+
+    /// The same of one figure.
+    fn drawn_of(lengths: [usize; 3], figure: Figure) -> String {
         let column = |label: &str| StudyColumn { label: label.into(), unit: Unit::Nanoseconds, is_main: true };
-        let row = |length: usize| StudyRow {
-            label: "m".repeat(length),
-            cells: vec![Some(Figure { value: 5.0, interval: None, n: 3 }), None],
-        };
+        let row = |length: usize| StudyRow { label: "m".repeat(length), cells: vec![Some(figure), None] };
         let table = StudyTable {
             id: "test".into(),
             title: "A test".into(),
@@ -169,5 +175,21 @@ mod tests {
             assert!(ends.iter().all(|end| *end >= longest && *end < longest + GAP), "{ends:?}");
             assert!(begins.iter().all(|begin| *begin >= ends[0] && *begin <= ends[0] + 2.0 * GAP), "{begins:?}");
         }
+    }
+
+    #[test]
+    fn longest_figure_behind_a_bar_ends_within_the_drawing() {
+        let interval = kelvin_model::Interval {
+            kind: kelvin_model::IntervalKind::Range,
+            level: 0.95,
+            lower: 110_000.0,
+            upper: 1_530_000.0,
+        };
+        let figure = Figure { value: 420_000.0, interval: Some(interval), n: 3 };
+        let drawing = drawn_of([3, 9, 12], figure);
+        let text = units::figure(&figure, Unit::Nanoseconds).to_string();
+        assert!(drawing.contains(&text) && text.chars().count() >= 20, "{text}");
+        let begins = numbers(&drawing, "<text x=\"").nth(1).unwrap();
+        assert!(begins + text.chars().count() as f64 * CHARACTER <= WIDTH, "{begins}: {text}");
     }
 }
