@@ -93,7 +93,8 @@ pub(super) fn hazards(report: &Report<'_>) -> Markup {
             Severity::Warning => "odd",
             Severity::Note => "quiet",
         };
-        let affects: Vec<Markup> = hazard.affects.iter().map(|prefix| html!("<code>{}</code>", prefix)).collect();
+        let affects: Vec<Markup> =
+            hazard.affects.iter().map(|prefix| html!("<code>{}</code>", prefix.trim_end_matches('.'))).collect();
         let affects = if affects.is_empty() { "everything".into() } else { Markup::joined(affects, ", ") };
         let remedy = hazard.remedy.as_ref().map(|remedy| match hazard.remedy_is_command {
             true => html!("<p>Remedy: <code>{}</code></p>", remedy),

@@ -68,7 +68,7 @@ fn table(said: &Worded) -> Markup {
         )
     };
     html!(
-        "<table class=\"plain\"><caption class=\"unseen\">The sum</caption><thead><tr><th scope=\"col\">What</th><th scope=\"col\">{}</th>\
+        "<table class=\"plain sum\"><caption class=\"unseen\">The sum</caption><thead><tr><th scope=\"col\">What</th><th scope=\"col\">{}</th>\
          <th scope=\"col\">Share</th><th scope=\"col\">Shown by</th></tr></thead><tbody>{}<tr><th scope=\"row\"><b>all of it</b></th>\
          <td><b>{}</b></td><td><b>100 %</b></td><td></td></tr></tbody></table>",
         said.unit.as_str(),
