@@ -15,6 +15,7 @@ use kelvin_stats::{LEVEL, Uncertain, jointly_at, median, paired_ratio};
 
 use crate::canaries::References;
 use crate::gather::{Gathered, not_measured};
+use crate::headlines::least_of;
 use crate::result::Outcome;
 
 /// A cause matters from this share of the figure on, and a bystander has moved from it on.
@@ -32,7 +33,9 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
     let desk = Desk::of(experiment);
     let found = desk.values(&[], &desk.asked);
     let whole = desk.uncertain(&found)?;
-    let figure = desk.uncertain(&desk.raw(&[], &desk.asked))?;
+    let raw = desk.raw(&[], &desk.asked);
+    let figure = desk.uncertain(&raw)?;
+    let raw: Vec<f64> = raw.values().copied().collect();
     let causes: Vec<JudgedCause> = experiment.causes.iter().map(|cause| desk.judge(cause, &found, whole)).collect();
     let sum = Sum::of(&desk, &causes, whole);
     Some(Explanation {
@@ -43,9 +46,9 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
         case: experiment.case.clone(),
         passes: found.len(),
         seconds: experiment.seconds,
-        figure: estimate(figure, LEVEL),
+        figure: not_below(least_of(&raw), estimate(figure, LEVEL)),
         amounts: desk.amounts,
-        whole: estimate(whole, LEVEL),
+        whole: not_below(least_of(&found.values().copied().collect::<Vec<_>>()), estimate(whole, LEVEL)),
         predicted: experiment.predicted.as_ref().and_then(|record| record.prediction.clone()),
         not_predicted: experiment.predicted.as_ref().and_then(|record| Some(record.none_because.as_ref()?.0.clone())),
         predicted_without: desk.predicted_without().cloned(),
@@ -54,6 +57,11 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
         not_explained: sum.not_explained,
         causes,
     })
+}
+
+/// An estimate whose interval ends here, however far its rounds are apart.
+fn not_below(least: f64, estimate: Estimate) -> Estimate {
+    Estimate { low: estimate.low.max(least), ..estimate }
 }
 
 /// The median of the rounds of a metric as found, or with all of these controls, of which a prediction may be made.

@@ -252,3 +252,14 @@ fn without_four_rounds_there_is_nothing_to_explain() {
     planted.experiment.arms[0].measurement.rounds.truncate(3);
     assert!(explain(&planted.experiment).is_none());
 }
+
+#[test]
+fn interval_of_rounds_far_apart_ends_at_zero() {
+    let mut planted = Planted::on(&RTT_TCP, 50_000.0);
+    for (index, round) in planted.experiment.arms[0].measurement.rounds.iter_mut().enumerate() {
+        let Attempt::Measured(readings) = &mut round.attempt else { panic!("a round that measured nothing") };
+        readings[0].readings = Readings::Scalars(vec![[900_000.0, 40_000.0, 50_000.0][index % 3]]);
+    }
+    let explanation = planted.explained();
+    assert_eq!((explanation.whole.low, explanation.figure.low), (0.0, 0.0));
+}

@@ -10,7 +10,7 @@ use kelvin_stats::{LEVEL, mean};
 use super::model::network;
 use super::reached;
 use super::sweep::{Load, Sweep, Visit};
-use super::used::{Saturated, Use, estimate};
+use super::used::{Saturated, Use, estimate, not_negative};
 use super::verdict::name;
 use crate::result::{Figure, StudyColumn, StudyRow, StudyTable};
 use crate::words::load::{held, resource_name};
@@ -145,9 +145,9 @@ fn shares(load: &Load, resource: Resource) -> Vec<f64> {
     load.visits.iter().filter_map(|visit| visit.used.get(&resource).copied()).collect()
 }
 
-/// A mean of visits with its interval, where there are two or more.
+/// A mean of visits with its interval, where there are two or more. No rate, time or share is below nothing.
 fn figure(values: &[f64]) -> Option<Figure> {
-    match estimate(values) {
+    match estimate(values).map(not_negative) {
         Some(estimate) => Some(with_interval(&estimate, values.len())),
         None => (!values.is_empty()).then(|| alone(mean(values))),
     }
@@ -160,4 +160,16 @@ fn with_interval(of: &Estimate, n: usize) -> Figure {
 
 pub(super) fn alone(value: f64) -> Figure {
     Figure { value, interval: None, n: 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interval_of_visits_far_apart_ends_at_zero() {
+        let interval = figure(&[1.0, 90.0, 2.0, 700.0]).and_then(|figure| figure.interval).unwrap();
+        assert_eq!(interval.lower, 0.0);
+        assert!(interval.upper > 700.0, "{interval:?}");
+    }
 }
