@@ -82,7 +82,7 @@ pub(crate) fn stand_out(says: &Says) -> String {
                 Some(Within::WakeUps(wake)) => format!("it includes two wake-ups of {}", time(wake)),
                 Some(Within::Cache { name, ends }) => format!("only {} of {name} are effective", between(*ends)),
                 Some(Within::Causes(causes)) => largest_cause(causes),
-                None => "no measured cause explains it".into(),
+                None => "no cause of it was tried".into(),
             };
             format!("Furthest from its prediction: {named}, {figure} instead of {predicted}; {why}.")
         }
