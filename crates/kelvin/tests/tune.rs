@@ -56,6 +56,19 @@ fn on_a_quiet_machine_there_is_nothing_to_apply() {
 }
 
 #[test]
+fn settings_that_cannot_be_read_are_not_called_quiet() {
+    // What not even root can read.
+    let unread = "mkdir -p /sys/kernel/mm/ksm/run";
+    let Some(shown) = alone(&format!("{unread}; $0 tune")) else { return };
+    let expected =
+        "cannot read /sys/kernel/mm/ksm/run: whether this machine is quiet is not known; try sudo kelvin tune\n";
+    assert_eq!((shown.status.code(), text(&shown.stdout)), (Some(0), expected));
+    let Some(applied) = alone(&format!("{unread}; $0 tune --apply")) else { return };
+    assert_eq!((applied.status.code(), text(&applied.stdout)), (Some(2), ""));
+    assert_eq!(text(&applied.stderr), format!("kelvin: {expected}"));
+}
+
+#[test]
 fn what_was_applied_already_is_nothing_to_apply_and_is_put_back() {
     let script =
         format!("{NOISY}; umask 0; $0 tune --apply && $0 tune --apply && stat -c %a /run/kelvin /run/kelvin/tune.json");

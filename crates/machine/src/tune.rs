@@ -17,8 +17,8 @@ use kelvin_model::Metric;
 use kelvin_sys::owned::ITSELF;
 use serde::{Deserialize, Serialize};
 
-pub use plan::plan;
 pub(crate) use plan::proactive_reclaim;
+pub use plan::{plan, unread};
 pub use switches::Switches;
 
 use crate::text::{Root, bracketed};

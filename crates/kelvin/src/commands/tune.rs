@@ -24,6 +24,9 @@ struct State {
     /// Absent if only root may read it.
     pending: Option<Vec<Change>>,
     offered: Vec<Change>,
+    /// Settings that this user may not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<String>,
 }
 
 /// What was done.
@@ -48,7 +51,7 @@ pub fn tune(args: &TuneArgs) -> Done {
     if args.apply || args.measure {
         return changed(offered, args);
     }
-    let state = State { pending: pending(journal)?, offered };
+    let state = State { pending: pending(journal)?, offered, unread: tune::unread(root) };
     if args.json {
         output::print_json(&state)?;
     } else {
@@ -60,6 +63,10 @@ pub fn tune(args: &TuneArgs) -> Done {
 /// Measures what changes are worth, applies them, or both. What was interrupted applies nothing.
 fn changed(offered: Vec<Change>, args: &TuneArgs) -> Done {
     let (root, journal) = (Path::new("/"), Path::new(JOURNAL));
+    let unread = tune::unread(root);
+    if offered.is_empty() && !unread.is_empty() {
+        return Err(Fault::because(not_known(&unread)));
+    }
     let nothing = if offered.is_empty() { QUIET } else { "Nothing to change except with --optional." };
     let wanted: Vec<Change> = offered.into_iter().filter(|change| args.optional || !change.optional).collect();
     let measured = args.measure.then(|| worth::measure(&tune::by_setting(&wanted), args)).transpose()?;
@@ -79,7 +86,12 @@ fn pending(journal: &Path) -> Result<Option<Vec<Change>>, Fault> {
     }
 }
 
-fn show(out: &mut dyn Write, State { pending, offered }: &State) -> io::Result<()> {
+/// Of settings that cannot be read nothing is known.
+fn not_known(unread: &[String]) -> String {
+    format!("cannot read {}: whether this machine is quiet is not known; try sudo kelvin tune", unread.join(", "))
+}
+
+fn show(out: &mut dyn Write, State { pending, offered, unread }: &State) -> io::Result<()> {
     match pending.as_deref() {
         None => writeln!(out, "Only root can read what is still to be restored: sudo kelvin tune")?,
         Some([]) => {}
@@ -88,8 +100,11 @@ fn show(out: &mut dyn Write, State { pending, offered }: &State) -> io::Result<(
     for change in pending.iter().flatten() {
         writeln!(out, "  {}: was {}, set to {}", change.path, change.from, change.to)?;
     }
+    if !unread.is_empty() {
+        writeln!(out, "{}", not_known(unread))?;
+    }
     if offered.is_empty() {
-        return writeln!(out, "{QUIET}");
+        return if unread.is_empty() { writeln!(out, "{QUIET}") } else { Ok(()) };
     }
     writeln!(out, "`kelvin tune --apply` would change (nothing changed yet):")?;
     for change in offered {

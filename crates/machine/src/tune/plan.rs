@@ -161,6 +161,13 @@ pub fn plan(root: &Path) -> Vec<Change> {
     known.flat_map(|setting| noisy(root, setting)).collect()
 }
 
+/// The files of settings that are there and cannot be read: whether they are quiet is not known.
+pub fn unread(root: &Path) -> Vec<String> {
+    let root = Root::new(root);
+    let all = SETTINGS.iter().flat_map(|setting| setting.files(root));
+    all.filter(|path| root.exists(path) && current(root, path).is_err()).collect()
+}
+
 fn noisy(root: Root<'_>, setting: &Setting) -> impl Iterator<Item = Change> {
     setting.files(root).into_iter().filter_map(move |path| setting.change(root, path))
 }
