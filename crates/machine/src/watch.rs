@@ -31,10 +31,10 @@ struct Reading {
 }
 
 /// Resources of /proc/pressure, in the order of [`Reading::pressures`], and the metrics that waiting for them touches.
-const RESOURCES: [(&str, &str, &[&str]); 3] = [
-    ("cpu", "pressure_cpu_during", &[]),
-    ("io", "pressure_io_during", &["file.", "mem.fault"]),
-    ("memory", "pressure_memory_during", &["mem.", "file.", "os."]),
+const RESOURCES: [(&str, &str, &str, &[&str]); 3] = [
+    ("cpu", "a CPU", "pressure_cpu_during", &[]),
+    ("io", "I/O", "pressure_io_during", &["file.", "mem.fault"]),
+    ("memory", "memory", "pressure_memory_during", &["mem.", "file.", "os."]),
 ];
 
 impl Reading {
@@ -164,7 +164,7 @@ impl Span<'_> {
     /// every architecture.
     fn pressure(&self, index: usize) -> Option<Hazard> {
         const TICK_MICROSECONDS: u64 = 10_000;
-        let (name, id, touches) = RESOURCES[index];
+        let (name, what, id, touches) = RESOURCES[index];
         let stat = self.stat()?;
         let length = stat.cpus.values().map(|ticks| ticks.total()).max()?.saturating_mul(TICK_MICROSECONDS);
         let waited = self.ended.pressures[index]?.saturating_sub(self.begun.pressures[index]?);
@@ -175,7 +175,7 @@ impl Span<'_> {
             part if part >= 0.05 => Severity::Note,
             _ => return None,
         };
-        let summary = format!("tasks, including kelvin's, waited for {name} during {} of the run", percent(part));
+        let summary = format!("tasks, including kelvin's, waited for {what} during {} of the run", percent(part));
         let effect = "probes may have waited too";
         Some(hazard(id, severity, summary, effect).touching(touches).read_in(format!("/proc/pressure/{name}")))
     }

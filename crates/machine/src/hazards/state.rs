@@ -38,6 +38,8 @@ fn load(look: &Look<'_>) -> Option<Hazard> {
 struct PressureKind {
     id: &'static str,
     resource: &'static str,
+    /// The resource, as people call it.
+    what: &'static str,
     warning: f64,
     serious: f64,
     effect: &'static str,
@@ -49,6 +51,7 @@ const PRESSURES: [PressureKind; 3] = [
     PressureKind {
         id: "pressure_cpu",
         resource: "cpu",
+        what: "a CPU",
         warning: 5.0,
         serious: 25.0,
         effect: "tasks wait for a CPU: probes are preempted or delayed",
@@ -57,6 +60,7 @@ const PRESSURES: [PressureKind; 3] = [
     PressureKind {
         id: "pressure_io",
         resource: "io",
+        what: "I/O",
         warning: 5.0,
         serious: 25.0,
         effect: "tasks wait for the disk: probes share its bandwidth",
@@ -65,6 +69,7 @@ const PRESSURES: [PressureKind; 3] = [
     PressureKind {
         id: "pressure_memory",
         resource: "memory",
+        what: "memory",
         warning: 1.0,
         serious: 10.0,
         effect: "memory is reclaimed during measurements: faults, lost file cache",
@@ -79,7 +84,7 @@ fn pressure(look: &Look<'_>, kind: &PressureKind) -> Option<Hazard> {
         share if share >= kind.warning => Severity::Warning,
         _ => return None,
     };
-    let summary = format!("tasks waited for {} during {share:.1} % of the last 10 s", kind.resource);
+    let summary = format!("tasks waited for {} during {share:.1} % of the last 10 s", kind.what);
     Some(
         hazard(kind.id, severity, summary, kind.effect)
             .touching(kind.touches)
