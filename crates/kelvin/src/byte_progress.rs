@@ -1,6 +1,6 @@
 //! The progress line of commands that move so many bytes: the share that is done, the rate, and the time left.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use kelvin_model::Unit;
 use kelvin_report::units;
 use kelvin_sys::spawn::Thread;
 
-use crate::output::ERASE;
+use crate::output::{ERASE, shows_progress};
 
 /// Time before the line first appears, and between updates.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub struct Progress {
 impl Progress {
     /// On standard error; nothing if that is no terminal.
     pub fn begin() -> Self {
-        let drawn = io::stderr().is_terminal().then(Mutex::default);
+        let drawn = shows_progress().then(Mutex::default);
         Self { begun: Instant::now(), drawn }
     }
 
@@ -44,7 +44,7 @@ impl Progress {
 
 /// Shows on a terminal how much of a time has passed while work goes on that takes this long.
 pub fn during<T>(time: Duration, work: impl FnOnce() -> T) -> T {
-    if !io::stderr().is_terminal() {
+    if !shows_progress() {
         return work();
     }
     let (begun, (over, ended)) = (Instant::now(), std::sync::mpsc::channel::<()>());

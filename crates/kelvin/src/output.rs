@@ -1,6 +1,7 @@
 //! Standard output and standard error: whether they are terminals, their width and colour; the one place through which
 //! foreign texts reach them.
 
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -30,7 +31,12 @@ const USUAL_WIDTH: usize = 80;
 /// Whether to colour standard output: a terminal, NO_COLOR unset (no-color.org), TERM not dumb.
 pub fn color() -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal() && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    io::stdout().is_terminal() && !set("NO_COLOR") && knows_escapes(std::env::var_os("TERM").as_deref())
+}
+
+/// Whether a terminal of this TERM knows escape sequences.
+fn knows_escapes(term: Option<&OsStr>) -> bool {
+    term.is_none_or(|term| term != "dumb")
 }
 
 /// Whether standard output is a terminal.
@@ -62,9 +68,9 @@ pub fn first_screen(color: bool, tables: bool, more: &[(String, String)]) -> Fir
     FirstScreen { terminal: terminal(color), unicode: unicode(), tables, more }
 }
 
-/// Whether progress can be shown: standard error is a terminal.
+/// Whether progress can be shown: standard error is a terminal that can erase a line.
 pub fn shows_progress() -> bool {
-    io::stderr().is_terminal()
+    io::stderr().is_terminal() && knows_escapes(std::env::var_os("TERM").as_deref())
 }
 
 /// Writes lines for people to standard output, with all control characters escaped.
@@ -182,5 +188,16 @@ pub fn deliver(
         Some(path) => write_file(path, write),
         None if is_for_terminal => print(write),
         None => print_as_it_is(write),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dumb_terminal_gets_no_escape_sequences() {
+        assert!(!knows_escapes(Some(OsStr::new("dumb"))));
+        assert!(knows_escapes(Some(OsStr::new("xterm"))) && knows_escapes(None));
     }
 }
