@@ -58,8 +58,7 @@ fn users_bring_a_table_or_the_same_as_data() {
     let output = load(&place, &[&url, "--users", "3"]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
     let table = stdout(&output);
-    for expected in
-        [&*format!("{url}: 3 users who never think"), "no errors", "p99.9", "as users saw it", "generator: "]
+    for expected in [&*format!("{url}: 3 users, no think time"), "no errors", "p99.9", "as users saw it", "generator: "]
     {
         assert!(table.contains(expected), "{expected}: {table}");
     }

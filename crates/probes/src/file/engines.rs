@@ -17,7 +17,7 @@ use super::ways;
 
 pub(crate) static PROBE: Probe = Probe {
     id: ENGINES.id.as_str(),
-    summary: "Reading a cached file by every way there is, by request size",
+    summary: "Reading a cached file by every method, by request size",
     kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB of noise, all of it in the page cache (checked by mincore and cachestat before and \

@@ -1,6 +1,6 @@
 //! A load in words: rates, a table of response times, errors, and what the generator did.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use kelvin_model::Unit;
@@ -25,7 +25,7 @@ pub struct Progress {
 impl Progress {
     /// Of a measurement so long, on standard error; nothing if that is no terminal.
     pub fn new(duration: Duration) -> Self {
-        Self { seconds: duration.as_secs(), shown: io::stderr().is_terminal() }
+        Self { seconds: duration.as_secs(), shown: output::shows_progress() }
     }
 
     /// Shows the last second that is over.
@@ -192,17 +192,14 @@ pub fn search(found: &RateSearch, place: &Placement, out: &mut dyn Write) -> io:
 
 fn offered(offered: &Offered) -> String {
     match offered {
-        Offered::Users { users: 1, think } => format!("1 user who {}", thinks(*think, "s")),
-        Offered::Users { users, think } => {
-            format!("{} users who {}", units::count(u64::from(*users)), thinks(*think, ""))
-        }
+        Offered::Users { users, think } => format!("{}, {}", plural(u64::from(*users), "user"), think_time(*think)),
         Offered::Rate { rate: 1.0, .. } => "1 request a second".into(),
         Offered::Rate { rate, .. } => format!("{} requests a second", units::number(*rate)),
     }
 }
 
-fn thinks(think: f64, ending: &str) -> String {
-    if think > 0.0 { format!("think{ending} {}", time(think)) } else { format!("never think{ending}") }
+fn think_time(think: f64) -> String {
+    if think > 0.0 { format!("think time {}", time(think)) } else { "no think time".into() }
 }
 
 fn time(nanoseconds: f64) -> String {
