@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgGroup, Args, Command as Flags, CommandFactory, FromArgMatches, Parser, Subcommand};
 use kelvin_model::Name;
@@ -268,11 +269,30 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// Fails where one tag of a run is given two values.
+    fn has_each_tag_once(&self) -> Result<(), Fault> {
+        let tags = match self {
+            Self::Run(run) => &run.to.tags,
+            Self::Study(study) => &study.to.tags,
+            Self::File(FileArgs { command: FileCommand::Sweep(sweep) }) => &sweep.to.tags,
+            Self::Watch(watch) => &watch.tags,
+            Self::Runs(RunsArgs { command: RunsCommand::Tag { tags, .. }, .. }) => tags,
+            _ => return Ok(()),
+        };
+        let is_twice = |(at, tag): &(usize, &Tag)| tags[..*at].iter().any(|other| other.name() == tag.name());
+        match tags.iter().enumerate().find(is_twice) {
+            Some((_, tag)) => Err(Fault::new(tag, format!("a run has one value of the tag {}: give one", tag.name()))),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The store.
 #[derive(Clone, Debug, Args)]
 pub struct StoreArgs {
     /// The store of runs: a file, or a database as postgres://USER@HOST/DATABASE [default: kelvin/runs.sqlite in XDG_DATA_HOME or ~/.local/share]
-    #[arg(long, value_name = "STORE", global = true)]
+    #[arg(long, value_name = "STORE", global = true, value_parser = not_empty())]
     pub store: Option<OsString>,
 }
 
@@ -334,7 +354,7 @@ pub struct MeasureArgs {
     pub remote_size: Option<u64>,
     /// Host running `kelvin agent`, to measure the network to it (see `kelvin explain net.peer`), or, by study load, the file server
     /// that it starts with --serve
-    #[arg(long, value_name = "HOST[:PORT]")]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = NonEmptyStringValueParser::new())]
     pub peer: Option<String>,
     /// File with that agent's secret
     #[arg(long, value_name = "FILE", requires = "peer")]
@@ -568,7 +588,7 @@ pub fn parse() -> Result<Command, Fault> {
     let command = with_options_of(&words, Cli::command());
     let words = with_negative_values(words, &command);
     match command.try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => Ok(cli.command),
+        Ok(cli) => cli.command.has_each_tag_once().map(|()| cli.command),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 crate::output::print(|out| write!(out, "{}", error.render()))?;
@@ -620,8 +640,8 @@ fn with_options_of(words: &[OsString], command: Flags) -> Flags {
     }
     command.mut_subcommand("study", |study| {
         study.mut_args(|argument| {
-            let is_of_load = argument.get_help_heading() == Some(study_load::HEADING);
-            argument.hide(is_of_load)
+            let is_hidden = argument.is_hide_set() || argument.get_help_heading() == Some(study_load::HEADING);
+            argument.hide(is_hidden)
         })
     })
 }
@@ -658,10 +678,13 @@ fn one_line(error: &clap::Error) -> Fault {
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:"))
-        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
+        // How to pass what looks like an option as a value is no help to who mistyped an option.
+        .filter(|line| {
+            !line.is_empty() && !line.starts_with("For more information") && !line.starts_with("tip: to pass")
+        })
         .collect::<Vec<_>>()
         .join(" ");
-    Fault::because(kept.trim_start_matches("error: "))
+    Fault::because(kept.trim_start_matches("error: ").replace(" tip: ", "; "))
 }
 
 /// The shortest and the longest time that a command takes.
@@ -678,6 +701,11 @@ pub const MINIMUM: Duration = Duration::ZERO;
 /// A time of a run.
 fn budget(text: &str) -> Result<Duration, String> {
     if text == "minimum" { Ok(MINIMUM) } else { duration(text) }
+}
+
+/// A word that may be a name of a file, and is not empty.
+fn not_empty() -> impl TypedValueParser<Value = OsString> {
+    PathBufValueParser::new().map(PathBuf::into_os_string)
 }
 
 /// A whole number from 0.
@@ -792,6 +820,7 @@ mod tests {
         };
         assert!(help("load").contains("--server-memory") && help("load").contains("--budget"));
         assert!(!help("transfer").contains("--server-memory") && help("transfer").contains("--budget"));
+        assert!(!help("transfer").contains("--round-limit"), "what is hidden stays hidden");
     }
 
     #[test]

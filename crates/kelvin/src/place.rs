@@ -39,11 +39,7 @@ impl Here {
     pub fn placement(&self, wish: Option<u32>) -> Result<Placement, Fault> {
         let allowed = &self.allowed;
         let cpu = match wish {
-            Some(cpu) if allowed.contains(&cpu) => cpu,
-            Some(cpu) => {
-                let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-                return Err(Fault::because(format!("--cpu {cpu}: not allowed; this process may use CPUs {list}")));
-            }
+            Some(cpu) => may_use(cpu, allowed)?,
             None => *allowed.last().ok_or_else(|| Fault::because("this process may use no CPU at all"))?,
         };
         Ok(placement(&self.machine, allowed, cpu))
@@ -120,6 +116,18 @@ pub fn placement(machine: &Machine, allowed: &[u32], cpu: u32) -> Placement {
     let others = || allowed.iter().copied().filter(|&other| other != cpu);
     let partner = others().rev().find(|&other| !same_core(machine, cpu, other)).or_else(|| others().next_back());
     Placement { cpu, partner, allowed: allowed.to_vec() }
+}
+
+/// A CPU that `--cpu` names, if this process may use it.
+///
+/// # Errors
+/// It may not.
+pub fn may_use(cpu: u32, allowed: &[u32]) -> Result<u32, Fault> {
+    let list = || allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let is_allowed = allowed.contains(&cpu);
+    is_allowed
+        .then_some(cpu)
+        .ok_or_else(|| Fault::because(format!("--cpu {cpu}: not allowed; this process may use CPUs {}", list())))
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ pub enum LocationError {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory cannot be created.
-    #[error("cannot create the directory {}: {source}", path.display())]
+    #[error("cannot create the directory {}: {source}; --store FILE names another place", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -341,7 +341,7 @@ pub enum FindError {
         name: String,
     },
     /// `last~N` goes back too far.
-    #[error("{name} goes back further than the {runs} stored runs")]
+    #[error("{name} goes back further than the {}", stored_runs(*.runs))]
     TooFarBack {
         /// What was asked for.
         name: String,
@@ -567,4 +567,21 @@ pub enum ImportError {
     /// The run is inconsistent.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+}
+
+/// `3 stored runs`, `one stored run`.
+fn stored_runs(count: usize) -> String {
+    if count == 1 { "one stored run".into() } else { format!("{count} stored runs") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_stored_run_is_not_counted() {
+        let too_far = |runs| FindError::TooFarBack { name: "last~1".into(), runs }.to_string();
+        assert_eq!(too_far(1), "last~1 goes back further than the one stored run");
+        assert_eq!(too_far(2), "last~1 goes back further than the 2 stored runs");
+    }
 }

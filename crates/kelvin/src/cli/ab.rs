@@ -104,6 +104,9 @@ impl FromStr for Setting {
     }
 }
 
+/// Below it the kernel kills the program before it measures anything.
+const LEAST_MEMORY: u64 = 16 << 20;
+
 fn means(name: &str, value: &str) -> Result<Means, String> {
     Ok(match name {
         "cpu" => Means::Cpu(value.parse().map_err(|_| "the number of a CPU is right, such as cpu=1")?),
@@ -116,7 +119,10 @@ fn means(name: &str, value: &str) -> Result<Means, String> {
             _ => return Err("realtime=yes and realtime=no are right".into()),
         }),
         "quota" => Means::Quota(quota(value)?),
-        "memory" => Means::Memory(bytes(value)?),
+        "memory" => match bytes(value)? {
+            memory if memory >= LEAST_MEMORY => Means::Memory(memory),
+            _ => return Err("the program needs at least 16M, such as memory=512M".into()),
+        },
         "group" => Means::Group(value.into()),
         "huge-pages" => Means::System(HUGE_PAGES.into()),
         _ => return of_system(name),

@@ -11,7 +11,7 @@ use kelvin_file::write::{Pattern, Sync, WriteEngine};
 use kelvin_file::{Engine, Pages};
 use kelvin_model::quantity::bytes;
 
-use super::{DestinationArgs, MeasureArgs, between, duration};
+use super::{DestinationArgs, MeasureArgs, between, duration, whole};
 
 /// `kelvin file`.
 #[derive(Debug, Args)]
@@ -89,7 +89,7 @@ pub struct ReadArgs {
     #[arg(long)]
     pub random: bool,
     /// Seed of the random order [default: from the clock]
-    #[arg(long, value_name = "N", requires = "random")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, requires = "random")]
     pub seed: Option<u64>,
     /// With --cache uncached: drop the kernel's caches of every file on the machine; needs root
     ///
@@ -130,7 +130,7 @@ pub struct WriteArgs {
     #[arg(long, value_name = "PATTERN", default_value = "noise", value_parser = Pattern::from_str)]
     pub pattern: Pattern,
     /// Seed of the noise: the same seed makes the same file [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub seed: Option<u64>,
     /// When data counts as written: in memory (none), flushed once at the end (fsync), each block on the device (dsync),
     /// each block written past the page cache (direct)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use kelvin_store::Tag;
 
-use super::StoreArgs;
+use super::{StoreArgs, not_empty};
 
 /// `kelvin runs`.
 #[derive(Debug, Args)]
@@ -97,7 +97,7 @@ pub enum RunsCommand {
                             done: one line says why.")]
     Push {
         /// The store to copy into
-        #[arg(long, value_name = "STORE")]
+        #[arg(long, value_name = "STORE", value_parser = not_empty())]
         to: OsString,
         /// The runs: ids or prefixes, `last`, `last~1`, `tag:NAME=VALUE` [default: all that have ended]
         runs: Vec<String>,
@@ -109,7 +109,7 @@ pub enum RunsCommand {
                             done: one line says why.")]
     Pull {
         /// The store to copy from
-        #[arg(long, value_name = "STORE")]
+        #[arg(long, value_name = "STORE", value_parser = not_empty())]
         from: OsString,
         /// The runs: ids or prefixes, `last`, `last~1`, `tag:NAME=VALUE` [default: all that have ended]
         runs: Vec<String>,

@@ -12,6 +12,7 @@ use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::joined::STREAMS;
 use kelvin_transfer::moving::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 
+use super::not_empty;
 use crate::fault::Fault;
 
 /// `kelvin send`.
@@ -19,7 +20,7 @@ use crate::fault::Fault;
 pub struct SendArgs {
     /// Regular files, and with -r directories; a symbolic link named here is followed; - is standard input. The last one is the
     /// host that runs `kelvin receive`, with :PORT unless it is 27315
-    #[arg(value_name = "FILE> <HOST[:PORT]", required = true)]
+    #[arg(value_name = "FILE> <HOST[:PORT]", required = true, value_parser = not_empty())]
     operands: Vec<OsString>,
     /// File with the secret of both ends; required unless both are on the same host
     #[arg(long, value_name = "FILE")]

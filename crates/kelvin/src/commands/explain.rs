@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use kelvin_harness::{Probe, ProbeKind};
+use kelvin_harness::{Probe, ProbeKind, UnknownName};
 use kelvin_model::{Axis, Metric, Name, Point, leads};
 use kelvin_report::ProbeText;
 use kelvin_report::text::wrap;
@@ -54,7 +54,7 @@ pub fn explain(args: &ExplainArgs) -> Done {
     let found: Vec<_> =
         if exact.is_empty() { all.iter().filter(|probe| leads(name, probe.id)).collect() } else { exact };
     if found.is_empty() {
-        return Err(Fault::because(format!("no probe, metric or area is called '{name}'; `kelvin list` shows all")));
+        return Err(Fault::because(UnknownName::among(name, &all)));
     }
     if args.json {
         let explained: Vec<_> = found.iter().map(|probe| explained(probe)).collect();

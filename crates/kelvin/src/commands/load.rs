@@ -145,6 +145,10 @@ fn conclude(args: &LoadArgs, loads: &[Load]) -> ExitCode {
 fn setup(args: &LoadArgs) -> Result<Setup, Fault> {
     let (target, paths) = target(args)?;
     let (verify, known) = right_bodies(args, &paths)?;
+    let of_certificates = [("--ca", args.ca.is_some()), ("--insecure", args.insecure)];
+    if let Some((option, _)) = of_certificates.iter().find(|(_, is_given)| *is_given && !target.secure) {
+        return Err(Fault::new(option, "an http server shows no certificate: leave it out, or give an https URL"));
+    }
     let trust = match &args.ca {
         Some(file) => Trust::File(file),
         None if args.insecure => Trust::Anybody,
@@ -242,7 +246,8 @@ fn check(args: &LoadArgs) -> Result<(), Fault> {
     if args.think.is_some() && args.users.is_empty() && !args.rate.is_empty() {
         return Err(Fault::new("--think", "requests at a --rate do not wait for thought: give --users"));
     }
-    if args.connections.is_some() && !args.users.is_empty() && args.rate.is_empty() {
+    let has_rate = !args.rate.is_empty() || args.slo.is_some() || args.replay.is_some();
+    if args.connections.is_some() && !has_rate {
         return Err(Fault::new("--connections", "users have one connection each: give --rate"));
     }
     Ok(())

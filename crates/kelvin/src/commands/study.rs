@@ -59,6 +59,9 @@ const LONG_ROUND: Duration = Duration::from_secs(100);
 /// `kelvin study`.
 pub fn study(args: &StudyArgs) -> Done {
     if args.published {
+        if let Some(option) = args.load.given() {
+            return Err(Fault::new(option, "--published measures nothing: leave it out"));
+        }
         return published(&args.name, args.to.json);
     }
     if args.name == page::NAME {
@@ -223,7 +226,9 @@ impl Chosen {
         let measured = of(ProbeKind::Measure).map(|probe| probe.id);
         let known = studies.chain(measured).flat_map(beginnings).chain([page::NAME, os::STUDY.as_str()]);
         let near = nearest(name, known).join(", ");
-        Err(Fault::because(format!("no study is called '{name}'; near are {near}; `kelvin study --help` lists all")))
+        Err(Fault::because(format!(
+            "no study is called '{name}'; the nearest names are {near}; `kelvin study --help` lists all"
+        )))
     }
 
     fn is(&self, id: &str) -> bool {
@@ -329,7 +334,7 @@ mod tests {
     #[test]
     fn unknown_study_suggests_the_nearest_three_none_twice() {
         let says = |name: &str| Chosen::by_name(name).map(|_| ()).unwrap_err().to_string();
-        assert!(says("transfre").contains("near are transfer, "), "{}", says("transfre"));
+        assert!(says("transfre").contains("the nearest names are transfer, "), "{}", says("transfre"));
         let near = nearest("peer", ["net.peer.rtt", "net.peer.rtt", "net.peer", "os.tasks", "peers"].into_iter());
         assert_eq!(near, ["net.peer", "peers", "net.peer.rtt"]);
     }

@@ -1,7 +1,7 @@
 //! `kelvin file cache`: how large the file cache can grow, and the proof by reading under a memory limit.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,6 +33,10 @@ const PROCESS: &str = "file-cache-process";
 
 /// `kelvin file cache`.
 pub fn cache(args: &CacheArgs) -> Done {
+    let failed = |error| Fault::new(args.directory.display(), error);
+    if !std::fs::metadata(&args.directory).map_err(failed)?.is_dir() {
+        return Err(failed(ErrorKind::NotADirectory.into()));
+    }
     let quick = kelvin_machine::file_cache(Path::new("/")).map_err(Fault::because)?;
     let measured = match args.measure {
         true => Some(measure(&args.directory, args.limit.unwrap_or(LIMIT), &quick)?),

@@ -7,6 +7,7 @@ use kelvin_sys::cpu::{allowed, pin};
 
 use crate::cli::LoadArgs;
 use crate::fault::Fault;
+use crate::place::may_use;
 
 /// Where the generator runs, and why there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ impl Placement {
     /// Places the calling thread.
     pub fn of(args: &LoadArgs, peer: &Peer) -> Result<Self, Fault> {
         let place = match args.cpu {
-            Some(cpu) => Self::Asked(cpu),
+            Some(cpu) => Self::Asked(may_use(cpu, &allowed()?)?),
             None if args.no_pin || !peer.is_here() => Self::Anywhere,
             None => Self::beside(&allowed()?),
         };
