@@ -105,12 +105,12 @@ impl<'s> Facts<'s> {
 
     /// Whether throughput had ceased to grow with the most users, or something was full: else saturation has no figure.
     pub(crate) fn is_reached(&self) -> bool {
-        !matches!(
-            self.verdict().0,
+        match self.verdict().0 {
             LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } }
-                | LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. }
-        ) && !(matches!(self.verdict().0, LoadVerdict::Unwatched { how: Unwatched::Losses { .. }, .. })
-            && still_growing(self).is_some())
+            | LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. } => false,
+            LoadVerdict::Unwatched { how: Unwatched::Losses { .. }, .. } => still_growing(self).is_none(),
+            _ => true,
+        }
     }
 
     /// Whether the fullest resource is certainly full.
