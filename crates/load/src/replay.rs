@@ -8,6 +8,9 @@ use jiff::fmt::strtime;
 
 use crate::gate::LONGEST_TIME;
 
+/// What compressed files begin with: those of gzip, xz and zstd, as rotated logs are.
+const COMPRESSED: [&[u8]; 3] = [b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
+
 /// What a log asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
@@ -79,6 +82,9 @@ impl Replay {
     /// # Errors
     /// A log without any request that can be sent, or with more than a week of them.
     pub fn read(log: &[u8], speed: f64) -> Result<Self, String> {
+        if COMPRESSED.iter().any(|magic| log.starts_with(magic)) {
+            return Err("it is compressed: give what zcat, xzcat or zstdcat makes of it as --replay /dev/stdin".into());
+        }
         let mut replay = Self::default();
         let mut requests: Vec<(i64, String)> = Vec::new();
         for line in log.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
@@ -348,6 +354,13 @@ no line of a log
     fn a_log_without_requests_is_refused() {
         for log in ["", "nothing\n", "::1 - - [10/Oct/2000:20:55:36 +0000] \"POST /form HTTP/1.1\" 200 1\n"] {
             assert!(read(log, 1.0).is_err(), "{log}");
+        }
+    }
+
+    #[test]
+    fn a_compressed_log_is_told_as_one() {
+        for begin in [&b"\x1f\x8b\x08\0"[..], b"\xfd7zXZ\0\0", b"\x28\xb5\x2f\xfd\x04"] {
+            assert!(Replay::read(&[begin, b"\0x\n"].concat(), 1.0).unwrap_err().contains("compressed"));
         }
     }
 
