@@ -509,3 +509,19 @@ fn a_busy_machine_is_one_finding_however_many_hazards_show_it() {
     assert_eq!(analysis.verdict[1..], ["Other work kept this machine busy: other_work is in force."]);
     assert!(busy.iter().all(|id| analysis.findings[0].because.contains(id)), "{}", analysis.findings[0].because);
 }
+
+#[test]
+fn amount_of_other_work_is_a_difference_only_by_its_severity() {
+    let differ = |severities: [Severity; 2]| {
+        let sides = [(severities[0], "8.55"), (severities[1], "8.91")].map(|(severity, amount)| {
+            let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
+            let load = Hazard { summary: format!("the load average is {amount}"), ..hazard("load", severity, &[]) };
+            run.outline.hazards = vec![load];
+            run.outline
+        });
+        kelvin_analysis::what_differs(&sides[0], &sides[1])
+    };
+    assert_eq!(differ([Severity::Serious, Severity::Serious]), []);
+    let [load] = &differ([Severity::Warning, Severity::Serious])[..] else { panic!("one difference") };
+    assert_eq!((load.base.as_deref(), load.other.as_deref()), (Some("warning"), Some("serious")));
+}
