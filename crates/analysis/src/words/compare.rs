@@ -150,8 +150,12 @@ fn needs(figure: &ComparedFigure, comparison: &Comparison) -> String {
             let is_other = !is_range && (low > 1.0 || high < 1.0);
             let differs = is_other.then(|| {
                 let (word, [from, to]) = if low > 1.0 { ("higher", [low, high]) } else { ("lower", [high, low]) };
-                let threshold = percent(comparison.threshold);
-                format!("{word} by {} to {}: whether by more than {threshold} is open; ", by(from), by(to))
+                let open = if (from - 1.0).abs() > comparison.threshold {
+                    format!("of so few {} not sure", what(comparison))
+                } else {
+                    format!("whether by more than {} is open", percent(comparison.threshold))
+                };
+                format!("{word} by {} to {}: {open}; ", by(from), by(to))
             });
             let differs = differs.unwrap_or_default();
             let seen =

@@ -83,9 +83,15 @@ fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64
         clock.pair_nanoseconds
     )?;
     writeln!(out, "memory       {:.1} MiB peak of this process\n", peak as f64 / f64::from(1 << 20))?;
-    writeln!(out, "{:28} {:>14} {:>14} {:>9}  verdict", "truth", "known", "measured", "error")?;
+    let name = |result: &MetricResult| match result.outcome {
+        Outcome::Measured(_) | Outcome::Skipped(_) => units::metric_at(&result.metric, &result.case),
+        // Probes that fail on purpose have one metric.
+        _ => result.probe.to_string(),
+    };
+    let width = analysis.results.iter().map(|result| name(result).chars().count()).max().unwrap_or_default();
+    writeln!(out, "{:width$} {:>14} {:>14} {:>9}  verdict", "truth", "known", "measured", "error")?;
     for result in &analysis.results {
-        write_truth(out, result)?;
+        write_truth(out, &format!("{:width$}", name(result)), result)?;
     }
     Ok(())
 }
@@ -103,22 +109,21 @@ fn verdict(result: &MetricResult) -> &'static str {
     }
 }
 
-fn write_truth(out: &mut dyn Write, result: &MetricResult) -> io::Result<()> {
-    let case = result.case.iter().map(|(_, value)| format!(" {value}")).collect::<String>();
-    let id = format!("{}{case}", result.metric.id);
+/// A truth with its name, which is as long as the longest one.
+fn write_truth(out: &mut dyn Write, name: &str, result: &MetricResult) -> io::Result<()> {
     match (&result.outcome, &result.prediction) {
         (Outcome::Measured(summary), Some(known)) => {
             let verdict = verdict(result);
             let text = |value| units::plain(value, result.metric.unit);
             let error = (summary.headline / known.value - 1.0) * 100.0;
-            writeln!(out, "{id:28} {:>14} {:>14} {error:>+8.3}%  {verdict}", text(known.value), text(summary.headline))
+            writeln!(out, "{name} {:>14} {:>14} {error:>+8.3}%  {verdict}", text(known.value), text(summary.headline))
         }
         (Outcome::Measured(_), None) => {
-            writeln!(out, "{id:28} not judged: {}", result.none_because.as_deref().unwrap_or("no known value"))
+            writeln!(out, "{name} not judged: {}", result.none_because.as_deref().unwrap_or("no known value"))
         }
-        (Outcome::Skipped(reason), _) => writeln!(out, "{id:28} skipped: {reason}"),
-        (Outcome::Failed(reason), _) => writeln!(out, "{:28} failed: {reason}", result.probe),
-        _ => writeln!(out, "{id:28} not known: {}", result.probe),
+        (Outcome::Skipped(reason), _) => writeln!(out, "{name} skipped: {reason}"),
+        (Outcome::Failed(reason), _) => writeln!(out, "{name} failed: {reason}"),
+        _ => writeln!(out, "{name} not known: {}", result.probe),
     }
 }
 
