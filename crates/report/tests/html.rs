@@ -379,9 +379,8 @@ fn rows_that_one_reason_leaves_empty_are_folded_away() {
     assert_eq!(names.len(), 4);
     let page = markup(&render(&sample));
     assert_eq!(attributes(&page, "data-expand").len(), rows, "every row is there");
-    let (_, folded) = page.split_once("<details class=\"folded\">").unwrap();
+    let (_, folded) = page.split_once("<details class=\"folded\"><summary>4 more lines ").expect("they are folded");
     let (folded, _) = folded.split_once("</table></details>").unwrap();
-    assert!(folded.starts_with("<summary>4 more lines "), "{folded}");
     for name in &names {
         let told = name.replace('.', ".<wbr>");
         assert!(folded.contains(&told), "{name}");

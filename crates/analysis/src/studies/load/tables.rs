@@ -1,8 +1,8 @@
 //! The tables of a sweep: every number of users, and what each resource alone would allow.
 
 use kelvin_catalogue::load::{
-    AWAITED, ERRORS, FROM_DISK, IN_FLIGHT, LATENESS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99,
-    Resource, SENT, SERVICE, THROUGHPUT, UTILISATION,
+    AWAITED, ERRORS, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95,
+    RESPONSE_P99, Resource, SENT, SERVICE, THROUGHPUT, UTILISATION, WRITTEN,
 };
 use kelvin_model::{Estimate, Interval, IntervalKind, Metric, Name, Unit};
 use kelvin_stats::{LEVEL, mean};
@@ -47,7 +47,7 @@ const fn other(label: &'static str, metric: &'static Metric) -> Column {
     Column { label, metric, is_main: false, is_drawn: false }
 }
 
-static COLUMNS: [Column; 13] = [
+static COLUMNS: [Column; 15] = [
     main("requests", &THROUGHPUT),
     main("response", &RESPONSE),
     drawn("median", &RESPONSE_P50),
@@ -58,7 +58,9 @@ static COLUMNS: [Column; 13] = [
     other("awaited", &AWAITED),
     other("sent", &SENT),
     other("received", &RATE),
+    other("in the network", &IN_NETWORK),
     other("read from the disk", &FROM_DISK),
+    other("written to the disk", &WRITTEN),
     other("sent late", &LATENESS),
     other("failed", &ERRORS),
 ];
