@@ -15,7 +15,7 @@ use kelvin_stats::{LEVEL, Uncertain, jointly_at, median, paired_ratio};
 
 use crate::canaries::References;
 use crate::gather::{Gathered, not_measured};
-use crate::headlines::least_of;
+use crate::headlines::estimate_above_zero;
 use crate::result::Outcome;
 
 /// A cause matters from this share of the figure on, and a bystander has moved from it on.
@@ -46,9 +46,9 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
         case: experiment.case.clone(),
         passes: found.len(),
         seconds: experiment.seconds,
-        figure: not_below(least_of(&raw), estimate(figure, LEVEL)),
+        figure: estimate_above_zero(estimate(figure, LEVEL), &raw),
         amounts: desk.amounts,
-        whole: not_below(least_of(&found.values().copied().collect::<Vec<_>>()), estimate(whole, LEVEL)),
+        whole: estimate_above_zero(estimate(whole, LEVEL), &found.values().copied().collect::<Vec<_>>()),
         predicted: experiment.predicted.as_ref().and_then(|record| record.prediction.clone()),
         not_predicted: experiment.predicted.as_ref().and_then(|record| Some(record.none_because.as_ref()?.0.clone())),
         predicted_without: desk.predicted_without().cloned(),
@@ -57,11 +57,6 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
         not_explained: sum.not_explained,
         causes,
     })
-}
-
-/// An estimate whose interval ends here, however far its rounds are apart.
-fn not_below(least: f64, estimate: Estimate) -> Estimate {
-    Estimate { low: estimate.low.max(least), ..estimate }
 }
 
 /// The median of the rounds of a metric as found, or with all of these controls, of which a prediction may be made.

@@ -11,7 +11,7 @@ use kelvin_stats::{
 
 use crate::bounds::broken_bound;
 use crate::gather::Gathered;
-use crate::headlines::{Desk, Settled, least_of};
+use crate::headlines::{Desk, Settled, estimate_above_zero};
 
 /// Distance from its limit, as a share of it, within which a ratio is the same: less than the two halves of a run often differ by.
 pub(crate) const SAME: f64 = 0.05;
@@ -132,7 +132,7 @@ impl Rounds<'_> {
     /// The median with its error; `None` with a single round.
     pub fn weighed(&self) -> Option<Weighed> {
         let weighed = Weighed::median(&self.values, self.history.as_ref())?;
-        let estimate = Estimate { low: weighed.estimate.low.max(least_of(&self.values)), ..weighed.estimate };
+        let estimate = estimate_above_zero(weighed.estimate, &self.values);
         Some(Weighed { estimate, ..weighed })
     }
 

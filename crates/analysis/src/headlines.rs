@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_model::units::plain;
 use kelvin_model::{
-    AsFound, Bound, Case, Interval, IntervalKind, Lacking, Learned, MeasuredValue, Measurement, Metric, Name, Run,
-    Treatment,
+    AsFound, Bound, Case, Estimate, Interval, IntervalKind, Lacking, Learned, MeasuredValue, Measurement, Metric, Name,
+    Run, Treatment,
 };
 use kelvin_stats::{
     Earlier, HeadlineInterval, HeadlineIntervalKind, LEVEL, RunToRun, Samples, TwoStates, Unseen, headline_interval,
@@ -195,8 +195,13 @@ pub(crate) struct Settled<'g> {
 
 /// The least that the interval of a headline may reach down to. Times, rates and shares are not negative, however much they scatter: if no
 /// round is below zero, neither is the interval.
-pub(crate) fn least_of(rounds: &[f64]) -> f64 {
+fn least_of(rounds: &[f64]) -> f64 {
     if rounds.iter().any(|&round| round < 0.0) { f64::NEG_INFINITY } else { 0.0 }
+}
+
+/// An estimate whose interval ends at [`least_of`] its rounds.
+pub(crate) fn estimate_above_zero(estimate: Estimate, rounds: &[f64]) -> Estimate {
+    Estimate { low: estimate.low.max(least_of(rounds)), ..estimate }
 }
 
 fn above_zero(interval: Interval, rounds: &[f64]) -> Interval {

@@ -11,7 +11,7 @@ use kelvin_model::Case;
 use serde::Deserialize;
 
 use crate::json::{holds, is_only_object, only_object};
-use crate::table::{Found, Row, version};
+use crate::table::{Found, LEAST_BYTES, Row, version};
 
 const SAME_READ: &str =
     "a read of 4 KiB past the page cache at a random place, as many in flight as asked for, by one thread";
@@ -100,9 +100,6 @@ const NOT_NAMED: &str =
 
 /// The shortest time for which a job counts, in milliseconds.
 const LEAST_MILLISECONDS: f64 = 500.0;
-
-/// The least part of a device on which its blocks count as places, in bytes.
-const LEAST_BYTES: u64 = 16 << 20;
 
 /// Options that do not change what is measured, or that are looked at.
 const KNOWN: [&str; 26] = [

@@ -4,7 +4,7 @@ use kelvin_catalogue::file::{DEPTH_RATE, QUEUE_DEPTH};
 use kelvin_model::Case;
 
 use crate::json::from_line;
-use crate::table::{Found, Row, version};
+use crate::table::{Found, LEAST_BYTES, Row, version};
 
 static READS: Row = Row::same(
     "fileio, rndrd, --file-block-size=4096, --file-extra-flags=direct, one thread: reads/s",
@@ -38,9 +38,6 @@ pub(crate) const BEGINS: &str = "sysbench 1.";
 
 /// The shortest time for which a test counts, in seconds.
 const LEAST_SECONDS: f64 = 0.5;
-
-/// The least part of a device on which its blocks count as places, in bytes.
-const LEAST_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// Whether it begins as sysbench does.
 pub(crate) fn is_signed(text: &str) -> bool {
@@ -77,7 +74,7 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
             _ if !is_same => found.leave_out(&OTHER_FILES),
             Some(_) if begins("Target transaction rate:") => found.leave_out(&LIMITED),
             Some(_) if is_brief => found.leave_out(&BRIEF),
-            Some(_) if total_bytes(text).is_none_or(|bytes| bytes < LEAST_BYTES) => found.leave_out(&SMALL),
+            Some(_) if total_bytes(text).is_none_or(|bytes| bytes < LEAST_BYTES as f64) => found.leave_out(&SMALL),
             Some(rate) => {
                 found.keep(&READS, Case::new().with(QUEUE_DEPTH, 1), rate);
                 found.leave_out(&LATENCY);

@@ -2,6 +2,9 @@
 
 use kelvin_model::{Case, Machine, Metric};
 
+/// The least part of a device on which its blocks count as places, in bytes.
+pub(crate) const LEAST_BYTES: u64 = 16 << 20;
+
 /// One kind of result of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {

@@ -48,3 +48,14 @@ pub enum Severity {
     /// Numbers it affects should not be trusted while it lasts.
     Serious,
 }
+
+impl Severity {
+    /// It in one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Serious => "serious",
+        }
+    }
+}

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io;
 
 use csv::{Terminator, Writer, WriterBuilder};
+use kelvin_analysis::words::normal;
 use kelvin_analysis::{Interval, IntervalKind, MetricResult, Summary};
 use kelvin_model::text::visible;
 use kelvin_model::{Batches, Better, Canary, OverheadReading, Reading, Readings, Round, Tags, Unit};
@@ -140,7 +141,7 @@ columns! { OfClass of result: &MetricResult {
     class_middle: Cell = cell(result.of_class.map(|of_class| of_class.middle)),
     class_high: Cell = cell(result.of_class.map(|of_class| of_class.high)),
     class_members: Option<usize> = result.of_class.map(|of_class| of_class.members),
-    against_class: &'static str = kelvin_analysis::words::normal::word(result),
+    against_class: &'static str = normal::word(result),
 }}
 
 columns! { Origin of at: (&str, &str, &Round) {

@@ -3,6 +3,7 @@
 use std::io;
 
 use kelvin_analysis::words::hazards::measured;
+use kelvin_analysis::words::normal;
 use kelvin_analysis::{Answer, Concluded, MetricResult, StudyTable};
 use kelvin_model::{Hazard, Remedy, RunStatus, Screen};
 
@@ -28,7 +29,7 @@ impl Render for Markdown {
             head(report),
             report.analysis.screen.as_ref().map(|screen| first_screen(report, screen)),
             list("Verdict", &report.analysis.verdict),
-            list("Normal for its class", kelvin_analysis::words::normal::lines(&report.analysis.normal)),
+            list("Normal for its class", normal::lines(&report.analysis.normal)),
             hazards(report),
             nothing,
             sections.iter().map(|one| section(report, one)).collect::<Marked>(),
@@ -155,7 +156,7 @@ fn hazards(report: &Report<'_>) -> Marked {
     let line = |hazard: &Hazard| {
         let remedy = hazard.remedy.as_ref().map(|text| md!("; remedy: {}", remedy(text, hazard.remedy_is_command)));
         let cost = measured(&hazard.id, report.analysis).map(|cost| md!("; {}", cost));
-        md!("**{}** {} ({}){}{}", words::severity(hazard.severity), hazard.summary, hazard.effect, cost, remedy)
+        md!("**{}** {} ({}){}{}", hazard.severity.name(), hazard.summary, hazard.effect, cost, remedy)
     };
     list("Hazards", hazards.into_iter().map(line))
 }

@@ -179,7 +179,7 @@ impl Terminal {
                 Severity::Warning => Paint::Odd,
                 Severity::Note => Paint::Faint,
             };
-            self.hanging(out, (paint, words::severity(hazard.severity)), 9, &hazard.summary)?;
+            self.hanging(out, (paint, hazard.severity.name()), 9, &hazard.summary)?;
             if let Some(cost) = measured(&hazard.id, report.analysis) {
                 self.hanging(out, (paint, ""), 9, &cost)?;
             }

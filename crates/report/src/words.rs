@@ -3,7 +3,7 @@
 use kelvin_analysis::{Analysis, Interval, IntervalKind, MetricResult, Outcome, Verdict};
 use kelvin_model::{
     AgainstPrediction, Basis, Better, Canary, ClockKind, Missing, MissingWhy, PredictedRange, RateLine, Run, RunStatus,
-    ScreenFigure, Severity, Treatment, Unit, UsualRange,
+    ScreenFigure, Treatment, Unit, UsualRange,
 };
 
 pub use kelvin_model::units::plural;
@@ -129,15 +129,6 @@ pub fn basis(basis: Basis) -> &'static str {
         Basis::Derived => "derived from lower metrics of this run",
         Basis::Published => "published figures",
         Basis::Elsewhere => "the same on other machines",
-    }
-}
-
-/// A severity in one word.
-pub fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Serious => "serious",
-        Severity::Warning => "warning",
-        Severity::Note => "note",
     }
 }
 

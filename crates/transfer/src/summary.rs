@@ -301,7 +301,10 @@ impl Summary {
             let rate = units::plain(self.link_rate().unwrap_or_default() as f64, Unit::BytesPerSecond);
             format!("limited by the link, which was full {most} at {rate}")
         };
-        self.lost().map_or(full.clone(), |lost| self.by_losses(most).unwrap_or_else(|| format!("{full}; {lost}")))
+        match self.lost() {
+            Some(lost) => self.by_losses(most).unwrap_or_else(|| format!("{full}; {lost}")),
+            None => full,
+        }
     }
 
     /// How much was lost, in words, if that is enough to hold a connection back.

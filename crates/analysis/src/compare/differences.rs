@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kelvin_model::units::percent;
-use kelvin_model::{FactDiffers, Hazard, Machine, Outline, Reference, Severity, Unit, units};
+use kelvin_model::{FactDiffers, Hazard, Machine, Outline, Reference, Unit, units};
 
 use super::series::versions;
 
@@ -188,7 +188,7 @@ fn of_settings(outline: &Outline, facts: &mut Facts) {
         facts.add(
             "Hazards",
             &hazard.id,
-            if is_of_the_moment(hazard) { severity(hazard) } else { hazard.summary.clone() },
+            if is_of_the_moment(hazard) { hazard.severity.name().into() } else { hazard.summary.clone() },
         );
     }
 }
@@ -196,15 +196,6 @@ fn of_settings(outline: &Outline, facts: &mut Facts) {
 /// Whether a hazard is an amount of other work, which no two runs have alike: what differs is how serious it is.
 fn is_of_the_moment(hazard: &Hazard) -> bool {
     hazard.id.starts_with("pressure_") || ["load", "other_work", "steal", "steal_during"].contains(&hazard.id.as_str())
-}
-
-fn severity(hazard: &Hazard) -> String {
-    match hazard.severity {
-        Severity::Note => "note",
-        Severity::Warning => "warning",
-        Severity::Serious => "serious",
-    }
-    .into()
 }
 
 /// What a foreign run tells of its machine; how kelvin was called says nothing of it.

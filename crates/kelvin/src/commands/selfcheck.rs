@@ -84,9 +84,9 @@ fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64
     )?;
     writeln!(out, "memory       {:.1} MiB peak of this process\n", peak as f64 / f64::from(1 << 20))?;
     let name = |result: &MetricResult| match result.outcome {
-        Outcome::Measured(_) | Outcome::Skipped(_) => units::metric_at(&result.metric, &result.case),
         // Probes that fail on purpose have one metric.
-        _ => result.probe.to_string(),
+        Outcome::Failed(_) => result.probe.to_string(),
+        _ => units::metric_at(&result.metric, &result.case),
     };
     let width = analysis.results.iter().map(|result| name(result).chars().count()).max().unwrap_or_default();
     writeln!(out, "{:width$} {:>14} {:>14} {:>9}  verdict", "truth", "known", "measured", "error")?;

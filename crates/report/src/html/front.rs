@@ -106,7 +106,7 @@ pub(super) fn hazards(report: &Report<'_>) -> Markup {
              <p>{}{}. Affects {}. <span class=\"why\">{}</span></p>{}</li>",
             anchor("hazard", &hazard.id),
             class,
-            words::severity(hazard.severity),
+            hazard.severity.name(),
             hazard.summary,
             hazard.effect.trim_end_matches('.'),
             cost,
