@@ -10,6 +10,7 @@ mod cost;
 mod cpu;
 mod elsewhere;
 mod file;
+mod formula;
 mod load;
 mod memory;
 mod net;

@@ -7,6 +7,8 @@ use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_harness::Facts;
 use kelvin_model::{Case, Input, NoPrediction, Unit};
 
+use crate::formula::{self, Expr};
+
 /// Published figures of the cores of one or a few microarchitectures.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -307,6 +309,12 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
+    /// In a formula, with its span as the interval.
+    pub fn expr(&self, name: &str) -> Expr {
+        let figure = formula::published(name, self.value, Unit::Cycles, &*self.source);
+        figure.from_to(self.span)
+    }
+
     /// As an input of a prediction.
     pub fn input(&self, name: &str) -> Input {
         cycles(name, self.value, &self.source)

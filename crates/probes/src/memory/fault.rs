@@ -18,8 +18,8 @@ use kelvin_sys::memory::{Arena, Pages};
 use kelvin_sys::usage::{Who, usage};
 
 use super::bandwidth;
+use crate::formula::{self, Expr, fact, given, measured};
 use crate::os::trap::steered_returns;
-use crate::predict::Predicting;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -355,65 +355,37 @@ fn cached(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     if facts.machine().architecture != *"x86_64" {
         return Err(NoPrediction::because("the table of published costs has no fault for this processor"));
     }
-    let frequency = published::frequency(facts)?;
     let hardware = EXCEPTION_CYCLES + RETURN_CYCLES;
     let software = hardware / HARDWARE_SHARE - hardware;
-    let steered = steered_returns(facts, RETURNS)?;
-    let added = steered.as_ref().map_or(0.0, |input| input.value);
-    let value = (hardware + software + added) * 1e9 / frequency.value;
-    let mut predicting = Predicting::within_factor(Basis::Published, value, SPREAD)
-        .formula("exception and kernel work", "(exception + return + kernel work + mitigated returns) / core frequency")
-        .input(published::cycles("exception and return", hardware, TORVALDS))
-        .input(published::cycles("kernel work", software, TORVALDS))
-        .input(frequency.clone())
-        .source(TORVALDS);
-    let mut terms = format!("{hardware:.0} + {software:.0}");
-    if let Some(input) = steered {
-        terms.push_str(&format!(" + {added:.0} for {RETURNS} mitigated returns"));
-        predicting = predicting.input(input).source(COUNTED);
+    let mut cycles = formula::published("exception and return", hardware, Unit::Cycles, TORVALDS)
+        + formula::published("kernel work", software, Unit::Cycles, TORVALDS);
+    if let Some(steered) = steered_returns(facts, RETURNS)? {
+        cycles = cycles + steered.source(COUNTED);
     }
-    Ok(predicting.derived_as(format!(
-        "({terms}) cycles / {:.3} GHz = {value:.0} ns; predicted range: a factor of {SPREAD} either way",
-        frequency.value / 1e9
-    )))
+    let fault = cycles / Expr::from(published::frequency(facts)?);
+    Ok(fault.within(SPREAD).predict(Basis::Published, "exception and kernel work"))
 }
 
 /// A fault that maps a fresh page: the fault of a cached one, and clearing it. What is cleared was freed not long ago, and lies in part in
 /// a cache and in part in memory: between filling L2 and filling memory, the geometric mean.
 fn fresh(facts: &Facts<'_>, bytes: usize) -> Result<Prediction, NoPrediction> {
     let machine = facts.machine();
-    let trap = facts.measured(&FAULT_MINOR, &cached_file())?;
-    let far = facts.measured(&BANDWIDTH_FILL, &bandwidth::in_memory(machine))?;
+    let mut trap = measured(facts, &FAULT_MINOR, &cached_file())?;
+    let far = measured(facts, &BANDWIDTH_FILL, &bandwidth::in_memory(machine))?;
     // A quick run has no set in L2.
-    let second = bandwidth::in_second_level(machine).and_then(|second| facts.measured(&BANDWIDTH_FILL, &second));
+    let second = bandwidth::in_second_level(machine).and_then(|second| measured(facts, &BANDWIDTH_FILL, &second));
     let near = second.unwrap_or_else(|_| far.clone());
-    let frequency = published::frequency(facts)?;
-    let steered = steered_returns(facts, RETURNS_OF_FRESH)?;
-    let added = steered.as_ref().map_or(0.0, |input| input.value * 1e9 / frequency.value);
-    let clearing = |rate: f64| bytes as f64 / rate * 1e9;
-    let rate = (near.value * far.value).sqrt();
-    let value = trap.value + added + clearing(rate);
-    let low = trap.value + added + clearing(near.value.max(far.value));
-    let high = trap.value * (1.0 + FRESH) + added + clearing(far.value.min(near.value));
-    let mut predicting = Predicting::between(Basis::Derived, value, low / MEASURED, high * MEASURED)
-        .formula(
-            "fault and clearing",
-            "fault of a cached page + bytes / rate of filling, between L2 and memory + mitigated returns",
-        )
-        .input(trap.clone())
-        .input(near.clone())
-        .input(far.clone());
-    let mut terms = format!("{:.0} ns + {bytes} B / {:.1} GB/s", trap.value, rate / 1e9);
-    if let Some(input) = steered {
-        terms.push_str(&format!(" + {added:.0} ns for {RETURNS_OF_FRESH} mitigated returns"));
-        predicting = predicting.input(input).input(frequency).source(COUNTED);
+    // Up to as much again as the fault of a cached page for allocation and accounting.
+    let mut most = (1.0 + FRESH) * trap.clone();
+    if let Some(steered) = steered_returns(facts, RETURNS_OF_FRESH)? {
+        let steered = steered.source(COUNTED) / Expr::from(published::frequency(facts)?);
+        (trap, most) = (trap + steered.clone(), most + steered);
     }
-    Ok(predicting.derived_as(format!(
-        "{terms} = {value:.0} ns; the rate between {:.1} GB/s in L2 and {:.1} GB/s in memory; predicted range: up to as \
-         much again as the fault of a cached page for allocation and accounting",
-        near.value / 1e9,
-        far.value / 1e9
-    )))
+    let page = given("bytes of the page", bytes as f64, Unit::Bytes);
+    let least = trap.clone() + page.clone() / near.clone().max(far.clone());
+    let most = most + page.clone() / near.clone().min(far.clone());
+    let fault = trap + page / near.geometric_mean(far);
+    Ok(fault.between(&least, &most).within(MEASURED).predict(Basis::Derived, "fault and clearing"))
 }
 
 /// Pages that fault-around maps by default.
@@ -422,18 +394,10 @@ pub(crate) const AROUND: &str = "Linux mm/memory.c: fault_around_pages is 65536 
 
 /// A fault with fault-around: between one single-page fault and as many as it maps pages.
 fn around(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let one = facts.measured(&FAULT_MINOR, &cached_file())?;
-    let most = one.value * PAGES_AROUND;
-    let value = (one.value * most).sqrt();
-    Ok(Predicting::between(Basis::Derived, value, one.value / AROUND_SPREAD, most * AROUND_SPREAD)
-        .formula("between one and all", "single-page fault x sqrt(pages mapped): between one fault and one per page")
-        .input(one.clone())
-        .constant("pages mapped by one fault", PAGES_AROUND, Unit::Count, AROUND)
-        .source(AROUND)
-        .derived_as(format!(
-            "{:.0} ns x sqrt({PAGES_AROUND}) = {value:.0} ns, between {:.0} and {most:.0} ns",
-            one.value, one.value
-        )))
+    let one = measured(facts, &FAULT_MINOR, &cached_file())?;
+    let all = fact("pages mapped by one fault", PAGES_AROUND, Unit::Count, AROUND).source(AROUND) * one.clone();
+    let fault = one.clone().geometric_mean(all.clone()).between(&one, &all);
+    Ok(fault.within(AROUND_SPREAD).predict(Basis::Derived, "between one and all"))
 }
 
 /// Tolerance of the two bounds, as a factor, for errors of the measured fault.
@@ -464,7 +428,7 @@ mod tests {
         // 40 mispredictions, of 10 to 30 cycles on every core of the table.
         let added = steered.value - 1294.9;
         assert!((400.0..=1200.0).contains(&added), "{added}");
-        assert!(steered.derivation.contains("40 mitigated returns"), "{}", steered.derivation);
+        assert!(steered.inputs.iter().any(|input| input.name == "mitigated returns"), "{steered:?}");
         facts_about(&[], |facts| assert!(predict(facts, &FAULT_MINOR, &cached_file()).is_err()));
     }
 

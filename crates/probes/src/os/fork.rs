@@ -12,7 +12,7 @@ use kelvin_sys::process::{SharedCell, fork_and_exit, fork_and_stamp};
 use kelvin_sys::usage::{Who, usage};
 
 use super::lives::{core_frequency, make_small, small_image_text, time_lives};
-use crate::predict::Predicting;
+use crate::formula::{Expr, measured, published};
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_FORK.id.as_str(),
@@ -146,40 +146,22 @@ const PUBLICATION: &str = "reference machine zenbook-2011 (Core i5-2557M at 1.6 
 const FACTOR: f64 = 3.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let frequency = core_frequency(facts)?;
-    let gigahertz = frequency.value / 1e9;
+    let cycles = |name: &str, cycles: f64| -> Result<Expr, NoPrediction> {
+        Ok(published(name, cycles, Unit::Cycles, PUBLICATION) / Expr::from(core_frequency(facts)?))
+    };
     if *metric == PROCESS_FORK {
-        let value = PUBLISHED_CYCLES / gigahertz;
-        return Ok(Predicting::within_factor(Basis::Published, value, FACTOR)
-            .formula("published cycles", "published cycles / core frequency")
-            .constant("fork, published", PUBLISHED_CYCLES, Unit::Cycles, PUBLICATION)
-            .input(frequency)
-            .source(PUBLICATION)
-            .derived_as(format!("{PUBLISHED_CYCLES:.0} cycles / {gigahertz:.2} GHz = {:.1} us", value / 1e3)));
+        let fork = cycles("fork, published", PUBLISHED_CYCLES)?;
+        return Ok(fork.within(FACTOR).predict(Basis::Published, "published cycles"));
     }
+    let fork = measured(facts, &PROCESS_FORK, &Case::new())?;
     if *metric == PROCESS_FORK_CHILD {
-        let fork = facts.measured(&PROCESS_FORK, &Case::new())?;
-        let switch = SWITCH_CYCLES / gigahertz;
-        let (fork_time, value) = (fork.value, fork.value + switch);
+        let child = fork.clone() + cycles("context switch, published", SWITCH_CYCLES)?;
         // At least the switch is added; at most the new address space's cold caches and TLB double it all.
-        return Ok(Predicting::between(Basis::Derived, value, fork_time, 2.0 * value)
-            .formula("fork and a switch", "fork until it returns + one context switch")
-            .input(fork)
-            .constant("context switch, published", SWITCH_CYCLES, Unit::Cycles, PUBLICATION)
-            .input(frequency)
-            .source(PUBLICATION)
-            .derived_as(format!(
-                "{:.1} us fork + {SWITCH_CYCLES:.0} cycles / {gigahertz:.2} GHz switch = {:.1} us",
-                fork_time / 1e3,
-                value / 1e3
-            )));
+        let most = 2.0 * child.clone();
+        return Ok(child.between(&fork, &most).predict(Basis::Derived, "fork and a switch"));
     }
-    let fork = facts.measured(&PROCESS_FORK, &Case::new())?;
-    let value = 2.0 * fork.value;
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula("made and taken down", "2 x os.process.fork: what it makes is taken down again")
-        .input(fork.clone())
-        .derived_as(format!("2 x {:.1} us fork = {:.1} us", fork.value / 1e3, value / 1e3)))
+    let remark = "what fork makes is taken down again";
+    Ok((2.0 * fork).within(1.5).explained(Basis::Derived, "made and taken down", remark))
 }
 
 #[cfg(test)]
@@ -194,7 +176,7 @@ mod tests {
             let fork = predict(facts, &PROCESS_FORK, &Case::new()).unwrap();
             // 67,226.17 / 3.2 GHz
             assert!((fork.value - 21_008.18).abs() < 0.01, "{}", fork.value);
-            assert_eq!(fork.derivation, "67226 cycles / 3.20 GHz = 21.0 us");
+            assert_eq!(fork.derivation, "67200 cycles / 3.20 GHz = 21.0 µs");
             let child = predict(facts, &PROCESS_FORK_CHILD, &Case::new()).unwrap();
             // 40,000 + 1,606.55 / 3.2
             assert!((child.value - 40_502.05).abs() < 0.01, "{}", child.value);

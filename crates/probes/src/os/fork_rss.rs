@@ -6,13 +6,13 @@
 use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_FILL, PageSize};
 use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::Arena;
 use kelvin_sys::process::fork_and_exit;
 
+use crate::formula::{Expr, fact, given, measured};
 use crate::memory::axes::{check_pages, page_sizes, pages};
 use crate::memory::{allowance, bandwidth};
-use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_FORK_RSS.id.as_str(),
@@ -122,52 +122,33 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = RESIDENT.of(case).ok_or_else(|| NoPrediction::because("the case has no resident"))?;
     let huge = PageSize::of(case) == Some(PageSize::Huge);
-    let pages = |bytes: u64| Ok(bytes as f64 / page_size(facts.machine(), huge)? as f64);
-    match (huge, bytes) {
-        (false, USUAL) => Err(NoPrediction::because(
-            "published costs of a page-table entry are of machines of 2011 and differ threefold",
-        )),
+    let size = page_size(facts.machine(), huge)?;
+    let pages = |bytes: u64| fact("pages", (bytes / size) as f64, Unit::Count, "resident bytes / page size");
+    let (time, name) = match (huge, bytes) {
+        (false, USUAL) => {
+            return Err(NoPrediction::because(
+                "published costs of a page-table entry are of machines of 2011 and differ threefold",
+            ));
+        }
         (false, SMALL) => {
-            let (fork, usual) = (facts.measured(&PROCESS_FORK, &Case::new())?, at(facts, USUAL, PageSize::Base)?);
-            let each = ((usual.value - fork.value) / pages(USUAL)?).max(0.0);
-            Ok(linear(
-                [fork.value, pages(SMALL)?, each],
-                "os.process.fork + pages x what each of 16 MiB takes",
-                [fork, usual],
-            ))
+            let (fork, usual) = (measured(facts, &PROCESS_FORK, &Case::new())?, at(facts, USUAL, PageSize::Base)?);
+            let each = ((usual - fork.clone()) / (USUAL / size) as f64).at_least_zero();
+            (fork + pages(SMALL) * each, "fork and pages of 16 MiB")
         }
         (false, _) => {
-            let (entry, small, usual) = entry(facts)?;
-            let further = pages(bytes)? - pages(SMALL)?;
-            Ok(linear(
-                [small.value, further, entry],
-                "1 MiB + further pages x what each up to 16 MiB takes",
-                [small, usual],
-            ))
+            (at(facts, SMALL, PageSize::Base)? + pages(bytes - SMALL) * entry(facts)?, "1 MiB and further pages")
         }
         (true, USUAL) => {
-            let (entry, small, usual) = entry(facts)?;
-            let (table, clearing) = table(facts, entry)?;
-            let none = small.value - entry * SMALL as f64 / page_size(facts.machine(), false)? as f64;
-            let parts = [none, pages(USUAL)?, table];
-            Ok(linear(
-                parts,
-                "a process without memory + huge pages x (an entry + a page-table page cleared)",
-                [small, usual, clearing],
-            ))
+            let small = (SMALL / page_size(facts.machine(), false)?) as f64;
+            let none = at(facts, SMALL, PageSize::Base)? - small * entry(facts)?;
+            (none + pages(USUAL) * huge_entry(facts)?, "no memory and huge pages")
         }
         (true, _) => {
-            let (entry, ..) = entry(facts)?;
-            let (table, clearing) = table(facts, entry)?;
             let usual = at(facts, USUAL, PageSize::Huge)?;
-            let parts = [usual.value, pages(bytes)? - pages(USUAL)?, table];
-            Ok(linear(
-                parts,
-                "16 MiB of huge pages + further ones x (an entry + a page-table page cleared)",
-                [usual, clearing],
-            ))
+            (usual + pages(bytes - USUAL) * huge_entry(facts)?, "16 MiB of huge pages and further ones")
         }
-    }
+    };
+    Ok(time.within(1.5).predict(Basis::Derived, name))
 }
 
 /// The smallest size, which costs little more than a process without memory.
@@ -175,32 +156,22 @@ const SMALL: u64 = MIB;
 /// A size whose entries cost several times that, and which every run measures.
 const USUAL: u64 = 16 * MIB;
 
-fn at(facts: &Facts<'_>, bytes: u64, pages: PageSize) -> Result<Input, NoPrediction> {
-    facts.measured(&PROCESS_FORK_RSS, &Case::new().with(RESIDENT, bytes).at(pages))
+fn at(facts: &Facts<'_>, bytes: u64, pages: PageSize) -> Result<Expr, NoPrediction> {
+    measured(facts, &PROCESS_FORK_RSS, &Case::new().with(RESIDENT, bytes).at(pages))
 }
 
-/// Nanoseconds of a page-table entry, by the two sizes that it follows from.
-fn entry(facts: &Facts<'_>) -> Result<(f64, Input, Input), NoPrediction> {
+/// The time of a page-table entry, by the two sizes that it follows from.
+fn entry(facts: &Facts<'_>) -> Result<Expr, NoPrediction> {
     let (small, usual) = (at(facts, SMALL, PageSize::Base)?, at(facts, USUAL, PageSize::Base)?);
     let pages = (USUAL - SMALL) as f64 / page_size(facts.machine(), false)? as f64;
-    Ok((((usual.value - small.value) / pages).max(0.0), small, usual))
+    Ok(((usual - small) / pages).at_least_zero())
 }
 
-/// Nanoseconds of a huge page: its entry, and the page-table page that is cleared for the time when it is split.
-fn table(facts: &Facts<'_>, entry: f64) -> Result<(f64, Input), NoPrediction> {
-    let fill = facts.measured(&BANDWIDTH_FILL, &bandwidth::in_memory(facts.machine()))?;
-    let table = page_size(facts.machine(), false)? as f64;
-    Ok((entry + table * 1e9 / fill.value, fill))
-}
-
-/// What a process takes, and so many pages more at so many nanoseconds each.
-fn linear<const N: usize>([from, pages, each]: [f64; 3], formula: &'static str, inputs: [Input; N]) -> Prediction {
-    let value = from + pages * each;
-    Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula(formula, formula)
-        .inputs(inputs)
-        .constant("pages", pages, Unit::Count, "resident bytes / page size")
-        .derived_as(format!("{:.1} us + {pages:.0} pages x {each:.0} ns = {:.1} us", from / 1e3, value / 1e3))
+/// The time of a huge page: its entry, and the page-table page that is cleared for the time when it is split.
+fn huge_entry(facts: &Facts<'_>) -> Result<Expr, NoPrediction> {
+    let fill = measured(facts, &BANDWIDTH_FILL, &bandwidth::in_memory(facts.machine()))?;
+    let table = given("page-table page", page_size(facts.machine(), false)? as f64, Unit::Bytes);
+    Ok(entry(facts)? + table / fill)
 }
 
 fn page_size(machine: &Machine, huge: bool) -> Result<u64, NoPrediction> {
@@ -250,7 +221,7 @@ mod tests {
         close(1, PageSize::Base, 22_880.0 + 256.0 * (145_200.0 - 22_880.0) / 4096.0);
         // 30 ns an entry: 3840 pages take 115.2 us.
         close(64, PageSize::Base, 30_000.0 + 16_128.0 * 30.0);
-        assert_eq!(of(64, PageSize::Base).unwrap().derivation, "30.0 us + 16128 pages x 30 ns = 513.8 us");
+        assert_eq!(of(64, PageSize::Base).unwrap().derivation, "30.0 µs + 16128 x (145 µs - 30.0 µs) / 3840 = 514 µs");
         // A page-table page is cleared in 200 ns.
         close(16, PageSize::Huge, 30_000.0 - 256.0 * 30.0 + 8.0 * 230.0);
         close(256, PageSize::Huge, 25_000.0 + 120.0 * 230.0);

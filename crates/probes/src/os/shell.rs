@@ -7,7 +7,7 @@ use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::lives::{SHELL_TRUE, place_of_true, small_image_text, time_lives_from_small_image};
-use crate::predict::Predicting;
+use crate::formula::measured;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_SHELL.id.as_str(),
@@ -47,14 +47,8 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (exec, fork) = (facts.measured(&PROCESS_EXEC, case)?, facts.measured(&PROCESS_FORK, case)?);
-    let value = 2.0 * exec.value - fork.value;
-    let derivation =
-        format!("2 x {:.0} us - {:.1} us fork = {:.0} us", exec.value / 1e3, fork.value / 1e3, value / 1e3);
-    Ok(Predicting::within_factor(Basis::Derived, value, 2.0)
-        .formula("two programs", "2 x os.process.exec - os.process.fork")
-        .inputs([exec, fork])
-        .derived_as(derivation))
+    let (exec, fork) = (measured(facts, &PROCESS_EXEC, case)?, measured(facts, &PROCESS_FORK, case)?);
+    Ok((2.0 * exec - fork).within(2.0).predict(Basis::Derived, "two programs"))
 }
 
 #[cfg(test)]

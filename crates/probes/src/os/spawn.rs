@@ -8,7 +8,7 @@ use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::lives::{TRUE, place_of_true, time_lives};
-use crate::predict::Predicting;
+use crate::formula::measured;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_SPAWN.id.as_str(),
@@ -43,20 +43,9 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let exec = facts.measured(&PROCESS_EXEC, case)?;
-    let (fork, vfork) = (facts.measured(&PROCESS_FORK, case)?, facts.measured(&PROCESS_VFORK, case)?);
-    let value = (exec.value - fork.value).max(0.0) + vfork.value;
-    let derivation = format!(
-        "{:.0} us - {:.1} us fork + {:.1} us vfork = {:.0} us",
-        exec.value / 1e3,
-        fork.value / 1e3,
-        vfork.value / 1e3,
-        value / 1e3
-    );
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.4)
-        .formula("exec with vfork", "os.process.exec - os.process.fork + os.process.vfork")
-        .inputs([exec, fork, vfork])
-        .derived_as(derivation))
+    let exec = measured(facts, &PROCESS_EXEC, case)?;
+    let (fork, vfork) = (measured(facts, &PROCESS_FORK, case)?, measured(facts, &PROCESS_VFORK, case)?);
+    Ok(((exec - fork).at_least_zero() + vfork).within(1.4).predict(Basis::Derived, "exec with vfork"))
 }
 
 #[cfg(test)]
@@ -69,10 +58,7 @@ mod tests {
         let known = [(&PROCESS_EXEC, 400_000.0), (&PROCESS_FORK, 30_000.0), (&PROCESS_VFORK, 12_000.0)];
         facts_about(&known.map(|(metric, value)| (metric.id.as_str(), Some(value))), |facts| {
             let spawn = predict(facts, &PROCESS_SPAWN, &Case::new()).unwrap();
-            assert_eq!(
-                (spawn.value, spawn.derivation.as_str()),
-                (382_000.0, "400 us - 30.0 us fork + 12.0 us vfork = 382 us")
-            );
+            assert_eq!((spawn.value, spawn.derivation.as_str()), (382_000.0, "400 µs - 30.0 µs + 12.0 µs = 382 µs"));
         });
     }
 }

@@ -12,11 +12,11 @@ use kelvin_catalogue::os::{
 };
 pub(crate) use kelvin_catalogue::os::{SYSCALL_OPEN_CLOSE as OPEN_CLOSE, SYSCALL_STAT as STAT, SYSCALL_WRITE as WRITE};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::calls::{self, Selected};
 
 use super::syscall_null::getppid;
-use crate::predict::Predicting;
+use crate::formula::{fact, measured};
 
 /// Bytes mapped and unmapped.
 const MAPPED: usize = 64 << 10;
@@ -190,23 +190,18 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 
 /// Another call that does as little.
 fn like_a_read(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let read = facts.measured(&SYSCALL_READ, &Case::new())?;
-    Ok(Predicting::same_as(read, 1.5, " for a read, as short a way").complete())
+    let read = measured(facts, &SYSCALL_READ, &Case::new())?;
+    Ok(read.within(1.5).explained(Basis::Derived, "the same", "a read has as short a path"))
 }
 
 /// A look at more descriptors than the fewest: each is looked up and asked by itself.
 fn by_descriptors(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let count = DESCRIPTORS.of(case).filter(|&count| count > FEWEST);
     let count = count.ok_or_else(|| NoPrediction::because(NO_WORK_PUBLISHED))? as f64;
-    let null = facts.measured(&SYSCALL_NULL, &getppid())?;
-    let few = facts.measured(&SYSCALL_SELECT, &Case::new().with(DESCRIPTORS, FEWEST))?;
-    let each = (few.value - null.value).max(0.0) / FEWEST as f64;
-    let value = null.value + count * each;
-    let derivation = format!("{:.0} ns + {count} x {each:.1} ns a descriptor = {value:.0} ns", null.value);
-    Ok(Predicting::within_factor(Basis::Derived, value, 3.0)
-        .formula("by descriptors", "os.syscall.null + descriptors x what each of few takes beyond it")
-        .inputs([null, few])
-        .derived_as(derivation))
+    let null = measured(facts, &SYSCALL_NULL, &getppid())?;
+    let few = measured(facts, &SYSCALL_SELECT, &Case::new().with(DESCRIPTORS, FEWEST))?;
+    let each = (few - null.clone()).at_least_zero() / FEWEST as f64;
+    Ok((null + count * each).within(3.0).predict(Basis::Derived, "by descriptors"))
 }
 
 /// The fewest descriptors that are measured.
@@ -214,17 +209,11 @@ const FEWEST: u64 = 10;
 
 /// A null call and a short path beyond it, whose length is from this source.
 pub(super) fn short_way(facts: &Facts<'_>, source: &str) -> Result<Prediction, NoPrediction> {
-    let null = facts.measured(&SYSCALL_NULL, &getppid())?;
+    let null = measured(facts, &SYSCALL_NULL, &getppid())?;
     let work = SHORT_WAY_INSTRUCTIONS * NANOSECONDS_AN_INSTRUCTION;
-    let value = null.value + work;
-    Ok(Predicting::between(Basis::Derived, value, null.value, 3.0 * null.value + work)
-        .formula("null call and a short path", "os.syscall.null + 150 instructions at two per cycle and 3 GHz")
-        .input(null.clone())
-        .source(source)
-        .derived_as(format!(
-            "{:.1} ns + {work:.0} ns = {value:.1} ns; predicted range: the null call to three times it + {work:.0} ns",
-            null.value
-        )))
+    let work = fact("150 instructions at two per cycle and 3 GHz", work, Unit::Nanoseconds, source).source(source);
+    let most = 3.0 * null.clone() + work.clone();
+    Ok((null.clone() + work).between(&null, &most).predict(Basis::Derived, "null call and a short path"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use kelvin_sys::usage::{Usage, Who, clock_ticks, usage};
 use kelvin_sys::{cpu, kernels};
 
 use super::lives::core_frequency;
-use crate::predict::Predicting;
+use crate::formula::{Expr, fact, given, measured};
 
 pub(crate) static PROBE: Probe = Probe {
     id: TASKS.as_str(),
@@ -262,6 +262,11 @@ impl Split {
         self.tasks.min(self.cpus) as f64
     }
 
+    /// The same in formulas.
+    fn filled_cpus(&self) -> Expr {
+        fact("CPUs that the tasks can fill", self.filled(), Unit::Count, "min(tasks, allowed CPUs)")
+    }
+
     /// Share of the work on the busiest CPU if equal tasks are distributed and none is migrated: ceil(n / P) / n.
     fn longest_share(&self) -> f64 {
         self.tasks.div_ceil(self.cpus) as f64 / self.tasks as f64
@@ -286,57 +291,36 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 }
 
 fn predict_elapsed(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
-    let alone = facts.measured(&TASKS_ELAPSED, &split.alone())?;
-    let time = alone.value;
-    let (value, longest) = (time / split.filled(), time * split.longest_share());
-    Ok(Predicting::between(Basis::Derived, value, value / TOLERANCE, longest * TOLERANCE)
-        .formula("shared by CPUs", "time of one task / min(tasks, CPUs)")
-        .input(alone)
-        .constant("CPUs that the tasks can fill", split.filled(), Unit::Count, "min(tasks, allowed CPUs)")
-        .derived_as(format!(
-            "{:.1} ms / min({}, {}) = {:.1} ms; {:.1} ms if no task is migrated",
-            time / 1e6,
-            split.tasks,
-            split.cpus,
-            value / 1e6,
-            longest / 1e6
-        )))
+    let alone = measured(facts, &TASKS_ELAPSED, &split.alone())?;
+    // If no task is migrated, the CPU with the most of them ends last.
+    let longest = alone.clone() * split.longest_share();
+    let shared = alone / split.filled_cpus();
+    let least = shared.clone().within(TOLERANCE);
+    Ok(shared.between(&least, &longest.within(TOLERANCE)).predict(Basis::Derived, "shared by CPUs"))
 }
 
 fn predict_user(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
-    let alone = facts.measured(&TASKS_USER, &split.alone())?;
-    let time = alone.value;
-    Ok(Predicting::within_factor(Basis::Derived, time, TOLERANCE)
-        .formula("work of one", "user time of one task: the work is the same")
-        .input(alone)
-        .derived_as(format!("{:.1} ms, for any number of tasks", time / 1e6)))
+    let alone = measured(facts, &TASKS_USER, &split.alone())?;
+    Ok(alone.within(TOLERANCE).explained(Basis::Derived, "work of one", "the work is the same for any number of tasks"))
 }
 
 fn predict_system(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
-    let (making, name) = match split.kind {
+    let (creation, name) = match split.kind {
         TaskKind::Threads => (&THREAD_CREATE, "threads made one by one"),
         TaskKind::Processes => (&PROCESS_FORK, "processes made one by one"),
     };
-    let making = facts.measured(making, &Case::new())?;
-    let (one, value) = (making.value, making.value * split.tasks as f64);
+    let tasks = fact("tasks", split.tasks as f64, Unit::Count, "the case");
+    let time = tasks * measured(facts, creation, &Case::new())?;
     // Ticks may put all of it into user time.
-    let high = LIFE_OVER_CREATION * value + INTERRUPTS * ADDS as f64;
-    Ok(Predicting::between(Basis::Derived, value, 0.0, high)
-        .formula(name, "tasks x time to create one")
-        .input(making)
-        .constant("tasks", split.tasks as f64, Unit::Count, "the case")
-        .derived_as(format!("{} x {:.1} us = {:.1} us", split.tasks, one / 1e3, value / 1e3)))
+    let most = LIFE_OVER_CREATION * time.clone() + given("interrupts", INTERRUPTS * ADDS as f64, Unit::Nanoseconds);
+    Ok(time.between(&given("none", 0.0, Unit::Nanoseconds), &most).predict(Basis::Derived, name))
 }
 
+/// Tasks that share nothing scale with the CPUs; if none is migrated, the CPU with the most of them ends last.
 fn predict_efficiency(split: &Split) -> Prediction {
     let low = 1.0 / (split.filled() * split.longest_share() * TOLERANCE);
-    Predicting::between(Basis::Derived, 1.0, low, TOLERANCE)
-        .formula("perfect scaling", "1: tasks that share nothing scale with the CPUs")
-        .constant("CPUs that the tasks can fill", split.filled(), Unit::Count, "min(tasks, allowed CPUs)")
-        .derived_as(format!(
-            "{} tasks on {} CPUs: 1; at least {low:.2} even if no task is migrated",
-            split.tasks, split.cpus
-        ))
+    let perfect = Expr::from(1.0).beside(&split.filled_cpus()).of_value([low, TOLERANCE]);
+    perfect.predict(Basis::Derived, "perfect scaling")
 }
 
 fn predict_invisible(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
@@ -346,26 +330,17 @@ fn predict_invisible(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoP
              scheduler",
         ));
     }
-    let alone = facts.measured(&TASKS_ELAPSED, &split.alone())?;
-    let (time, spare) = (alone.value, (split.cpus - split.tasks) as f64);
-    let value = time / split.tasks as f64 * spare;
-    Ok(Predicting::within_factor(Basis::Derived, value, TOLERANCE)
-        .formula("idle CPUs", "CPUs without a task x elapsed time")
-        .input(alone)
-        .constant("CPUs without a task", spare, Unit::Count, "allowed CPUs - tasks")
-        .derived_as(format!("{:.1} ms / {} x {spare} = {:.1} ms", time / 1e6, split.tasks, value / 1e6)))
+    let elapsed = measured(facts, &TASKS_ELAPSED, &split.alone())? / given("tasks", split.tasks as f64, Unit::Count);
+    let spare = (split.cpus - split.tasks) as f64;
+    let spare = fact("CPUs without a task", spare, Unit::Count, "allowed CPUs - tasks");
+    Ok((spare * elapsed).within(TOLERANCE).predict(Basis::Derived, "idle CPUs"))
 }
 
 fn predict_alone(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let frequency = core_frequency(facts)?;
-    let gigahertz = frequency.value / 1e9;
-    let value = ADDS as f64 / gigahertz;
-    Ok(Predicting::within_factor(Basis::Derived, value, TOLERANCE)
-        .formula("dependent adds", "dependent adds x 1 cycle / core frequency")
-        .constant("dependent adds", ADDS as f64, Unit::Count, "the definition of the work")
-        .input(frequency)
-        .source("uops.info: ADD of two 64-bit registers has a latency of one cycle on every core listed")
-        .derived_as(format!("{ADDS} cycles / {gigahertz:.2} GHz = {:.1} ms", value / 1e6)))
+    let adds = fact("dependent adds", ADDS as f64, Unit::Cycles, "the definition of the work, one cycle for each");
+    let time = adds / Expr::from(core_frequency(facts)?);
+    let source = "uops.info: ADD of two 64-bit registers has a latency of one cycle on every core listed";
+    Ok(time.source(source).within(TOLERANCE).predict(Basis::Derived, "dependent adds"))
 }
 
 #[cfg(test)]
@@ -439,15 +414,15 @@ mod tests {
         assert!((three.value - 100e6).abs() < 1.0);
         // two of three equal tasks on one CPU: 133.3 ms, and a tenth of it for the frequency
         assert!((three.high - 146.67e6).abs() < 1e4, "{}", three.high);
-        assert_eq!(three.derivation, "200.0 ms / min(3, 2) = 100.0 ms; 133.3 ms if no task is migrated");
+        assert_eq!(three.derivation, "200 ms / 2 = 100 ms");
         assert!((predict(&facts, &TASKS_USER, &case(4)).unwrap().value - 200e6).abs() < 1.0);
         let efficiency = predict(&facts, &TASKS_EFFICIENCY, &case(3)).unwrap();
         assert!((efficiency.low - 0.75 / 1.1).abs() < 1e-9, "{}", efficiency.low);
         assert!((predict(&facts, &TASKS_INVISIBLE, &case(1)).unwrap().value - 200e6).abs() < 1.0);
         assert!(predict(&facts, &TASKS_INVISIBLE, &case(2)).is_err());
-        assert_eq!(predict(&facts, &TASKS_SYSTEM, &case(4)).unwrap().derivation, "4 x 6.0 us = 24.0 us");
+        assert_eq!(predict(&facts, &TASKS_SYSTEM, &case(4)).unwrap().derivation, "4 x 6.00 µs = 24.0 µs");
         let processes = Case::new().with(TASK_COUNT, 4).at(TaskKind::Processes);
-        assert_eq!(predict(&facts, &TASKS_SYSTEM, &processes).unwrap().derivation, "4 x 40.0 us = 160.0 us");
+        assert_eq!(predict(&facts, &TASKS_SYSTEM, &processes).unwrap().derivation, "4 x 40.0 µs = 160 µs");
     }
 
     #[test]

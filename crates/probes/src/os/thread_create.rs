@@ -9,7 +9,7 @@ use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit}
 use kelvin_sys::thread::Starter;
 use kelvin_sys::usage::{Who, usage};
 
-use crate::predict::Predicting;
+use crate::formula::{measured, published};
 
 pub(crate) static PROBE: Probe = Probe {
     id: THREAD_CREATE.id.as_str(),
@@ -93,36 +93,20 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     if *metric != THREAD_CREATE {
         return after_creation(facts, metric);
     }
-    let fork = facts.measured(&PROCESS_FORK, &Case::new())?;
-    let share = (SHARES[0] * SHARES[1]).sqrt();
-    let (fork_time, value) = (fork.value, share * fork.value);
-    Ok(Predicting::within_factor(Basis::Derived, value, FACTOR)
-        .formula("published share of fork", "published ratio of pthread_create to fork x fork measured in this run")
-        .input(fork)
-        .constant("pthread_create over fork", share, Unit::Ratio, PUBLICATION)
-        .source(PUBLICATION)
-        .derived_as(format!("{share:.3} x {:.1} us fork = {:.1} us", fork_time / 1e3, value / 1e3)))
+    let fork = measured(facts, &PROCESS_FORK, &Case::new())?;
+    let share = published("pthread_create over fork", (SHARES[0] * SHARES[1]).sqrt(), Unit::Ratio, PUBLICATION);
+    Ok((share * fork).within(FACTOR).predict(Basis::Derived, "published share of fork"))
 }
 
-/// Until a thread runs, or has ended and is joined.
+/// Until a thread runs, or has ended and is joined: what creation makes is then taken down again.
 fn after_creation(facts: &Facts<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
-    let create = facts.measured(&THREAD_CREATE, &Case::new())?;
-    let switch = facts.measured(&SWITCH_THREAD_FUTEX, &Case::new())?;
-    let (creations, name, formula) = match *metric == THREAD_CREATE_RUN {
-        true => (1.0, "created and run", "os.thread.create + 2 x os.switch.thread.futex"),
-        false => (
-            2.0,
-            "created, run and ended",
-            "2 x os.thread.create, for what is made is taken down again, + 2 x os.switch.thread.futex",
-        ),
+    let create = measured(facts, &THREAD_CREATE, &Case::new())?;
+    let switches = 2.0 * measured(facts, &SWITCH_THREAD_FUTEX, &Case::new())?;
+    let (time, name) = match *metric == THREAD_CREATE_RUN {
+        true => (create + switches, "created and run"),
+        false => (2.0 * create + switches, "created, run and ended"),
     };
-    let value = creations * create.value + 2.0 * switch.value;
-    let derivation =
-        format!("{creations} x {:.0} ns + 2 x {:.0} ns a switch = {value:.0} ns", create.value, switch.value);
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula(name, formula)
-        .inputs([create, switch])
-        .derived_as(derivation))
+    Ok(time.within(1.5).predict(Basis::Derived, name))
 }
 
 #[cfg(test)]
@@ -136,7 +120,7 @@ mod tests {
             let prediction = predict(facts, &THREAD_CREATE, &Case::new()).unwrap();
             // sqrt(0.143349 x 0.128722) x 50 us
             assert!((prediction.value - 6_791.9).abs() < 1.0, "{}", prediction.value);
-            assert_eq!(prediction.derivation, "0.136 x 50.0 us fork = 6.8 us");
+            assert_eq!(prediction.derivation, "0.136 x 50.0 µs = 6.79 µs");
         });
     }
 

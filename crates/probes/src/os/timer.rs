@@ -5,12 +5,12 @@
 
 use kelvin_catalogue::os::{TIMER_SLACK, TIMER_WAKEUP, TokenMeans};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::calls::{set_timer_slack, sleep_until, timer_slack};
 use kelvin_sys::clock::monotonic;
 
 use super::switch::cross_cpu;
-use crate::predict::Predicting;
+use crate::formula::{Expr, fact, given, measured, published};
 
 /// The requested length of each sleep, in nanoseconds.
 const SLEEP: u64 = 1_000_000;
@@ -79,41 +79,28 @@ const WAKING_BOUNDS: (f64, f64) = (1_700.0, 45_000.0);
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let slack = TIMER_SLACK.of(case);
     let slack = slack.ok_or_else(|| NoPrediction::because("the case does not name a timer slack"))? as f64;
-    match facts.measured(&cross_cpu::METRIC, &Case::new().at(TokenMeans::Pipe)) {
+    let slack = fact("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back");
+    match measured(facts, &cross_cpu::METRIC, &Case::new().at(TokenMeans::Pipe)) {
         Ok(waking) => Ok(by_waking(slack, waking)),
-        Err(_) => Ok(published(slack)),
+        Err(_) => Ok(by_publications(slack)),
     }
 }
 
 /// The slack, and waking an idle CPU as measured.
-fn by_waking(slack: f64, waking: Input) -> Prediction {
-    let value = slack + waking.value;
-    let derivation = format!("{:.3} us + {:.1} us of waking = {:.1} us", slack / 1e3, waking.value / 1e3, value / 1e3);
-    Predicting::between(Basis::Derived, value, value / 2.0, slack + 3.0 * waking.value)
-        .formula("slack and measured waking", "timer slack + os.switch.cross_cpu")
-        .constant("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back")
-        .input(waking)
-        .derived_as(derivation)
+fn by_waking(slack: Expr, waking: Expr) -> Prediction {
+    let sum = slack.clone() + waking.clone();
+    let (least, most) = (sum.clone() / 2.0, slack + 3.0 * waking);
+    sum.between(&least, &most).predict(Basis::Derived, "slack and measured waking")
 }
 
-/// The slack, and what waking takes in publications.
-fn published(slack: f64) -> Prediction {
-    let value = slack + WAKING;
+/// The slack, and what waking takes in publications: from the fastest wake-up, as a timer may be coalesced with an earlier one.
+fn by_publications(slack: Expr) -> Prediction {
     let source = "time(7) and prctl(2): timer slack; published wake-up latencies of 1.7 us (busy CPU) to 45 us (idle \
                   virtual CPU)";
-    Predicting::between(Basis::Published, value, WAKING_BOUNDS.0, slack + WAKING_BOUNDS.1)
-        .formula("slack and published waking", "timer slack + wake-up")
-        .constant("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back")
-        .constant("wake-up", WAKING, Unit::Nanoseconds, source)
-        .source(source)
-        .derived_as(format!(
-            "{:.3} us + {:.1} us = {:.1} us; predicted range: the fastest wake-up (a timer may be coalesced with an \
-             earlier one) to the full slack + {:.0} us",
-            slack / 1e3,
-            WAKING / 1e3,
-            value / 1e3,
-            WAKING_BOUNDS.1 / 1e3
-        ))
+    let bound = |nanoseconds| given("wake-up", nanoseconds, Unit::Nanoseconds);
+    let most = slack.clone() + bound(WAKING_BOUNDS.1);
+    let sum = slack + published("wake-up", WAKING, Unit::Nanoseconds, source);
+    sum.between(&bound(WAKING_BOUNDS.0), &most).predict(Basis::Published, "slack and published waking")
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The published cost of kernel entry and exit with the mitigations in force: the prediction of a null call.
 
 use kelvin_harness::Facts;
-use kelvin_model::{Basis, Input, Mitigation, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Mitigation, NoPrediction, Prediction, Unit};
 
-use crate::predict::Predicting;
-use crate::published::{self, Figure};
+use crate::formula::{Expr, fact, published};
+use crate::published;
 
 pub(super) use crate::published::BEHRENS;
 
@@ -24,63 +24,26 @@ const RETURNS: f64 = 4.0;
 /// context tracking, random stack offsets).
 const SPREAD: f64 = 1.5;
 
-/// The cost of one mitigation.
-#[derive(Debug, PartialEq)]
-struct Added {
-    what: &'static str,
-    cycles: f64,
-    source: String,
-}
-
 /// Predicts a null call on this machine.
 pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     if facts.machine().architecture != *"x86_64" {
         return Err(NoPrediction::because("the table of published costs has no trap for this processor"));
     }
     let pair = |core: &published::Core| core.system_call.map(|[entry, exit]| entry + exit);
-    let trap = published::figure(facts, |_| BEHRENS, pair)?;
-    let frequency = published::frequency(facts)?;
+    let trap = published::figure(facts, |_| BEHRENS, pair)?.expr("syscall and sysret").source(BEHRENS);
+    let instructions = fact("entry code, instructions", INSTRUCTIONS, Unit::Cycles, COUNTED).source(COUNTED);
     let (added, unknown) = mitigations(facts)?;
-    let software = INSTRUCTIONS / PER_CYCLE;
-    let extra: f64 = added.iter().map(|one| one.cycles).sum();
-    let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
-    let total = trap.value + software + extra;
-    let (low, high) = (trap.span.0 + software + extra, trap.span.1 + software + extra);
-    let terms: String = added.iter().map(|one| format!(" + {:.0} {}", one.cycles, one.what)).collect();
-    let left_out = if unknown.is_empty() {
-        String::new()
-    } else {
-        format!("; not included, as not published: {}", unknown.join(", "))
+    let cycles = added.into_iter().fold(trap + instructions / PER_CYCLE, |sum, one| sum + one);
+    let call = cycles / Expr::from(published::frequency(facts)?);
+    let left_out = match unknown.is_empty() {
+        true => String::new(),
+        false => format!("not included, as not published: {}", unknown.join(", ")),
     };
-    let mut predicting = Predicting::between(
-        Basis::Published,
-        nanoseconds(total),
-        nanoseconds(low / SPREAD),
-        nanoseconds(high * SPREAD),
-    )
-    .formula(
-        "instructions and mitigations",
-        "(entry and exit instructions + entry code + mitigations in force) / core frequency",
-    )
-    .input(trap.input("syscall and sysret"))
-    .constant("entry code, instructions", INSTRUCTIONS, Unit::Count, COUNTED)
-    .input(frequency.clone())
-    .source(BEHRENS)
-    .source(COUNTED);
-    for one in &added {
-        predicting = predicting.input(published::cycles(one.what, one.cycles, &one.source)).source(one.source.clone());
-    }
-    Ok(predicting.derived_as(format!(
-        "{:.0} syscall and sysret + {INSTRUCTIONS} instructions / {PER_CYCLE} per cycle{terms} = {total:.0} cycles / \
-         {:.3} GHz = {:.1} ns; predicted range: a factor of {SPREAD} either way{left_out}",
-        trap.value,
-        frequency.value / 1e9,
-        nanoseconds(total)
-    )))
+    Ok(call.within(SPREAD).explained(Basis::Published, "instructions and mitigations", &left_out))
 }
 
 /// The cost of the mitigations in force per call, and those without a published figure.
-fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Added>, Vec<String>), NoPrediction> {
+fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Expr>, Vec<String>), NoPrediction> {
     let Some(all) = facts.machine().cpu.mitigations.get() else {
         return Ok((Vec::new(), vec!["mitigations, which are unknown".into()]));
     };
@@ -92,22 +55,17 @@ fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Added>, Vec<String>), NoPredict
         published::figure(facts, move |core| from_paper(core, pick).unwrap_or(core.source), pick)
     };
     if status("meltdown").contains("PTI") {
-        let one = figure(|core| core.table_switch)?;
-        added.push(Added { what: "for two page-table switches (PTI)", cycles: 2.0 * one.value, source: one.source });
+        added.push(2.0 * figure(|core| core.table_switch)?.expr("page-table switch (PTI)"));
     }
     if ["mds", "tsx_async_abort", "mmio_stale_data", "reg_file_data_sampling", "tsa"]
         .iter()
         .any(|name| status(name).contains("Clear CPU buffers"))
     {
-        let one = figure(|core| core.buffer_clearing)?;
-        added.push(Added { what: "for clearing buffers", cycles: one.value, source: one.source });
+        added.push(figure(|core| core.buffer_clearing)?.expr("clearing buffers"));
     }
-    let misprediction = published::figure(facts, |core| core.source, |core| core.misprediction)?;
-    if returns_are_steered(all) {
-        added.push(mispredicted("for mitigated returns", RETURNS, &misprediction));
-    }
+    added.extend(steered_returns(facts, RETURNS)?);
     if status("spectre_v2").contains("Retpolines") && dispatches_indirectly(facts) {
-        added.push(mispredicted("for a retpoline in the dispatch", 1.0, &misprediction));
+        added.push(mispredicted(facts, "retpoline in the dispatch", 1.0)?);
     }
     if status("retbleed").contains("IBRS") || status("spectre_v2").contains("Mitigation: IBRS") {
         unknown.push("IBRS, two writes to a control register".into());
@@ -130,26 +88,22 @@ fn returns_are_steered(mitigations: &[Mitigation]) -> bool {
 ///
 /// # Errors
 /// If no cost of a misprediction is published.
-pub(crate) fn steered_returns(facts: &Facts<'_>, returns: f64) -> Result<Option<Input>, NoPrediction> {
+pub(crate) fn steered_returns(facts: &Facts<'_>, returns: f64) -> Result<Option<Expr>, NoPrediction> {
     if !facts.machine().cpu.mitigations.get().is_some_and(|all| returns_are_steered(all)) {
         return Ok(None);
     }
-    let misprediction = published::figure(facts, |core| core.source, |core| core.misprediction)?;
-    let added = mispredicted("mitigated returns", returns, &misprediction);
-    Ok(Some(published::cycles(added.what, added.cycles, &added.source)))
+    mispredicted(facts, "mitigated returns", returns).map(Some)
 }
 
 /// Branches that the mitigation deliberately makes mispredict.
-fn mispredicted(what: &'static str, branches: f64, one: &Figure) -> Added {
-    Added {
-        what,
-        cycles: branches * one.value,
-        source: format!(
-            "{branches} mispredicted branches of {} cycles ({}); Linux Documentation/admin-guide/hw-vuln/srso.rst and \
-             spectre.rst: speculation is redirected to a safe target",
-            one.value, one.source
-        ),
-    }
+fn mispredicted(facts: &Facts<'_>, name: &str, branches: f64) -> Result<Expr, NoPrediction> {
+    let one = published::figure(facts, |core| core.source, |core| core.misprediction)?;
+    let source = format!(
+        "{branches} mispredicted branches of {} cycles ({}); Linux Documentation/admin-guide/hw-vuln/srso.rst and \
+         spectre.rst: speculation is redirected to a safe target",
+        one.value, one.source
+    );
+    Ok(published(name, branches * one.value, Unit::Cycles, source))
 }
 
 /// Whether the kernel calls through its table of system calls; since 6.9 it compares and jumps instead.

@@ -12,14 +12,14 @@ use kelvin_catalogue::os::{
     SWITCH_PROCESS_FUTEX_OWN, SWITCH_PROCESS_PIPE, TokenMeans,
 };
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::{Scope, Shared};
 use kelvin_sys::stream::{self, Stream};
 use kelvin_sys::token::{Channel, Means, Side};
 
+use crate::formula::{Expr, given, measured};
 use crate::memory::{bandwidth, core_to_core};
-use crate::predict::Predicting;
 
 /// Bytes of one iteration: the acknowledgement at the end of a batch, a few microseconds on one CPU and some tens
 /// between two, is then within a few percent of the shortest batch.
@@ -187,96 +187,58 @@ fn run(bench: &mut Bench<'_>, case: &Case, kind: stream::StreamKind, metric: &Me
 
 /// Over sockets: the same bytes over the same sockets, measured without acknowledgements.
 fn over_sockets(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let stream = facts.measured(&BANDWIDTH_UNIX, case)?;
-    Ok(Predicting::same_as(stream, 1.3, " over the same sockets, without acknowledgements").complete())
+    let stream = measured(facts, &BANDWIDTH_UNIX, case)?;
+    Ok(stream.within(1.3).explained(Basis::Derived, "the same", "the same sockets, without acknowledgements"))
 }
 
 /// Over a pipe, which holds one large message or several small ones: its ends take turns, on one CPU and on two.
 fn over_a_pipe(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let message = message(case)?;
-    let on_one = Case::new().at(Placement::SameCpu).with(MESSAGE, message);
-    let pipes = (PIPE_BYTES / message).max(1) as f64;
-    let time = |input: &Input| message as f64 * 1e9 / input.value;
+    let (bytes, message) = message(case)?;
+    let on_one = Case::new().at(Placement::SameCpu).with(MESSAGE, bytes);
+    let pipes = given("messages in a full pipe", (PIPE_BYTES / bytes).max(1) as f64, Unit::Count);
     if Placement::of(case) == Some(Placement::SameCpu) {
-        let stream = facts.measured(&BANDWIDTH_UNIX, &on_one)?;
-        let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
-        let moving = time(&stream);
-        let takes = moving + 2.0 * switch.value / pipes;
-        let derivation = format!(
-            "{message} B in {moving:.0} ns as over Unix sockets + 2 x {:.0} ns / {pipes} = {takes:.0} ns",
-            switch.value
-        );
-        return Ok(rate(message, takes)
-            .formula(
-                "full pipes on one CPU",
-                "message / (message / net.bandwidth.unix + 2 x os.switch.process.pipe for each full pipe)",
-            )
-            .inputs([stream, switch])
-            .derived_as(derivation));
+        let stream = measured(facts, &BANDWIDTH_UNIX, &on_one)?;
+        let switch = measured(facts, &SWITCH_PROCESS_PIPE, &Case::new())?;
+        let time = message.clone() / stream + 2.0 * switch / pipes;
+        return Ok((message / time).within(SPREAD).predict(Basis::Derived, "full pipes on one CPU"));
     }
-    let alone = facts.measured(&IPC_PIPE_BANDWIDTH, &on_one)?;
-    let woken = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Pipe))?;
+    let alone = measured(facts, &IPC_PIPE_BANDWIDTH, &on_one)?;
+    let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Pipe))?;
     let line = core_to_core::line(facts)?;
-    let (copying, lines) = (time(&alone), core_to_core::beyond_a_line(line.value, message as f64));
-    let takes = copying + 2.0 * woken.value / pipes + lines;
-    let derivation = format!(
-        "{message} B in {copying:.0} ns as on one CPU + 2 x {:.0} ns / {pipes} + {lines:.0} ns from CPU to CPU = {takes:.0} ns",
-        woken.value
-    );
-    Ok(rate(message, takes)
-        .formula("full pipes on two CPUs", 
-            "message / (message / os.ipc.pipe.bandwidth on one CPU + 2 x os.switch.cross_cpu for each full pipe + lines x \
-             mem.core_to_core / 10)",
-        )
-        .inputs([alone, woken, line])
-        .derived_as(derivation))
+    let lines = core_to_core::beyond_a_line(line.value, bytes as f64) / line.value;
+    let lines = given("cache lines / 10", lines, Unit::Count) * Expr::from(line);
+    let time = message.clone() / alone + 2.0 * woken / pipes + lines;
+    Ok((message / time).within(SPREAD).predict(Basis::Derived, "full pipes on two CPUs"))
 }
 
 /// Through shared memory: copies in L2, and a futex that wakes the other end for each block.
 fn through_memory(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let message = message(case)?;
-    let copy = facts.measured(&BANDWIDTH_COPY, &bandwidth::in_second_level(facts.machine())?)?;
-    let copying = message as f64 * 1e9 / (copy.value / 2.0);
+    let (_, message) = message(case)?;
+    // It counts the bytes read and the bytes written.
+    let copy = measured(facts, &BANDWIDTH_COPY, &bandwidth::in_second_level(facts.machine())?)? / 2.0;
+    let copying = message.clone() / copy;
     if Placement::of(case) == Some(Placement::SameCpu) {
-        let switch = facts.measured(&SWITCH_PROCESS_FUTEX, &Case::new())?;
-        let calls = facts.measured(&SWITCH_PROCESS_FUTEX_OWN, &Case::new())?;
-        let takes = 2.0 * (copying + switch.value) + calls.value;
-        let derivation = format!(
-            "{message} B in 2 x ({copying:.0} ns a copy + {:.0} ns a switch) + {:.0} ns calls = {takes:.0} ns",
-            switch.value, calls.value
-        );
-        return Ok(rate(message, takes)
-            .formula(
-                "copies and switches",
-                "message / (2 x (message / half of mem.bandwidth.copy in L2 + os.switch.process.futex) + \
-                 os.switch.process.futex.own)",
-            )
-            .inputs([copy, switch, calls])
-            .derived_as(derivation));
+        let switch = measured(facts, &SWITCH_PROCESS_FUTEX, &Case::new())?;
+        let calls = measured(facts, &SWITCH_PROCESS_FUTEX_OWN, &Case::new())?;
+        let time = 2.0 * (copying + switch) + calls;
+        return Ok((message / time).within(SPREAD).predict(Basis::Derived, "copies and switches"));
     }
-    let woken = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Futex))?;
-    let takes = copying + woken.value / 2.0;
-    let derivation =
-        format!("{message} B in {copying:.0} ns a copy + {:.0} ns / 2, the waker's half = {takes:.0} ns", woken.value);
-    Ok(rate(message, takes)
-        .formula(
-            "copies and a wake-up",
-            "message / (message / half of mem.bandwidth.copy in L2 + half of os.switch.cross_cpu)",
-        )
-        .inputs([copy, woken])
-        .derived_as(derivation))
+    let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Futex))?;
+    // Half of a wake-up is the waker's.
+    let time = copying + woken / 2.0;
+    Ok((message / time).within(SPREAD).predict(Basis::Derived, "copies and a wake-up"))
 }
 
-/// So many bytes in each of these times, in nanoseconds.
-fn rate(message: u64, takes: f64) -> Predicting {
-    Predicting::within_factor(Basis::Derived, message as f64 * 1e9 / takes, 2.0)
-}
+/// Predicted range, factor either way.
+const SPREAD: f64 = 2.0;
 
 /// Bytes of a pipe, by default sixteen pages.
 const PIPE_BYTES: u64 = 64 << 10;
 
-fn message(case: &Case) -> Result<u64, NoPrediction> {
-    MESSAGE.of(case).ok_or_else(|| NoPrediction::because("the case has no message"))
+/// The bytes of a message, as a number and in formulas.
+fn message(case: &Case) -> Result<(u64, Expr), NoPrediction> {
+    let bytes = MESSAGE.of(case).ok_or_else(|| NoPrediction::because("the case has no message"))?;
+    Ok((bytes, given("message", bytes as f64, Unit::Bytes)))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::super::partner::Partner;
-use crate::predict::Predicting;
+use crate::formula::measured;
 
 pub(in crate::os) static PIPE: Probe =
     probe("Round trip of a byte between two processes over pipes", &[&IPC_PIPE_LATENCY], |bench, case| {
@@ -93,31 +93,17 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     if Placement::of(case) != Some(Placement::SameCpu) {
         return two_wake_ups(facts, metric);
     }
-    let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
-    let calls = facts.measured(&SWITCH_PROCESS_PIPE_OWN, &Case::new())?;
-    let value = 2.0 * (switch.value + calls.value);
+    let switch = measured(facts, &SWITCH_PROCESS_PIPE, &Case::new())?;
+    let calls = measured(facts, &SWITCH_PROCESS_PIPE_OWN, &Case::new())?;
     let factor = if *metric == IPC_PIPE_LATENCY { 1.25 } else { 1.6 };
-    let text = format!(
-        "2 x ({:.0} ns switch + {:.0} ns write and read of a pipe) = {value:.0} ns; predicted range: a factor of \
-         {factor} either way",
-        switch.value, calls.value
-    );
-    Ok(Predicting::within_factor(Basis::Derived, value, factor)
-        .formula("two switches and calls", "2 x (write + switch + read)")
-        .input(switch)
-        .input(calls)
-        .derived_as(text))
+    Ok((2.0 * (switch + calls)).within(factor).predict(Basis::Derived, "two switches and calls"))
 }
 
 /// A round trip between two CPUs: a wake-up each way.
 fn two_wake_ups(facts: &Facts<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
     let means = if *metric == IPC_FUTEX_LATENCY { TokenMeans::Futex } else { TokenMeans::Pipe };
-    let woken = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(means))?;
-    let value = 2.0 * woken.value;
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.4)
-        .formula("two wake-ups", "2 x os.switch.cross_cpu")
-        .input(woken.clone())
-        .derived_as(format!("2 x {:.0} ns {} = {value:.0} ns", woken.value, woken.name)))
+    let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().at(means))?;
+    Ok((2.0 * woken).within(1.4).predict(Basis::Derived, "two wake-ups"))
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@
 pub(crate) use kelvin_catalogue::os::SWITCH_CROSS_CPU as METRIC;
 use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenMeans};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::super::partner::Partner;
-use crate::predict::Predicting;
+use crate::formula::measured;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     id: SWITCH_CROSS_CPU.id.as_str(),
@@ -72,8 +72,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if TokenMeans::of(case) == Some(TokenMeans::Futex) {
-        let woken = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Pipe))?;
-        return Ok(Predicting::same_as(woken, 1.3, " over pipes, as waking is most of it").complete());
+        let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Pipe))?;
+        return Ok(woken.within(1.3).explained(Basis::Derived, "the same", "most of it is the wake-up, as over pipes"));
     }
     let here = match facts.measured(&SWITCH_PROCESS_PIPE, &Case::new()) {
         Ok(switch) => format!(" (a switch on one CPU took {:.0} ns)", switch.value),

@@ -11,12 +11,12 @@ use kelvin_catalogue::os::{
     SWITCH_THREAD_PIPE, SWITCH_THREAD_PIPE_ROUND_TRIP, TokenMeans, Woken,
 };
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::super::partner::Partner;
-use crate::predict::Predicting;
+use crate::formula::measured;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     id: METRIC.id.as_str(),
@@ -107,12 +107,9 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
             Woken::ProcessPipe | Woken::ThreadPipe => TokenMeans::Pipe,
             _ => TokenMeans::Futex,
         };
-        let half = facts.measured(&SWITCH_CROSS_CPU, &Case::new().at(means))?;
-        let words = format!("half a round trip between two CPUs by {}: {:.0} ns", means.name(), half.value);
-        return Ok(Predicting::within_factor(Basis::Derived, half.value, 2.0)
-            .formula("half between two CPUs", half.name.clone())
-            .input(half)
-            .derived_as(words));
+        // A round trip between two CPUs is reported by its half.
+        let half = measured(facts, &SWITCH_CROSS_CPU, &Case::new().at(means))?;
+        return Ok(half.within(2.0).predict(Basis::Derived, "half between two CPUs"));
     }
     let trip = match woken {
         Woken::ProcessPipe => &SWITCH_PROCESS_PIPE_ROUND_TRIP,
@@ -122,14 +119,8 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         Woken::ProcessCondvar => &SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
         Woken::ThreadCondvar => &SWITCH_THREAD_CONDVAR_ROUND_TRIP,
     };
-    let trip = facts.measured(trip, &Case::new())?;
-    let half = trip.value / 2.0;
-    let derivation = format!("{:.0} ns / 2 = {half:.0} ns", trip.value);
-    Ok(Predicting::within_factor(Basis::Derived, half, 1.5)
-        .formula(format!("half of {}", trip.name), format!("{} / 2", trip.name))
-        .constant("ways of a round trip", 2.0, Unit::Count, "there and back")
-        .input(trip)
-        .derived_as(derivation))
+    let half = measured(facts, trip, &Case::new())? / 2.0;
+    Ok(half.within(1.5).predict(Basis::Derived, &format!("half of {}", trip.id)))
 }
 
 #[cfg(test)]

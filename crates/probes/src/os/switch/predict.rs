@@ -3,12 +3,12 @@
 use kelvin_catalogue::mem::{FALSE_SHARING, IncrementKind, Lines};
 use kelvin_catalogue::os::{SYSCALL_READ, SYSCALL_WRITE};
 use kelvin_harness::Facts;
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::Switching;
-use crate::predict::Predicting;
+use crate::formula::{Expr, fact, measured, published};
 
 /// One switch between processes over pipes with the pipe's calls subtracted, in nanoseconds: half of 2008.19, which
 /// spans two switches.
@@ -30,32 +30,25 @@ pub(super) fn of(facts: &Facts<'_>, metric: &Metric, what: &Switching) -> Result
     match (&what.like, what.own) {
         (Some(like), _) if metric == what.switch => like.switch(facts),
         (Some(like), own) if metric == what.round_trip => like.round_trip(facts, own),
-        (None, _) if metric == what.switch => Ok(published(facts, what.task)),
+        (None, _) if metric == what.switch => Ok(over_pipes(facts.machine(), what.task)),
         (None, Some(own)) if metric == what.round_trip => round_trip(facts, what.task, own),
         _ => calls_alone(facts, what.means),
     }
 }
 
-/// One switch over pipes, from publications.
-fn published(facts: &Facts<'_>, task: Task) -> Prediction {
-    let (value, what) = match task {
-        Task::Process => (PROCESS_SWITCH, "processes"),
-        Task::Thread => (THREAD_SWITCH, "threads"),
+/// One switch over pipes, from publications; the two system calls of a pass are subtracted from it and from the measurement.
+fn published_switch(task: Task) -> Expr {
+    let (name, value) = match task {
+        Task::Process => ("published switch between processes", PROCESS_SWITCH),
+        Task::Thread => ("published switch between threads", THREAD_SWITCH),
     };
-    Predicting::within_factor(Basis::Published, value, SPREAD)
-        .formula(
-            "published switch",
-            "published switch; the two system calls of a pass are subtracted from it and from the measurement",
-        )
-        .constant(format!("published switch between {what}"), value, Unit::Nanoseconds, STUDY)
-        .source(STUDY)
-        .source(SECOND)
-        .derived_as(format!(
-            "{:.0} ns published for two switches between {what} / 2 = {value:.0} ns, taken as a time and not as \
-             cycles; predicted range: a factor of {SPREAD} either way. {}",
-            2.0 * value,
-            mitigations(facts.machine())
-        ))
+    published(name, value, Unit::Nanoseconds, STUDY).within(SPREAD)
+}
+
+/// The prediction of a switch over pipes.
+fn over_pipes(machine: &Machine, task: Task) -> Prediction {
+    let remark = format!("half of the published two, taken as a time and not as cycles. {}", mitigations(machine));
+    published_switch(task).source(SECOND).explained(Basis::Published, "published switch", &remark)
 }
 
 /// Mitigations on every switch here that the published machine did not have.
@@ -84,17 +77,8 @@ fn mitigations(machine: &Machine) -> String {
 
 /// A round trip: two switches, and twice the calls of one pass.
 fn round_trip(facts: &Facts<'_>, task: Task, own: &Metric) -> Result<Prediction, NoPrediction> {
-    let calls = facts.measured(own, &Case::new())?;
-    let switch = published(facts, task);
-    let value = 2.0 * (switch.value + calls.value);
-    let text = format!("2 x ({:.0} ns + {:.0} ns {}) = {value:.0} ns", switch.value, calls.value, own.id);
-    let (low, high) = (2.0 * (switch.low + calls.value), 2.0 * (switch.high + calls.value));
-    Ok(Predicting::between(Basis::Derived, value, low, high)
-        .formula("two published switches", "2 x (published switch + calls of one pass)")
-        .constant("published switch", switch.value, Unit::Nanoseconds, STUDY)
-        .source(STUDY)
-        .input(calls)
-        .derived_as(text))
+    let trip = 2.0 * (published_switch(task) + measured(facts, own, &Case::new())?);
+    Ok(trip.predict(Basis::Derived, "two published switches"))
 }
 
 /// How switches over other channels are derived from those over pipes.
@@ -110,48 +94,24 @@ pub(super) struct AsWithPipes {
 impl AsWithPipes {
     /// The same switch over another channel: the scheduler's work is the same as with pipes.
     fn switch(&self, facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-        let parts = self.parts(facts)?;
-        let value = parts.iter().map(|part| part.value).sum();
-        let derivation =
-            format!("{}; {}; predicted range: a factor of {} either way", sum(&parts), self.why, self.factor);
-        Ok(self
-            .from(value, parts, "as over pipes", |names| format!("{names}: the scheduler's work is the same"))
-            .derived_as(derivation))
+        let remark = format!("the scheduler's work is the same; {}", self.why);
+        Ok(self.sum(facts)?.within(self.factor).explained(Basis::Derived, "as over pipes", &remark))
     }
 
     /// A round trip over another channel: two such switches, and twice the calls of one pass.
     fn round_trip(&self, facts: &Facts<'_>, own: Option<&Metric>) -> Result<Prediction, NoPrediction> {
-        let mut parts = self.parts(facts)?;
+        let mut pass = self.sum(facts)?;
         if let Some(own) = own {
-            parts.push(facts.measured(own, &Case::new())?);
+            pass = pass + measured(facts, own, &Case::new())?;
         }
-        let value = 2.0 * parts.iter().map(|part| part.value).sum::<f64>();
-        let derivation = format!("2 x ({}) = {value:.0} ns", sum(&parts));
-        Ok(self.from(value, parts, "two as over pipes", |names| format!("2 x ({names})")).derived_as(derivation))
+        Ok((2.0 * pass).within(self.factor).predict(Basis::Derived, "two as over pipes"))
     }
 
-    fn parts(&self, facts: &Facts<'_>) -> Result<Vec<Input>, NoPrediction> {
-        self.parts.iter().map(|part| facts.measured(part, &Case::new())).collect()
+    /// The parts of one pass.
+    fn sum(&self, facts: &Facts<'_>) -> Result<Expr, NoPrediction> {
+        let parts = self.parts.iter().map(|part| measured(facts, part, &Case::new()));
+        parts.reduce(|sum, part| Ok(sum? + part?)).expect("a pass has parts")
     }
-
-    fn from(
-        &self,
-        value: f64,
-        parts: Vec<Input>,
-        name: &'static str,
-        formula: impl FnOnce(String) -> String,
-    ) -> Predicting {
-        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
-        let formula = formula(names.join(" + "));
-        let predicting = Predicting::within_factor(Basis::Derived, value, self.factor).formula(name, formula);
-        predicting.inputs(parts)
-    }
-}
-
-/// `1700 ns os.switch.process.pipe + 300 ns ...`
-fn sum(parts: &[Input]) -> String {
-    let each: Vec<String> = parts.iter().map(|part| format!("{:.0} ns {}", part.value, part.name)).collect();
-    each.join(" + ")
 }
 
 /// Locked instructions of a pass and a take by a condition variable that nobody waits for: its mutex is locked and unlocked in each.
@@ -159,31 +119,16 @@ const ATOMICS: f64 = 4.0;
 
 /// The calls of a pass and a take, made by one task: two short ways into the kernel, or where nobody waits none.
 fn calls_alone(facts: &Facts<'_>, means: Means) -> Result<Prediction, NoPrediction> {
-    let predicting = |value| Predicting::within_factor(Basis::Derived, value, 2.0);
     match means {
         Means::Pipe | Means::Unix | Means::Eventfd | Means::Futex => {
-            let [read, write] = [&SYSCALL_READ, &SYSCALL_WRITE].map(|call| facts.measured(call, &Case::new()));
-            let (read, write) = (read?, write?);
-            let value = read.value + write.value;
-            let derivation = format!("{:.0} ns + {:.0} ns = {value:.0} ns", write.value, read.value);
-            Ok(predicting(value)
-                .formula("two short calls", "os.syscall.write + os.syscall.read: two calls that do little")
-                .input(write)
-                .input(read)
-                .derived_as(derivation))
+            let [write, read] = [&SYSCALL_WRITE, &SYSCALL_READ].map(|call| measured(facts, call, &Case::new()));
+            Ok((write? + read?).within(2.0).predict(Basis::Derived, "two short calls"))
         }
         Means::Condvar => {
             let apart = Case::new().at(IncrementKind::Atomic).at(Lines::Apart);
-            let atomic = facts.measured(&FALSE_SHARING, &apart)?;
-            let value = ATOMICS * atomic.value;
-            Ok(predicting(value)
-                .formula(
-                    "locked instructions",
-                    format!("{ATOMICS} locked instructions on lines of one's own, each {}", atomic.name),
-                )
-                .constant("locked instructions", ATOMICS, Unit::Count, "a mutex locked and unlocked, twice")
-                .input(atomic.clone())
-                .derived_as(format!("{ATOMICS} x {:.2} ns = {value:.1} ns", atomic.value)))
+            let atomics = fact("locked instructions", ATOMICS, Unit::Count, "a mutex locked and unlocked, twice");
+            let calls = atomics * measured(facts, &FALSE_SHARING, &apart)?;
+            Ok(calls.within(2.0).predict(Basis::Derived, "locked instructions"))
         }
         Means::Yield => Err(NoPrediction::because("a task that yields makes no calls that are subtracted")),
     }
@@ -202,10 +147,10 @@ mod tests {
     #[test]
     fn the_published_switch_is_half_of_what_spans_two() {
         facts_about(&[], |facts| {
-            let process = published(facts, Task::Process);
+            let process = over_pipes(facts.machine(), Task::Process);
             assert!((process.value - 1004.095).abs() < 1e-9);
             assert!((process.low - 502.0475).abs() < 1e-9 && (process.high - 2008.19).abs() < 1e-9);
-            assert!((published(facts, Task::Thread).value - 842.26).abs() < 1e-9);
+            assert!((over_pipes(facts.machine(), Task::Thread).value - 842.26).abs() < 1e-9);
             assert!(process.derivation.contains("are unknown"), "{}", process.derivation);
         });
     }
@@ -249,10 +194,7 @@ mod tests {
             assert_eq!(dearer.switch(facts).unwrap().value, 1750.0);
             let trip = dearer.round_trip(facts, None).unwrap();
             assert_eq!(trip.formula, "2 x (os.switch.process.pipe + os.switch.process.pipe.own)");
-            assert_eq!(
-                trip.derivation,
-                "2 x (1500 ns os.switch.process.pipe + 250 ns os.switch.process.pipe.own) = 3500 ns"
-            );
+            assert_eq!(trip.derivation, "2 x (1.50 µs + 250 ns) = 3.50 µs");
         });
         let plain = AsWithPipes { parts: &PARTS[..1], factor: 1.5, why: "a test" };
         facts_about(&[], |facts| assert!(plain.switch(facts).is_err()));

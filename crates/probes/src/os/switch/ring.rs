@@ -13,15 +13,15 @@ use kelvin_catalogue::os::{
     WORKING_SET,
 };
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Axis, Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{Arena, LINE, Pages};
 use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::token::Pipe;
 use kelvin_sys::usage::{Who, usage};
 
+use crate::formula::{Expr, fact, given, measured};
 use crate::memory::{allowance, bandwidth};
-use crate::predict::Predicting;
 use crate::published;
 
 pub(in crate::os) static PROBE: Probe = Probe {
@@ -254,69 +254,41 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 
 /// A pass with working sets: one without, and what writing the set takes longer where all of them lie than where it lies alone.
 fn refilled(facts: &Facts<'_>, processes: u64, set: u64) -> Result<Prediction, NoPrediction> {
-    let empty = facts.measured(&SWITCH_RING, &Case::new().with(PROCESSES, processes).with(WORKING_SET, 0u64))?;
-    let [alone, together] = [set, processes * set].map(|all| Writing::of(facts, set, all));
-    let (alone, together) = (alone?, together?);
-    let more = (together.nanoseconds - alone.nanoseconds).max(0.0);
-    let value = empty.value + more;
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
-        .formula(format!("refilled, {} and not {}", together.place, alone.place), 
-            "os.switch.ring without a working set + writing the set where all of them lie, less writing it where one lies",
-        )
-        .input(empty.clone())
-        .input(alone.input)
-        .input(together.input)
-        .derived_as(format!(
-            "{:.0} ns + {set} B in {:.0} ns ({}) less {:.0} ns ({}) = {value:.0} ns",
-            empty.value, together.nanoseconds, together.place, alone.nanoseconds, alone.place
-        )))
+    let empty = measured(facts, &SWITCH_RING, &Case::new().with(PROCESSES, processes).with(WORKING_SET, 0u64))?;
+    let (alone, together) = (writing(facts, set, set)?, writing(facts, set, processes * set)?);
+    let pass = empty + (together - alone).at_least_zero();
+    Ok(pass.within(1.5).predict(Basis::Derived, "refilled"))
 }
 
-/// Adding one to a word in every line of a set.
-struct Writing {
-    nanoseconds: f64,
-    input: Input,
-    place: &'static str,
-}
-
-impl Writing {
-    /// Of so many bytes among all that are used in turn. A cache holds what takes two thirds of it: the rest is the kernel's, and
-    /// physical pages do not spread evenly.
-    fn of(facts: &Facts<'_>, set: u64, all: u64) -> Result<Self, NoPrediction> {
-        let machine = facts.machine();
-        let fits = |bytes: u64| 3 * all <= 2 * bytes;
-        let first = allowance::data_caches(machine).first().map(|cache| cache.bytes);
-        if first.is_some_and(fits) {
-            let frequency = published::frequency(facts)?;
-            let nanoseconds = set as f64 / LINE as f64 * 1e9 / frequency.value;
-            return Ok(Self { nanoseconds, input: frequency, place: "a line a cycle in L1" });
-        }
-        let (place, case) = match allowance::second_level(machine).is_some_and(fits) {
-            true => ("in L2", bandwidth::in_second_level(machine)?),
-            false => ("beyond L2", bandwidth::lying_where(machine, all)),
-        };
-        let write = facts.measured(&BANDWIDTH_WRITE, &case)?;
-        Ok(Self { nanoseconds: set as f64 * 1e9 / write.value, input: write, place })
+/// Adding one to a word in every line of a set, of so many bytes among all that are used in turn. A cache holds what takes two thirds of
+/// it: the rest is the kernel's, and physical pages do not spread evenly.
+fn writing(facts: &Facts<'_>, set: u64, all: u64) -> Result<Expr, NoPrediction> {
+    let machine = facts.machine();
+    let fits = |bytes: u64| 3 * all <= 2 * bytes;
+    let first = allowance::data_caches(machine).first().map(|cache| cache.bytes);
+    if first.is_some_and(fits) {
+        let cycles = given("lines of the set, one a cycle in L1", set as f64 / LINE as f64, Unit::Cycles);
+        return Ok((cycles / Expr::from(published::frequency(facts)?)).variant("a line a cycle in L1"));
     }
+    let (place, case) = match allowance::second_level(machine).is_some_and(fits) {
+        true => ("in L2", bandwidth::in_second_level(machine)?),
+        false => ("beyond L2", bandwidth::lying_where(machine, all)),
+    };
+    let set = given("working set", set as f64, Unit::Bytes);
+    Ok((set / measured(facts, &BANDWIDTH_WRITE, &case)?).variant(place))
 }
 
 /// Switches of a pass. Of two processes the one that was preempted while it woke the other is the next to run anyway; of more it runs once
 /// more just to wait.
 fn switches(processes: u64) -> Prediction {
-    let (least, most, name, formula) = match processes {
-        ..=2 => (1.0_f64, 1.0_f64, "one", "one, to the other process"),
-        _ => (
-            1.0,
-            2.0,
-            "one or two",
-            "between one and two: one, and one more where a process is preempted while it wakes the next",
-        ),
+    let processes = fact("processes", processes as f64, Unit::Count, "the case");
+    let (value, name) = match processes.value() <= 2.0 {
+        true => (Expr::from(1.0).of_value([1.0, 1.1]), "one"),
+        false => {
+            (Expr::from(1.0).geometric_mean(Expr::from(2.0)).between(&Expr::from(1.0), &Expr::from(2.0)), "one or two")
+        }
     };
-    let value = (least * most).sqrt();
-    Predicting::between(Basis::Derived, value, least, most.max(1.1))
-        .formula(name, formula)
-        .constant("processes", processes as f64, Unit::Count, "the case")
-        .derived_as(format!("{processes} processes: {least} to {most}, in the geometric middle {value:.2}"))
+    value.beside(&processes).predict(Basis::Derived, name)
 }
 
 /// Address spaces whose translations a CPU keeps at a time.
@@ -325,57 +297,30 @@ const KEPT_SOURCE: &str = "Linux arch/x86/mm/tlb.c, tlbflush.h: TLB_NR_DYN_ASIDS
 
 /// A pass among so many processes without working sets.
 fn among(facts: &Facts<'_>, processes: u64, case: &Case) -> Result<Prediction, NoPrediction> {
-    let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
+    let switch = measured(facts, &SWITCH_PROCESS_PIPE, &Case::new())?;
     if processes <= 2 {
-        return Ok(Predicting::within_factor(Basis::Derived, switch.value, 1.3)
-            .formula("as a pipe", "os.switch.process.pipe: without a working set there is nothing to refill")
-            .input(switch.clone())
-            .derived_as(format!("{:.0} ns with two processes", switch.value)));
+        let remark = "without a working set there is nothing to refill";
+        return Ok(switch.within(1.3).explained(Basis::Derived, "as a pipe", remark));
     }
-    let each = facts.measured(&SWITCH_RING_SWITCHES, case)?;
-    let kept = switch.value * each.value;
-    let (most, name, formula) = match processes > KEPT && facts.machine().architecture == *"x86_64" {
-        true => (
-            2.0,
-            "switches and translations",
-            "switch x switches of a pass, and up to twice that for translations that are not kept",
-        ),
-        false => (1.0, "switches of a pass", "switch x switches of a pass"),
-    };
-    let value = kept * f64::sqrt(most);
-    Ok(Predicting::between(Basis::Derived, value, kept / 1.3, kept * most * 1.3)
-        .formula(name, formula)
-        .input(switch.clone())
-        .input(each.clone())
-        .constant("address spaces kept", KEPT as f64, Unit::Count, KEPT_SOURCE)
-        .source(KEPT_SOURCE)
-        .derived_as(format!(
-            "{:.0} ns x {:.2} switches = {kept:.0} ns; up to {most} times that for translations: {value:.0} ns",
-            switch.value, each.value
-        )))
+    let kept = switch * measured(facts, &SWITCH_RING_SWITCHES, case)?;
+    let spaces = fact("address spaces kept", KEPT as f64, Unit::Count, KEPT_SOURCE).source(KEPT_SOURCE);
+    let (least, once) = (kept.clone().within(1.3), kept.clone().beside(&spaces));
+    if processes > KEPT && facts.machine().architecture == *"x86_64" {
+        // Up to twice that for translations that are not kept.
+        let twice = 2.0 * kept;
+        let pass = once.geometric_mean(twice.clone()).between(&least, &twice.within(1.3));
+        return Ok(pass.predict(Basis::Derived, "switches and translations"));
+    }
+    Ok(once.within(1.3).predict(Basis::Derived, "switches of a pass"))
 }
 
 /// A pass of one task alone: its calls, and a store to each line of its set.
 fn own(facts: &Facts<'_>, set: u64) -> Result<Prediction, NoPrediction> {
-    let calls = facts.measured(&SWITCH_PROCESS_PIPE_OWN, &Case::new())?;
-    let predicting = |value: f64| Predicting::within_factor(Basis::Derived, value, 1.3).input(calls.clone());
+    let calls = measured(facts, &SWITCH_PROCESS_PIPE_OWN, &Case::new())?;
     if set == 0 {
-        return Ok(predicting(calls.value)
-            .formula("own calls", calls.name.clone())
-            .derived_as(format!("{:.0} ns, the same calls", calls.value)));
+        return Ok(calls.within(1.3).predict(Basis::Derived, "own calls"));
     }
-    let writing = Writing::of(facts, set, set)?;
-    let value = calls.value + writing.nanoseconds;
-    Ok(predicting(value)
-        .formula(
-            format!("own calls and writing, {}", writing.place),
-            "os.switch.process.pipe.own + writing the working set where it lies",
-        )
-        .input(writing.input)
-        .derived_as(format!(
-            "{:.0} ns + {set} B in {:.0} ns ({}) = {value:.0} ns",
-            calls.value, writing.nanoseconds, writing.place
-        )))
+    Ok((calls + writing(facts, set, set)?).within(1.3).predict(Basis::Derived, "own calls and writing"))
 }
 
 #[cfg(test)]

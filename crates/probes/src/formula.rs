@@ -1,0 +1,434 @@
+//! Formulas of predictions, as expressions.
+//!
+//! An [`Expr`] is built from measured figures, constants with their sources, and the operations between them. One value gives the
+//! predicted figure, its interval, the formula as it is shown, the same with the figures put in, and the list of inputs.
+
+use std::ops::{Add, Div, Mul, Sub};
+
+use kelvin_harness::Facts;
+use kelvin_model::{Basis, Case, Ceiling, Input, Metric, NoPrediction, Prediction, Unit, units};
+
+/// Nanoseconds in a second.
+const SECOND: f64 = 1e9;
+
+/// A quantity with its interval, its unit and how it was computed.
+#[derive(Clone, Debug)]
+pub(crate) struct Expr {
+    value: f64,
+    low: f64,
+    high: f64,
+    unit: Unit,
+    formula: Text,
+    figures: Text,
+    inputs: Vec<Input>,
+    sources: Vec<String>,
+    variants: Vec<String>,
+    ceiling: Option<f64>,
+}
+
+/// A part of a formula, with how tightly its outermost operator binds.
+#[derive(Clone, Debug)]
+struct Text {
+    text: String,
+    binds: Binds,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Binds {
+    Sum,
+    Product,
+    Atom,
+}
+
+impl Text {
+    fn atom(text: impl Into<String>) -> Self {
+        Self { text: text.into(), binds: Binds::Atom }
+    }
+
+    /// The text as an operand of an operator that binds this tightly, in parentheses where it needs them.
+    fn within(&self, least: Binds) -> String {
+        if self.binds < least { format!("({})", self.text) } else { self.text.clone() }
+    }
+
+    /// Two operands with an operator between them. The right one of `-` and `/` needs parentheses where it binds no tighter.
+    fn join(&self, operator: Operator, right: &Self) -> Self {
+        let binds = operator.binds();
+        let least = match operator {
+            Operator::Plus | Operator::Times => binds,
+            Operator::Minus => Binds::Product,
+            Operator::Over => Binds::Atom,
+        };
+        Self { text: format!("{} {} {}", self.within(binds), operator.sign(), right.within(least)), binds }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Plus,
+    Minus,
+    Times,
+    Over,
+}
+
+impl Operator {
+    const fn sign(self) -> &'static str {
+        match self {
+            Self::Plus => "+",
+            Self::Minus => "-",
+            Self::Times => "x",
+            Self::Over => "/",
+        }
+    }
+
+    const fn binds(self) -> Binds {
+        match self {
+            Self::Plus | Self::Minus => Binds::Sum,
+            Self::Times | Self::Over => Binds::Product,
+        }
+    }
+}
+
+/// A figure of this run: `os.process.fork`.
+///
+/// # Errors
+/// The run does not have it.
+pub(crate) fn measured(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Expr, NoPrediction> {
+    facts.measured(metric, case).map(Expr::from)
+}
+
+/// A fact of the machine or the case, with where it is from. It is an input of the prediction.
+pub(crate) fn fact(name: impl Into<String>, value: f64, unit: Unit, source: impl Into<String>) -> Expr {
+    Expr::from(Input { name: name.into(), value, unit, source: source.into() })
+}
+
+/// A published figure: a fact whose source is one of the prediction.
+pub(crate) fn published(name: impl Into<String>, value: f64, unit: Unit, source: impl Into<String>) -> Expr {
+    let source = source.into();
+    fact(name, value, unit, source.clone()).source(source)
+}
+
+/// A quantity of the case: `block`, 4 KiB. It is no input, for the case states it.
+pub(crate) fn given(name: impl Into<String>, value: f64, unit: Unit) -> Expr {
+    Expr { formula: Text::atom(name), ..Expr::plain(value, unit) }
+}
+
+impl Expr {
+    /// A quantity that is written as it is.
+    fn plain(value: f64, unit: Unit) -> Self {
+        let text = match unit {
+            Unit::Ratio | Unit::Count if value.fract() == 0.0 => format!("{value:.0}"),
+            _ => units::plain(value, unit),
+        };
+        let (formula, figures) = (Text::atom(text.clone()), Text::atom(text));
+        let (inputs, sources, variants) = (Vec::new(), Vec::new(), Vec::new());
+        Self { value, low: value, high: value, unit, formula, figures, inputs, sources, variants, ceiling: None }
+    }
+
+    /// The value, in its unit.
+    pub(crate) fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// The same quantity under this name in formulas.
+    pub(crate) fn called(self, name: impl Into<String>) -> Self {
+        Self { formula: Text::atom(name), ..self }
+    }
+
+    /// Where the formula is from.
+    pub(crate) fn source(mut self, source: impl Into<String>) -> Self {
+        let source = source.into();
+        if !self.sources.contains(&source) {
+            self.sources.push(source);
+        }
+        self
+    }
+
+    /// Which of several formulas this is, where facts decide it: a part of the formula's identity.
+    pub(crate) fn variant(mut self, variant: impl Into<String>) -> Self {
+        self.variants.push(variant.into());
+        self
+    }
+
+    /// An input that decides the interval, or which formula holds, and is not in the formula.
+    pub(crate) fn beside(mut self, other: &Self) -> Self {
+        self.merge(other);
+        self
+    }
+
+    /// The interval widened by this factor either way.
+    pub(crate) fn within(self, factor: f64) -> Self {
+        Self { low: self.low / factor, high: self.high * factor, ..self }
+    }
+
+    /// The interval from and to these multiples of the value.
+    pub(crate) fn of_value(self, [low, high]: [f64; 2]) -> Self {
+        Self { low: low * self.value, high: high * self.value, ..self }
+    }
+
+    /// The interval from one value to another, in the quantity's unit.
+    pub(crate) fn from_to(self, (low, high): (f64, f64)) -> Self {
+        Self { low, high, ..self }
+    }
+
+    /// The interval between two quantities, whose inputs are the prediction's.
+    pub(crate) fn between(mut self, low: &Self, high: &Self) -> Self {
+        self.merge(low);
+        self.merge(high);
+        Self { low: low.low, high: high.high, ..self }
+    }
+
+    /// The most that the machine or the case states: no correction raises the value above it.
+    pub(crate) fn at_most(self, most: f64) -> Self {
+        Self { ceiling: Some(most), ..self }
+    }
+
+    /// The larger of two.
+    pub(crate) fn max(self, other: Self) -> Self {
+        self.call("the larger of", other, f64::max)
+    }
+
+    /// The smaller of two.
+    pub(crate) fn min(self, other: Self) -> Self {
+        self.call("the smaller of", other, f64::min)
+    }
+
+    /// The geometric mean of two.
+    pub(crate) fn geometric_mean(self, other: Self) -> Self {
+        self.call("the geometric mean of", other, |one, other| (one * other).sqrt())
+    }
+
+    /// The quantity, or zero where noise makes it negative.
+    pub(crate) fn at_least_zero(self) -> Self {
+        Self { value: self.value.max(0.0), low: self.low.max(0.0), high: self.high.max(0.0), ..self }
+    }
+
+    /// Two quantities of one unit by a function that grows with both.
+    fn call(self, name: &str, other: Self, function: impl Fn(f64, f64) -> f64) -> Self {
+        let text = |one: &Text, other: &Text| Text {
+            text: format!("{name} {} and {}", one.within(Binds::Product), other.within(Binds::Product)),
+            binds: Binds::Sum,
+        };
+        debug_assert_eq!(self.unit, other.unit, "{name} {self:?} and {other:?}");
+        let (formula, figures) = (text(&self.formula, &other.formula), text(&self.figures, &other.figures));
+        let ends = [self.value, self.low, self.high].into_iter().zip([other.value, other.low, other.high]);
+        let [value, low, high]: [f64; 3] = std::array::from_fn({
+            let ends: Vec<f64> = ends.map(|(one, other)| function(one, other)).collect();
+            move |at| ends[at]
+        });
+        let mut expr = Self { value, low, high, formula, figures, ..self };
+        expr.merge(&other);
+        expr
+    }
+
+    fn combine(self, operator: Operator, other: Self) -> Self {
+        let (formula, figures) =
+            (self.formula.join(operator, &other.formula), self.figures.join(operator, &other.figures));
+        let (unit, factor) = unit_of(operator, self.unit, other.unit);
+        let (one, two) = (&self, &other);
+        let [value, low, high] = match operator {
+            Operator::Plus => [one.value + two.value, one.low + two.low, one.high + two.high],
+            Operator::Minus => [one.value - two.value, one.low - two.high, one.high - two.low],
+            Operator::Times => [one.value * two.value, one.low * two.low, one.high * two.high],
+            Operator::Over => [one.value / two.value, one.low / two.high, one.high / two.low],
+        }
+        .map(|value| factor * value);
+        let mut expr = Self { value, low, high, unit, formula, figures, ..self };
+        expr.merge(&other);
+        expr
+    }
+
+    /// Takes the inputs, sources and variants of another, each once.
+    fn merge(&mut self, other: &Self) {
+        for input in &other.inputs {
+            if self.inputs.iter().all(|known| known.name != input.name) {
+                self.inputs.push(input.clone());
+            }
+        }
+        for source in &other.sources {
+            if !self.sources.contains(source) {
+                self.sources.push(source.clone());
+            }
+        }
+        self.variants.extend(other.variants.iter().cloned());
+    }
+
+    /// The prediction by this formula. `name` identifies it among all formulas of its metric, together with its variants: figures of
+    /// other machines correct a formula of the same name only.
+    pub(crate) fn predict(self, basis: Basis, name: &str) -> Prediction {
+        self.explained(basis, name, "")
+    }
+
+    /// A prediction by this formula, and a remark that follows its derivation.
+    pub(crate) fn explained(self, basis: Basis, name: &str, remark: &str) -> Prediction {
+        let result = units::plain(self.value, self.unit);
+        let mut derivation = self.figures.text;
+        if derivation != result {
+            derivation = format!("{derivation} = {result}");
+        }
+        if !remark.is_empty() {
+            derivation = format!("{derivation}; {remark}");
+        }
+        let formula_name = match self.variants.is_empty() {
+            true => name.to_owned(),
+            false => format!("{name}, {}", self.variants.join(", ")),
+        };
+        Prediction {
+            value: self.value,
+            low: self.low,
+            high: self.high,
+            basis,
+            formula: self.formula.text,
+            inputs: self.inputs,
+            derivation,
+            sources: self.sources,
+            calibration: None,
+            formula_name: formula_name.into(),
+            ceiling: self.ceiling.map(|most| Ceiling { most, range_end: self.high.max(most) }),
+        }
+    }
+}
+
+/// The unit of a result, and what its value is multiplied by.
+///
+/// # Panics
+/// The units do not go together: an error of the formula.
+fn unit_of(operator: Operator, left: Unit, right: Unit) -> (Unit, f64) {
+    use Unit::{Bytes, BytesPerSecond, Count, Cycles, Hertz, Nanoseconds, PerSecond, Ratio};
+    let is_number = |unit| matches!(unit, Ratio | Count);
+    match (operator, left, right) {
+        (Operator::Plus | Operator::Minus, one, other) if one == other => (one, 1.0),
+        (Operator::Plus | Operator::Minus, one, other) if is_number(one) && is_number(other) => (Ratio, 1.0),
+        (Operator::Times | Operator::Over, unit, number) if is_number(number) => (unit, 1.0),
+        (Operator::Times, number, unit) if is_number(number) => (unit, 1.0),
+        (Operator::Over, one, other) if one == other => (Ratio, 1.0),
+        (Operator::Over, Cycles, Hertz) | (Operator::Over, Bytes, BytesPerSecond) => (Nanoseconds, SECOND),
+        (Operator::Over, number, PerSecond) if is_number(number) => (Nanoseconds, SECOND),
+        (Operator::Over, number, Nanoseconds) if is_number(number) => (PerSecond, SECOND),
+        (Operator::Over, Bytes, Nanoseconds) => (BytesPerSecond, SECOND),
+        (Operator::Over, BytesPerSecond, Bytes) => (PerSecond, 1.0),
+        (Operator::Times, Bytes, PerSecond) | (Operator::Times, PerSecond, Bytes) => (BytesPerSecond, 1.0),
+        (Operator::Times, BytesPerSecond, Nanoseconds) | (Operator::Times, Nanoseconds, BytesPerSecond) => {
+            (Bytes, 1.0 / SECOND)
+        }
+        (Operator::Times, Nanoseconds, PerSecond) | (Operator::Times, PerSecond, Nanoseconds) => (Ratio, 1.0 / SECOND),
+        _ => panic!("{left:?} {} {right:?} has no unit", operator.sign()),
+    }
+}
+
+impl From<Input> for Expr {
+    fn from(input: Input) -> Self {
+        let expr = Self::plain(input.value, input.unit);
+        Self { formula: Text::atom(input.name.clone()), inputs: vec![input], ..expr }
+    }
+}
+
+impl From<f64> for Expr {
+    fn from(number: f64) -> Self {
+        Self::plain(number, Unit::Ratio)
+    }
+}
+
+macro_rules! operator {
+    ($trait:ident, $method:ident, $operator:expr) => {
+        impl $trait for Expr {
+            type Output = Self;
+            fn $method(self, other: Self) -> Self {
+                self.combine($operator, other)
+            }
+        }
+
+        impl $trait<Expr> for f64 {
+            type Output = Expr;
+            fn $method(self, other: Expr) -> Expr {
+                Expr::from(self).combine($operator, other)
+            }
+        }
+
+        impl $trait<f64> for Expr {
+            type Output = Self;
+            fn $method(self, other: f64) -> Self {
+                self.combine($operator, Self::from(other))
+            }
+        }
+    };
+}
+
+operator!(Add, add, Operator::Plus);
+operator!(Sub, sub, Operator::Minus);
+operator!(Mul, mul, Operator::Times);
+operator!(Div, div, Operator::Over);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call() -> Expr {
+        fact("call", 61.0, Unit::Nanoseconds, "measured in this run")
+    }
+
+    fn copy() -> Expr {
+        fact("copy", 10e9, Unit::BytesPerSecond, "measured in this run")
+    }
+
+    #[test]
+    fn one_expression_gives_value_formula_figures_and_inputs() {
+        let read = (call() + given("block", 4096.0, Unit::Bytes) / copy()).within(2.0).source("a manual");
+        let found = read.predict(Basis::Derived, "call and copy");
+        assert!((found.value - 470.6).abs() < 1e-9 && (found.high - 941.2).abs() < 1e-9, "{found:?}");
+        assert_eq!(
+            (&*found.formula, &*found.derivation),
+            ("call + block / copy", "61.0 ns + 4.00 KiB / 10.0 GB/s = 471 ns")
+        );
+        assert_eq!(found.inputs.iter().map(|input| &*input.name).collect::<Vec<_>>(), ["call", "copy"]);
+        assert_eq!((&*found.formula_name, found.sources), ("call and copy", vec!["a manual".to_owned()]));
+    }
+
+    #[test]
+    fn parentheses_stand_where_the_order_needs_them() {
+        let (a, b, c) = (|| call().called("a"), || call().called("b"), || call().called("c"));
+        let formula = |expr: Expr| expr.formula.text;
+        assert_eq!(formula(2.0 * (a() + b())), "2 x (a + b)");
+        assert_eq!(formula(a() - (b() - c())), "a - (b - c)");
+        assert_eq!(formula(a() - b() + c()), "a - b + c");
+        assert_eq!(formula((a() + b()) / (c() / b())), "(a + b) / (c / b)");
+        assert_eq!(formula(a() / b() * c()), "a / b x c");
+        assert_eq!(formula(a() + 2.0 * b().max(c())), "a + 2 x (the larger of b and c)");
+    }
+
+    #[test]
+    fn units_follow_from_those_of_the_operands() {
+        let unit = |expr: Expr| (expr.value, expr.unit);
+        let frequency = || given("frequency", 2e9, Unit::Hertz);
+        assert_eq!(unit(given("cycles", 10.0, Unit::Cycles) / frequency()), (5.0, Unit::Nanoseconds));
+        assert_eq!(unit(given("block", 61.0, Unit::Bytes) / call()), (1e9, Unit::BytesPerSecond));
+        assert_eq!(unit(1.0 / given("t", 10.0, Unit::Nanoseconds)), (1e8, Unit::PerSecond));
+        assert_eq!(unit(copy() / given("block", 10.0, Unit::Bytes)), (1e9, Unit::PerSecond));
+        assert_eq!(unit(call() / call()), (1.0, Unit::Ratio));
+    }
+
+    #[test]
+    #[should_panic(expected = "has no unit")]
+    fn a_time_is_not_added_to_a_rate() {
+        drop(call() + copy());
+    }
+
+    #[test]
+    fn intervals_follow_from_those_of_the_operands() {
+        let switch = || published("switch", 100.0, Unit::Nanoseconds, "a paper").within(2.0);
+        let ends = |expr: Expr| (expr.low, expr.value, expr.high);
+        assert_eq!(ends(2.0 * (switch() + call())), (222.0, 322.0, 522.0));
+        assert_eq!(ends(call() - switch()), (-139.0, -39.0, 11.0));
+        assert_eq!(ends((call() - switch()).at_least_zero()), (0.0, 0.0, 11.0));
+        assert_eq!(ends(1000.0 * call() / switch()), (305.0, 610.0, 1220.0));
+        assert_eq!(ends(switch().of_value([0.9, 3.0])), (90.0, 100.0, 300.0));
+        assert_eq!(ends(call().between(&call(), &(call() + switch()))), (61.0, 61.0, 261.0));
+    }
+
+    #[test]
+    fn an_input_is_listed_once_and_a_variant_is_part_of_the_name() {
+        let fork = fact("fork", 50.0, Unit::Nanoseconds, "measured in this run");
+        let found = (fork.clone() + fork.clone().variant("buffer in L2")).predict(Basis::Derived, "forks");
+        assert_eq!((found.inputs.len(), &*found.formula_name), (1, "forks, buffer in L2"));
+        assert_eq!(fork.predict(Basis::Derived, "fork").derivation, "50.0 ns");
+    }
+}
