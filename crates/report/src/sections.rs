@@ -223,7 +223,7 @@ impl<'a> Missing<'a> {
 
     /// Each metric once, by the name that `named` gives it, with its cases: `syscall.null (call=gettid; call=libc_getpid),
     /// process.shell`. Many cases are counted, and metrics that lack the same ones stand together: `transfer.time, transfer.rate
-    /// (16 cases each)`.
+    /// (16 cases each), transfer.cold, transfer.cold.device (each files=large)`.
     pub fn labels(&self, alike: &Alike, named: fn(&str) -> &str) -> String {
         let mut metrics: Vec<(&str, Vec<String>)> = Vec::new();
         for result in &self.results {
@@ -236,13 +236,16 @@ impl<'a> Missing<'a> {
         }
         let of_alike = |metrics: &[(&str, Vec<String>)]| {
             let ids = metrics.iter().map(|(id, _)| *id).collect::<Vec<_>>().join(", ");
+            let is_several = metrics.len() > 1;
             match metrics[0].1.as_slice() {
                 [] => ids,
-                cases if cases.len() <= MOST_NAMED => format!("{ids} ({})", cases.join("; ")),
-                cases => format!("{ids} ({} cases{})", cases.len(), if metrics.len() > 1 { " each" } else { "" }),
+                cases if cases.len() <= MOST_NAMED => {
+                    format!("{ids} ({}{})", if is_several { "each " } else { "" }, cases.join("; "))
+                }
+                cases => format!("{ids} ({} cases{})", cases.len(), if is_several { " each" } else { "" }),
             }
         };
-        let alike = metrics.chunk_by(|(_, a), (_, b)| a.len() > MOST_NAMED && a == b);
+        let alike = metrics.chunk_by(|(_, a), (_, b)| !a.is_empty() && a == b);
         alike.map(of_alike).collect::<Vec<_>>().join(", ")
     }
 }

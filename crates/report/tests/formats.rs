@@ -159,8 +159,10 @@ fn terminal_counts_many_cases_that_were_skipped_for_one_reason() {
     skip("cpu.more", &ways);
     skip("cpu.other", &ways[1..]);
     skip("cpu.few", &ways[..2]);
+    skip("cpu.both", &ways[..2]);
+    skip("cpu.one", &ways[..1]);
     let terminal = render(&Terminal { width: 200, color: false }, &sample);
-    let wanted = "many, more (4 cases each), other (3 cases), few (way=one; way=two)";
+    let wanted = "many, more (4 cases each), other (3 cases), few, both (each way=one; way=two), one (way=one)";
     assert!(terminal.contains(&format!("skipped this is a test: {wanted}")), "{terminal}");
 }
 
