@@ -93,6 +93,14 @@ pub fn scale_for(value: f64, unit: Unit) -> Scale {
     readable(unit).filter(|(least, _)| value.abs() >= *least).last().map_or(scales(unit)[0], |(_, scale)| scale)
 }
 
+/// The scale in which a value reads best once it is rounded to what its error supports: 997 ± 900 µs is 1.0 ± 0.9 ms.
+fn scale_of_rounded(value: f64, half_width: Option<f64>, unit: Unit) -> Scale {
+    let scale = scale_for(value, unit);
+    let scaled = value / scale.factor;
+    let step = 10f64.powi(place(scaled, half_width.map(|half| half / scale.factor)));
+    scale_for((scaled / step).round() * step * scale.factor, unit)
+}
+
 /// Exponent of the first digit of a positive number: 0 for 1 to 9.99.
 fn magnitude(value: f64) -> i32 {
     value.abs().log10().floor() as i32
@@ -130,7 +138,7 @@ pub fn quantity(value: f64, half_width: Option<f64>, unit: Unit) -> Quantity {
     if !value.is_finite() {
         return Quantity { value: value.to_string(), spread: None, unit: scales(unit)[0].symbol };
     }
-    let scale = scale_for(value, unit);
+    let scale = scale_of_rounded(value, half_width, unit);
     let (scaled, half) = (value / scale.factor, half_width.map(|half| half / scale.factor));
     let place = place(scaled, half);
     let spread = half.filter(|half| half.is_finite()).map(|half| format!("± {}", error(half, place)));
@@ -156,7 +164,7 @@ pub fn brief(value: f64, half_width: Option<f64>, unit: Unit) -> String {
     if !value.is_finite() {
         return plain(value, unit);
     }
-    let scale = scale_for(value, unit);
+    let scale = scale_of_rounded(value, half_width, unit);
     let (scaled, half) = (value / scale.factor, half_width.map(|half| half / scale.factor));
     join(&[&rounded(scaled, place(scaled, half).max(place(scaled, None))), scale.symbol])
 }
@@ -169,7 +177,7 @@ pub fn with_interval(value: f64, interval: Option<Interval>, unit: Unit) -> Quan
     let is_wide =
         interval.half_width().is_finite() && interval.half_width() >= value.abs() && interval.half_width() > 0.0;
     if (interval.kind == IntervalKind::Range || is_wide) && value.is_finite() {
-        let scale = scale_for(value, unit);
+        let scale = scale_of_rounded(value, Some(interval.half_width()), unit);
         let place = place(value / scale.factor, Some(interval.half_width() / scale.factor));
         let end = |bound: f64| rounded(bound / scale.factor, place);
         text.spread = Some(format!("[{} to {}]", end(interval.lower), end(interval.upper)));
@@ -375,6 +383,16 @@ mod tests {
         assert_eq!(ns(1234.2, 14.0), "1.234 ± 0.014 µs");
         assert_eq!(ns(123_456.0, 3_000.0), "123 ± 3 µs");
         assert_eq!(ns(2_345_678.0, 400_000.0), "2.3 ± 0.4 ms");
+    }
+
+    #[test]
+    fn a_value_that_its_error_rounds_up_has_the_next_unit() {
+        assert_eq!(ns(997_000.0, 900_000.0), "1.0 ± 0.9 ms");
+        assert_eq!(ns(-997_000.0, 900_000.0), "-1.0 ± 0.9 ms");
+        assert_eq!(ns(999_300.0, 400.0), "999.3 ± 0.4 µs");
+        assert_eq!(brief(997_000.0, Some(900_000.0), Unit::Nanoseconds), "1.0 ms");
+        let range = Interval { kind: IntervalKind::Range, level: 1.0, lower: 0.1e6, upper: 2.1e6 };
+        assert_eq!(with_interval(997e3, Some(range), Unit::Nanoseconds).to_string(), "1.0 [0.1 to 2.1] ms");
     }
 
     #[test]
