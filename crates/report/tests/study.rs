@@ -212,6 +212,38 @@ fn with_predictions() -> Run {
     run
 }
 
+/// Contention as the study measures it: 16 numbers of threads, more lines than fit beside each other.
+fn wide_contention() -> Run {
+    let sharing = Axis::new("files", "files", AxisScale::Category);
+    let sizes = [Axis::new("block", "block", AxisScale::Bytes), Axis::new("bytes", "bytes", AxisScale::Bytes)];
+    let metric = CONTENTION.over([
+        Axis::new("threads", "threads", AxisScale::Linear),
+        sharing,
+        sizes[0].clone(),
+        sizes[1].clone(),
+    ]);
+    let mut run = study(std::slice::from_ref(&metric));
+    for (files, block, bytes) in
+        [("own", 12, 26), ("shared", 12, 26), ("own", 20, 24), ("own", 20, 26), ("shared", 20, 26)]
+    {
+        for threads in 1..=16_u64 {
+            let case = Case::new().with("threads", threads).at(Point::named("files", files));
+            let case = case.with("block", 1_u64 << block).with("bytes", 1_u64 << bytes);
+            add_scalars(&mut run, &metric, case, &rounds((threads * block) as f64 * 1e4));
+        }
+    }
+    run
+}
+
+#[test]
+fn points_in_several_parts_fit_the_screen_and_are_counted() {
+    let run = wide_contention();
+    let text = text(&screen(), &run);
+    assert!(text.lines().count() <= 60, "{} lines:\n{text}", text.lines().count());
+    assert!(text.contains(" of 16 points; all in the full report"), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("  16 ")).count(), 3, "{text}");
+}
+
 #[test]
 fn points_that_are_not_as_predicted_are_named() {
     let text = text(&screen(), &with_predictions());

@@ -13,6 +13,8 @@ use crate::{units, words};
 
 /// Between columns.
 const GAP: usize = 2;
+/// Points that are shown at least, whatever room there is.
+const LEAST_ROWS: usize = 4;
 /// Columns of the picture.
 const LEAST_PICTURE: usize = 16;
 const MOST_PICTURE: usize = 40;
@@ -61,17 +63,25 @@ impl<'a> PointTable<'a> {
         if self.positions.is_empty() {
             return lines;
         }
-        let shown = spread(&self.positions, most.saturating_sub(lines.len() + 3).max(4));
+        let room = most.saturating_sub(lines.len() + 3);
+        let rows = |parts: usize| {
+            spread(&self.positions, (room / parts).saturating_sub(usize::from(parts > 1)).max(LEAST_ROWS))
+        };
+        let mut shown = rows(1);
         let upright = self.grid(&shown);
         let turned = transposed(&self.grid(&self.positions));
         if width(&upright) <= terminal.width() {
             lines.extend(self.with_picture(&upright, &shown, (terminal, unicode)));
         } else if width(&turned) <= terminal.width() {
+            shown.clone_from(&self.positions);
             lines.extend(aligned(&turned, terminal));
         } else {
-            lines.extend(in_parts(&upright, terminal.width()).iter().flat_map(|part| aligned(part, terminal)));
+            // Each part has a row for each point, and a title.
+            shown = rows(in_parts(&upright, terminal.width()).len());
+            let parts = in_parts(&self.grid(&shown), terminal.width());
+            lines.extend(parts.iter().flat_map(|part| aligned(part, terminal)));
         }
-        if shown.len() < self.positions.len() && width(&upright) <= terminal.width() {
+        if shown.len() < self.positions.len() {
             let text = format!("{} of {} points; all in the full report", shown.len(), self.positions.len());
             lines.push(terminal.paint(Paint::Faint, &text));
         }
