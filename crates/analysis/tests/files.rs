@@ -132,13 +132,41 @@ fn uncached_reads_at_random_take_longer_and_direct_ones_do_not() {
 }
 
 #[test]
+fn the_order_of_reads_is_answered_for_all_sizes_of_files_at_once() {
+    let run = |slower: f64| {
+        let mut run = testing::run(std::slice::from_ref(&SEQRAND));
+        for (place, bytes) in [1_u64 << 20, 4 << 20, 16 << 20, 64 << 20].into_iter().enumerate() {
+            let times = if place == 0 { slower } else { 20.0 + place as f64 };
+            let all =
+                [("sequential", "uncached", 5e3), ("random", "uncached", 5e3 * times), ("sequential", "direct", 80e3)];
+            for (order, cache, value) in all.into_iter().chain([("random", "direct", 80e3)]) {
+                let case = Case::new().with("bytes", bytes).at(named("order", order)).at(named("cache", cache));
+                add_scalars(&mut run, &SEQRAND, case, &rounds(value, 0.01));
+            }
+        }
+        testing::study(&run, "file.seqrand").unwrap().answers
+    };
+    let [all] = &run(30.0)[..] else { panic!("one answer") };
+    assert_eq!(
+        all.says,
+        "Uncached: blocks at random take longer than in order at all 4 file sizes, 21.0 to 30.0 times as long. \
+         Direct: blocks at random take as long as in order within 5.0 % at all 4 file sizes."
+    );
+    let [some] = &run(0.5)[..] else { panic!("one answer") };
+    let starts = "Uncached: blocks at random take longer than in order at 3 of 4 file sizes, 21.0 to 23.0 times as long, and less long at \
+                  1, 0.50 times as long. Direct: ";
+    assert!(some.says.starts_with(starts), "{}", some.says);
+}
+
+#[test]
 fn a_device_is_shared_evenly_from_two_threads_on() {
     let case = |threads: u64| {
         Case::new().with("threads", threads).at(named("files", "own")).with("block", 1 << 20).with("bytes", 64 << 20)
     };
     let evenly = of(&CONTENTION, "file.contention", &[(case(1), 1.5e6), (case(2), 2e6), (case(16), 16e6)]);
     assert_eq!(evenly.len(), 2, "{evenly:#?}");
-    assert!(evenly[0].text.contains("a read takes longer beside a second thread: 1.33 times as long"));
+    let starts = "direct reads of 1 MiB, each thread its own file of 64 MiB: a read takes longer beside a second thread: 1.33 times";
+    assert!(evenly[0].text.starts_with(starts), "{}", evenly[0].text);
     assert_eq!((evenly[0].holds, evenly[1].holds), (Some(true), None));
     assert!(evenly[1].text.contains("it is 8.00 times as long (95 %: "), "{}", evenly[1].text);
     assert!(evenly[1].text.contains("for 8.00 times as many threads, 16.0 ms against 2.00 ms"), "{}", evenly[1].text);

@@ -143,7 +143,10 @@ pub fn studies(run: &Run) -> Vec<Study> {
 
 /// Gives studies the answers that follow from their conclusions, once these are corrected for one another.
 pub(crate) fn answer(studies: &mut [Study]) {
-    studies.iter_mut().for_each(engines::answer);
+    for study in studies {
+        engines::answer(study);
+        order::answer(study);
+    }
 }
 
 /// The same, each conclusion on its own.

@@ -5,6 +5,10 @@ use kelvin_model::{Conclusion, RatioQuestion};
 
 use crate::evidence::{Ask, Evidence, Rounds};
 use crate::result::Study;
+use crate::words;
+
+/// Conclusions that are short enough without an answer.
+const FEW: usize = 4;
 
 /// Conclusions from the metric `file.seqrand`, one for each file and state of the page cache.
 pub(crate) fn order(evidence: &Evidence<'_>) -> Option<Study> {
@@ -19,4 +23,11 @@ pub(crate) fn order(evidence: &Evidence<'_>) -> Option<Study> {
     let design = "Files of several sizes were read in blocks of 4 KiB, in order and in random order, one block at a time, through an \
                   empty page cache and past it, in several rounds.";
     Study::new(SEQRAND.id, design, conclusions)
+}
+
+/// Gives the study its answer, once its conclusions are corrected for one another.
+pub(super) fn answer(study: &mut Study) {
+    if study.id == SEQRAND.id && study.conclusions.len() > FEW {
+        study.answers.extend(words::order::answer(&study.conclusions));
+    }
 }

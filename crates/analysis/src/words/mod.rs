@@ -8,6 +8,7 @@ pub mod hazards;
 pub mod history;
 pub(crate) mod load;
 pub mod normal;
+pub(crate) mod order;
 pub(crate) mod plausible;
 pub(crate) mod screen;
 pub(crate) mod transfer;

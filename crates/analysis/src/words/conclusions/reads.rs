@@ -1,6 +1,6 @@
 //! Comparisons of reads in words: by their order, their threads, the page cache and their blocks.
 
-use kelvin_catalogue::file::{BLOCK, FileSharing, THREAD_COUNT};
+use kelvin_catalogue::file::{BLOCK, BYTES, FileSharing, THREAD_COUNT};
 use kelvin_model::units::{bytes, number, percent, plain};
 use kelvin_model::{Case, RatioQuestion};
 
@@ -58,14 +58,12 @@ impl Compared<'_> {
     }
 }
 
-/// `direct reads of 1 MiB, each thread its own file`.
+/// `direct reads of 1 MiB, each thread its own file of 64 MiB`.
 fn shared(case: &Case) -> String {
     let files = match FileSharing::of(case) {
         Some(FileSharing::Shared) => "all threads one file",
         _ => "each thread its own file",
     };
-    match BLOCK.of(case) {
-        Some(block) => format!("direct reads of {}, {files}", bytes(block)),
-        None => format!("direct reads, {files}"),
-    }
+    let of = |size: Option<u64>| size.map_or_else(String::new, |size| format!(" of {}", bytes(size)));
+    format!("direct reads{}, {files}{}", of(BLOCK.of(case)), of(BYTES.of(case)))
 }
