@@ -308,11 +308,31 @@ fn read(mut file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
 
 /// Why a file has not the bytes that were announced.
 pub(super) fn shortened(source: &Source, file: &File) -> Error {
+    // Its time of modification is that of the first look at it.
+    if may_overstate(source.shown()) {
+        return FileError::Overstated { path: source.shown().to_owned(), bytes: source.bytes() }.into();
+    }
     match source.check(file) {
         Err(changed) => changed,
-        Ok(()) if may_overstate(source.shown()) => {
-            FileError::Overstated { path: source.shown().to_owned(), bytes: source.bytes() }.into()
-        }
         Ok(()) => source.changed("some of its bytes could not be read".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::source::{Collection, Keep};
+
+    /// A file of /sys states a page, and may have another time of modification at each look.
+    #[test]
+    fn a_file_of_the_kernel_that_has_fewer_bytes_than_it_states_was_not_changed() {
+        let path = PathBuf::from("/sys/devices/system/cpu/online");
+        let found = Collection::of(&[path], Keep::default()).unwrap();
+        let mut source = Source::clone(&found.sources[0]);
+        source.entry.modified.seconds -= 1;
+        let why = shortened(&source, &source.open().unwrap()).to_string();
+        assert!(why.ends_with("states 4096 bytes and has fewer, as files of the kernel do (/sys, /proc)"), "{why}");
     }
 }
