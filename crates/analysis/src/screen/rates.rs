@@ -10,7 +10,7 @@ use kelvin_model::{CacheKind, Machine, Metric, Rate, RateLine};
 
 use super::figure::{Shown, figure};
 use super::spot::Spot;
-use crate::result::Analysis;
+use crate::result::{Analysis, MetricResult, Outcome};
 
 /// Bytes of a request to the page cache from which on a larger one brings no more.
 const REQUEST: u64 = 1 << 20;
@@ -28,10 +28,25 @@ struct Work {
     of: &'static str,
     named: &'static str,
     at: Spot,
+    /// Where a run that skips it has another.
+    or: Option<Spot>,
 }
 
 const fn work(of: &'static str, named: &'static str, at: Spot) -> Work {
-    Work { of, named, at }
+    Work { of, named, at, or: None }
+}
+
+impl Work {
+    const fn or(self, other: Spot) -> Self {
+        Self { or: Some(other), ..self }
+    }
+
+    fn find<'a>(&self, analysis: &'a Analysis) -> Option<&'a MetricResult> {
+        let was_measured = |result: &&MetricResult| !matches!(result.outcome, Outcome::Skipped(_));
+        let other = || self.or.and_then(|other| other.find(&analysis.results)).filter(was_measured);
+        let result = self.at.find(&analysis.results);
+        result.filter(was_measured).or_else(other).or(result)
+    }
 }
 
 /// Memory beyond all caches.
@@ -49,7 +64,16 @@ const fn pipe(placement: Placement) -> Spot {
 }
 
 const fn tcp(placement: Placement) -> Spot {
-    Spot::new(&net::BANDWIDTH_TCP).at(placement.point()).with(net::MESSAGE, MESSAGE).with(net::STREAMS, 1)
+    one_stream(placement).with(net::MESSAGE, MESSAGE)
+}
+
+const fn one_stream(placement: Placement) -> Spot {
+    Spot::new(&net::BANDWIDTH_TCP).at(placement.point()).with(net::STREAMS, 1)
+}
+
+/// In the largest messages that a quick run has.
+const fn tcp_of_any_message(placement: Placement) -> Spot {
+    one_stream(placement).furthest(net::MESSAGE)
 }
 
 const fn peer(direction: StreamDirection) -> Spot {
@@ -107,8 +131,10 @@ static LINES: [Line; 7] = [
     Line {
         what: "TCP on this host",
         rates: &[
-            work("on one CPU", "a local TCP stream on one CPU", tcp(Placement::SameCpu)),
-            work("between two", "a local TCP stream between two CPUs", tcp(Placement::TwoCpus)),
+            work("on one CPU", "a local TCP stream on one CPU", tcp(Placement::SameCpu))
+                .or(tcp_of_any_message(Placement::SameCpu)),
+            work("between two", "a local TCP stream between two CPUs", tcp(Placement::TwoCpus))
+                .or(tcp_of_any_message(Placement::TwoCpus)),
         ],
     },
     Line {
@@ -126,7 +152,7 @@ pub(super) fn rates(machine: &Machine, analysis: &Analysis) -> Vec<RateLine> {
     let line = |line: &Line| RateLine {
         what: line.what.into(),
         rates: rates(line),
-        but: within_a_cache(line, machine, analysis),
+        but: within_a_cache(line, machine, analysis).or_else(|| in_other_messages(line, analysis)),
     };
     LINES.iter().map(line).filter(|line| !line.rates.is_empty()).collect()
 }
@@ -145,6 +171,13 @@ fn within_a_cache(line: &Line, machine: &Machine, analysis: &Analysis) -> Option
     })
 }
 
+/// The size of a stream's messages, where it is another than on other screens.
+fn in_other_messages(line: &Line, analysis: &Analysis) -> Option<String> {
+    let measured = line.rates.iter().find_map(|work| work.find(analysis))?;
+    let message = net::MESSAGE.of(&measured.case).filter(|message| *message != MESSAGE)?;
+    (measured.metric.id == net::BANDWIDTH_TCP.id).then(|| format!("in messages of {}", bytes(message)))
+}
+
 /// They, each by its name in a sentence.
 pub(super) fn named(analysis: &Analysis) -> Vec<(&'static str, Rate)> {
     let all = LINES.iter().flat_map(|line| line.rates);
@@ -152,7 +185,7 @@ pub(super) fn named(analysis: &Analysis) -> Vec<(&'static str, Rate)> {
 }
 
 fn rate(work: &Work, analysis: &Analysis) -> Option<Rate> {
-    let result = work.at.find(&analysis.results)?;
+    let result = work.find(analysis)?;
     Some(Rate { of: work.of.into(), unit: result.metric.unit, figure: figure(result, Shown::AsIs) })
 }
 

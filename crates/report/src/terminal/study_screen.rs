@@ -218,20 +218,23 @@ fn as_many_as_fit(
 
 /// What a study is of: the sentence of its probe, if it has one.
 pub(crate) fn title(report: &Report<'_>) -> String {
-    let first = report.analysis.studies.first();
-    if let Some((study, summary)) = first.and_then(|study| Some((study, study_summary(study.id)?))) {
-        return format!("Study {}: {summary}", clean(&study.id));
-    }
     let mut probes: Vec<Name> = Vec::new();
     for result in report.analysis.results.iter().filter(|result| !result.only_input) {
         if !probes.contains(&result.probe) {
             probes.push(result.probe);
         }
     }
+    let shared = probes.split_first().map_or("", |(first, rest)| shared_beginning(first.as_str(), rest));
+    let first = report.analysis.studies.first();
+    if let Some((study, summary)) = first.and_then(|study| Some((study, study_summary(study.id)?)))
+        && (shared.is_empty() || study.id == shared)
+    {
+        return format!("Study {}: {summary}", clean(&study.id));
+    }
     let id = match (&probes[..], &report.analysis.studies[..]) {
         (_, [study]) | ([_], [study, ..]) => study.id.as_str(),
         ([], _) => return "Study".to_owned(),
-        ([first, rest @ ..], _) => shared_beginning(first.as_str(), rest),
+        _ => shared,
     };
     let text = match probes[..] {
         [probe] => report.probe(&probe).map(|probe| clean(probe.summary.trim_end_matches('.'))),
