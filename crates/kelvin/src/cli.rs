@@ -349,7 +349,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "DIR")]
     pub remote: Option<PathBuf>,
     /// Size of the files of file.remote that are read over the network, such as 128M: written before the first round, however long that
-    /// takes, which is not part of the time [default: 1, 8 and 128 MiB, if they can be written in 6 s; 8 MiB with --quick]
+    /// takes, which is not part of the time [default: 1, 8 and 128 MiB, if they can be written in 6 s, or fewer of these]
     #[arg(long, value_name = "BYTES", value_parser = remote_size, requires = "remote")]
     pub remote_size: Option<u64>,
     /// Host running `kelvin agent`, to measure the network to it (see `kelvin explain net.peer`), or, by study load, the file server
@@ -784,6 +784,53 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
+    }
+
+    /// The flags that a text names: `--quick`.
+    fn flags_in(text: &str) -> impl Iterator<Item = &str> {
+        let ends = |letter: char| !(letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
+        let words = text.split(ends).filter_map(|word| word.strip_prefix("--"));
+        words.map(|word| word.trim_end_matches('-')).filter(|word| !word.is_empty())
+    }
+
+    /// Every sentence of a command's help.
+    fn sentences(command: &Flags) -> Vec<String> {
+        let of_flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
+        let of_flags = of_flags.flat_map(|flag| [flag.get_help(), flag.get_long_help()]);
+        let texts = [command.get_about(), command.get_long_about(), command.get_after_help()];
+        let texts: Vec<String> = texts.into_iter().chain(of_flags).flatten().map(ToString::to_string).collect();
+        // An example may be of another program.
+        let is_ours = |line: &&str| !line.starts_with("  ") || line.contains("kelvin ");
+        let lines = texts.iter().flat_map(|text| text.lines()).filter(is_ours);
+        lines.flat_map(|line| line.split(". ")).flat_map(|part| part.split(';')).map(str::to_owned).collect()
+    }
+
+    /// Every command of a command line that is listed, below the words that lead to it.
+    fn commands<'a>(words: &str, command: &'a Flags, found: &mut Vec<(String, &'a Flags)>) {
+        found.push((words.to_owned(), command));
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            commands(&format!("{words} {}", sub.get_name()), sub, found);
+        }
+    }
+
+    #[test]
+    fn help_names_only_flags_that_the_command_has_or_another_one_that_is_named() {
+        let mut cli = Cli::command();
+        cli.build();
+        let mut all = Vec::new();
+        commands("kelvin", &cli, &mut all);
+        let has = |command: &Flags, flag: &str| {
+            command.get_arguments().any(|known| known.get_long() == Some(flag) && !known.is_hide_set())
+        };
+        let mut wrong = Vec::new();
+        for (words, command) in &all {
+            for sentence in sentences(command) {
+                let named = |(words, of): &(String, &Flags), flag: &str| sentence.contains(words) && has(of, flag);
+                let of_none = |flag: &&str| !has(command, flag) && !all.iter().any(|other| named(other, flag));
+                wrong.extend(flags_in(&sentence).filter(of_none).map(|flag| format!("{words}: --{flag}: {sentence}")));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     #[test]

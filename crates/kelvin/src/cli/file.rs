@@ -54,6 +54,10 @@ pub enum FileCommand {
                             its owner and permissions, once complete and flushed; until then the old one is kept.")]
     Copy(CopyArgs),
     /// Run all file and disk probes at all points on a directory's file system: table, stored run, report
+    #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 10m: what does not fit is left out, the least important \
+                                                     first [default: 5m; 25m with --rivals; longer on a slow machine]; `minimum`: as \
+                                                     long as the minimum of rounds takes")))]
+    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 20]")))]
     #[command(after_help = "Examples:\n  kelvin file sweep --dir /data\n  kelvin file sweep --dir /data --budget 2m")]
     Sweep(Box<SweepArgs>),
     /// Show how large the file cache can grow; with --measure, prove it under a memory limit

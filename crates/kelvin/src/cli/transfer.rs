@@ -250,7 +250,7 @@ pub struct ReceiveArgs {
     /// File with the secret that senders must know; required if other hosts can reach the address
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// By what the bytes of files above 64 KiB come from senders with --plain: auto (what a first moment shows to be fastest), rw,
+    /// By what the bytes of files above 64 KiB come from `kelvin send --plain`: auto (what a first moment shows to be fastest), rw,
     /// mmap, splice or uring
     #[arg(long, conflicts_with_all = ["device", "discard"], default_value = "auto")]
     pub method: Method<ReceiveMethod>,
