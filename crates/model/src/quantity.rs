@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// Units of a duration, in seconds; a bare number is in seconds.
 const DURATIONS: [(&str, f64); 9] = [
-    ("us", 1e-6),
     ("µs", 1e-6),
+    ("us", 1e-6),
     ("ms", 1e-3),
     ("s", 1.0),
     ("m", 60.0),
@@ -16,14 +16,23 @@ const DURATIONS: [(&str, f64); 9] = [
     ("d", 86_400.0),
     ("w", 604_800.0),
 ];
-/// The longest duration, in seconds: a century.
-const LONGEST: f64 = 36_525.0 * 86_400.0;
+/// The shortest and the longest duration: a microsecond and a century.
+const ALL_DURATIONS: [Duration; 2] = [Duration::from_micros(1), Duration::from_secs(36_525 * 86_400)];
 
 /// A duration such as `500ms`, `1.5s`, `10m`, `2h`, `30d`; a bare number is in seconds. From a microsecond to a century.
 ///
 /// # Errors
 /// What is right.
 pub fn duration(text: &str) -> Result<Duration, String> {
+    let [least, most] = ALL_DURATIONS;
+    duration_within(text, least, most)
+}
+
+/// The same within bounds, which an error names.
+///
+/// # Errors
+/// What is right.
+pub fn duration_within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     const WRONG: &str =
         "a time is a number and a unit, such as 500ms, 45s, 10m or 2h (us, ms, s, m, h, d, w; seconds without one)";
     let (number, unit) = split(text);
@@ -32,23 +41,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         unit => DURATIONS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
     };
     let seconds = number.zip(factor).map(|(number, factor)| number * factor).ok_or(WRONG)?;
-    if !(1e-6..=LONGEST).contains(&seconds) {
-        return Err(format!("it must be between 1 us and a century; {WRONG}"));
+    if (least.as_secs_f64()..=most.as_secs_f64()).contains(&seconds) {
+        return Ok(Duration::from_secs_f64(seconds));
     }
-    Ok(Duration::from_secs_f64(seconds))
+    Err(format!("it must be between {} and {}; {WRONG}", as_typed(least), as_typed(most)))
 }
 
-/// The same within bounds, which an error names.
-///
-/// # Errors
-/// What is right.
-pub fn duration_within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
-    let found = duration(text)?;
-    if (least..=most).contains(&found) {
-        return Ok(found);
-    }
-    let words = |time: Duration| crate::units::seconds(time.as_secs_f64());
-    Err(format!("it must be between {} and {}", words(least), words(most)))
+/// A bound of durations in the largest unit up to days that it is a whole number of.
+fn as_typed(bound: Duration) -> String {
+    let whole = |(_, factor): &&(&str, f64)| (bound.as_secs_f64() / factor).fract() == 0.0 && *factor <= 86_400.0;
+    let (unit, factor) = DURATIONS.iter().rev().find(whole).unwrap_or(&("s", 1.0));
+    format!("{} {unit}", bound.as_secs_f64() / factor)
 }
 
 /// A number of bytes such as `4096`, `4k`, `4KiB` (1024 each), `4kB` (1000 each), `1.5G`.
@@ -175,7 +178,14 @@ mod tests {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
         let (least, most) = (Duration::from_millis(10), Duration::from_secs(60));
-        assert!(duration_within("10ms", least, most).is_ok() && duration_within("9ms", least, most).is_err());
+        assert!(duration_within("10ms", least, most).is_ok());
+        for wrong in ["9ms", "61", "0", "1e9", "200w", "99999999999999999999w"] {
+            let error = duration_within(wrong, least, most).unwrap_err();
+            assert_eq!(error.starts_with("it must be between 10 ms and 1 min; "), wrong != "1e9", "{wrong}: {error}");
+        }
+        assert!(duration("0").unwrap_err().starts_with("it must be between 1 us and 36525 d; "));
+        let error = duration_within("2w", least, Duration::from_secs(604_800)).unwrap_err();
+        assert!(error.starts_with("it must be between 10 ms and 7 d; "), "{error}");
     }
 
     #[test]
