@@ -183,6 +183,28 @@ fn a_log_is_asked_for_as_it_was() {
 }
 
 #[test]
+fn what_was_not_measured_is_null_in_json_and_no_zero() {
+    let (place, address) = (Place::new(), server());
+    let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";
+    fs::write(place.path().join("log"), line.repeat(2)).unwrap();
+    // The log is over before its first request is on its way.
+    let data = json(&place.run(&["load", &format!("http://{address}/"), "--replay", "log", "--speed", "1000000", "--json"]));
+    assert_eq!(data["requests"], 2, "{data}");
+    assert!(data["response"]["mean"].as_f64().is_some_and(|mean| mean > 0.0), "{data}");
+    assert!(data["in_flight"].is_null() && data["generator"]["cpu"].is_null(), "{data}");
+    assert!(data["generator"]["busy"].is_null(), "{data}");
+    // Each answer is a mistake: no right one has a response time.
+    let output = place.run(&["load", &format!("http://{address}/missing"), "--duration", "1100ms", "--no-warm-up", "--json"]);
+    let data = json(&output);
+    assert_eq!(data["requests"], 0, "{data}");
+    let second = &data["series"][0];
+    for figure in [&data["response"], &data["service"], &data["generator"]["own"], &second["p50"], &second["max"]] {
+        assert!(figure.is_null(), "{data}");
+    }
+    assert!(data["in_flight"].as_f64().is_some_and(|in_flight| in_flight > 0.0), "{data}");
+}
+
+#[test]
 fn the_highest_rate_for_an_objective_is_searched() {
     let (place, url) = (Place::new(), format!("http://{}/", server()));
     let output = load(&place, &[&url, "--slo", "max:1us", "--json"]);

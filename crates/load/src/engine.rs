@@ -280,7 +280,7 @@ impl<'s, S: Schedule> Engine<'s, S> {
     fn lost(&self, late: f64, response: f64) -> f64 {
         match self.setup.demand {
             Demand::Users { think, .. } => {
-                own::share(late + self.traffic.queued.mean(), response + think.mean).min(1.0)
+                own::share(late + self.traffic.queued.mean().unwrap_or(0.0), response + think.mean).min(1.0)
             }
             _ => own::share(2.0 * late, self.traffic.tally.seconds() * SECOND as f64 + 2.0 * late),
         }

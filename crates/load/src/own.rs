@@ -96,11 +96,13 @@ fn waited(text: &str) -> Option<u64> {
 pub(crate) fn generator(used: Used, waits: Waits) -> Generator {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let spun = seconds(used.spun);
-    let cpu = (seconds(used.cpu) - spun).max(0.0);
+    // A thread that asks for anything takes CPU time: none that was seen is less than the kernel tells of in so short a time.
+    let is_seen = used.wall > 0 && used.cpu > 0;
+    let cpu = is_seen.then(|| (seconds(used.cpu) - spun).max(0.0));
     let without_cpu = used.without_cpu.map(seconds);
-    let busy = (cpu + without_cpu.unwrap_or(0.0)) / seconds(used.wall).max(1e-9);
+    let busy = cpu.map(|cpu| (cpu + without_cpu.unwrap_or(0.0)) / seconds(used.wall));
     let Waits { late, unread, leaving, own, response, lost } = waits;
-    let limit = limit(busy, lost);
+    let limit = limit(busy.unwrap_or(0.0), lost);
     let slow = |own: f64, response: f64| Some(share(own, response)).filter(|&share| share >= LATE);
     let (slow_mean, slow_tail) = (slow(own.mean, response.mean), slow(own.p99, response.p99));
     let cpus = kelvin_sys::cpu::allowed().unwrap_or_default();
@@ -117,9 +119,9 @@ pub(crate) fn share(delay: f64, response: f64) -> f64 {
 pub(crate) struct Waits {
     pub(crate) late: Latency,
     /// Mean nanoseconds that an answer waited to be read.
-    pub(crate) unread: f64,
+    pub(crate) unread: Option<f64>,
     /// Mean nanoseconds from when a request began to be sent until it left.
-    pub(crate) leaving: f64,
+    pub(crate) leaving: Option<f64>,
     /// What the generator itself added to each response time.
     pub(crate) own: Latency,
     pub(crate) response: Latency,
@@ -163,7 +165,8 @@ mod tests {
     fn looking_at_the_clock_is_no_work() {
         let generator = after_ten_seconds(9.9, 0.0, 9.0, Waits::default());
         assert_eq!(generator.limit, None);
-        assert!((generator.cpu - 0.9).abs() < 1e-6 && (generator.busy - 0.09).abs() < 1e-6);
+        let [cpu, busy] = [generator.cpu, generator.busy].map(Option::unwrap);
+        assert!((cpu - 0.9).abs() < 1e-6 && (busy - 0.09).abs() < 1e-6);
     }
 
     /// A generator that sleeps and is late by as much as an answer takes limits nothing while its schedule gives it the time; its

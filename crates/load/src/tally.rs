@@ -210,9 +210,9 @@ impl Tally {
         self.seconds() + behind as f64 / SECOND as f64
     }
 
-    /// Requests in flight, averaged over the measured time.
-    pub(crate) fn in_flight(&self) -> f64 {
-        self.in_flight as f64 / ((self.window.end - self.window.start) as f64).max(1.0)
+    /// Requests in flight, averaged over the measured time, if any was.
+    pub(crate) fn in_flight(&self) -> Option<f64> {
+        (self.in_flight > 0).then(|| self.in_flight as f64 / (self.window.end - self.window.start) as f64)
     }
 
     fn is_counted(&self, times: Times) -> bool {
@@ -235,7 +235,7 @@ impl Tally {
     /// Ends the seconds that are over.
     fn roll(&mut self, now: u64) {
         while now >= self.window.start + (self.series.len() as u64 + 1) * SECOND {
-            let at = |share| self.times.quantile(share).unwrap_or(0.0);
+            let at = |share| self.times.quantile(share);
             self.series.push(Second { p50: at(0.5), p99: at(0.99), max: at(1.0), ..self.second });
             self.second = Second::default();
             self.times.clear();
@@ -279,7 +279,7 @@ mod tests {
         tally.answer(times(19, 19, 21), 100);
         assert_eq!((tally.requests, tally.bytes, tally.response.count()), (1, 10, 1));
         // One second of the second, one of the third.
-        assert!((tally.in_flight() - 0.2).abs() < 1e-9);
+        assert!((tally.in_flight().unwrap() - 0.2).abs() < 1e-9);
         assert!((latency(&tally.response).max / 3e9 - 1.0).abs() < 0.001);
         assert!((latency(&tally.service).max / 2e9 - 1.0).abs() < 0.001);
     }

@@ -57,8 +57,8 @@ impl Mean {
         *self = Self::default();
     }
 
-    pub(crate) fn mean(&self) -> f64 {
-        self.sum as f64 / (self.count as f64).max(1.0)
+    pub(crate) fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 }
 

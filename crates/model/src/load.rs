@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One load on one server, as it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,8 +30,10 @@ pub struct Load {
     #[serde(default)]
     pub received: u64,
     /// From when a request was due until its answer was whole: what a user waits.
+    #[serde(with = "if_any")]
     pub response: Latency,
     /// From when it was sent: a generator that waits for a stalled server sees only this.
+    #[serde(with = "if_any")]
     pub service: Latency,
     /// In a closed loop, the response times with those added that users who do not wait would have seen (Gil Tene's
     /// correction with the mean time of a user's cycle): an estimate, while the times from when a request was due need none.
@@ -41,8 +43,8 @@ pub struct Load {
     /// Requests without an answer when the measurement ended: of an open loop those that became due in the measured time, which are
     /// among its response times with the time that they had waited by then; of users those that had waited for nearly all of it.
     pub unanswered: u64,
-    /// Requests in flight, averaged over the measured time.
-    pub in_flight: f64,
+    /// Requests in flight, averaged over the measured time, if any was seen: a log may be over before its first one is on its way.
+    pub in_flight: Option<f64>,
     /// Connections that were opened in the whole run.
     pub connections: u64,
     /// Requests that were sent again on a new connection, because the server had closed the one that they went out on.
@@ -70,7 +72,7 @@ impl Load {
             corrected: None,
             errors: Errors::default(),
             unanswered: 0,
-            in_flight: 0.0,
+            in_flight: None,
             connections: 0,
             sent_again: 0,
             series: Vec::new(),
@@ -152,6 +154,19 @@ pub struct Latency {
     pub max: f64,
 }
 
+/// Times of requests as JSON: null where there were none, whose mean is not 0.
+mod if_any {
+    use super::{Deserialize, Deserializer, Latency, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(times: &Latency, to: S) -> Result<S::Ok, S::Error> {
+        Some(times).filter(|times| times.count > 0).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Latency, D::Error> {
+        Ok(Option::deserialize(from)?.unwrap_or_default())
+    }
+}
+
 /// Requests that brought no right answer in the measured time, by what was wrong. None of them counts as throughput.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
@@ -190,36 +205,38 @@ pub struct Second {
     pub bytes: u64,
     /// What was no right answer.
     pub errors: u64,
-    /// The median response time, in nanoseconds.
-    pub p50: f64,
+    /// The median response time, in nanoseconds, of right answers as those below.
+    pub p50: Option<f64>,
     /// 99 % of the response times are at most this.
-    pub p99: f64,
+    pub p99: Option<f64>,
     /// The longest response time.
-    pub max: f64,
+    pub max: Option<f64>,
 }
 
 /// What the generator itself did in the measured time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
-    /// Seconds of CPU time that it worked, without those that it only looked at the clock.
-    pub cpu: f64,
+    /// Seconds of CPU time that it worked, without those that it only looked at the clock; none where the measured time was too short
+    /// for the kernel to tell of any.
+    pub cpu: Option<f64>,
     /// Seconds that it looked at the clock until a request was due.
     pub spun: f64,
     /// Seconds that it could have run and had no CPU, where the kernel tells.
     pub without_cpu: Option<f64>,
     /// Share of the time that it worked or had no CPU.
-    pub busy: f64,
+    pub busy: Option<f64>,
     /// From when a request was due and could be sent until it was.
+    #[serde(with = "if_any")]
     pub late: Latency,
     /// From when an answer had come until it was read, on average in nanoseconds: by the kernel's time of its last packet, and with
     /// TLS from when the kernel told of it.
-    pub unread: f64,
-    /// From when it began to send a request until that left, on average in nanoseconds, by the kernel's time of some; 0 with TLS.
+    pub unread: Option<f64>,
+    /// From when it began to send a request until that left, on average in nanoseconds, by the kernel's time of some; none with TLS.
     #[serde(default)]
-    pub leaving: f64,
+    pub leaving: Option<f64>,
     /// What its delays added to the response time of each right answer: how late the request was sent, and with TLS how late the
     /// answer was read. A plain answer counts until it came.
-    #[serde(default)]
+    #[serde(default, with = "if_any")]
     pub own: Latency,
     /// The 99 % quantile of these as a share of that of the response times, where the response times above it are therefore no
     /// measure of the server. Its rate, mean and median may still be one.

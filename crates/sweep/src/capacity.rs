@@ -129,7 +129,7 @@ fn processors(stream: &Visited, requests: f64, bytes_of_a_file: f64) -> Vec<(Res
     }
     let generator = &stream.load.generator;
     all.push((Resource::ClientCpu, of(stream.client.allowed(), stream.client.cpus())));
-    all.push((Resource::Generator, of(1.0, generator.cpu / stream.load.seconds.max(f64::MIN_POSITIVE))));
+    all.push((Resource::Generator, of(1.0, generator.cpu.unwrap_or(0.0) / stream.load.seconds.max(f64::MIN_POSITIVE))));
     all
 }
 

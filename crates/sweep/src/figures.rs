@@ -8,6 +8,7 @@ use kelvin_catalogue::load::{
     RESPONSE_P95, RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, SERVICE, THINK, THROUGHPUT, USERS, UTILISATION,
     WRITTEN,
 };
+use kelvin_model::load::Latency;
 use kelvin_model::{Case, Metric, OverheadReading, Reading, Readings};
 
 use crate::capacity::{Capacities, Capacity};
@@ -61,19 +62,21 @@ pub(crate) fn of_users(visited: &Visited) -> Vec<Reading> {
     let Visited { load, server, client, .. } = visited;
     let seconds = load.seconds.max(f64::MIN_POSITIVE);
     let own = server.server();
+    let of = |times: Latency, figure: fn(&Latency) -> f64| (times.count > 0).then(|| figure(&times));
+    let leaving = load.generator.leaving.unwrap_or(0.0);
     let all = [
         (&THROUGHPUT, Some(visited.throughput())),
         (&RATE, Some(visited.received())),
-        (&RESPONSE, Some(load.response.mean)),
-        (&RESPONSE_P50, Some(load.response.p50)),
-        (&RESPONSE_P95, Some(load.response.p95)),
-        (&RESPONSE_P99, Some(load.response.p99)),
-        (&SERVICE, Some((load.service.mean - load.generator.leaving).max(0.0))),
-        (&IN_FLIGHT, own.and_then(|own| in_flight(own, load.in_flight))),
-        (&AWAITED, Some(load.in_flight - load.rate() * load.generator.leaving / 1e9)),
+        (&RESPONSE, of(load.response, |times| times.mean)),
+        (&RESPONSE_P50, of(load.response, |times| times.p50)),
+        (&RESPONSE_P95, of(load.response, |times| times.p95)),
+        (&RESPONSE_P99, of(load.response, |times| times.p99)),
+        (&SERVICE, of(load.service, |times| times.mean).map(|mean| (mean - leaving).max(0.0))),
+        (&IN_FLIGHT, own.zip(load.in_flight).and_then(|(own, awaited)| in_flight(own, awaited))),
+        (&AWAITED, load.in_flight.map(|in_flight| in_flight - load.rate() * leaving / 1e9)),
         (&SENT, own.map(|own| own.bytes)),
         (&FROM_DISK, server.read_from_disk()),
-        (&LATENESS, Some(load.generator.late.p99)),
+        (&LATENESS, of(load.generator.late, |times| times.p99)),
         (&ERRORS, Some(load.errors.count() as f64 / seconds)),
         (&SERVER_MEMORY, Some(server.memory())),
         (&CLIENT_MEMORY, Some(client.memory())),
@@ -133,7 +136,7 @@ fn used(visited: &Visited, capacities: &Capacities, resource: Resource) -> (Opti
         Resource::ServerThread => (Some(server.busiest_thread()), None),
         Resource::Workers => (own.and_then(|own| own.workers), None),
         Resource::ClientCpu => (Some(client.cpus() / client.allowed()), None),
-        Resource::Generator => (Some(load.generator.busy), None),
+        Resource::Generator => (load.generator.busy, None),
         Resource::ClientWindow => (own.and_then(|own| own.window), None),
     }
 }

@@ -40,7 +40,7 @@ impl Progress {
                 series.len(),
                 self.seconds,
                 units::plain(last.requests as f64, Unit::PerSecond),
-                if last.requests > 0 { time(last.p99) } else { "-".into() },
+                last.p99.map_or_else(|| "-".into(), time),
                 plural(last.errors, "error")
             ),
         };
@@ -67,9 +67,9 @@ pub fn load(load: &Load, place: &Placement, out: &mut dyn Write) -> io::Result<(
     writeln!(out, "{}, {rate}; {}, {bytes}", plural(load.requests, "request"), units::bytes(load.bytes))?;
     let connections = plural(load.connections, "connection");
     // A log may be over before its first request is on its way.
-    let in_flight = match load.in_flight > 0.0 {
-        true => format!("{} in flight on average", units::number(load.in_flight)),
-        false => format!("none in flight within the measured {}", units::seconds(load.seconds)),
+    let in_flight = match load.in_flight {
+        Some(in_flight) => format!("{} in flight on average", units::number(in_flight)),
+        None => format!("none in flight within the measured {}", units::seconds(load.seconds)),
     };
     writeln!(out, "{in_flight}, {connections} opened")?;
     errors(load, out)?;
@@ -292,13 +292,12 @@ fn line(name: &str, times: &Latency, out: &mut dyn Write) -> io::Result<()> {
 /// What the generator did, and whether it was the limit.
 fn generator(load: &Load, out: &mut dyn Write) -> io::Result<()> {
     let Generator { busy, late, unread, .. } = &load.generator;
-    // What it does takes some CPU time: none that was seen is less than the kernel tells of in so short a time.
-    let busy = match *busy > 0.0 {
-        true => format!("{} busy", units::percent(*busy)),
-        false => format!("how busy it was cannot be told of {}", units::seconds(load.seconds)),
+    let busy = match busy {
+        Some(busy) => format!("{} busy", units::percent(*busy)),
+        None => format!("how busy it was cannot be told of {}", units::seconds(load.seconds)),
     };
     let late = if late.count > 0 { format!(", sent {} late on average", time(late.mean)) } else { String::new() };
-    let unread = if *unread > 0.0 { format!(", read answers {} late", time(*unread)) } else { String::new() };
+    let unread = unread.map_or_else(String::new, |unread| format!(", read answers {} late", time(unread)));
     writeln!(out, "generator: {busy}{late}{unread}")?;
     limits(&load.generator, out)
 }
@@ -337,7 +336,7 @@ fn limits(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn told(in_flight: f64, busy: f64, unread: f64) -> String {
+    fn told(in_flight: Option<f64>, busy: Option<f64>, unread: Option<f64>) -> String {
         let mut one = Load { seconds: 1e-6, requests: 1, connections: 1, in_flight, ..Load::empty("http://a/") };
         one.offered = Offered::Rate { rate: 1e6, due: 1e6, waited: 0 };
         one.generator = Generator { busy, unread, ..one.generator };
@@ -348,10 +347,10 @@ mod tests {
 
     #[test]
     fn what_was_not_seen_in_a_short_time_is_no_zero() {
-        let unseen = told(0.0, 0.0, 0.0);
+        let unseen = told(None, None, None);
         assert!(unseen.contains("\nnone in flight within the measured 1.00 µs, 1 connection opened\n"), "{unseen}");
         assert!(unseen.contains("\ngenerator: how busy it was cannot be told of 1.00 µs\n"), "{unseen}");
-        let seen = told(0.5, 0.0004, 10.0);
+        let seen = told(Some(0.5), Some(0.0004), Some(10.0));
         assert!(seen.contains("\n0.50 in flight on average, 1 connection opened\n"), "{seen}");
         assert!(seen.contains("\ngenerator: <0.1 % busy, read answers 10.0 ns late\n"), "{seen}");
     }
