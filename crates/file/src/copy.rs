@@ -463,9 +463,9 @@ impl Waiting {
         Self(file.and_then(|mut file| ready(&mut file).map(|before| (file, before))))
     }
 
-    /// Nanoseconds since; 0 where the kernel does not count it.
-    fn end(self) -> u64 {
-        self.0.and_then(|(mut file, before)| Some(ready(&mut file)?.saturating_sub(before))).unwrap_or(0)
+    /// Nanoseconds since, where the kernel counts it.
+    fn end(self) -> Option<u64> {
+        self.0.and_then(|(mut file, before)| Some(ready(&mut file)?.saturating_sub(before)))
     }
 }
 

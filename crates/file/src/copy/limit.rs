@@ -7,8 +7,8 @@ pub struct Spent {
     pub all: u64,
     /// CPU time of the process.
     pub cpu: u64,
-    /// Ready to run, and without a CPU; 0 where the kernel does not count it.
-    pub ready: u64,
+    /// Ready to run, and without a CPU; `None` where the kernel does not count it.
+    pub ready: Option<u64>,
     /// Flushing at the end.
     pub flush: u64,
     /// In calls that read the source, where these are apart from those that write, and were timed.
@@ -41,9 +41,10 @@ impl Spent {
         (part as f64 / self.all.max(1) as f64).min(1.0)
     }
 
-    /// Nanoseconds that it neither ran, nor flushed, nor waited for a CPU: it waited for a device, or for who serves a file.
+    /// Nanoseconds that it neither ran, nor flushed, nor is known to have waited for a CPU: it waited for a device, or for who serves a
+    /// file.
     pub fn waited(&self) -> u64 {
-        self.all.saturating_sub(self.cpu).saturating_sub(self.ready).saturating_sub(self.flush)
+        self.all.saturating_sub(self.cpu).saturating_sub(self.ready.unwrap_or(0)).saturating_sub(self.flush)
     }
 
     /// What took most of the time, and its share. `is_cached` says whether the source was in memory before.
@@ -57,7 +58,7 @@ impl Spent {
         // The CPU time of a flush is little, and counts twice.
         let parts = [
             (Limit::Cpu, self.cpu),
-            (Limit::OtherWork, self.ready),
+            (Limit::OtherWork, self.ready.unwrap_or(0)),
             (Limit::Flush, self.flush),
             (waited_for, self.waited()),
         ];
@@ -70,13 +71,13 @@ impl Spent {
 mod tests {
     use super::*;
 
-    const BUSY: Spent = Spent { all: 1000, cpu: 950, ready: 20, flush: 0, reading: Some(300), writing: Some(690) };
+    const BUSY: Spent = Spent { all: 1000, cpu: 950, ready: Some(20), flush: 0, reading: Some(300), writing: Some(690) };
 
     #[test]
     fn what_took_most_of_the_time_is_the_limit() {
         assert_eq!(BUSY.limit(true), (Limit::Cpu, 0.95));
         assert_eq!(Spent { cpu: 200, flush: 700, ..BUSY }.limit(true), (Limit::Flush, 0.7));
-        assert_eq!(Spent { cpu: 300, ready: 650, ..BUSY }.limit(true), (Limit::OtherWork, 0.65));
+        assert_eq!(Spent { cpu: 300, ready: Some(650), ..BUSY }.limit(true), (Limit::OtherWork, 0.65));
         assert_eq!(
             Spent { cpu: 200, reading: Some(800), writing: Some(190), ..BUSY }.limit(false),
             (Limit::Source, 0.78)
@@ -98,7 +99,7 @@ mod tests {
     fn no_time_has_no_impossible_share() {
         let none = Spent::default();
         assert_eq!((none.limit(true), none.waited()), ((Limit::Cpu, 0.0), 0));
-        let more = Spent { all: 10, cpu: 30, ready: u64::MAX, ..none };
+        let more = Spent { all: 10, cpu: 30, ready: Some(u64::MAX), ..none };
         assert_eq!((more.limit(true).1, more.waited()), (1.0, 0));
     }
 }

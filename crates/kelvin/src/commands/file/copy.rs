@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kelvin_file::Target;
 use kelvin_file::cache::State;
-use kelvin_file::copy::{self, Compared, Copied, CopyJob, CopyMethod, Expected, LIMITING, Limit, Wish};
+use kelvin_file::copy::{self, Compared, Copied, CopyJob, CopyMethod, Expected, LIMITING, Limit, Spent, Wish};
 use kelvin_file::write::Sync;
 use kelvin_model::Unit;
 use kelvin_report::{text, units};
@@ -104,13 +104,30 @@ struct Found {
 #[derive(Serialize)]
 struct TimeShares {
     cpu: f64,
-    without_cpu: f64,
-    waiting: f64,
+    /// None where the kernel does not tell, which leaves what it waited for unknown as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_cpu: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<f64>,
     flushing: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     reading: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     writing: Option<f64>,
+}
+
+impl TimeShares {
+    fn of(spent: Spent) -> Self {
+        let shares = |part: Option<u64>| part.map(|part| spent.share(part));
+        Self {
+            cpu: spent.share(spent.cpu),
+            without_cpu: shares(spent.ready),
+            waiting: shares(spent.ready.map(|_| spent.waited())),
+            flushing: spent.share(spent.flush),
+            reading: shares(spent.reading),
+            writing: shares(spent.writing),
+        }
+    }
 }
 
 /// The rate that was to be expected from memory to memory, in bytes per second, and the costs that it comes from, in nanoseconds a byte.
@@ -135,7 +152,6 @@ impl Found {
         let spent = copied.spent;
         let (limit, limit_share) = copied.limit();
         let file_bytes = copied.done.total.bytes + copied.holes.bytes;
-        let shares = |part: Option<u64>| part.map(|part| spent.share(part));
         Self {
             source: job.source.path().display().to_string(),
             source_bytes: job.source.bytes(),
@@ -162,14 +178,7 @@ impl Found {
             }),
             limit: name(limit),
             limit_share,
-            time: TimeShares {
-                cpu: spent.share(spent.cpu),
-                without_cpu: spent.share(spent.ready),
-                waiting: spent.share(spent.waited()),
-                flushing: spent.share(spent.flush),
-                reading: shares(spent.reading),
-                writing: shares(spent.writing),
-            },
+            time: TimeShares::of(spent),
             expected: copied.expected.as_ref().ok().map(ExpectedRate::from),
             not_expected: copied.expected.as_ref().err().cloned(),
             figures: Figures::new(Transfer::Copied, &copied.done, timer),
@@ -310,5 +319,18 @@ fn name(limit: Limit) -> &'static str {
         Limit::Source => "waiting for the source",
         Limit::Target => "waiting for the target",
         Limit::Flush => "the flush",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_the_kernel_does_not_count_is_no_zero() {
+        let of = |ready| TimeShares::of(Spent { all: 100, cpu: 40, ready, ..Spent::default() });
+        let shares = |ready| (of(ready).without_cpu, of(ready).waiting);
+        assert_eq!(shares(Some(10)), (Some(0.1), Some(0.5)));
+        assert_eq!(shares(None), (None, None));
     }
 }
