@@ -95,6 +95,9 @@ pub(crate) fn hazard(id: &'static str, severity: Severity, summary: impl Into<St
 /// The command that puts the machine in a quiet state: it writes settings of the kernel, which root may.
 pub(crate) const TUNE: &str = "sudo kelvin tune --apply";
 
+/// What makes other work go away, whichever sign of it was seen: one remedy is told once.
+pub(crate) const STOP_OTHER_WORK: &str = "find the other work with top, stop it, and wait until the load falls";
+
 /// The optional parts of a hazard.
 pub(crate) trait With {
     /// Prefixes of the affected metrics; all by default.

@@ -91,7 +91,7 @@ fn hypervisor(root: Root<'_>, architecture: Name, cpuid: &Cpuid) -> Fact<Option<
     let product = product(root);
     let named = product.get().filter(|name| !name.contains(".metal")).and_then(|name| virtual_product(name));
     match architecture.as_str() {
-        "x86_64" => x86_hypervisor(root, cpuid, named),
+        "x86_64" => x86_hypervisor(root, cpuid, &product, named),
         "s390x" => s390_hypervisor(root),
         _ => other_hypervisor(root, &product, named),
     }
@@ -114,8 +114,17 @@ fn virtual_product(product: &str) -> Option<String> {
     PRODUCTS.iter().find(|(beginning, _)| product.starts_with(beginning)).map(|(_, name)| (*name).to_owned())
 }
 
-/// On x86-64 the processor states whether there is a hypervisor.
-fn x86_hypervisor(root: Root<'_>, cpuid: &Cpuid, named: Option<String>) -> Fact<Option<String>> {
+/// A cloud that rents out whole machines under the product name of its virtual ones.
+const ALSO_OF_METAL: &str = "Alibaba Cloud";
+
+/// On x86-64 the processor states whether there is a hypervisor, unless the hypervisor hides that: firmware of a virtual machine still
+/// names it.
+fn x86_hypervisor(
+    root: Root<'_>,
+    cpuid: &Cpuid,
+    product: &Fact<String>,
+    named: Option<String>,
+) -> Fact<Option<String>> {
     let flag = match cpuid.hypervisor_bit() {
         Some(bit) => Ok((bit, "cpuid leaf 1")),
         None => root.read(cpu::CPUINFO).map(|text| {
@@ -127,7 +136,10 @@ fn x86_hypervisor(root: Root<'_>, cpuid: &Cpuid, named: Option<String>) -> Fact<
         Ok((true, source)) => {
             Fact::known(Some(named.unwrap_or_else(|| "one that does not name itself".into())), source)
         }
-        Ok((false, source)) => Fact::known(None, source),
+        Ok((false, source)) => match named.filter(|_| !product.get().is_some_and(|it| it.starts_with(ALSO_OF_METAL))) {
+            Some(name) => Fact::known(Some(name), format!("{DMI}; no hypervisor in {source}")),
+            None => Fact::known(None, source),
+        },
         Err(reason) => Fact::unknown(reason),
     }
 }

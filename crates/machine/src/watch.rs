@@ -6,7 +6,7 @@ use kelvin_model::{Hazard, Severity, cpu_ranges};
 
 use crate::cgroups::Groups;
 use crate::counters::{self, Stat, Throttled, share};
-use crate::hazards::{With, difference, hazard, percent};
+use crate::hazards::{STOP_OTHER_WORK, With, difference, hazard, percent};
 use crate::kernel::CLOCK_SOURCE;
 use crate::text::Root;
 
@@ -144,7 +144,7 @@ impl Span<'_> {
         let effect = "other work competes for CPU time, caches and memory bandwidth";
         Some(
             hazard("other_work", severity, summary, effect)
-                .advice("find the other work with top, and stop it")
+                .advice(STOP_OTHER_WORK)
                 .read_in("/proc/stat less /proc/self/stat"),
         )
     }
@@ -246,6 +246,8 @@ mod tests {
             of("other_work").summary
         );
         assert!(of("other_work").summary.ends_with("work: 0)"));
+        // As that of the load before the run: it is told once.
+        assert_eq!(of("other_work").remedy.as_deref(), Some(STOP_OTHER_WORK));
         assert!(of("throttled").summary.contains("4 times, 80 ms"));
         assert!(of("clock_source_changed").summary.contains("'tsc' to 'hpet'"));
         assert!(of("thermal_throttling_during").summary.contains("1 times"));

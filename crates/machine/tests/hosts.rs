@@ -15,6 +15,34 @@ fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
     tree
 }
 
+#[test]
+fn firmware_tells_a_guest_whose_hypervisor_hides_its_flag() {
+    let of = |flags: &str, vendor: &str, product: &str| {
+        let cpuinfo = format!("processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu tsc lm {flags}\n\n");
+        let files = [
+            ("proc/cpuinfo", cpuinfo.as_str()),
+            ("sys/class/dmi/id/sys_vendor", vendor),
+            ("sys/class/dmi/id/product_name", product),
+        ];
+        let machine = read(tree(&files).path());
+        machine.platform.hypervisor.get().unwrap_or_else(|| panic!("{vendor} {product}")).clone()
+    };
+    for (vendor, product, hypervisor) in [
+        ("innotek GmbH", "VirtualBox", Some("VirtualBox")),
+        ("QEMU", "Standard PC (Q35 + ICH9, 2009)", Some("KVM or QEMU")),
+        ("VMware, Inc.", "VMware Virtual Platform", Some("VMware")),
+        ("Xen", "HVM domU", Some("Xen")),
+        ("Amazon EC2", "m5.large", Some("KVM (Nitro)")),
+        ("Amazon EC2", "c7i.metal-24xl", None),
+        ("Google", "Google Compute Engine", Some("KVM")),
+        ("Alibaba Cloud", "Alibaba Cloud ECS", None),
+        ("Dell Inc.", "PowerEdge R740", None),
+    ] {
+        assert_eq!(of("", vendor, product).as_deref(), hypervisor, "{vendor} {product}");
+    }
+    assert_eq!(of("hypervisor", "Alibaba Cloud", "Alibaba Cloud ECS").as_deref(), Some("KVM"));
+}
+
 const DISK: &str = "ext4 /dev/sda1 rw";
 const SHORT: &str = "0f3a9c1d2e4b";
 const LONG: &str = "0f3a9c1d2e4b5a6978877665544332211000ffeeddccbbaa9988776655443322";

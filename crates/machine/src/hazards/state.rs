@@ -2,7 +2,7 @@
 
 use kelvin_model::{Hazard, Severity};
 
-use super::{Look, With, hazard, percent};
+use super::{Look, STOP_OTHER_WORK, With, hazard, percent};
 use crate::counters;
 use crate::memory::kibibytes;
 use crate::text::number;
@@ -27,11 +27,7 @@ fn load(look: &Look<'_>) -> Option<Hazard> {
     };
     let summary = format!("the load average of the last minute is {load:.2} on {cpus} CPUs");
     let effect = "other work competes for CPU time, caches and memory bandwidth";
-    Some(
-        hazard("load", severity, summary, effect)
-            .advice("find the other work with top, stop it, and wait until the load falls")
-            .read_in(FILE),
-    )
+    Some(hazard("load", severity, summary, effect).advice(STOP_OTHER_WORK).read_in(FILE))
 }
 
 /// A kind of pressure, its thresholds in percent for a warning and for serious, and the affected metrics.
@@ -105,7 +101,7 @@ fn memory(look: &Look<'_>) -> Option<Hazard> {
     Some(
         hazard("memory_pressure", severity, format!("only {} of memory is available", percent(share)), effect)
             .touching(&["mem.", "file.", "os."])
-            .advice("find what uses the memory with top, and stop it")
+            .advice("find what uses the memory (top, key M), and stop it")
             .read_in(memory.available_bytes.source_or_reason()),
     )
 }
