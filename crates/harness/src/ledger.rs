@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
+use kelvin_model::units;
+
 use crate::stop::Stop;
 
 /// The name of the ledger in the scratch directory.
@@ -26,9 +28,10 @@ pub(crate) fn enter(scratch: &Path, limit: u64, bytes: u64) -> Result<(), Stop> 
     };
     let total = written.saturating_add(bytes);
     if total > limit {
+        let [more, written, limit] = [bytes, written, limit].map(units::bytes);
         return Err(Stop::skip(format!(
-            "needs to write {bytes} bytes more, but {written} of the {limit} bytes that this run may write are used \
-             up; raise --write-limit"
+            "needs to write {more} more, but {written} of the {limit} that this run may write are used up; raise \
+             --write-limit"
         )));
     }
     file.rewind().map_err(failed)?;
@@ -46,7 +49,9 @@ mod tests {
         std::fs::create_dir(&directory).unwrap();
         assert_eq!(enter(&directory, 1000, 9), Ok(()));
         assert_eq!(enter(&directory, 1000, 900), Ok(()));
-        assert!(matches!(enter(&directory, 1000, 92), Err(Stop::Skip(reason)) if reason.0.contains("909 of the 1000")));
+        assert!(
+            matches!(enter(&directory, 1000, 92), Err(Stop::Skip(reason)) if reason.0.contains("909 B of the 1000 B"))
+        );
         assert_eq!(enter(&directory, 1000, 91), Ok(()));
         assert_eq!(std::fs::read_to_string(directory.join(NAME)).unwrap(), "1000");
         std::fs::remove_dir_all(directory).unwrap();

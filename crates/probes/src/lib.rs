@@ -18,6 +18,7 @@ mod os;
 mod predict;
 mod program;
 mod published;
+mod room;
 #[cfg(test)]
 mod testing;
 mod transfer;

@@ -9,7 +9,7 @@ use kelvin_file::{Access, Engine, How, Order, Pages, Target, noise};
 use kelvin_harness::{Bench, Stop};
 use kelvin_model::units;
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::fs::{kind, room};
+use kelvin_sys::fs::kind;
 use kelvin_sys::mapping::{page_bytes, unwritten_pages};
 
 /// Name of the file that is read, in the scratch directory, before its size.
@@ -258,14 +258,7 @@ pub(super) fn wide(target: &Target, depth: u32) -> Result<Wide, Stop> {
 
 /// That the scratch directory has room for a file of so many bytes, and as many again.
 pub(super) fn has_room(bench: &Bench<'_>, bytes: u64) -> Result<(), Stop> {
-    let available = room(bench.scratch())?.available_bytes;
-    if available >= ROOM * bytes {
-        return Ok(());
-    }
-    Err(Stop::skip(format!(
-        "needs {} bytes free in the scratch directory, which has {available}; choose another by --dir",
-        ROOM * bytes
-    )))
+    crate::room::has_room(bench.scratch(), ROOM * bytes)
 }
 
 /// That a file can be read and written past the page cache in blocks of so many bytes.
@@ -275,8 +268,9 @@ pub(super) fn can_be_direct(target: &Target, block: u64) -> Result<(), Stop> {
         return Ok(());
     }
     Err(Stop::skip(format!(
-        "needs direct I/O in blocks of {block} bytes, and here they must be multiples of {alignment}; choose another \
-         directory by --dir"
+        "needs direct I/O in blocks of {}, and here they must be multiples of {}; choose another directory by --dir",
+        units::bytes(block),
+        units::bytes(alignment)
     )))
 }
 

@@ -3,6 +3,7 @@
 use kelvin_file::Target;
 use kelvin_file::device::{Device, Moved};
 use kelvin_harness::Stop;
+use kelvin_model::units;
 
 /// Least share of a measure's bytes that the device must count: less means that a cache took part.
 const LEAST_SHARE: f64 = 0.95;
@@ -49,13 +50,14 @@ impl Counters {
 /// What a device's count says of so many bytes.
 fn judge(device: &str, counted: u64, bytes: u64, done: &str) -> Result<String, Stop> {
     let share = counted as f64 / bytes.max(1) as f64;
+    let [counted, bytes] = [counted, bytes].map(units::bytes);
     if share < LEAST_SHARE {
         return Err(Stop::skip(format!(
-            "needs a file system that goes to its device: {device} counts {counted} of the {bytes} bytes that were {done}; \
+            "needs a file system that goes to its device: {device} counts {counted} of the {bytes} that were {done}; \
              choose another directory by --dir"
         )));
     }
-    Ok(format!("{device} counts {share:.2} times the {bytes} bytes that were {done} (others may use it as well)"))
+    Ok(format!("{device} counts {share:.2} times the {bytes} that were {done} (others may use it as well)"))
 }
 
 #[cfg(test)]
@@ -65,9 +67,9 @@ mod tests {
     #[test]
     fn bytes_that_the_device_does_not_count_came_from_elsewhere() {
         let says = |counted| judge("vda", counted, 1000, "read");
-        assert!(says(1000).unwrap().starts_with("vda counts 1.00 times the 1000 bytes that were read"));
+        assert!(says(1000).unwrap().starts_with("vda counts 1.00 times the 1000 B that were read"));
         assert!(says(1500).is_ok() && says(950).is_ok());
-        assert!(matches!(says(400), Err(Stop::Skip(reason)) if reason.0.contains("vda counts 400 of the 1000 bytes")));
+        assert!(matches!(says(400), Err(Stop::Skip(reason)) if reason.0.contains("vda counts 400 B of the 1000 B")));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use kelvin_file::device::{Device, Moved};
 use kelvin_file::noise::{self, Noise};
 use kelvin_file::{Order, Requests, Target};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, units};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
@@ -238,17 +238,18 @@ fn new_file(scratch: &Path) -> Result<PathBuf, Stop> {
 
 /// What a device's count says of so many bytes.
 fn judge(by: FlushedBy, bytes: u64, written: u64) -> Result<String, Stop> {
+    let [device, asked] = [written, bytes].map(units::bytes);
     if by == FlushedBy::Nothing {
-        return Ok(format!("the device wrote {written} bytes while {bytes} were written into memory"));
+        return Ok(format!("the device wrote {device} while {asked} were written into memory"));
     }
     if written < bytes {
         return Err(Stop::skip(format!(
-            "needs a file system that flushes to its device, which counts {written} of {bytes} bytes flushed; choose \
+            "needs a file system that flushes to its device, which counts {device} of {asked} flushed; choose \
              another directory by --dir"
         )));
     }
     let times = written as f64 / bytes.max(1) as f64;
-    Ok(format!("the device wrote {times:.1} times the {bytes} bytes that were flushed, journal and others' included"))
+    Ok(format!("the device wrote {times:.1} times the {asked} that were flushed, journal and others' included"))
 }
 
 impl Drop for Writes {
@@ -369,10 +370,10 @@ mod tests {
 
     #[test]
     fn a_flush_that_the_device_does_not_see_is_none() {
-        assert!(judge(FlushedBy::Fsync, 8192, 20480).unwrap().contains("2.5 times the 8192 bytes"));
+        assert!(judge(FlushedBy::Fsync, 8192, 20480).unwrap().contains("2.5 times the 8 KiB"));
         assert!(
-            matches!(judge(FlushedBy::Dsync, 8192, 4096), Err(Stop::Skip(reason)) if reason.0.contains("4096 of 8192"))
+            matches!(judge(FlushedBy::Dsync, 8192, 4096), Err(Stop::Skip(reason)) if reason.0.contains("4 KiB of 8 KiB"))
         );
-        assert!(judge(FlushedBy::Nothing, 8192, 0).unwrap().contains("wrote 0 bytes"));
+        assert!(judge(FlushedBy::Nothing, 8192, 0).unwrap().contains("wrote 0 B"));
     }
 }

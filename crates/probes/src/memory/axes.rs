@@ -2,7 +2,7 @@
 
 use kelvin_catalogue::mem::PageSize;
 use kelvin_harness::Stop;
-use kelvin_model::{Axis, Case, Machine};
+use kelvin_model::{Axis, Case, Machine, units};
 use kelvin_sys::image::resident_around;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::memory::{Arena, Pages};
@@ -31,7 +31,8 @@ pub(crate) fn number(case: &Case, axis: Axis) -> Result<usize, Stop> {
 
 /// Lack of memory is not a failure of the probe: it is skipped, with what it needs.
 pub(crate) fn obtained<T>(bytes: usize, made: kelvin_sys::Result<T>) -> Result<T, Stop> {
-    made.map_err(|error| Stop::skip(format!("needs {bytes} bytes of memory, which cannot be allocated: {error}")))
+    let needed = units::bytes(bytes as u64);
+    made.map_err(|error| Stop::skip(format!("needs {needed} of memory, which cannot be allocated: {error}")))
 }
 
 /// Checks that all of the memory is resident, in huge pages or in none as requested, and says so in words.

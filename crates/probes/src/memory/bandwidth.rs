@@ -13,7 +13,7 @@ use kelvin_catalogue::mem::{
     BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, CORE_TO_CORE, Cpus, LATENCY, LATENCY_PARALLEL,
 };
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, NoPrediction};
+use kelvin_model::{Case, Machine, NoPrediction, units};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::image::resident_around;
@@ -402,8 +402,8 @@ impl Movers {
     fn look<R>(&self, look: impl FnOnce(&Mover) -> R) -> Result<R, Stop> {
         for mover in &self.movers {
             if let Some(Err(error)) = &*lock(mover) {
-                let (members, bytes) = (self.movers.len(), self.bytes);
-                return Err(Stop::skip(format!("needs {members} times {bytes} bytes of memory: {error}")));
+                let (members, each) = (self.movers.len(), units::bytes(self.bytes as u64));
+                return Err(Stop::skip(format!("needs {members} times {each} of memory: {error}")));
             }
         }
         match &*lock(&self.movers[0]) {

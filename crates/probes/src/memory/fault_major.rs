@@ -14,12 +14,12 @@ use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::units::bytes;
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
-use kelvin_sys::fs::room;
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
 use kelvin_sys::usage::{Who, usage};
 
 use super::fault;
 use crate::predict::Predicting;
+use crate::room::has_room;
 
 /// Samples count as found: waiting for the disk is the point, not a disturbance.
 pub(crate) static PROBE: Probe = Probe {
@@ -253,13 +253,7 @@ fn cold_file(scratch: &Path) -> Result<PathBuf, Stop> {
     if path.metadata().is_ok_and(|found| found.len() == FILE_BYTES as u64) {
         return Ok(path);
     }
-    let available = room(scratch)?.available_bytes;
-    if available < ROOM * FILE_BYTES as u64 {
-        return Err(Stop::skip(format!(
-            "needs {} bytes free in the scratch directory, which has {available}; choose another with --dir",
-            ROOM * FILE_BYTES as u64
-        )));
-    }
+    has_room(scratch, ROOM * FILE_BYTES as u64)?;
     noise::file(&path, FILE_BYTES as u64, SEED)
         .map_err(|error| Stop::fail(format!("cannot write {}: {error}", path.display())))?;
     Ok(path)

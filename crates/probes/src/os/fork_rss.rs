@@ -6,7 +6,7 @@
 use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_FILL, PageSize};
 use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit, units};
 use kelvin_sys::memory::Arena;
 use kelvin_sys::process::fork_and_exit;
 
@@ -109,7 +109,8 @@ fn leave_half_of_memory(bytes: u64) -> Result<(), Stop> {
     let information = std::fs::read_to_string("/proc/meminfo")?;
     let available = available_bytes(&information).ok_or_else(|| Stop::fail("/proc/meminfo has no MemAvailable"))?;
     if bytes > available / 2 {
-        return Err(Stop::skip(format!("needs {bytes} bytes, more than half of the {available} bytes available")));
+        let [needed, available] = [bytes, available].map(units::bytes);
+        return Err(Stop::skip(format!("needs {needed} of memory, more than half of the {available} available")));
     }
     Ok(())
 }

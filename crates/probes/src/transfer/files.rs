@@ -7,9 +7,11 @@ use kelvin_catalogue::transfer::Files;
 use kelvin_file::cache::{State, bring};
 use kelvin_file::{Target, noise};
 use kelvin_harness::{Bench, Stop};
-use kelvin_sys::fs::{kind, room};
+use kelvin_sys::fs::kind;
 use kelvin_sys::mapping::{page_bytes, unwritten_pages};
 use kelvin_wire::{Hash, Hasher};
+
+use crate::room::has_room;
 
 /// Free space that the scratch directory must have, as a multiple of a set: the files, what arrives, and as much again.
 const ROOM: u64 = 3;
@@ -98,13 +100,7 @@ impl Set {
 
 fn make(bench: &Bench<'_>, directory: &Path, paths: &[PathBuf], lengths: &[u64]) -> Result<(), Stop> {
     let bytes: u64 = lengths.iter().sum();
-    let free = room(bench.scratch())?.available_bytes;
-    if free < ROOM * bytes {
-        return Err(Stop::skip(format!(
-            "needs {} bytes of free space in the scratch directory, which has {free}; choose another by --dir",
-            ROOM * bytes
-        )));
-    }
+    has_room(bench.scratch(), ROOM * bytes)?;
     bench.may_write(bytes)?;
     fs::create_dir_all(directory).map_err(|error| cannot("make", directory, &error))?;
     for (number, (path, &length)) in paths.iter().zip(lengths).enumerate() {

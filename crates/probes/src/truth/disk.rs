@@ -19,8 +19,10 @@ use kelvin_file::{Engine, How, Observer, Order, Pages, Request, Requests, Target
 use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::fs::{enter_own_mounts, major, minor, room};
+use kelvin_sys::fs::{enter_own_mounts, major, minor};
 use kelvin_sys::spawn::of_process;
+
+use crate::room::has_room;
 
 /// Bytes per second that the group may read: far below the rate of memory, which backs the loop device.
 const RATE: u64 = 32 << 20;
@@ -170,12 +172,7 @@ fn image(bench: &Bench<'_>) -> Result<PathBuf, Stop> {
     }
     // The file is written twice: on its own, and into the image.
     let bytes = FILE + IMAGE;
-    let available = room(bench.scratch())?.available_bytes;
-    if available < bytes {
-        return Err(Stop::skip(format!(
-            "needs {bytes} bytes free in the scratch directory, which has {available}; choose another with --dir"
-        )));
-    }
+    has_room(bench.scratch(), bytes)?;
     bench.may_write(bytes)?;
     let content = bench.scratch().join(format!("{NAME}-{}.content", std::process::id()));
     let unfinished = bench.scratch().join(format!("{NAME}-{}.image", std::process::id()));

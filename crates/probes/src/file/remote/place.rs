@@ -136,8 +136,10 @@ pub(super) fn can_be_direct(target: &Target, directory: &Path) -> Result<(), Sto
         return Ok(());
     }
     Err(Stop::skip(format!(
-        "needs direct I/O in blocks of {BLOCK} bytes, and {} requires multiples of {alignment}",
-        directory.display()
+        "needs direct I/O in blocks of {}, and {} requires multiples of {}",
+        in_words(BLOCK as u64),
+        directory.display(),
+        in_words(alignment)
     )))
 }
 
@@ -186,7 +188,8 @@ fn has_room(directory: &Path, bytes: u64) -> Result<(), Stop> {
     if available >= needed {
         return Ok(());
     }
-    Err(Stop::skip(format!("needs {needed} bytes free in {}, which has {available}", directory.display())))
+    let [needed, has] = [needed, available].map(in_words);
+    Err(Stop::skip(format!("needs {needed} free in {}, which has {has}", directory.display())))
 }
 
 /// Writes a file, and beside it how many nanoseconds that took.
