@@ -213,6 +213,21 @@ fn with_small_disk(place: &Place, options: &str, arguments: &[&str]) -> Output {
 }
 
 #[test]
+fn a_store_that_a_full_disk_has_no_room_for_leaves_nothing() {
+    if !is_root() {
+        return Missing::right("mounting a small file system (root may)").skips("a new store on a full disk");
+    }
+    // Of each page that making it takes, one too few.
+    for size in ["4k", "8k", "12k", "16k", "24k", "32k"] {
+        let place = Place::new();
+        let output =
+            with_small_disk(&place, &format!("size={size}"), &["runs", "list", "--store", "small/runs.sqlite"]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{size}: {}", stderr(&output));
+        assert!(stderr(&output).contains("full"), "{size}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_full_disk_under_the_store_costs_the_store_and_not_the_table() {
     if !is_root() {
         return Missing::right("mounting a small file system (root may)").skips("a full disk under the store");

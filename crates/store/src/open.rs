@@ -92,22 +92,31 @@ impl Store {
     /// # Errors
     /// If the path cannot hold a store, or holds something else, which is then left as it is.
     fn open_file(path: PathBuf) -> Result<Self, OpenError> {
-        prepare(&path)?;
-        let to_read = |connection| Self { is_full: true, ..Self::of(Sqlite::full(connection, &path)) };
-        if !has_room_for_log(&path)
-            && let Some(connection) = connect_to_read(&path)?
+        let is_new = prepare(&path)?;
+        let opened = Self::open_prepared(&path);
+        if is_new && opened.is_err() {
+            remove_empty(&path);
+        }
+        opened
+    }
+
+    /// The same of a file that is there.
+    fn open_prepared(path: &Path) -> Result<Self, OpenError> {
+        let to_read = |connection| Self { is_full: true, ..Self::of(Sqlite::full(connection, path)) };
+        if !has_room_for_log(path)
+            && let Some(connection) = connect_to_read(path)?
         {
             return Ok(to_read(connection));
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match connect(&path) {
+            match connect(path) {
                 // Where several make a new store at once, the change to write-ahead logging is refused without waiting.
                 Err(OpenError::Fault(Fault::Locked { .. })) if Instant::now() < deadline => std::thread::sleep(PAUSE),
                 Err(OpenError::Fault(full @ Fault::Full { .. })) => {
-                    return Ok(to_read(connect_to_read(&path)?.ok_or(full)?));
+                    return Ok(to_read(connect_to_read(path)?.ok_or(full)?));
                 }
-                connected => return connected.map(|connection| Self::of(Sqlite::new(connection, &path))),
+                connected => return connected.map(|connection| Self::of(Sqlite::new(connection, path))),
             }
         }
     }
@@ -182,9 +191,7 @@ fn has_room_for_log(path: &Path) -> bool {
 /// Opens what is in the file by now, without a log or its index, for which there is no space; nothing where there is a log that counts too,
 /// or a layout of another version. Who could change the file meanwhile would need that space as well.
 fn connect_to_read(path: &Path) -> Result<Option<Connection>, OpenError> {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    if fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+    if fs::metadata(log_of(path)).is_ok_and(|log| log.len() > 0) {
         return Ok(None);
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
@@ -227,8 +234,8 @@ fn distrust(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Creates missing directories and the file, or says in plain words why it cannot.
-fn prepare(path: &Path) -> Result<(), OpenError> {
+/// Creates missing directories and the file, or says in plain words why it cannot. Returns whether the file is new.
+fn prepare(path: &Path) -> Result<bool, OpenError> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(OpenError::IsDirectory { path: path.to_path_buf() }),
         Ok(found) if !found.is_file() => return Err(OpenError::NotRegular { path: path.to_path_buf() }),
@@ -241,10 +248,37 @@ fn prepare(path: &Path) -> Result<(), OpenError> {
     // Opened for writing and closed at once, for the operating system's own error. Nothing is created through a dangling
     // link.
     let open = |new| OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).open(path);
-    let opened =
-        open(true).or_else(|error| if error.kind() == ErrorKind::AlreadyExists { open(false) } else { Err(error) });
-    opened.map_err(|source| OpenError::NotWritable { path: path.to_path_buf(), source })?;
-    Ok(())
+    let opened = match open(true) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => open(false).map(|_| false),
+        made => made.map(|_| true),
+    };
+    opened.map_err(|source| OpenError::NotWritable { path: path.to_path_buf(), source })
+}
+
+/// Bytes of a database that has no table: each has a page of its own beside the first one.
+const ONE_PAGE: u64 = 4096;
+
+/// Removes a new file in which no store could be made, unless another process has meanwhile made one there. Errors are ignored: an
+/// empty file is a store as well.
+fn remove_empty(path: &Path) {
+    let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+    if bytes(path) <= ONE_PAGE && bytes(&log_of(path)) == 0 {
+        for file in [path, &log_of(path), &beside(path, "-shm")] {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// The write-ahead log of a database.
+fn log_of(path: &Path) -> PathBuf {
+    beside(path, "-wal")
+}
+
+/// A file that SQLite has beside a database.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
 }
 
 /// The layout version of a file that is ours or empty; an error for any other.
