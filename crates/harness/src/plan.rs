@@ -439,17 +439,23 @@ fn known(probes: &[&'static Probe], kind: ProbeKind) -> Vec<&'static Probe> {
     probes.iter().copied().filter(|probe| is_known(probe.kind)).collect()
 }
 
-/// Up to three ids similar to a name.
+/// Up to three ids or leading parts of ids similar to a name, in whatever case it is; the one that is the same but for its case alone.
 fn nearest(name: &str, probes: &[&'static Probe]) -> Vec<String> {
+    let name = &name.to_lowercase();
+    let ids =
+        |probe: &&'static Probe| std::iter::once(probe.id).chain(probe.metrics.iter().map(|metric| metric.id.as_str()));
+    let parts = |id: &'static str| id.match_indices('.').map(move |(end, _)| &id[..end]).chain([id]);
     let mut near: Vec<(usize, &str)> = probes
         .iter()
-        .flat_map(|probe| std::iter::once(probe.id).chain(probe.metrics.iter().map(|metric| metric.id.as_str())))
+        .flat_map(ids)
+        .flat_map(parts)
         .map(|id| (levenshtein(name, id).min(levenshtein(name, id.rsplit('.').next().unwrap_or(id)) + 1), id))
         .filter(|&(distance, _)| distance <= 1 + name.len() / 4)
         .collect();
     near.sort_unstable();
     near.dedup();
-    near.into_iter().take(3).map(|(_, id)| id.to_owned()).collect()
+    let most = if near.first().is_some_and(|&(distance, _)| distance == 0) { 1 } else { 3 };
+    near.into_iter().take(most).map(|(_, id)| id.to_owned()).collect()
 }
 
 #[cfg(test)]

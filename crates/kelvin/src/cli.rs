@@ -656,19 +656,20 @@ fn not_text(arguments: impl Iterator<Item = OsString>) -> Fault {
 /// clap's error message joined into one line, without the usage text.
 fn one_line(error: &clap::Error) -> Fault {
     let text = error.render().to_string();
+    // The words before the options and the placeholder are the command that lacks a sub-command.
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("kelvin");
+    let command: Vec<&str> = usage.split(' ').take_while(|word| !word.starts_with(['[', '<'])).collect();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // The words before the options and the placeholder are the command that lacks a sub-command.
-        let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("kelvin");
-        let command: Vec<&str> = usage.split(' ').take_while(|word| !word.starts_with(['[', '<'])).collect();
         return Fault::because(format!("no command given; `{} --help` lists them", command.join(" ")));
     }
     if error.kind() == ErrorKind::InvalidSubcommand
         && let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand)
     {
-        let command = Cli::command();
+        let cli = Cli::command();
+        let of = command[1..].iter().try_fold(&cli, |above, word| above.find_subcommand(word)).unwrap_or(&cli);
         // Two letters that changed places are one mistake.
-        let distance = |name: &str| strsim::damerau_levenshtein(given, name);
-        let near = command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Flags::get_name);
+        let distance = |name: &str| strsim::damerau_levenshtein(&given.to_lowercase(), name);
+        let near = of.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Flags::get_name);
         let near = near.filter(|name| distance(name) <= 1 + given.len() / 4).min_by_key(|name| distance(name));
         if let Some(near) = near {
             return Fault::because(format!("there is no command '{given}'; a similar one is '{near}'"));
@@ -896,6 +897,11 @@ mod tests {
         says(&["kelvin", "run", "--target", "0"], "--target");
         says(&["kelvin", "frobnicate"], "frobnicate");
         says(&["kelvin", "rnu"], "a similar one is 'run'");
+        says(&["kelvin", "RUN"], "a similar one is 'run'");
+        says(&["kelvin", "runs", "LIST"], "a similar one is 'list'");
+        says(&["kelvin", "file", "READ", "data"], "a similar one is 'read'");
+        says(&["kelvin", "ab", "--a-cmd", "", "--b-cmd", "true"], "--a-cmd");
+        says(&["kelvin", "ab", "--a-cmd", "true", "--b-cmd", " \t"], "a command is right");
         says(&["kelvin", "report", "--format", "pdf"], "--format");
         says(&["kelvin", "run", "--quick", "--thorough"], "--thorough");
         says(&["kelvin", "agent", "--listen", "example.org"], "--listen");

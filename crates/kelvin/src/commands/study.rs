@@ -288,12 +288,13 @@ fn beginnings(name: &'static str) -> impl Iterator<Item = &'static str> {
     name.match_indices('.').map(move |(end, _)| &name[..end]).chain([name])
 }
 
-/// The three names that are nearest to one, none twice.
+/// The three names that are nearest to one, in whatever case it is, none twice.
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let name = &name.to_lowercase();
     // A name that begins or ends like it is nearer than one of the same length.
     let distance = |known: &str| {
         let last = known.rsplit('.').next().unwrap_or(known);
-        let is_part = !name.is_empty() && (known.starts_with(name) || last.starts_with(name));
+        let is_part = !name.is_empty() && (known.starts_with(name.as_str()) || last.starts_with(name.as_str()));
         (!is_part, strsim::damerau_levenshtein(name, known).min(1 + strsim::damerau_levenshtein(name, last)))
     };
     let mut near: Vec<&str> = known.collect::<BTreeSet<&str>>().into_iter().collect();
@@ -337,6 +338,7 @@ mod tests {
         assert!(says("transfre").contains("the nearest names are transfer, "), "{}", says("transfre"));
         let near = nearest("peer", ["net.peer.rtt", "net.peer.rtt", "net.peer", "os.tasks", "peers"].into_iter());
         assert_eq!(near, ["net.peer", "peers", "net.peer.rtt"]);
+        assert!(says("TASKS").contains("the nearest names are tasks, "), "{}", says("TASKS"));
     }
 
     /// The ids of the probes that a name chooses.
