@@ -528,6 +528,11 @@ fn standard_input_and_output_and_nothing_at_all_are_ends_too() {
     );
     assert!(fs::read(&data).unwrap() == fs::read(place.path().join("in/from a pipe")).unwrap());
 
+    // A file keeps its name.
+    let renamed = place.run(&["send", "data", "--name", "other", &receiver.address]);
+    assert_eq!(renamed.status.code(), Some(2));
+    assert!(stderr(&renamed).starts_with("kelvin: --name: "), "{}", stderr(&renamed));
+
     // One that is refused has the name that it was given on the command line.
     let mut command = place.command(KELVIN, &["send", "-", "--json", "--name", "from a pipe", &receiver.address]);
     let refused = command.stdin(File::open(&data).unwrap()).output().unwrap();

@@ -22,10 +22,10 @@ pub struct AbArgs {
     #[arg(long = "b", value_name = "SETTING", required_unless_present = "b_cmd")]
     pub b: Vec<Setting>,
     /// Measure this command instead of probes, run by /bin/sh, against that of --b-cmd
-    #[arg(long, value_name = "COMMAND", requires = "b_cmd", conflicts_with_all = ["names", "b"])]
+    #[arg(long, value_name = "COMMAND", value_parser = command, requires = "b_cmd", conflicts_with_all = ["names", "b"])]
     pub a_cmd: Option<String>,
     /// The command of B
-    #[arg(long, value_name = "COMMAND", requires = "a_cmd", conflicts_with = "b")]
+    #[arg(long, value_name = "COMMAND", value_parser = command, requires = "a_cmd", conflicts_with = "b")]
     pub b_cmd: Option<String>,
     /// Go on until every ratio is known to within this percentage, or the budget is over
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
@@ -42,6 +42,11 @@ pub struct AbArgs {
     /// How to measure
     #[command(flatten)]
     pub measure: MeasureArgs,
+}
+
+/// A command of the shell, which does something.
+fn command(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("a command is right, such as 'gzip -k data'".into()) } else { Ok(text.to_owned()) }
 }
 
 /// A setting of one side, as it was written, and what it means.

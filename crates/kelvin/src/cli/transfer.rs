@@ -71,9 +71,9 @@ pub struct SendArgs {
     /// Whether the next file waits until the receiver has this one in its place
     #[arg(long, value_enum, default_value_t = Ack::None)]
     pub ack: Ack,
-    /// Name of what comes from standard input
-    #[arg(long, value_name = "NAME", default_value = "stdin")]
-    pub name: OsString,
+    /// Name of what comes from standard input [default: stdin]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<OsString>,
     /// Send nothing, and say what would be sent
     #[arg(long)]
     pub dry_run: bool,

@@ -84,7 +84,11 @@ const FOUND_FIRST: usize = 256;
 fn collected(args: &SendArgs, files: &[PathBuf]) -> Result<Collection, Fault> {
     if files == [PathBuf::from("-")] {
         kelvin_sys::standard::input().map_err(|error| Fault::new(output::UNREAD, error))?;
-        return Collection::of_input(&args.name).map_err(|error| Fault::new("--name", error));
+        let name = args.name.as_deref().unwrap_or(OsStr::new("stdin"));
+        return Collection::of_input(name).map_err(|error| Fault::new("--name", error));
+    }
+    if args.name.is_some() {
+        return Err(Fault::new("--name", "it names what comes from standard input: files keep their names"));
     }
     let mut paths = BTreeMap::new();
     for path in files {
