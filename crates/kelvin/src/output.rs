@@ -2,7 +2,7 @@
 //! foreign texts reach them.
 
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use kelvin_file::user_file::UserFile;
 
 use kelvin_model::json;
 use kelvin_model::text::{visible, visible_lines};
-use kelvin_report::text::wrap;
+use kelvin_report::text::{columns, wrap};
 use kelvin_report::{FirstScreen, Terminal};
 use serde::Serialize;
 
@@ -82,6 +82,22 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
     })
 }
 
+/// Writes a paragraph as wide as the terminal behind a head, below which its further lines stand.
+///
+/// # Errors
+/// Those of writing.
+pub fn hanging(out: &mut dyn Write, head: &str, text: &str) -> io::Result<()> {
+    let indent = columns(head);
+    if indent + columns(text) <= width() {
+        return writeln!(out, "{head}{text}");
+    }
+    for (number, line) in wrap(text, width().saturating_sub(indent)).into_iter().enumerate() {
+        let head = if number == 0 { head } else { &" ".repeat(indent) };
+        writeln!(out, "{head}{line}")?;
+    }
+    Ok(())
+}
+
 /// Writes JSON for programs and people to standard output.
 pub fn print_json(value: &impl Serialize) -> Result<(), Fault> {
     let json = json::pretty(value).map_err(|error| Fault::new("cannot write JSON", error))?;
@@ -105,6 +121,28 @@ pub fn print_as_it_is(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> R
 pub fn input() -> Result<io::StdinLock<'static>, Fault> {
     kelvin_sys::standard::input().map_err(|error| Fault::new(UNREAD, error))?;
     Ok(io::stdin().lock())
+}
+
+/// What a file that the user named has, or standard input if that is `-`.
+///
+/// # Errors
+/// Those of reading.
+pub fn read_named(path: &Path) -> io::Result<Vec<u8>> {
+    if path != Path::new("-") {
+        return kelvin_sys::fs::read_named(path);
+    }
+    kelvin_sys::standard::input()?;
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The same of a text.
+///
+/// # Errors
+/// Those of [`read_named`]; `InvalidData` for what is not UTF-8.
+pub fn read_named_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read_named(path)?).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 /// That all was taken of what was written to standard output: a file system of another machine or program may say only when a file is
@@ -178,16 +216,33 @@ pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<
     UserFile::find(path).and_then(|found| found.write(write)).map_err(Fault::because)
 }
 
-/// Writes to a file that the user named or, without one, to standard output: what is for a terminal in full lines there, else as it is.
-pub fn deliver(
-    path: Option<&Path>,
-    is_for_terminal: bool,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Fault> {
-    match path {
-        Some(path) => write_file(path, write),
-        None if is_for_terminal => print(write),
-        None => print_as_it_is(write),
+/// Where an answer goes: a file that the user named, or standard output. Found before anything is read, measured or printed.
+#[derive(Debug)]
+pub struct Outlet(Option<UserFile>);
+
+impl Outlet {
+    /// By the path that was named, if one was.
+    ///
+    /// # Errors
+    /// Those of [`UserFile::find`].
+    pub fn find(path: Option<&Path>) -> Result<Self, Fault> {
+        path.map(UserFile::find).transpose().map(Self).map_err(Fault::because)
+    }
+
+    /// Writes it: to standard output what is for a terminal in full lines, else as it is.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn deliver(
+        self,
+        is_for_terminal: bool,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Fault> {
+        match self.0 {
+            Some(file) => file.write(write).map_err(Fault::because),
+            None if is_for_terminal => print(write),
+            None => print_as_it_is(write),
+        }
     }
 }
 

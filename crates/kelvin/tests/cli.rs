@@ -47,6 +47,8 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["run", "os", "net.peer"], "net.peer needs --peer HOST"),
     (&["run", "file.remote"], "file.remote needs --remote DIR: a directory mounted from another machine"),
     (&["run", "net.peer.bandwith"], "did you mean net.peer.bandwidth"),
+    (&["run", "OS"], "did you mean os?"),
+    (&["explain", "OS.Syscall"], "did you mean os.syscall?"),
     (&["run", "os.tasks"], "'os.tasks' is a study: `kelvin study os.tasks`"),
     (&["run", "os.syscall.null", "--dir", "no/such"], "--dir no/such: No such file"),
     (&["run", "os.syscall.null", "--dir", "/proc"], "cannot make a scratch directory in /proc"),
@@ -276,6 +278,44 @@ fn every_command_has_help() {
         !stdout(&general).contains("probe-process"),
         "the hidden role of a probe's process is no command of a user's"
     );
+}
+
+/// Lines of a terminal's text that are wider than it, but for commands to be copied and words that cannot be broken.
+fn too_wide(text: &str, width: usize) -> Vec<&str> {
+    let is_broken = |line: &&str| line.split_whitespace().all(|word| word.chars().count() < width / 2);
+    let is_command = |line: &str| line.contains("$ ");
+    let wide = text.lines().filter(|line| line.chars().count() > width && !is_command(line));
+    wide.filter(is_broken).collect()
+}
+
+#[test]
+fn text_for_people_fits_eighty_columns() {
+    let place = Place::new();
+    std::fs::write(place.directory.path().join("data"), [7; 100_000]).unwrap();
+    let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.json");
+    let commands: &[&[&str]] = &[
+        // Not those of `list`, which keep room for words beside the longest name.
+        &["machine"],
+        &["explain", "os.syscall.null"],
+        &["why", "--causes"],
+        &["tune"],
+        &["report", run],
+        &["report", run, "--full"],
+        &["compare", "zenbook-2011", run],
+        &["study", "load", "--published"],
+        &["file", "read", "data"],
+        &["file", "copy", "data", "copy"],
+        &["file", "write", "new", "--count", "1"],
+        &["file", "cache", "."],
+        &["runs", "list"],
+    ];
+    let mut all = Vec::new();
+    for arguments in commands {
+        let output = place.command(arguments).env("COLUMNS", "80").output().unwrap();
+        assert!(!stdout(&output).is_empty() || arguments[0] == "runs", "{arguments:?}: {}", stderr(&output));
+        all.extend(too_wide(stdout(&output), 80).into_iter().map(|line| format!("{arguments:?}: {line}")));
+    }
+    assert!(all.is_empty(), "{all:#?}");
 }
 
 #[test]

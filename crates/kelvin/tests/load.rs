@@ -9,7 +9,7 @@ use std::process::{Child, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use place::{PATIENCE, Place, assert_refused, finished, handles_interrupts, signal, stderr, stdout, within};
+use place::{KELVIN, PATIENCE, Place, assert_refused, finished, handles_interrupts, signal, stderr, stdout, within};
 use serde_json::Value;
 
 /// Starts a server that answers each path with itself, and /missing with status 404; it ends with the test program.
@@ -55,6 +55,11 @@ fn json(output: &Output) -> Value {
 #[test]
 fn users_bring_a_table_or_the_same_as_data() {
     let (place, url) = (Place::new(), format!("http://{}/file", server()));
+    for more in [&["--users", "2"][..], &["--rate", "400"], &["--rate", "100", "--connections", "1"]] {
+        let output = load(&place, &[&[url.as_str()], more].concat());
+        let wide: Vec<&str> = stdout(&output).lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty() && output.status.code() == Some(0), "{more:?}: {wide:#?} {}", stderr(&output));
+    }
     let output = load(&place, &[&url, "--users", "3"]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
     let table = stdout(&output);
@@ -183,18 +188,35 @@ fn a_log_is_asked_for_as_it_was() {
 }
 
 #[test]
+fn a_log_a_list_and_a_body_may_come_from_standard_input() {
+    let (place, url) = (Place::new(), format!("http://{}/", server()));
+    let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";
+    for (name, content) in [("log", line), ("list", "/a\n")] {
+        fs::write(place.path().join(name), content).unwrap();
+    }
+    for (name, option, value) in [("log", "--replay", "-"), ("list", "--files", "-"), ("list", "--body", "@-")] {
+        let mut command = place.command(KELVIN, &["load", &url, option, value, "--duration", "200ms"]);
+        let input = fs::File::open(place.path().join(name)).unwrap();
+        let output = command.stdin(input).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{option}: {}{}", stderr(&output), stdout(&output));
+    }
+}
+
+#[test]
 fn what_was_not_measured_is_null_in_json_and_no_zero() {
     let (place, address) = (Place::new(), server());
     let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";
     fs::write(place.path().join("log"), line.repeat(2)).unwrap();
     // The log is over before its first request is on its way.
-    let data = json(&place.run(&["load", &format!("http://{address}/"), "--replay", "log", "--speed", "1000000", "--json"]));
+    let data =
+        json(&place.run(&["load", &format!("http://{address}/"), "--replay", "log", "--speed", "1000000", "--json"]));
     assert_eq!(data["requests"], 2, "{data}");
     assert!(data["response"]["mean"].as_f64().is_some_and(|mean| mean > 0.0), "{data}");
     assert!(data["in_flight"].is_null() && data["generator"]["cpu"].is_null(), "{data}");
     assert!(data["generator"]["busy"].is_null(), "{data}");
     // Each answer is a mistake: no right one has a response time.
-    let output = place.run(&["load", &format!("http://{address}/missing"), "--duration", "1100ms", "--no-warm-up", "--json"]);
+    let output =
+        place.run(&["load", &format!("http://{address}/missing"), "--duration", "1100ms", "--no-warm-up", "--json"]);
     let data = json(&output);
     assert_eq!(data["requests"], 0, "{data}");
     let second = &data["series"][0];

@@ -199,8 +199,21 @@ fn a_link_to_a_file_stays_and_what_is_nothing_to_write_is_refused() {
         let run = place.run(&["run", "os.syscall.null", "--budget", "600s", "--no-store", "--report", path]);
         assert_refused(&run, &[words]);
     }
-    let assets = place.run(&["report", RUN, "--assets", "far/page"]);
-    assert_refused(&assets, &["far/page"]);
+    // Nor is anything printed, asked for or measured.
+    let before_all: [&[&str]; 7] = [
+        &["report", RUN, "--assets", "far/page"],
+        &["load", "http://127.0.0.1:9/", "--plot", "far"],
+        &["why", "os.syscall.null", "-o", "far"],
+        &["why", "--gaps", "--of", RUN, "-o", "far"],
+        &["ab", "--a-cmd", "touch measured", "--b-cmd", "touch measured", "-o", "far"],
+        &["compare", RUN, RUN, "-o", "far"],
+        &["history", "--all", "-o", "far"],
+    ];
+    for arguments in before_all {
+        let output = place.run(arguments);
+        assert_refused(&output, &["far"]);
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+    }
     assert_eq!((place.names(), names(&place.path().join("far"))), (before, vec!["page".to_owned()]));
     assert_refused(&place.run(&["runs", "list", "--store", "dangling"]), &["dangling"]);
     assert!(!place.path().join("far/nothing").exists());

@@ -25,6 +25,7 @@ pub(crate) struct Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     Connect,
+    NoPort,
     Closed,
     TimedOut,
     Short,
@@ -136,6 +137,7 @@ impl Tally {
         let errors = &mut self.errors;
         match failure {
             Failure::Connect => errors.connect += 1,
+            Failure::NoPort => errors.no_port += 1,
             Failure::Closed => errors.closed += 1,
             Failure::TimedOut => errors.timed_out += 1,
             Failure::Short => errors.short += 1,
@@ -351,6 +353,7 @@ mod tests {
         let mut tally = tally(Belongs::WhenOver);
         let kinds = [
             Failure::Connect,
+            Failure::NoPort,
             Failure::Closed,
             Failure::TimedOut,
             Failure::Short,
@@ -362,7 +365,7 @@ mod tests {
             tally.failure(times(11, 11, 12), failure, || format!("{failure:?}"));
         }
         tally.failure(times(1, 1, 2), Failure::Wrong, || unreachable!());
-        assert_eq!((tally.errors.count(), tally.requests, tally.response.count()), (7, 0, 0));
+        assert_eq!((tally.errors.count(), tally.requests, tally.response.count()), (8, 0, 0));
         assert_eq!(tally.errors.status[&503], 1);
         assert_eq!(tally.errors.first.as_deref(), Some("Connect"));
     }

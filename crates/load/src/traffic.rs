@@ -15,7 +15,7 @@ use crate::request::Requests;
 use crate::setup::Setup;
 use crate::tally::{Failure, Tally, Times};
 use crate::verify::{Checker, Known};
-use crate::wire::{Peer, Wire, unconnected};
+use crate::wire::{Peer, Wire, has_no_port};
 
 /// Bytes that one call reads: large bodies in few calls, and still within a second-level cache.
 const BUFFER: usize = 256 << 10;
@@ -141,7 +141,7 @@ impl Traffic {
                 connection.phase = Phase::Connecting;
                 None
             }
-            Err(error) => self.fail(number, now, Failure::Connect, unconnected(&error)),
+            Err(error) => self.unconnected(number, now, &error),
         }
     }
 
@@ -207,9 +207,15 @@ impl Traffic {
                 self.opened += 1;
                 self.write(number, now)
             }
-            Some(Ok(Some(error)) | Err(error)) => self.fail(number, now, Failure::Connect, error),
+            Some(Ok(Some(error)) | Err(error)) => self.unconnected(number, now, &error),
             None => None,
         }
+    }
+
+    /// No connection was made.
+    fn unconnected(&mut self, number: u32, now: u64, error: &io::Error) -> Option<Over> {
+        let failure = if has_no_port(error) { Failure::NoPort } else { Failure::Connect };
+        self.fail(number, now, failure, error)
     }
 
     /// Sends as much of the request as the socket takes.
@@ -390,7 +396,7 @@ impl Traffic {
         let times = Times { over: now, ..connection.times };
         self.tally.failure(times, failure, || said.to_string());
         Some(match failure {
-            Failure::Connect | Failure::Closed => Over::Disconnected,
+            Failure::Connect | Failure::NoPort | Failure::Closed => Over::Disconnected,
             _ => Over::Answered,
         })
     }

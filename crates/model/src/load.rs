@@ -172,6 +172,9 @@ mod if_any {
 pub struct Errors {
     /// No connection was made.
     pub connect: u64,
+    /// This host had no port left to connect from.
+    #[serde(default)]
+    pub no_port: u64,
     /// The connection ended before an answer.
     pub closed: u64,
     /// No answer within the time-out.
@@ -191,7 +194,8 @@ pub struct Errors {
 impl Errors {
     /// All together.
     pub fn count(&self) -> u64 {
-        let whole = self.connect + self.closed + self.timed_out + self.short + self.malformed + self.wrong;
+        let whole =
+            self.connect + self.no_port + self.closed + self.timed_out + self.short + self.malformed + self.wrong;
         whole + self.status.values().sum::<u64>()
     }
 }

@@ -45,7 +45,8 @@ pub fn ab(args: &AbArgs) -> Done {
     };
     // What is measured in turn is chosen for the settings, and no picture of a machine.
     let of = Showing { comparison: outcome.comparison, ladder: &|_| Vec::new(), more: "--full" };
-    let told = shown.show(of, args.with_private || !shown.leaves())?;
+    let is_kept = args.with_private || !shown.leaves();
+    let told = shown.show(of, is_kept)?;
     if !outcome.is_whole {
         return Ok(ExitCode::from(WITH_FAILURES));
     }

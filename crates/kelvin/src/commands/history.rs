@@ -15,7 +15,7 @@ use kelvin_store::{MachineRuns, RunInHistory, Store, StoredSeries, StoredValue};
 use crate::cli::{HistoryArgs, HistoryFormat};
 use crate::commands::existing_store;
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::output;
+use crate::output::{self, Outlet};
 use crate::private::without_private;
 
 /// Other machines that a place is told among, the ones measured last.
@@ -33,10 +33,11 @@ pub fn history(args: &HistoryArgs) -> Done {
     if args.names.is_empty() && !args.all {
         return Err(Fault::because("name what to follow, such as os.syscall, or give --all"));
     }
+    let outlet = Outlet::find(args.output.as_deref())?;
     let (store, records) = kept(args)?;
     match args.alert {
         Some(least) => alert(&store, &records, least, args),
-        None => show(&store, records, format, args),
+        None => show(&store, records, outlet, args),
     }
 }
 
@@ -55,7 +56,8 @@ pub fn kept(args: &HistoryArgs) -> Result<(Store, Kept), Fault> {
     Ok((store, records))
 }
 
-fn show(store: &Store, records: Kept, format: HistoryFormat, args: &HistoryArgs) -> Done {
+fn show(store: &Store, records: Kept, outlet: Outlet, args: &HistoryArgs) -> Done {
+    let format = args.format();
     let since = args.since.map(|since| since.microseconds(now()));
     let first = since.map_or(0, |since| records.runs.partition_point(|run| run.started_us < since));
     if first == records.runs.len() {
@@ -64,7 +66,7 @@ fn show(store: &Store, records: Kept, format: HistoryFormat, args: &HistoryArgs)
     }
     let history = told_of(store, records.records.from(first).history(), args)?;
     let write = |out: &mut dyn Write| render(args, format, &history, out);
-    output::deliver(args.output.as_deref(), format == HistoryFormat::Terminal, write)?;
+    outlet.deliver(format == HistoryFormat::Terminal, write)?;
     Ok(ExitCode::SUCCESS)
 }
 

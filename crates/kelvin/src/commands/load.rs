@@ -4,10 +4,12 @@ mod placement;
 mod plot;
 mod show;
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kelvin_file::user_file::UserFile;
 use kelvin_load::gate::Objective;
 use kelvin_load::pattern::Pattern;
 use kelvin_load::replay::Replay;
@@ -19,11 +21,10 @@ use kelvin_load::tls::Trust;
 use kelvin_load::verify::{Known, Verify};
 use kelvin_load::{Demand, Peer, Setup, files, tls};
 use kelvin_model::load::{Load, Loads, RateSearch};
-use kelvin_sys::fs::{read_named, read_named_text};
 
 use crate::cli::{LoadArgs, VerifyArg};
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::output;
+use crate::output::{self, read_named, read_named_text};
 use placement::Placement;
 
 /// The measured time, unless another one is asked for.
@@ -44,6 +45,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// Measures the load and prints what came of it.
 pub fn load(args: &LoadArgs) -> Done {
     check(args)?;
+    let plot = args.plot.as_deref().map(UserFile::find).transpose().map_err(Fault::because)?;
     let mut setup = setup(args)?;
     if let Some(log) = &args.replay {
         replay(args, log, &mut setup)?;
@@ -58,9 +60,10 @@ pub fn load(args: &LoadArgs) -> Done {
         return tell(args, &place, &search(args, &peer, setup, objective)?);
     }
     let loads = in_turn(setup, &peer, demands)?;
-    if let Some(path) = &args.plot {
+    if let Some(file) = plot {
         let figure = plot::figure(&loads);
-        output::write_file(path, |out| out.write_all(kelvin_report::svg::standalone(&figure).as_bytes()))?;
+        let write = |out: &mut dyn Write| out.write_all(kelvin_report::svg::standalone(&figure).as_bytes());
+        file.write(write).map_err(Fault::because)?;
     }
     match &loads[..] {
         [load] if args.json => output::print_json(load)?,

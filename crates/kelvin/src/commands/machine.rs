@@ -38,6 +38,9 @@ pub fn machine(args: &MachineArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What stands before the further lines of a hazard.
+const INDENT: &str = "           ";
+
 fn write_terminal(out: &mut dyn Write, machine: &Machine, hazards: &[Hazard]) -> io::Result<()> {
     let rows = machine.rows();
     let width = rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
@@ -47,10 +50,11 @@ fn write_terminal(out: &mut dyn Write, machine: &Machine, hazards: &[Hazard]) ->
             writeln!(out, "{}{}", if group.is_empty() { "" } else { "\n" }, row.group)?;
             group = row.group;
         }
-        match &row.text {
-            Some(text) => writeln!(out, "  {:width$}  {text}  [{}]", row.label, row.source)?,
-            None => writeln!(out, "  {:width$}  unknown: {}", row.label, row.source)?,
-        }
+        let text = match &row.text {
+            Some(text) => format!("{text}  [{}]", row.source),
+            None => format!("unknown: {}", row.source),
+        };
+        output::hanging(out, &format!("  {:width$}  ", row.label), &text)?;
     }
     writeln!(out, "\nHazards")?;
     if hazards.is_empty() {
@@ -62,11 +66,13 @@ fn write_terminal(out: &mut dyn Write, machine: &Machine, hazards: &[Hazard]) ->
             Severity::Warning => "warning",
             Severity::Serious => "serious",
         };
-        writeln!(out, "  {severity:8} {}", hazard.summary)?;
-        writeln!(out, "           {}", hazard.effect)?;
-        if let Some(remedy) = &hazard.remedy {
-            let prompt = if hazard.remedy_is_command { "$ " } else { "" };
-            writeln!(out, "           remedy: {prompt}{remedy}")?;
+        output::hanging(out, &format!("  {severity:8} "), &hazard.summary)?;
+        output::hanging(out, INDENT, &hazard.effect)?;
+        match &hazard.remedy {
+            // A command stands on one line, to be copied.
+            Some(command) if hazard.remedy_is_command => writeln!(out, "{INDENT}remedy: $ {command}")?,
+            Some(advice) => output::hanging(out, INDENT, &format!("remedy: {advice}"))?,
+            None => {}
         }
     }
     Ok(())

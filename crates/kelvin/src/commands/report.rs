@@ -19,8 +19,9 @@ use crate::cli::{Format, ReportArgs, StoreArgs};
 use crate::commands::{explain, open_store};
 use crate::fault::{Done, Fault};
 use crate::members::{Beside, library_with};
+use crate::output::{self, Outlet};
+use crate::predict;
 use crate::private::Told;
-use crate::{output, predict};
 
 /// `kelvin report`.
 pub fn report(args: &ReportArgs) -> Done {
@@ -34,6 +35,7 @@ pub fn report(args: &ReportArgs) -> Done {
     if is_binary && args.output.is_none() && output::is_terminal() {
         return Err(Fault::new("--output", "Parquet is no text for a terminal: name a file"));
     }
+    let outlet = Outlet::find(args.output.as_deref())?;
     let Beside { published: mut chosen, members } = Beside::named(&args.beside)?;
     if chosen.is_empty() && args.format() == Format::Html {
         chosen = kelvin_analysis::references().to_vec();
@@ -47,15 +49,12 @@ pub fn report(args: &ReportArgs) -> Done {
     let probes = explain::texts();
     let report = Report { run: &run, analysis: &analysis, references: &chosen, probes: &probes };
     let to_terminal = args.output.is_none();
-    match &args.output {
-        Some(path) => output::write_file(path, |out| render(args, &report, false, out))?,
-        None => output::print_as_it_is(|out| render(args, &report, to_terminal, out))?,
-    }
-    if let Some(left_out) = left_out(args.format(), &report).filter(|left_out| *left_out != LeftOut::default()) {
-        output::remark(format_args!("kelvin: figures left out: {left_out}"));
-    }
     if let Some(directory) = &args.assets {
         write_assets(&report, directory)?;
+    }
+    outlet.deliver(false, |out| render(args, &report, to_terminal, out))?;
+    if let Some(left_out) = left_out(args.format(), &report).filter(|left_out| *left_out != LeftOut::default()) {
+        output::remark(format_args!("kelvin: figures left out: {left_out}"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ mod import;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ use crate::cli::{RunsArgs, RunsCommand};
 use crate::commands::{explain, location, open_named, open_store, runs_in_words};
 use crate::elsewhere;
 use crate::fault::{Done, Fault};
-use crate::output;
+use crate::output::{self, Outlet};
 use crate::private::Told;
 use crate::sockets;
 
@@ -58,12 +58,9 @@ pub fn runs(args: &RunsArgs) -> Done {
         RunsCommand::Push { to, runs } => return copying::push(&store, &open_named(to, "--to")?, runs),
         RunsCommand::Pull { from, runs } => return copying::pull(&existing(from, "--from")?, &store, runs),
         RunsCommand::Export { run, output: path, with_private } => {
+            let outlet = Outlet::find(path.as_deref())?;
             let run = load(&store, run, *with_private)?;
-            let write = |out: &mut dyn Write| kelvin_store::export(&run, out).map_err(io::Error::other);
-            match path {
-                Some(path) => output::write_file(path, write)?,
-                None => output::print_as_it_is(write)?,
-            }
+            outlet.deliver(false, |out| kelvin_store::export(&run, out).map_err(io::Error::other))?;
         }
         RunsCommand::Import { table: true, .. } => import::table()?,
         RunsCommand::Import { file, from, .. } => {

@@ -9,24 +9,26 @@ use kelvin_report::compare::{Compared, Page, Pulled, Tested};
 use super::gate::AskedGate;
 use crate::cli::{CompareFormat, ShownArgs};
 use crate::fault::Fault;
-use crate::output;
+use crate::output::{self, Outlet};
 use crate::private::without_private;
 
 /// What was asked for, checked before anything is compared.
 pub struct Shown<'a> {
     args: &'a ShownArgs,
     gate: AskedGate,
+    outlet: Outlet,
 }
 
 impl<'a> Shown<'a> {
-    /// Reads the gate, and checks that the flags go together.
+    /// Reads the gate, checks that the flags go together, and finds where it goes.
     ///
     /// # Errors
-    /// A policy that is none, or flags that say nothing together.
+    /// A policy that is none, flags that say nothing together, or a file that cannot be written.
     pub fn of(args: &'a ShownArgs) -> Result<Self, Fault> {
         let gate = AskedGate::of(&args.gate)?;
         gate.check_format(args)?;
-        Ok(Self { args, gate })
+        let outlet = Outlet::find(args.output.as_deref())?;
+        Ok(Self { args, gate, outlet })
     }
 
     /// Whether it goes to a file or another program, and not to whoever sits at this terminal.
@@ -38,7 +40,7 @@ impl<'a> Shown<'a> {
     ///
     /// # Errors
     /// What keeps it from being written.
-    pub fn show(&self, of: Showing<'_>, is_kept: bool) -> Result<Told<'_>, Fault> {
+    pub fn show(self, of: Showing<'_>, is_kept: bool) -> Result<Told, Fault> {
         let Showing { mut comparison, ladder, more } = of;
         let format = self.args.format();
         if matches!(format, CompareFormat::Html | CompareFormat::Json) {
@@ -58,8 +60,8 @@ impl<'a> Shown<'a> {
             CompareFormat::Junit => Tested.render(&comparison, out),
             CompareFormat::Json => writeln!(out, "{}", json::pretty(&comparison)?),
         };
-        output::deliver(self.args.output.as_deref(), format == CompareFormat::Terminal, write)?;
-        Ok(Told { gate: &self.gate, comparison })
+        self.outlet.deliver(format == CompareFormat::Terminal, write)?;
+        Ok(Told { gate: self.gate, comparison })
     }
 }
 
@@ -74,12 +76,12 @@ pub struct Showing<'a> {
 }
 
 /// A comparison that was shown.
-pub struct Told<'a> {
-    gate: &'a AskedGate,
+pub struct Told {
+    gate: AskedGate,
     comparison: Comparison,
 }
 
-impl Told<'_> {
+impl Told {
     /// Says what the gate has found, and gives the exit status.
     pub fn judged(&self) -> ExitCode {
         self.gate.tell(&self.comparison)

@@ -18,7 +18,7 @@ use kelvin_report::why::{Page, Picture, Why};
 use crate::cli::{WhyArgs, WhyFormat};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::inquiry::{Inquired, Inquiry, Pace, Stopped, measured_by};
-use crate::output;
+use crate::output::{self, Outlet};
 use crate::place::Here;
 use crate::prepare::Prepared;
 use crate::private::without_private;
@@ -41,6 +41,7 @@ pub fn why(args: &WhyArgs) -> Done {
         output::print(list_causes)?;
         return Ok(ExitCode::SUCCESS);
     };
+    let outlet = Outlet::find(args.output.as_deref())?;
     let here = Here::read()?;
     let (probe, metric) = metric_of(name, &here)?;
     let case = case_of(probe, metric, &args.case, &here.machine)?;
@@ -52,7 +53,7 @@ pub fn why(args: &WhyArgs) -> Done {
         WhyFormat::Svg => Picture.render(&explanation, out),
         WhyFormat::Json => writeln!(out, "{}", json::pretty(&explanation)?),
     };
-    output::deliver(args.output.as_deref(), format == WhyFormat::Terminal, write)?;
+    outlet.deliver(format == WhyFormat::Terminal, write)?;
     Ok(stopped.map_or(ExitCode::SUCCESS, |_| ExitCode::from(WITH_FAILURES)))
 }
 

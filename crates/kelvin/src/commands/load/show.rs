@@ -1,5 +1,6 @@
 //! A load in words: rates, a table of response times, errors, and what the generator did.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -58,20 +59,20 @@ impl Drop for Progress {
 
 /// Writes a load.
 pub fn load(load: &Load, place: &Placement, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}: {}, {}", load.target, offered(&load.offered), units::seconds(load.seconds))?;
+    say(out, format_args!("{}: {}, {}", load.target, offered(&load.offered), units::seconds(load.seconds)))?;
     if let Some(signal) = &load.interrupted {
-        writeln!(out, "ended early by {signal}")?;
+        say(out, format_args!("ended early by {signal}"))?;
     }
     let rate = units::plain(load.rate(), Unit::PerSecond);
     let bytes = units::plain(load.byte_rate(), Unit::BytesPerSecond);
-    writeln!(out, "{}, {rate}; {}, {bytes}", plural(load.requests, "request"), units::bytes(load.bytes))?;
+    say(out, format_args!("{}, {rate}; {}, {bytes}", plural(load.requests, "request"), units::bytes(load.bytes)))?;
     let connections = plural(load.connections, "connection");
     // A log may be over before its first request is on its way.
     let in_flight = match load.in_flight {
         Some(in_flight) => format!("{} in flight on average", units::number(in_flight)),
         None => format!("none in flight within the measured {}", units::seconds(load.seconds)),
     };
-    writeln!(out, "{in_flight}, {connections} opened")?;
+    say(out, format_args!("{in_flight}, {connections} opened"))?;
     errors(load, out)?;
     writeln!(out)?;
     table(load, out)?;
@@ -83,9 +84,9 @@ pub fn load(load: &Load, place: &Placement, out: &mut dyn Write) -> io::Result<(
 /// Writes several loads on one server: a line of each, and their throughput against their response times.
 pub fn loads(loads: &[Load], place: &Placement, out: &mut dyn Write) -> io::Result<()> {
     let Some(first) = loads.first() else { return Ok(()) };
-    writeln!(out, "{}: each load for {}", first.target, units::seconds(first.seconds))?;
+    say(out, format_args!("{}: each load for {}", first.target, units::seconds(first.seconds)))?;
     if let Some(signal) = loads.iter().find_map(|load| load.interrupted.as_ref()) {
-        writeln!(out, "ended early by {signal}")?;
+        say(out, format_args!("ended early by {signal}"))?;
     }
     let titles = ["answers", "mean", "p50", "p95", "p99", "errors"].map(|title| right(title, COLUMN));
     writeln!(out, "\n{}{}", left("response time of", NAME), titles.concat())?;
@@ -106,13 +107,16 @@ pub fn loads(loads: &[Load], place: &Placement, out: &mut dyn Write) -> io::Resu
     let slow =
         of(|generator| generator.limit.is_none() && generator.slow_mean.is_none() && generator.slow_tail.is_some());
     if !limited.is_empty() {
-        writeln!(out, "The generator was the limit with {limited}: these figures are no measure of the server.")?;
+        say(
+            out,
+            format_args!("The generator was the limit with {limited}: these figures are no measure of the server."),
+        )?;
     }
     if !own.is_empty() {
-        writeln!(out, "With {own} a part of the response times is the generator's own: see them one by one.")?;
+        say(out, format_args!("With {own} a part of the response times is the generator's own: see them one by one."))?;
     }
     if !slow.is_empty() {
-        writeln!(out, "The slow tail is the generator's with {slow}: p99 is no measure of the server.")?;
+        say(out, format_args!("The slow tail is the generator's with {slow}: p99 is no measure of the server."))?;
     }
     placed(place, out)
 }
@@ -145,9 +149,14 @@ pub fn sentence(load: &Load) -> String {
     format!("{}: {rate}, median {}, p99 {}.", name(load), time(p50), time(p99))
 }
 
+/// Writes a paragraph, as wide as the terminal.
+fn say(out: &mut dyn Write, text: fmt::Arguments<'_>) -> io::Result<()> {
+    output::hanging(out, "", &text.to_string())
+}
+
 /// Says where the generator ran, unless that was left to the system.
 fn placed(place: &Placement, out: &mut dyn Write) -> io::Result<()> {
-    if *place == Placement::Anywhere { Ok(()) } else { writeln!(out, "generator: {place}") }
+    if *place == Placement::Anywhere { Ok(()) } else { say(out, format_args!("generator: {place}")) }
 }
 
 /// Says on standard error what came of one rate of a search.
@@ -171,13 +180,18 @@ pub fn search(found: &RateSearch, place: &Placement, out: &mut dyn Write) -> io:
     let RateSearch { objective, kept, missed, is_generator_limit, tries } = found;
     match (kept, missed) {
         (Some(kept), Some(missed)) => {
-            writeln!(out, "the highest rate with {objective} is {}; {} missed it", rate(*kept), rate(*missed))?;
+            say(
+                out,
+                format_args!("the highest rate with {objective} is {}; {} missed it", rate(*kept), rate(*missed)),
+            )?;
         }
-        (Some(kept), None) => writeln!(out, "{} kept {objective}; the highest rate is not known", rate(*kept))?,
-        (None, _) => writeln!(out, "no rate that was measured kept {objective}")?,
+        (Some(kept), None) => {
+            say(out, format_args!("{} kept {objective}; the highest rate is not known", rate(*kept)))?
+        }
+        (None, _) => say(out, format_args!("no rate that was measured kept {objective}"))?,
     }
     if *is_generator_limit {
-        writeln!(out, "The generator was the limit of the last try: the server may keep more.")?;
+        say(out, format_args!("The generator was the limit of the last try: the server may keep more."))?;
     }
     let is_best =
         |one: &&Load| matches!((one.offered, kept), (Offered::Rate { rate, .. }, Some(kept)) if rate == *kept);
@@ -211,21 +225,26 @@ fn errors(load: &Load, out: &mut dyn Write) -> io::Result<()> {
     let Errors { first, .. } = &load.errors;
     let parts = parts(load);
     match load.failed() {
-        0 => writeln!(out, "no errors")?,
-        count => writeln!(out, "{}: {}", plural(count, "error"), parts.join(", "))?,
+        0 => say(out, format_args!("no errors"))?,
+        count => say(out, format_args!("{}: {}", plural(count, "error"), parts.join(", ")))?,
     }
     if let Some(first) = first {
-        writeln!(out, "the first: {first}")?;
+        say(out, format_args!("the first: {first}"))?;
+    }
+    if load.errors.no_port > 0 {
+        let why = "this host has no port left: each connection that ends holds one for a minute (TIME_WAIT)";
+        let remedy = "widen net.ipv4.ip_local_port_range, or have the server keep connections (keep-alive)";
+        say(out, format_args!("{why}: {remedy}"))?;
     }
     if first.as_ref().is_some_and(|first| first.starts_with("TLS: ") && first.contains("certificate")) {
-        writeln!(out, "--ca FILE names certificates that are believed; --insecure believes any")?;
+        say(out, format_args!("--ca FILE names certificates that are believed; --insecure believes any"))?;
     }
     if load.errors.status.keys().any(|status| (300..400).contains(status)) {
-        writeln!(out, "redirects are not followed: name the URL that they lead to")?;
+        say(out, format_args!("redirects are not followed: name the URL that they lead to"))?;
     }
     if load.sent_again > 0 {
         let count = units::count(load.sent_again);
-        writeln!(out, "{count} sent again, because the server closed an idle connection")?;
+        say(out, format_args!("{count} sent again, because the server closed an idle connection"))?;
     }
     due(load, out)
 }
@@ -233,13 +252,16 @@ fn errors(load: &Load, out: &mut dyn Write) -> io::Result<()> {
 /// What became due at a rate, and what was not sent or answered in time.
 fn due(load: &Load, out: &mut dyn Write) -> io::Result<()> {
     if let Offered::Rate { due, waited, .. } = load.offered {
-        writeln!(out, "{} became due", units::plain(due, Unit::PerSecond))?;
+        say(out, format_args!("{} became due", units::plain(due, Unit::PerSecond)))?;
         if waited > 0 {
-            writeln!(out, "{} waited for a free connection: see --connections", units::count(waited))?;
+            say(out, format_args!("{} waited for a free connection: see --connections", units::count(waited)))?;
         }
         if load.unanswered > 0 {
             let count = units::count(load.unanswered);
-            writeln!(out, "response times have the {count} without an answer, with the time that they had waited")?;
+            say(
+                out,
+                format_args!("response times have the {count} without an answer, with the time that they had waited"),
+            )?;
         }
     }
     Ok(())
@@ -249,6 +271,7 @@ fn parts(load: &Load) -> Vec<String> {
     let errors = &load.errors;
     let kinds = [
         (errors.connect, "not connected"),
+        (errors.no_port, "without a local port to connect from"),
         (errors.closed, "closed without an answer"),
         (errors.timed_out, "timed out"),
         (errors.short, "short bodies"),
@@ -298,7 +321,7 @@ fn generator(load: &Load, out: &mut dyn Write) -> io::Result<()> {
     };
     let late = if late.count > 0 { format!(", sent {} late on average", time(late.mean)) } else { String::new() };
     let unread = unread.map_or_else(String::new, |unread| format!(", read answers {} late", time(unread)));
-    writeln!(out, "generator: {busy}{late}{unread}")?;
+    say(out, format_args!("generator: {busy}{late}{unread}"))?;
     limits(&load.generator, out)
 }
 
@@ -306,20 +329,24 @@ fn generator(load: &Load, out: &mut dyn Write) -> io::Result<()> {
 fn limits(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
     if let (None, Some(share)) = (generator.limit, generator.slow_mean) {
         let (own, share) = (time(generator.own.mean), units::percent(share));
-        return writeln!(
+        return say(
             out,
-            "Response times have {own} of the generator's own delays on average, which is {share} of them. \
+            format_args!(
+                "Response times have {own} of the generator's own delays on average, which is {share} of them. \
              Those from when a request was sent leave out how late that was."
+            ),
         );
     }
     let why = match (generator.limit, generator.slow_tail) {
         (None, None) => return Ok(()),
         (None, Some(share)) => {
             let (own, share) = (time(generator.own.p99), units::percent(share));
-            return writeln!(
+            return say(
                 out,
-                "The slow tail is the generator's: p99 of its own delays is {own}, {share} of that of the response time. \
+                format_args!(
+                    "The slow tail is the generator's: p99 of its own delays is {own}, {share} of that of the response time. \
                  p99 and above are no measure of the server."
+                ),
             );
         }
         (Some(GeneratorLimit::Busy { share }), _) => {
@@ -329,12 +356,24 @@ fn limits(generator: &Generator, out: &mut dyn Write) -> io::Result<()> {
             format!("its own delays lowered the rate of requests by {}", units::percent(share))
         }
     };
-    writeln!(out, "The generator was the limit: {why}. These figures are no measure of the server.")
+    say(out, format_args!("The generator was the limit: {why}. These figures are no measure of the server."))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_without_a_port_left_is_named_with_what_helps() {
+        let mut one = Load { seconds: 1.0, requests: 1, connections: 1, ..Load::empty("http://a/") };
+        one.errors = Errors { no_port: 7, ..Errors::default() };
+        let mut out = Vec::new();
+        load(&one, &Placement::Anywhere, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap().replace('\n', " ");
+        assert!(text.contains("7 errors: 7 without a local port to connect from"), "{text}");
+        assert!(text.contains("net.ipv4.ip_local_port_range") && text.contains("keep-alive"), "{text}");
+        assert!(!text.contains("not connected"), "{text}");
+    }
 
     fn told(in_flight: Option<f64>, busy: Option<f64>, unread: Option<f64>) -> String {
         let mut one = Load { seconds: 1e-6, requests: 1, connections: 1, in_flight, ..Load::empty("http://a/") };

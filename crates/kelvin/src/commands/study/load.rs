@@ -11,14 +11,13 @@ use kelvin_catalogue::load::{Between, Pattern};
 use kelvin_harness::{Plan, Unit};
 use kelvin_model::units::{bytes, decimal_bytes, seconds};
 use kelvin_sweep::{Error, Load, Own, Running, Setup, Study, Target, Wanted, disk_rate as rate_of};
-use kelvin_sys::fs::read_named_text;
 
 use super::Extent;
 use crate::cli::{StudyArgs, StudyLoadArgs};
 use crate::commands::run::{Checked, Destination};
 use crate::fault::{Done, Fault};
 use crate::measure::{MOST_OF_QUICK, Wishes};
-use crate::output;
+use crate::output::{self, read_named_text};
 use crate::place::Here;
 use crate::prepare::Prepared;
 use crate::private::Told;

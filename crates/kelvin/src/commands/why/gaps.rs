@@ -14,7 +14,7 @@ use crate::commands::report::run_of;
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::gaps::gaps_of;
 use crate::inquiry::Pace;
-use crate::output;
+use crate::output::{self, Outlet};
 use crate::place::Here;
 
 /// The run, unless asked otherwise.
@@ -26,6 +26,7 @@ pub fn why(args: &WhyArgs, times: f64) -> Done {
     if matches!(format, WhyFormat::Html | WhyFormat::Svg) {
         return Err(Fault::new("--format", "html and svg are of one figure: with --gaps, terminal or json is right"));
     }
+    let outlet = Outlet::find(args.output.as_deref())?;
     let run = run_of(args.of.as_deref().unwrap_or(OsStr::new(LAST)), &args.store)?;
     let here = Here::read()?;
     if run.outline.machine.identity != here.machine.identity {
@@ -67,7 +68,7 @@ pub fn why(args: &WhyArgs, times: f64) -> Done {
         }
         in_all(&explanations).map_or(Ok(()), |text| writeln!(out, "\n{text}"))
     };
-    output::deliver(args.output.as_deref(), format == WhyFormat::Terminal, write)?;
+    outlet.deliver(format == WhyFormat::Terminal, write)?;
     Ok(if failed { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
 }
 
