@@ -71,7 +71,8 @@ impl Spent {
 mod tests {
     use super::*;
 
-    const BUSY: Spent = Spent { all: 1000, cpu: 950, ready: Some(20), flush: 0, reading: Some(300), writing: Some(690) };
+    const BUSY: Spent =
+        Spent { all: 1000, cpu: 950, ready: Some(20), flush: 0, reading: Some(300), writing: Some(690) };
 
     #[test]
     fn what_took_most_of_the_time_is_the_limit() {
