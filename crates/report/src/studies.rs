@@ -1,7 +1,7 @@
 //! The tables of studies, as all formats that show them have them in common.
 
-use kelvin_analysis::{MetricResult, StudyColumn, StudyRow, StudyTable};
-use kelvin_model::{Conclusion, Metric};
+use kelvin_analysis::{Figure, MetricResult, StudyColumn, StudyRow, StudyTable};
+use kelvin_model::{Conclusion, Interval, Metric, Unit};
 
 use crate::{Report, units};
 
@@ -36,5 +36,29 @@ pub(crate) fn columns(table: &StudyTable, is_narrow: bool) -> Vec<(usize, &Study
 /// A figure of a row as text; empty without one.
 pub(crate) fn text(row: &StudyRow, (place, column): (usize, &StudyColumn)) -> String {
     let figure = row.cells[place].as_ref();
-    figure.map_or_else(String::new, |figure| units::figure(figure, column.unit).to_string())
+    figure.map_or_else(String::new, |figure| match column.unit {
+        Unit::Ratio => share(figure),
+        unit => units::figure(figure, unit).to_string(),
+    })
+}
+
+/// A share of a whole in percent, as each ratio in a table of a study is.
+fn share(figure: &Figure) -> String {
+    let times = |value: f64| 100.0 * value;
+    let of = |interval: Interval| Interval { lower: times(interval.lower), upper: times(interval.upper), ..interval };
+    let percent = Figure { value: times(figure.value), interval: figure.interval.map(of), ..*figure };
+    format!("{} %", units::figure(&percent, Unit::Ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_of_a_share_says_its_unit() {
+        let row = StudyRow { label: "1 user".into(), cells: vec![Some(Figure { value: 0.608, interval: None, n: 1 })] };
+        let column = |unit| StudyColumn { label: "user".into(), unit, is_main: true };
+        assert_eq!(text(&row, (0, &column(Unit::Ratio))), "60.8 %");
+        assert_eq!(text(&row, (0, &column(Unit::Count))), "0.608");
+    }
 }

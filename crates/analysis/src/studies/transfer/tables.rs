@@ -144,7 +144,7 @@ impl<'a> Cells<'a> {
             columns: [
                 ("a file", Unit::Nanoseconds),
                 ("rate of the bytes", Unit::BytesPerSecond),
-                ("largest residual, %", Unit::Ratio),
+                ("largest residual", Unit::Ratio),
             ]
             .map(|(label, unit)| StudyColumn { label: label.into(), unit, is_main: true })
             .into(),
@@ -167,7 +167,7 @@ impl<'a> Cells<'a> {
         // A file or a byte that costs nothing, or less, is outside of the sum: there is no such time, and no such rate.
         let of_a_file = (fit.of_a_piece > 0.0).then(|| alone(fit.of_a_piece, n));
         let rate = (fit.of_a_unit > 0.0).then(|| alone(1e9 / fit.of_a_unit, n));
-        let cells = vec![of_a_file, rate, Some(alone(100.0 * fit.residual, n))];
+        let cells = vec![of_a_file, rate, Some(alone(fit.residual, n))];
         Some(StudyRow { label: cell(&without(case, &[Files::AXIS])), cells })
     }
 }
