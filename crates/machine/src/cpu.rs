@@ -58,6 +58,11 @@ pub(crate) fn read(sources: &Sources<'_>) -> (Name, Cpu) {
     (info.architecture(sources.root), cpu)
 }
 
+/// Whether the processor is of Arm's architecture.
+pub(crate) fn is_arm(root: Root<'_>) -> bool {
+    root.text(CPUINFO).is_some_and(|text| parse(&text).iter().any(|block| block.contains_key("CPU implementer")))
+}
+
 /// The block of /proc/cpuinfo of the CPU that probes run on.
 struct Info {
     block: Result<Block, String>,

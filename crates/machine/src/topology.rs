@@ -16,7 +16,7 @@ pub(crate) fn read(root: Root<'_>) -> Topology {
     let first = first_allowed(&allowed);
     let places = places(root, &online);
     Topology {
-        sockets: sockets(&places),
+        sockets: sockets(root, &places),
         cores: cores(&places),
         siblings: siblings(&places),
         caches: caches(root, first),
@@ -128,6 +128,8 @@ struct Place {
     /// `None` where the platform states none (-1 in some virtual machines).
     socket: Option<u32>,
     threads: Vec<u32>,
+    /// Whether the kernel numbers its cluster apart from its socket.
+    has_cluster: bool,
 }
 
 /// The place of every online CPU, from sysfs or else from /proc/cpuinfo.
@@ -163,7 +165,12 @@ fn place(root: Root<'_>, cpu: u32) -> Option<Place> {
     // `core_cpus` is the name since 5.3, `thread_siblings` the one before.
     let names = ["core_cpus", "thread_siblings"].map(|name| (file(&format!("{name}_list")), file(name)));
     let threads = cpus_of(root, &names).filter(|threads| threads.len() <= MOST_THREADS)?;
-    Some(Place { socket: root.text(&file("physical_package_id"))?.parse().ok(), threads })
+    let number = |name: &str| root.text(&file(name))?.parse::<u32>().ok();
+    Some(Place {
+        socket: root.text(&file("physical_package_id"))?.parse().ok(),
+        threads,
+        has_cluster: number("cluster_id").is_some(),
+    })
 }
 
 fn places_of_cpuinfo(text: &str) -> Option<Vec<Place>> {
@@ -179,21 +186,30 @@ fn places_of_cpuinfo(text: &str) -> Option<Vec<Place>> {
     if cores.values().any(|threads| threads.len() > MOST_THREADS) {
         return None;
     }
-    let places = keys.iter().map(|key| Place { socket: Some(key.0), threads: cores[key].clone() });
+    let places = keys.iter().map(|key| Place { socket: Some(key.0), threads: cores[key].clone(), has_cluster: false });
     Some(places.collect()).filter(|places: &Vec<Place>| !places.is_empty())
 }
 
-fn sockets(places: &Fact<Vec<Place>>) -> Fact<u32> {
-    match places {
-        Fact::Unknown { reason } => Fact::unknown(reason.as_str()),
-        Fact::Known { value, source } => {
-            let sockets: Option<BTreeSet<u32>> = value.iter().map(|place| place.socket).collect();
-            match sockets {
-                Some(sockets) => Fact::known(sockets.len() as u32, source.as_str()),
-                None => Fact::unknown("the platform numbers no sockets (physical_package_id is -1)"),
-            }
-        }
+fn sockets(root: Root<'_>, places: &Fact<Vec<Place>>) -> Fact<u32> {
+    let (places, source) = match places {
+        Fact::Unknown { reason } => return Fact::unknown(reason.as_str()),
+        Fact::Known { value, source } => (value, source),
+    };
+    let Some(sockets) = places.iter().map(|place| place.socket).collect::<Option<BTreeSet<u32>>>() else {
+        return Fact::unknown("the platform numbers no sockets (physical_package_id is -1)");
+    };
+    if sockets.len() > 1 && are_clusters(root, places) {
+        return Fact::unknown(
+            "on Arm without ACPI a kernel before 6.0 gives the number of a cluster of cores as physical_package_id",
+        );
     }
+    Fact::known(sockets.len() as u32, source.as_str())
+}
+
+/// Whether the numbers of sockets may be those of clusters: the device tree names both, and before Linux 6.0 the kernel stated the cluster as
+/// the socket (`parse_cluster` in drivers/base/arch_topology.c), and no cluster of its own.
+fn are_clusters(root: Root<'_>, places: &[Place]) -> bool {
+    cpu::is_arm(root) && !root.exists("/sys/firmware/acpi") && !places.iter().any(|place| place.has_cluster)
 }
 
 fn cores(places: &Fact<Vec<Place>>) -> Fact<u32> {
@@ -274,6 +290,8 @@ fn node_memory(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -282,15 +300,15 @@ mod tests {
                     processor : 2\nphysical id : 1\ncore id : 0\n\n";
         let places = Fact::known(places_of_cpuinfo(text).unwrap(), "x");
         assert_eq!(cores(&places).get(), Some(&2));
-        assert_eq!(sockets(&places).get(), Some(&2));
+        assert_eq!(sockets(Root::new(Path::new("/nosuch")), &places).get(), Some(&2));
         assert_eq!(siblings(&places).get(), Some(&vec![vec![0, 1], vec![0, 1], vec![2]]));
         assert_eq!(places_of_cpuinfo("processor : 0\n\n"), None);
     }
 
     #[test]
     fn sockets_numbered_minus_one_are_unknown() {
-        let places = Fact::known(vec![Place { socket: None, threads: vec![0] }], "x");
-        assert!(sockets(&places).get().is_none());
+        let places = Fact::known(vec![Place { socket: None, threads: vec![0], has_cluster: false }], "x");
+        assert!(sockets(Root::new(Path::new("/nosuch")), &places).get().is_none());
         assert_eq!(cores(&places).get(), Some(&1));
     }
 }

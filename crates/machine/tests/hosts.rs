@@ -414,6 +414,32 @@ fn without_a_list_the_cpus_that_are_online_are_those_with_a_directory() {
     assert_eq!(topology(&files).online.get(), Some(&vec![0, 1]));
 }
 
+/// Telephones and boards: the first three cores of one cluster, the fourth of another.
+#[test]
+fn clusters_of_arm_are_no_sockets() {
+    let sockets = |cluster: Option<&str>, others: &[(&str, &str)]| {
+        let mut files = vec![("proc/cpuinfo".to_owned(), "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd46\n")];
+        files.push((format!("{CPUS}/online"), "0-3"));
+        for (cpu, own, socket) in [(0, "0", "0"), (1, "1", "0"), (2, "2", "0"), (3, "3", "1")] {
+            let topology = format!("{CPUS}/cpu{cpu}/topology");
+            files.push((format!("{topology}/physical_package_id"), socket));
+            files.push((format!("{topology}/core_cpus_list"), own));
+            files.extend(cluster.map(|cluster| (format!("{topology}/cluster_id"), cluster)));
+        }
+        let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+        read(tree(&[&files[..], others].concat()).path()).topology.sockets
+    };
+    for cluster in [None, Some("-1")] {
+        let found = sockets(cluster, &[]);
+        assert!(found.source_or_reason().contains("cluster"), "{found:?}");
+    }
+    assert_eq!(sockets(Some("7"), &[]).get(), Some(&2), "this kernel numbers both");
+    let firmware = [("sys/firmware/acpi/tables/PPTT", "PPTT")];
+    assert_eq!(sockets(None, &firmware).get(), Some(&2), "ACPI names sockets");
+    let x86 = [("proc/cpuinfo", "processor : 0\nvendor_id : GenuineIntel\n")];
+    assert_eq!(sockets(None, &x86).get(), Some(&2));
+}
+
 #[test]
 fn an_s390_is_no_x86() {
     let info = "vendor_id       : IBM/S390\n# processors    : 2\nfeatures\t: esan3 zarch stfle\n\n\
