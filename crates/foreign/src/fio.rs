@@ -151,7 +151,7 @@ struct Job {
     read: Option<Direction>,
     write: Option<Direction>,
     mixed: Option<serde::de::IgnoredAny>,
-    /// Milliseconds of all jobs of the result together.
+    /// Milliseconds of all jobs of the result together; fio before 3.8 does not say it.
     job_runtime: Option<f64>,
     #[serde(default)]
     iodepth_level: BTreeMap<String, f64>,
@@ -160,10 +160,23 @@ struct Job {
 #[derive(Default, Deserialize)]
 struct Direction {
     iops: f64,
-    bw_bytes: f64,
+    /// A second; fio before 3.2 has only the KiB of `bw`.
+    bw_bytes: Option<f64>,
+    bw: Option<f64>,
     /// In milliseconds.
     runtime: Option<f64>,
     lat_ns: Latency,
+}
+
+impl Direction {
+    fn bytes_a_second(&self) -> Option<f64> {
+        self.bw_bytes.or_else(|| Some(self.bw? * 1024.0))
+    }
+
+    /// Requests in flight on average (Little's law).
+    fn in_flight(&self) -> f64 {
+        self.iops * self.lat_ns.mean / 1e9
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -221,10 +234,16 @@ fn of_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, found: 
     };
     let side = if matches!(work, Work::Write) { &job.write } else { &job.read };
     let Some(done) = side else { return found.leave_out(&MIXED) };
-    if let Some(row) = odd_time(job, done) {
-        return found.leave_out(row);
+    for (is_other, row) in [(is_of_several(job, done, depth), &GROUPED), (is_brief(done), &BRIEF)] {
+        if is_other {
+            return found.leave_out(row);
+        }
     }
     found.note(NOT_NAMED);
+    let keep_rate = |found: &mut Found, row: &Row| match done.bytes_a_second() {
+        Some(rate) => found.keep(row, Case::new(), rate),
+        None => found.not_read(row),
+    };
     match work {
         Work::RandomRead => {
             let at = || Case::new().with(QUEUE_DEPTH, depth);
@@ -236,16 +255,23 @@ fn of_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, found: 
                 _ => {}
             }
         }
-        Work::Read => found.keep(&READ, Case::new(), done.bw_bytes),
-        Work::Write => found.keep(&WRITE, Case::new(), done.bw_bytes),
+        Work::Read => keep_rate(found, &READ),
+        Work::Write => keep_rate(found, &WRITE),
     }
 }
 
-/// What its times tell: that it was too short, or that jobs were added up, which took longer together than the result says.
-fn odd_time(job: &Job, done: &Direction) -> Option<&'static Row> {
-    let taken = done.runtime?;
-    let is_sum = job.job_runtime.is_some_and(|together| together > 1.2 * taken + LEAST_MILLISECONDS);
-    if is_sum { Some(&GROUPED) } else { (taken < LEAST_MILLISECONDS).then_some(&BRIEF) }
+/// Whether it was too short, by its own time.
+fn is_brief(done: &Direction) -> bool {
+    done.runtime.is_some_and(|taken| taken < LEAST_MILLISECONDS)
+}
+
+/// Whether jobs were added up: they took longer together than the result says, or, where fio does not say how long, had more in flight
+/// than one may have.
+fn is_of_several(job: &Job, done: &Direction, depth: u64) -> bool {
+    match (job.job_runtime, done.runtime) {
+        (Some(together), Some(taken)) => together > 1.2 * taken + LEAST_MILLISECONDS,
+        _ => done.in_flight() > 1.2 * depth as f64,
+    }
 }
 
 /// Why a job is no metric of kelvin.
@@ -438,6 +464,25 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_in_kib_is_read_where_there_is_none_in_bytes() {
+        let rate = |rate: &str| {
+            let side = format!(r#"{{"iops":100.0,{rate}"runtime":1001,"lat_ns":{{"mean":160000000.0}}}}"#);
+            let text = format!(
+                r#"{{"fio version":"fio-3.1","jobs":[{{"groupid":0,"error":0,"iodepth_level":{{"16":100.0}},
+                    "job options":{{"rw":"read","bs":"1m","direct":"1","ioengine":"libaio","iodepth":"16"}},
+                    "read":{side},"write":{side}}}]}}"#
+            );
+            read(&text).unwrap()
+        };
+        for (written, bytes) in
+            [(r#""bw":102400,"#, 104_857_600.0), (r#""bw":102400,"bw_bytes":104857601,"#, 104_857_601.0)]
+        {
+            assert_eq!(rate(written).values[0].value, bytes, "{written}");
+        }
+        assert!(rate("").values.is_empty());
+    }
+
+    #[test]
     fn a_result_of_several_jobs_or_of_a_moment_is_left_out() {
         let text = |runtime: u32, together: u32| {
             let side =
@@ -450,6 +495,18 @@ mod tests {
         assert_eq!(read(&text(1001, 1000)).unwrap().values.len(), 3);
         assert_eq!(read(&text(1004, 2003)).unwrap().left_out, [GROUPED.left_out()]);
         assert_eq!(read(&text(20, 20)).unwrap().left_out, [BRIEF.left_out()]);
+        // A fio before 3.8 has no time of all together: of Ubuntu 18.04 and CentOS 8.
+        let older = |jobs: f64| {
+            let side =
+                format!(r#"{{"iops":{},"bw":32000,"runtime":1001,"lat_ns":{{"mean":125000.0}}}}"#, 8000.0 * jobs);
+            let text = format!(
+                r#"{{"fio version":"fio-3.1","jobs":[{{"groupid":0,"error":0,
+                    "job options":{{"rw":"randread","bs":"4k","direct":"1"}},"read":{side},"write":{side}}}]}}"#
+            );
+            read(&text).unwrap()
+        };
+        assert_eq!(older(1.0).values.len(), 3);
+        assert_eq!(older(2.0).left_out, [GROUPED.left_out()], "two jobs by one thread each");
         let refused =
             |version: &str| read(&format!(r#"{{"fio version":"{version}","jobs":[{{"error":0}}]}}"#)).unwrap_err();
         assert!(refused("fio-2.2.10").contains("fio 3 or newer is needed"));
