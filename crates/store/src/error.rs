@@ -20,6 +20,16 @@ pub enum Fault {
         /// The store.
         store: String,
     },
+    /// A file of this process may not become as large.
+    #[error(
+        "{store} or its log would become larger than the {most} bytes that a file of this process can have (ulimit -f)"
+    )]
+    Limited {
+        /// The store.
+        store: String,
+        /// The most bytes of a file.
+        most: u64,
+    },
     /// The operating system refused a read, a write or a flush.
     #[error("reading or writing {store} failed: {source}")]
     Io {

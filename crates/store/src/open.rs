@@ -113,7 +113,7 @@ impl Store {
             match connect(path) {
                 // Where several make a new store at once, the change to write-ahead logging is refused without waiting.
                 Err(OpenError::Fault(Fault::Locked { .. })) if Instant::now() < deadline => std::thread::sleep(PAUSE),
-                Err(OpenError::Fault(full @ Fault::Full { .. })) => {
+                Err(OpenError::Fault(full @ (Fault::Full { .. } | Fault::Limited { .. }))) => {
                     return Ok(to_read(connect_to_read(path)?.ok_or(full)?));
                 }
                 connected => return connected.map(|connection| Self::of(Sqlite::new(connection, path))),
@@ -129,9 +129,9 @@ impl Store {
     /// That there is space to write to it, as far as that was seen when it was opened.
     ///
     /// # Errors
-    /// If its disk is full.
+    /// If its disk is full, or its files are as large as this process may make any.
     pub fn has_space(&self) -> Result<(), Fault> {
-        if self.is_full { Err(Fault::Full { store: self.name.clone() }) } else { Ok(()) }
+        if self.is_full { Err(sqlite::no_space(&self.name)) } else { Ok(()) }
     }
 
     /// Its name for people: the path of the file, or the URL without a password.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
+use rustix::process::Resource;
 
 use crate::engine::{Access, Engine, Outcome, Reader, Row, Trouble, Value, WrongColumn};
 use crate::error::Fault;
@@ -34,7 +35,7 @@ impl Sqlite {
         match extended {
             Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => Trouble::Duplicate,
             Some(ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => Trouble::Orphan,
-            Some(ffi::SQLITE_READONLY) if self.is_full => Fault::Full { store: self.name.clone() }.into(),
+            Some(ffi::SQLITE_READONLY) if self.is_full => no_space(&self.name).into(),
             _ => Trouble::Fault(fault(&self.name, error)),
         }
     }
@@ -163,17 +164,40 @@ impl TryFrom<ValueRef<'_>> for Value {
 pub(crate) fn fault(name: &str, error: rusqlite::Error) -> Fault {
     let store = name.to_owned();
     // The index of a log is a file that grows to its size before it is used.
-    let is_full = error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE);
+    let extended = error.sqlite_error().map(|error| error.extended_code);
+    let is_full = extended == Some(ffi::SQLITE_IOERR_SHMSIZE);
     let code = error.sqlite_error_code().filter(|_| !is_full).or(is_full.then_some(ErrorCode::DiskFull));
+    // It tells a write that a limit refuses as one that a broken disk does, unless a part was written.
+    let is_limited = extended == Some(ffi::SQLITE_IOERR_WRITE) && limit_reached(name).is_some();
     let source = error.into();
     match code {
-        Some(ErrorCode::DiskFull) => Fault::Full { store },
+        _ if is_limited => no_space(name),
+        Some(ErrorCode::DiskFull) => no_space(name),
         Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Fault::Io { store, source },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Locked { store },
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Fault::ReadOnly { store },
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Fault::Damaged { store, source },
         _ => Fault::Other { store, source },
     }
+}
+
+/// Most bytes by which a file of a store grows at once: the index of a log by 32 KiB, the others by pages.
+const LARGEST_STEP: u64 = 64 << 10;
+
+/// That a store cannot grow: by the limit of this process if a file of it has come to that, else for want of space on its disk.
+pub(crate) fn no_space(name: &str) -> Fault {
+    match limit_reached(name) {
+        Some(most) => Fault::Limited { store: name.to_owned(), most },
+        None => Fault::Full { store: name.to_owned() },
+    }
+}
+
+/// The limit on files of this process (`ulimit -f`), if a file of this store has come to it.
+fn limit_reached(store: &str) -> Option<u64> {
+    let most = rustix::process::getrlimit(Resource::Fsize).current?;
+    let bytes = |end: &str| std::fs::metadata(format!("{store}{end}")).map_or(0, |file| file.len());
+    let longest = ["", "-wal", "-shm"].map(bytes).into_iter().max()?;
+    (longest.saturating_add(LARGEST_STEP) > most).then_some(most)
 }
 
 #[cfg(test)]
