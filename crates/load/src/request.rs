@@ -11,7 +11,7 @@ use crate::target::Target;
 pub struct Form {
     /// GET unless another one is asked for.
     pub method: Method,
-    /// Headers besides Host, User-Agent and Content-Length, of which one given here takes the place.
+    /// Headers besides Host and User-Agent, of which one given here takes the place, and Content-Length, which is that of the body.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub body: Vec<u8>,
@@ -31,8 +31,9 @@ pub fn header(line: &str) -> Result<(HeaderName, HeaderValue), String> {
     const WRONG: &str = "give a name, a colon and a value, such as 'Accept: text/html'";
     let (name, value) = line.split_once(':').ok_or(WRONG)?;
     let name: HeaderName = name.trim().parse().map_err(|_| WRONG.to_owned())?;
-    if name == http::header::TRANSFER_ENCODING {
-        return Err("bodies are sent with a Content-Length only".into());
+    // With another length, or with chunks that are none, the server takes the next request for a part of the body.
+    if [http::header::TRANSFER_ENCODING, http::header::CONTENT_LENGTH].contains(&name) {
+        return Err("a body is sent with a Content-Length, which is always its own".into());
     }
     Ok((name, value.trim().parse().map_err(|_| WRONG.to_owned())?))
 }
@@ -105,7 +106,7 @@ fn rest(target: &Target, form: &Form) -> Vec<u8> {
     }
     // A body of no bytes is said as well, where one is expected (RFC 9110 8.6).
     let has_body = !form.body.is_empty() || matches!(form.method, Method::POST | Method::PUT | Method::PATCH);
-    if has_body && !has("content-length") {
+    if has_body {
         line("Content-Length", form.body.len().to_string().as_bytes());
     }
     for (name, value) in &form.headers {
@@ -124,7 +125,8 @@ mod tests {
     fn headers_and_methods_are_read_as_they_are_written() {
         let (name, value) = header("Accept:  text/html ").unwrap();
         assert_eq!((name.as_str(), value.to_str().unwrap()), ("accept", "text/html"));
-        for wrong in ["", "Accept", ": x", "A B: c", "A: x\r\nB: c", "Transfer-Encoding: chunked"] {
+        for wrong in ["", "Accept", ": x", "A B: c", "A: x\r\nB: c", "Transfer-Encoding: chunked", "content-length: 5"]
+        {
             assert!(header(wrong).is_err(), "{wrong:?}");
         }
         assert_eq!(method("DELETE"), Ok(Method::DELETE));
