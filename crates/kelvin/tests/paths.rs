@@ -409,6 +409,42 @@ fn what_cannot_fit_is_refused_at_once() {
     assert_eq!(place.names(), ["new"]);
 }
 
+/// SQLite tells it as a full disk, or as a broken one.
+#[test]
+fn a_store_that_may_not_grow_says_by_what_limit() {
+    // In blocks of 512 or 1024 bytes: within the first page, the index of the log, and the log.
+    for blocks in [1, 8, 16, 32] {
+        let place = Place::new();
+        let limited = shell(&place, &format!("ulimit -f {blocks} && \"$0\" runs import \"$1\" --store store.sqlite"));
+        assert_refused(&limited, &["store.sqlite or its log would become larger than the ", "ulimit -f"]);
+    }
+}
+
+/// A store is made by what writes runs to it; a name of one that is read is a typo.
+#[test]
+fn a_store_that_is_read_is_not_made() {
+    let place = Place::new();
+    for words in [
+        &["runs", "list"][..],
+        &["runs", "show", "last"],
+        &["runs", "tag", "last", "a=b"],
+        &["runs", "note", "last", "x"],
+        &["runs", "delete", "last"],
+        &["runs", "prune", "--keep", "1"],
+        &["runs", "export", "last"],
+        &["runs", "push", "--to", "other.sqlite"],
+        &["report", "last"],
+        &["compare", "a", "b"],
+        &["history", "--all"],
+    ] {
+        let output = place.run(&[words, &["--store", "typo.sqlite"]].concat());
+        assert_refused(&output, &["there is no"]);
+        assert_eq!(place.names(), [""; 0], "{words:?}");
+    }
+    done(&place.run(&["runs", "import", RUN, "--store", "typo.sqlite"]));
+    done(&place.run(&["runs", "list", "--store", "typo.sqlite"]));
+}
+
 // ---- what is mounted
 
 /// A mount by someone else under the name of kelvin's mount is kept: a link there may lead elsewhere.

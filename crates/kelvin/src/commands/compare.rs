@@ -12,7 +12,7 @@ use kelvin_store::{Filter, Kin, RunLine, Store, TAG_PREFIX};
 use crate::cli::{CompareArgs, StoreArgs};
 use crate::commands::report::run_of;
 use crate::commands::shown::{Showing, Shown};
-use crate::commands::{existing_store, open_store};
+use crate::commands::{existing_store, store_to_read};
 use crate::fault::{Done, Fault};
 use crate::measure::LEARN_FROM;
 use crate::output;
@@ -100,7 +100,7 @@ fn told(mut run: Run, with_private: bool) -> Run {
 
 /// The runs from one to another, both included, that repeat one another.
 fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Result<Vec<Run>, Fault> {
-    let store = open_store(&args.store)?;
+    let store = store_to_read(&args.store)?;
     let lines = store.list(&Filter::default()).map_err(Fault::because)?;
     let place = |name: &str| {
         let id = store.find(name).map_err(|error| Fault::new(text, error))?;
@@ -119,7 +119,7 @@ fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Resul
 
 /// The runs with a tag that repeat one another.
 fn read_tagged(text: &str, args: &CompareArgs) -> Result<Vec<Run>, Fault> {
-    let store = open_store(&args.store)?;
+    let store = store_to_read(&args.store)?;
     let ids = store.find_all(text).map_err(Fault::because)?;
     let mut lines = store.list(&Filter::default()).map_err(Fault::because)?;
     lines.retain(|line| ids.contains(&line.id));

@@ -106,6 +106,25 @@ fn open_named(place: &OsStr, option: &str) -> Result<Store, Fault> {
     Ok(store)
 }
 
+/// Opens the store whose runs are wanted: a named one must be there.
+fn store_to_read(args: &StoreArgs) -> Result<Store, Fault> {
+    match &args.store {
+        Some(place) => existing(place, "--store"),
+        None => open_store(args),
+    }
+}
+
+/// A store that an option names, which must be there: reading from a new one is a typo.
+fn existing(place: &OsStr, option: &str) -> Result<Store, Fault> {
+    match location(place, option)? {
+        Location::File(path) if !path.exists() => {
+            user_file::check_directory(&path).map_err(|error| Fault::because(format!("{option} {error}")))?;
+            Err(Fault::because(format!("{option} {}: there is no such store", path.display())))
+        }
+        _ => open_named(place, option),
+    }
+}
+
 /// Where the store is that an option names.
 fn location(place: &OsStr, option: &str) -> Result<Location, Fault> {
     Location::parse(place, |name| std::env::var_os(name)).map_err(|error| Fault::new(option, error))

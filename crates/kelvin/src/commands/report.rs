@@ -16,7 +16,7 @@ use kelvin_report::{
 use kelvin_store::Store;
 
 use crate::cli::{Format, ReportArgs, StoreArgs};
-use crate::commands::{explain, open_store};
+use crate::commands::{explain, store_to_read};
 use crate::fault::{Done, Fault};
 use crate::members::{Beside, library_with};
 use crate::output::{self, Outlet};
@@ -70,9 +70,9 @@ fn found(name: &OsStr, args: &StoreArgs) -> Result<(Run, Option<Store>), Fault> 
     if path.is_file() {
         let file = File::open(path).map_err(|error| Fault::new(format!("cannot open {}", path.display()), error))?;
         let run = kelvin_store::import(file).map_err(|error| Fault::new(path.display(), error))?;
-        return Ok((run, if args.store.is_some() { Some(open_store(args)?) } else { None }));
+        return Ok((run, if args.store.is_some() { Some(store_to_read(args)?) } else { None }));
     }
-    let store = open_store(args)?;
+    let store = store_to_read(args)?;
     Ok((store.load(&name.to_string_lossy()).map_err(Fault::because)?, Some(store)))
 }
 

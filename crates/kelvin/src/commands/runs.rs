@@ -5,7 +5,7 @@ mod import;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,11 +14,11 @@ use kelvin_harness::SocketOptions;
 use kelvin_model::{Run, RunStatus};
 use kelvin_report::text::wrap;
 use kelvin_report::{Json, Render, Report};
-use kelvin_store::{AppendError, Filter, FindError, InPlace, Inserted, Location, Prune, RunLine, Store, Tag};
+use kelvin_store::{AppendError, Filter, FindError, InPlace, Inserted, Prune, RunLine, Store, Tag};
 use serde::Serialize;
 
 use crate::cli::{RunsArgs, RunsCommand};
-use crate::commands::{explain, location, open_named, open_store, runs_in_words};
+use crate::commands::{existing, explain, open_named, open_store, runs_in_words, store_to_read};
 use crate::elsewhere;
 use crate::fault::{Done, Fault};
 use crate::output::{self, Outlet};
@@ -27,7 +27,10 @@ use crate::sockets;
 
 /// `kelvin runs`.
 pub fn runs(args: &RunsArgs) -> Done {
-    let store = open_store(&args.store)?;
+    let store = match &args.command {
+        RunsCommand::Import { .. } | RunsCommand::Pull { .. } => open_store(&args.store)?,
+        _ => store_to_read(&args.store)?,
+    };
     match &args.command {
         RunsCommand::List { tags, json } => list(&store, tags, *json)?,
         RunsCommand::Show { run, json, with_samples, with_private } => {
@@ -208,16 +211,6 @@ fn removing<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindError>) ->
     let removed = removed.or_else(|_| remove(in_place.store())).map_err(|error| stays(&error))?;
     in_place.finish().map_err(|error| stays(&error))?;
     Ok(removed)
-}
-
-/// A store that an option names, which must be there: reading from a new one is a typo.
-fn existing(place: &OsStr, option: &str) -> Result<Store, Fault> {
-    match location(place, option)? {
-        Location::File(path) if !path.exists() => {
-            Err(Fault::because(format!("{option} {}: there is no such store", path.display())))
-        }
-        _ => open_named(place, option),
-    }
 }
 
 fn line(line: &RunLine) -> Line<'_> {
