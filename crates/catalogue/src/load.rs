@@ -33,6 +33,9 @@ pub const OF_USERS: &[&Metric] = &[
     &ACCEPT_QUEUE,
     &IN_NETWORK,
     &WRITTEN,
+    &BLOCKED,
+    &STALLED,
+    &STALLS,
 ];
 
 /// The metrics of a number of users whose server has more workers.
@@ -280,6 +283,26 @@ pub static WRITTEN: Metric = of_users(
      again",
 )
 .unit(Unit::BytesPerSecond, Better::Neither);
+
+/// Threads that wait in the kernel.
+pub static BLOCKED: Metric = of_users(
+    "load.blocked",
+    "Threads of the server in uninterruptible sleep (state D), on average: they wait for a disk, a journal that is flushed, or a lock in the \
+     kernel",
+)
+.unit(Unit::Count, Better::Neither);
+
+/// Time without any byte of an answer.
+pub static STALLED: Metric = of_users(
+    "load.stalled",
+    "Share of the time in stalls: no byte of any answer came for 5 ms or longer, ten median response times and twenty mean times between \
+     answers",
+)
+.unit(Unit::Ratio, Better::Lower);
+
+/// How often that was.
+pub static STALLS: Metric =
+    of_users("load.stalls", "Stalls a second, as load.stalled has them").unit(Unit::PerSecond, Better::Lower);
 
 /// Use of a resource.
 pub static UTILISATION: Metric = of_resources(

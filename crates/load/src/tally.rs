@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kelvin_model::load::{Errors, Latency, Load, Second};
+use kelvin_model::load::{Errors, Latency, Load, Second, Stalls};
 use kelvin_stats::Histogram;
 
 /// Nanoseconds of a second.
@@ -65,6 +65,9 @@ pub(crate) struct Tally {
     shortest: u64,
     /// Nanoseconds in flight of all requests together.
     in_flight: u64,
+    /// Until when bytes of answers are known to have come, and the times without any that may be stalls.
+    came: u64,
+    quiet: Vec<u64>,
     pub(crate) series: Vec<Second>,
     second: Second,
     times: Histogram,
@@ -87,6 +90,8 @@ impl Tally {
             last: 0,
             shortest: u64::MAX,
             in_flight: 0,
+            came: 0,
+            quiet: Vec::new(),
             series: Vec::new(),
             second: Second::default(),
             times: Histogram::new(),
@@ -103,6 +108,7 @@ impl Tally {
 
     /// So many bytes of a body were read, whatever becomes of its answer.
     pub(crate) fn came(&mut self, at: u64, bytes: u64) {
+        self.quiet_until(at);
         if self.window.contains(&at) {
             self.received += bytes;
         }
@@ -193,6 +199,7 @@ impl Tally {
             service: latency(&self.service),
             errors: self.errors.clone(),
             in_flight: self.in_flight(),
+            stalls: self.stalls(),
             series: self.series.clone(),
             ..Load::empty("")
         }
@@ -217,6 +224,26 @@ impl Tally {
         (self.in_flight > 0).then(|| self.in_flight as f64 / (self.window.end - self.window.start) as f64)
     }
 
+    /// Something came: a time without anything is over.
+    fn quiet_until(&mut self, at: u64) {
+        let quiet = at.min(self.window.end).saturating_sub(self.came.max(self.window.start));
+        if quiet >= Stalls::LEAST {
+            self.quiet.push(quiet);
+        }
+        self.came = self.came.max(at);
+    }
+
+    /// The times without anything that no chance makes so long.
+    fn stalls(&self) -> Stalls {
+        let answers = self.requests + self.errors.count();
+        let mean = self.seconds() * SECOND as f64 / answers.max(1) as f64;
+        let least = (Stalls::MEANS * mean).max(Stalls::RESPONSES * self.response.quantile(0.5).unwrap_or(0.0));
+        let last = self.window.end.saturating_sub(self.came.max(self.window.start));
+        let all = self.quiet.iter().copied().chain([last].into_iter().filter(|&quiet| quiet >= Stalls::LEAST));
+        let stalls: Vec<u64> = all.filter(|&quiet| quiet as f64 >= least).collect();
+        Stalls { count: stalls.len() as u64, seconds: stalls.iter().sum::<u64>() as f64 / SECOND as f64 }
+    }
+
     fn is_counted(&self, times: Times) -> bool {
         self.window.contains(match self.belongs {
             Belongs::WhenOver => &times.over,
@@ -225,6 +252,10 @@ impl Tally {
     }
 
     fn flew(&mut self, times: Times) {
+        // Also of an answer without a body.
+        if self.window.contains(&times.over) {
+            self.quiet_until(times.over);
+        }
         let (from, to) = (times.sent.max(self.window.start), times.over.min(self.window.end));
         self.in_flight += to.saturating_sub(from);
     }
@@ -337,6 +368,41 @@ mod tests {
         let [due, over] = [12 * SECOND, 12 * SECOND + SECOND / 10];
         stopped.answer(Times { due, sent: due, over, own: 0 }, 1);
         assert_eq!([13, 21].map(|sent| stopped.unanswered(times(sent, sent, 22))), [true, false]);
+    }
+
+    #[test]
+    fn stalls_are_times_without_a_byte_that_chance_does_not_make() {
+        // An answer each millisecond, but for 300 ms of each second.
+        let answered = |is_silent: fn(u64) -> bool| {
+            let mut tally = tally(Belongs::WhenOver);
+            for at in (0..10_000).filter(|at| !is_silent(at % 1000)) {
+                let over = 10 * SECOND + at * 1_000_000;
+                tally.answer(Times { due: over - 900_000, sent: over - 900_000, over, own: 0 }, 1);
+            }
+            tally.end(20 * SECOND);
+            tally.figures().stalls
+        };
+        let stalls = answered(|at| at < 300);
+        assert_eq!(stalls.count, 10);
+        assert!((stalls.seconds - 3.0).abs() < 0.02, "{stalls:?}");
+        // At the end of each second, the last of which is over with the measured time.
+        assert_eq!(answered(|at| at >= 700).count, 10);
+        // Twenty mean times between answers, or ten response times, are no stall yet.
+        assert_eq!(answered(|at| at < 15), Stalls::default());
+        assert_eq!(answered(|_| false), Stalls::default());
+        // Of a request each 300 ms nothing is known.
+        assert_eq!(answered(|at| at % 300 != 0), Stalls::default());
+    }
+
+    #[test]
+    fn an_answer_that_comes_slowly_is_no_stall() {
+        let mut tally = tally(Belongs::WhenOver);
+        for at in 0..1000 {
+            tally.came(10 * SECOND + at * 10_000_000, 1);
+        }
+        tally.answer(times(10, 10, 19), 1000);
+        tally.end(20 * SECOND);
+        assert_eq!(tally.figures().stalls, Stalls::default());
     }
 
     #[test]

@@ -49,6 +49,9 @@ pub struct Load {
     pub connections: u64,
     /// Requests that were sent again on a new connection, because the server had closed the one that they went out on.
     pub sent_again: u64,
+    /// Times in which no byte of an answer came.
+    #[serde(default)]
+    pub stalls: Stalls,
     /// Each second.
     pub series: Vec<Second>,
     /// The generator itself.
@@ -75,6 +78,7 @@ impl Load {
             in_flight: None,
             connections: 0,
             sent_again: 0,
+            stalls: Stalls::default(),
             series: Vec::new(),
             generator: Generator::default(),
         }
@@ -198,6 +202,25 @@ impl Errors {
             self.connect + self.no_port + self.closed + self.timed_out + self.short + self.malformed + self.wrong;
         whole + self.status.values().sum::<u64>()
     }
+}
+
+/// Times in which no byte of any answer came: for [`Stalls::LEAST`] or longer, and longer than chance makes them of answers that come by
+/// themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stalls {
+    /// How many.
+    pub count: u64,
+    /// Seconds of all together.
+    pub seconds: f64,
+}
+
+impl Stalls {
+    /// Nanoseconds of the shortest.
+    pub const LEAST: u64 = 5_000_000;
+    /// Mean times between answers that the shortest takes: of answers at random times one in e^20 is as long.
+    pub const MEANS: f64 = 20.0;
+    /// Median response times that it takes: of a few users all may wait for as long as an answer takes.
+    pub const RESPONSES: f64 = 10.0;
 }
 
 /// One second of the measured time, by when answers were whole.

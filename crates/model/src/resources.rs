@@ -177,6 +177,10 @@ pub struct Memory {
     pub paged_in: u64,
     /// Page faults that waited for a device (`pgmajfault`).
     pub major_faults: u64,
+    /// Pages of files that were read again soon after their memory was given up (`workingset_refault_file`); `None` where the kernel does
+    /// not count them, and in a look of a kelvin that did not read it.
+    #[serde(default)]
+    pub refaults: Option<u64>,
 }
 
 /// Nanoseconds in which at least one task of the host waited (/proc/pressure, `some`), or all that had work did (`full`, which has no
@@ -243,6 +247,14 @@ pub struct Served {
     pub accept_queue: Queue,
     /// Samples so far.
     pub sampled: u64,
+    /// Thread-nanoseconds: the integral over time of the server's own threads in uninterruptible sleep, at most 256 of them, by samples. `None`
+    /// in a look of a kelvin that did not say so.
+    #[serde(default)]
+    pub blocked: Option<f64>,
+    /// Nanoseconds for which the thread that takes the samples was runnable without a CPU: no request waited for that. `None` in a look of a
+    /// kelvin that did not say so, and where the kernel does not count it.
+    #[serde(default)]
+    pub sampling_without_cpu: Option<f64>,
     /// The congestion control of its connections, by which it sends. `None` in a look of a kelvin that did not say so.
     #[serde(default)]
     pub congestion_control: Option<String>,
@@ -340,6 +352,9 @@ mod tests {
             "\"unacknowledged\":null,",
             ",\"congestion_control\":null",
             "\"sending\":null,",
+            "\"blocked\":null,",
+            "\"sampling_without_cpu\":null,",
+            ",\"refaults\":null",
             "\"allowed_busy\":null,",
             "\"allowed_idle\":null,",
         ];

@@ -57,6 +57,7 @@ pub(crate) fn memory(root: Root<'_>) -> Memory {
         // In KiB, whatever the size of a page.
         paged_in: counted("pgpgin").saturating_mul(1024),
         major_faults: counted("pgmajfault"),
+        refaults: value(&since, "workingset_refault_file", ' ').and_then(|value| value.parse().ok()),
     }
 }
 
@@ -141,13 +142,14 @@ mod tests {
     fn memory_and_pressure_are_in_bytes_and_nanoseconds() {
         let tree = Tree::default();
         tree.fill("proc/meminfo", "MemAvailable: 100 kB\nActive(file): 3 kB\nInactive(file): 4 kB\n");
-        tree.fill("proc/vmstat", "nr_free_pages 5\npgpgin 8\npgpgout 9\npgmajfault 6\n");
+        tree.fill("proc/vmstat", "nr_free_pages 5\npgpgin 8\npgpgout 9\npgmajfault 6\nworkingset_refault_file 5\n");
         tree.fill(
             "proc/pressure/io",
             "some avg10=1.00 avg60=0 avg300=0 total=7\nfull avg10=0 avg60=0 avg300=0 total=1\n",
         );
         let root = Root::new(tree.path());
-        let expected = Memory { available: 100 << 10, file_cache: 7 << 10, paged_in: 8 << 10, major_faults: 6 };
+        let expected =
+            Memory { available: 100 << 10, file_cache: 7 << 10, paged_in: 8 << 10, major_faults: 6, refaults: Some(5) };
         assert_eq!(memory(root), expected);
         assert_eq!(pressure(root), Pressure { io: Some(7000.0), io_full: Some(1000.0), ..Pressure::default() });
     }

@@ -84,6 +84,12 @@ impl Watched {
         host::throttled_for(&groups)
     }
 
+    /// Its threads in uninterruptible sleep, now, of at most so many of each process: they wait for a disk, or for a lock in the kernel.
+    pub fn blocked(&self, most: usize) -> u32 {
+        let root = Root::new(&self.root);
+        Family::read(root, self.process, self.scope).map_or(0, |family| family.blocked(root, most))
+    }
+
     /// What has been used until now.
     ///
     /// # Errors

@@ -102,6 +102,11 @@ impl Family {
 }
 
 impl Family {
+    /// Threads in uninterruptible sleep, of at most so many of each process.
+    pub(crate) fn blocked(&self, root: Root<'_>, most: usize) -> u32 {
+        self.0.iter().map(|member| member.blocked(root, most)).sum()
+    }
+
     /// Bytes by a counter of proc_pid_io(5), which also counts those of ended threads and of children that were waited for.
     fn moved(&self, root: Root<'_>, counter: &str) -> Option<u64> {
         let of = |member: &Member| value(&root.text(&member.file("io"))?, counter, ':')?.parse::<u64>().ok();
@@ -121,6 +126,13 @@ impl Member {
         bytes("RssAnon").saturating_add(bytes("RssShmem"))
     }
 
+    /// Its threads in uninterruptible sleep.
+    fn blocked(&self, root: Root<'_>, most: usize) -> u32 {
+        let stat = |thread: &u32| root.text(&self.file(&format!("task/{thread}/stat")));
+        let is_blocked = |text: &String| state(text) == Some('D');
+        self.threads.iter().take(most).filter_map(stat).filter(is_blocked).count() as u32
+    }
+
     fn schedules(&self, root: Root<'_>) -> impl Iterator<Item = (u32, Schedule)> {
         let schedule = move |thread: &u32| {
             Some((*thread, parse_schedule(&root.text(&self.file(&format!("task/{thread}/schedstat")))?)?))
@@ -136,6 +148,11 @@ pub(crate) fn allowed(root: Root<'_>, process: u32) -> Vec<u32> {
 
 fn stat(root: Root<'_>, process: u32) -> Option<ProcessStat> {
     parse_process_stat(&root.text(&format!("/proc/{process}/stat"))?)
+}
+
+/// The state of a thread (proc_pid_stat(5)): the letter after its name, which may have any characters.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 /// The threads of a process by their numbers.

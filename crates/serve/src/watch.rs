@@ -19,7 +19,7 @@ use kelvin_sys::net::arrival::{keep, peek};
 use kelvin_sys::net::departure;
 use kelvin_sys::net::waiting::{Limited, OnTheWay, Sending, on_the_way, queue, sending, unacknowledged, unread};
 use kelvin_sys::random::split_mix;
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::usage::{CounterFile, Who, usage};
 
 use crate::counters::{Ahead, Counters, LATER, Slot, Span, Totals};
 use crate::error::{Error, Result};
@@ -34,6 +34,12 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const LATE: u64 = 3;
 /// Times that what a sample cost is waited until the next one: with thousands of connections they take at most 2 % of a CPU.
 const PATIENCE: u32 = 50;
+
+/// Least time between two looks at which of the server's threads are in uninterruptible sleep, and how many times what a look cost is
+/// waited until the next one: they take at most 1 % of a CPU. And how many threads are looked at.
+const BETWEEN_STATES: Duration = Duration::from_millis(20);
+const PATIENCE_FOR_STATES: u32 = 100;
+const MOST_STATES: usize = 256;
 
 /// Longest time of reading what connections have counted, in nanoseconds: with thousands of them it takes a tenth. And how often it is
 /// read at most until that is so.
@@ -227,6 +233,10 @@ struct Sums {
     /// The connection of which it is found out next when its answers leave.
     next: usize,
     sampled: u64,
+    /// Thread-nanoseconds in uninterruptible sleep.
+    blocked: u64,
+    /// Nanoseconds for which the thread that takes samples had no CPU.
+    without_cpu: Option<u64>,
     /// The generator of what is left to chance.
     random: u64,
 }
@@ -345,14 +355,20 @@ impl Watch {
     /// Takes samples at random moments until it is over. A fixed period could keep step with what it samples.
     pub fn go_on(&self, is_over: &AtomicBool) {
         let random = std::hash::RandomState::new();
+        let mut schedule = CounterFile::open("/proc/thread-self/schedstat").ok();
+        let mut states = States { last: monotonic(), due: 0 };
         while !is_over.load(Ordering::Acquire) {
+            states.sample(self);
             // Of CPU time: a sample that had to wait for a CPU has cost no more.
             let before = usage(Who::Thread);
             self.sample();
             let used = usage(Who::Thread).since(before);
             let cost = Duration::from_nanos(used.user + used.system);
             let pause = pause(cost, std::hash::BuildHasher::hash_one(&random, monotonic()));
-            locked(&self.sums).pause = pause;
+            let without_cpu = schedule.as_mut().and_then(|file| without_cpu(file.read().ok()?));
+            let mut sums = locked(&self.sums);
+            (sums.pause, sums.without_cpu) = (pause, without_cpu);
+            drop(sums);
             std::thread::park_timeout(pause);
         }
     }
@@ -407,9 +423,38 @@ impl Watch {
             send_buffer_limited: limited.by_buffer as f64,
             accept_queue: Queue { now: queue.now, max: queue.most },
             sampled: sums.sampled,
+            blocked: Some(sums.blocked as f64),
+            sampling_without_cpu: sums.without_cpu.map(|time| time as f64),
             congestion_control: kelvin_sys::net::congestion_control(listener).ok(),
         }
     }
+}
+
+/// When threads were last looked at for their states, and are to be looked at again.
+struct States {
+    last: u64,
+    due: u64,
+}
+
+impl States {
+    /// Looks at them if it is time to: each look stands for the time since the last one.
+    fn sample(&mut self, watch: &Watch) {
+        let now = monotonic();
+        if now < self.due {
+            return;
+        }
+        let before = usage(Who::Thread);
+        let blocked = u64::from(watch.own.blocked(MOST_STATES));
+        let used = usage(Who::Thread).since(before);
+        locked(&watch.sums).blocked += blocked * (now - std::mem::replace(&mut self.last, now));
+        let cost = Duration::from_nanos(used.user + used.system);
+        self.due = now + BETWEEN_STATES.max(cost.saturating_mul(PATIENCE_FOR_STATES)).as_nanos() as u64;
+    }
+}
+
+/// Nanoseconds that a thread was runnable without a CPU: the second number of schedstat.
+fn without_cpu(text: &str) -> Option<u64> {
+    text.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// What sockets tell.

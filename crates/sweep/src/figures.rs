@@ -3,10 +3,10 @@
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::hosts::Host;
 use kelvin_catalogue::load::{
-    ACCEPT_QUEUE, AWAITED, BUSY, Between, CACHE_HITS, CAPACITY, CAPACITY_BYTES, CLIENT_MEMORY, ERRORS, FILE_BYTES,
-    FILES, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS, MORE_WORKERS, Pattern, RATE, RESPONSE, RESPONSE_P50,
-    RESPONSE_P95, RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, SERVICE, THINK, THROUGHPUT, USERS, UTILISATION,
-    WRITTEN,
+    ACCEPT_QUEUE, AWAITED, BLOCKED, BUSY, Between, CACHE_HITS, CAPACITY, CAPACITY_BYTES, CLIENT_MEMORY, ERRORS,
+    FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS, MORE_WORKERS, Pattern, RATE, RESPONSE, RESPONSE_P50,
+    RESPONSE_P95, RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, SERVICE, STALLED, STALLS, THINK, THROUGHPUT,
+    USERS, UTILISATION, WRITTEN,
 };
 use kelvin_model::load::Latency;
 use kelvin_model::{Case, Metric, OverheadReading, Reading, Readings};
@@ -84,6 +84,9 @@ pub(crate) fn of_users(visited: &Visited) -> Vec<Reading> {
         (&ACCEPT_QUEUE, own.map(|own| own.accept_queue)),
         (&IN_NETWORK, own.and_then(|own| own.in_network)),
         (&WRITTEN, server.written()),
+        (&BLOCKED, own.and_then(|own| own.blocked)),
+        (&STALLED, Some((load.stalls.seconds / seconds).min(1.0))),
+        (&STALLS, Some(load.stalls.count as f64 / seconds)),
     ];
     all.into_iter().filter_map(|(metric, value)| Some(reading(metric, value?))).collect()
 }

@@ -5,7 +5,7 @@ use kelvin_catalogue::load::hosts::{
     CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_BYTES, DISK_READ_SIZE, DISK_READS,
     DISK_WRITE_SIZE, DISK_WRITES, DISK_WRITTEN_BYTES, FILE_CACHE, Host, LISTEN_DROPS, LISTEN_OVERFLOWS, MAJOR_FAULTS,
     MEMORY_AVAILABLE, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY, PRESSURE_MEMORY_FULL, PROCESSES,
-    RETRANSMITTED, RUNNABLE, SOCKETS, SWITCHES, THREADS, WITHOUT_CPU,
+    REFAULTS, RETRANSMITTED, RUNNABLE, SOCKETS, SWITCHES, THREADS, WITHOUT_CPU,
 };
 use kelvin_model::resources::{Cpu, Look};
 use kelvin_model::{Metric, Name, Planned, Reading};
@@ -44,14 +44,14 @@ const fn process(metric: &'static Metric, of: fn(&Used) -> Option<f64>) -> Figur
     Figure { metric, whose: Whose::Process, of }
 }
 
-static FIGURES: [Figure; 28] = [
+static FIGURES: [Figure; 29] = [
     host(&CPU_USER, |used| share_of_cpus(used, |cpu| cpu.user)),
     host(&CPU_SYSTEM, |used| share_of_cpus(used, |cpu| cpu.system)),
     host(&CPU_STEAL, |used| share_of_cpus(used, |cpu| cpu.steal)),
     process(&CPU_THROTTLED, throttled),
     process(&CPU_ALLOWED, allowed),
     host(&RUNNABLE, |used| Some(used.of_edges(|look| f64::from(look.cpu.running)))),
-    process(&WITHOUT_CPU, |used| used.mean(|look| look.process.without_cpu)),
+    process(&WITHOUT_CPU, without_cpu),
     process(&SWITCHES, switches),
     host(&PRESSURE_CPU, |used| used.mean(|look| look.pressure.cpu)),
     host(&PRESSURE_IO, |used| used.mean(|look| look.pressure.io)),
@@ -61,6 +61,7 @@ static FIGURES: [Figure; 28] = [
     host(&MEMORY_AVAILABLE, |used| Some(used.end().memory.available as f64)),
     host(&FILE_CACHE, |used| Some(used.end().memory.file_cache as f64)),
     host(&MAJOR_FAULTS, |used| Some(used.a_second(|look| look.memory.major_faults as f64))),
+    host(&REFAULTS, refaults),
     host(&DISK_READS, |used| Some(used.disk()?.reads)),
     host(&DISK_WRITES, |used| Some(used.disk()?.writes)),
     host(&DISK_READ_SIZE, |used| used.disk().map(|disk| mean(disk.read_bytes, disk.reads))),
@@ -77,9 +78,15 @@ static FIGURES: [Figure; 28] = [
 
 /// The figures of each host in a visit. What both ends have in common is the server's.
 pub(crate) fn of_hosts(visited: &Visited, between: Between) -> Vec<(Host, Vec<Reading>)> {
+    // Of the client's threads requests wait for the one that sends and reads.
+    let generator = visited.load.generator.without_cpu.map(|seconds| seconds / visited.load.seconds.max(1e-9));
     let of = |(host, used): (Host, &Used)| {
         let its = FIGURES.iter().filter(|figure| host == Host::Server || is_apart(figure.whose, between));
-        (host, its.filter_map(|figure| Some(reading(figure.metric, (figure.of)(used)?))).collect())
+        let value = |figure: &Figure| match (host, figure.metric.id == WITHOUT_CPU.id) {
+            (Host::Client, true) => generator.or_else(|| (figure.of)(used)),
+            _ => (figure.of)(used),
+        };
+        (host, its.filter_map(|figure| Some(reading(figure.metric, value(figure)?))).collect())
     };
     [(Host::Server, &visited.server), (Host::Client, &visited.client)].into_iter().map(of).collect()
 }
@@ -145,6 +152,18 @@ fn allowed(used: &Used) -> Option<f64> {
     let busy = allowed_busy.map(|_| since(|cpu| cpu.allowed_busy))?;
     let all = busy + allowed_idle.map(|_| since(|cpu| cpu.allowed_idle))?;
     (all > 0.0).then(|| busy / all)
+}
+
+/// Those that requests wait for: not the one of the server that takes samples.
+fn without_cpu(used: &Used) -> Option<f64> {
+    let sampling = used.server().and_then(|own| own.sampling_without_cpu).unwrap_or(0.0);
+    Some((used.mean(|look| look.process.without_cpu)? - sampling).max(0.0))
+}
+
+fn refaults(used: &Used) -> Option<f64> {
+    let of = |look: &Look| look.memory.refaults;
+    of(used.end())?;
+    Some(used.a_second(|look| of(look).unwrap_or_default() as f64))
 }
 
 /// A second.

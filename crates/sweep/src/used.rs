@@ -46,6 +46,10 @@ pub(crate) struct ServerUse {
     pub in_network: Option<f64>,
     /// Connections that wait to be accepted.
     pub accept_queue: f64,
+    /// Its threads in uninterruptible sleep.
+    pub blocked: Option<f64>,
+    /// How much of the time the thread that takes samples had no CPU.
+    pub sampling_without_cpu: Option<f64>,
 }
 
 impl Used {
@@ -201,9 +205,16 @@ impl Used {
             bound: to.workers,
             window: share(since(|served| served.window_limited), in_flight),
             in_network: to.sending.and(from.sending).and_then(|_| share(since(in_network), in_flight)),
+            blocked: grown(from.blocked, to.blocked).map(|blocked| blocked / time),
+            sampling_without_cpu: grown(from.sampling_without_cpu, to.sampling_without_cpu).map(|waited| waited / time),
             accept_queue: f64::midpoint(f64::from(from.accept_queue.now), f64::from(to.accept_queue.now)),
         })
     }
+}
+
+/// How much a counter has grown that not every server has.
+fn grown(from: Option<f64>, to: Option<f64>) -> Option<f64> {
+    Some((to? - from?).max(0.0))
 }
 
 /// Bytes that a server's clients have, as far as it says so.

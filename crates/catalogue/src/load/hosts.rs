@@ -25,6 +25,7 @@ pub const OF_HOSTS: &[&Metric] = &[
     &MEMORY_AVAILABLE,
     &FILE_CACHE,
     &MAJOR_FAULTS,
+    &REFAULTS,
     &DISK_READS,
     &DISK_WRITES,
     &DISK_READ_SIZE,
@@ -164,6 +165,14 @@ pub static FILE_CACHE: Metric =
 /// Page faults that waited for a device.
 pub static MAJOR_FAULTS: Metric =
     of_hosts("load.host.major_faults", "Page faults of the host a second that waited for a device", Unit::PerSecond);
+
+/// Pages of files that were in memory not long ago.
+pub static REFAULTS: Metric = of_hosts(
+    "load.host.refaults",
+    "Pages of files a second that the host read again soon after it had given up their memory (workingset_refault_file of /proc/vmstat): the \
+     files in use do not fit",
+    Unit::PerSecond,
+);
 
 /// Reads of the disk.
 pub static DISK_READS: Metric =
