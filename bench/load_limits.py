@@ -5,7 +5,8 @@ Each case is one study with a limit that is known by construction: a link shaped
 control group, a quota of CPU time on either side, few workers, a client that cannot take more, a full accept queue, a lock that nobody
 watches, a link that is slower further on, a sleep of each request, requests that are turned away, two limits near balance, and cases in
 which nothing is reached. Others were built to fool it: a lock, a sleep, a slow upstream
-and a stall in the server's receive path, a quota that changes in the middle or cannot be seen, connections that are accepted one by
+and a stall in the server's receive path, a log that is flushed, a server that is stopped now and then, memory that holds the files of few
+users only, a neighbour of either end, a quota that changes in the middle or cannot be seen, connections that are accepted one by
 one, a lock and a link in turn, a client that waits at its reads, other work on all CPUs. Of each the verdict is compared, and where the
 construction gives it, the throughput at saturation (within 5 %) and the knee (within one step of the numbers of users that were visited).
 
@@ -19,6 +20,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -155,17 +157,62 @@ def lock(microseconds, *accepted):
     return planted
 
 
-def waits(places, microseconds, options="", stall=0, turn=0, reading=0, spin=0, flushed=0):
+def waits(places, microseconds, options="", stall=0, period=1000, turn=0, reading=0, spin=0, flushed=0):
     """A server of the study's own in which each request that is received waits, at so many places at a time, or all of them now and then,
     or in every other few seconds, or on its CPU, or for so many bytes of a log to be flushed; or a client that waits at each answer."""
 
     @contextmanager
     def planted(on):
         library = common.build_preloaded("planted_wait", on.base)
-        figures = {"PLANTED_PLACES": places, "PLANTED_US": microseconds, "PLANTED_STALL_MS": stall}
+        figures = {"PLANTED_PLACES": places, "PLANTED_US": microseconds, "PLANTED_STALL_MS": stall, "PLANTED_PERIOD_MS": period}
         figures |= {"PLANTED_TURN_S": turn, "PLANTED_READ_US": reading, "PLANTED_SPIN": spin}
         figures |= {"PLANTED_FLUSHED": flushed, "PLANTED_LOG": Path(on.base, "log")}
         yield [{"LD_PRELOAD": str(library), **{name: str(value) for name, value in figures.items()}}, "--server-options", options]
+
+    return planted
+
+
+def stopped(milliseconds, period):
+    """A server that runs already, and is stopped for so many milliseconds of each period."""
+
+    @contextmanager
+    def planted(on):
+        over = threading.Event()
+        with telling(on.kelvin, on.base, 128, 20_000, told=(process := [])) as (address, words):
+
+            def stop():
+                while not over.wait((period - milliseconds) / 1000):
+                    process[0].send_signal(signal.SIGSTOP)
+                    over.wait(milliseconds / 1000)
+                    process[0].send_signal(signal.SIGCONT)
+
+            stopper = threading.Thread(target=stop)
+            stopper.start()
+            try:
+                yield ["--url", f"http://{address}/", *words]
+            finally:
+                over.set()
+                stopper.join()
+
+    return planted
+
+
+def memory_for_few(held, limit):
+    """A server of a control group of so much memory, in which each connection holds so much of it, and files have the rest."""
+
+    @contextmanager
+    def planted(on):
+        library = common.build_preloaded("planted_wait", on.base)
+        environment = {**os.environ, "LD_PRELOAD": str(library), "PLANTED_HELD": str(held)}
+        with cgroup("memory", memory__limit_in_bytes=str(limit)) as door:
+            enter = lambda: door.write_text(str(os.getpid()))
+            with telling(on.kelvin, on.base, 128, 200_000, env=environment, preexec_fn=enter) as (address, words):
+                # Who reads them first has them in its group.
+                for file in Path(on.base, "served").iterdir():
+                    with open(file, "rb") as opened:
+                        os.fsync(opened.fileno())
+                        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                yield ["--url", f"http://{address}/", *words]
 
     return planted
 
@@ -251,6 +298,15 @@ def other_work(_):
     with ExitStack() as stack:
         for _ in range(2 * os.cpu_count()):
             stack.enter_context(started(LOOP))
+        yield []
+
+
+@contextmanager
+def neighbours_of_client(_):
+    """Two busy loops on the CPU that a study has its load generator on."""
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(started(["taskset", "-c", str(common.last_allowed_cpu()), *LOOP]))
         yield []
 
 
@@ -399,6 +455,16 @@ CASES = {
         ["--file-size", "20kB", "--users", FEW],
         Expected("in_turn: disk", "each: disk"),
     ),
+    "a log that is flushed in the loops": (
+        waits(0, 0, flushed=100),
+        ["--file-size", "20kB", "--users", FEW],
+        Expected("in_turn: disk", "each: disk"),
+    ),
+    "memory for the files of few users": (
+        memory_for_few(4 * 2**20, 64 * 2**20),
+        ["--users", "1,2,4,6,8,10,12"],
+        Expected("memory: disk"),
+    ),
     "connections turned away": (
         waits(0, 10_000, "--model thread --connections 3"),
         ["--file-size", "20kB", "--users", FEW],
@@ -412,7 +478,12 @@ CASES = {
     "a stall each second": (
         waits(0, 0, "--model pool --threads 4", stall=300),
         ["--file-size", "20kB", "--users", "1,2,4,8,16"],
-        Expected("unknown: nothing_full", "unknown: nothing_busy", is_seen=False),
+        Expected("stalls: server"),
+    ),
+    "a server that is stopped": (
+        stopped(150, 500),
+        ["--users", "1,2,4,8,16"],
+        Expected("stalls: server", "stalls: between"),
     ),
     "accepts throttled": (
         lock(0, 40),
@@ -447,7 +518,12 @@ CASES = {
     "other work": (
         other_work,
         ["--between", "namespaces", "--file-size", "100kB", "--users", FEW],
-        Expected("server-cpu", "client", "unknown: other_work", is_seen=False),
+        Expected("other_work: server", "other_work: client", "server-cpu", "client"),
+    ),
+    "a neighbour beside the client": (
+        neighbours_of_client,
+        ["--file-size", "100kB", "--users", FEW],
+        Expected("other_work: client", "client"),
     ),
     "a neighbour on the server's CPUs": (
         neighbours,
@@ -457,7 +533,7 @@ CASES = {
     "a link without a rate": (
         nothing,
         ["--between", "namespaces", "--users", FEW],
-        Expected("server-cpu", "server-thread", "client", "unknown: nothing_full", "unknown: other_work"),
+        Expected("server-cpu", "server-thread", "client", "unknown: nothing_full"),
     ),
     "link and disk alike": (
         both(link(80 * MB), disk_bytes(round(80 * MB / 8 * PAYLOAD * FROM_DISK))),

@@ -4,20 +4,24 @@
  * PLANTED_PLACES: how many may wait at a time (1: a lock; 0: any number, a sleep). PLANTED_US: microseconds that each waits.
  * PLANTED_STALL_MS: instead, all wait for so long once in each second. PLANTED_TURN_S: only in every other so many seconds.
  * PLANTED_READ_US: microseconds for which a client waits at each answer. PLANTED_SPIN: each waits for its place and in it on its CPU.
+ * PLANTED_PERIOD_MS: the period of these stalls, 1000 if none is given.
+ * PLANTED_HELD: each socket that sends requests has so many bytes of memory, until none has come for 300 ms.
  * PLANTED_FLUSHED: instead, each has so many bytes of PLANTED_LOG flushed to its device. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 static sem_t places;
-static long limit, microseconds, stall, turn, reading, spin, flushed;
+static long limit, microseconds, stall, period, turn, reading, spin, flushed, held;
 static int is_server, log_file = -1;
 
 static long of(const char *name)
@@ -38,6 +42,10 @@ __attribute__((constructor)) static void begin(void)
 	limit = of("PLANTED_PLACES");
 	microseconds = of("PLANTED_US");
 	stall = of("PLANTED_STALL_MS");
+	period = of("PLANTED_PERIOD_MS");
+	if (period == 0)
+		period = 1000;
+	held = of("PLANTED_HELD");
 	turn = of("PLANTED_TURN_S");
 	reading = of("PLANTED_READ_US");
 	spin = of("PLANTED_SPIN");
@@ -72,6 +80,37 @@ static void flush_here(void)
 	free(bytes);
 }
 
+/* What sockets hold, and when they last had a request. */
+static struct {
+	char *bytes;
+	long used;
+} holds[4096];
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
+
+static void hold_here(int socket)
+{
+	static long looked;
+	long now = now_in_us();
+	pthread_mutex_lock(&holding);
+	if (socket >= 0 && socket < 4096) {
+		if (holds[socket].bytes == NULL) {
+			holds[socket].bytes = mmap(NULL, (size_t)held, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			if (holds[socket].bytes == MAP_FAILED)
+				abort();
+			memset(holds[socket].bytes, 1, (size_t)held);
+		}
+		holds[socket].used = now;
+	}
+	for (int other = 0; now - looked > 100000 && other < 4096; other++)
+		if (holds[other].bytes != NULL && now - holds[other].used > 300000) {
+			munmap(holds[other].bytes, (size_t)held);
+			holds[other].bytes = NULL;
+		}
+	if (now - looked > 100000)
+		looked = now;
+	pthread_mutex_unlock(&holding);
+}
+
 static void wait_here(void)
 {
 	if (flushed > 0)
@@ -83,7 +122,7 @@ static void wait_here(void)
 	if (stall > 0) {
 		struct timespec now;
 		clock_gettime(CLOCK_REALTIME, &now);
-		long milliseconds = now.tv_nsec / 1000000;
+		long milliseconds = (now.tv_sec * 1000 + now.tv_nsec / 1000000) % period;
 		if (milliseconds < stall)
 			usleep((useconds_t)(stall - milliseconds) * 1000);
 		return;
@@ -101,9 +140,11 @@ static int is_request(const char *bytes, ssize_t length)
 	return length > 9 && memcmp(bytes, "GET /", 5) == 0 && memcmp(bytes, "GET /.k", 7) != 0;
 }
 
-static void look_at(const char *bytes, ssize_t length)
+static void look_at(int socket, const char *bytes, ssize_t length)
 {
-	if (is_server && is_request(bytes, length))
+	if (is_server && held > 0 && is_request(bytes, length))
+		hold_here(socket);
+	else if (is_server && is_request(bytes, length))
 		wait_here();
 	else if (reading > 0 && !is_server && length > 9 && memcmp(bytes, "HTTP/1.1 ", 9) == 0)
 		usleep((useconds_t)reading);
@@ -115,7 +156,7 @@ ssize_t recv(int socket, void *bytes, size_t most, int flags)
 	if (!next)
 		next = (ssize_t(*)(int, void *, size_t, int))dlsym(RTLD_NEXT, "recv");
 	ssize_t length = next(socket, bytes, most, flags);
-	look_at(bytes, length);
+	look_at(socket, bytes, length);
 	return length;
 }
 
@@ -126,7 +167,7 @@ ssize_t recvmsg(int socket, struct msghdr *message, int flags)
 		next = (ssize_t(*)(int, struct msghdr *, int))dlsym(RTLD_NEXT, "recvmsg");
 	ssize_t length = next(socket, message, flags);
 	if (length > 0 && message->msg_iovlen > 0)
-		look_at(message->msg_iov[0].iov_base, length);
+		look_at(socket, message->msg_iov[0].iov_base, length);
 	return length;
 }
 
@@ -136,6 +177,6 @@ ssize_t read(int file, void *bytes, size_t most)
 	if (!next)
 		next = (ssize_t(*)(int, void *, size_t))dlsym(RTLD_NEXT, "read");
 	ssize_t length = next(file, bytes, most);
-	look_at(bytes, length);
+	look_at(file, bytes, length);
 	return length;
 }
