@@ -4,12 +4,12 @@ use kelvin_analysis::testing::load::{Planted, Simulated, Station, grid, together
 use kelvin_analysis::testing::study;
 use kelvin_analysis::{Answer, Concluded, Study, studies};
 use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::Resource::{self, Disk, Generator, Link, ServerCpu, ServerThread, Workers};
+use kelvin_catalogue::load::Resource::{self, ClientCpu, Disk, Generator, Link, ServerCpu, ServerThread, Workers};
 use kelvin_catalogue::load::hosts::{
-    CPU_ALLOWED, CPU_STEAL, CPU_THROTTLED, CPU_USER, DISK_WRITES, LISTEN_OVERFLOWS, PRESSURE_IO, RETRANSMITTED,
+    CPU_ALLOWED, CPU_STEAL, CPU_THROTTLED, CPU_USER, DISK_WRITES, Host, LISTEN_OVERFLOWS, PRESSURE_IO, RETRANSMITTED,
     WITHOUT_CPU,
 };
-use kelvin_catalogue::load::{IN_FLIGHT, LATENESS, Pattern, SENT, THROUGHPUT, UTILISATION};
+use kelvin_catalogue::load::{FROM_DISK, IN_FLIGHT, LATENESS, Pattern, SENT, THROUGHPUT, UTILISATION};
 use kelvin_model::{
     Attempt, Case, Claim, Hindrance, LoadClaim, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLimit, LoadVerdict,
     LoadWhatIf, Metric, Name, Readings, Run, UnknownLimit, Unwatched, Whereabouts,
@@ -481,10 +481,6 @@ fn threads_that_wait_for_the_cpus_of_others_are_short_of_cpu() {
         assert!(found.doubts.ends_with(&doubt), "{what}: {:?}", found.doubts);
         assert!(hindrances(&study.run()).iter().any(|(.., text)| text.starts_with("threads of the server wait")));
     }
-    // It has less of a CPU, and does not want all of it, as the client waits for one too: what limits is not known, but why.
-    let both = with_lock(server([10.0, 30.0, 20.0, 5.0]), 110.0).with(&WITHOUT_CPU, 0.4).with(&CPU_USER, 0.9).run();
-    assert_eq!(limit(&both).verdict, unknown(UnknownLimit::OtherWork));
-    assert!(hindrances(&both).iter().any(|(.., text)| text.starts_with("threads of the server wait")));
     // Other work on CPUs where it may not run takes nothing from it.
     let elsewhere = short().with(&CPU_USER, 0.9).with(&CPU_ALLOWED, 0.4);
     assert_eq!(
@@ -494,6 +490,136 @@ fn threads_that_wait_for_the_cpus_of_others_are_short_of_cpu() {
     // On CPUs that are not full they wait for each other.
     assert_eq!(limit(&short().run()).verdict, unknown(UnknownLimit::NothingBusy));
     assert_eq!(hindrances(&short().run()), []);
+}
+
+/// A server whose requests take 0.4 ms of its CPU and 0.4 ms of the client's, and wait for 5 ms in all for CPUs that other work has: at the
+/// server for this share of the time, and at the client.
+fn beside_other_work(at_server: f64, at_client: f64) -> Simulated {
+    let mut both = server([0.01, 0.4, 0.01, 0.4]);
+    both.stations[3].resource = Some(ClientCpu);
+    both.stations.push(Station { resource: None, demand: 5e-3, servers: 4 });
+    both.cache = CacheState::Cached;
+    both.hosts.extend([(Host::Client, &WITHOUT_CPU, at_client), (Host::Client, &CPU_ALLOWED, 1.0)]);
+    both.with(&CPU_ALLOWED, 1.0).with(&WITHOUT_CPU, at_server)
+}
+
+#[test]
+fn other_work_is_named_where_requests_wait_for_cpus_most_of_the_time() {
+    let found = limit(&beside_other_work(0.5, 0.35).run());
+    let of = |limit: &LoadLimit| match limit.verdict {
+        LoadVerdict::Unwatched { how: Unwatched::OtherWork { percent }, at } => Some((percent, at)),
+        _ => None,
+    };
+    assert_eq!(of(&found), Some((85, Whereabouts::Server)), "{found:?}");
+    assert_eq!(found.doubts[0], LoadDoubt::OthersWork);
+    // Also while throughput still grows.
+    let growing = Simulated { users: vec![1, 2, 3], ..beside_other_work(0.3, 0.6) };
+    let found = limit(&growing.run());
+    assert_eq!((of(&found), found.knee), (Some((90, Whereabouts::Client)), None));
+    assert!(
+        concluded(&growing.run()).answers[0]
+            .says
+            .starts_with("What limits is probably other work on the CPUs of the load")
+    );
+    // Most of what a request takes is not that.
+    assert_eq!(of(&limit(&beside_other_work(0.2, 0.2).run())), None);
+    // The CPUs are not full: threads of one end wait for each other.
+    let mut free = beside_other_work(0.5, 0.35).with(&CPU_ALLOWED, 0.6);
+    free.hosts.retain(|(host, metric, _)| *host != Host::Client || metric.id != CPU_ALLOWED.id);
+    assert_eq!(of(&limit(&free.run())), None);
+    // Both ends on one CPU wait for each other.
+    let mut shared = beside_other_work(0.5, 0.5);
+    (shared.stations[1].demand, shared.stations[3].demand) = (2e-3, 2e-3);
+    (shared.stations[4].demand, shared.stations[4].servers) = (4e-3, 1);
+    assert_eq!(of(&limit(&shared.run())), None);
+    // Users who think for longer than an answer takes.
+    let thinking = Simulated { think: 100, users: vec![1, 2, 4, 8], ..beside_other_work(0.5, 0.35) };
+    assert_eq!(of(&limit(&thinking.run())), None);
+}
+
+#[test]
+fn a_client_beside_a_neighbour_is_the_limit_and_why_is_said() {
+    let mut slow = server([10.0, 10.0, 20.0, 70.0]);
+    slow.stations.push(Station { resource: Some(ClientCpu), demand: 0.02, servers: 1 });
+    slow.hosts.extend([(Host::Client, &WITHOUT_CPU, 0.6), (Host::Client, &CPU_ALLOWED, 1.0)]);
+    let run = slow.run();
+    assert_eq!(limit(&run).verdict, LoadVerdict::Client { by: name(Generator) });
+    assert!(
+        hindrances(&run).iter().any(|(of, ..)| of.by == Hindrance::WithoutCpu && !of.of_server),
+        "{:?}",
+        hindrances(&run)
+    );
+}
+
+#[test]
+fn stalls_are_named_where_nothing_is_full_for_a_tenth_of_the_time() {
+    let stalling = |share, a_second, milliseconds: [f64; 4]| {
+        let mut run = with_lock(server(milliseconds), 0.5);
+        (run.stalled, run.stalls, run.users) = (share, a_second, vec![1, 2, 4, 8, 16]);
+        run.stations[4].servers = 2;
+        limit(&run.run())
+    };
+    let idle = [0.05, 0.1, 0.05, 0.05];
+    let found = stalling(0.3, 1.0, idle);
+    let stalls = Unwatched::Stalls { percent: 30, nanoseconds: 300_000_000, every_nanoseconds: 1_000_000_000 };
+    assert_eq!(found.verdict, LoadVerdict::Unwatched { how: stalls, at: Whereabouts::Server });
+    assert_eq!(found.doubts[0], LoadDoubt::NotWatched);
+    let is_stalls =
+        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::Unwatched { how: Unwatched::Stalls { .. }, .. });
+    // A twentieth of the time, or a single one in all visits.
+    assert!(!is_stalls(&stalling(0.05, 1.0, idle)) && !is_stalls(&stalling(0.3, 0.01, idle)));
+    // What is full all the same limits, and a full CPU is known to stall by its quota.
+    let full = stalling(0.3, 1.0, [0.05, 2.0, 0.05, 0.05]);
+    assert_eq!((&full.verdict, full.doubts.as_slice()), (&LoadVerdict::Resource { by: name(ServerCpu) }, &[][..]));
+}
+
+/// Files that fit into memory with up to so many users: with more the disk reads half of what is served.
+fn fits_until(most: u64, mut simulated: Simulated) -> Run {
+    simulated.cache = CacheState::Uncached;
+    let mut run = simulated.run();
+    times(&mut run, &FROM_DISK, 0.0, |case| kelvin_catalogue::load::USERS.of(case).is_some_and(|users| users <= most));
+    times(&mut run, &FROM_DISK, 0.5 / 2.4, |_| true);
+    times(&mut run, &THROUGHPUT, 0.7, |case| kelvin_catalogue::load::USERS.of(case).is_some_and(|users| users > most));
+    run
+}
+
+#[test]
+fn memory_that_holds_the_files_of_few_users_only_is_named() {
+    let idle = || with_lock(server([0.2, 0.4, 0.2, 0.1]), 1.0);
+    let found = limit(&fits_until(8, idle()));
+    let how = Unwatched::Memory { users: 10, percent: 50 };
+    assert_eq!(found.verdict, LoadVerdict::Unwatched { how, at: Whereabouts::Disk }, "{found:?}");
+    assert_eq!(found.doubts[0], LoadDoubt::NoMoreMemory);
+    let is_memory =
+        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::Unwatched { how: Unwatched::Memory { .. }, .. });
+    // Files that come from the disk with any number of users, or never.
+    assert!(!is_memory(&limit(&fits_until(0, idle()))) && !is_memory(&limit(&fits_until(100, idle()))));
+    // A CPU that is full with many users as well.
+    assert_eq!(
+        limit(&fits_until(8, server([0.2, 4.0, 0.2, 0.1]))).verdict,
+        LoadVerdict::Resource { by: name(ServerCpu) }
+    );
+}
+
+#[test]
+fn threads_that_wait_for_flushes_are_at_the_disk_whether_throughput_grows_or_not() {
+    // Requests take 0.5 ms at a journal that flushes two at a time, and 0.1 ms of CPU.
+    let log = |users: &[u64], blocked: f64| {
+        let mut log = server([0.01, 0.1, 0.01, 0.1]);
+        log.stations.push(Station { resource: None, demand: 0.5e-3, servers: 2 });
+        Simulated { cache: CacheState::Cached, users: users.to_vec(), written: 4096.0, blocked, ..log }
+    };
+    let place = |limit: &LoadLimit| match limit.verdict {
+        LoadVerdict::Unwatched { how: Unwatched::Each { .. }, at } => Some(("each", at)),
+        LoadVerdict::Unwatched { how: Unwatched::InTurn { .. }, at } => Some(("in turn", at)),
+        _ => None,
+    };
+    let found = limit(&log(&[1, 2, 3], 0.75).run());
+    assert_eq!((place(&found).map(|(_, at)| at), found.knee), (Some(Whereabouts::Disk), None), "{found:?}");
+    assert_eq!(place(&limit(&log(&[1, 2, 4, 8, 16], 0.75).run())), Some(("in turn", Whereabouts::Disk)));
+    // Threads that were seen to wait elsewhere do not wait for the log.
+    let elsewhere = limit(&log(&[1, 2, 4, 8, 16], 0.05).with(&PRESSURE_IO, 0.9).with(&DISK_WRITES, 1e4).run());
+    assert_ne!(place(&elsewhere).map(|(_, at)| at), Some(Whereabouts::Disk), "{elsewhere:?}");
 }
 
 #[test]

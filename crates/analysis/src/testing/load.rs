@@ -12,9 +12,10 @@ use kelvin_catalogue::load::hosts::{
     PRESSURE_IO, RETRANSMITTED, SWITCHES, THREADS,
 };
 use kelvin_catalogue::load::{
-    Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS,
+    BLOCKED, Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS,
     MORE_WORKERS, OF_CAPACITIES, OF_MORE_WORKERS, OF_RESOURCES, OF_USERS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95,
-    RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION, WRITTEN,
+    RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, STALLED, STALLS, THINK, THROUGHPUT, USERS, UTILISATION,
+    WRITTEN,
 };
 use kelvin_model::{
     Case, Claim, LoadClaim, LoadLimit, LoadVerdict, Measurement, Metric, Name, Planned, Reading, Readings, Run,
@@ -71,6 +72,11 @@ pub struct Simulated {
     pub in_network: f64,
     /// Bytes that the server writes with each request.
     pub written: f64,
+    /// Threads in uninterruptible sleep, as a share of the requests in flight; none is told where it is negative.
+    pub blocked: f64,
+    /// Share of the time in stalls, and how many there are a second.
+    pub stalled: f64,
+    pub stalls: f64,
     /// What each visit counts on a host.
     pub hosts: Vec<(Host, &'static Metric, f64)>,
     /// Seed.
@@ -277,6 +283,9 @@ impl Simulated {
             failing: 0.0,
             in_network: 0.0,
             written: 0.0,
+            blocked: -1.0,
+            stalled: 0.0,
+            stalls: 0.0,
             hosts: AT_EASE.to_vec(),
             seed: 7,
         }
@@ -387,6 +396,7 @@ impl Figures<'_> {
         responses.sort_by(f64::total_cmp);
         let quantile = |share: f64| responses[((responses.len() - 1) as f64 * share) as usize] * 1e9;
         let throughput = self.seen.throughput;
+        let blocked = Some((&BLOCKED, self.study.blocked * self.seen.in_flight)).filter(|(_, blocked)| *blocked >= 0.0);
         let figures = vec![
             (&THROUGHPUT, throughput),
             (&RATE, throughput * BYTES),
@@ -399,11 +409,13 @@ impl Figures<'_> {
             (&IN_FLIGHT, self.off(self.seen.in_flight * self.study.miscounted)),
             (&IN_NETWORK, self.study.in_network),
             (&WRITTEN, self.study.written * throughput),
+            (&STALLED, self.study.stalled),
+            (&STALLS, self.study.stalls),
             (&LATENESS, 1e5),
             (&ERRORS, self.study.failing * throughput),
             (&SERVER_MEMORY, self.off(64e6 / 100.0) * 0.01 + 64e6 + self.study.leak * self.served),
         ];
-        add(run, case.clone(), round, figures);
+        add(run, case.clone(), round, figures.into_iter().chain(blocked).collect());
         let workers = self.study.workers.map(|_| (Resource::Workers, self.seen.workers_busy));
         let watched = self.study.stations.iter().zip(&self.seen.busy).zip(self.wrong);
         let used = watched.filter_map(|((station, busy), wrong)| Some((station.resource?, busy / wrong)));
@@ -557,12 +569,14 @@ impl Judged {
             LoadVerdict::Unwatched { how: Unwatched::InTurn { .. }, .. } => "unwatched, in turn",
             LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. } => "unwatched, each by itself",
             LoadVerdict::Unwatched { how: Unwatched::Losses { .. }, .. } => "losses",
+            LoadVerdict::Unwatched { how: Unwatched::Stalls { .. }, .. } => "stalls",
+            LoadVerdict::Unwatched { how: Unwatched::OtherWork { .. }, .. } => "other work",
+            LoadVerdict::Unwatched { how: Unwatched::Memory { .. }, .. } => "memory",
             LoadVerdict::Unwatched { how: Unwatched::Refusals { .. }, .. } => "refusals",
             LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "unknown: too little",
             LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } } => "unknown: still growing",
             LoadVerdict::Unknown { because: UnknownLimit::NothingBusy } => "unknown: nothing busy",
             LoadVerdict::Unknown { because: UnknownLimit::NothingFull { .. } } => "unknown: nothing full",
-            LoadVerdict::Unknown { because: UnknownLimit::OtherWork } => "unknown: other work",
             LoadVerdict::Unknown { because: UnknownLimit::WorkersWait { .. } } => "unknown: workers wait",
             LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { .. } } => "unknown: beyond capacity",
         };

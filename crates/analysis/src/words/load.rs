@@ -126,9 +126,20 @@ fn of_limit(limit: &LoadLimit) -> String {
 /// What limits that was not watched, as a noun.
 fn outside(how: Unwatched, at: Whereabouts) -> &'static str {
     match (how, at) {
+        (Unwatched::OtherWork { .. }, Whereabouts::Client) => "other work on the CPUs of the load generator",
+        (Unwatched::OtherWork { .. }, _) => "other work on the CPUs of the server's host",
+        (Unwatched::Memory { .. }, _) => "the memory that is left for files, and then the disk",
+        (Unwatched::Stalls { .. }, Whereabouts::Disk) => "stalls of the server at its disk",
+        (Unwatched::Stalls { .. }, Whereabouts::Network) => "stalls of the network",
+        (Unwatched::Stalls { .. }, Whereabouts::Between) => {
+            "stalls of a proxy or another program before the server, or of all of the server"
+        }
+        (Unwatched::Stalls { .. }, _) => {
+            "stalls of the server, such as garbage collection, a checkpoint, a lock that is held for long, or a quota that cannot be seen"
+        }
         (Unwatched::Refusals { .. }, _) => "a limit of connections, or of the rate of requests",
         (Unwatched::Losses { .. }, _) => "losses on the way, or a slower link further on that drops",
-        (Unwatched::InTurn { .. }, Whereabouts::Server) => {
+        (Unwatched::InTurn { .. }, Whereabouts::Server | Whereabouts::Client) => {
             "a lock in the server, threads that wait, another server that it asks, or a limit of its rate"
         }
         (Unwatched::InTurn { .. }, Whereabouts::Between) => {
@@ -136,7 +147,7 @@ fn outside(how: Unwatched, at: Whereabouts) -> &'static str {
         }
         (Unwatched::InTurn { .. }, Whereabouts::Network) => "a slower link further on, or losses on the way",
         (Unwatched::InTurn { .. }, Whereabouts::Disk) => "the disk, by what the server reads or writes",
-        (Unwatched::Each { .. }, Whereabouts::Server) => {
+        (Unwatched::Each { .. }, Whereabouts::Server | Whereabouts::Client) => {
             "a wait of each request in the server, such as a sleep or another server that it asks"
         }
         (Unwatched::Each { .. }, Whereabouts::Between) => {
@@ -153,6 +164,7 @@ fn outside(how: Unwatched, at: Whereabouts) -> &'static str {
 fn how_outside(how: Unwatched, at: Whereabouts) -> String {
     let time = |nanoseconds: u64| given(plain(nanoseconds as f64, Unit::Nanoseconds));
     let at = match at {
+        Whereabouts::Client => "at the load generator",
         Whereabouts::Server => "in the server, which does not work meanwhile",
         Whereabouts::Disk => "in the server, which waits for its disk",
         Whereabouts::Network => "on their way to the client",
@@ -170,6 +182,22 @@ fn how_outside(how: Unwatched, at: Whereabouts) -> String {
         }
         Unwatched::Losses { per_thousand } => {
             format!("of a hundred segments TCP sends {} again", number(per_thousand as f64 / 10.0))
+        }
+        Unwatched::Stalls { percent, nanoseconds, every_nanoseconds } => format!(
+            "nobody is answered for {percent} % of the time, {} at a time and each {} on average",
+            time(nanoseconds),
+            time(every_nanoseconds)
+        ),
+        Unwatched::OtherWork { percent } => {
+            return format!(
+                "for {percent} % of the time of requests, a thread that works for them, at either end, is ready to run and has no CPU"
+            );
+        }
+        Unwatched::Memory { users, percent } => {
+            return format!(
+                "from {users} users on the disk reads {} bytes for each byte served, and with fewer users next to none",
+                number(percent as f64 / 100.0)
+            );
         }
         Unwatched::Refusals { percent } => return format!("{percent} % of the requests are turned away, or fail"),
     };
@@ -257,7 +285,6 @@ fn unknown(limit: &LoadLimit, because: &UnknownLimit) -> String {
                 .find(|one| one.resource == *word)
                 .map_or_else(String::new, |one| percent(one.utilisation.value))
         ),
-        UnknownLimit::OtherWork => format!("what limits{with} is not known: at {most} {OTHER_WORK}{fullest}"),
         UnknownLimit::WorkersWait { refuted } => {
             format!("what limits{with} is not known: at {most} {}{fullest}", waiting_workers(*refuted))
         }
@@ -267,10 +294,6 @@ fn unknown(limit: &LoadLimit, because: &UnknownLimit) -> String {
         ),
     }
 }
-
-/// Why nothing is known of a server beside other work.
-const OTHER_WORK: &str =
-    "other work has the CPUs of the server's host, whose threads wait for one longer than they run";
 
 /// What workers that do not work wait for.
 fn waiting_workers(refuted: bool) -> &'static str {
@@ -311,6 +334,8 @@ fn doubt(doubt: &LoadDoubt) -> &'static str {
         LoadDoubt::LateGenerator => "requests were sent late",
         LoadDoubt::Errors => "more than one request in a hundred failed",
         LoadDoubt::NotWatched => "it was not watched itself, and a trace of what requests wait for would decide it",
+        LoadDoubt::OthersWork => "no visit was made without that work, which would decide it",
+        LoadDoubt::NoMoreMemory => "no visit was made with more memory, which would decide it",
         LoadDoubt::Untested => "no visit with more workers has tested it, which would decide it",
         LoadDoubt::Unsteady => "it was not the same throughout the study",
         LoadDoubt::Hindered { by, of_server } => match (by, of_server) {
@@ -323,6 +348,7 @@ fn doubt(doubt: &LoadDoubt) -> &'static str {
             (Hindrance::WithoutCpu, true) => {
                 "threads of the server wait for CPUs that other work has, or that a quota keeps from them which cannot be seen"
             }
+            (Hindrance::Stalls, _) => "nobody was answered at all for a part of the time",
             (Hindrance::WithoutCpu, false) => "threads of the client wait for CPUs that other work has",
         },
     }
@@ -347,6 +373,7 @@ fn hindrance_matters(of: &LoadHindrance) -> String {
             format!("TCP sends at least {share} of the server's segments again: {figure}{}", how_it_limits(of))
         }
         Hindrance::WithoutCpu => without_cpu(whose, &figure),
+        Hindrance::Stalls => format!("nobody is answered at all for at least {share} of the time: {figure}"),
     }
 }
 
@@ -402,6 +429,7 @@ fn hindered(of: &LoadHindrance) -> String {
         }
         Hindrance::Retransmissions => format!("TCP sends {share} of the server's segments again{why}"),
         Hindrance::WithoutCpu => without_cpu(whose, &share),
+        Hindrance::Stalls => format!("nobody is answered at all for {share} of the time"),
     }
 }
 

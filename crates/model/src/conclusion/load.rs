@@ -244,6 +244,27 @@ pub enum Unwatched {
         /// How many of a thousand that are sent are sent again.
         per_thousand: u64,
     },
+    /// Nobody is answered at all for some time, again and again.
+    Stalls {
+        /// How much of the time, in hundredths.
+        percent: u64,
+        /// For how long at a time, on average.
+        nanoseconds: u64,
+        /// From the beginning of one to that of the next, on average.
+        every_nanoseconds: u64,
+    },
+    /// Other programs have the CPUs: threads that work for requests are ready to run and have none.
+    OtherWork {
+        /// For how much of the time of requests, in hundredths, at both ends together.
+        percent: u64,
+    },
+    /// The files fit into memory only with fewer users: from so many on the disk reads them again and again.
+    Memory {
+        /// So many.
+        users: u64,
+        /// How many bytes it reads then for a hundred that are served.
+        percent: u64,
+    },
     /// Requests are turned away, or fail.
     Refusals {
         /// How many of a hundred.
@@ -263,6 +284,8 @@ pub enum Whereabouts {
     Network,
     /// Neither in the server nor on the way from it: in a proxy, or in a queue before the server.
     Between,
+    /// At the load generator.
+    Client,
 }
 
 /// Why the limit is not known.
@@ -289,8 +312,6 @@ pub enum UnknownLimit {
         /// serves one at a time.
         refuted: bool,
     },
-    /// Other work has the CPUs of the server's host: its threads wait for one longer than they run.
-    OtherWork,
     /// A resource gave more than its capacity, which was therefore measured wrongly.
     BeyondCapacity {
         /// The resource.
@@ -314,6 +335,10 @@ pub enum LoadDoubt {
     Errors,
     /// It was not watched itself: a trace of what requests wait for would decide it.
     NotWatched,
+    /// Other work was there in all visits: one without it would decide it.
+    OthersWork,
+    /// No visit was made with more memory, which would decide it.
+    NoMoreMemory,
     /// No visit was made with more of the limit, which would decide it; the use of workers says that they have connections, not that
     /// more of them would serve more.
     Untested,
@@ -342,6 +367,8 @@ pub enum Hindrance {
     Retransmissions,
     /// Threads were ready to run and had no CPU: other work had it, or a quota that cannot be seen.
     WithoutCpu,
+    /// Nobody was answered at all for some time, again and again.
+    Stalls,
 }
 
 /// What hinders requests at saturation, and how much.
@@ -353,7 +380,8 @@ pub struct LoadHindrance {
     pub by: Hindrance,
     /// On the server's side rather than on the load generator's.
     pub of_server: bool,
-    /// Connections of a visit for the accept queue; threads without a CPU; else a share: of CPU time, of the quota's periods, of the segments sent.
+    /// Connections of a visit for the accept queue; threads without a CPU; else a share: of CPU time, of the quota's periods, of the segments
+    /// sent, of the time in stalls.
     pub amount: Estimate,
     /// Whether that is how the limit acts: a full link drops segments, a quota that is used up stops its process.
     pub is_how_it_limits: bool,

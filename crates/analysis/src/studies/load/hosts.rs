@@ -4,7 +4,7 @@ use kelvin_catalogue::load::hosts::{
     CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_BYTES, DISK_READ_SIZE, DISK_READS,
     DISK_WRITE_SIZE, DISK_WRITES, DISK_WRITTEN_BYTES, FILE_CACHE, Host, LISTEN_DROPS, LISTEN_OVERFLOWS, MAJOR_FAULTS,
     MEMORY_AVAILABLE, OF_HOSTS, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY, PRESSURE_MEMORY_FULL,
-    PROCESSES, RETRANSMITTED, RUNNABLE, SOCKETS, SWITCHES, THREADS, WITHOUT_CPU,
+    PROCESSES, REFAULTS, RETRANSMITTED, RUNNABLE, SOCKETS, SWITCHES, THREADS, WITHOUT_CPU,
 };
 use kelvin_catalogue::load::{ACCEPT_QUEUE, Between, CACHE_HITS, CLIENT_MEMORY, SERVER_MEMORY};
 use kelvin_model::{Metric, Name};
@@ -57,7 +57,7 @@ const fn of_users(label: &'static str, (host, metric): (Host, &'static Metric), 
 
 /// Those that say most first: in a terminal there is room for a few. Shares from a fiftieth on are told from noise; pressure of less
 /// than a tenth is that of any host with work.
-static COLUMNS: [Column; 32] = [
+static COLUMNS: [Column; 33] = [
     from("user", &CPU_USER, 0.02),
     from("system", &CPU_SYSTEM, 0.02),
     from("steal", &CPU_STEAL, 0.02),
@@ -68,6 +68,7 @@ static COLUMNS: [Column; 32] = [
     of_users("queued connections", (Host::Server, &ACCEPT_QUEUE), Says::From(0.5)),
     from("reads", &DISK_READS, 1.0),
     from("read size", &DISK_READ_SIZE, 1.0),
+    from("refaults", &REFAULTS, 100.0),
     from("PSI memory", &PRESSURE_MEMORY, 0.02),
     from("PSI io", &PRESSURE_IO, 0.1),
     from("PSI cpu", &PRESSURE_CPU, 0.1),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kelvin_catalogue::load::hosts::Host;
 use kelvin_catalogue::load::{
-    CAPACITY, CAPACITY_BYTES, FILE_BYTES, MORE_WORKERS, Resource, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+    BUSY, CAPACITY, CAPACITY_BYTES, FILE_BYTES, MORE_WORKERS, Resource, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
 };
 use kelvin_model::{Axis, Case, Measurement, Metric, Name, Readings, Run};
 use kelvin_stats::{mean, median};
@@ -43,6 +43,8 @@ pub(crate) struct Visit {
     figures: Figures,
     /// Share of each resource's capacity that was used.
     pub used: BTreeMap<Resource, f64>,
+    /// Share of the time in which the disk had a request.
+    pub disk_busy: Option<f64>,
     /// The figures of each host.
     hosts: BTreeMap<Host, Figures>,
 }
@@ -66,7 +68,7 @@ impl Visit {
     #[cfg(test)]
     pub fn of_figures(seconds: f64, throughput: f64, figures: &[(&Metric, f64)]) -> Self {
         let figures = figures.iter().map(|(metric, value)| (metric.id, *value)).collect();
-        Self { at: 0.0, seconds, throughput, figures, used: BTreeMap::new(), hosts: BTreeMap::new() }
+        Self { at: 0.0, seconds, throughput, figures, used: BTreeMap::new(), disk_busy: None, hosts: BTreeMap::new() }
     }
 
     /// A figure of the visit, in the metric's unit.
@@ -150,12 +152,14 @@ fn measured<'r>(run: &'r Run, metric: &'static Metric) -> impl Iterator<Item = &
 /// The visits of a measurement; `None` where none served a request.
 fn load(run: &Run, measurement: &Measurement) -> Option<Load> {
     let users = USERS.of(&measurement.planned.case)?;
-    let mut used = used(run, &measurement.planned.case);
+    let mut used = of_resources(run, &measurement.planned.case, &UTILISATION);
+    let mut busy = of_resources(run, &measurement.planned.case, &BUSY);
     let mut hosts = hosts(run, &measurement.planned.case);
     let visit = |(index, (at, seconds, figures)): (u32, (f64, f64, Figures))| {
         let throughput = figures.get(&THROUGHPUT.id).copied().filter(|&rate| rate > 0.0)?;
         let (used, hosts) = (used.remove(&index).unwrap_or_default(), hosts.remove(&index).unwrap_or_default());
-        Some(Visit { at, seconds, throughput, figures, used, hosts })
+        let disk_busy = busy.remove(&index).and_then(|busy| busy.get(&Resource::Disk).copied());
+        Some(Visit { at, seconds, throughput, figures, used, disk_busy, hosts })
     };
     let visits: Vec<Visit> = rounds(measurement).into_iter().filter_map(visit).collect();
     (!visits.is_empty()).then_some(Load { users, visits })
@@ -186,14 +190,14 @@ fn value(readings: &Readings) -> Option<f64> {
     }
 }
 
-/// The use of each resource in each visit to a case, by the index of the round.
-fn used(run: &Run, case: &Case) -> BTreeMap<u32, BTreeMap<Resource, f64>> {
+/// A figure of each resource in each visit to a case, by the index of the round.
+fn of_resources(run: &Run, case: &Case, metric: &'static Metric) -> BTreeMap<u32, BTreeMap<Resource, f64>> {
     let mut used: BTreeMap<u32, BTreeMap<Resource, f64>> = BTreeMap::new();
-    for measurement in measured(run, &UTILISATION) {
+    for measurement in measured(run, metric) {
         let its = &measurement.planned.case;
         let Some(resource) = Resource::of(its).filter(|_| without(its, &[Resource::AXIS]) == *case) else { continue };
         for (index, (.., figures)) in rounds(measurement) {
-            if let Some(&share) = figures.get(&UTILISATION.id) {
+            if let Some(&share) = figures.get(&metric.id) {
                 used.entry(index).or_default().insert(resource, share);
             }
         }

@@ -1,8 +1,8 @@
 //! The tables of a sweep: every number of users, and what each resource alone would allow.
 
 use kelvin_catalogue::load::{
-    AWAITED, ERRORS, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95,
-    RESPONSE_P99, Resource, SENT, SERVICE, THROUGHPUT, UTILISATION, WRITTEN,
+    AWAITED, BLOCKED, BUSY, ERRORS, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS, RATE, RESPONSE, RESPONSE_P50,
+    RESPONSE_P95, RESPONSE_P99, Resource, SENT, SERVICE, STALLED, STALLS, THROUGHPUT, UTILISATION, WRITTEN,
 };
 use kelvin_model::{Estimate, Interval, IntervalKind, Metric, Name, Unit};
 use kelvin_stats::{LEVEL, mean};
@@ -47,7 +47,7 @@ const fn other(label: &'static str, metric: &'static Metric) -> Column {
     Column { label, metric, is_main: false, is_drawn: false }
 }
 
-static COLUMNS: [Column; 15] = [
+static COLUMNS: [Column; 18] = [
     main("requests", &THROUGHPUT),
     main("response", &RESPONSE),
     drawn("median", &RESPONSE_P50),
@@ -61,6 +61,9 @@ static COLUMNS: [Column; 15] = [
     other("in the network", &IN_NETWORK),
     other("read from the disk", &FROM_DISK),
     other("written to the disk", &WRITTEN),
+    other("threads blocked", &BLOCKED),
+    other("stalled", &STALLED),
+    other("stalls", &STALLS),
     other("sent late", &LATENESS),
     other("failed", &ERRORS),
 ];
@@ -73,22 +76,28 @@ fn by_users(sweep: &Sweep) -> StudyTable {
     let predicted =
         [column("predicted", Unit::PerSecond, true), column("predicted response", Unit::Nanoseconds, false)];
     let used = watched.iter().map(|&resource| column(resource.name(), Unit::Ratio, false));
+    let busy = column("disk busy", Unit::Ratio, false);
+    let knee = reached(sweep).map(|saturated| saturated.at.knee.users);
     let model = network(sweep).map(|network| network.solve(usize::try_from(sweep.most_users()).unwrap_or(0)));
     let row = |load: &Load| {
         let figures = COLUMNS.iter().map(|column| figure(&load.all(column.metric)));
         let there = model.as_ref().and_then(|model| model.get(usize::try_from(load.users).ok()?.checked_sub(1)?));
         let predicted = [there.map(|one| alone(one.throughput)), there.map(|one| alone(one.response * 1e9))];
         let shares = watched.iter().map(|&resource| figure(&shares(load, resource)));
-        StudyRow { label: users(load.users), cells: figures.chain(predicted).chain(shares).collect() }
+        let busy = figure(&load.visits.iter().filter_map(|visit| visit.disk_busy).collect::<Vec<f64>>());
+        let mark = if knee == Some(load.users) { ", knee" } else { "" };
+        let label = format!("{}{mark}", users(load.users));
+        StudyRow { label, cells: figures.chain(predicted).chain(shares).chain([busy]).collect() }
     };
-    let metrics = COLUMNS.iter().map(|column| column.metric).chain([&UTILISATION]);
+    let metrics = COLUMNS.iter().map(|column| column.metric).chain([&UTILISATION, &BUSY]);
     StudyTable {
         id: file_name(sweep, "users"),
         title: format!("Throughput, response time and use of each resource by users{}", held(&sweep.held)),
-        columns: own.chain(predicted).chain(used).collect(),
+        columns: own.chain(predicted).chain(used).chain([busy]).collect(),
         rows: sweep.loads.iter().map(row).collect(),
         metrics: metrics.map(|metric| metric.id).collect(),
-        bars: None,
+        // Throughput, and what was predicted of it.
+        bars: Some([0, COLUMNS.len()]),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How full each resource is at saturation, and whether what is full explains the throughput.
 
 use kelvin_catalogue::load::hosts::{CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, Host, WITHOUT_CPU};
-use kelvin_catalogue::load::{Device, IN_FLIGHT, RESPONSE, Resource};
+use kelvin_catalogue::load::{Between, Device, IN_FLIGHT, RESPONSE, Resource};
 use kelvin_model::Estimate;
 use kelvin_stats::{ClosedNetwork, LEVEL, Spread, Station, Uncertain, mean, whole_servers};
 
@@ -107,7 +107,7 @@ impl<'s> Saturated<'s> {
             let used = *visit.used.get(&Resource::ServerCpu)?;
             let is_quota_hidden = visit.of_host(Host::Server, &CPU_THROTTLED).is_none();
             let all = used + self.waited(visit, Resource::ServerCpu)?;
-            Some(if busy_cpus(visit)? >= FULL || is_quota_hidden { all.min(1.0) } else { used })
+            Some(if busy_cpus(visit, Host::Server)? >= FULL || is_quota_hidden { all.min(1.0) } else { used })
         };
         let all: Vec<f64> = self.visits().filter_map(of_visit).collect();
         (!all.is_empty()).then(|| mean(&all))
@@ -128,16 +128,32 @@ impl<'s> Saturated<'s> {
         Some(visit.of_host(host_of(resource)?, &WITHOUT_CPU)? / at_work)
     }
 
-    /// Whether the CPUs that the server may run on are full while its threads wait for one longer than they run, and these and the client's
-    /// run or wait for a CPU most of the time: of what is short to either end of a study no resource need be full by what the server wants
-    /// alone. Threads that wait now and then beside other work do not show that it limits.
+    /// Whether other work has the CPUs of either end, for which its threads wait longer than they run, and the threads of both run or wait for
+    /// a CPU most of the time: of what is short to either end of a study no resource need be full by what it wants alone. Threads that
+    /// wait now and then beside other work do not show that it limits.
     pub fn others_have_cpus(&self) -> bool {
-        let of_end = |visit: &Visit, resource| Some((*visit.used.get(&resource)?, self.waited(visit, resource)?));
-        let is_so = |visit: &Visit| {
-            let (used, waited) = of_end(visit, Resource::ServerCpu)?;
-            let at_client = of_end(visit, Resource::ClientCpu).map_or(0.0, |(used, waited)| used + waited);
-            Some(busy_cpus(visit)? >= FULL && waited > used && used + waited + at_client >= WANTED)
-        };
+        let wanted =
+            |visit: &Visit, resource| of_end(self, visit, resource).map_or(0.0, |(used, waited)| used + waited);
+        let is_wanted = |visit: &Visit| ENDS.map(|end| wanted(visit, end)).iter().sum::<f64>() >= WANTED;
+        ENDS.iter().any(|&end| self.others_have_cpus_of(end)) && self.is_mostly(|visit| Some(is_wanted(visit)))
+    }
+
+    /// Whether the CPUs that an end may run on are full in most visits while its threads wait for one longer than they run, and what neither
+    /// end does is more than what this one does: two ends on the same CPUs wait for each other.
+    pub fn others_have_cpus_of(&self, end: Resource) -> bool {
+        let is_same_host = Between::of(&self.sweep.held) != Some(Between::Hosts);
+        let servers = |end| self.sweep.capacities.get(&end).and_then(|one| one.servers).unwrap_or(1.0);
+        let in_cpus = |visit: &Visit, of: Resource| visit.used.get(&of).copied().unwrap_or(0.0) * servers(of);
+        self.is_mostly(|visit| {
+            let (used, waited) = of_end(self, visit, end)?;
+            let busy = busy_cpus(visit, host_of(end)?)?;
+            let own: f64 = ENDS.iter().filter(|&&one| one == end || is_same_host).map(|&one| in_cpus(visit, one)).sum();
+            Some(busy >= FULL && waited > used && busy - own / servers(end) > used)
+        })
+    }
+
+    /// Whether something is so in most of the visits of which it is known.
+    fn is_mostly(&self, is_so: impl Fn(&Visit) -> Option<bool>) -> bool {
         let all: Vec<bool> = self.visits().filter_map(is_so).collect();
         2 * all.iter().filter(|is_so| **is_so).count() > all.len()
     }
@@ -147,7 +163,9 @@ impl<'s> Saturated<'s> {
         let cpu = self.used.iter().find(|one| one.resource == Resource::ServerCpu);
         let is_raised = cpu.is_some_and(|cpu| cpu.fullness.value > cpu.utilisation.value.max(BUSY));
         let is_full = cpu.is_some_and(|cpu| cpu.utilisation.value >= NEAR);
-        !self.is_cut_short(Resource::ServerCpu) && !is_full && (is_raised || self.others_have_cpus())
+        !self.is_cut_short(Resource::ServerCpu)
+            && !is_full
+            && (is_raised || self.others_have_cpus_of(Resource::ServerCpu) && self.others_have_cpus())
     }
 
     /// Whether a resource was not full in some visits, though on the whole it may be.
@@ -211,9 +229,17 @@ fn host_of(resource: Resource) -> Option<Host> {
     }
 }
 
-/// How busy the CPUs are that the server may run on, for whomever; those of its host where that was not told.
-fn busy_cpus(visit: &Visit) -> Option<f64> {
-    let of = |metric| visit.of_host(Host::Server, metric);
+/// The CPUs of either end.
+const ENDS: [Resource; 2] = [Resource::ServerCpu, Resource::ClientCpu];
+
+/// The shares of its CPUs, or of the threads that have work, for which an end ran, and waited for a CPU.
+fn of_end(saturated: &Saturated<'_>, visit: &Visit, end: Resource) -> Option<(f64, f64)> {
+    Some((*visit.used.get(&end)?, saturated.waited(visit, end)?))
+}
+
+/// How busy the CPUs are that an end may run on, for whomever; those of its host where that was not told.
+fn busy_cpus(visit: &Visit, host: Host) -> Option<f64> {
+    let of = |metric| visit.of_host(host, metric);
     of(&CPU_ALLOWED).or_else(|| Some(of(&CPU_USER)? + of(&CPU_SYSTEM)? + of(&CPU_STEAL).unwrap_or(0.0)))
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Rule {
 }
 
 /// The rules; the first that applies decides.
-pub(crate) static RULES: [Rule; 14] = [
+pub(crate) static RULES: [Rule; 17] = [
     Rule {
         says: "two visits to each of three numbers of users, and a resource that was watched, are needed",
         decides: too_little,
@@ -54,13 +54,31 @@ pub(crate) static RULES: [Rule; 14] = [
     Rule { says: "a resource that gives more than its capacity has another one: not known", decides: beyond_capacity },
     Rule { says: "where a tenth of the requests fail, what turns them away limits", decides: unwatched::refusals },
     Rule {
+        says: "where files come from the disk only from a number of users on, more users bring nothing then and nothing else is near its \
+               capacity, the memory for files limits",
+        decides: unwatched::memory,
+    },
+    Rule {
+        says: "where nothing is near its capacity, other work has the CPUs of an end, and requests wait for a CPU most of the time, that work \
+               limits",
+        decides: other_work,
+    },
+    Rule {
         says: "where throughput grows to the end, nothing is full and each request takes as long with any number of users, most of it \
-               without any work, what it waits for by itself limits, or losses on its way",
+               without any work, or waits for the disk most of the time, that limits, or losses on its way",
         decides: each_waits,
     },
     Rule {
         says: "where throughput grows to the end and nothing is full, nothing was reached: not known",
         decides: still_growing,
+    },
+    Rule {
+        says: "where nothing is near its capacity and nobody is answered for a tenth of the time or more, again and again, these stalls limit",
+        decides: stalls,
+    },
+    Rule {
+        says: "where nothing is near its capacity and requests wait for the disk most of the time, it limits",
+        decides: blocked,
     },
     Rule {
         says: "where nothing is near its capacity, and a single user's requests wait most of the time for what at saturation serves as many \
@@ -70,10 +88,6 @@ pub(crate) static RULES: [Rule; 14] = [
     Rule {
         says: "workers that all have a connection and do not work wait for something else: not known",
         decides: workers_wait,
-    },
-    Rule {
-        says: "where nothing is near its capacity and other work has the CPUs of the server's host, not known",
-        decides: other_work,
     },
     Rule { says: "where nothing is above 60 %, not known", decides: nothing_busy },
     Rule { says: "where nothing is near its capacity, not known", decides: nothing_full },
@@ -108,7 +122,8 @@ impl<'s> Facts<'s> {
         match self.verdict().0 {
             LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } }
             | LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. } => false,
-            LoadVerdict::Unwatched { how: Unwatched::Losses { .. }, .. } => still_growing(self).is_none(),
+            LoadVerdict::Unwatched { how: Unwatched::Refusals { .. }, .. } => true,
+            LoadVerdict::Unwatched { .. } => still_growing(self).is_none(),
             _ => true,
         }
     }
@@ -157,12 +172,31 @@ fn still_growing(facts: &Facts<'_>) -> Option<LoadVerdict> {
 
 fn each_waits(facts: &Facts<'_>) -> Option<LoadVerdict> {
     let most = facts.sweep.loads.last()?;
-    still_growing(facts).and_then(|_| unwatched::each(facts).or_else(|| unwatched::losses(std::slice::from_ref(most))))
+    still_growing(facts)?;
+    let most = std::slice::from_ref(most);
+    unwatched::blocked(facts, most).or_else(|| unwatched::each(facts)).or_else(|| unwatched::losses(facts.sweep, most))
+}
+
+/// Whether no hardware is near its capacity; workers that all have a connection may wait.
+fn is_idle(facts: &Facts<'_>) -> bool {
+    let is_hardware = |one: &&Use| one.resource != Resource::Workers || facts.workers == Some(Workers::Tested);
+    facts.devices.iter().find(is_hardware).is_none_or(|first| first.fullness.value < NEAR)
+}
+
+fn other_work(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    is_idle(facts).then(|| unwatched::other_work(facts)).flatten()
+}
+
+fn stalls(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    is_idle(facts).then(|| unwatched::stalls(facts)).flatten()
+}
+
+fn blocked(facts: &Facts<'_>) -> Option<LoadVerdict> {
+    facts.saturated.filter(|_| is_idle(facts)).and_then(|saturated| unwatched::blocked(facts, saturated.loads()))
 }
 
 fn in_turn(facts: &Facts<'_>) -> Option<LoadVerdict> {
     let is_idle = facts.first().is_none_or(|first| first.fullness.value < NEAR);
-    let has_cpus = facts.saturated.is_some_and(Saturated::others_have_cpus);
     // As many as there are workers may be served because there are no more of them.
     let may_be_workers = |at_once: u64| {
         let workers = facts.sweep.capacities.get(&Resource::Workers).and_then(|one| one.servers);
@@ -173,21 +207,15 @@ fn in_turn(facts: &Facts<'_>) -> Option<LoadVerdict> {
         LoadVerdict::Unwatched { how: Unwatched::InTurn { at_once, .. }, .. } => may_be_workers(*at_once),
         _ => false,
     };
-    let saturated = facts.saturated.filter(|_| is_idle && !has_cpus)?;
+    let saturated = facts.saturated.filter(|_| is_idle)?;
     let in_turn = unwatched::in_turn(facts).filter(|verdict| !is_of_workers(verdict));
-    in_turn.or_else(|| unwatched::losses(saturated.loads()))
+    in_turn.or_else(|| unwatched::losses(facts.sweep, saturated.loads()))
 }
 
 fn workers_wait(facts: &Facts<'_>) -> Option<LoadVerdict> {
     let Some(Workers::Wait { refuted }) = facts.workers else { return None };
     let is_idle = facts.first().is_none_or(|first| first.fullness.value < NEAR);
     is_idle.then_some(LoadVerdict::Unknown { because: UnknownLimit::WorkersWait { refuted } })
-}
-
-fn other_work(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let is_idle = facts.first().is_none_or(|first| first.fullness.value < NEAR);
-    let has_cpus = facts.saturated.is_some_and(Saturated::others_have_cpus);
-    (is_idle && has_cpus).then_some(LoadVerdict::Unknown { because: UnknownLimit::OtherWork })
 }
 
 fn nothing_busy(facts: &Facts<'_>) -> Option<LoadVerdict> {
@@ -254,8 +282,14 @@ pub(crate) fn doubts(facts: &Facts<'_>, verdict: &LoadVerdict, broken: &[LoadLaw
     let is_client = matches!(verdict, LoadVerdict::Client { .. });
     let failing = share(&|visit| Some(visit.get(&ERRORS)? / visit.throughput));
     let is_unwatched = matches!(verdict, LoadVerdict::Unwatched { .. });
+    let would_decide = match verdict {
+        LoadVerdict::Unwatched { how: Unwatched::OtherWork { .. }, .. } => Some(LoadDoubt::OthersWork),
+        LoadVerdict::Unwatched { how: Unwatched::Memory { .. }, .. } => Some(LoadDoubt::NoMoreMemory),
+        LoadVerdict::Unwatched { .. } => Some(LoadDoubt::NotWatched),
+        _ => None,
+    };
     let all = [
-        is_unwatched.then_some(LoadDoubt::NotWatched),
+        would_decide,
         (!explains && !is_unwatched).then_some(LoadDoubt::Unexplained),
         saturated.used.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotWatched),
         (late > LATE && !is_client).then_some(LoadDoubt::LateGenerator),

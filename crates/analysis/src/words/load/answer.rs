@@ -176,7 +176,6 @@ fn reason(because: &UnknownLimit) -> String {
         }
         UnknownLimit::NothingBusy => "no resource is above 60 %".into(),
         UnknownLimit::NothingFull { .. } => "no resource is full, so something that was not watched limits".into(),
-        UnknownLimit::OtherWork => super::OTHER_WORK.into(),
         UnknownLimit::WorkersWait { refuted } => super::waiting_workers(*refuted).into(),
         UnknownLimit::BeyondCapacity { resource } => {
             format!(
