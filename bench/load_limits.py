@@ -461,7 +461,7 @@ CASES = {
         Expected("in_turn: disk", "each: disk"),
     ),
     "memory for the files of few users": (
-        memory_for_few(4 * 2**20, 64 * 2**20),
+        memory_for_few(2 * 2**20, 48 * 2**20),
         ["--users", "1,2,4,6,8,10,12"],
         Expected("memory: disk"),
     ),

@@ -5,7 +5,7 @@
  * PLANTED_STALL_MS: instead, all wait for so long once in each second. PLANTED_TURN_S: only in every other so many seconds.
  * PLANTED_READ_US: microseconds for which a client waits at each answer. PLANTED_SPIN: each waits for its place and in it on its CPU.
  * PLANTED_PERIOD_MS: the period of these stalls, 1000 if none is given.
- * PLANTED_HELD: each socket that sends requests has so many bytes of memory, until none has come for 300 ms.
+ * PLANTED_HELD: each socket that sends requests has so many bytes of memory, until none has come for 100 ms.
  * PLANTED_FLUSHED: instead, each has so many bytes of PLANTED_LOG flushed to its device. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -92,6 +92,13 @@ static void hold_here(int socket)
 	static long looked;
 	long now = now_in_us();
 	pthread_mutex_lock(&holding);
+	for (int other = 0; now - looked > 50000 && other < 4096; other++)
+		if (holds[other].bytes != NULL && now - holds[other].used > 100000) {
+			munmap(holds[other].bytes, (size_t)held);
+			holds[other].bytes = NULL;
+		}
+	if (now - looked > 50000)
+		looked = now;
 	if (socket >= 0 && socket < 4096) {
 		if (holds[socket].bytes == NULL) {
 			holds[socket].bytes = mmap(NULL, (size_t)held, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -101,13 +108,6 @@ static void hold_here(int socket)
 		}
 		holds[socket].used = now;
 	}
-	for (int other = 0; now - looked > 100000 && other < 4096; other++)
-		if (holds[other].bytes != NULL && now - holds[other].used > 300000) {
-			munmap(holds[other].bytes, (size_t)held);
-			holds[other].bytes = NULL;
-		}
-	if (now - looked > 100000)
-		looked = now;
 	pthread_mutex_unlock(&holding);
 }
 

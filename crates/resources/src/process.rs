@@ -250,6 +250,21 @@ mod tests {
     }
 
     #[test]
+    fn threads_in_uninterruptible_sleep_are_counted_with_those_of_children() {
+        let tree = Tree::default();
+        for (process, thread, state) in [(9, 9, 'D'), (9, 12, 'S'), (9, 13, 'D'), (10, 10, 'D')] {
+            let stat = format!("{thread} (D) D) {state} 1 1 1 0 -1 4194560 1 2 3 4 1 0 0 0 20 0 1 0 12345");
+            tree.fill(&format!("proc/{process}/task/{thread}/stat"), &stat);
+            tree.fill(&format!("proc/{process}/stat"), &stat);
+        }
+        tree.fill("proc/9/task/9/children", "10 ");
+        let root = Root::new(tree.path());
+        let blocked = |scope, most| Family::read(root, 9, scope).unwrap().blocked(root, most);
+        assert_eq!([(Scope::Family, 99), (Scope::Alone, 99)].map(|(scope, most)| blocked(scope, most)), [3, 2]);
+        assert!(blocked(Scope::Alone, 1) <= 1);
+    }
+
+    #[test]
     fn a_family_has_its_children_and_theirs_and_what_ended_ones_had_used() {
         let tree = Tree::default();
         let stat = |user, children_user, threads| {

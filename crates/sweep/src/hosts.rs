@@ -188,7 +188,7 @@ fn retransmitted(used: &Used) -> Option<f64> {
 mod tests {
     use kelvin_catalogue::load::hosts::OF_HOSTS;
     use kelvin_model::Case;
-    use kelvin_model::resources::{Disk, Memory, Pressure, Process, Tcp};
+    use kelvin_model::resources::{Disk, Memory, Pressure, Process, Served, Tcp};
 
     use super::*;
 
@@ -234,7 +234,12 @@ mod tests {
             cpu,
             disks: vec![disk],
             tcp,
-            memory: Memory { available: 1 << 30, major_faults: count(7.0), ..Memory::default() },
+            memory: Memory {
+                available: 1 << 30,
+                major_faults: count(7.0),
+                refaults: Some(count(8.0)),
+                ..Memory::default()
+            },
             pressure: Pressure { io: Some(25e7 * times), ..Pressure::default() },
             ..Look::default()
         }
@@ -259,7 +264,7 @@ mod tests {
     #[test]
     fn counters_become_shares_rates_and_counts() {
         let used = used();
-        let known: [(&Metric, f64); 17] = [
+        let known: [(&Metric, f64); 18] = [
             (&CPU_USER, 0.2),
             (&CPU_SYSTEM, 0.4),
             (&CPU_STEAL, 0.1),
@@ -270,6 +275,7 @@ mod tests {
             (&SWITCHES, 100.0),
             (&PRESSURE_IO, 0.25),
             (&MAJOR_FAULTS, 7.0),
+            (&REFAULTS, 8.0),
             (&DISK_READS, 10.0),
             (&DISK_READ_SIZE, 1e5),
             (&DISK_WRITE_SIZE, 4096.0),
@@ -283,6 +289,16 @@ mod tests {
             assert_eq!(figure(metric, &used), Some(expected), "{}", metric.id);
         }
         assert_eq!(figure(&PRESSURE_CPU, &used), None, "not told is not zero");
+    }
+
+    #[test]
+    fn the_thread_that_takes_samples_waits_for_a_cpu_for_no_request() {
+        let sampling = |times: f64| {
+            let served = Served { sampling_without_cpu: Some(2e8 * times), ..Served::default() };
+            Look { served: Some(served), ..look(times) }
+        };
+        let waited = figure(&WITHOUT_CPU, &Used::between([1.0, 2.0, 4.0].map(sampling))).unwrap();
+        assert!((waited - 0.3).abs() < 1e-9, "{waited}");
     }
 
     #[test]

@@ -257,9 +257,13 @@ mod tests {
         let used = Used::between([1.0, 2.0, 4.0].map(|seconds| look(seconds, served)));
         assert!((used.server().unwrap().in_network.unwrap() - 0.6).abs() < 1e-9);
         assert_eq!(used.written(), Some(4096.0));
+        // Of its threads a quarter of one is blocked.
+        let blocked = |time: f64| Served { blocked: Some(0.25 * time), ..served(time) };
+        let used = Used::between([1.0, 2.0, 4.0].map(|seconds| look(seconds, blocked)));
+        assert_eq!(used.server().unwrap().blocked, Some(0.25));
         // A server of an earlier version does not say for how long it sends.
         let earlier = |time: f64| Served { sending: None, ..served(time) };
         let used = Used::between([1.0, 2.0, 4.0].map(|seconds| look(seconds, earlier)));
-        assert_eq!(used.server().unwrap().in_network, None);
+        assert_eq!((used.server().unwrap().in_network, used.server().unwrap().blocked), (None, None));
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
         page.push(study.answers.iter().map(answer).collect());
         page.push(html!("<p class=\"lead\">{}</p>", study.design));
         page.push(conclusions(study));
-        page.push(study.tables.iter().map(study_table).collect());
+        page.push(study.tables.iter().map(|table| study_table(report, table)).collect());
         page.push(figures_of(&study.id, figures));
     }
     page
@@ -32,7 +32,7 @@ pub(super) fn study(report: &Report<'_>, figures: &[Figure]) -> Markup {
         if study.answers.is_empty() {
             page.push(conclusions(study));
         }
-        page.push(study.tables.iter().map(study_table).collect());
+        page.push(study.tables.iter().map(|table| study_table(report, table)).collect());
         for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| belongs(&study.id, figure)) {
             page.push(figure::figure(figure, index));
         }
@@ -87,8 +87,9 @@ fn answer(answer: &Answer) -> Markup {
     )
 }
 
-/// A table of a study with its bars: its main columns, and all of them to be opened.
-fn study_table(table: &StudyTable) -> Markup {
+/// A table of a study with its bars, where no curve is drawn of them: its main columns, and all of them to be opened.
+fn study_table(report: &Report<'_>, table: &StudyTable) -> Markup {
+    let is_curve = report.analysis.model_lines.iter().any(|line| table.metrics.contains(&line.metric));
     let [main, all] = [true, false].map(|is_narrow| tables::columns(table, is_narrow));
     if all.is_empty() {
         return Markup::new();
@@ -102,7 +103,7 @@ fn study_table(table: &StudyTable) -> Markup {
         "<h4 id=\"study-{}\">{}</h4>{}{}{}",
         file_name(&table.id),
         table.title,
-        svg::bars::inline(table),
+        (!is_curve).then(|| svg::bars::inline(table)),
         (!main.is_empty()).then(|| grid(table, &table.title, &main)),
         folded
     )
