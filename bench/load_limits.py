@@ -528,7 +528,7 @@ CASES = {
     "a neighbour on the server's CPUs": (
         neighbours,
         ["--file-size", "100kB", "--users", FEW],
-        Expected("server-cpu"),
+        Expected("server-cpu", "other_work: server"),
     ),
     "a link without a rate": (
         nothing,
