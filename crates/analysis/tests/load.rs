@@ -477,7 +477,11 @@ fn threads_that_wait_for_the_cpus_of_others_are_short_of_cpu() {
     let all = [("other work", &beside_others), ("a quota that cannot be seen", &hidden), ("a neighbour", &beside_one)];
     for (what, study) in all {
         let found = limit(&study.run());
-        assert_eq!(found.verdict, by_cpu, "{what}: {found:?}");
+        let is_other_work = matches!(
+            found.verdict,
+            LoadVerdict::Unwatched { how: Unwatched::OtherWork { .. }, at: Whereabouts::Server }
+        );
+        assert!(if what.starts_with("a quota") { found.verdict == by_cpu } else { is_other_work }, "{what}: {found:?}");
         assert!(found.doubts.ends_with(&doubt), "{what}: {:?}", found.doubts);
         assert!(hindrances(&study.run()).iter().any(|(.., text)| text.starts_with("threads of the server wait")));
     }

@@ -59,7 +59,7 @@ pub(crate) static RULES: [Rule; 17] = [
         decides: unwatched::memory,
     },
     Rule {
-        says: "where nothing is near its capacity, other work has the CPUs of an end, and requests wait for a CPU most of the time, that work \
+        says: "where nothing is near its capacity by its own work, other work has the CPUs of an end, and requests wait for a CPU most of the time, that work \
                limits",
         decides: other_work,
     },
@@ -184,7 +184,10 @@ fn is_idle(facts: &Facts<'_>) -> bool {
 }
 
 fn other_work(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    is_idle(facts).then(|| unwatched::other_work(facts)).flatten()
+    // CPUs that count as full for what the server's threads wait are those that other work has.
+    let is_raised = facts.first().is_some_and(|first| first.resource.device() == Device::ServerCpu)
+        && facts.saturated.is_some_and(Saturated::is_without_cpu);
+    (is_idle(facts) || is_raised).then(|| unwatched::other_work(facts)).flatten()
 }
 
 fn stalls(facts: &Facts<'_>) -> Option<LoadVerdict> {
