@@ -111,7 +111,7 @@ pub(super) fn stalls(facts: &Facts<'_>) -> Option<LoadVerdict> {
         every_nanoseconds: nanoseconds(1.0 / rate),
     };
     let at = whereabouts(facts.sweep, saturated.loads())?;
-    (share >= STALLING && seen >= SOME_STALLS && taken < share / 2.0).then_some(LoadVerdict::Unwatched { how, at })
+    (share >= STALLING && seen >= SOME_STALLS && taken < share).then_some(LoadVerdict::Unwatched { how, at })
 }
 
 /// From how many users on files come from the disk that fewer users have in memory, and how many bytes of each that is served.
@@ -255,16 +255,17 @@ fn whereabouts(sweep: &Sweep, loads: &[Load]) -> Option<Whereabouts> {
     if share(&|visit| visit.get(&IN_NETWORK)).is_some_and(|share| share >= MOST) {
         return Some(Whereabouts::Network);
     }
-    // Its own threads tell better than those of the host.
+    // Its own threads tell it, or those of the host: short waits are not met by samples of the former.
     let blocked = blocked_share(sweep, loads);
     let waits = share(&|visit| visit.of_host(Host::Server, &PRESSURE_IO)).unwrap_or(0.0);
-    let waits_for = |least: f64| blocked.map_or(waits >= least, |share| share >= MOST);
+    let is_blocked = blocked.is_some_and(|share| share >= MOST);
+    let waits_for = |least: f64| is_blocked || waits >= least;
     let reads = share(&|visit| Some(visit.get(&FROM_DISK)? / visit.get(&RATE).filter(|rate| *rate > 0.0)?));
     let is_read = waits_for(MOST) && reads.is_some_and(|reads| reads >= FROM_THE_DISK);
     let written = share(&|visit| Some(visit.get(&WRITTEN)? / visit.throughput));
     let writes = share(&|visit| Some(visit.of_host(Host::Server, &DISK_WRITES)? / visit.throughput));
     // Several requests may be flushed together, which who waits for it shows.
-    let is_written = blocked.is_some() || writes.is_some_and(|writes| writes >= WRITES);
+    let is_written = is_blocked || writes.is_some_and(|writes| writes >= WRITES);
     let is_flushed = is_written && written.is_some_and(|bytes| bytes >= FLUSHED) && waits_for(FLUSHING);
     Some(if is_read || is_flushed { Whereabouts::Disk } else { Whereabouts::Server })
 }

@@ -191,7 +191,10 @@ fn other_work(facts: &Facts<'_>) -> Option<LoadVerdict> {
 }
 
 fn stalls(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    is_idle(facts).then(|| unwatched::stalls(facts)).flatten()
+    // Workers have their connections in a stall as well.
+    let hardware = facts.devices.iter().find(|one| one.resource != Resource::Workers);
+    let is_idle = hardware.is_none_or(|first| first.fullness.value < NEAR);
+    is_idle.then(|| unwatched::stalls(facts)).flatten()
 }
 
 fn blocked(facts: &Facts<'_>) -> Option<LoadVerdict> {
