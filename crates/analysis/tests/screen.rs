@@ -370,12 +370,12 @@ fn a_quick_run_shows_its_stream_with_the_size_of_its_messages() {
     };
     let line = |run: &Run| screen(run).rates.into_iter().find(|line| line.what == "TCP on this host").unwrap();
     assert_eq!(line(&run).but, None);
-    let measured = |one: &&mut kelvin_model::Measurement| one.probe == net::BANDWIDTH_TCP.id.as_str();
+    let measured = |one: &&mut kelvin_model::Measurement| one.planned.probe == net::BANDWIDTH_TCP.id.as_str();
     run.measurements.iter_mut().filter(measured).for_each(|one| one.skipped = Some(Reason::new("omitted by --quick")));
     guest::measure(&mut run, &net::BANDWIDTH_TCP, usual(4 << 10), 1.8e9);
     let line = line(&run);
     assert_eq!(line.but.as_deref(), Some("in messages of 4 KiB"));
-    assert_eq!(line.rates[0].figure.text, "1.8 GB/s");
+    assert_eq!(line.rates[0].figure.text, "1.80 GB/s");
 }
 
 #[test]

@@ -185,13 +185,18 @@ fn a_byte_costs_the_same_at_every_size_or_not() {
 
 #[test]
 fn rates_of_calls_stand_beside_their_times() {
-    let found = bytes(&[(1, 200.0), (256, 400.0)], 0.01).unwrap();
-    let table = &found.tables[0];
+    let case = |millions: u64| Case::new().at(ByteCall::Read).with(FILE_BYTES, millions * 1_000_000);
+    let rows: [Row; 2] = [(&BYTE_CALLS, case(1), 200.0), (&BYTE_CALLS, case(256), 400.0)];
+    let found = kelvin_analysis::analyse(&run(&rows, 0.01));
+    let table = &found.studies[0].tables[0];
     assert_eq!(table.rows.iter().map(|row| row.label.as_str()).collect::<Vec<_>>(), ["1 MB", "256 MB"]);
     let rates: Vec<f64> = table.rows.iter().map(|row| row.cells[0].as_ref().unwrap().value).collect();
     assert!((rates[0] / 5e6 - 1.0).abs() < 0.01 && (rates[1] / 2.5e6 - 1.0).abs() < 0.01, "{rates:?}");
     let interval = table.rows[0].cells[0].as_ref().unwrap().interval.unwrap();
     assert!(interval.lower < rates[0] && rates[0] < interval.upper, "{interval:?}");
+    // As uncertain as the time from which it follows.
+    let time = found.results[0].outcome.summary().unwrap().interval.unwrap();
+    assert!((interval.upper / interval.lower - time.upper / time.lower).abs() < 1e-9, "{interval:?} and {time:?}");
     // A seek moves no byte.
     let seek = (&BYTE_CALLS, Case::new().at(ByteCall::Lseek).with(FILE_BYTES, 1 << 20), 100.0);
     assert!(study(&[seek], 0.01, "file.byte_calls").is_none());

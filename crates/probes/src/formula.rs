@@ -6,7 +6,7 @@
 use std::ops::{Add, Div, Mul, Sub};
 
 use kelvin_harness::Facts;
-use kelvin_model::{Basis, Case, Ceiling, Input, Metric, NoPrediction, Prediction, Unit, units};
+use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit, units};
 
 /// Nanoseconds in a second.
 const SECOND: f64 = 1e9;
@@ -23,7 +23,6 @@ pub(crate) struct Expr {
     inputs: Vec<Input>,
     sources: Vec<String>,
     variants: Vec<String>,
-    ceiling: Option<f64>,
 }
 
 /// A part of a formula, with how tightly its outermost operator binds.
@@ -121,17 +120,12 @@ impl Expr {
         };
         let (formula, figures) = (Text::atom(text.clone()), Text::atom(text));
         let (inputs, sources, variants) = (Vec::new(), Vec::new(), Vec::new());
-        Self { value, low: value, high: value, unit, formula, figures, inputs, sources, variants, ceiling: None }
+        Self { value, low: value, high: value, unit, formula, figures, inputs, sources, variants }
     }
 
     /// The value, in its unit.
     pub(crate) fn value(&self) -> f64 {
         self.value
-    }
-
-    /// The same quantity under this name in formulas.
-    pub(crate) fn called(self, name: impl Into<String>) -> Self {
-        Self { formula: Text::atom(name), ..self }
     }
 
     /// Where the formula is from.
@@ -166,7 +160,7 @@ impl Expr {
     }
 
     /// The interval from one value to another, in the quantity's unit.
-    pub(crate) fn from_to(self, (low, high): (f64, f64)) -> Self {
+    pub(crate) fn with_interval(self, (low, high): (f64, f64)) -> Self {
         Self { low, high, ..self }
     }
 
@@ -175,11 +169,6 @@ impl Expr {
         self.merge(low);
         self.merge(high);
         Self { low: low.low, high: high.high, ..self }
-    }
-
-    /// The most that the machine or the case states: no correction raises the value above it.
-    pub(crate) fn at_most(self, most: f64) -> Self {
-        Self { ceiling: Some(most), ..self }
     }
 
     /// The larger of two.
@@ -283,7 +272,7 @@ impl Expr {
             sources: self.sources,
             calibration: None,
             formula_name: formula_name.into(),
-            ceiling: self.ceiling.map(|most| Ceiling { most, range_end: self.high.max(most) }),
+            ceiling: None,
         }
     }
 }
@@ -385,7 +374,8 @@ mod tests {
 
     #[test]
     fn parentheses_stand_where_the_order_needs_them() {
-        let (a, b, c) = (|| call().called("a"), || call().called("b"), || call().called("c"));
+        let named = |name: &str| given(name, 61.0, Unit::Nanoseconds);
+        let (a, b, c) = (|| named("a"), || named("b"), || named("c"));
         let formula = |expr: Expr| expr.formula.text;
         assert_eq!(formula(2.0 * (a() + b())), "2 x (a + b)");
         assert_eq!(formula(a() - (b() - c())), "a - (b - c)");

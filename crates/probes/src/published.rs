@@ -312,7 +312,7 @@ impl Figure {
     /// In a formula, with its span as the interval.
     pub fn expr(&self, name: &str) -> Expr {
         let figure = formula::published(name, self.value, Unit::Cycles, &*self.source);
-        figure.from_to(self.span)
+        figure.with_interval(self.span)
     }
 
     /// As an input of a prediction.

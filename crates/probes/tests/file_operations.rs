@@ -41,7 +41,7 @@ fn a_write_that_is_flushed_reaches_the_device() {
         for by in ["fdatasync", "fsync", "dsync"] {
             let Some(readings) = measure(scratch.path(), "file.sync", &sync(by, place)) else { continue };
             let note = &readings[0].notes[0];
-            assert!(note.contains("the 12288 bytes that were flushed") || note.contains("no device counter"), "{note}");
+            assert!(note.contains("the 12 KiB that were flushed") || note.contains("no device counter"), "{note}");
         }
     }
     // The files that a run's rounds share, and none of a single round.

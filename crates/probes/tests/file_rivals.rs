@@ -69,8 +69,7 @@ fn programs_read_from_the_device_what_kelvin_reads() {
         if let Some(readings) = measured("file.rivals.direct", &case, program) {
             // Where there are counters they have moved; where there are none that is noted.
             let notes = format!("{readings:?}");
-            let proof =
-                if notes.contains("no device counters show") { "no device counters" } else { "bytes that were read" };
+            let proof = if notes.contains("no device counters show") { "no device counters" } else { "that were read" };
             is_sound("file.rivals.direct", &readings, proof);
         }
     }

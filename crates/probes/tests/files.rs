@@ -72,10 +72,10 @@ fn the_device_counts_what_is_read_from_it() {
     let Some(readings) = scratch.measure("file.device", &Case::new()) else { return };
     let (stream, single) = (of(&readings, "file.device.read"), of(&readings, "file.device.latency"));
     for reading in [stream, single] {
-        assert!(says(reading, "bytes that were read"), "{:?}", reading.notes);
+        assert!(says(reading, "that were read"), "{:?}", reading.notes);
     }
     of(&readings, "file.device.mean_latency");
-    assert!(says(of(&readings, "file.device.requests"), "bytes that were read"), "{readings:?}");
+    assert!(says(of(&readings, "file.device.requests"), "that were read"), "{readings:?}");
     let repeat = of(&readings, "file.device.repeat");
     assert!(says(repeat, "the first pass over the file after it was written ran at"), "{:?}", repeat.notes);
     let small = ["kelvin-data-4194304", "kelvin-data-4194304.first-pass", "kelvin-data-4194304.read-in"];
@@ -165,7 +165,7 @@ fn the_device_counts_what_is_written_to_it() {
     let scratch = Scratch::new();
     let Some(readings) = scratch.measure("file.device.write", &Case::new()) else { return };
     let stream = of(&readings, "file.device.write");
-    assert!(says(stream, "bytes that were written"), "{:?}", stream.notes);
+    assert!(says(stream, "that were written"), "{:?}", stream.notes);
     for metric in ["file.device.accept", "file.device.write_latency"] {
         of(&readings, metric);
     }
@@ -200,9 +200,9 @@ fn blocks_are_read_from_where_they_were_to_be() {
     for (block, cache, proof) in [
         (512, "cached", " of 16384 pages in memory"),
         (1 << 20, "cached", " of 16384 pages in memory"),
-        (4096, "uncached", "bytes that were read"),
-        (4096, "direct", "bytes that were read"),
-        (1 << 20, "direct", "bytes that were read"),
+        (4096, "uncached", "that were read"),
+        (4096, "direct", "that were read"),
+        (1 << 20, "direct", "that were read"),
     ] {
         in_blocks(&scratch, "read", &Case::new().with("block", block).at(Point::named("cache", cache)), proof);
     }
@@ -217,7 +217,7 @@ fn blocks_are_written_and_nothing_but_the_shared_files_stays() {
     }
     assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
     for block in [4096, 1 << 20] {
-        if !in_blocks(&scratch, "write", &case(block, "direct"), "bytes that were written") {
+        if !in_blocks(&scratch, "write", &case(block, "direct"), "that were written") {
             return;
         }
     }
@@ -232,7 +232,7 @@ fn the_tail_of_sequential_and_random_reads_is_noted() {
             Case::new().with("bytes", 16 << 20).at(Point::named("order", order)).at(Point::named("cache", cache));
         let Some(readings) = scratch.measure("file.seqrand", &case) else { return };
         let mean = of(&readings, "file.seqrand");
-        assert!(says(mean, "bytes that were read") && says(mean, "reads half took at most"), "{:?}", mean.notes);
+        assert!(says(mean, "that were read") && says(mean, "reads half took at most"), "{:?}", mean.notes);
         of(&readings, "file.seqrand.p99");
     }
     assert_eq!(scratch.left(), ["kelvin-data-16777216", "kelvin-data-16777216.first-pass"]);

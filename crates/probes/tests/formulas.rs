@@ -54,7 +54,7 @@ fn formulas(mut look: impl FnMut(&'static Metric, &Case, Prediction)) {
 /// a share of a cache that is known or assumed, and steps of a transfer that another method does not have.
 const OPTIONAL: &[(&str, &[&str])] = &[
     ("mem.fault.minor", &["mitigated returns", "cpu.frequency"]),
-    ("os.syscall.null", &["for mitigated returns"]),
+    ("os.syscall.null", &["mitigated returns"]),
     ("mem.latency", &["cpu.frequency", "share of L3", "share of L3, for each CPU"]),
     ("mem.tlb", &["mem.latency"]),
     ("transfer.rate", &["net.bandwidth.tcp.way"]),

@@ -216,12 +216,7 @@ fn with_predictions() -> Run {
 fn wide_contention() -> Run {
     let sharing = Axis::new("files", "files", AxisScale::Category);
     let sizes = [Axis::new("block", "block", AxisScale::Bytes), Axis::new("bytes", "bytes", AxisScale::Bytes)];
-    let metric = CONTENTION.over([
-        Axis::new("threads", "threads", AxisScale::Linear),
-        sharing,
-        sizes[0].clone(),
-        sizes[1].clone(),
-    ]);
+    let metric = CONTENTION.over([Axis::new("threads", "threads", AxisScale::Linear), sharing, sizes[0], sizes[1]]);
     let mut run = study(std::slice::from_ref(&metric));
     for (files, block, bytes) in
         [("own", 12, 26), ("shared", 12, 26), ("own", 20, 24), ("own", 20, 26), ("shared", 20, 26)]

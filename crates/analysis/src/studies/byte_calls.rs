@@ -1,18 +1,18 @@
 //! One-byte calls on a cached file: whether they cost the same in files of every size, and the rates that they come to.
 
 use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
-use kelvin_model::{AlongQuestion, Conclusion, Estimate, Interval, IntervalKind, Unit};
-use kelvin_stats::LEVEL;
+use kelvin_model::{AlongQuestion, Conclusion, Interval, Unit};
 
 use super::along::Along;
 use crate::evidence::{Evidence, Rounds};
-use crate::result::{Figure, Study, StudyColumn, StudyRow, StudyTable};
+use crate::result::{Figure, MetricResult, Study, StudyColumn, StudyRow, StudyTable, Summary};
 use crate::words::{byte_call, file_size};
 
 /// Conclusions and rates from the metric `file.byte_calls`; `None` where it was only an input.
 pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
     let all = evidence.all(&BYTE_CALLS);
-    let rates = rates(&all)?;
+    let moves_a_byte = |one: &&Rounds<'_>| !one.only_input && ByteCall::of(one.case) != Some(ByteCall::Lseek);
+    all.iter().find(moves_a_byte)?;
     let of_call = |&call: &ByteCall| {
         let points: Vec<Rounds<'_>> = all.iter().filter(|one| ByteCall::of(one.case) == Some(call)).cloned().collect();
         Along::of(AlongQuestion::FileSize, FILE_BYTES, points)?.constant()
@@ -25,24 +25,25 @@ pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
         answers: Vec::new(),
         design: design.into(),
         conclusions: conclusions.into_iter().map(Into::into).collect(),
-        tables: vec![rates],
+        tables: Vec::new(),
         in_tables: Vec::new(),
     })
 }
 
 /// The rates of the calls that move a byte, by size of the file; `None` where none was asked for.
-fn rates(all: &[Rounds<'_>]) -> Option<StudyTable> {
-    let asked: Vec<&Rounds<'_>> = all.iter().filter(|one| !one.only_input && one.headline() > 0.0).collect();
+pub(super) fn rates(results: &[MetricResult]) -> Option<StudyTable> {
+    let asked = || results.iter().filter(|one| one.metric.id == BYTE_CALLS.id && !one.only_input);
+    let cell = |size: u64, call: ByteCall| {
+        let is_it =
+            |one: &&MetricResult| FILE_BYTES.of(&one.case) == Some(size) && ByteCall::of(&one.case) == Some(call);
+        rate(asked().find(is_it)?.outcome.summary()?)
+    };
     let moving = ByteCall::ALL.iter().copied().filter(|&call| call != ByteCall::Lseek);
     let calls: Vec<ByteCall> =
-        moving.filter(|&call| asked.iter().any(|one| ByteCall::of(one.case) == Some(call))).collect();
-    let mut sizes: Vec<u64> = asked.iter().filter_map(|one| FILE_BYTES.of(one.case)).collect();
+        moving.filter(|&call| asked().any(|one| ByteCall::of(&one.case) == Some(call))).collect();
+    let mut sizes: Vec<u64> = asked().filter_map(|one| FILE_BYTES.of(&one.case)).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let cell = |size: u64, call: ByteCall| {
-        let is_it = |one: &&&Rounds<'_>| FILE_BYTES.of(one.case) == Some(size) && ByteCall::of(one.case) == Some(call);
-        asked.iter().find(is_it).map(|one| rate(one))
-    };
     let column =
         |&call: &ByteCall| StudyColumn { label: byte_call(call).into(), unit: Unit::BytesPerSecond, is_main: true };
     let row =
@@ -58,14 +59,10 @@ fn rates(all: &[Rounds<'_>]) -> Option<StudyTable> {
     })
 }
 
-/// A byte over the time of a call, in bytes a second.
-fn rate(time: &Rounds<'_>) -> Figure {
+/// A byte over the time of a call, in bytes a second, with the interval of that time.
+fn rate(time: &Summary) -> Option<Figure> {
     let rate = |nanoseconds: f64| 1e9 / nanoseconds;
-    let interval = |Estimate { low, high, is_range, .. }: Estimate| {
-        let kind = if is_range { IntervalKind::Range } else { IntervalKind::Confidence };
-        let level = if is_range { 1.0 } else { LEVEL };
-        (low > 0.0).then(|| Interval { kind, level, lower: rate(high), upper: rate(low) })
-    };
-    let interval = time.estimate().and_then(interval);
-    Figure { value: rate(time.headline()), interval, n: time.values.len() as u64 }
+    let interval = time.interval.filter(|interval| interval.lower > 0.0);
+    let interval = interval.map(|time| Interval { lower: rate(time.upper), upper: rate(time.lower), ..time });
+    (time.headline > 0.0).then(|| Figure { value: rate(time.headline), interval, n: time.distribution.n })
 }

@@ -164,6 +164,9 @@ pub(crate) fn concluded<'s>(studies: &'s [Study], claim: &Claim) -> Option<&'s C
 
 /// Gives studies the tables of what was measured; one without conclusions has them too.
 pub(crate) fn with_tables(mut studies: Vec<Study>, results: &[MetricResult]) -> Vec<Study> {
+    if let Some(study) = studies.iter_mut().find(|study| study.id == kelvin_catalogue::file::BYTE_CALLS.id) {
+        study.tables.extend(byte_calls::rates(results));
+    }
     let tables = transfer::tables::tables(results);
     if tables.is_empty() {
         return studies;

@@ -4,8 +4,7 @@ mod copying;
 mod import;
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
