@@ -212,6 +212,9 @@ fn with_small_disk(place: &Place, options: &str, arguments: &[&str]) -> Output {
     place.command("unshare", &words).output().unwrap()
 }
 
+/// A stored run, as `runs export` writes it.
+const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.json");
+
 #[test]
 fn a_store_that_a_full_disk_has_no_room_for_leaves_nothing() {
     if !is_root() {
@@ -221,7 +224,7 @@ fn a_store_that_a_full_disk_has_no_room_for_leaves_nothing() {
     for size in ["4k", "8k", "12k", "16k", "24k", "32k"] {
         let place = Place::new();
         let output =
-            with_small_disk(&place, &format!("size={size}"), &["runs", "list", "--store", "small/runs.sqlite"]);
+            with_small_disk(&place, &format!("size={size}"), &["runs", "import", "--store", "small/runs.sqlite", RUN]);
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{size}: {}", stderr(&output));
         assert!(stderr(&output).contains("full"), "{size}: {}", stderr(&output));
     }
