@@ -173,6 +173,9 @@ fn refusal(error: &rustls::Error) -> String {
         rustls::Error::InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity" => {
             "TLS: the server's certificate is one of an authority, which stands for no server".into()
         }
+        rustls::Error::InvalidMessage(_) => {
+            "TLS: the server's answer is none of TLS: it may speak plain HTTP (http://) on this port".into()
+        }
         error => format!("TLS: {error}"),
     }
 }
@@ -203,5 +206,7 @@ mod tests {
         assert!(
             of(CertificateError::Expired).contains("certificate") && of(CertificateError::Expired).contains("xpired")
         );
+        let plain = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        assert!(refusal(&plain).contains("plain HTTP"));
     }
 }

@@ -209,11 +209,14 @@ impl Compared<'_> {
                 percent(self.limit / tasks as f64),
                 share(&efficiency)
             ),
-            _ => format!(
-                "threads and processes differ: {tasks} processes take {}: {}",
-                times(&self.ratio, &format!("as long as {tasks} threads")),
-                self.amounts()
-            ),
+            _ => {
+                let (processes, threads) = match tasks {
+                    1 => ("1 process takes".to_owned(), "1 thread".to_owned()),
+                    _ => (format!("{tasks} processes take"), format!("{tasks} threads")),
+                };
+                let times = times(&self.ratio, &format!("as long as {threads}"));
+                format!("threads and processes differ: {processes} {times}: {}", self.amounts())
+            }
         }
     }
 
