@@ -19,7 +19,7 @@ use kelvin_stats::Histogram;
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::interrupt;
 use kelvin_sys::mapping::unwritten_pages;
-use kelvin_sys::usage::CounterFile;
+use kelvin_sys::usage::RunQueueWait;
 use rustix::io::Errno;
 
 use self::layout::Layout;
@@ -455,23 +455,21 @@ impl Parts<'_, '_> {
 }
 
 /// How long this thread was ready to run without a CPU.
-struct Waiting(Option<(CounterFile, u64)>);
+struct Waiting {
+    waited: RunQueueWait,
+    before: Option<u64>,
+}
 
 impl Waiting {
     fn begin() -> Self {
-        let file = CounterFile::open("/proc/thread-self/schedstat").ok();
-        Self(file.and_then(|mut file| ready(&mut file).map(|before| (file, before))))
+        let mut waited = RunQueueWait::of_thread();
+        Self { before: waited.nanoseconds(), waited }
     }
 
     /// Nanoseconds since, where the kernel counts it.
-    fn end(self) -> Option<u64> {
-        self.0.and_then(|(mut file, before)| Some(ready(&mut file)?.saturating_sub(before)))
+    fn end(mut self) -> Option<u64> {
+        Some(self.waited.nanoseconds()?.saturating_sub(self.before?))
     }
-}
-
-/// The second figure of schedstat (Documentation/scheduler/sched-stats.rst).
-fn ready(file: &mut CounterFile) -> Option<u64> {
-    file.read().ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// Of a file without pages.

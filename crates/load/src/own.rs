@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use kelvin_model::load::{Generator, GeneratorLimit, Latency};
-use kelvin_sys::usage::{CounterFile, Who, usage};
+use kelvin_sys::usage::{RunQueueWait, Who, usage};
 
 /// Share of the time that the thread worked or waited for a CPU from which on answers may have waited for it: at 90 % a queue of
 /// random arrivals is ten times as long as its service (M/M/1).
@@ -38,20 +38,20 @@ impl Used {
 /// Reads what the thread uses.
 #[derive(Debug)]
 pub(crate) struct Own {
-    schedule: Option<CounterFile>,
+    waited: RunQueueWait,
 }
 
 impl Own {
     /// Of the calling thread.
     pub(crate) fn new() -> Self {
-        Self { schedule: CounterFile::open("/proc/thread-self/schedstat").ok() }
+        Self { waited: RunQueueWait::of_thread() }
     }
 
     /// Now, and how long it has spun so far.
     pub(crate) fn used(&mut self, at: u64, spun: u64) -> Used {
         let of_thread = usage(Who::Thread);
-        let waited = self.schedule.as_mut().and_then(|file| waited(file.read().ok()?));
-        Used { wall: at, cpu: of_thread.user + of_thread.system, without_cpu: waited, spun }
+        let without_cpu = self.waited.nanoseconds();
+        Used { wall: at, cpu: of_thread.user + of_thread.system, without_cpu, spun }
     }
 }
 
@@ -85,11 +85,6 @@ impl Measured {
         let to = self.to.unwrap_or_else(|| self.own.used(now, spun));
         Used::between(self.from.unwrap_or(to), to)
     }
-}
-
-/// Nanoseconds that it was runnable without a CPU: the second number of schedstat.
-fn waited(text: &str) -> Option<u64> {
-    text.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// What the generator did, and whether it was the limit.
@@ -197,9 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_line_is_read() {
-        assert_eq!(waited("123 456 7\n"), Some(456));
-        assert_eq!(waited(""), None);
-        assert!(Own::new().used(0, 0).cpu > 0 || Own::new().schedule.is_some());
+    fn the_thread_tells_of_its_cpu_time_or_its_waits() {
+        let used = Own::new().used(0, 0);
+        assert!(used.cpu > 0 || used.without_cpu.is_some());
     }
 }

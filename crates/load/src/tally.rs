@@ -239,7 +239,7 @@ impl Tally {
         let mean = self.seconds() * SECOND as f64 / answers.max(1) as f64;
         let least = (Stalls::MEANS * mean).max(Stalls::RESPONSES * self.response.quantile(0.5).unwrap_or(0.0));
         let last = self.window.end.saturating_sub(self.came.max(self.window.start));
-        let all = self.quiet.iter().copied().chain([last].into_iter().filter(|&quiet| quiet >= Stalls::LEAST));
+        let all = self.quiet.iter().copied().chain(Some(last).filter(|&quiet| quiet >= Stalls::LEAST));
         let stalls: Vec<u64> = all.filter(|&quiet| quiet as f64 >= least).collect();
         Stalls { count: stalls.len() as u64, seconds: stalls.iter().sum::<u64>() as f64 / SECOND as f64 }
     }

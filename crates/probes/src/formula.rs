@@ -123,11 +123,6 @@ impl Expr {
         Self { value, low: value, high: value, unit, formula, figures, inputs, sources, variants }
     }
 
-    /// The value, in its unit.
-    pub(crate) fn value(&self) -> f64 {
-        self.value
-    }
-
     /// Where the formula is from.
     pub(crate) fn source(mut self, source: impl Into<String>) -> Self {
         let source = source.into();
@@ -199,11 +194,8 @@ impl Expr {
         };
         debug_assert_eq!(self.unit, other.unit, "{name} {self:?} and {other:?}");
         let (formula, figures) = (text(&self.formula, &other.formula), text(&self.figures, &other.figures));
-        let ends = [self.value, self.low, self.high].into_iter().zip([other.value, other.low, other.high]);
-        let [value, low, high]: [f64; 3] = std::array::from_fn({
-            let ends: Vec<f64> = ends.map(|(one, other)| function(one, other)).collect();
-            move |at| ends[at]
-        });
+        let [value, low, high] = [(self.value, other.value), (self.low, other.low), (self.high, other.high)]
+            .map(|(one, two)| function(one, two));
         let mut expr = Self { value, low, high, formula, figures, ..self };
         expr.merge(&other);
         expr

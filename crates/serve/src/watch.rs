@@ -19,7 +19,7 @@ use kelvin_sys::net::arrival::{keep, peek};
 use kelvin_sys::net::departure;
 use kelvin_sys::net::waiting::{Limited, OnTheWay, Sending, on_the_way, queue, sending, unacknowledged, unread};
 use kelvin_sys::random::split_mix;
-use kelvin_sys::usage::{CounterFile, Who, usage};
+use kelvin_sys::usage::{RunQueueWait, Who, usage};
 
 use crate::counters::{Ahead, Counters, LATER, Slot, Span, Totals};
 use crate::error::{Error, Result};
@@ -355,7 +355,7 @@ impl Watch {
     /// Takes samples at random moments until it is over. A fixed period could keep step with what it samples.
     pub fn go_on(&self, is_over: &AtomicBool) {
         let random = std::hash::RandomState::new();
-        let mut schedule = CounterFile::open("/proc/thread-self/schedstat").ok();
+        let mut waited = RunQueueWait::of_thread();
         let mut states = States { last: monotonic(), due: 0 };
         while !is_over.load(Ordering::Acquire) {
             states.sample(self);
@@ -365,7 +365,7 @@ impl Watch {
             let used = usage(Who::Thread).since(before);
             let cost = Duration::from_nanos(used.user + used.system);
             let pause = pause(cost, std::hash::BuildHasher::hash_one(&random, monotonic()));
-            let without_cpu = schedule.as_mut().and_then(|file| without_cpu(file.read().ok()?));
+            let without_cpu = waited.nanoseconds();
             let mut sums = locked(&self.sums);
             (sums.pause, sums.without_cpu) = (pause, without_cpu);
             drop(sums);
@@ -450,11 +450,6 @@ impl States {
         let cost = Duration::from_nanos(used.user + used.system);
         self.due = now + BETWEEN_STATES.max(cost.saturating_mul(PATIENCE_FOR_STATES)).as_nanos() as u64;
     }
-}
-
-/// Nanoseconds that a thread was runnable without a CPU: the second number of schedstat.
-fn without_cpu(text: &str) -> Option<u64> {
-    text.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// What sockets tell.

@@ -119,6 +119,27 @@ impl CounterFile {
 /// Bytes of the longest file of counters: /proc/stat of 8192 CPUs has less than 1 MiB, and its line of interrupts as much again.
 const LONGEST: usize = 16 << 20;
 
+/// How long a thread was runnable without a CPU (Documentation/scheduler/sched-stats.rst), where the kernel counts that.
+#[derive(Debug)]
+pub struct RunQueueWait(Option<CounterFile>);
+
+impl RunQueueWait {
+    /// Of the calling thread.
+    pub fn of_thread() -> Self {
+        Self(CounterFile::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// Nanoseconds so far.
+    pub fn nanoseconds(&mut self) -> Option<u64> {
+        waited(self.0.as_mut()?.read().ok()?)
+    }
+}
+
+/// The second number of schedstat.
+fn waited(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// Ticks per second of the times in /proc/stat.
 pub fn clock_ticks() -> u64 {
     // SAFETY: takes no pointers.
@@ -129,6 +150,12 @@ pub fn clock_ticks() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_line_is_read() {
+        assert_eq!(waited("123 456 7\n"), Some(456));
+        assert_eq!(waited(""), None);
+    }
 
     /// That of 8192 CPUs is longer than the buffer at the beginning, and may be shorter at the next look.
     #[test]

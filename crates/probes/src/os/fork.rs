@@ -11,8 +11,9 @@ use kelvin_sys::clock::Clock;
 use kelvin_sys::process::{SharedCell, fork_and_exit, fork_and_stamp};
 use kelvin_sys::usage::{Who, usage};
 
-use super::lives::{core_frequency, make_small, small_image_text, time_lives};
-use crate::formula::{Expr, measured, published};
+use super::lives::{make_small, small_image_text, time_lives};
+use crate::formula::{Expr, measured};
+use crate::{formula, published};
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_FORK.id.as_str(),
@@ -147,7 +148,7 @@ const FACTOR: f64 = 3.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let cycles = |name: &str, cycles: f64| -> Result<Expr, NoPrediction> {
-        Ok(published(name, cycles, Unit::Cycles, PUBLICATION) / Expr::from(core_frequency(facts)?))
+        Ok(formula::published(name, cycles, Unit::Cycles, PUBLICATION) / Expr::from(published::frequency(facts)?))
     };
     if *metric == PROCESS_FORK {
         let fork = cycles("fork, published", PUBLISHED_CYCLES)?;

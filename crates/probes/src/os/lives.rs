@@ -1,8 +1,7 @@
 //! Shared by the process probes: the programs that they start, and the loop.
 
-use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_harness::{Bench, Facts, Stop};
-use kelvin_model::{Case, Input, Metric, NoPrediction};
+use kelvin_harness::{Bench, Stop};
+use kelvin_model::Metric;
 use kelvin_sys::image::{self, Copied, SmallImage};
 use kelvin_sys::process::{Child, Program};
 
@@ -73,11 +72,6 @@ macro_rules! small_image_text {
     };
 }
 pub(crate) use small_image_text;
-
-/// The core's frequency in hertz, measured in this run, as an input of a prediction.
-pub(crate) fn core_frequency(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
-    facts.measured(&FREQUENCY, &Case::new().at(BusyCpus::One))
-}
 
 #[cfg(test)]
 mod tests {

@@ -15,8 +15,8 @@ use kelvin_sys::spawn::Thread;
 use kelvin_sys::usage::{Usage, Who, clock_ticks, usage};
 use kelvin_sys::{cpu, kernels};
 
-use super::lives::core_frequency;
 use crate::formula::{Expr, fact, given, measured};
+use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
     id: TASKS.as_str(),
@@ -338,7 +338,7 @@ fn predict_invisible(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoP
 
 fn predict_alone(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let adds = fact("dependent adds", ADDS as f64, Unit::Cycles, "the definition of the work, one cycle for each");
-    let time = adds / Expr::from(core_frequency(facts)?);
+    let time = adds / Expr::from(published::frequency(facts)?);
     let source = "uops.info: ADD of two 64-bit registers has a latency of one cycle on every core listed";
     Ok(time.source(source).within(TOLERANCE).predict(Basis::Derived, "dependent adds"))
 }

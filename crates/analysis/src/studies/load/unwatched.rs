@@ -147,14 +147,12 @@ pub(super) fn memory(facts: &Facts<'_>) -> Option<LoadVerdict> {
 pub(super) fn blocked(facts: &Facts<'_>, loads: &[Load]) -> Option<LoadVerdict> {
     let first = facts.sweep.loads.first().filter(|load| load.users == 1)?;
     let each = mean_of(first, |visit| Some(visit.get(&BLOCKED)? / visit.throughput))?;
-    let with_most = mean_of_all(
-        loads.iter().flat_map(|load| &load.visits).filter_map(|visit| Some(visit.get(&BLOCKED)? / visit.throughput)),
-    )?;
+    let visits = || loads.iter().flat_map(|load| &load.visits);
+    let with_most = mean_of_all(visits().filter_map(|visit| Some(visit.get(&BLOCKED)? / visit.throughput)))?;
     let at = whereabouts(facts.sweep, loads).filter(|at| *at == Whereabouts::Disk)?;
-    let throughput = mean_of_all(loads.iter().flat_map(|load| &load.visits).map(|visit| visit.throughput))?;
+    let throughput = mean_of_all(visits().map(|visit| visit.throughput))?;
     // Requests of users who think for longer are not held up by it.
-    let is_telling =
-        mean_of_all(loads.iter().flat_map(|load| &load.visits).filter_map(service))? >= facts.sweep.think();
+    let is_telling = mean_of_all(visits().filter_map(service))? >= facts.sweep.think();
     let nanoseconds = nanoseconds(each);
     let how = match with_most <= AS_LONG * each {
         true => Unwatched::Each { nanoseconds },

@@ -281,13 +281,14 @@ fn writing(facts: &Facts<'_>, set: u64, all: u64) -> Result<Expr, NoPrediction> 
 /// Switches of a pass. Of two processes the one that was preempted while it woke the other is the next to run anyway; of more it runs once
 /// more just to wait.
 fn switches(processes: u64) -> Prediction {
-    let processes = fact("processes", processes as f64, Unit::Count, "the case");
-    let (value, name) = match processes.value() <= 2.0 {
-        true => (Expr::from(1.0).of_value([1.0, 1.1]), "one"),
-        false => {
-            (Expr::from(1.0).geometric_mean(Expr::from(2.0)).between(&Expr::from(1.0), &Expr::from(2.0)), "one or two")
+    let (value, name) = match processes {
+        ..=2 => (Expr::from(1.0).of_value([1.0, 1.1]), "one"),
+        _ => {
+            let (one, two) = (Expr::from(1.0), Expr::from(2.0));
+            (one.clone().geometric_mean(two.clone()).between(&one, &two), "one or two")
         }
     };
+    let processes = fact("processes", processes as f64, Unit::Count, "the case");
     value.beside(&processes).predict(Basis::Derived, name)
 }
 
